@@ -1,0 +1,70 @@
+"""Task ``base``: a short passage that binds attributes tightly to a few people."""
+
+import random
+
+from datasets_gen.example import Question, Split
+from datasets_gen.lexicon import draw_people, draw_value, draw_values
+from datasets_gen.passage import Fact, Passage, write_passage
+from datasets_gen.questions import ask_forward, ask_reverse, forward_question, reverse_question, unanswerable
+from datasets_gen.relations import ATTRIBUTES
+from datasets_gen.task import Draft, Task
+
+# (fewest, most) people and facts about each, by level; the last is the task.
+SIZES = (((1, 2), (1, 2)), ((1, 2), (2, 3)), ((2, 3), (2, 3)), ((2, 4), (3, 4)), ((3, 4), (3, 5)))
+UNANSWERABLE_SHARE = 0.15
+REVERSE_SHARE = 0.4
+
+
+def make(rng: random.Random, split: Split, level: int, questions: int) -> Draft:
+    people_range, facts_range = SIZES[level]
+    people = draw_people(rng, split, rng.randint(*people_range))
+    relations = [rng.sample(ATTRIBUTES, rng.randint(*facts_range)) for _ in people]
+    # Two values of one kind are never equal nor nearly so: drawn together, then dealt out.
+    values = {relation.name: draw_values(rng, relation.value_kind, len(people)) for relation in ATTRIBUTES}
+    facts = [
+        Fact(relation, person, values[relation.name][number])
+        for number, (person, of_person) in enumerate(zip(people, relations, strict=True))
+        for relation in of_person
+    ]
+    passage = write_passage(rng, facts)
+    asked: dict[str, Question] = {}
+    while len(asked) < min(questions, 2 * len(facts)):
+        question = _question(rng, split, passage, people)
+        asked.setdefault(question.text, question)
+    return Draft(passage.text, passage.stated_values(), tuple(asked.values()))
+
+
+def _question(rng: random.Random, split: Split, passage: Passage, people: list[str]) -> Question:
+    if rng.random() < UNANSWERABLE_SHARE:
+        return _unanswerable(rng, split, passage, people)
+    stated = rng.choice(passage.facts)
+    return (reverse_question if rng.random() < REVERSE_SHARE else forward_question)(rng, stated)
+
+
+def _unanswerable(rng: random.Random, split: Split, passage: Passage, people: list[str]) -> Question:
+    """An attribute that the passage does not give to this person, or a person or value that it does not mention."""
+    kind = rng.randrange(4)
+    stated = rng.choice(passage.facts)
+    if kind == 0:
+        stranger = next(name for name in draw_people(rng, split, len(people) + 1) if name not in people)
+        relation = stated.fact.relation
+        return unanswerable(ask_forward(rng, relation, stranger), relation.value_type, "forward")
+    if kind == 1:
+        relation = stated.fact.relation
+        mentioned = {s.fact.value for s in passage.facts}
+        drawn = (draw_value(rng, relation.value_kind) for _ in range(1000))
+        value = next(v for v in drawn if v not in mentioned)
+        return unanswerable(ask_reverse(rng, relation, value), "person", "reverse")
+    person = stated.fact.subject
+    known = {s.fact.relation.name for s in passage.facts if s.fact.subject == person}
+    relation = rng.choice([r for r in ATTRIBUTES if r.name not in known])
+    return unanswerable(ask_forward(rng, relation, person), relation.value_type, "forward")
+
+
+BASE = Task(
+    name="base",
+    version="1.0.0",
+    description="Short passage, tightly bound attributes of three or four people",
+    make=make,
+    top_level=len(SIZES) - 1,
+)

@@ -1,0 +1,124 @@
+"""The frozen word lists, and how subjects and values are drawn from them.
+
+The lists live in ``lexicon.json`` beside this file. They are our own, carry a version, and their hash is checked:
+a benchmark whose words changed silently would compare numbers that are not comparable.
+"""
+
+import hashlib
+import json
+import random
+import zlib
+from functools import cache
+from importlib.resources import files
+
+from pydantic import BaseModel, ConfigDict
+
+from datasets_gen.errors import DatasetError
+from datasets_gen.example import Split
+
+LEXICON_SHA256 = "7cecbc5f52925ee029d57a0cdfdd9394e01d79db06c468ef14bf0e4bc7724257"
+TEST_SHARE = 5  # one full name in five belongs to the test split
+
+
+class Lexicon(BaseModel):
+    """Word lists by kind; ``day``, ``year`` and ``number`` are inclusive ranges."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    version: str
+    given: tuple[str, ...]
+    family: tuple[str, ...]
+    city: tuple[str, ...]
+    job: tuple[str, ...]
+    organisation_first: tuple[str, ...]
+    organisation_second: tuple[str, ...]
+    creature: tuple[str, ...]
+    thing: tuple[str, ...]
+    event_first: tuple[str, ...]
+    event_second: tuple[str, ...]
+    month: tuple[str, ...]
+    day: tuple[int, int]
+    year: tuple[int, int]
+    number: tuple[int, int]
+
+
+def parse_lexicon(content: bytes) -> Lexicon:
+    """The lexicon in ``content``; :class:`DatasetError` if it is not the released one, byte for byte."""
+    found = hashlib.sha256(content).hexdigest()
+    if found != LEXICON_SHA256:
+        raise DatasetError(
+            f"datasets_gen/lexicon.json was changed (sha256 {found[:12]}, released {LEXICON_SHA256[:12]}): "
+            "restore it, or release a new lexicon version together with its hash in datasets_gen/lexicon.py"
+        )
+    return Lexicon.model_validate(json.loads(content))
+
+
+@cache
+def lexicon() -> Lexicon:
+    """The released lexicon, read once."""
+    return parse_lexicon(files("datasets_gen").joinpath("lexicon.json").read_bytes())
+
+
+def name_split(full_name: str) -> Split:
+    """The split that a full name belongs to, for ever.
+
+    Subjects of the two splits are disjoint, so no (subject, value) pair can be seen in training and asked in a test.
+    ``crc32`` and not ``hash``: the latter changes with PYTHONHASHSEED.
+    """
+    return "test" if zlib.crc32(full_name.encode()) % TEST_SHARE == 0 else "train"
+
+
+@cache
+def full_names(split: Split) -> tuple[tuple[str, str], ...]:
+    """All (given, family) pairs of a split, in lexicon order."""
+    words = lexicon()
+    return tuple((g, f) for g in words.given for f in words.family if name_split(f"{g} {f}") == split)
+
+
+def draw_people(rng: random.Random, split: Split, count: int) -> list[str]:
+    """``count`` full names of the split that share neither a given nor a family name."""
+    names = full_names(split)
+    people: list[str] = []
+    used: set[str] = set()
+    while len(people) < count:
+        given, family = names[rng.randrange(len(names))]
+        if given not in used and family not in used:
+            used |= {given, family}
+            people.append(f"{given} {family}")
+    return people
+
+
+def draw_value(rng: random.Random, kind: str) -> str:
+    """One value of a kind: ``city job organisation creature thing event date number``."""
+    words = lexicon()
+    match kind:
+        case "city":
+            return rng.choice(words.city)
+        case "job":
+            return rng.choice(words.job)
+        case "creature":
+            return rng.choice(words.creature)
+        case "thing":
+            return rng.choice(words.thing)
+        case "organisation":
+            return f"{rng.choice(words.organisation_first)} {rng.choice(words.organisation_second)}"
+        case "event":
+            return f"{rng.choice(words.event_first)} {rng.choice(words.event_second)}"
+        case "date":
+            return f"{rng.randint(*words.day)} {rng.choice(words.month)} {rng.randint(*words.year)}"
+        case "number":
+            return str(rng.randint(*words.number))
+    raise DatasetError(f"the lexicon has no values of kind '{kind}'")
+
+
+def draw_values(rng: random.Random, kind: str, count: int) -> list[str]:
+    """``count`` different values of a kind; no two share their first word, so that none is nearly another."""
+    values: list[str] = []
+    first_words: set[str] = set()
+    while len(values) < count:
+        value = draw_value(rng, kind)
+        first = value.split()[0] if kind != "date" else value
+        if first not in first_words:
+            first_words.add(first)
+            values.append(value)
+    return values

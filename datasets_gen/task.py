@@ -1,0 +1,68 @@
+"""What a task is: a named, versioned generator of examples."""
+
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+from datasets_gen.errors import DatasetError
+from datasets_gen.example import Example, Question, Split
+from datasets_gen.lexicon import LEXICON_SHA256
+
+# Said after every question, and never part of what is compressed.
+INSTRUCTION = "Answer briefly, or say I don't know."
+ABSTENTION = "I don't know"
+
+
+@dataclass(frozen=True)
+class Draft:
+    """What a generator draws: everything of an example but its identity."""
+
+    context: str
+    stated_values: tuple[str, ...]
+    questions: tuple[Question, ...]
+
+
+@dataclass(frozen=True)
+class Task:
+    """A named, versioned generator of examples.
+
+    ``make(rng, split, level, questions)`` draws a passage and that many questions. ``level`` scales the difficulty from
+    0 (shortest, where training starts) to ``top_level`` (the task itself); everything but training uses the top.
+    """
+
+    name: str
+    version: str
+    description: str
+    make: Callable[[random.Random, Split, int, int], Draft]
+    top_level: int
+    questions_per_context: int = 6
+    instruction: str = INSTRUCTION
+    abstentions: tuple[str, ...] = (ABSTENTION,)
+    max_new_tokens: int = 16
+
+    @property
+    def full_version(self) -> str:
+        """Version of the task and of the words it is made from."""
+        return f"{self.version}+lexicon.{LEXICON_SHA256[:8]}"
+
+    def example(
+        self, seed: int, index: int, split: Split = "test", level: int | None = None, questions: int | None = None
+    ) -> Example:
+        """Example ``index`` of a seed: the same bytes on every machine, whatever else was generated.
+
+        ``random.Random`` seeds itself from a string through SHA-512, which PYTHONHASHSEED does not touch.
+        """
+        if index < 0:
+            raise DatasetError(f"an example index is 0 or more, not {index}")
+        level = self.top_level if level is None else min(level, self.top_level)
+        identity = f"{self.name}/{split}/{seed}/{index}"
+        rng = random.Random(f"{self.version}/{identity}")
+        draft = self.make(rng, split, level, questions or self.questions_per_context)
+        numbered = tuple(replace(question, id=f"{identity}/{i}") for i, question in enumerate(draft.questions))
+        return Example(identity, self.name, split, index, draft.context, draft.stated_values, numbered)
+
+    def generate(self, seed: int, count: int, split: Split = "test") -> Iterator[Example]:
+        """The first ``count`` examples of a seed, one at a time."""
+        if count < 1:
+            raise DatasetError(f"the number of contexts is 1 or more, not {count}")
+        return (self.example(seed, index, split) for index in range(count))

@@ -1,0 +1,140 @@
+"""Greedy decoding of all questions of many branches at once."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+
+from kvbench.engine.prefill import Branch, Trace
+from kvbench.engine.wave import BRANCH_ATTENTION, Columns, Wave, make_columns, register_branch_attention
+from kvbench.models import LoadedModel
+
+
+@dataclass(frozen=True)
+class Generation:
+    """What was decoded for one question from one branch. ``token_ids`` holds the end token, if one came.
+
+    ``seconds``: the question's equal share of the wave it was decoded in.
+    """
+
+    branch: Branch
+    ask: int
+    token_ids: tuple[int, ...]
+    ended: bool
+    seconds: float
+
+
+@torch.inference_mode()
+def decode(model: LoadedModel, trace: Trace, steps: int, max_kv_bytes: int) -> list[Generation]:
+    """Answers every question of every sound branch, at most ``steps`` tokens each."""
+    register_branch_attention()
+    generations = []
+    before = model.network.config._attn_implementation
+    with _attention(model, BRANCH_ATTENTION, before):
+        for branches in waves(trace, steps, max_kv_bytes):
+            generations.extend(_decode_wave(model, trace, branches, steps))
+    return generations
+
+
+@contextmanager
+def _attention(model: LoadedModel, during: str, after: str) -> Iterator[None]:
+    model.network.set_attn_implementation(during)
+    try:
+        yield
+    finally:
+        model.network.set_attn_implementation(after)
+
+
+def waves(trace: Trace, steps: int, max_kv_bytes: int) -> list[list[Branch]]:
+    """The sound branches in batches whose caches stay within ``max_kv_bytes``, longest together, one row at least.
+
+    Branches that ask as many questions go together; padding to the longest is then cheap.
+    """
+    batches: list[list[Branch]] = []
+    sound = [branch for branch in trace.branches if branch.error is None]
+    for count in sorted({len(branch.treatment.asks) for branch in sound}):
+        group = [branch for branch in sound if len(branch.treatment.asks) == count]
+        group.sort(key=_longest, reverse=True)
+        start = 0
+        while start < len(group):
+            rows = max(1, max_kv_bytes // _row_bytes(trace, group[start], steps))
+            batches.append(group[start : start + rows])
+            start += rows
+    return batches
+
+
+def _longest(branch: Branch) -> int:
+    """Most rows that a head of the branch reads in any layer."""
+    return max(
+        int(cache.keep.sum(-1).max()) if cache.keep is not None else cache.read_rows // cache.keys.shape[0]  # type: ignore[union-attr]
+        for cache in branch.layers
+    )
+
+
+def _row_bytes(trace: Trace, branch: Branch, steps: int) -> int:
+    """Bytes of keys and values of one row of a wave, with room for its questions and answers."""
+    grown = sum(len(trace.prompt.asks[number].token_ids) + steps for number in branch.treatment.asks)
+    heads, _, size = trace.keys[0].shape
+    rows = (_longest(branch) + grown) * heads * len(trace.keys)
+    return 2 * rows * size * trace.keys[0].element_size()
+
+
+def _decode_wave(model: LoadedModel, trace: Trace, branches: Sequence[Branch], steps: int) -> list[Generation]:
+    started = model.clock()
+    columns = make_columns(trace, branches, model.device)
+    wave = Wave(trace, branches, columns, steps)
+    tokens = _greedy(model, wave, columns, steps).tolist()
+    ends = set(model.end_tokens())
+    cut = [[_until_end(column, ends) for column in row] for row in tokens]
+    share = (model.clock() - started) / (len(branches) * columns.count)
+    return [
+        Generation(branch, ask, tuple(ids), ids[-1] in ends, share)
+        for branch, row in zip(branches, cut, strict=True)
+        for ask, ids in zip(branch.treatment.asks, row, strict=True)
+    ]
+
+
+def _until_end(token_ids: Sequence[int], ends: set[int]) -> list[int]:
+    length = next((place + 1 for place, token in enumerate(token_ids) if token in ends), len(token_ids))
+    return list(token_ids[:length])
+
+
+def _greedy(model: LoadedModel, wave: Wave, columns: Columns, steps: int) -> torch.Tensor:
+    """Tokens of every row and column, shape (rows, columns, steps); what follows an end token means nothing."""
+    rows = len(columns.token_ids)
+    ends = torch.tensor(model.end_tokens(), dtype=torch.long, device=model.device)
+    written = torch.zeros(rows, columns.count, steps, dtype=torch.long, device=model.device)
+    alive = torch.arange(rows, device=model.device)
+    wave.begin(columns.column)
+    latest = _forward(model, wave, columns.token_ids, columns.positions, columns.last)
+    done = torch.isin(latest, ends)
+    position = columns.positions[:, columns.last]
+    step_columns = torch.arange(columns.count, device=model.device)
+    written[:, :, 0] = latest
+    for step in range(1, steps):
+        live_rows = (~done.all(dim=1)).nonzero()[:, 0]
+        if len(live_rows) == 0:
+            break
+        if len(live_rows) <= 0.75 * len(alive):  # copying the cache pays from here on
+            wave.select(live_rows)
+            alive, latest, done, position = (part[live_rows] for part in (alive, latest, done, position))
+        position = position + 1
+        wave.begin(step_columns)
+        everything = torch.arange(columns.count, device=model.device)
+        latest = _forward(model, wave, latest, position, everything)
+        done |= torch.isin(latest, ends)
+        written[alive, :, step] = latest
+    return written
+
+
+def _forward(
+    model: LoadedModel, wave: Wave, token_ids: torch.Tensor, positions: torch.Tensor, places: torch.Tensor
+) -> torch.Tensor:
+    """The most likely next token at the given places, shape (rows, len(places))."""
+    output = model.network(
+        input_ids=token_ids, position_ids=positions, past_key_values=wave, logits_to_keep=places, wave=wave
+    )
+    wave.end()
+    best: torch.Tensor = output.logits.argmax(-1)
+    return best

@@ -1,0 +1,112 @@
+"""What a press keeps, observed from what the decoder will read."""
+
+from dataclasses import dataclass
+
+import torch
+
+
+class PressFault(Exception):
+    """A press returned something that is no cache: why, in one line."""
+
+
+@dataclass(frozen=True)
+class LayerCache:
+    """What one branch leaves of one layer.
+
+    keep
+        bool, shape (num_kv_heads, seq_len): which tokens survive; ``None`` where the press merges or rewrites, and
+        surviving means nothing.
+    keys, values
+        shape (num_kv_heads, rows, head_dim), only where rewritten: a press that selects is read from the trace.
+    held_rows
+        Key rows that an allocator holds over all heads. A head-wise press masks rows and frees none.
+    """
+
+    keep: torch.Tensor | None
+    held_rows: int
+    keys: torch.Tensor | None = None
+    values: torch.Tensor | None = None
+
+    @property
+    def read_rows(self) -> int:
+        """Key rows that the decoder reads over all heads."""
+        if self.keep is not None:
+            return int(self.keep.sum())
+        assert self.keys is not None
+        return self.keys.shape[0] * self.keys.shape[1]
+
+
+def kept_highest(scores: torch.Tensor, count: int) -> torch.Tensor:
+    """The keep mask of the ``count`` highest scores of each head, by the call that kvpress makes, so that ties fall the
+    same way. ``scores``: shape (1, num_kv_heads, seq_len)."""
+    indices = scores.topk(count, dim=-1).indices[0]
+    return torch.zeros(scores.shape[1:], dtype=torch.bool, device=scores.device).scatter_(-1, indices, True)
+
+
+def observe(
+    full_keys: torch.Tensor,
+    full_values: torch.Tensor,
+    keys: torch.Tensor,
+    values: torch.Tensor,
+    masked: tuple[torch.Tensor, torch.Tensor, torch.Tensor] | None,
+) -> LayerCache:
+    """What ``keys`` and ``values``, as a press returned them, keep of the full ones.
+
+    All of shape (1, num_kv_heads, tokens, head_dim). ``masked``: the (batch, head, token) indices that a head-wise
+    press masks out. Raises :class:`PressFault` for wrong shapes, NaN, or nothing kept.
+    """
+    check_cache(full_keys, keys, values)
+    heads, rows = keys.shape[1:3]
+    if masked is not None:
+        if rows != full_keys.shape[2]:
+            raise PressFault("it both shortens the cache and masks keys, which the engine cannot follow")
+        keep = torch.ones(heads, rows, dtype=torch.bool, device=keys.device)
+        keep[masked[1], masked[2]] = False
+        return LayerCache(keep, heads * rows)
+    found = matched_rows(full_keys[0], keys[0])
+    if found is None or not torch.equal(full_values[0].gather(1, _rows(found, values)), values[0]):
+        return LayerCache(None, heads * rows, keys[0].contiguous(), values[0].contiguous())
+    keep = torch.zeros(heads, full_keys.shape[2], dtype=torch.bool, device=keys.device).scatter_(1, found, True)
+    return LayerCache(keep, heads * rows)
+
+
+def check_cache(full_keys: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> None:
+    """Raises :class:`PressFault` unless these are keys and values of some tokens of that cache."""
+    if keys.shape[:3] != values.shape[:3] or keys.ndim != 4:
+        raise PressFault(f"it returned keys of shape {tuple(keys.shape)} and values of shape {tuple(values.shape)}")
+    expected = (full_keys.shape[0], full_keys.shape[1], full_keys.shape[3])
+    if (keys.shape[0], keys.shape[1], keys.shape[3]) != expected:
+        raise PressFault(
+            f"it returned keys of shape {tuple(keys.shape)} for a cache of shape {tuple(full_keys.shape)}: "
+            "only the third dimension may differ"
+        )
+    if keys.shape[2] == 0:
+        raise PressFault("it kept no token")
+    if keys.isnan().any() or values.isnan().any():
+        raise PressFault("it returned NaN")
+
+
+def matched_rows(full: torch.Tensor, kept: torch.Tensor) -> torch.Tensor | None:
+    """For each kept row the position of the equal row of the full tensor, or ``None`` if some row has none.
+
+    Shapes (heads, tokens, size); returns int64 (heads, kept tokens). Rows are found by an integer hash of their bits,
+    which is exact and order-free unlike a sum of floats, and then compared in full.
+    """
+    full_hash, kept_hash = _row_hash(full), _row_hash(kept)
+    ordered, order = full_hash.sort(dim=1)
+    place = torch.searchsorted(ordered, kept_hash).clamp(max=full.shape[1] - 1)
+    found = order.gather(1, place)
+    same = full.gather(1, _rows(found, full)).eq(kept).all()
+    distinct = found.sort(dim=1).values.diff(dim=1).ne(0).all()
+    return found if bool(same & distinct) else None
+
+
+def _rows(index: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+    return index[..., None].expand(-1, -1, like.shape[-1])
+
+
+def _row_hash(rows: torch.Tensor) -> torch.Tensor:
+    """int64 hash of each row of a floating-point tensor, shape (heads, tokens)."""
+    bits = rows.contiguous().view(torch.int16).long()
+    odd = torch.arange(bits.shape[-1], device=rows.device) * 2_654_435_761 + 0x9E3779B97F4A7C15 % 2**62
+    return (bits * (odd | 1)).sum(-1)

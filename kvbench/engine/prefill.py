@@ -1,0 +1,215 @@
+"""One prefill of a context, and all branches cut from it while it runs.
+
+A press acts after the attention of its layer has run on the full cache, so what the next layer sees does not depend on
+what was evicted: one forward pass serves every press at every ratio (DESIGN.md, "one prefill, many branches").
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from kvpress import BasePress, ScorerPress
+from kvpress.utils import compute_n_kept
+from torch import nn
+from transformers import DynamicCache
+
+from kvbench.engine.keep import LayerCache, PressFault, kept_highest, observe
+from kvbench.engine.treatment import Scoring, Treatment
+from kvbench.models import LoadedModel, decoder_of
+from kvbench.prompt import Prompt
+from policies import PolicyError
+
+
+@dataclass
+class Branch:
+    """What one treatment leaves of a trace. ``error``: why it failed, and then there are no layers to read.
+
+    ``seconds``: time spent in this branch's own press, as if it had been run alone; a scoring that serves several
+    ratios is counted in full for each.
+    """
+
+    treatment: Treatment
+    press: BasePress | None
+    layers: list[LayerCache] = field(default_factory=list)
+    seconds: float = 0.0
+    error: str | None = None
+
+
+@dataclass
+class Trace:
+    """One uncompressed prefill. ``keys`` and ``values``: by layer, shape (num_kv_heads, seq_len, head_dim)."""
+
+    prompt: Prompt
+    keys: list[torch.Tensor]
+    values: list[torch.Tensor]
+    seconds: float
+    branches: list[Branch]
+
+    @property
+    def length(self) -> int:
+        return len(self.prompt.token_ids)
+
+
+@dataclass(frozen=True)
+class LayerInputs:
+    """What kvpress hands to a press; keys and values of shape (1, num_kv_heads, seq_len, head_dim)."""
+
+    module: nn.Module
+    hidden_states: torch.Tensor
+    keys: torch.Tensor
+    values: torch.Tensor
+    attentions: torch.Tensor | None
+    kwargs: dict[str, Any]
+
+
+@torch.inference_mode()
+def prefill(model: LoadedModel, prompt: Prompt, scorings: Sequence[Scoring]) -> Trace:
+    """Prefills a prompt once and cuts the branches of all scorings."""
+    groups = [(scoring, [_new_branch(t) for t in scoring.treatments]) for scoring in scorings]
+    for _, branches in groups:
+        _initialise(model, branches)
+    treating = 0.0
+
+    def treat(inputs: LayerInputs) -> None:
+        nonlocal treating
+        started = model.clock()
+        for scoring, branches in groups:
+            _treat_layer(model, scoring, branches, inputs)
+        treating += model.clock() - started
+
+    cache = DynamicCache()
+    started = model.clock()
+    with _after_attention(model, treat):
+        token_ids = torch.tensor([prompt.token_ids], device=model.device)
+        decoder_of(model.network)(input_ids=token_ids, past_key_values=cache)
+    seconds = model.clock() - started - treating
+    keys = [layer.keys[0] for layer in cache.layers]
+    values = [layer.values[0] for layer in cache.layers]
+    return Trace(prompt, keys, values, seconds, [branch for _, branches in groups for branch in branches])
+
+
+def _new_branch(treatment: Treatment) -> Branch:
+    try:
+        press = treatment.policy.press(treatment.situation)
+    except PolicyError as error:
+        return Branch(treatment, None, error=str(error))
+    changed = [name for name in ("__call__", "forward_hook") if getattr(type(press), name) is not _kvpress_own(name)]
+    if changed:
+        return Branch(treatment, press, error=f"{treatment.policy.name} replaces {changed[0]}: it needs its own prefill")
+    return Branch(treatment, press)
+
+
+def _kvpress_own(name: str) -> Callable[..., Any]:
+    own: Callable[..., Any] = getattr(BasePress, name)
+    return own
+
+
+def _initialise(model: LoadedModel, branches: Sequence[Branch]) -> None:
+    for branch in branches:
+        if branch.press is not None and branch.error is None:
+            with _faults_of(branch, "at the start"):
+                branch.press.post_init_from_model(model.network)
+
+
+@contextmanager
+def _after_attention(model: LoadedModel, treat: Callable[[LayerInputs], None]) -> Iterator[None]:
+    """Calls ``treat`` after the attention of every layer, as kvpress's own hooks are called."""
+
+    def hook(module: nn.Module, _: Any, kwargs: dict[str, Any], output: Any) -> None:
+        layer = kwargs["past_key_values"].layers[module.layer_idx]
+        treat(LayerInputs(module, kwargs["hidden_states"], layer.keys, layer.values, output[1], kwargs))
+
+    decoder = decoder_of(model.network)
+    handles = []
+    try:
+        for layer in decoder.layers:
+            layer.self_attn.rotary_emb = decoder.rotary_emb  # kvpress does the same; ExpectedAttention reads it
+            handles.append(layer.self_attn.register_forward_hook(hook, with_kwargs=True))
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+@contextmanager
+def _faults_of(branch: Branch, where: str) -> Iterator[None]:
+    """Whatever a press raises is recorded as its failure, and every other branch goes on.
+
+    A press is foreign code and may raise anything: this is the one place where every exception is caught.
+    """
+    try:
+        yield
+    except Exception as error:
+        reason = str(error).splitlines()[0] if str(error) else ""
+        kind = "" if isinstance(error, PressFault) else f"{type(error).__name__}: "
+        branch.error = f"{branch.treatment.policy.name} failed {where}: {kind}{reason}"
+        branch.layers = []
+
+
+def _treat_layer(model: LoadedModel, scoring: Scoring, branches: Sequence[Branch], inputs: LayerInputs) -> None:
+    alive = [branch for branch in branches if branch.error is None]
+    if not alive:
+        return
+    press = alive[-1].press
+    if scoring.policy.ratio_free_score and isinstance(press, ScorerPress) and _prunes_by_score(press):
+        _score_once(model, press, alive, inputs)
+    else:
+        for branch in alive:
+            _compress(model, branch, inputs)
+
+
+def _prunes_by_score(press: ScorerPress) -> bool:
+    """Whether the press removes the lowest scores by kvpress's own code, and adds nothing to it."""
+    return type(press).compress is ScorerPress.compress
+
+
+def _score_once(model: LoadedModel, press: ScorerPress, branches: Sequence[Branch], inputs: LayerInputs) -> None:
+    """What ``ScorerPress.compress`` does, for all ratios after one call of ``score``."""
+    length = inputs.keys.shape[2]
+    started = model.clock()
+    scores: torch.Tensor | None = None
+    where = f"in layer {inputs.module.layer_idx}"
+    for branch in branches:
+        with _faults_of(branch, where):
+            if branch.treatment.ratio == 0:
+                keep = torch.ones(inputs.keys.shape[1:3], dtype=torch.bool, device=inputs.keys.device)
+                branch.layers.append(LayerCache(keep, keep.numel()))
+                continue
+            if scores is None:
+                scores = _checked_scores(press, inputs)
+                scored = model.clock() - started
+            started = model.clock()
+            keep = kept_highest(scores, compute_n_kept(length, branch.treatment.ratio))
+            branch.seconds += scored + model.clock() - started
+            branch.layers.append(LayerCache(keep, int(keep.sum())))
+
+
+def _checked_scores(press: ScorerPress, inputs: LayerInputs) -> torch.Tensor:
+    scores = press.score(
+        inputs.module, inputs.hidden_states, inputs.keys, inputs.values, inputs.attentions, inputs.kwargs
+    )
+    if scores.shape != inputs.keys.shape[:3]:
+        raise PressFault(f"it scored with shape {tuple(scores.shape)}, not {tuple(inputs.keys.shape[:3])}")
+    if scores.isnan().any():
+        raise PressFault("its scores are NaN")
+    return scores
+
+
+def _compress(model: LoadedModel, branch: Branch, inputs: LayerInputs) -> None:
+    """The press's own ``compress``, on copies: a press that writes into its inputs must not reach other branches."""
+    assert branch.press is not None
+    module = inputs.module
+    with _faults_of(branch, f"in layer {module.layer_idx}"):
+        keys, values = inputs.keys.clone(), inputs.values.clone()
+        started = model.clock()
+        module.masked_key_indices = None
+        kept_keys, kept_values = branch.press.compress(
+            module, inputs.hidden_states, keys, values, inputs.attentions, inputs.kwargs
+        )
+        branch.seconds += model.clock() - started
+        branch.layers.append(observe(inputs.keys, inputs.values, kept_keys, kept_values, module.masked_key_indices))
+    module.masked_key_indices = None
+
+

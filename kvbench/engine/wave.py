@@ -1,0 +1,205 @@
+"""Many branches of one trace in one padded cache, and the attention that reads it.
+
+A row of the batch is a branch. Its questions lie side by side behind what is kept of the context, in columns that do
+not see one another, so that the kept keys are held once and not once for every question::
+
+    | kept context, padded | question 1 | question 2 | ... | step 1: q1 q2 ... | step 2: q1 q2 ... |
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.nn import functional as F
+from transformers import AttentionInterface, Cache
+
+from kvbench.engine.keep import LayerCache
+from kvbench.engine.prefill import Branch, Trace
+
+BRANCH_ATTENTION = "kvbench_branches"
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The questions of a wave as one token grid, shape (rows, width): questions end where their column ends.
+
+    ``column``: the column of each place, shape (width,). ``last``: the last place of each column.
+    ``padding``: bool, shape (rows, width).
+    """
+
+    token_ids: torch.Tensor
+    positions: torch.Tensor
+    column: torch.Tensor
+    last: torch.Tensor
+    padding: torch.Tensor
+
+    @property
+    def count(self) -> int:
+        return len(self.last)
+
+
+def make_columns(trace: Trace, branches: Sequence[Branch], device: torch.device) -> Columns:
+    """All branches ask as many questions. A column is as wide as its longest question; where all rows ask the same,
+    nothing is padded."""
+    asked = [[trace.prompt.asks[number].token_ids for number in b.treatment.asks] for b in branches]
+    widths = [max(len(ids) for ids in column) for column in zip(*asked, strict=True)]
+    token_ids = torch.zeros(len(branches), sum(widths), dtype=torch.long)
+    positions = torch.full_like(token_ids, trace.length)
+    padding = torch.ones_like(token_ids, dtype=torch.bool)
+    for row, questions in enumerate(asked):
+        end = 0
+        for width, ids in zip(widths, questions, strict=True):
+            end += width
+            token_ids[row, end - len(ids) : end] = torch.tensor(ids)
+            positions[row, end - len(ids) : end] = torch.arange(trace.length, trace.length + len(ids))
+            padding[row, end - len(ids) : end] = False
+    column = torch.arange(len(widths)).repeat_interleave(torch.tensor(widths))
+    last = torch.tensor(widths).cumsum(0) - 1
+    return Columns(*(part.to(device) for part in (token_ids, positions, column, last, padding)))
+
+
+class Wave(Cache):
+    """The preallocated cache of some branches of one trace.
+
+    Keys and values of a layer: shape (rows, num_kv_heads, kept + grown, head_dim), kept rows first, padded to the
+    longest branch of that layer. ``hidden``: by layer bool (rows, 1 or num_kv_heads, kept), the padding of kept rows.
+    """
+
+    def __init__(self, trace: Trace, branches: Sequence[Branch], columns: Columns, steps: int) -> None:
+        super().__init__(layers=[])
+        self.columns = columns
+        self.grown_capacity = columns.token_ids.shape[1] + columns.count * steps
+        self.grown = 0
+        self.keys: list[torch.Tensor] = []
+        self.values: list[torch.Tensor] = []
+        self.hidden: list[torch.Tensor] = []
+        for layer, (keys, values) in enumerate(zip(trace.keys, trace.values, strict=True)):
+            self._add_layer(keys, values, [branch.layers[layer] for branch in branches])
+        self.kept = [hidden.shape[-1] for hidden in self.hidden]
+        # Where every layer keeps as many rows of each branch, one mask serves all layers.
+        self.uniform = all(torch.equal(self.hidden[0], hidden) for hidden in self.hidden[1:])
+        steps_column = torch.arange(columns.count, device=columns.column.device).repeat(steps)
+        self.column = torch.cat([columns.column, steps_column])
+        self.padding = F.pad(columns.padding, (0, len(steps_column)))
+        self.biases: dict[int, torch.Tensor] = {}
+
+    def _add_layer(self, keys: torch.Tensor, values: torch.Tensor, caches: Sequence[LayerCache]) -> None:
+        heads, _, size = keys.shape
+        if all(cache.keep is not None for cache in caches):
+            keep = torch.stack([cache.keep for cache in caches if cache.keep is not None])
+            counts = keep.sum(-1)
+            longest = int(counts.max())
+            # Stable, so that kept tokens stay in the order of the context.
+            index = keep.to(torch.int8).sort(dim=-1, descending=True, stable=True).indices[..., :longest]
+            rows = index[..., None].expand(-1, -1, -1, size)
+            kept_keys = keys.expand(len(caches), -1, -1, -1).gather(2, rows)
+            kept_values = values.expand(len(caches), -1, -1, -1).gather(2, rows)
+        else:
+            parts = [_own_rows(keys, values, cache) for cache in caches]
+            counts = torch.stack([count for _, _, count in parts])
+            longest = int(counts.max())
+            kept_keys = torch.stack([F.pad(k, (0, 0, 0, longest - k.shape[1])) for k, _, _ in parts])
+            kept_values = torch.stack([F.pad(v, (0, 0, 0, longest - v.shape[1])) for _, v, _ in parts])
+        hidden = torch.arange(longest, device=keys.device) >= counts[..., None]
+        if bool((counts == counts[:, :1]).all()):
+            hidden = hidden[:, :1]
+        shape = (len(caches), heads, longest + self.grown_capacity, size)
+        for kept, held in ((kept_keys, self.keys), (kept_values, self.values)):
+            buffer = torch.empty(shape, dtype=kept.dtype, device=kept.device)
+            buffer[:, :, :longest] = kept
+            held.append(buffer)
+        self.hidden.append(hidden)
+
+    def get_seq_length(self, layer_idx: int = 0) -> int:
+        return self.kept[layer_idx] + self.grown
+
+    def update(
+        self, key_states: torch.Tensor, value_states: torch.Tensor, layer_idx: int, *_: Any, **__: Any
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        start = self.kept[layer_idx] + self.grown
+        end = start + key_states.shape[2]
+        self.keys[layer_idx][:, :, start:end] = key_states
+        self.values[layer_idx][:, :, start:end] = value_states
+        return self.keys[layer_idx][:, :, :end], self.values[layer_idx][:, :, :end]
+
+    def begin(self, columns: torch.Tensor) -> None:
+        """Announces a forward pass over the next places, one for each entry of ``columns``, and clears the masks."""
+        self.biases.clear()
+        self.asking = columns
+
+    def end(self) -> None:
+        self.grown += len(self.asking)
+
+    def bias(self, layer: int, groups: int, dtype: torch.dtype) -> torch.Tensor:
+        """0 where a query sees a key and -inf elsewhere, shape (rows, 1 or num_kv_heads, groups * queries, keys).
+
+        A place sees the kept context, its own column up to itself, and nothing else; padding sees itself as well, so
+        that no row of the softmax is empty.
+        """
+        key = 0 if self.uniform else layer
+        if key not in self.biases:
+            count = len(self.asking)
+            total = self.grown + count
+            places = torch.arange(total, device=self.column.device)
+            query_places = places[self.grown :]
+            same = self.column[:total] == self.asking[:, None]
+            seen = (same & (places <= query_places[:, None])) & ~self.padding[:, None, :total]
+            seen = seen | (places == query_places[:, None])
+            hidden = self.hidden[key]
+            rows, heads, kept = hidden.shape
+            mask = torch.zeros(rows, heads, count, kept + total, dtype=dtype, device=hidden.device)
+            mask[..., :kept].masked_fill_(hidden[:, :, None], float("-inf"))
+            mask[..., kept:].masked_fill_(~seen[:, None], float("-inf"))
+            self.biases[key] = mask.repeat(1, 1, groups, 1)
+        return self.biases[key]
+
+    def select(self, rows: torch.Tensor) -> None:
+        """Keeps some rows of the batch: the others have finished."""
+        for layer in range(len(self.keys)):
+            end = self.get_seq_length(layer)
+            for held in (self.keys, self.values):
+                smaller = torch.empty_like(held[layer][: len(rows)])
+                smaller[:, :, :end] = held[layer][rows, :, :end]
+                held[layer] = smaller
+            self.hidden[layer] = self.hidden[layer][rows]
+        self.padding = self.padding[rows]
+
+
+def _own_rows(
+    keys: torch.Tensor, values: torch.Tensor, cache: LayerCache
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Keys and values (heads, rows, size) of one branch where some press of the wave rewrites, and rows per head."""
+    if cache.keep is None:
+        assert cache.keys is not None and cache.values is not None
+        return cache.keys, cache.values, torch.full((keys.shape[0],), cache.keys.shape[1], device=keys.device)
+    counts = cache.keep.sum(-1)
+    index = cache.keep.to(torch.int8).sort(dim=-1, descending=True, stable=True).indices[:, : int(counts.max())]
+    rows = index[..., None].expand(-1, -1, keys.shape[-1])
+    return keys.gather(1, rows), values.gather(1, rows), counts
+
+
+def branch_attention(
+    module: torch.nn.Module,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: torch.Tensor | None,
+    scaling: float | None = None,
+    wave: Wave | None = None,
+    **_: Any,
+) -> tuple[torch.Tensor, None]:
+    """Attention of branches over their own caches. The query heads of a group share a key head: they are folded into
+    the query length, (rows, num_kv_heads, groups * queries, head_dim), instead of repeating keys and values."""
+    assert wave is not None
+    key_heads = key.shape[1]
+    groups = query.shape[1] // key_heads
+    folded = query.unflatten(1, (key_heads, groups)).flatten(2, 3)
+    bias = wave.bias(module.layer_idx, groups, query.dtype)
+    output = F.scaled_dot_product_attention(folded, key, value, attn_mask=bias, scale=scaling)
+    return output.unflatten(2, (groups, -1)).flatten(1, 2).transpose(1, 2).contiguous(), None
+
+
+def register_branch_attention() -> None:
+    """Makes the attention known to transformers; doing it again changes nothing."""
+    AttentionInterface.register(BRANCH_ATTENTION, branch_attention)

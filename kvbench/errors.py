@@ -1,0 +1,5 @@
+"""The one error that a user sees."""
+
+
+class KVBenchError(Exception):
+    """What is wrong, where, and what to do, in one line. The command line prints it and exits with status 1."""

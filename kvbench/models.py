@@ -1,0 +1,136 @@
+"""Loading the model under test: the reference model that ships with kvbench, a local folder, or a hub name."""
+
+import hashlib
+import logging
+import time
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import torch
+from kvpress import SUPPORTED_MODELS
+from torch import nn
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+
+from kvbench.errors import KVBenchError
+
+REFERENCE_MODELS = {"reference": "Llama architecture, 2.8 M parameters, trained on the train split of every task"}
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+
+
+@dataclass(frozen=True)
+class LoadedModel:
+    """A model ready to run, with what identifies it. ``fingerprint``: hash of config and weights."""
+
+    name: str
+    network: PreTrainedModel
+    tokenizer: PreTrainedTokenizerBase
+    fingerprint: str
+
+    @property
+    def device(self) -> torch.device:
+        return self.network.device
+
+    @property
+    def dtype_name(self) -> str:
+        return str(self.network.dtype).removeprefix("torch.")
+
+    def clock(self) -> float:
+        """Seconds, after all work of the device is done."""
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+        return time.perf_counter()
+
+    def end_tokens(self) -> tuple[int, ...]:
+        """Tokens that end an answer, as kvpress's pipeline reads them."""
+        ends = self.network.generation_config.eos_token_id
+        return tuple(ends) if isinstance(ends, list) else (() if ends is None else (ends,))
+
+
+def decoder_of(network: PreTrainedModel) -> Any:
+    """The stack of decoder layers, where kvpress looks for it (Gemma 3 keeps it inside a multi-modal model)."""
+    decoder = network.model
+    inner = getattr(decoder, "language_model", None)
+    return decoder if inner is None else inner
+
+
+def attention_heads(network: PreTrainedModel) -> nn.Module:
+    """The attention module of the first layer."""
+    module: nn.Module = decoder_of(network).layers[0].self_attn
+    return module
+
+
+def choose_device(asked: str) -> torch.device:
+    if asked == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    if asked == "cuda" and not torch.cuda.is_available():
+        raise KVBenchError("no CUDA device is at hand: use --device cpu, or install a CUDA build of torch")
+    if asked not in ("cpu", "cuda"):
+        raise KVBenchError(f"unknown device '{asked}': use auto, cpu or cuda")
+    return torch.device(asked)
+
+
+def choose_dtype(asked: str, device: torch.device) -> torch.dtype:
+    """``auto`` is float32 on a CPU, where it is the fastest and the reference, and bfloat16 on a GPU."""
+    if asked == "auto":
+        return torch.float32 if device.type == "cpu" else torch.bfloat16
+    if asked not in DTYPES:
+        raise KVBenchError(f"unknown dtype '{asked}': use auto, {', '.join(DTYPES)}")
+    return DTYPES[asked]
+
+
+def model_source(name: str) -> str:
+    """Where transformers finds the model of that name."""
+    if name in REFERENCE_MODELS:
+        return str(files("kvbench.reference").joinpath("model"))
+    looks_local = name.startswith((".", "/", "~")) or name.count("/") > 1
+    path = Path(name).expanduser()
+    if path.exists():
+        if not (path / "config.json").is_file():
+            raise KVBenchError(f"{path} holds no model: config.json is missing")
+        return str(path)
+    if looks_local:
+        raise KVBenchError(f"there is no model at {path}: check the path, or use --model reference")
+    return name
+
+
+def load_model(name: str, device: str = "auto", dtype: str = "auto") -> LoadedModel:
+    """Loads a causal language model that kvpress supports, with the fused attention that every policy runs on."""
+    source = model_source(name)
+    where = choose_device(device)
+    precision = choose_dtype(dtype, where)
+    logging.getLogger("transformers").setLevel(logging.ERROR)
+    try:
+        config = AutoConfig.from_pretrained(source)
+        network = AutoModelForCausalLM.from_pretrained(source, dtype=precision, attn_implementation="sdpa")
+        tokenizer = AutoTokenizer.from_pretrained(source)
+    except (OSError, ValueError, KeyError) as error:
+        reason = str(error).splitlines()[0]
+        raise KVBenchError(f"cannot load the model '{name}': {reason} (--model reference needs no network)") from error
+    return wrap_model(name, network.to(where), tokenizer, _fingerprint(source, config))
+
+
+def wrap_model(
+    name: str, network: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, fingerprint: str
+) -> LoadedModel:
+    """A network already in memory; :class:`KVBenchError` for an architecture that kvpress does not know."""
+    if not isinstance(network, SUPPORTED_MODELS):
+        known = ", ".join(model.__name__ for model in SUPPORTED_MODELS)
+        raise KVBenchError(f"kvpress does not support {type(network).__name__} ('{name}'): use one of {known}")
+    return LoadedModel(name, network.eval(), tokenizer, fingerprint)
+
+
+def _fingerprint(source: str, config: Any) -> str:
+    """Hash of the weights of a local model, or of the configuration of a hub model with its commit."""
+    digest = hashlib.sha256()
+    folder = Path(source)
+    if folder.is_dir():
+        for file in sorted([*folder.glob("*.safetensors"), *folder.glob("*.json")]):
+            digest.update(file.name.encode())
+            with file.open("rb") as handle:
+                digest.update(hashlib.file_digest(handle, "sha256").digest())
+    else:
+        digest.update(str(config._commit_hash).encode())
+        digest.update(config.to_json_string().encode())
+    return digest.hexdigest()[:16]

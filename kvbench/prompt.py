@@ -1,0 +1,118 @@
+"""How an example becomes tokens: what is compressed, what is asked, and which tokens carry the evidence.
+
+The split is the one of kvpress's ``KVPressTextGenerationPipeline``: the chat template is cut where the context ends;
+what comes before is prefilled and compressed, what comes after is decoded from the compressed cache. The task
+instruction stands behind the question, so that it is never compressed, in either mode.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from transformers import PreTrainedTokenizerBase
+
+from datasets_gen import Example, Question, Span, Task
+from kvbench.errors import KVBenchError
+
+Mode = Literal["agnostic", "aware"]
+
+
+@dataclass(frozen=True)
+class Template:
+    """The chat template around a context: ``head + context``, then question, instruction and ``tail``."""
+
+    head: str
+    tail: str
+
+
+@dataclass(frozen=True)
+class Ask:
+    """One question as decoded from a compressed prompt. ``evidence`` and ``answer`` are token positions in the
+    compressed region; both are empty for an unanswerable question."""
+
+    question: Question
+    token_ids: tuple[int, ...]
+    answer_tokens: tuple[int, ...]
+    evidence_tokens: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """A region to prefill and compress, and the questions to decode from what is left of it."""
+
+    example: Example
+    token_ids: tuple[int, ...]
+    asks: tuple[Ask, ...]
+
+
+def chat_template(tokenizer: PreTrainedTokenizerBase) -> Template:
+    """The text before and after the content of a user turn, as kvpress's pipeline cuts it."""
+    if not tokenizer.is_fast:
+        raise KVBenchError(
+            f"the tokenizer {type(tokenizer).__name__} gives no character offsets, which evidence needs: "
+            "use a checkpoint with a fast tokenizer"
+        )
+    if tokenizer.chat_template is None:
+        return Template(tokenizer.bos_token or "", "\n")
+    mark = "#" * 16
+    text = tokenizer.apply_chat_template(
+        [{"role": "user", "content": mark}], add_generation_prompt=True, tokenize=False, enable_thinking=False
+    )
+    head, _, tail = str(text).partition(mark)
+    return Template(head, tail)
+
+
+def question_text(question: Question) -> str:
+    return f"\n{question.text}"
+
+
+def instruction_text(task: Task) -> str:
+    return f" {task.instruction}"
+
+
+def encode(tokenizer: PreTrainedTokenizerBase, text: str) -> tuple[int, ...]:
+    return tuple(tokenizer.encode(text, add_special_tokens=False))
+
+
+def tokens_of(spans: Sequence[Span], offsets: Sequence[tuple[int, int]], shift: int) -> tuple[int, ...]:
+    """Positions of the tokens that overlap any span; ``shift`` is where the context starts in the encoded text.
+
+    A token of a byte-level tokenizer carries the space before its word, so it may start one character before a span.
+    """
+    ranges = [(span.start + shift, span.end + shift) for span in spans]
+    return tuple(
+        position
+        for position, (start, end) in enumerate(offsets)
+        if any(start < range_end and end > range_start for range_start, range_end in ranges)
+    )
+
+
+def build_prompts(tokenizer: PreTrainedTokenizerBase, task: Task, example: Example, mode: Mode) -> list[Prompt]:
+    """One prompt for the context and all its questions (``agnostic``), or one for each question with the question
+    inside the compressed region (``aware``). Both read the same tokens in the same order."""
+    template = chat_template(tokenizer)
+    tail = instruction_text(task) + template.tail
+    if mode == "agnostic":
+        asked = [(question, question_text(question) + tail) for question in example.questions]
+        return [_build_prompt(tokenizer, example, template.head, example.context, asked)]
+    return [
+        _build_prompt(tokenizer, example, template.head, example.context + question_text(question), [(question, tail)])
+        for question in example.questions
+    ]
+
+
+def _build_prompt(
+    tokenizer: PreTrainedTokenizerBase, example: Example, head: str, compressed: str, asked: list[tuple[Question, str]]
+) -> Prompt:
+    encoded = tokenizer(head + compressed, add_special_tokens=False, return_offsets_mapping=True)
+    offsets = encoded["offset_mapping"]
+    asks = tuple(
+        Ask(
+            question,
+            encode(tokenizer, text),
+            tokens_of([span for span in question.spans if span.kind == "answer"], offsets, len(head)),
+            tokens_of(question.spans, offsets, len(head)),
+        )
+        for question, text in asked
+    )
+    return Prompt(example, tuple(encoded["input_ids"]), asks)

@@ -1,0 +1,1 @@
+"""The reference model that ships with kvbench, and how it was made."""

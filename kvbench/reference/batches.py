@@ -1,0 +1,119 @@
+"""Training sequences: one context, then many questions that do not see one another."""
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from transformers import PreTrainedTokenizerBase
+
+from datasets_gen import TASKS, Example, Split
+from kvbench.prompt import build_prompts, encode
+from kvbench.reference.attention import PackedLayout
+
+CONTEXT_WEIGHT = 0.1
+QUESTIONS = 12
+EASIER_SHARE = 0.25  # of the examples come from a lower level than the one reached, so that nothing is forgotten
+
+
+@dataclass(frozen=True)
+class PackedSequence:
+    """The context's tokens, and for each question its tokens with the answer, and how many of them are the answer."""
+
+    example: Example
+    context: list[int]
+    questions: list[tuple[list[int], int]]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Padded sequences, all of shape (batch, length): contexts first, padded to one width, then the questions.
+
+    ``segments``: 0 in the context, the number of the question from 1 on behind it, -1 on padding.
+    ``labels``: the token to predict; ``weights``: what its loss counts, 0 where nothing is asked.
+    """
+
+    examples: list[Example]
+    token_ids: torch.Tensor
+    positions: torch.Tensor
+    labels: torch.Tensor
+    weights: torch.Tensor
+    segments: torch.Tensor
+    layout: PackedLayout
+
+
+def pack(tokenizer: PreTrainedTokenizerBase, example: Example) -> PackedSequence:
+    """One example as training data; the last token of an answer ends the turn."""
+    prompt = build_prompts(tokenizer, TASKS[example.task], example, "agnostic")[0]
+    end = tokenizer.convert_tokens_to_ids(str(tokenizer.eos_token))
+    questions = []
+    for ask in prompt.asks:
+        answer = [*encode(tokenizer, f" {ask.question.golds[0]}"), end]
+        questions.append(([*ask.token_ids, *answer], len(answer)))
+    return PackedSequence(example, list(prompt.token_ids), questions)
+
+
+def collate(sequences: Sequence[PackedSequence], padding: int) -> Batch:
+    """Every question continues the positions of its own context, exactly as the engine decodes it."""
+    width = max(len(s.context) for s in sequences)
+    length = width + max(sum(len(tokens) - 1 for tokens, _ in s.questions) for s in sequences)
+    shape = (len(sequences), length)
+    token_ids, positions = torch.full(shape, padding), torch.zeros(shape, dtype=torch.long)
+    labels, weights = torch.full(shape, -100), torch.zeros(shape)
+    segments = torch.full(shape, -1)
+    for row, sequence in enumerate(sequences):
+        size = len(sequence.context)
+        token_ids[row, :size] = torch.tensor(sequence.context)
+        positions[row, :size] = torch.arange(size)
+        labels[row, : size - 1] = token_ids[row, 1:size]
+        weights[row, : size - 1] = CONTEXT_WEIGHT
+        segments[row, :size] = 0
+        start = width
+        for number, (tokens, answer) in enumerate(sequence.questions, 1):
+            end = start + len(tokens) - 1
+            token_ids[row, start:end] = torch.tensor(tokens[:-1])
+            positions[row, start:end] = torch.arange(size, size + len(tokens) - 1)
+            labels[row, end - answer : end] = torch.tensor(tokens[-answer:])
+            weights[row, end - answer : end] = 1.0
+            segments[row, start:end] = number
+            start = end
+    examples = [s.example for s in sequences]
+    return Batch(examples, token_ids, positions, labels, weights, segments, packed_layout(segments, width))
+
+
+def packed_layout(segments: torch.Tensor, width: int) -> PackedLayout:
+    """The layout that :func:`collate` wrote; ``segments`` as in :class:`Batch`."""
+    behind = segments[:, width:]
+    questions = int(behind.max())
+    number = torch.arange(1, questions + 1)
+    member = behind[:, None, :] == number[None, :, None]
+    lengths = member.sum(-1)
+    row_length = int(lengths.max())
+    starts = member.int().argmax(-1)
+    step = torch.arange(row_length)
+    inside = step < lengths[..., None]
+    rows = torch.where(inside, starts[..., None] + step, 0)
+    offset = torch.arange(behind.shape[1]) - starts.gather(1, (behind - 1).clamp(min=0))
+    places = torch.where(behind > 0, (behind - 1) * row_length + offset, 0)
+    context = (segments[:, :width] == 0)[:, None, None, :].expand(-1, questions, row_length, -1)
+    own = (step[:, None] >= step[None, :]).expand(*inside.shape[:2], -1, -1)
+    visible = torch.cat([context, own], dim=-1).flatten(0, 1)[:, None]
+    return PackedLayout(width, rows, places, visible)
+
+
+def make_batch(
+    tokenizer: PreTrainedTokenizerBase, seed: int, split: Split, first: int, count: int, level: int | None
+) -> Batch:
+    """Examples ``first .. first + count`` of all tasks in turn; the same for the same arguments.
+
+    Without a level these are the tasks themselves, as in an evaluation.
+    """
+    names = sorted(TASKS)
+    sequences = []
+    for index in range(first, first + count):
+        task = TASKS[names[index % len(names)]]
+        drawn = level
+        if level is not None and random.Random(f"{seed}/{index}").random() < EASIER_SHARE:
+            drawn = random.Random(f"level/{seed}/{index}").randint(0, level)
+        sequences.append(pack(tokenizer, task.example(seed, index, split, drawn, QUESTIONS)))
+    return collate(sequences, tokenizer.convert_tokens_to_ids(str(tokenizer.pad_token)))
