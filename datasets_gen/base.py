@@ -10,7 +10,7 @@ from datasets_gen.relations import ATTRIBUTES
 from datasets_gen.task import Draft, Task
 
 # (fewest, most) people and facts about each, by level; the last is the task.
-SIZES = (((1, 2), (1, 2)), ((1, 2), (2, 3)), ((2, 3), (2, 3)), ((2, 4), (3, 4)), ((3, 4), (3, 5)))
+SIZES = (((1, 2), (2, 3)), ((2, 2), (2, 3)), ((2, 3), (2, 3)), ((2, 4), (3, 4)), ((3, 4), (3, 5)))
 UNANSWERABLE_SHARE = 0.15
 REVERSE_SHARE = 0.4
 
@@ -18,7 +18,10 @@ REVERSE_SHARE = 0.4
 def make(rng: random.Random, split: Split, level: int, questions: int) -> Draft:
     people_range, facts_range = SIZES[level]
     people = draw_people(rng, split, rng.randint(*people_range))
-    relations = [rng.sample(ATTRIBUTES, rng.randint(*facts_range)) for _ in people]
+    # All draw on one pool, one larger than the most that anyone has: most attributes are said of several people, and
+    # the kind of value asked for does not give the answer away.
+    pool = rng.sample(ATTRIBUTES, facts_range[1] + 1)
+    relations = [rng.sample(pool, rng.randint(*facts_range)) for _ in people]
     # Two values of one kind are never equal nor nearly so: drawn together, then dealt out.
     values = {relation.name: draw_values(rng, relation.value_kind, len(people)) for relation in ATTRIBUTES}
     facts = [

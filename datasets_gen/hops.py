@@ -63,7 +63,7 @@ def _question(rng: random.Random, ring: Ring, longest: int) -> Question:
 
 
 def _subject_phrase(bonds: list[Relation], person: str) -> str:
-    """"the spouse of the mentor of X" for bonds (mentor, spouse) starting from X."""
+    """ "the spouse of the mentor of X" for bonds (mentor, spouse) starting from X."""
     phrase = person
     for bond in bonds:
         phrase = f"the {bond.name} of {phrase}"

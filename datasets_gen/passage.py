@@ -41,7 +41,9 @@ class Passage:
         return tuple(dict.fromkeys(name for s in self.facts for name in (s.fact.subject, s.fact.value)))
 
 
-def write_sentence(template: str, subject: str, value: str, offset: int) -> tuple[str, tuple[int, int], tuple[int, int]]:
+def write_sentence(
+    template: str, subject: str, value: str, offset: int
+) -> tuple[str, tuple[int, int], tuple[int, int]]:
     """The sentence, and the character ranges of subject and value in a text in which it starts at ``offset``."""
     text = ""
     places: dict[str, tuple[int, int]] = {}

@@ -96,7 +96,11 @@ ATTRIBUTES: tuple[Relation, ...] = (
         "locker",
         "number",
         "numeral",
-        ("{subject} has locker {value}.", "Locker {value} is used by {subject}.", "The locker of {subject} is {value}."),
+        (
+            "{subject} has locker {value}.",
+            "Locker {value} is used by {subject}.",
+            "The locker of {subject} is {value}.",
+        ),
         ("Which locker does {subject} have?", "What is the locker of {subject}?"),
         ("Who has locker {value}?", "Who uses locker {value}?"),
         "has locker {value}",

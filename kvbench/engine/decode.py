@@ -10,6 +10,8 @@ from kvbench.engine.prefill import Branch, Trace
 from kvbench.engine.wave import BRANCH_ATTENTION, Columns, Wave, make_columns, register_branch_attention
 from kvbench.models import LoadedModel
 
+TOKENS_AT_ONCE = 2048
+
 
 @dataclass(frozen=True)
 class Generation:
@@ -49,12 +51,15 @@ def _attention(model: LoadedModel, during: str, after: str) -> Iterator[None]:
 def waves(trace: Trace, steps: int, max_kv_bytes: int) -> list[list[Branch]]:
     """The sound branches in batches whose caches stay within ``max_kv_bytes``, longest together, one row at least.
 
-    Branches that ask as many questions go together; padding to the longest is then cheap.
+    Branches that ask as many questions go together, and those that keep as many tokens in every head and layer, since
+    one mask then serves all layers.
     """
     batches: list[list[Branch]] = []
-    sound = [branch for branch in trace.branches if branch.error is None]
-    for count in sorted({len(branch.treatment.asks) for branch in sound}):
-        group = [branch for branch in sound if len(branch.treatment.asks) == count]
+    groups: dict[tuple[int, bool], list[Branch]] = {}
+    for branch in trace.branches:
+        if branch.error is None:
+            groups.setdefault((len(branch.treatment.asks), _even(branch)), []).append(branch)
+    for group in groups.values():
         group.sort(key=_longest, reverse=True)
         start = 0
         while start < len(group):
@@ -62,6 +67,12 @@ def waves(trace: Trace, steps: int, max_kv_bytes: int) -> list[list[Branch]]:
             batches.append(group[start : start + rows])
             start += rows
     return batches
+
+
+def _even(branch: Branch) -> bool:
+    """Whether the branch keeps as many rows in every head and layer."""
+    counts = [cache.keep.sum(-1) for cache in branch.layers if cache.keep is not None]
+    return len(counts) == len(branch.layers) and all(bool((count == counts[0][0]).all()) for count in counts)
 
 
 def _longest(branch: Branch) -> int:
@@ -86,7 +97,7 @@ def _decode_wave(model: LoadedModel, trace: Trace, branches: Sequence[Branch], s
     wave = Wave(trace, branches, columns, steps)
     tokens = _greedy(model, wave, columns, steps).tolist()
     ends = set(model.end_tokens())
-    cut = [[_until_end(column, ends) for column in row] for row in tokens]
+    cut = [[until_end(column, ends) for column in row] for row in tokens]
     share = (model.clock() - started) / (len(branches) * columns.count)
     return [
         Generation(branch, ask, tuple(ids), ids[-1] in ends, share)
@@ -95,7 +106,7 @@ def _decode_wave(model: LoadedModel, trace: Trace, branches: Sequence[Branch], s
     ]
 
 
-def _until_end(token_ids: Sequence[int], ends: set[int]) -> list[int]:
+def until_end(token_ids: Sequence[int], ends: set[int]) -> list[int]:
     length = next((place + 1 for place, token in enumerate(token_ids) if token in ends), len(token_ids))
     return list(token_ids[:length])
 
@@ -106,8 +117,7 @@ def _greedy(model: LoadedModel, wave: Wave, columns: Columns, steps: int) -> tor
     ends = torch.tensor(model.end_tokens(), dtype=torch.long, device=model.device)
     written = torch.zeros(rows, columns.count, steps, dtype=torch.long, device=model.device)
     alive = torch.arange(rows, device=model.device)
-    wave.begin(columns.column)
-    latest = _forward(model, wave, columns.token_ids, columns.positions, columns.last)
+    latest = _read_questions(model, wave, columns)
     done = torch.isin(latest, ends)
     position = columns.positions[:, columns.last]
     step_columns = torch.arange(columns.count, device=model.device)
@@ -120,12 +130,26 @@ def _greedy(model: LoadedModel, wave: Wave, columns: Columns, steps: int) -> tor
             wave.select(live_rows)
             alive, latest, done, position = (part[live_rows] for part in (alive, latest, done, position))
         position = position + 1
-        wave.begin(step_columns)
-        everything = torch.arange(columns.count, device=model.device)
-        latest = _forward(model, wave, latest, position, everything)
+        wave.begin(step_columns, slice(None))
+        latest = _forward(model, wave, latest, position, step_columns)
+        wave.grow()
         done |= torch.isin(latest, ends)
         written[alive, :, step] = latest
     return written
+
+
+def _read_questions(model: LoadedModel, wave: Wave, columns: Columns) -> torch.Tensor:
+    """The first token of every answer. Rows go through the model in chunks of like length: that bounds the memory of
+    activations, and a chunk of short rows reads no padding."""
+    rows, width = columns.token_ids.shape
+    chunk = max(1, TOKENS_AT_ONCE // width)
+    first = []
+    for start in range(0, rows, chunk):
+        some = slice(start, start + chunk)
+        wave.begin(columns.column, some)
+        first.append(_forward(model, wave, columns.token_ids[some], columns.positions[some], columns.last))
+    wave.grow()
+    return torch.cat(first)
 
 
 def _forward(
@@ -135,6 +159,5 @@ def _forward(
     output = model.network(
         input_ids=token_ids, position_ids=positions, past_key_values=wave, logits_to_keep=places, wave=wave
     )
-    wave.end()
     best: torch.Tensor = output.logits.argmax(-1)
     return best

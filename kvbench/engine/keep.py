@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 
 
-class PressFault(Exception):
+class PressError(Exception):
     """A press returned something that is no cache: why, in one line."""
 
 
@@ -53,13 +53,13 @@ def observe(
     """What ``keys`` and ``values``, as a press returned them, keep of the full ones.
 
     All of shape (1, num_kv_heads, tokens, head_dim). ``masked``: the (batch, head, token) indices that a head-wise
-    press masks out. Raises :class:`PressFault` for wrong shapes, NaN, or nothing kept.
+    press masks out. Raises :class:`PressError` for wrong shapes, NaN, or nothing kept.
     """
     check_cache(full_keys, keys, values)
     heads, rows = keys.shape[1:3]
     if masked is not None:
         if rows != full_keys.shape[2]:
-            raise PressFault("it both shortens the cache and masks keys, which the engine cannot follow")
+            raise PressError("it both shortens the cache and masks keys, which the engine cannot follow")
         keep = torch.ones(heads, rows, dtype=torch.bool, device=keys.device)
         keep[masked[1], masked[2]] = False
         return LayerCache(keep, heads * rows)
@@ -71,19 +71,19 @@ def observe(
 
 
 def check_cache(full_keys: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> None:
-    """Raises :class:`PressFault` unless these are keys and values of some tokens of that cache."""
+    """Raises :class:`PressError` unless these are keys and values of some tokens of that cache."""
     if keys.shape[:3] != values.shape[:3] or keys.ndim != 4:
-        raise PressFault(f"it returned keys of shape {tuple(keys.shape)} and values of shape {tuple(values.shape)}")
+        raise PressError(f"it returned keys of shape {tuple(keys.shape)} and values of shape {tuple(values.shape)}")
     expected = (full_keys.shape[0], full_keys.shape[1], full_keys.shape[3])
     if (keys.shape[0], keys.shape[1], keys.shape[3]) != expected:
-        raise PressFault(
+        raise PressError(
             f"it returned keys of shape {tuple(keys.shape)} for a cache of shape {tuple(full_keys.shape)}: "
             "only the third dimension may differ"
         )
     if keys.shape[2] == 0:
-        raise PressFault("it kept no token")
+        raise PressError("it kept no token")
     if keys.isnan().any() or values.isnan().any():
-        raise PressFault("it returned NaN")
+        raise PressError("it returned NaN")
 
 
 def matched_rows(full: torch.Tensor, kept: torch.Tensor) -> torch.Tensor | None:

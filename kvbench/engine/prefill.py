@@ -15,7 +15,7 @@ from kvpress.utils import compute_n_kept
 from torch import nn
 from transformers import DynamicCache
 
-from kvbench.engine.keep import LayerCache, PressFault, kept_highest, observe
+from kvbench.engine.keep import LayerCache, PressError, kept_highest, observe
 from kvbench.engine.treatment import Scoring, Treatment
 from kvbench.models import LoadedModel, decoder_of
 from kvbench.prompt import Prompt
@@ -97,7 +97,9 @@ def _new_branch(treatment: Treatment) -> Branch:
         return Branch(treatment, None, error=str(error))
     changed = [name for name in ("__call__", "forward_hook") if getattr(type(press), name) is not _kvpress_own(name)]
     if changed:
-        return Branch(treatment, press, error=f"{treatment.policy.name} replaces {changed[0]}: it needs its own prefill")
+        return Branch(
+            treatment, press, error=f"{treatment.policy.name} replaces {changed[0]}: it needs its own prefill"
+        )
     return Branch(treatment, press)
 
 
@@ -143,7 +145,7 @@ def _faults_of(branch: Branch, where: str) -> Iterator[None]:
         yield
     except Exception as error:
         reason = str(error).splitlines()[0] if str(error) else ""
-        kind = "" if isinstance(error, PressFault) else f"{type(error).__name__}: "
+        kind = "" if isinstance(error, PressError) else f"{type(error).__name__}: "
         branch.error = f"{branch.treatment.policy.name} failed {where}: {kind}{reason}"
         branch.layers = []
 
@@ -191,9 +193,9 @@ def _checked_scores(press: ScorerPress, inputs: LayerInputs) -> torch.Tensor:
         inputs.module, inputs.hidden_states, inputs.keys, inputs.values, inputs.attentions, inputs.kwargs
     )
     if scores.shape != inputs.keys.shape[:3]:
-        raise PressFault(f"it scored with shape {tuple(scores.shape)}, not {tuple(inputs.keys.shape[:3])}")
+        raise PressError(f"it scored with shape {tuple(scores.shape)}, not {tuple(inputs.keys.shape[:3])}")
     if scores.isnan().any():
-        raise PressFault("its scores are NaN")
+        raise PressError("its scores are NaN")
     return scores
 
 
@@ -211,5 +213,3 @@ def _compress(model: LoadedModel, branch: Branch, inputs: LayerInputs) -> None:
         branch.seconds += model.clock() - started
         branch.layers.append(observe(inputs.keys, inputs.values, kept_keys, kept_values, module.masked_key_indices))
     module.masked_key_indices = None
-
-

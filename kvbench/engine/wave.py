@@ -3,7 +3,9 @@
 A row of the batch is a branch. Its questions lie side by side behind what is kept of the context, in columns that do
 not see one another, so that the kept keys are held once and not once for every question::
 
-    | kept context, padded | question 1 | question 2 | ... | step 1: q1 q2 ... | step 2: q1 q2 ... |
+    | padding, kept context | question 1 | question 2 | ... | step 1: q1 q2 ... | step 2: q1 q2 ... |
+
+Kept rows end at one place, so that a pass over some rows of the wave can leave out the padding that they share.
 """
 
 from collections.abc import Sequence
@@ -62,8 +64,10 @@ def make_columns(trace: Trace, branches: Sequence[Branch], device: torch.device)
 class Wave(Cache):
     """The preallocated cache of some branches of one trace.
 
-    Keys and values of a layer: shape (rows, num_kv_heads, kept + grown, head_dim), kept rows first, padded to the
-    longest branch of that layer. ``hidden``: by layer bool (rows, 1 or num_kv_heads, kept), the padding of kept rows.
+    Keys and values of a layer: shape (rows, num_kv_heads, kept + grown, head_dim), kept rows first, padded in front to
+    the longest branch of that layer. ``hidden``: by layer bool (rows, 1 or num_kv_heads, kept), that padding.
+    ``spare``: by layer (rows,), how much of it all heads of a row have. ``skipped``: by layer, how much the rows of the
+    pass announced last have in common.
     """
 
     def __init__(self, trace: Trace, branches: Sequence[Branch], columns: Columns, steps: int) -> None:
@@ -74,6 +78,7 @@ class Wave(Cache):
         self.keys: list[torch.Tensor] = []
         self.values: list[torch.Tensor] = []
         self.hidden: list[torch.Tensor] = []
+        self.spare: list[torch.Tensor] = []
         for layer, (keys, values) in enumerate(zip(trace.keys, trace.values, strict=True)):
             self._add_layer(keys, values, [branch.layers[layer] for branch in branches])
         self.kept = [hidden.shape[-1] for hidden in self.hidden]
@@ -90,8 +95,7 @@ class Wave(Cache):
             keep = torch.stack([cache.keep for cache in caches if cache.keep is not None])
             counts = keep.sum(-1)
             longest = int(counts.max())
-            # Stable, so that kept tokens stay in the order of the context.
-            index = keep.to(torch.int8).sort(dim=-1, descending=True, stable=True).indices[..., :longest]
+            index = _kept_last(keep, longest)
             rows = index[..., None].expand(-1, -1, -1, size)
             kept_keys = keys.expand(len(caches), -1, -1, -1).gather(2, rows)
             kept_values = values.expand(len(caches), -1, -1, -1).gather(2, rows)
@@ -99,9 +103,9 @@ class Wave(Cache):
             parts = [_own_rows(keys, values, cache) for cache in caches]
             counts = torch.stack([count for _, _, count in parts])
             longest = int(counts.max())
-            kept_keys = torch.stack([F.pad(k, (0, 0, 0, longest - k.shape[1])) for k, _, _ in parts])
-            kept_values = torch.stack([F.pad(v, (0, 0, 0, longest - v.shape[1])) for _, v, _ in parts])
-        hidden = torch.arange(longest, device=keys.device) >= counts[..., None]
+            kept_keys = torch.stack([F.pad(k, (0, 0, longest - k.shape[1], 0)) for k, _, _ in parts])
+            kept_values = torch.stack([F.pad(v, (0, 0, longest - v.shape[1], 0)) for _, v, _ in parts])
+        hidden = torch.arange(longest, device=keys.device) < longest - counts[..., None]
         if bool((counts == counts[:, :1]).all()):
             hidden = hidden[:, :1]
         shape = (len(caches), heads, longest + self.grown_capacity, size)
@@ -110,6 +114,7 @@ class Wave(Cache):
             buffer[:, :, :longest] = kept
             held.append(buffer)
         self.hidden.append(hidden)
+        self.spare.append(hidden.sum(-1).amin(-1).cpu())
 
     def get_seq_length(self, layer_idx: int = 0) -> int:
         return self.kept[layer_idx] + self.grown
@@ -119,16 +124,20 @@ class Wave(Cache):
     ) -> tuple[torch.Tensor, torch.Tensor]:
         start = self.kept[layer_idx] + self.grown
         end = start + key_states.shape[2]
-        self.keys[layer_idx][:, :, start:end] = key_states
-        self.values[layer_idx][:, :, start:end] = value_states
-        return self.keys[layer_idx][:, :, :end], self.values[layer_idx][:, :, :end]
+        keys, values = self.keys[layer_idx][self.rows], self.values[layer_idx][self.rows]
+        keys[:, :, start:end] = key_states
+        values[:, :, start:end] = value_states
+        skipped = self.skipped[layer_idx]
+        return keys[:, :, skipped:end], values[:, :, skipped:end]
 
-    def begin(self, columns: torch.Tensor) -> None:
-        """Announces a forward pass over the next places, one for each entry of ``columns``, and clears the masks."""
+    def begin(self, columns: torch.Tensor, rows: slice) -> None:
+        """Announces a forward pass of some rows over the next places, one for each entry of ``columns``."""
         self.biases.clear()
-        self.asking = columns
+        self.asking, self.rows = columns, rows
+        self.skipped = [int(spare[rows].min()) for spare in self.spare]
 
-    def end(self) -> None:
+    def grow(self) -> None:
+        """Every row has passed over the places announced last."""
         self.grown += len(self.asking)
 
     def bias(self, layer: int, groups: int, dtype: torch.dtype) -> torch.Tensor:
@@ -144,9 +153,9 @@ class Wave(Cache):
             places = torch.arange(total, device=self.column.device)
             query_places = places[self.grown :]
             same = self.column[:total] == self.asking[:, None]
-            seen = (same & (places <= query_places[:, None])) & ~self.padding[:, None, :total]
+            seen = (same & (places <= query_places[:, None])) & ~self.padding[self.rows, None, :total]
             seen = seen | (places == query_places[:, None])
-            hidden = self.hidden[key]
+            hidden = self.hidden[key][self.rows, :, self.skipped[key] :]
             rows, heads, kept = hidden.shape
             mask = torch.zeros(rows, heads, count, kept + total, dtype=dtype, device=hidden.device)
             mask[..., :kept].masked_fill_(hidden[:, :, None], float("-inf"))
@@ -163,7 +172,16 @@ class Wave(Cache):
                 smaller[:, :, :end] = held[layer][rows, :, :end]
                 held[layer] = smaller
             self.hidden[layer] = self.hidden[layer][rows]
+            self.spare[layer] = self.spare[layer][rows.cpu()]
         self.padding = self.padding[rows]
+
+
+def _kept_last(keep: torch.Tensor, longest: int) -> torch.Tensor:
+    """Positions of the kept tokens in the order of the context, behind ``longest - kept`` others that mean nothing.
+
+    ``keep``: bool (..., tokens). Returns int64 (..., longest).
+    """
+    return keep.to(torch.int8).sort(dim=-1, stable=True).indices[..., keep.shape[-1] - longest :]
 
 
 def _own_rows(
@@ -171,10 +189,11 @@ def _own_rows(
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Keys and values (heads, rows, size) of one branch where some press of the wave rewrites, and rows per head."""
     if cache.keep is None:
-        assert cache.keys is not None and cache.values is not None
+        assert cache.keys is not None
+        assert cache.values is not None
         return cache.keys, cache.values, torch.full((keys.shape[0],), cache.keys.shape[1], device=keys.device)
     counts = cache.keep.sum(-1)
-    index = cache.keep.to(torch.int8).sort(dim=-1, descending=True, stable=True).indices[:, : int(counts.max())]
+    index = _kept_last(cache.keep, int(counts.max()))
     rows = index[..., None].expand(-1, -1, keys.shape[-1])
     return keys.gather(1, rows), values.gather(1, rows), counts
 

@@ -6,7 +6,6 @@ from it. The learning curve is appended to a CSV that is committed with the mode
 """
 
 import csv
-import os
 import time
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -15,7 +14,13 @@ from typing import Annotated, Any
 import torch
 import typer
 from torch.nn import functional as F
-from transformers import AttentionInterface, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerBase, PreTrainedTokenizerFast
+from transformers import (
+    AttentionInterface,
+    LlamaConfig,
+    LlamaForCausalLM,
+    PreTrainedTokenizerBase,
+    PreTrainedTokenizerFast,
+)
 
 from datasets_gen import TASKS
 from kvbench.reference.attention import PACKED_ATTENTION, packed_attention
@@ -25,8 +30,10 @@ from kvbench.reference.tokenizer import ASSISTANT, END, MODEL_MAX_LENGTH, train_
 CHECKPOINT_EVERY = 100
 EVALUATE_EVERY = 200
 EVALUATION_CONTEXTS = 64
-COPY_LENGTH = 64
-COPY_STEPS = 400
+COPY_LENGTHS = (8, 16, 32, 64)
+COPY_TOKENS = 4096  # in a step
+COPY_STEPS = 1500
+FIRST_WORD = 6  # token ids below are special
 COPY_LOSS = 0.1  # the warm-up ends here, or after COPY_STEPS
 LEVEL_LOSS = 0.3  # contexts get longer when the running answer loss falls below this
 WARMUP_STEPS = 100
@@ -101,14 +108,26 @@ def rate_factor(step: int, total: int) -> float:
     return min(1.0, (step + 1) / WARMUP_STEPS, max(0.02, (total - step) / max(decay, 1)))
 
 
-def copying_loss(model: LlamaForCausalLM, step: int, seed: int, batch: int) -> torch.Tensor:
-    """Random tokens twice over: the loss of the second half, which copying alone can bring down."""
+def copying_loss(model: LlamaForCausalLM, step: int, seed: int) -> torch.Tensor:
+    """Random tokens, each once, then pieces of them from random places: the loss of all but the first of each piece.
+
+    The places are random because a copy at a fixed distance is learned as a distance: the attention then finds a token
+    by its position and not by the token before it, and nothing of that helps with text. Lengths vary because among few
+    tokens the first trace of copying is found much sooner.
+    """
     generator = torch.Generator().manual_seed(seed * 1_000_003 + step)
-    half = torch.randint(6, model.config.vocab_size, (batch, COPY_LENGTH), generator=generator)
-    tokens = torch.cat([half, half], dim=1)
+    length = COPY_LENGTHS[int(torch.randint(len(COPY_LENGTHS), (1,), generator=generator))]
+    piece = length // 4
+    batch = COPY_TOKENS // (2 * length)
+    draws = torch.rand(batch, model.config.vocab_size - FIRST_WORD, generator=generator)
+    source = draws.argsort(dim=1)[:, :length] + FIRST_WORD
+    starts = torch.randint(length - piece + 1, (batch, 4, 1), generator=generator)
+    pieces = source.gather(1, (starts + torch.arange(piece)).flatten(1))
     model.set_attn_implementation("sdpa")
-    logits = model(input_ids=tokens).logits[:, COPY_LENGTH - 1 : -1]
-    return F.cross_entropy(logits.flatten(0, 1).float(), half.flatten())
+    logits = model(input_ids=torch.cat([source, pieces], dim=1)).logits[:, length:-1]
+    losses = F.cross_entropy(logits.flatten(0, 1).float(), pieces[:, 1:].flatten(), reduction="none")
+    inside = (torch.arange(1, length) % piece != 0).repeat(batch)
+    return losses[inside].mean()
 
 
 def answer_logits(model: LlamaForCausalLM, batch: Batch, chosen: torch.Tensor) -> torch.Tensor:
@@ -156,7 +175,7 @@ class Trainer:
         self.folder, self.seed, self.total_steps, self.batch_size = folder, seed, total_steps, batch_size
         folder.mkdir(parents=True, exist_ok=True)
         torch.manual_seed(seed)
-        self.tokenizer: PreTrainedTokenizerFast = train_tokenizer(seed)
+        self.tokenizer = self._tokenizer()
         self.model = new_model(self.tokenizer)
         self.optimizers = make_optimizers(self.model)
         self.progress = Progress()
@@ -164,6 +183,16 @@ class Trainer:
         self.curve = folder / "learning_curve.csv"
         if self.checkpoint.exists():
             self._restore()
+
+    def _tokenizer(self) -> PreTrainedTokenizerFast:
+        """Learned once and kept: weights mean nothing under another numbering of the tokens."""
+        folder = self.folder / "tokenizer"
+        if not folder.exists():
+            partial = self.folder / "tokenizer.partial"
+            train_tokenizer(self.seed).save_pretrained(partial)
+            partial.rename(folder)
+        tokenizer: PreTrainedTokenizerFast = PreTrainedTokenizerFast.from_pretrained(folder)
+        return tokenizer
 
     def _restore(self) -> None:
         state: dict[str, Any] = torch.load(self.checkpoint, weights_only=True)
@@ -185,7 +214,7 @@ class Trainer:
         }
         partial = self.checkpoint.with_suffix(".partial")
         torch.save(state, partial)
-        os.replace(partial, self.checkpoint)
+        partial.replace(self.checkpoint)
 
     def evaluate(self) -> CurvePoint:
         self.model.eval()
@@ -214,9 +243,9 @@ class Trainer:
             optimizer.zero_grad()
         with torch.autocast("cpu", torch.bfloat16):
             if p.copying:
-                loss = copying_loss(self.model, p.step, self.seed, self.batch_size)
+                loss = copying_loss(self.model, p.step, self.seed)
                 measured = float(loss.detach())
-                p.tokens += self.batch_size * COPY_LENGTH * 2
+                p.tokens += COPY_TOKENS
             else:
                 batch = make_batch(
                     self.tokenizer, self.seed, "train", p.step * self.batch_size, self.batch_size, p.level
@@ -237,7 +266,7 @@ class Trainer:
         p.steps_at_level += 1
         top = max(task.top_level for task in TASKS.values())
         if p.copying:
-            if measured < COPY_LOSS or p.steps_at_level >= COPY_STEPS:
+            if p.answer_loss < COPY_LOSS or p.steps_at_level >= COPY_STEPS:
                 p.copying, p.steps_at_level, p.answer_loss = False, 0, 10.0
         elif p.level < top and p.steps_at_level > 50 and p.answer_loss < LEVEL_LOSS:
             p.level, p.steps_at_level = p.level + 1, 0
@@ -270,7 +299,9 @@ def main(
             rate = p.tokens / p.seconds
             left = p.seconds / p.step * (steps - p.step) / 60
             phase = "copying" if p.copying else f"level {p.level}"
-            print(f"step {p.step} {phase} loss {p.answer_loss:.3f} {rate:,.0f} tokens/s {left:.0f} min left", flush=True)
+            print(
+                f"step {p.step} {phase} loss {p.answer_loss:.3f} {rate:,.0f} tokens/s {left:.0f} min left", flush=True
+            )
         if p.step % EVALUATE_EVERY == 0 and not p.copying:
             print(trainer.evaluate(), flush=True)
         if p.step % CHECKPOINT_EVERY == 0:

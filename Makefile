@@ -1,0 +1,35 @@
+# make run: installs and runs the default job. make test: installs and checks everything. Nothing else is needed.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/installed
+
+.PHONY: run test lint bench train pictures clean
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(INSTALLED): pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	touch $@
+
+run: $(INSTALLED)
+	$(BIN)/python -m kvbench run
+	@echo "open site/index.html in a browser"
+
+lint: $(INSTALLED)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+test: lint
+	$(BIN)/python -m pytest
+
+bench: $(INSTALLED)
+	$(BIN)/python -m kvbench bench
+
+train: $(INSTALLED)
+	$(BIN)/python -m kvbench.reference.train
+
+clean:
+	rm -rf $(VENV) build site .mypy_cache .pytest_cache .ruff_cache *.egg-info

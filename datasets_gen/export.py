@@ -1,0 +1,58 @@
+"""Examples as a Hugging Face dataset: one row for each question."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from datasets import Dataset, Features, List, Value
+
+from datasets_gen.example import Example, Split
+from datasets_gen.task import Task
+
+_SPAN = {"kind": Value("string"), "start": Value("int32"), "end": Value("int32")}
+FEATURES = Features(
+    {
+        "question_id": Value("string"),
+        "example_id": Value("string"),
+        "task": Value("string"),
+        "task_version": Value("string"),
+        "split": Value("string"),
+        "context": Value("string"),
+        "question": Value("string"),
+        "instruction": Value("string"),
+        "golds": List(Value("string")),
+        "answerable": Value("bool"),
+        "direction": Value("string"),
+        "answer_type": Value("string"),
+        "hops": Value("int32"),
+        "spans": List(_SPAN),
+        "stated_values": List(Value("string")),
+    }
+)
+
+
+def rows_of(task: Task, example: Example) -> Iterator[dict[str, Any]]:
+    """The questions of an example, each with its context. Spans are character ranges of the context."""
+    for question in example.questions:
+        yield {
+            "question_id": question.id,
+            "example_id": example.id,
+            "task": task.name,
+            "task_version": task.full_version,
+            "split": example.split,
+            "context": example.context,
+            "question": question.text,
+            "instruction": task.instruction,
+            "golds": list(question.golds),
+            "answerable": question.answerable,
+            "direction": question.direction,
+            "answer_type": question.answer_type,
+            "hops": question.hops,
+            "spans": [{"kind": span.kind, "start": span.start, "end": span.end} for span in question.spans],
+            "stated_values": list(example.stated_values),
+        }
+
+
+def to_dataset(task: Task, seed: int, count: int, split: Split = "test") -> Dataset:
+    """The first ``count`` contexts of a seed as a :class:`datasets.Dataset`."""
+    rows = [row for example in task.generate(seed, count, split) for row in rows_of(task, example)]
+    return Dataset.from_list(rows, features=FEATURES)

@@ -1,0 +1,37 @@
+"""Files that are either whole or not there."""
+
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from kvbench.errors import KVBenchError
+
+
+def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
+    """Has ``write`` fill a temporary file beside ``path``, flushes it to the disk and renames it.
+
+    A kill at any moment leaves the old file or the new one. :class:`KVBenchError` when the disk will not take it.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".partial")
+        os.close(descriptor)
+        partial = Path(name)
+        try:
+            write(partial)
+            with partial.open("rb") as handle:
+                os.fsync(handle.fileno())
+            partial.chmod(0o644)
+            partial.replace(path)
+        finally:
+            partial.unlink(missing_ok=True)
+    except OSError as error:
+        raise KVBenchError(
+            f"cannot write {path}: {error.strerror or error}. What was written before is kept; "
+            "make room or permit writing there, then start the same command again"
+        ) from error
+
+
+def write_text_atomically(path: Path, text: str) -> None:
+    write_atomically(path, lambda partial: partial.write_text(text, encoding="utf-8") and None)

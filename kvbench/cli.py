@@ -1,0 +1,73 @@
+"""``python -m kvbench COMMAND``: finds the command, and turns errors into one line and an exit status."""
+
+import importlib
+import sys
+from collections.abc import Sequence
+
+import typer
+
+import kvbench
+from datasets_gen import DatasetError, unknown_name
+from kvbench.console import console
+from kvbench.errors import KVBenchError
+
+COMMANDS = {
+    "run": "Run tasks and policies over ratios, and build the page",
+    "site": "Build the page of a finished run",
+    "score": "Score the stored outputs of a run again, without a model",
+    "bench": "Time the engine against kvpress's own pipeline, and compare every token",
+    "ls": "List tasks, policies, metrics or models",
+    "export": "Write a task as a Hugging Face dataset",
+}
+
+
+def overview() -> str:
+    lines = [f"  {name:<8}{text}" for name, text in COMMANDS.items()]
+    return "\n".join(
+        [
+            "kvbench: what a KV-cache treatment breaks, at which budget, and why",
+            "",
+            "usage: python -m kvbench COMMAND [OPTIONS]",
+            "",
+            *lines,
+            "",
+            "python -m kvbench COMMAND --help tells the options of a command.",
+        ]
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs one command; returns the exit status."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    if not words or words[0] in ("--help", "-h", "help"):
+        print(overview())
+        return 0
+    if words[0] == "--version":
+        print(f"kvbench {kvbench.__version__}")
+        return 0
+    try:
+        return _call(words[0], words[1:])
+    except (KVBenchError, DatasetError) as error:
+        return _complain(str(error), 1)
+    except KeyboardInterrupt:
+        return _complain("interrupted", 130)
+    except OSError as error:
+        return _complain(f"{error.filename or 'the system'}: {error.strerror or error}", 1)
+
+
+def _complain(message: str, status: int) -> int:
+    console.print(f"error: {message}", style="red", markup=False, soft_wrap=True)
+    return status
+
+
+def _call(name: str, arguments: Sequence[str]) -> int:
+    if name not in COMMANDS:
+        raise KVBenchError(unknown_name("command", name, COMMANDS))
+    module = importlib.import_module(f"kvbench.commands.{name}")
+    application = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+    application.command(help=COMMANDS[name])(module.command)
+    try:
+        application(list(arguments), prog_name=f"python -m kvbench {name}")
+    except SystemExit as leave:
+        return leave.code if isinstance(leave.code, int) else 1
+    return 0

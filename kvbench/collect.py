@@ -1,0 +1,136 @@
+"""From a chunk of examples to records: prefill, treat, decode, score."""
+
+import json
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from datasets_gen import Example, Task
+from kvbench.engine.decode import Generation, decode
+from kvbench.engine.prefill import Branch, Trace, prefill
+from kvbench.engine.treatment import plan
+from kvbench.metrics.routing import (
+    Survival,
+    eviction_rate,
+    eviction_ratio_by_layer,
+    global_eviction_ratio,
+    slot_coverage,
+)
+from kvbench.models import LoadedModel
+from kvbench.prompt import Mode, build_prompts
+from kvbench.record import Record
+from kvbench.score import text_scores
+from policies import Policy
+
+
+def collect(
+    model: LoadedModel,
+    task: Task,
+    examples: Sequence[Example],
+    policies: Sequence[Policy],
+    ratios: Sequence[float],
+    seed: int,
+    mode: Mode,
+    max_kv_bytes: int,
+    progress: Callable[[int], None],
+) -> dict[str, list[Record]]:
+    """Records of every policy on some examples. ``progress`` is told how many questions were just answered."""
+    records: dict[str, list[Record]] = {policy.name: [] for policy in policies}
+    for example in examples:
+        for prompt in build_prompts(model.tokenizer, task, example, mode):
+            trace = prefill(model, prompt, plan(policies, ratios, prompt, seed))
+            generations = decode(model, trace, task.max_new_tokens, max_kv_bytes)
+            for record in _records(model, task, trace, generations, mode):
+                records[record.policy].append(record)
+            progress(sum(len(branch.treatment.asks) for branch in trace.branches))
+    return records
+
+
+def _records(
+    model: LoadedModel, task: Task, trace: Trace, generations: Sequence[Generation], mode: Mode
+) -> list[Record]:
+    decoded = {(id(generation.branch), generation.ask): generation for generation in generations}
+    records = []
+    for branch in trace.branches:
+        survival = _survival(branch)
+        for ask in branch.treatment.asks:
+            found = decoded.get((id(branch), ask))
+            records.append(_record(model, task, trace, branch, survival, ask, found, mode))
+    return records
+
+
+def _survival(branch: Branch) -> Survival | None:
+    """``None`` where the branch failed, or rewrites what it keeps."""
+    masks = [cache.keep for cache in branch.layers if cache.keep is not None]
+    if not masks or len(masks) < len(branch.layers):
+        return None
+    return Survival.of(np.stack([mask.cpu().numpy() for mask in masks]))
+
+
+def _record(
+    model: LoadedModel,
+    task: Task,
+    trace: Trace,
+    branch: Branch,
+    survival: Survival | None,
+    ask: int,
+    generation: Generation | None,
+    mode: Mode,
+) -> Record:
+    example, asked = trace.prompt.example, trace.prompt.asks[ask]
+    question, policy = asked.question, branch.treatment.policy
+    values: dict[str, object] = dict.fromkeys(Record.model_fields)
+    values |= {
+        "task": task.name,
+        "task_version": task.full_version,
+        "example_id": example.id,
+        "example_index": example.index,
+        "question_id": question.id,
+        "mode": mode,
+        "policy": policy.name,
+        "ratio": branch.treatment.ratio,
+        "status": "failed" if branch.error else "ok",
+        "reason": branch.error,
+        "context": example.context,
+        "question": question.text,
+        "golds": list(question.golds),
+        "answerable": question.answerable,
+        "direction": question.direction,
+        "answer_type": question.answer_type,
+        "hops": question.hops,
+        "stated_values": list(example.stated_values),
+        "abstentions": list(task.abstentions),
+        "press_arguments": json.dumps(dict(policy.arguments(trace.length)), sort_keys=True),
+        "context_tokens": trace.length,
+        "answer_tokens": len(asked.answer_tokens),
+        "evidence_tokens": len(asked.evidence_tokens),
+        "prefill_seconds": trace.seconds,
+    }
+    if survival is not None:
+        values |= {
+            "eviction_rate": eviction_rate(survival),
+            "ger": global_eviction_ratio(survival, asked.answer_tokens),
+            "ger_by_layer": eviction_ratio_by_layer(survival, asked.answer_tokens),
+            "slot_coverage": slot_coverage(survival, asked.evidence_tokens),
+        }
+    if generation is not None:
+        values |= _outcome(model, trace, branch, generation)
+        values |= text_scores(Record.model_validate(values))
+    return Record.model_validate(values)
+
+
+def _outcome(model: LoadedModel, trace: Trace, branch: Branch, generation: Generation) -> dict[str, object]:
+    """Output and costs of a sound branch."""
+    heads, length, size = trace.keys[0].shape
+    rows = len(trace.keys) * heads * length
+    ids = list(generation.token_ids)
+    row_bytes = 2 * size * trace.keys[0].element_size()
+    return {
+        "output_text": str(model.tokenizer.decode(ids, skip_special_tokens=True)).strip(),
+        "output_token_ids": ids,
+        "ended": generation.ended,
+        "realised_ratio": 1 - sum(cache.read_rows for cache in branch.layers) / rows,
+        "kv_bytes": sum(cache.held_rows for cache in branch.layers) * row_bytes,
+        "compression_seconds": branch.seconds,
+        "decode_seconds": generation.seconds,
+    }

@@ -1,0 +1,61 @@
+"""``python -m kvbench ls``: what is registered."""
+
+from collections.abc import Callable, Mapping
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from datasets_gen import TASKS, unknown_name
+from kvbench.errors import KVBenchError
+from kvbench.metrics.registry import METRICS
+from kvbench.models import REFERENCE_MODELS
+from policies import POLICIES
+
+Rows = tuple[tuple[str, ...], list[tuple[str, ...]]]
+
+
+def _tasks() -> Rows:
+    return ("task", "version", "what it stresses"), [(t.name, t.version, t.description) for t in TASKS.values()]
+
+
+def _policies() -> Rows:
+    rows = [(p.name, p.family, p.paper, p.description) for p in POLICIES.values()]
+    return ("policy", "family", "paper", "what it keeps"), rows
+
+
+def _metrics() -> Rows:
+    return ("metric", "unit", "better", "definition"), [
+        (m.name, m.unit, m.better, m.definition) for m in METRICS.values()
+    ]
+
+
+def _models() -> Rows:
+    rows = list(REFERENCE_MODELS.items())
+    return ("model", "what it is"), [*rows, ("a path or hub name", "any causal language model that kvpress supports")]
+
+
+KINDS: Mapping[str, Callable[[], Rows]] = {
+    "tasks": _tasks,
+    "policies": _policies,
+    "metrics": _metrics,
+    "models": _models,
+}
+
+
+def listing(kind: str) -> Rows:
+    """Header and rows of a registry."""
+    if kind not in KINDS:
+        raise KVBenchError(unknown_name("listing", kind, KINDS))
+    return KINDS[kind]()
+
+
+def command(kind: Annotated[str, typer.Argument(help="tasks, policies, metrics or models")]) -> None:
+    header, rows = listing(kind)
+    table = Table(box=None, pad_edge=False)
+    for number, title in enumerate(header):
+        table.add_column(title, no_wrap=number == 0, overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    Console(highlight=False).print(table)

@@ -1,0 +1,75 @@
+"""``python -m kvbench run``: the main job."""
+
+import sys
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+from rich.console import Console
+
+from datasets_gen import TASKS
+from kvbench.console import console
+from kvbench.errors import KVBenchError
+from kvbench.models import load_model
+from kvbench.options import (
+    DEFAULT_CONTEXTS,
+    DEFAULT_MAX_KV_GB,
+    DEFAULT_RATIOS,
+    check_count,
+    check_name,
+    choose,
+    kv_bytes,
+    parse_ratios,
+)
+from kvbench.publish import publish_site
+from kvbench.run import Grid, execute
+from leaderboards import SummaryRow, summarise, terminal_table
+from policies import POLICIES
+
+
+def command(
+    model: Annotated[str, typer.Option(help="reference, a local path, or a hub name.")] = "reference",
+    tasks: Annotated[str | None, typer.Option(help="Task names, comma-separated. Default: all.")] = None,
+    policies: Annotated[str | None, typer.Option(help="Policy names, comma-separated. Default: all.")] = None,
+    ratios: Annotated[str, typer.Option(help="0.1,0.5 or first:last:step, in [0, 1).")] = DEFAULT_RATIOS,
+    limit: Annotated[int, typer.Option(help="Contexts per task.")] = DEFAULT_CONTEXTS,
+    seed: Annotated[int, typer.Option(help="Seed of the examples and of random policies.")] = 0,
+    mode: Annotated[
+        Literal["agnostic", "aware"], typer.Option(help="Compress before (agnostic) or after the question is seen.")
+    ] = "agnostic",
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")] = "auto",
+    out: Annotated[Path, typer.Option(help="Folder that holds the runs.")] = Path("runs"),
+    name: Annotated[str | None, typer.Option(help="Name of the run. Default: made from its identity.")] = None,
+    site: Annotated[Path, typer.Option(help="Folder of the page.")] = Path("site"),
+    max_kv_gb: Annotated[float, typer.Option(help="Bound on live keys and values.")] = DEFAULT_MAX_KV_GB,
+) -> None:
+    """Runs tasks and policies over ratios, stores every answer, and builds the page."""
+    if name is not None:
+        check_name(name)
+    grid = Grid(
+        choose("task", tasks, TASKS),
+        choose("policy", policies, POLICIES),
+        parse_ratios(ratios),
+        check_count("--limit", limit),
+        seed,
+        mode,
+        kv_bytes(max_kv_gb),
+    )
+    console.print(f"loading {model}", soft_wrap=True)
+    loaded = load_model(model, device, dtype)
+    folder = out / (name or f"{Path(model).name}-{mode}-{grid.identity(loaded).short_hash()}")
+    store = execute(loaded, grid, folder, " ".join(["python -m kvbench", *sys.argv[1:]]))
+    page = publish_site(store, site)
+    rows = summarise(store.frame())
+    Console().print(terminal_table(rows))
+    console.print(f"records: {folder}\npage:    {page}", soft_wrap=True)
+    _report_failures(rows)
+
+
+def _report_failures(rows: list[SummaryRow]) -> None:
+    """One line for every policy that failed somewhere, and a non-zero exit: it is easily overlooked in a table."""
+    failed = {row.policy: row.reason for row in rows if row.reason and "failed" in row.reason}
+    if failed:
+        reasons = "; ".join(f"{policy} ({reason})" for policy, reason in failed.items())
+        raise KVBenchError(f"some cells failed, all others are complete: {reasons}")

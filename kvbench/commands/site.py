@@ -1,0 +1,17 @@
+"""``python -m kvbench site``: the page of a run."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kvbench.console import console
+from kvbench.publish import publish_site
+from kvbench.store import Store
+
+
+def command(
+    run: Annotated[Path, typer.Argument(help="Folder of a run, such as runs/x.")],
+    out: Annotated[Path, typer.Option(help="Folder that index.html is written to.")] = Path("site"),
+) -> None:
+    console.print(f"page: {publish_site(Store.open(run), out)}", soft_wrap=True)

@@ -1,0 +1,137 @@
+"""What makes two runs the same run: versions, model, seeds, tasks and policies with their arguments."""
+
+import hashlib
+import platform
+import subprocess
+from collections.abc import Sequence
+from importlib.metadata import version
+from pathlib import Path
+
+import torch
+from pydantic import BaseModel, ConfigDict
+
+import kvbench
+from datasets_gen import Task
+from kvbench.engine.treatment import ratios_of
+from kvbench.models import LoadedModel
+from kvbench.prompt import Mode
+from kvbench.record import SCHEMA_VERSION
+from policies import Policy
+
+PACKAGES = ("torch", "transformers", "kvpress", "numpy")
+ARGUMENTS_AT = 1024  # tokens: an argument may follow the length of the context; each record holds its own
+
+
+class TaskIdentity(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str
+    version: str
+    contexts: int
+    instruction: str
+    max_new_tokens: int
+
+
+class PolicyIdentity(BaseModel):
+    """``arguments``: those of the press for a context of 1,024 tokens."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str
+    paper: str
+    arguments: dict[str, int | float]
+    ratios: tuple[float, ...]
+
+
+class Identity(BaseModel):
+    """Two runs with equal identities write the same records, times aside."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    schema_version: int
+    kvbench_version: str
+    git_revision: str | None
+    git_dirty: bool | None
+    packages: dict[str, str]
+    model: str
+    model_fingerprint: str
+    device: str
+    dtype: str
+    seed: int
+    mode: Mode
+    tasks: tuple[TaskIdentity, ...]
+    policies: tuple[PolicyIdentity, ...]
+
+    def short_hash(self) -> str:
+        return hashlib.sha256(self.model_dump_json().encode()).hexdigest()[:8]
+
+    def differences(self, other: "Identity") -> list[str]:
+        """Names of the fields that differ."""
+        return [name for name in type(self).model_fields if getattr(self, name) != getattr(other, name)]
+
+
+def git_state(folder: Path) -> tuple[str | None, bool | None]:
+    """Revision of the checkout that ``folder`` lies in and whether files were changed; None without git."""
+
+    def git(*arguments: str) -> str | None:
+        try:
+            done = subprocess.run(["git", *arguments], cwd=folder, capture_output=True, text=True, check=True)
+        except (OSError, subprocess.CalledProcessError):
+            return None
+        return done.stdout.strip()
+
+    # An installed package may lie in a virtual environment inside somebody else's checkout: that revision is not ours.
+    if git("ls-files", "--error-unmatch", str(Path(kvbench.__file__).resolve())) is None:
+        return None, None
+    changes = git("status", "--porcelain", "--untracked-files=no")
+    return git("rev-parse", "HEAD"), None if changes is None else bool(changes)
+
+
+def device_name(device: torch.device) -> str:
+    if device.type == "cuda":
+        return f"cuda ({torch.cuda.get_device_name(device)})"
+    return f"{device.type} ({platform.machine()})"
+
+
+def identify(
+    model: LoadedModel,
+    tasks: Sequence[tuple[Task, int]],
+    policies: Sequence[Policy],
+    ratios: Sequence[float],
+    seed: int,
+    mode: Mode,
+) -> Identity:
+    """The identity of a run; ``tasks`` with the number of contexts of each."""
+    revision, dirty = git_state(Path(kvbench.__file__).parent)
+    return Identity(
+        schema_version=SCHEMA_VERSION,
+        kvbench_version=kvbench.__version__,
+        git_revision=revision,
+        git_dirty=dirty,
+        packages={"python": platform.python_version(), **{name: version(name) for name in PACKAGES}},
+        model=model.name,
+        model_fingerprint=model.fingerprint,
+        device=device_name(model.device),
+        dtype=model.dtype_name,
+        seed=seed,
+        mode=mode,
+        tasks=tuple(
+            TaskIdentity(
+                name=task.name,
+                version=task.full_version,
+                contexts=contexts,
+                instruction=task.instruction,
+                max_new_tokens=task.max_new_tokens,
+            )
+            for task, contexts in tasks
+        ),
+        policies=tuple(
+            PolicyIdentity(
+                name=policy.name,
+                paper=policy.paper,
+                arguments=dict(policy.arguments(ARGUMENTS_AT)),
+                ratios=ratios_of(policy, ratios),
+            )
+            for policy in policies
+        ),
+    )

@@ -1,0 +1,37 @@
+"""The metrics of a record, by name: one home for each definition, quoted on the site and by ``ls metrics``."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A column of the records. ``unit``: percent, rate (0 to 1), bytes, seconds or kind."""
+
+    name: str
+    unit: str
+    better: str
+    definition: str
+
+
+METRICS: Mapping[str, Metric] = {
+    metric.name: metric
+    for metric in (
+        Metric("f1", "percent", "high", "SQuAD token F1 after normalisation, best over the golds"),
+        Metric("em", "percent", "high", "SQuAD exact match after normalisation, best over the golds"),
+        Metric("abstained", "rate", "-", "The normalised output is one of the task's abstention phrases"),
+        Metric("hallucinated", "rate", "low", "Neither empty nor an abstention, and F1 below 50 percent"),
+        Metric("hallucination_kind", "kind", "-", "confused: a value the context states; else fabricated"),
+        Metric("ger", "rate", "low", "Share of the answer tokens that survive in no (layer, head) slot [2603.01426]"),
+        Metric("ger_by_layer", "rate", "low", "The same within each layer"),
+        Metric("eviction_rate", "rate", "-", "Share of all compressed tokens that survive in no slot"),
+        Metric("slot_coverage", "rate", "high", "Mean survival of the evidence tokens over all slots"),
+        Metric(
+            "realised_ratio", "rate", "-", "Share of the cache that is not read any more, counted per layer and head"
+        ),
+        Metric("kv_bytes", "bytes", "low", "What an allocator would hold: a head-wise press masks and frees nothing"),
+        Metric("prefill_seconds", "seconds", "low", "The uncompressed prefill that all branches share"),
+        Metric("compression_seconds", "seconds", "low", "The press's own work, as if it ran alone"),
+        Metric("decode_seconds", "seconds", "low", "The question's equal share of its batched decode"),
+    )
+}

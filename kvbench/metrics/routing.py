@@ -1,0 +1,58 @@
+"""Routing metrics: pure functions of keep masks and evidence positions.
+
+A slot is a (layer, head) pair. ``keep``: bool, shape (layers, heads, tokens), which tokens survive in which slot.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+
+@dataclass(frozen=True)
+class Survival:
+    """What the metrics need of a keep mask, worked out once for all questions of a branch.
+
+    ``globally_evicted``: bool (tokens,), survives in no slot. ``evicted_by_layer``: bool (layers, tokens), in no head
+    of the layer. ``slots``: (tokens,), share of slots in which it survives.
+    """
+
+    globally_evicted: npt.NDArray[np.bool_]
+    evicted_by_layer: npt.NDArray[np.bool_]
+    slots: npt.NDArray[np.float64]
+
+    @classmethod
+    def of(cls, keep: npt.NDArray[np.bool_]) -> "Survival":
+        by_layer = ~keep.any(axis=1)
+        return cls(by_layer.all(axis=0), by_layer, keep.mean(axis=(0, 1)))
+
+
+def eviction_rate(survival: Survival) -> float:
+    """Mean of GlobalEvicted over all tokens [arXiv 2603.01426]."""
+    return float(survival.globally_evicted.mean())
+
+
+def global_eviction_ratio(survival: Survival, answer_tokens: Sequence[int]) -> float | None:
+    """GER: mean of GlobalEvicted over the answer tokens [arXiv 2603.01426]; ``None`` if there is no answer.
+
+    A union over slots: it looks perfect when each layer holds another fragment. Read it beside slot coverage.
+    """
+    if not answer_tokens:
+        return None
+    return float(survival.globally_evicted[list(answer_tokens)].mean())
+
+
+def eviction_ratio_by_layer(survival: Survival, answer_tokens: Sequence[int]) -> list[float] | None:
+    """GER of each layer alone: share of the answer tokens that survive in none of its heads."""
+    if not answer_tokens:
+        return None
+    by_layer: list[float] = survival.evicted_by_layer[:, list(answer_tokens)].mean(axis=1).tolist()
+    return by_layer
+
+
+def slot_coverage(survival: Survival, evidence_tokens: Sequence[int]) -> float | None:
+    """Mean survival of the evidence tokens over all slots, in [0, 1]; ``None`` if there is no evidence."""
+    if not evidence_tokens:
+        return None
+    return float(survival.slots[list(evidence_tokens)].mean())

@@ -1,0 +1,72 @@
+"""Scores of an answer: pure functions of the output text, the golds and what the context states."""
+
+import re
+import string
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+HALLUCINATION_F1 = 50.0  # percent: an answer below it is wrong
+_PUNCTUATION = str.maketrans("", "", string.punctuation)
+
+HallucinationKind = Literal["confused", "fabricated"]
+
+
+@dataclass(frozen=True)
+class TextScores:
+    """``f1`` and ``em`` in percent. ``hallucination_kind`` is set just where ``hallucinated``."""
+
+    f1: float
+    em: float
+    abstained: bool
+    hallucinated: bool
+    hallucination_kind: HallucinationKind | None
+
+
+def normalise(text: str) -> str:
+    """SQuAD's normalisation: lower case, without punctuation, articles and extra white space (arXiv 1606.05250)."""
+    plain = text.lower().translate(_PUNCTUATION)
+    return " ".join(re.sub(r"\b(a|an|the)\b", " ", plain).split())
+
+
+def exact_match(output: str, golds: Sequence[str]) -> float:
+    """100 if the normalised output is a normalised gold, else 0."""
+    return 100.0 * any(normalise(output) == normalise(gold) for gold in golds)
+
+
+def token_f1(output: str, gold: str) -> float:
+    """SQuAD's token F1 of one gold, in percent."""
+    said, wanted = normalise(output).split(), normalise(gold).split()
+    common = sum((Counter(said) & Counter(wanted)).values())
+    if common == 0:
+        return 100.0 * (said == wanted)
+    precision, recall = common / len(said), common / len(wanted)
+    return 100.0 * 2 * precision * recall / (precision + recall)
+
+
+def abstains(output: str, abstentions: Sequence[str]) -> bool:
+    """Whether the output is one of the task's abstention phrases, and nothing else."""
+    return normalise(output) in {normalise(phrase) for phrase in abstentions}
+
+
+def score_text(
+    output: str, golds: Sequence[str], answerable: bool, abstentions: Sequence[str], stated_values: Sequence[str]
+) -> TextScores:
+    """All scores of one answer.
+
+    An unanswerable question is right only when abstained from, in full, as in SQuAD 2.0 (arXiv 1806.03822): part of
+    an abstention is not half an answer. An output that says nothing is wrong but no hallucination.
+    """
+    abstained = abstains(output, abstentions)
+    if answerable:
+        f1 = max(token_f1(output, gold) for gold in golds)
+        em = exact_match(output, golds)
+    else:
+        f1 = em = 100.0 * abstained
+    said = normalise(output)
+    hallucinated = bool(said) and not abstained and f1 < HALLUCINATION_F1
+    kind: HallucinationKind | None = None
+    if hallucinated:
+        kind = "confused" if said in {normalise(value) for value in stated_values} else "fabricated"
+    return TextScores(f1, em, abstained, hallucinated, kind)

@@ -1,0 +1,83 @@
+"""What a run is asked to do, checked before anything is loaded."""
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from decimal import Decimal, InvalidOperation
+from typing import TypeVar
+
+from datasets_gen import unknown_name
+from kvbench.errors import KVBenchError
+
+DEFAULT_RATIOS = "0.1:0.9:0.1"
+DEFAULT_CONTEXTS = 30  # per task
+DEFAULT_MAX_KV_GB = 0.5
+RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+Entry = TypeVar("Entry")
+
+
+def parse_ratios(text: str) -> tuple[float, ...]:
+    """``0.1,0.5`` or ``0.1:0.9:0.1`` (first, last, step), ascending and each once.
+
+    Counted in decimals: in floats 0.1 + 0.2 would ask for 0.30000000000000004, and keep one token less.
+    """
+    ratios: set[Decimal] = set()
+    for part in text.split(","):
+        numbers = [_decimal(number, text) for number in part.split(":")]
+        if len(numbers) == 1:
+            ratios.add(numbers[0])
+        elif len(numbers) == 3:
+            first, last, step = numbers
+            if step <= 0 or last < first:
+                raise KVBenchError(f"--ratios {text}: a range is first:last:step with a step above 0 and last >= first")
+            ratios.update(first + step * count for count in range(int((last - first) / step) + 1))
+        else:
+            raise KVBenchError(f"--ratios {text}: give numbers such as 0.1,0.5 or a range such as 0.1:0.9:0.1")
+    for ratio in ratios:
+        if not 0 <= ratio < 1:
+            raise KVBenchError(f"--ratios {text}: {ratio} is outside [0, 1): a ratio is the share of the cache removed")
+    return tuple(sorted(float(ratio) for ratio in ratios))
+
+
+def _decimal(number: str, text: str) -> Decimal:
+    try:
+        value = Decimal(number.strip())
+    except InvalidOperation as error:
+        raise KVBenchError(f"--ratios {text}: '{number}' is not a number") from error
+    if not value.is_finite():
+        raise KVBenchError(f"--ratios {text}: '{number}' is not a number")
+    return value
+
+
+def choose(kind: str, names: str | None, known: Mapping[str, Entry]) -> list[Entry]:
+    """The registered entries of a comma-separated list, in its order, each once; all of them for ``None``."""
+    if names is None:
+        return list(known.values())
+    asked: Sequence[str] = list(dict.fromkeys(name.strip() for name in names.split(",") if name.strip()))
+    if not asked:
+        raise KVBenchError(f"no {kind} given: name one of {', '.join(sorted(known))}")
+    for name in asked:
+        if name not in known:
+            raise KVBenchError(unknown_name(kind, name, known))
+    return [known[name] for name in asked]
+
+
+def check_count(option: str, value: int) -> int:
+    if value < 1:
+        raise KVBenchError(f"{option} is 1 or more, not {value}")
+    return value
+
+
+def check_name(name: str) -> str:
+    """A run's name is the name of its folder."""
+    if not RUN_NAME.fullmatch(name):
+        raise KVBenchError(f"--name '{name}': use letters, digits, '.', '_' and '-', beginning with a letter or digit")
+    return name
+
+
+def kv_bytes(gigabytes: float) -> int:
+    """The bound on live keys and values in bytes."""
+    if not math.isfinite(gigabytes) or gigabytes <= 0:
+        raise KVBenchError(f"--max-kv-gb is a size above 0 in gigabytes, not {gigabytes}")
+    return int(gigabytes * 1e9)

@@ -1,0 +1,89 @@
+"""One row of results: identity, output, scores, routing metrics, costs. Typed, versioned and closed."""
+
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin
+
+import pyarrow as pa
+from pydantic import BaseModel, ConfigDict
+
+from kvbench.metrics.text import HallucinationKind
+
+SCHEMA_VERSION = 1
+
+
+class Record(BaseModel):
+    """One question, answered from one branch. What has no value is null, and ``reason`` says why where it failed.
+
+    Columns as in ``kvbench.metrics.registry``; f1 and em in percent, rates in [0, 1]. ``context``, ``question`` and
+    ``output_token_ids`` are what a replay needs. ``press_arguments`` is JSON: they differ between policies.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    task: str
+    task_version: str
+    example_id: str
+    example_index: int
+    question_id: str
+    mode: Literal["agnostic", "aware"]
+    policy: str
+    ratio: float
+    status: Literal["ok", "failed"]
+    reason: str | None
+    context: str
+    question: str
+    golds: list[str]
+    answerable: bool
+    direction: str
+    answer_type: str
+    hops: int
+    stated_values: list[str]
+    abstentions: list[str]
+    press_arguments: str
+    context_tokens: int
+    answer_tokens: int
+    evidence_tokens: int
+    output_text: str | None
+    output_token_ids: list[int] | None
+    ended: bool | None
+    f1: float | None
+    em: float | None
+    abstained: bool | None
+    hallucinated: bool | None
+    hallucination_kind: HallucinationKind | None
+    eviction_rate: float | None
+    ger: float | None
+    ger_by_layer: list[float] | None
+    slot_coverage: float | None
+    realised_ratio: float | None
+    kv_bytes: int | None
+    prefill_seconds: float
+    compression_seconds: float | None
+    decode_seconds: float | None
+
+
+_ARROW = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
+
+
+def _arrow_type(annotation: Any) -> pa.DataType:
+    """The column type of a field: unions with None are nullable, literals are strings, lists are lists."""
+    if annotation in _ARROW:
+        return _ARROW[annotation]
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin in (Union, UnionType):
+        return _arrow_type(next(part for part in arguments if part is not NoneType))
+    if origin is Literal:
+        return pa.string()
+    if origin is list:
+        return pa.list_(_arrow_type(arguments[0]))
+    raise TypeError(f"a record column cannot hold {annotation}")
+
+
+def arrow_schema() -> pa.Schema:
+    """The parquet schema of :class:`Record`, with the schema version as metadata."""
+    fields = [pa.field(name, _arrow_type(info.annotation)) for name, info in Record.model_fields.items()]
+    return pa.schema(fields, metadata={"kvbench_schema_version": str(SCHEMA_VERSION)})
+
+
+def to_table(records: list[Record]) -> pa.Table:
+    return pa.Table.from_pylist([record.model_dump() for record in records], schema=arrow_schema())

@@ -1,0 +1,117 @@
+"""A run: every task, every policy, every ratio, into a store that can be taken up again."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from datasets_gen import Task
+from kvbench.collect import collect
+from kvbench.console import console
+from kvbench.engine.treatment import ratios_of
+from kvbench.errors import KVBenchError
+from kvbench.identity import Identity, identify
+from kvbench.models import LoadedModel
+from kvbench.prompt import Mode
+from kvbench.store import Store
+from policies import Policy
+
+CONTEXTS_IN_CHUNK = 5
+
+
+@dataclass(frozen=True)
+class Grid:
+    """What a run covers. ``contexts``: of each task."""
+
+    tasks: Sequence[Task]
+    policies: Sequence[Policy]
+    ratios: Sequence[float]
+    contexts: int
+    seed: int
+    mode: Mode
+    max_kv_bytes: int
+
+    def identity(self, model: LoadedModel) -> Identity:
+        tasks = [(task, self.contexts) for task in self.tasks]
+        return identify(model, tasks, self.policies, self.ratios, self.seed, self.mode)
+
+    def chunks(self) -> list[range]:
+        """Contexts in portions: a portion is what a kill can lose."""
+        return [
+            range(first, min(first + CONTEXTS_IN_CHUNK, self.contexts))
+            for first in range(0, self.contexts, CONTEXTS_IN_CHUNK)
+        ]
+
+    def questions(self, task: Task, chunk: range) -> int:
+        return sum(len(task.example(self.seed, index).questions) for index in chunk)
+
+    def cells(self, policies: Sequence[Policy]) -> int:
+        """Branches decoded for each question."""
+        return sum(len(ratios_of(policy, self.ratios)) for policy in policies)
+
+
+def execute(model: LoadedModel, grid: Grid, folder: Path, command: str) -> Store:
+    """Runs what is missing of a grid. The store's status tells how it ended, also after Ctrl-C."""
+    store = Store.start(folder, grid.identity(model).model_dump(mode="json"), command)
+    try:
+        _fill(model, grid, store)
+    except KeyboardInterrupt as interrupt:
+        store.fail("interrupted")
+        raise KVBenchError(
+            f"interrupted: what was finished is kept in {folder}; start the same command again to go on"
+        ) from interrupt
+    except KVBenchError as error:
+        _note_failure(store, str(error))
+        raise
+    store.finish()
+    return store
+
+
+def _note_failure(store: Store, reason: str) -> None:
+    """On a full disk not even this can be written: the status then stays ``started``."""
+    try:
+        store.fail(reason)
+    except KVBenchError:
+        return
+
+
+def _fill(model: LoadedModel, grid: Grid, store: Store) -> None:
+    work = [
+        (task, number, chunk, [p for p in grid.policies if not store.has(task.name, number, p.name)])
+        for task in grid.tasks
+        for number, chunk in enumerate(grid.chunks())
+    ]
+    sizes = [grid.questions(task, chunk) for task, _, chunk, _ in work]
+    total = sum(size * grid.cells(grid.policies) for size in sizes)
+    missing = sum(size * grid.cells(policies) for size, (_, _, _, policies) in zip(sizes, work, strict=True))
+    if missing < total:
+        console.print(f"{total - missing:,} of {total:,} generations are there already: going on with the rest")
+    with Progress(
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=None),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+        console=console,
+    ) as progress:
+        bar = progress.add_task("generations", total=missing)
+        for task, number, chunk, policies in work:
+            if not policies:
+                continue
+            progress.update(bar, description=f"{task.name} {chunk.start}-{chunk.stop - 1}")
+            examples = [task.example(grid.seed, index) for index in chunk]
+            records = collect(
+                model,
+                task,
+                examples,
+                policies,
+                grid.ratios,
+                grid.seed,
+                grid.mode,
+                grid.max_kv_bytes,
+                lambda count: progress.advance(bar, count),
+            )
+            for policy in policies:
+                store.write_records(task.name, number, policy.name, records[policy.name])

@@ -1,0 +1,32 @@
+"""Scoring from what is stored: it needs the output text and no model."""
+
+from kvbench.metrics.text import score_text
+from kvbench.record import Record
+from kvbench.store import Store
+
+
+def text_scores(record: Record) -> dict[str, object]:
+    """The scores that follow from the stored output alone, by column; empty for a record without an output."""
+    if record.output_text is None:
+        return {}
+    scores = score_text(record.output_text, record.golds, record.answerable, record.abstentions, record.stated_values)
+    return {
+        "f1": scores.f1,
+        "em": scores.em,
+        "abstained": scores.abstained,
+        "hallucinated": scores.hallucinated,
+        "hallucination_kind": scores.hallucination_kind,
+    }
+
+
+def rescore(store: Store) -> tuple[int, int]:
+    """Scores all stored outputs again; rewrites the files that change. Returns (records, records changed)."""
+    total = changed = 0
+    for path, records in store.read_files():
+        scored = [record.model_copy(update=text_scores(record)) for record in records]
+        differing = sum(old != new for old, new in zip(records, scored, strict=True))
+        if differing:
+            store.rewrite(path, scored)
+        total += len(records)
+        changed += differing
+    return total, changed

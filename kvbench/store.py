@@ -1,0 +1,163 @@
+"""The store: ``runs/<name>/run.json`` and parquet records under it.
+
+``records/<task>/<chunk>/<policy>.parquet``, one file per (task, chunk of contexts, policy). A file is whole or not
+there, so that a run that was killed goes on with what is missing.
+"""
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from kvbench.atomic import write_atomically, write_text_atomically
+from kvbench.errors import KVBenchError
+from kvbench.record import SCHEMA_VERSION, Record, arrow_schema, to_table
+
+RUN_FILE = "run.json"
+SUMMARY_FILE = "summary.json"
+
+Status = Literal["started", "complete", "failed"]
+
+
+class RunFile(BaseModel):
+    """``run.json``. ``identity`` is kept as plain data: reading a run needs neither torch nor its model."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    schema_version: int
+    status: Status
+    reason: str | None
+    created: str
+    finished: str | None
+    command: str
+    identity: dict[str, Any]
+
+
+class Store:
+    """One run folder."""
+
+    def __init__(self, folder: Path, run: RunFile) -> None:
+        self.folder = folder
+        self.run = run
+
+    @classmethod
+    def open(cls, folder: Path) -> Self:
+        """An existing run; :class:`KVBenchError` if there is none, or one of another schema."""
+        path = folder / RUN_FILE
+        if not path.is_file():
+            raise KVBenchError(f"{folder} holds no run: {RUN_FILE} is missing (runs are made by python -m kvbench run)")
+        try:
+            run = RunFile.model_validate_json(path.read_bytes())
+        except ValidationError as error:
+            raise KVBenchError(f"{path} cannot be read: {error.errors()[0]['msg']}") from error
+        if run.schema_version != SCHEMA_VERSION:
+            raise KVBenchError(
+                f"{path} has schema version {run.schema_version}, this kvbench reads {SCHEMA_VERSION}: "
+                "read it with the version that wrote it, or run again"
+            )
+        return cls(folder, run)
+
+    @classmethod
+    def start(cls, folder: Path, identity: dict[str, Any], command: str) -> Self:
+        """A new run in ``folder``, or the one that is there if it is the same run."""
+        if (folder / RUN_FILE).exists():
+            store = cls.open(folder)
+            differing = [name for name in identity if identity[name] != store.run.identity.get(name)]
+            if differing:
+                raise KVBenchError(
+                    f"{folder} belongs to another run ({_difference(differing[0], store.run.identity, identity)}): "
+                    "choose another --name, or delete that folder"
+                )
+            store._set(status="started", reason=None)
+            return store
+        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+            raise KVBenchError(f"{folder} exists and is no run of kvbench: choose another --name or --out")
+        run = RunFile(
+            schema_version=SCHEMA_VERSION,
+            status="started",
+            reason=None,
+            created=_now(),
+            finished=None,
+            command=command,
+            identity=identity,
+        )
+        store = cls(folder, run)
+        store._write()
+        return store
+
+    def finish(self) -> None:
+        self._set(status="complete", reason=None, finished=_now())
+
+    def fail(self, reason: str) -> None:
+        self._set(status="failed", reason=reason)
+
+    def _set(self, **changes: Any) -> None:
+        self.run = self.run.model_copy(update=changes)
+        self._write()
+
+    def _write(self) -> None:
+        write_text_atomically(self.folder / RUN_FILE, self.run.model_dump_json(indent=2) + "\n")
+
+    def record_file(self, task: str, chunk: int, policy: str) -> Path:
+        return self.folder / "records" / task / f"{chunk:05d}" / f"{policy}.parquet"
+
+    def has(self, task: str, chunk: int, policy: str) -> bool:
+        return self.record_file(task, chunk, policy).is_file()
+
+    def write_records(self, task: str, chunk: int, policy: str, records: list[Record]) -> None:
+        table = to_table(records)
+        path = self.record_file(task, chunk, policy)
+        write_atomically(path, lambda partial: pq.write_table(table, partial, compression="zstd"))
+
+    def record_files(self) -> list[Path]:
+        return sorted((self.folder / "records").glob("*/*/*.parquet"))
+
+    def read_files(self) -> Iterator[tuple[Path, list[Record]]]:
+        """Every record file with its records, checked against the schema."""
+        for path in self.record_files():
+            try:
+                rows = pq.read_table(path, schema=arrow_schema()).to_pylist()
+                yield path, [Record.model_validate(row) for row in rows]
+            except (pa.ArrowInvalid, OSError, ValidationError) as error:
+                raise KVBenchError(
+                    f"{path} cannot be read ({str(error).splitlines()[0]}): delete it and start the run again"
+                ) from error
+
+    def rewrite(self, path: Path, records: list[Record]) -> None:
+        """Replaces one record file."""
+        write_atomically(path, lambda partial: pq.write_table(to_table(records), partial, compression="zstd"))
+
+    def frame(self) -> pd.DataFrame:
+        """All records as one table, in the order of the run's tasks and policies."""
+        rows = [record.model_dump() for _, records in self.read_files() for record in records]
+        if not rows:
+            raise KVBenchError(f"{self.folder} holds no records yet: start the run again to go on with it")
+        frame = pd.DataFrame(rows, columns=list(Record.model_fields))
+        for column in ("task", "policy"):
+            plural = {"task": "tasks", "policy": "policies"}[column]
+            order = [entry["name"] for entry in self.run.identity[plural]]
+            frame[column] = pd.Categorical(frame[column], categories=order, ordered=True)
+        frame = frame.sort_values(["task", "policy", "ratio", "example_index", "question_id"], kind="stable")
+        return frame.astype({"task": str, "policy": str}).reset_index(drop=True)
+
+    def write_summary(self, rows: list[dict[str, Any]]) -> Path:
+        path = self.folder / SUMMARY_FILE
+        write_text_atomically(path, json.dumps(rows, indent=1) + "\n")
+        return path
+
+
+def _difference(name: str, old: dict[str, Any], new: dict[str, Any]) -> str:
+    before, after = (json.dumps(data.get(name)) for data in (old, new))
+    if max(len(before), len(after)) > 40:
+        return f"its {name} differ" if name.endswith("s") else f"its {name} differs"
+    return f"its {name} is {before}, this one's {after}"
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
