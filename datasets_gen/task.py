@@ -9,7 +9,7 @@ from datasets_gen.example import Example, Question, Split
 from datasets_gen.lexicon import LEXICON_SHA256
 
 # Said after every question, and never part of what is compressed.
-INSTRUCTION = "Answer briefly, or say I don't know."
+INSTRUCTION = "Answer briefly or say I don't know."
 ABSTENTION = "I don't know"
 
 

@@ -25,8 +25,8 @@ CHAT_TEMPLATE = (
     "{% else %}<|assistant|> {{ message['content'] }}<|end|>{% endif %}"
     "{% endfor %}{% if add_generation_prompt %}<|assistant|>{% endif %}"
 )
-# Digits one by one, words with the space before them, runs of punctuation, other white space.
-WORDS = r" ?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+|\s"
+# Words with the space before them and with their apostrophe, digits one by one, runs of punctuation, white space.
+WORDS = r" ?\p{L}+(?:'\p{L}+)?| ?\p{N}| ?[^\s\p{L}\p{N}]+|\s"
 
 
 def training_texts(seed: int, contexts: int) -> Iterator[str]:

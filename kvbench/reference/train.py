@@ -9,7 +9,7 @@ import csv
 import time
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import torch
 import typer
@@ -30,16 +30,20 @@ from kvbench.reference.tokenizer import ASSISTANT, END, MODEL_MAX_LENGTH, train_
 CHECKPOINT_EVERY = 100
 EVALUATE_EVERY = 200
 EVALUATION_CONTEXTS = 64
-COPY_LENGTHS = (8, 16, 32, 64)
-COPY_TOKENS = 4096  # in a step
-COPY_STEPS = 1500
+COPY_LENGTH = 48
+COPY_BATCH = 16
+COPY_STEPS = 800  # at most, in each phase
 FIRST_WORD = 6  # token ids below are special
-COPY_LOSS = 0.1  # the warm-up ends here, or after COPY_STEPS
+COPY_LOSS = 0.2  # a phase of copying ends here
 LEVEL_LOSS = 0.3  # contexts get longer when the running answer loss falls below this
-WARMUP_STEPS = 100
+WARMUP_STEPS = 50
 DECAY_SHARE = 0.3  # of all steps, at the end: the learning rate falls linearly to nothing
 MUON_RATE = 3e-3
 ADAM_RATE = 2e-3
+
+
+Phase = Literal["repeat", "pieces", "tasks"]
+NEXT_PHASE: dict[Phase, Phase] = {"repeat": "pieces", "pieces": "tasks"}
 
 
 @dataclass
@@ -50,7 +54,7 @@ class Progress:
     tokens: int = 0
     seconds: float = 0.0
     level: int = 0
-    copying: bool = True
+    phase: Phase = "repeat"
     answer_loss: float = 10.0
     steps_at_level: int = 0
 
@@ -76,7 +80,7 @@ def new_model(tokenizer: PreTrainedTokenizerBase) -> LlamaForCausalLM:
         vocab_size=len(tokenizer),
         hidden_size=192,
         intermediate_size=512,
-        num_hidden_layers=6,
+        num_hidden_layers=5,
         num_attention_heads=6,
         num_key_value_heads=3,
         head_dim=32,
@@ -87,6 +91,11 @@ def new_model(tokenizer: PreTrainedTokenizerBase) -> LlamaForCausalLM:
         pad_token_id=tokenizer.pad_token_id,
     )
     model = LlamaForCausalLM(config)
+    for layer in model.model.layers:
+        # At first a layer adds nothing: random output matrices would drown the small embeddings in noise, and it took
+        # over 400 steps until the first trace of copying.
+        torch.nn.init.zeros_(layer.self_attn.o_proj.weight)
+        torch.nn.init.zeros_(layer.mlp.down_proj.weight)
     AttentionInterface.register(PACKED_ATTENTION, packed_attention)
     return model
 
@@ -108,25 +117,26 @@ def rate_factor(step: int, total: int) -> float:
     return min(1.0, (step + 1) / WARMUP_STEPS, max(0.02, (total - step) / max(decay, 1)))
 
 
-def copying_loss(model: LlamaForCausalLM, step: int, seed: int) -> torch.Tensor:
-    """Random tokens, each once, then pieces of them from random places: the loss of all but the first of each piece.
+def copying_loss(model: LlamaForCausalLM, phase: Phase, step: int, seed: int) -> torch.Tensor:
+    """The loss of copying random tokens, each of which occurs once.
 
-    The places are random because a copy at a fixed distance is learned as a distance: the attention then finds a token
-    by its position and not by the token before it, and nothing of that helps with text. Lengths vary because among few
-    tokens the first trace of copying is found much sooner.
+    ``repeat``: the second half repeats the first. It is learned in some hundred steps, but as a distance: the attention
+    finds a token by its position. ``pieces``: four pieces from random places; that takes finding a token by the one
+    before it, which is what text needs. The first token of a piece cannot be known and does not count.
     """
     generator = torch.Generator().manual_seed(seed * 1_000_003 + step)
-    length = COPY_LENGTHS[int(torch.randint(len(COPY_LENGTHS), (1,), generator=generator))]
-    piece = length // 4
-    batch = COPY_TOKENS // (2 * length)
-    draws = torch.rand(batch, model.config.vocab_size - FIRST_WORD, generator=generator)
-    source = draws.argsort(dim=1)[:, :length] + FIRST_WORD
-    starts = torch.randint(length - piece + 1, (batch, 4, 1), generator=generator)
-    pieces = source.gather(1, (starts + torch.arange(piece)).flatten(1))
+    draws = torch.rand(COPY_BATCH, model.config.vocab_size - FIRST_WORD, generator=generator)
+    source = draws.argsort(dim=1)[:, :COPY_LENGTH] + FIRST_WORD
+    if phase == "repeat":
+        copied, piece = source, COPY_LENGTH
+    else:
+        piece = COPY_LENGTH // 4
+        starts = torch.randint(COPY_LENGTH - piece + 1, (COPY_BATCH, 4, 1), generator=generator)
+        copied = source.gather(1, (starts + torch.arange(piece)).flatten(1))
     model.set_attn_implementation("sdpa")
-    logits = model(input_ids=torch.cat([source, pieces], dim=1)).logits[:, length:-1]
-    losses = F.cross_entropy(logits.flatten(0, 1).float(), pieces[:, 1:].flatten(), reduction="none")
-    inside = (torch.arange(1, length) % piece != 0).repeat(batch)
+    logits = model(input_ids=torch.cat([source, copied], dim=1)).logits[:, COPY_LENGTH:-1]
+    losses = F.cross_entropy(logits.flatten(0, 1).float(), copied[:, 1:].flatten(), reduction="none")
+    inside = (torch.arange(1, COPY_LENGTH) % piece != 0).repeat(COPY_BATCH)
     return losses[inside].mean()
 
 
@@ -242,10 +252,10 @@ class Trainer:
                 group["lr"] = rate * factor
             optimizer.zero_grad()
         with torch.autocast("cpu", torch.bfloat16):
-            if p.copying:
-                loss = copying_loss(self.model, p.step, self.seed)
+            if p.phase != "tasks":
+                loss = copying_loss(self.model, p.phase, p.step, self.seed)
                 measured = float(loss.detach())
-                p.tokens += COPY_TOKENS
+                p.tokens += COPY_BATCH * COPY_LENGTH * 2
             else:
                 batch = make_batch(
                     self.tokenizer, self.seed, "train", p.step * self.batch_size, self.batch_size, p.level
@@ -265,9 +275,9 @@ class Trainer:
         p = self.progress
         p.steps_at_level += 1
         top = max(task.top_level for task in TASKS.values())
-        if p.copying:
+        if p.phase != "tasks":
             if p.answer_loss < COPY_LOSS or p.steps_at_level >= COPY_STEPS:
-                p.copying, p.steps_at_level, p.answer_loss = False, 0, 10.0
+                p.phase, p.steps_at_level, p.answer_loss = NEXT_PHASE[p.phase], 0, 10.0
         elif p.level < top and p.steps_at_level > 50 and p.answer_loss < LEVEL_LOSS:
             p.level, p.steps_at_level = p.level + 1, 0
 
@@ -285,7 +295,7 @@ def main(
     work: Annotated[Path, typer.Option(help="Folder of the checkpoint and the learning curve.")] = Path("training"),
     out: Annotated[Path, typer.Option(help="Where the finished checkpoint goes.")] = Path("training/model"),
     steps: Annotated[int, typer.Option(help="Steps in all; a resumed run counts those taken.")] = 6000,
-    batch_size: Annotated[int, typer.Option(help="Contexts in a step.")] = 12,
+    batch_size: Annotated[int, typer.Option(help="Contexts in a step.")] = 16,
     seed: Annotated[int, typer.Option(help="Seed of weights, tokenizer and data.")] = 0,
 ) -> None:
     """Trains the reference model, resuming from WORK if it was interrupted."""
@@ -298,11 +308,11 @@ def main(
         if p.step % 20 == 0:
             rate = p.tokens / p.seconds
             left = p.seconds / p.step * (steps - p.step) / 60
-            phase = "copying" if p.copying else f"level {p.level}"
+            phase = f"level {p.level}" if p.phase == "tasks" else f"copying {p.phase}"
             print(
                 f"step {p.step} {phase} loss {p.answer_loss:.3f} {rate:,.0f} tokens/s {left:.0f} min left", flush=True
             )
-        if p.step % EVALUATE_EVERY == 0 and not p.copying:
+        if p.step % EVALUATE_EVERY == 0 and p.phase == "tasks":
             print(trainer.evaluate(), flush=True)
         if p.step % CHECKPOINT_EVERY == 0:
             trainer.save()

@@ -1,0 +1,32 @@
+"""Fixtures that are dear to build, made once; and settings that every test shares."""
+
+import pytest
+import torch
+from hypothesis import settings
+from transformers import PreTrainedTokenizerFast
+
+from kvbench.models import LoadedModel
+from kvbench.prompt import Prompt
+from toy import toy_model, toy_prompt, toy_tokenizer
+
+# Toy tensors are too small to share: where another job holds a core, two threads take fifteen times as long as one.
+torch.set_num_threads(1)
+# No test depends on time, and a red test is red again on the next run.
+settings.register_profile("kvbench", deadline=None, derandomize=True, max_examples=25, database=None)
+settings.load_profile("kvbench")
+
+
+@pytest.fixture(scope="session")
+def tokenizer() -> PreTrainedTokenizerFast:
+    return toy_tokenizer()
+
+
+@pytest.fixture(scope="session")
+def llama() -> LoadedModel:
+    return toy_model("llama")
+
+
+@pytest.fixture(scope="session")
+def prompt() -> Prompt:
+    """An agnostic prompt of task ``base``: one context and its six questions."""
+    return toy_prompt()

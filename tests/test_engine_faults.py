@@ -1,0 +1,291 @@
+"""A press that fails is recorded with its reason, and no other branch notices."""
+
+from typing import Any
+
+import pytest
+import torch
+from kvpress import BasePress, ObservedAttentionPress
+
+import kvbench.engine.decode as engine
+from kvbench.engine.decode import Generation, decode
+from kvbench.engine.prefill import Trace
+from kvbench.models import LoadedModel
+from kvbench.prompt import Prompt
+from policies import POLICIES, Policy, Situation
+from toy import KEY_HEADS, ActingPress, ActingScorer, keep_of, pressing, toy_model, treat
+
+STEPS = 6
+PLENTY = 10**9
+OTHERS = [POLICIES[name] for name in ("full", "knorm", "snapkv", "h2o", "expected_attention", "adakv_snapkv")]
+
+Keys = torch.Tensor
+Values = torch.Tensor
+
+
+def answers(model: LoadedModel, trace: Trace) -> dict[tuple[str, float, int], tuple[int, ...]]:
+    generations = decode(model, trace, STEPS, PLENTY)
+    return {(g.branch.treatment.policy.name, g.branch.treatment.ratio, g.ask): g.token_ids for g in generations}
+
+
+@pytest.fixture(scope="module")
+def alone(llama: LoadedModel, prompt: Prompt) -> dict[tuple[str, float, int], tuple[int, ...]]:
+    """What the others answer where no press misbehaves."""
+    return answers(llama, treat(llama, OTHERS, [0.5], prompt))
+
+
+# --- presses that do wrong
+
+
+def raises_in_the_second_layer(module: Any, hidden_states: Any, keys: Keys, values: Values, *_: Any) -> Any:
+    if module.layer_idx == 1:
+        raise RuntimeError("no room\nfor more")
+    return keys[:, :, :3], values[:, :, :3]
+
+
+def gives_nan(module: Any, hidden_states: Any, keys: Keys, values: Values, *_: Any) -> Any:
+    return keys * float("nan"), values
+
+
+def keeps_nothing(module: Any, hidden_states: Any, keys: Keys, values: Values, *_: Any) -> Any:
+    return keys[:, :, :0], values[:, :, :0]
+
+
+def loses_a_head(module: Any, hidden_states: Any, keys: Keys, values: Values, *_: Any) -> Any:
+    return keys[:, :1], values[:, :1]
+
+
+def loses_the_batch(module: Any, hidden_states: Any, keys: Keys, values: Values, *_: Any) -> Any:
+    return keys[0], values[0]
+
+
+def keeps_more_keys_than_values(module: Any, hidden_states: Any, keys: Keys, values: Values, *_: Any) -> Any:
+    return keys, values[:, :, 1:]
+
+
+def masks_what_is_not_there(module: Any, hidden_states: Any, keys: Keys, values: Values, *_: Any) -> Any:
+    module.masked_key_indices = (torch.tensor([0]), torch.tensor([KEY_HEADS]), torch.tensor([0]))
+    return keys, values
+
+
+def masks_and_shortens(module: Any, hidden_states: Any, keys: Keys, values: Values, *_: Any) -> Any:
+    module.masked_key_indices = (torch.tensor([0]), torch.tensor([0]), torch.tensor([0]))
+    return keys[:, :, 1:], values[:, :, 1:]
+
+
+def masks_everything(module: Any, hidden_states: Any, keys: Keys, values: Values, *_: Any) -> Any:
+    heads, length = keys.shape[1:3]
+    places = torch.arange(heads * length)
+    module.masked_key_indices = (torch.zeros_like(places), places // length, places % length)
+    return keys, values
+
+
+def widens_values(module: Any, hidden_states: Any, keys: Keys, values: Values, *_: Any) -> Any:
+    return 2 * keys, torch.cat([values, values], dim=-1)
+
+
+def changes_the_dtype(module: Any, hidden_states: Any, keys: Keys, values: Values, *_: Any) -> Any:
+    return keys.double(), values.double()
+
+
+def shortens_the_cache_itself(module: Any, hidden_states: Any, keys: Keys, values: Values, _: Any, kwargs: Any) -> Any:
+    layer = kwargs["past_key_values"].layers[module.layer_idx]
+    layer.keys, layer.values = layer.keys[:, :, :5], layer.values[:, :, :5]
+    return keys, values
+
+
+def cannot_be_built(situation: Situation) -> BasePress:
+    raise AssertionError("no such window")
+
+
+class Unready(ActingPress):
+    def post_init_from_model(self, model: Any) -> None:
+        raise OSError("no statistics for this model")
+
+
+def acting(act: Any, **fields: Any) -> Policy:
+    return pressing("faulty", lambda situation: ActingPress(act), **fields)
+
+
+def scoring(act: Any) -> Policy:
+    return pressing("faulty", lambda situation: ActingScorer(situation.ratio, act))
+
+
+FAULTS: dict[str, tuple[Policy, str]] = {
+    "raises in layer 1": (acting(raises_in_the_second_layer), "failed in layer 1: RuntimeError: no room"),
+    "NaN": (acting(gives_nan), "failed in layer 0: it returned NaN"),
+    "nothing kept": (acting(keeps_nothing), "failed in layer 0: it kept no token"),
+    "a head is missing": (acting(loses_a_head), "only the third dimension may differ"),
+    "no batch": (acting(loses_the_batch), "it returned keys of shape"),
+    "fewer values": (acting(keeps_more_keys_than_values), "and values of shape"),
+    "nothing returned": (acting(lambda *_: None), "failed in layer 0: TypeError"),
+    "mask out of range": (acting(masks_what_is_not_there), "failed in layer 0: IndexError"),
+    "mask and cut": (acting(masks_and_shortens), "both shortens the cache and masks keys"),
+    "scores are NaN": (scoring(lambda m, h, keys, *_: keys[..., 0] * float("nan")), "its scores are NaN"),
+    "scores of one head": (scoring(lambda m, h, keys, *_: keys[:, :1, :, 0]), "it scored with shape"),
+    "no scores": (scoring(lambda *_: None), "failed in layer 0: AttributeError"),
+    "not ready": (pressing("faulty", lambda s: Unready(gives_nan)), "failed at the start: OSError: no statistics"),
+    "wants eager": (pressing("faulty", lambda s: ObservedAttentionPress(s.ratio)), 'attn_implementation="eager"'),
+}
+MISSED: dict[str, tuple[Policy, str]] = {
+    "masks everything": (acting(masks_everything), "observe() checks no head-wise mask: nothing is kept, unrecorded"),
+    "wider values": (acting(widens_values), "check_cache() looks at no head size of values: decode crashes"),
+    "another dtype": (acting(changes_the_dtype), "check_cache() looks at no dtype: decode crashes"),
+    "cuts the cache": (acting(shortens_the_cache_itself), "presses are handed the live cache: decode crashes"),
+    "not built": (pressing("faulty", cannot_be_built), "only PolicyError is caught where a press is built"),
+}
+every_fault = [pytest.param(policy, reason, id=name) for name, (policy, reason) in FAULTS.items()] + [
+    pytest.param(policy, "faulty", id=name, marks=pytest.mark.xfail(strict=True, reason=reason))
+    for name, (policy, reason) in MISSED.items()
+]
+
+
+@pytest.mark.parametrize(("policy", "reason"), every_fault)
+def test_a_fault_is_recorded_and_the_others_answer_as_without_it(
+    llama: LoadedModel, prompt: Prompt, alone: dict[Any, Any], policy: Policy, reason: str
+) -> None:
+    trace = treat(llama, [policy, *OTHERS], [0.5], prompt)
+    (faulty,) = (branch for branch in trace.branches if branch.treatment.policy is policy)
+    assert faulty.error is not None
+    assert faulty.error.startswith("faulty ")
+    assert reason in faulty.error
+    assert "\n" not in faulty.error
+    assert faulty.layers == []
+    assert answers(llama, trace) == alone
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_fault_leaves_no_hook_and_no_mask(llama: LoadedModel, prompt: Prompt, name: str) -> None:
+    treat(llama, [FAULTS[name][0]], [0.5], prompt)
+    for module in llama.network.modules():
+        assert not module._forward_hooks
+        assert getattr(module, "masked_key_indices", None) is None
+
+
+def test_a_fault_at_one_ratio_spares_the_other_ratios_of_its_policy(llama: LoadedModel, prompt: Prompt) -> None:
+    def fails_when_high(situation: Situation) -> BasePress:
+        return ActingPress(gives_nan if situation.ratio > 0.5 else lambda m, h, keys, values, *_: (keys, values))
+
+    trace = treat(llama, [pressing("faulty", fails_when_high)], [0.1, 0.9], prompt)
+    assert [branch.error is None for branch in trace.branches] == [True, False]
+
+
+# --- presses that write where they should read
+
+
+def writes_into_the_cache(module: Any, hidden_states: Any, keys: Keys, values: Values, *_: Any) -> Any:
+    keys.zero_()
+    values.mul_(-1)
+    return keys[:, :, :9], values[:, :, :9]
+
+
+def empties_its_arguments(module: Any, hidden_states: Any, keys: Keys, values: Values, _: Any, kwargs: Any) -> Any:
+    kwargs.clear()
+    return keys, values
+
+
+def turns_positions(module: Any, hidden_states: Any, keys: Keys, values: Values, _: Any, kwargs: Any) -> Any:
+    for part in kwargs["position_embeddings"]:
+        part.zero_()
+    return keys, values
+
+
+def clears_hidden_states(module: Any, hidden_states: torch.Tensor, keys: Keys, values: Values, *_: Any) -> Any:
+    hidden_states.zero_()
+    return keys, values
+
+
+def scores_and_writes(module: Any, hidden_states: Any, keys: Keys, *_: Any) -> Any:
+    return keys.mul_(0.5).norm(dim=-1)
+
+
+def scores_and_masks(module: Any, hidden_states: Any, keys: Keys, *_: Any) -> Any:
+    module.masked_key_indices = (torch.tensor([0]), torch.tensor([0]), torch.tensor([0]))
+    return keys[..., 0].clone()
+
+
+def _shared(reason: str) -> pytest.MarkDecorator:
+    return pytest.mark.xfail(strict=True, reason=reason)
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        pytest.param(acting(writes_into_the_cache), id="keys and values"),
+        pytest.param(acting(empties_its_arguments), id="arguments", marks=_shared("kwargs are shared by all presses")),
+        pytest.param(acting(turns_positions), id="positions", marks=_shared("position embeddings are shared by all")),
+        pytest.param(acting(clears_hidden_states), id="hidden states", marks=_shared("hidden states are shared")),
+        pytest.param(scoring(scores_and_writes), id="scorer", marks=_shared("score() gets the trace's own keys")),
+    ],
+)
+def test_a_press_that_writes_into_its_inputs_harms_no_other(
+    llama: LoadedModel, prompt: Prompt, alone: dict[Any, Any], policy: Policy
+) -> None:
+    answered = answers(llama, treat(llama, [policy, *OTHERS], [0.5], prompt))
+    assert {key: ids for key, ids in answered.items() if key[0] != "faulty"} == alone
+
+
+@pytest.mark.xfail(strict=True, reason="masked_key_indices is reset around compress() and not around score()")
+def test_a_scorer_that_masks_leaves_no_mask_behind(llama: LoadedModel, prompt: Prompt) -> None:
+    try:
+        treat(llama, [scoring(scores_and_masks)], [0.5], prompt)
+        left = [getattr(module, "masked_key_indices", None) for module in llama.network.modules()]
+    finally:
+        for module in llama.network.modules():
+            if hasattr(module, "masked_key_indices"):
+                module.masked_key_indices = None  # type: ignore[assignment]
+    assert left == [None] * len(left)
+
+
+# --- decoding
+
+
+def test_decoding_a_trace_twice_gives_the_same_answers(llama: LoadedModel, prompt: Prompt) -> None:
+    trace = treat(llama, OTHERS, [0.5], prompt)
+    assert answers(llama, trace) == answers(llama, trace)
+
+
+def test_a_trace_whose_branches_all_failed_has_no_answers(llama: LoadedModel, prompt: Prompt) -> None:
+    assert decode(llama, treat(llama, [acting(gives_nan)], [0.5], prompt), STEPS, PLENTY) == []
+
+
+def test_the_attention_of_the_model_is_restored(
+    llama: LoadedModel, prompt: Prompt, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trace = treat(llama, OTHERS, [0.5], prompt)
+    decode(llama, trace, 1, PLENTY)
+    assert llama.network.config._attn_implementation == "sdpa"
+    monkeypatch.setattr(engine, "Wave", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        decode(llama, trace, 1, PLENTY)
+    assert llama.network.config._attn_implementation == "sdpa"
+
+
+@pytest.mark.parametrize("steps", [1, 2, 5])
+def test_answers_are_no_longer_than_asked_and_end_at_the_first_end_token(
+    llama: LoadedModel, prompt: Prompt, steps: int
+) -> None:
+    generations = decode(llama, treat(llama, OTHERS, [0.5], prompt), steps, PLENTY)
+    assert {generation.ended for generation in generations} == {True, False}
+    for generation in generations:
+        ends = [token in llama.end_tokens() for token in generation.token_ids]
+        assert not any(ends[:-1])
+        assert ends[-1] == generation.ended
+        assert generation.ended or len(ends) == steps
+
+
+def test_fewer_steps_give_the_beginning_of_the_same_answers(llama: LoadedModel, prompt: Prompt) -> None:
+    def decoded(steps: int) -> list[Generation]:
+        return decode(llama, treat(llama, [POLICIES["full"]], [0.0], prompt), steps, PLENTY)
+
+    for short, long in zip(decoded(3), decoded(9), strict=True):
+        assert long.token_ids[:3] == short.token_ids
+
+
+def test_a_model_without_end_tokens_answers_to_the_last_step(prompt: Prompt) -> None:
+    model = toy_model("llama")
+    model.network.generation_config.eos_token_id = None
+    trace = treat(model, [POLICIES["full"]], [0.0], prompt)
+    assert keep_of(trace.branches[0]).all()
+    for generation in decode(model, trace, 5, PLENTY):
+        assert len(generation.token_ids) == 5
+        assert not generation.ended

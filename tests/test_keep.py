@@ -1,0 +1,82 @@
+"""What is kept is observed from what a press returns."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kvbench.engine.keep import PressError, kept_highest, matched_rows, observe
+
+
+def cache(tokens: int, heads: int = 2, size: int = 4, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    return tuple(torch.randn(1, heads, tokens, size, generator=generator) for _ in range(2))  # type: ignore[return-value]
+
+
+@given(st.integers(0, 1000), st.integers(1, 30), st.data())
+def test_selected_rows_are_found_in_any_order(seed: int, tokens: int, data: st.DataObject) -> None:
+    keys, values = cache(tokens, seed=seed)
+    count = data.draw(st.integers(1, tokens))
+    order = torch.stack([torch.randperm(tokens)[:count] for _ in range(2)])
+    rows = order[None, :, :, None].expand(1, -1, -1, 4)
+    seen = observe(keys, values, keys.gather(2, rows), values.gather(2, rows), None)
+    expected = torch.zeros(2, tokens, dtype=torch.bool).scatter_(1, order, True)
+    assert seen.keep is not None
+    assert torch.equal(seen.keep, expected)
+    assert seen.held_rows == seen.read_rows == 2 * count
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_rows_are_matched_by_their_bits(dtype: torch.dtype) -> None:
+    keys = torch.randn(3, 50, 8).to(dtype)
+    found = matched_rows(keys, keys.flip(1))
+    assert found is not None
+    assert torch.equal(found, torch.arange(49, -1, -1).expand(3, -1))
+    nearly = keys.clone()
+    nearly[1, 7, 3] *= 1.01
+    assert matched_rows(keys, nearly) is None
+
+
+def test_changed_values_are_a_rewrite_though_keys_are_kept() -> None:
+    keys, values = cache(6)
+    seen = observe(keys, values, keys[:, :, :3], values[:, :, :3] * 2, None)
+    assert seen.keep is None
+    assert seen.values is not None
+    assert torch.equal(seen.values, values[0, :, :3] * 2)
+    assert seen.read_rows == 6
+
+
+def test_a_row_returned_twice_is_a_rewrite() -> None:
+    keys, values = cache(6)
+    twice = torch.tensor([0, 0, 1])
+    assert observe(keys, values, keys[:, :, twice], values[:, :, twice], None).keep is None
+
+
+def test_masked_rows_are_not_read_but_held() -> None:
+    keys, values = cache(5)
+    masked = (torch.tensor([0, 0, 0]), torch.tensor([0, 0, 1]), torch.tensor([1, 2, 4]))
+    seen = observe(keys, values, keys, values, masked)
+    assert seen.keep is not None
+    assert seen.keep.tolist() == [[True, False, False, True, True], [True, True, True, True, False]]
+    assert (seen.read_rows, seen.held_rows) == (7, 10)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda k, v: (k[:, :, :2], v[:, :, :3]), "keys of shape"),
+        (lambda k, v: (k[:, :1], v[:, :1]), "only the third dimension"),
+        (lambda k, v: (k[:, :, :0], v[:, :, :0]), "kept no token"),
+        (lambda k, v: (k * float("nan"), v), "NaN"),
+        (lambda k, v: (k, v * float("nan")), "NaN"),
+    ],
+)
+def test_what_is_no_cache_is_refused(change, reason: str) -> None:  # type: ignore[no-untyped-def]
+    keys, values = cache(6)
+    with pytest.raises(PressError, match=reason):
+        observe(keys, values, *change(keys, values), None)
+
+
+def test_highest_scores_are_kept_in_every_head() -> None:
+    scores = torch.tensor([[[0.1, 0.9, 0.5], [3.0, 1.0, 2.0]]])
+    assert kept_highest(scores, 2).tolist() == [[False, True, True], [True, False, True]]

@@ -1,0 +1,305 @@
+"""From records to rows: values worked out by hand, honest blanks, and intervals that hold what they promise."""
+
+import random
+import statistics
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+from pandas import DataFrame
+from pydantic import ValidationError
+from synthetic_records import failed, frame, realistic_records, record
+
+from leaderboards import (
+    ALL_TASKS,
+    F1,
+    GER,
+    HALLUCINATION,
+    REALISED_RATIO,
+    LeaderboardError,
+    SummaryRow,
+    cluster_interval,
+    summarise,
+)
+from leaderboards.bootstrap import resampled_means
+from leaderboards.measures import written_bytes
+from leaderboards.ranking import marks
+
+
+def question(context: int, number: int, **changes: object) -> dict[str, object]:
+    """A record of question ``number`` about context ``context`` of task ``base``, under snapkv at ratio 0.5."""
+    task = changes.get("task", "base")
+    identity = {"example_id": f"{task}-{context}", "question_id": str(number), "policy": "snapkv", "ratio": 0.5}
+    return record(**(identity | changes))
+
+
+def two_contexts(**changes: object) -> list[dict[str, object]]:
+    return [question(context, number, **changes) for context in range(2) for number in range(2)]
+
+
+def find(rows: list[SummaryRow], task: str, policy: str = "snapkv", ratio: float = 0.5) -> SummaryRow:
+    (row,) = [row for row in rows if (row.task, row.policy, row.ratio) == (task, policy, ratio)]
+    return row
+
+
+def test_a_cell_holds_what_one_works_out_by_hand() -> None:
+    unanswerable = {"answerable": False, "ger": None, "ger_by_layer": None, "slot_coverage": None}
+    confused = {"hallucinated": True, "hallucination_kind": "confused"}
+    fabricated = {"hallucinated": True, "hallucination_kind": "fabricated"}
+    records = [
+        question(0, 0, ger=0.5, ger_by_layer=[0.5, 1.0], slot_coverage=0.25, kv_bytes=100, compression_seconds=1.0),
+        question(0, 1, f1=50.0, em=0.0, ger=0.0, ger_by_layer=[0.0, 0.5], kv_bytes=100, compression_seconds=1.0),
+        question(0, 2, f1=0.0, em=0.0, kv_bytes=100, compression_seconds=1.0, **confused, **unanswerable),
+        question(1, 0, f1=0.0, em=0.0, kv_bytes=300, compression_seconds=4.0, **fabricated, **unanswerable),
+        question(1, 1, f1=100.0, abstained=True, kv_bytes=300, compression_seconds=4.0, **unanswerable),
+    ]
+    row = find(summarise(frame(records)), "base")
+    assert (row.n, row.contexts, row.reason) == (5, 2, None)
+    assert (row.f1, row.em) == (50.0, 40.0)
+    assert (row.abstention_rate, row.hallucination_rate) == (0.2, 0.4)
+    assert (row.confused_rate, row.fabricated_rate) == (0.2, 0.2)
+    assert (row.ger, row.ger_by_layer, row.slot_coverage) == (0.25, (0.25, 0.75), 0.625)
+    assert row.kv_bytes == 180
+    assert row.compression_seconds == 2.5, "contexts weigh the same, however many questions each has"
+
+
+def test_rows_follow_the_records_and_ratios_ascend() -> None:
+    records = [
+        question(context, 0, task=task, policy=policy, ratio=ratio)
+        for task in ("hops", "base")
+        for policy, ratio in (("tova", 0.9), ("tova", 0.1), ("full", 0.0))
+        for context in range(2)
+    ]
+    keys = [(row.task, row.policy, row.ratio) for row in summarise(frame(records))]
+    of_each = [("tova", 0.1), ("tova", 0.9), ("full", 0.0)]
+    assert keys == [(task, *rest) for task in ("hops", "base", ALL_TASKS) for rest in of_each]
+
+
+def test_a_failed_record_blanks_its_cell_and_the_mean_over_tasks() -> None:
+    identity = {"example_id": "base-0", "question_id": "1", "policy": "snapkv", "ratio": 0.5}
+    records = [
+        *two_contexts(task="hops"),
+        *[one for one in two_contexts() if (one["example_id"], one["question_id"]) != ("base-0", "1")],
+        failed("the scores hold NaN", **identity),
+        *two_contexts(policy="tova"),
+        *two_contexts(policy="tova", task="hops"),
+    ]
+    rows = summarise(frame(records))
+    cell, overall = find(rows, "base"), find(rows, ALL_TASKS)
+    assert (cell.n, cell.reason) == (3, "1 of 4 failed: the scores hold NaN")
+    measures = SummaryRow.model_fields.keys() - {"task", "mode", "policy", "ratio", "n", "contexts", "reason"}
+    assert all(getattr(cell, name) is None for name in measures)
+    assert all(getattr(overall, name) is None for name in measures)
+    assert overall.reason == "base: 1 of 4 failed: the scores hold NaN"
+    assert find(rows, "hops").f1 == 100
+    assert find(rows, ALL_TASKS, "tova").f1 == 100
+
+
+def test_a_question_without_a_record_blanks_its_cell() -> None:
+    rows = summarise(frame([*two_contexts(policy="full", ratio=0.0), *two_contexts()[:3]]))
+    assert find(rows, "base").f1 is None
+    assert find(rows, "base").reason == "1 of 4 have no record"
+    assert find(rows, "base", "full", 0.0).f1 == 100
+
+
+def test_a_cell_that_one_task_lacks_has_no_mean_over_tasks() -> None:
+    records = [*two_contexts(), *two_contexts(task="hops", policy="full", ratio=0.0)]
+    overall = find(summarise(frame(records)), ALL_TASKS)
+    assert (overall.f1, overall.reason) == (None, "hops: not run")
+
+
+def test_tasks_weigh_the_same_however_many_questions_they_have() -> None:
+    hops = [question(context, number, task="hops", f1=40.0) for context in range(5) for number in range(4)]
+    overall = find(summarise(frame([*two_contexts(), *hops])), ALL_TASKS)
+    assert (overall.f1, overall.n, overall.contexts) == (70.0, 24, 7)
+
+
+def test_the_interval_over_tasks_resamples_each_task_on_its_own() -> None:
+    rows = summarise(realistic_records(policies=["snapkv"], ratios=[0.5], contexts=40))
+    widths = {row.task: (row.f1_high or 0) - (row.f1_low or 0) for row in rows}
+    # Two independent means: the variance of their average is a quarter of the sum of theirs.
+    expected = (widths["base"] ** 2 + widths["hops"] ** 2) ** 0.5 / 2
+    assert widths[ALL_TASKS] == pytest.approx(expected, rel=0.1)
+
+
+def test_what_does_not_apply_is_blank_with_its_reason() -> None:
+    nothing = {"eviction_rate": None, "ger": None, "ger_by_layer": None, "slot_coverage": None}
+    rewritten = find(summarise(frame(two_contexts(**nothing))), "base")
+    assert (rewritten.f1, rewritten.ger, rewritten.slot_coverage, rewritten.eviction_rate) == (100, None, None, None)
+    assert rewritten.reason == "not applicable: the policy rewrites the cache"
+    unanswerable = {"answerable": False, "ger": None, "ger_by_layer": None, "slot_coverage": None}
+    none = find(summarise(frame(two_contexts(**unanswerable))), "base")
+    assert (none.f1, none.ger, none.eviction_rate, none.reason) == (100, None, 0, "no answerable question")
+
+
+def test_a_measure_that_some_records_lack_has_no_mean() -> None:
+    records = two_contexts()
+    records[0]["kv_bytes"] = None
+    row = find(summarise(frame(records)), "base")
+    assert (row.kv_bytes, row.reason) == (None, "kv_bytes is missing in 1 of 4 records")
+
+
+def test_one_context_has_a_mean_and_no_interval() -> None:
+    row = find(summarise(frame([question(0, 0), question(0, 1)])), "base")
+    assert (row.f1, row.f1_low, row.f1_high, row.reason) == (100, None, None, "no interval from one context")
+
+
+def test_the_order_of_records_within_a_cell_changes_nothing() -> None:
+    records = realistic_records(tasks=["base"], policies=["full", "snapkv"], ratios=[0.5])
+    full, snapkv = (records[records["policy"] == policy] for policy in ("full", "snapkv"))
+    shuffled = pd.concat([full.sample(frac=1, random_state=1), snapkv.sample(frac=1, random_state=2)])
+    assert summarise(shuffled) == summarise(records)
+
+
+def test_modes_are_never_mixed() -> None:
+    rows = summarise(frame([*two_contexts(), *two_contexts(mode="aware", f1=0.0)]))
+    assert {(row.task, row.mode): row.f1 for row in rows} == {
+        ("base", "agnostic"): 100,
+        ("base", "aware"): 0,
+        (ALL_TASKS, "agnostic"): 100,
+        (ALL_TASKS, "aware"): 0,
+    }
+
+
+@pytest.mark.parametrize(
+    ("records", "message"),
+    [
+        (frame([question(0, 0), question(0, 0)]), "question 0 of base-0 was answered twice by snapkv at ratio 0.5"),
+        (frame([question(0, 0, task="all")]), "a task is named 'all'"),
+        (frame([question(0, 0)]).drop(columns="ger"), "the records lack the columns ger"),
+    ],
+)
+def test_records_that_make_no_board_are_refused(records: DataFrame, message: str) -> None:
+    with pytest.raises(LeaderboardError, match=message):
+        summarise(records)
+
+
+def test_a_row_is_closed_and_frozen() -> None:
+    with pytest.raises(ValidationError, match="Extra inputs"):
+        SummaryRow.model_validate({"task": "base", "mode": "aware", "policy": "full", "ratio": 0, "n": 1, "f2": 1})
+    row = SummaryRow(task="base", mode="aware", policy="full", ratio=0, n=1)
+    with pytest.raises(ValidationError, match="frozen"):
+        row.n = 2  # type: ignore[misc]
+
+
+def clustered(seed: int, contexts: int, questions: int) -> tuple[list[float], list[str]]:
+    """Values with mean 0 whose contexts differ as much as their questions."""
+    generator = np.random.default_rng(seed)
+    values = generator.normal(0, 1, (contexts, 1)) + generator.normal(0, 1, (contexts, questions))
+    return values.ravel().tolist(), [f"context-{context}" for context in range(contexts) for _ in range(questions)]
+
+
+def slow_interval(values: list[float], clusters: list[str], resamples: int) -> tuple[float, float]:
+    """The same interval with lists and loops, from another generator."""
+    generator = random.Random(5)
+    members: dict[str, list[float]] = {}
+    for value, cluster in zip(values, clusters, strict=True):
+        members.setdefault(cluster, []).append(value)
+    names = list(members)
+    means = []
+    for _ in range(resamples):
+        drawn = [value for name in generator.choices(names, k=len(names)) for value in members[name]]
+        means.append(statistics.fmean(drawn))
+    cuts = statistics.quantiles(means, n=40, method="inclusive")
+    return cuts[0], cuts[-1]
+
+
+def test_the_interval_agrees_with_a_slow_bootstrap() -> None:
+    values, clusters = clustered(seed=3, contexts=25, questions=4)
+    # Contexts of unequal size: the mean is over questions, not over contexts.
+    values, clusters = values[:-7], clusters[:-7]
+    interval = cluster_interval(values, clusters, seed=0, resamples=20_000)
+    assert interval is not None
+    assert interval == pytest.approx(slow_interval(values, clusters, resamples=20_000), abs=0.02)
+
+
+def test_the_interval_holds_the_truth_as_often_as_it_says() -> None:
+    def covered(by_context: bool) -> float:
+        hits = 0
+        for seed in range(300):
+            values, contexts = clustered(seed, contexts=40, questions=5)
+            clusters = contexts if by_context else [str(number) for number in range(len(values))]
+            interval = cluster_interval(values, clusters, seed=seed, resamples=400)
+            hits += interval is not None and interval[0] <= 0 <= interval[1]
+        return hits / 300
+
+    assert 0.90 <= covered(by_context=True) <= 0.98
+    assert covered(by_context=False) < 0.8, "resampling questions would promise too much"
+
+
+def test_the_interval_of_constants_has_no_width() -> None:
+    assert cluster_interval([7.0] * 6, list("aabbcc"), seed=0) == pytest.approx((7, 7))
+
+
+def test_the_interval_needs_two_contexts_with_values() -> None:
+    assert cluster_interval([1.0, 2.0], ["a", "a"], seed=0) is None
+    assert cluster_interval([1.0, float("nan")], ["a", "b"], seed=0) is None
+    assert cluster_interval([], [], seed=0) is None
+
+
+def test_policies_meet_the_same_resamples() -> None:
+    """So that the noise of the bootstrap cancels when two policies are compared."""
+    values, clusters = clustered(seed=1, contexts=10, questions=3)
+    one, other = (resampled_means(np.asarray(values) + shift, clusters, seed=4) for shift in (0, 2))
+    assert one is not None
+    assert other is not None
+    assert other - one == pytest.approx(np.full(len(one), 2.0))
+    assert cluster_interval(values, clusters, seed=4) != cluster_interval(values, clusters, seed=5)
+
+
+def ranked(policy: str, f1: float, spread: float) -> SummaryRow:
+    return SummaryRow(
+        task="base",
+        mode="agnostic",
+        policy=policy,
+        ratio=0.5,
+        n=10,
+        f1=f1,
+        f1_low=f1 - spread,
+        f1_high=f1 + spread,
+        ger=f1 / 100,
+        ger_low=(f1 - spread) / 100,
+        ger_high=(f1 + spread) / 100,
+        realised_ratio=0.5,
+    )
+
+
+def test_the_best_is_best_only_if_no_interval_overlaps_its_own() -> None:
+    apart = [ranked("snapkv", 80, 3), ranked("tova", 60, 3), ranked("knorm", 20, 3)]
+    assert marks(apart, F1) == {"snapkv": "best"}
+    assert marks(apart, GER) == {"knorm": "best"}
+    close = [ranked("snapkv", 80, 3), ranked("tova", 75, 3), ranked("knorm", 70, 3)]
+    assert marks(close, F1) == {"snapkv": "tie", "tova": "tie"}
+
+
+def test_controls_and_rows_without_an_interval_are_not_ranked() -> None:
+    bare = SummaryRow(task="base", mode="agnostic", policy="h2o", ratio=0.5, n=10, f1=99)
+    rows = [ranked("oracle", 98, 1), ranked("random", 97, 1), bare, ranked("tova", 60, 3)]
+    assert marks(rows, F1) == {"tova": "best"}
+    assert marks(rows, REALISED_RATIO) == {}
+    assert marks([bare], F1) == {}
+
+
+def test_numbers_are_written_in_the_unit_that_the_page_names() -> None:
+    assert (F1.text(63.25), HALLUCINATION.text(0.125), GER.text(0.0625), GER.text(None)) == (
+        "63.2",
+        "12.5",
+        "0.062",
+        "–",
+    )
+    assert [written_bytes(count) for count in (None, 999, 1_234_567, 45_678, 3e9)] == [
+        "–",
+        "999 B",
+        "1.23 MB",
+        "45.7 kB",
+        "3.00 GB",
+    ]
+
+
+def test_boards_need_neither_torch_nor_the_rest_of_kvbench() -> None:
+    forbidden = ("torch", "transformers", "kvpress", "kvbench", "policies", "datasets_gen")
+    code = f"import sys, leaderboards; print([name for name in {forbidden} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

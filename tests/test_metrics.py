@@ -1,0 +1,136 @@
+"""Every metric against hand-computed cases."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from kvbench.metrics.registry import METRICS
+from kvbench.metrics.routing import (
+    Survival,
+    eviction_rate,
+    eviction_ratio_by_layer,
+    global_eviction_ratio,
+    slot_coverage,
+)
+from kvbench.metrics.text import normalise, score_text, token_f1
+from kvbench.record import Record
+
+ABSTENTIONS = ["I don't know"]
+
+
+def test_normalisation_is_squads() -> None:
+    assert normalise(" The  Amber-Regatta, on a day. ") == "amberregatta on day"
+
+
+@pytest.mark.parametrize(
+    ("output", "gold", "expected"),
+    [
+        ("Ada Falbrook", "Ada Falbrook", 100.0),
+        ("ada falbrook.", "Ada Falbrook", 100.0),
+        ("Ada Garton", "Ada Falbrook", 50.0),  # precision 1/2, recall 1/2
+        ("Ada Falbrook of Velden", "Ada Falbrook", 100 * 2 * 0.5 * 1 / 1.5),  # precision 2/4, recall 1
+        ("velden velden", "Velden", 100 * 2 * 0.5 * 1 / 1.5),  # a repeated word counts once
+        ("Garton", "Ada Falbrook", 0.0),
+        ("", "Ada", 0.0),
+        ("the", "a", 100.0),  # both normalise to nothing
+    ],
+)
+def test_token_f1_of_hand_computed_cases(output: str, gold: str, expected: float) -> None:
+    assert token_f1(output, gold) == pytest.approx(expected)
+
+
+def test_the_best_gold_counts() -> None:
+    scores = score_text("Garton", ["Ada Falbrook", "Garton"], True, ABSTENTIONS, ["Garton"])
+    assert (scores.f1, scores.em) == (100.0, 100.0)
+
+
+@pytest.mark.parametrize(
+    ("output", "answerable", "f1", "abstained", "kind"),
+    [
+        ("Velden", True, 100.0, False, None),
+        ("Garton", True, 0.0, False, "confused"),
+        ("Paris", True, 0.0, False, "fabricated"),
+        ("I don't know.", True, 0.0, True, None),
+        ("", True, 0.0, False, None),
+        ("I don't know", False, 100.0, True, None),
+        ("I know", False, 0.0, False, "fabricated"),
+        ("Garton", False, 0.0, False, "confused"),
+        ("", False, 0.0, False, None),
+    ],
+)
+def test_verdicts(output: str, answerable: bool, f1: float, abstained: bool, kind: str | None) -> None:
+    gold = ["Velden"] if answerable else ABSTENTIONS
+    scores = score_text(output, gold, answerable, ABSTENTIONS, ["Velden", "Garton"])
+    assert scores.f1 == f1
+    assert scores.abstained is abstained
+    assert scores.hallucination_kind == kind
+    assert scores.hallucinated is (kind is not None)
+
+
+def test_half_right_is_no_hallucination_and_just_below_is() -> None:
+    half = score_text("Ada Garton", ["Ada Falbrook"], True, ABSTENTIONS, [])
+    below = score_text("Ada Garton of Velden", ["Ada Falbrook"], True, ABSTENTIONS, [])
+    assert (half.f1, half.hallucinated) == (50.0, False)
+    assert below.f1 == pytest.approx(100 / 3)
+    assert below.hallucinated
+
+
+@given(st.text(max_size=40), st.text(min_size=1, max_size=40))
+def test_f1_is_symmetric_bounded_and_100_for_itself(output: str, gold: str) -> None:
+    assert token_f1(output, gold) == pytest.approx(token_f1(gold, output))
+    assert 0 <= token_f1(output, gold) <= 100
+    assert token_f1(gold, gold) == 100
+
+
+def hand_made_keep() -> Survival:
+    """Two layers, two heads, four tokens. Token 0 survives everywhere, 1 in one slot, 2 in both heads of layer 1, 3 in
+    none."""
+    keep = np.array(
+        [
+            [[1, 1, 0, 0], [1, 0, 0, 0]],
+            [[1, 0, 1, 0], [1, 0, 1, 0]],
+        ],
+        dtype=bool,
+    )
+    return Survival.of(keep)
+
+
+def test_routing_metrics_of_a_hand_made_mask() -> None:
+    survival = hand_made_keep()
+    assert eviction_rate(survival) == 0.25
+    assert global_eviction_ratio(survival, [0, 3]) == 0.5
+    assert global_eviction_ratio(survival, [1, 2]) == 0.0
+    assert eviction_ratio_by_layer(survival, [1, 2]) == [0.5, 0.5]
+    assert slot_coverage(survival, [1, 2, 3]) == pytest.approx((0.25 + 0.5 + 0) / 3)
+
+
+def test_union_looks_perfect_where_slots_hold_fragments() -> None:
+    fragments = Survival.of(np.eye(4, dtype=bool)[:, None, :])  # layer i keeps token i alone
+    assert global_eviction_ratio(fragments, [0, 1, 2, 3]) == 0.0
+    assert slot_coverage(fragments, [0, 1, 2, 3]) == 0.25
+    assert eviction_ratio_by_layer(fragments, [0, 1, 2, 3]) == [0.75] * 4
+
+
+def test_no_answer_has_no_routing_metric() -> None:
+    survival = hand_made_keep()
+    assert global_eviction_ratio(survival, []) is None
+    assert eviction_ratio_by_layer(survival, []) is None
+    assert slot_coverage(survival, []) is None
+
+
+@given(arrays(bool, (3, 2, 9)), st.lists(st.integers(0, 8), min_size=1, unique=True))
+def test_coverage_and_eviction_bound_each_other(keep: np.ndarray, tokens: list[int]) -> None:
+    survival = Survival.of(keep)
+    ger, coverage = global_eviction_ratio(survival, tokens), slot_coverage(survival, tokens)
+    assert ger is not None
+    assert coverage is not None
+    assert coverage <= 1 - ger + 1e-12
+    by_layer = eviction_ratio_by_layer(survival, tokens)
+    assert by_layer is not None
+    assert ger <= min(by_layer) + 1e-12
+
+
+def test_every_registered_metric_is_a_column_of_the_records() -> None:
+    assert set(METRICS) <= set(Record.model_fields)

@@ -1,0 +1,63 @@
+"""What the command line accepts, and what it says about the rest."""
+
+import pytest
+
+from datasets_gen import TASKS
+from kvbench.errors import KVBenchError
+from kvbench.options import check_count, check_name, choose, kv_bytes, parse_ratios
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("0.5", (0.5,)),
+        ("0.9,0.1,0.9", (0.1, 0.9)),
+        ("0.1:0.9:0.1", (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)),
+        ("0:0.5:0.25,0.99", (0.0, 0.25, 0.5, 0.99)),
+        ("0.1:0.95:0.4", (0.1, 0.5, 0.9)),
+    ],
+)
+def test_ratios_are_read_in_decimals(text: str, expected: tuple[float, ...]) -> None:
+    assert parse_ratios(text) == expected
+
+
+@pytest.mark.parametrize(
+    "text", ["1", "1.0", "-0.1", "1.5", "nan", "inf", "half", "", "0.1:0.9", "0.9:0.1:0.1", "0.1:0.9:0", "0.1,,0.2"]
+)
+def test_other_ratios_are_refused_in_one_line(text: str) -> None:
+    with pytest.raises(KVBenchError) as refusal:
+        parse_ratios(text)
+    assert "--ratios" in str(refusal.value)
+    assert "\n" not in str(refusal.value)
+
+
+def test_names_are_chosen_in_the_order_asked_and_each_once() -> None:
+    assert [task.name for task in choose("task", "hops, base,hops", TASKS)] == ["hops", "base"]
+    assert choose("task", None, TASKS) == list(TASKS.values())
+
+
+def test_a_mistyped_name_gets_the_nearest() -> None:
+    with pytest.raises(KVBenchError, match="did you mean 'hops'"):
+        choose("task", "hop", TASKS)
+    with pytest.raises(KVBenchError, match="no task given"):
+        choose("task", " , ", TASKS)
+
+
+@pytest.mark.parametrize("name", ["../x", "a/b", "", ".hidden", "a b"])
+def test_a_run_name_is_the_name_of_a_folder(name: str) -> None:
+    with pytest.raises(KVBenchError, match="--name"):
+        check_name(name)
+    assert check_name("first-run_2.0") == "first-run_2.0"
+
+
+@pytest.mark.parametrize("size", [0.0, -1.0, float("nan"), float("inf")])
+def test_the_memory_bound_is_a_size(size: float) -> None:
+    with pytest.raises(KVBenchError, match="--max-kv-gb"):
+        kv_bytes(size)
+    assert kv_bytes(0.5) == 500_000_000
+
+
+def test_a_limit_is_at_least_one() -> None:
+    with pytest.raises(KVBenchError, match="--limit"):
+        check_count("--limit", 0)
+    assert check_count("--limit", 1) == 1

@@ -1,0 +1,284 @@
+"""The page, its curves and the terminal table: what they say, that they are inert, and that they repeat exactly."""
+
+import base64
+import hashlib
+import io
+import os
+import re
+import subprocess
+import sys
+from collections import Counter
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+from rich.console import Console
+from synthetic_records import POLICIES, failed, realistic_records
+
+from leaderboards import (
+    CURVES,
+    F1,
+    GER,
+    HALLUCINATION,
+    Measure,
+    SummaryRow,
+    build_page,
+    curve_figure,
+    summarise,
+    terminal_table,
+    write_page,
+)
+from leaderboards.style import line_styles
+
+HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>"
+RUN: dict[str, Any] = {
+    "status": "complete",
+    "identity": {
+        "model": "reference",
+        "seed": 0,
+        "git_dirty": True,
+        "git_revision": None,
+        "tasks": [{"name": "base", "version": "1.0.0"}],
+        "policies": [{"name": "snapkv", "paper": "arXiv 2404.14469", "arguments": {"window_size": 9}}],
+    },
+}
+
+
+def spoiled(one: dict[str, Any]) -> dict[str, Any]:
+    """h2o fails on one context of hops at 0.9; tova rewrites the cache."""
+    if (one["task"], one["policy"], one["ratio"], one["example_index"]) == ("hops", "h2o", 0.9, 0):
+        identity = ("task", "policy", "ratio", "example_id", "example_index", "question_id", "answerable")
+        return failed("the scores hold NaN", **{name: one[name] for name in identity})
+    if one["policy"] == "tova":
+        return one | {"eviction_rate": None, "ger": None, "ger_by_layer": None, "slot_coverage": None}
+    return one
+
+
+@pytest.fixture(scope="module")
+def rows() -> list[SummaryRow]:
+    return summarise(realistic_records(contexts=6, change=spoiled))
+
+
+@pytest.fixture(scope="module")
+def page(rows: list[SummaryRow]) -> str:
+    return build_page(RUN, rows)
+
+
+class Elements(HTMLParser):
+    """All start tags with their attributes, and the text outside of scripts and styles."""
+
+    def __init__(self, content: str) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self._hidden = False
+        self.feed(content)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, dict(attrs)))
+        self._hidden = tag in ("script", "style")
+
+    def handle_endtag(self, tag: str) -> None:
+        self._hidden = False
+
+    def handle_data(self, data: str) -> None:
+        self.text += "" if self._hidden else data
+
+    def values(self, attribute: str) -> list[str]:
+        return [value for _, attributes in self.found if (value := attributes.get(attribute))]
+
+
+def row_with(policy: str, task: str = "base", reason: str | None = None, **measures: Any) -> SummaryRow:
+    base: dict[str, Any] = {"task": task, "mode": "agnostic", "policy": policy, "ratio": 0.5, "n": 4, "reason": reason}
+    return SummaryRow(**(base | measures))
+
+
+def test_the_page_names_every_policy_task_measure_and_definition(page: str) -> None:
+    text = Elements(page).text
+    for name in (*POLICIES, "base", "hops", "All tasks", "agnostic", "reference"):
+        assert name in text
+    for measure in ("F1", "Hallucination rate", "Global Eviction Ratio", "Realised ratio"):
+        assert f"{measure}, " in text, f"no table of {measure}"
+    for term in ("F1, EM", "Abstained", "Hallucinated", "Eviction rate", "Slot coverage", "arXiv 2603.01426"):
+        assert term in text
+    assert page.count("<figure>") == 3 * len(CURVES)
+
+
+def test_the_page_shows_the_numbers_of_the_rows(rows: list[SummaryRow], page: str) -> None:
+    shown = Counter(re.findall(r'<span class="value">([\d.]+)</span>', page))
+    expected = Counter(F1.text(row.f1) for row in rows if row.f1 is not None)
+    expected += Counter(
+        HALLUCINATION.text(row.hallucination_rate) for row in rows if row.hallucination_rate is not None
+    )
+    expected += Counter(GER.text(row.ger) for row in rows if row.ger is not None)
+    expected += Counter(f"{row.realised_ratio:.3f}" for row in rows if row.realised_ratio is not None)
+    assert shown == expected
+
+
+def test_a_blank_cell_says_why_in_place_and_in_a_footnote(page: str) -> None:
+    reason = "4 of 24 failed: the scores hold NaN"
+    assert f'<td class="blank" title="{reason}">' in page
+    assert re.search(rf'<li id="section-3-f1-note-1">{reason} \(h2o at 0\.9\)</li>', page)
+    assert f"hops: {reason} (h2o at 0.9)" in page, "the mean over tasks is blank too"
+    assert "not applicable: the policy rewrites the cache (tova at 0.1, tova at 0.2" in page
+
+
+def test_best_and_tied_are_told_in_words() -> None:
+    def ranked(policy: str, f1: float) -> SummaryRow:
+        return row_with(policy, f1=f1, f1_low=f1 - 2, f1_high=f1 + 2)
+
+    apart = build_page(RUN, [ranked("snapkv", 80), ranked("tova", 60), ranked("random", 90)])
+    assert len(re.findall(r'best: </span><span class="value">80\.0<', apart)) == 1
+    assert apart.count(">best: <") == 1
+    close = build_page(RUN, [ranked("snapkv", 80), ranked("tova", 79)])
+    assert (close.count(">best: <"), close.count(">tied: <")) == (0, 2)
+
+
+def test_one_task_is_not_shown_twice() -> None:
+    text = Elements(build_page(RUN, summarise(realistic_records(tasks=["base"], contexts=2, ratios=[0.5])))).text
+    assert "All tasks" not in text
+
+
+def test_what_identifies_the_run_is_shown_whatever_its_shape(page: str) -> None:
+    found = re.findall(r"<dt>([^<]+)</dt><dd>([^<]*)</dd>", page)
+    assert {("seed", "0"), ("git_dirty", "yes"), ("git_revision", "–"), ("window_size", "9")} <= set(found)
+    assert "<dt>snapkv</dt>" in page
+
+
+def test_hostile_names_and_reasons_are_text() -> None:
+    rows = [row_with(HOSTILE, task=HOSTILE, reason=HOSTILE), row_with("full", task=HOSTILE, ratio=0.0, f1=50.0)]
+    elements = Elements(build_page({"model": HOSTILE, HOSTILE: [HOSTILE, {HOSTILE: HOSTILE}]}, rows))
+    assert [tag for tag, _ in elements.found].count("script") == 1
+    assert "img" not in {tag for tag, _ in elements.found}
+    assert not [name for _, attributes in elements.found for name in attributes if name.startswith("on")]
+    assert elements.text.count(HOSTILE) >= 5
+
+
+def test_nothing_is_loaded_from_anywhere(page: str) -> None:
+    elements = Elements(page)
+    for attribute in ("src", "href", "xlink:href", "srcset", "action", "data"):
+        assert all(value.startswith(("#", "data:,")) for value in elements.values(attribute))
+    assert "@import" not in page
+    assert re.findall(r"url\((?!#)", page) == []
+    assert set(re.findall(r"(?:https?:)?//[^\s\"'<>]+\.[^\s\"'<>]+", re.sub(r"//.*", "", page))) == set()
+    assert set(re.findall(r"https?://[^\s\"'<>]+", page)) == {"http://www.w3.org/2000/svg"}, "a name, not an address"
+
+
+def test_only_the_script_of_the_page_may_run(page: str) -> None:
+    (script,) = re.findall(r"<script>(.*?)</script>", page, flags=re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    (policy,) = re.findall(r'http-equiv="Content-Security-Policy" content="([^"]+)"', page.replace("&#39;", "'"))
+    assert "default-src 'none'" in policy
+    assert f"script-src 'sha256-{digest}'" in policy.replace("&#43;", "+")
+
+
+def test_ids_are_unique_and_every_link_and_label_has_its_target(page: str) -> None:
+    elements = Elements(page)
+    ids = Counter(elements.values("id"))
+    assert [name for name, count in ids.items() if count > 1] == []
+    links = {value[1:] for value in elements.values("href") if value.startswith("#")}
+    labels = {name for attribute in ("aria-labelledby", "aria-controls") for name in elements.values(attribute)}
+    references = set(re.findall(r"url\(#([^)]+)\)", page))
+    assert (links | labels | references) - set(ids) == set()
+
+
+def test_tables_are_labelled_for_a_screen_reader(page: str) -> None:
+    tables = re.findall(r'<table class="heat">(.*?)</table>', page, flags=re.DOTALL)
+    assert len(tables) == 3 * 4
+    for table in tables:
+        assert "<caption" in table
+        assert table.count('<th scope="row">') == len(POLICIES)
+        assert table.count('<th scope="col"') == 10
+
+
+def test_the_same_rows_give_the_same_bytes_in_another_process(rows: list[SummaryRow], tmp_path: Path) -> None:
+    some = [row for row in rows if row.policy in ("full", "snapkv", "random")]
+    stored = tmp_path / "rows.txt"
+    stored.write_text("\n".join(row.model_dump_json() for row in some))
+    code = (
+        "import pathlib, sys; from leaderboards import SummaryRow, build_page\n"
+        "lines = pathlib.Path(sys.argv[1]).read_text().splitlines()\n"
+        "page = build_page({'seed': 0}, [SummaryRow.model_validate_json(line) for line in lines])\n"
+        "sys.stdout.buffer.write(page.encode())"
+    )
+    environment = os.environ | {"PYTHONHASHSEED": "1"}
+    done = subprocess.run([sys.executable, "-c", code, stored], capture_output=True, check=True, env=environment)
+    assert done.stdout == build_page({"seed": 0}, some).encode()
+
+
+def test_a_failed_write_leaves_the_old_page(
+    rows: list[SummaryRow], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write_page(tmp_path / "site", RUN, rows[:1])
+    before = path.read_bytes()
+
+    def full_disk(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full_disk)
+    with pytest.raises(OSError, match="No space"):
+        write_page(tmp_path / "site", RUN, rows[1:2])
+    assert path.read_bytes() == before
+    assert list(path.parent.iterdir()) == [path]
+
+
+def lines_of(figure: str, index: int) -> list[ElementTree.Element]:
+    return [group for group in ElementTree.fromstring(figure).iter() if group.get("data-policy") == str(index)]
+
+
+def test_a_curve_has_a_line_for_each_policy_and_bands_for_f1(rows: list[SummaryRow]) -> None:
+    for measure in CURVES:
+        figure = curve_figure(rows, "base", "agnostic", measure)
+        for policy, style in line_styles(rows).items():
+            classes = sorted(group.get("class", "") for group in lines_of(figure, style.index))
+            expected = ["band"] if measure is F1 and not style.control else []
+            expected += [] if (policy, measure) == ("tova", GER) else ["policy"]
+            assert classes == expected, (policy, measure.name)
+
+
+def test_a_blank_cell_is_a_gap_in_its_curve() -> None:
+    values = {0.1: 90.0, 0.2: 80.0, 0.3: None, 0.4: 60.0, 0.5: 50.0}
+    rows = [
+        row_with("full", ratio=0.0, f1=95.0),
+        *(row_with("knorm", ratio=ratio, f1=f1) for ratio, f1 in values.items()),
+    ]
+    full, knorm = line_styles(rows).values()
+    figure = curve_figure(rows, "base", "agnostic", F1)
+    paths = [group[0].get("d", "") for group in lines_of(figure, knorm.index)]
+    assert [path.count("L") + 1 for path in paths] == [3, 2], "from the full cache over two ratios, a gap, and two more"
+    (reference,) = lines_of(figure, full.index)
+    start, end = re.findall(r"[ML] ([\d.]+) ([\d.]+)", reference[0].get("d", ""))
+    assert start[1] == end[1], "the full cache is a horizontal line"
+    assert re.findall(r"M ([\d.]+) ([\d.]+)", paths[0]) == [start], "a policy starts where the full cache is"
+
+
+def test_policies_are_told_apart_without_colour() -> None:
+    rows = [row_with(f"policy-{number}") for number in range(24)] + [row_with(policy) for policy in ("full", "random")]
+    styles = line_styles(rows)
+    assert len({(style.marker, style.dashes) for style in styles.values()}) == len(rows)
+    assert all(style.control and not style.marker for style in list(styles.values())[-2:])
+
+
+def printed(rows: list[SummaryRow], measure: Measure) -> str:
+    """The table as a terminal of 80 columns shows it."""
+    file = io.StringIO()
+    Console(width=80, file=file).print(terminal_table(rows, measure))
+    return file.getvalue()
+
+
+def test_the_terminal_table_fits_80_columns_and_loses_no_policy(rows: list[SummaryRow]) -> None:
+    many = [row_with("a/very/long/path/to/file.py:MyPress", "all", ratio=step / 20, f1=100.0) for step in range(20)]
+    for of_run, policies in ((rows, list(POLICIES)), (many, ["a/very/long/path/…"])):
+        for measure in (F1, HALLUCINATION):
+            lines = printed(of_run, measure).splitlines()
+            assert max(map(len, lines)) <= 80
+            assert not [line for line in lines[3:] if "…" in line.removeprefix(policies[0])], "no number is cut"
+            assert [line.split()[0] for line in lines[3:]] == policies
+
+
+def test_the_terminal_table_takes_names_as_they_are() -> None:
+    text = printed([row_with("[red]press[/]", "all", f1=12.34)], F1)
+    assert "[red]press[/]" in text
+    assert "12.3" in text

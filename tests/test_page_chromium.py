@@ -1,0 +1,138 @@
+"""The page in a real browser: quiet, inside its width, and usable by mouse, by keyboard and without its script."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from chromium import EXECUTABLE, Chromium, chromium
+from synthetic_records import failed, realistic_records
+
+from leaderboards import summarise, write_page
+
+pytestmark = pytest.mark.skipif(EXECUTABLE is None, reason="chromium is not installed: apt-get install chromium")
+
+HOSTILE = (
+    "<img src=https://example.invalid/x onerror=\"document.title='owned'\"><script>document.title='owned'</script>"
+)
+IN_VIEW = "(element => element.offsetParent !== null)"
+# The lowest contrast of any text of the tiles against what it stands on, tiles being translucent and details too.
+LOWEST_CONTRAST = """(() => {
+  const parse = text => { const n = text.match(/[\\d.]+/g).map(Number); return [n.slice(0, 3), n[3] ?? 1]; };
+  const over = (top, share, below) => top.map((value, index) => value * share + below[index] * (1 - share));
+  const linear = value => value / 255 <= 0.04045 ? value / 255 / 12.92 : ((value / 255 + 0.055) / 1.055) ** 2.4;
+  const light = ([r, g, b]) => 0.2126 * linear(r) + 0.7152 * linear(g) + 0.0722 * linear(b) + 0.05;
+  const paper = parse(getComputedStyle(document.body).backgroundColor)[0];
+  let lowest = 21;
+  for (const text of document.querySelectorAll('.heat td .value, .heat td .detail, .quiet, .key, .notes')) {
+    const tile = text.closest('td');
+    const ground = tile ? over(...parse(getComputedStyle(tile).backgroundColor), paper) : paper;
+    const style = getComputedStyle(text);
+    const ink = over(parse(style.color)[0], Number(style.opacity), ground);
+    const [one, other] = [light(ground), light(ink)];
+    lowest = Math.min(lowest, Math.max(one, other) / Math.min(one, other));
+  }
+  return lowest;
+})()"""
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chromium]:
+    with chromium(tmp_path_factory.mktemp("profile")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A page with a long policy name, a blank cell, and a hostile reason in it."""
+
+    def spoil(one: dict[str, object]) -> dict[str, object]:
+        if (one["policy"], one["ratio"], one["task"]) == ("h2o", 0.5, "hops"):
+            identity = ("task", "policy", "ratio", "example_id", "question_id")
+            return failed(HOSTILE, **{name: one[name] for name in identity})
+        return one | {"policy": "a/long/path/to/a/file.py:MyPress"} if one["policy"] == "knorm" else one
+
+    rows = summarise(realistic_records(contexts=4, change=spoil))
+    run = {"model": HOSTILE, "identity": {"seed": 0, "revision": "f4d4353" * 30}}
+    return write_page(tmp_path_factory.mktemp("site"), run, rows)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [320, 390, 768, 1280])
+def test_the_page_is_quiet_and_never_wider_than_its_window(
+    browser: Chromium, page: Path, width: int, scheme: str
+) -> None:
+    browser.complaints.clear()
+    browser.requests.clear()
+    browser.open(page, width=width, scheme=scheme)
+    assert browser.evaluate("document.documentElement.scrollWidth") <= width
+    assert browser.evaluate("document.querySelectorAll('figure svg path').length") > 100
+    assert browser.complaints == []
+    assert browser.requests == [page.as_uri()]
+    assert browser.evaluate("document.title").startswith("KV-cache compression on <img"), "hostile text ran"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_on_tiles_can_be_read(browser: Chromium, page: Path, scheme: str) -> None:
+    browser.open(page, scheme=scheme)
+    assert browser.evaluate(LOWEST_CONTRAST) >= 4.5
+
+
+def test_every_table_is_there_without_the_script(browser: Chromium, page: Path) -> None:
+    browser.open(page, script=False)
+    shown = f"[...document.querySelectorAll('table.heat')].filter({IN_VIEW}).length"
+    assert browser.evaluate(shown) == 3 * 4
+    assert browser.evaluate(f"[...document.querySelectorAll('[role=tab]')].filter({IN_VIEW}).length") == 0
+    browser.open(page)
+    assert browser.evaluate(shown) == 3
+
+
+def test_tabs_follow_the_arrow_keys(browser: Chromium, page: Path) -> None:
+    browser.open(page)
+    browser.evaluate("document.querySelector('[role=tab]').focus()")
+    chosen = "document.querySelector('[role=tab][aria-selected=true]').textContent"
+    panel = (
+        f"[...document.querySelector('.measures').querySelectorAll('.panel')].filter({IN_VIEW}).map(each => each.id)"
+    )
+    for key, title, name in (
+        ("ArrowRight", "Hallucination rate", "hallucination"),
+        ("End", "Realised ratio", "realised-ratio"),
+        ("ArrowRight", "F1", "f1"),
+        ("ArrowLeft", "Realised ratio", "realised-ratio"),
+    ):
+        browser.press(key)
+        assert browser.evaluate(chosen) == title
+        assert browser.evaluate(panel) == [f"section-1-{name}"]
+        assert browser.evaluate("document.activeElement.textContent") == title
+
+
+def test_a_column_sorts_both_ways_with_blanks_last(browser: Chromium, page: Path) -> None:
+    browser.open(page)
+    table = "document.querySelector('#section-3-f1 table')"
+    heading = f"[...{table}.querySelectorAll('thead th')].find(each => each.textContent === '0.5')"
+    column = f"[...{table}.querySelector('tbody.sortable').rows].map(row => row.cells[5].dataset.sort ?? null)"
+    original = browser.evaluate(column)
+    assert original.count(None) == 1
+    numbers = [float(value) for value in original if value is not None]
+    for order, expected in (("descending", sorted(numbers, reverse=True)), ("ascending", sorted(numbers))):
+        browser.evaluate(f"{heading}.querySelector('button').click()")
+        assert browser.evaluate(f"{heading}.getAttribute('aria-sort')") == order
+        sorted_column = browser.evaluate(column)
+        assert [float(value) for value in sorted_column[:-1]] == expected
+        assert sorted_column[-1] is None
+    browser.evaluate(f"{heading}.querySelector('button').click()")
+    assert browser.evaluate(column) == original
+
+
+def test_a_line_can_be_picked_out_of_the_curves_by_keyboard(browser: Chromium, page: Path) -> None:
+    browser.open(page)
+    browser.evaluate("document.querySelectorAll('.legend li')[1].focus()")
+    assert browser.evaluate("document.activeElement.getAttribute('role')") == "button"
+    picked = browser.evaluate("document.activeElement.dataset.policy")
+    clear = (
+        "[...new Set([...document.querySelectorAll('figure [data-policy]:not(.faded)')].map(e => e.dataset.policy))]"
+    )
+    browser.press("Enter")
+    assert browser.evaluate(clear) == [picked]
+    assert browser.evaluate("document.activeElement.getAttribute('aria-pressed')") == "true"
+    browser.press("Enter")
+    assert len(browser.evaluate(clear)) == 11

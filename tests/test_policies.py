@@ -1,0 +1,370 @@
+"""The contract of every registered policy, on a toy Llama and through the engine."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from kvpress import BasePress, ObservedAttentionPress
+from kvpress.utils import compute_n_kept
+from torch.utils._python_dispatch import TorchDispatchMode
+from transformers import DynamicCache, MistralConfig, MistralForCausalLM, Phi3Config, Phi3ForCausalLM, PreTrainedModel
+
+from kvbench.engine.prefill import Branch, Trace
+from kvbench.models import LoadedModel, attention_heads, decoder_of
+from kvbench.prompt import Prompt
+from policies import POLICIES, Policy, PolicyError, Situation
+from policies.h2o import H2OPress
+from policies.registry import by_name
+from toy import KEY_HEADS, LAYERS, NETWORKS, QUERY_HEADS, keep_of, sizes, toy_model, toy_prompt, treat
+
+RATIOS = (0.0, 0.1, 0.5, 0.9)
+every_policy = pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES)
+
+
+@pytest.fixture(scope="module")
+def trace(llama: LoadedModel, prompt: Prompt) -> Trace:
+    """All policies at all ratios, treated together."""
+    return treat(llama, list(POLICIES.values()), RATIOS, prompt)
+
+
+def branches(trace: Trace, policy: Policy, *ratios: float) -> list[Branch]:
+    found = [b for b in trace.branches if b.treatment.policy is policy and b.treatment.ratio in (ratios or RATIOS)]
+    if not found:
+        pytest.skip(f"{policy.name} runs at ratio 0 only")
+    return found
+
+
+def masks(trace: Trace) -> list[torch.Tensor]:
+    return [keep_of(branch) for branch in trace.branches]
+
+
+# --- the budget
+
+
+@every_policy
+def test_ratio_zero_keeps_everything(trace: Trace, policy: Policy) -> None:
+    for branch in branches(trace, policy, 0.0):
+        assert keep_of(branch).shape == (LAYERS, KEY_HEADS, trace.length)
+        assert keep_of(branch).all()
+
+
+@every_policy
+def test_as_many_tokens_are_kept_as_kvpress_counts(trace: Trace, policy: Policy) -> None:
+    for branch in branches(trace, policy):
+        kept = keep_of(branch).sum(-1)
+        expected = compute_n_kept(trace.length, branch.treatment.ratio)
+        if policy.family == "head-wise":
+            assert (kept.sum(-1) == KEY_HEADS * expected).all()
+        else:
+            assert (kept == expected).all()
+
+
+@every_policy
+def test_a_head_wise_policy_frees_no_rows_and_every_other_does(trace: Trace, policy: Policy) -> None:
+    for branch in branches(trace, policy):
+        for cache in branch.layers:
+            whole = KEY_HEADS * trace.length
+            assert cache.held_rows == (whole if policy.family == "head-wise" else cache.read_rows)
+
+
+def test_a_head_wise_policy_shares_the_budget_unevenly(trace: Trace) -> None:
+    (branch,) = branches(trace, POLICIES["adakv_snapkv"], 0.5)
+    kept = keep_of(branch).sum(-1)
+    assert (kept[:, 0] != kept[:, 1]).any()
+
+
+# --- the same again, and not the same
+
+
+@every_policy
+def test_a_second_run_keeps_the_same_tokens(llama: LoadedModel, prompt: Prompt, trace: Trace, policy: Policy) -> None:
+    torch.manual_seed(12345)
+    again = treat(llama, [policy], RATIOS, prompt)
+    first = [branch for branch in trace.branches if branch.treatment.policy is policy]
+    assert len(first) == len(again.branches)
+    for one, other in zip(first, again.branches, strict=True):
+        assert torch.equal(keep_of(one), keep_of(other))
+
+
+@every_policy
+def test_each_press_is_built_anew(policy: Policy, trace: Trace) -> None:
+    situation = Situation(0.0 if policy.only_ratio_zero else 0.5, trace.length, 0, "example", (3, 4), (3, 4, 5))
+    one, other = policy.press(situation), policy.press(situation)
+    assert isinstance(one, BasePress)
+    assert one is not other
+
+
+def random_masks(model: LoadedModel, prompt: Prompt, seed: int = 0) -> torch.Tensor:
+    return keep_of(treat(model, [POLICIES["random"]], [0.5], prompt, seed).branches[0])
+
+
+def test_random_differs_between_seeds_and_examples(llama: LoadedModel, prompt: Prompt) -> None:
+    first = random_masks(llama, prompt)
+    renamed = replace(prompt, example=replace(prompt.example, id="base/test/0/another"))
+    assert not torch.equal(first, random_masks(llama, prompt, seed=1))
+    assert not torch.equal(first, random_masks(llama, renamed))
+
+
+def test_random_differs_between_layers_and_heads(llama: LoadedModel, prompt: Prompt) -> None:
+    slots = random_masks(llama, prompt).flatten(0, 1)
+    for one in range(len(slots)):
+        for other in range(one):
+            assert not torch.equal(slots[one], slots[other])
+
+
+def test_random_leaves_the_global_generator_alone(llama: LoadedModel, prompt: Prompt) -> None:
+    torch.manual_seed(7)
+    expected = torch.rand(3)
+    torch.manual_seed(7)
+    random_masks(llama, prompt)
+    assert torch.equal(torch.rand(3), expected)
+
+
+@pytest.mark.parametrize("ratio", [0.5, 0.9])
+def test_random_evicts_a_token_everywhere_as_often_as_chance_would(llama: LoadedModel, ratio: float) -> None:
+    """Independent in every slot: evicted in all of them with probability ratio ** slots, and not with ratio."""
+    evicted, expected = [], []
+    for index in range(20):
+        trace = treat(llama, [POLICIES["random"]], [ratio], toy_prompt(index=index))
+        evicted.append(~keep_of(trace.branches[0]).flatten(0, 1).any(0))
+        share = 1 - compute_n_kept(trace.length, ratio) / trace.length
+        expected.append(torch.full((trace.length,), share ** (LAYERS * KEY_HEADS)))
+    assert torch.cat(evicted).float().mean().item() == pytest.approx(torch.cat(expected).mean().item(), abs=0.03)
+
+
+# --- the controls
+
+
+@pytest.mark.parametrize("ratio", [0.1, 0.5, 0.9])
+def test_oracle_keeps_the_answer_first_then_the_evidence_then_the_sink_then_the_last(
+    trace: Trace, prompt: Prompt, ratio: float
+) -> None:
+    kept = compute_n_kept(trace.length, ratio)
+    for branch in branches(trace, POLICIES["oracle"], ratio):
+        (number,) = branch.treatment.asks
+        ask = prompt.asks[number]
+        rest = sorted(set(ask.evidence_tokens) - set(ask.answer_tokens), reverse=True)
+        others = [place for place in reversed(range(1, trace.length)) if place not in ask.evidence_tokens]
+        order = [*sorted(ask.answer_tokens), *rest, 0, *others]
+        expected = torch.zeros(trace.length, dtype=torch.bool)
+        expected[order[:kept]] = True
+        assert len(ask.answer_tokens) < kept
+        assert torch.equal(keep_of(branch), expected.expand(LAYERS, KEY_HEADS, -1))
+
+
+@pytest.mark.parametrize("ratio", [0.1, 0.5, 0.9])
+def test_recency_keeps_the_last_tokens(trace: Trace, ratio: float) -> None:
+    (branch,) = branches(trace, POLICIES["recency"], ratio)
+    kept = compute_n_kept(trace.length, ratio)
+    assert keep_of(branch)[..., -kept:].all()
+    assert not keep_of(branch)[..., :-kept].any()
+
+
+@pytest.mark.parametrize("ratio", [0.1, 0.5, 0.9])
+def test_streaming_llm_keeps_the_first_four_and_the_last(trace: Trace, ratio: float) -> None:
+    (branch,) = branches(trace, POLICIES["streaming_llm"], ratio)
+    kept = compute_n_kept(trace.length, ratio)
+    assert keep_of(branch)[..., :4].all()
+    assert keep_of(branch)[..., 4 - kept :].all()
+
+
+# --- the measured method is kvpress's own
+
+
+def prefilled(model: LoadedModel, prompt: Prompt) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    """Keys and values by layer, (num_kv_heads, tokens, head_dim), after a forward pass of the network itself."""
+    cache: Any = DynamicCache()
+    with torch.inference_mode():
+        decoder_of(model.network)(input_ids=torch.tensor([prompt.token_ids]), past_key_values=cache)
+    return [(layer.keys[0], layer.values[0]) for layer in cache.layers]
+
+
+def kept_by_kvpress(model: LoadedModel, prompt: Prompt, press: BasePress) -> torch.Tensor:
+    """What a press keeps under its own context manager, found by comparing every kept key with every full one."""
+    full = prefilled(model, prompt)
+    with press(model.network):
+        cut = prefilled(model, prompt)
+    keep = torch.zeros(LAYERS, KEY_HEADS, len(prompt.token_ids), dtype=torch.bool)
+    for number, layer in enumerate(decoder_of(model.network).layers):
+        for head in range(KEY_HEADS):
+            whole, some = full[number][0][head], cut[number][0][head]
+            equal = (some[:, None] == whole[None]).all(-1)
+            assert (equal.sum(1) == 1).all()
+            keep[number, head, equal.nonzero()[:, 1]] = True
+        if layer.self_attn.masked_key_indices is not None:
+            _, heads, places = layer.self_attn.masked_key_indices
+            keep[number, heads, places] = False
+            layer.self_attn.masked_key_indices = None
+    return keep
+
+
+@pytest.mark.parametrize("ratio", [0.1, 0.5, 0.9])
+@every_policy
+def test_what_is_kept_is_what_the_press_itself_keeps(
+    llama: LoadedModel, prompt: Prompt, trace: Trace, policy: Policy, ratio: float
+) -> None:
+    for branch in branches(trace, policy, ratio):
+        press = policy.press(branch.treatment.situation)
+        assert torch.equal(keep_of(branch), kept_by_kvpress(llama, prompt, press))
+
+
+# --- the model is left as it was
+
+
+def test_no_hook_and_no_mask_is_left_behind(llama: LoadedModel, prompt: Prompt) -> None:
+    treat(llama, list(POLICIES.values()), RATIOS, prompt)
+    for module in llama.network.modules():
+        assert not module._forward_hooks
+        assert getattr(module, "masked_key_indices", None) is None
+
+
+def test_the_traced_cache_is_that_of_a_plain_prefill(llama: LoadedModel, prompt: Prompt, trace: Trace) -> None:
+    plain = prefilled(llama, prompt)
+    for (plain_keys, plain_values), keys, values in zip(plain, trace.keys, trace.values, strict=True):
+        assert torch.equal(plain_keys, keys)
+        assert torch.equal(plain_values, values)
+
+
+# --- contexts that are too short
+
+
+def shortened(prompt: Prompt, length: int) -> Prompt:
+    asks = tuple(replace(ask, answer_tokens=(), evidence_tokens=()) for ask in prompt.asks)
+    return replace(prompt, token_ids=prompt.token_ids[:length], asks=asks)
+
+
+@pytest.mark.parametrize("length", [1, 2, 4, 5, 7])
+def test_a_policy_that_needs_more_tokens_says_so_and_the_others_go_on(
+    llama: LoadedModel, prompt: Prompt, length: int
+) -> None:
+    for branch in treat(llama, list(POLICIES.values()), [0.5], shortened(prompt, length)).branches:
+        policy = branch.treatment.policy
+        if length > policy.more_tokens_than:
+            assert keep_of(branch).shape[-1] == length
+        else:
+            assert branch.error is not None
+            assert f"{policy.name} needs a context longer than {policy.more_tokens_than} tokens" in branch.error
+            assert "\n" not in branch.error
+            assert branch.layers == []
+
+
+@every_policy
+def test_a_press_is_not_built_for_a_context_that_is_too_short(policy: Policy) -> None:
+    with pytest.raises(PolicyError, match=f"{policy.name} needs a context longer than {policy.more_tokens_than}"):
+        policy.press(Situation(0.0, policy.more_tokens_than, 0, "example"))
+
+
+@pytest.mark.parametrize(("context_length", "window"), [(2, 1), (31, 1), (160, 10), (1024, 64), (100_000, 64)])
+def test_snapkv_looks_from_a_sixteenth_of_the_context_and_records_it(context_length: int, window: int) -> None:
+    for name in ("snapkv", "adakv_snapkv"):
+        press: Any = POLICIES[name].press(Situation(0.5, context_length, 0, "example"))
+        assert getattr(press, "press", press).window_size == window
+        assert POLICIES[name].arguments(context_length)["window_size"] == window
+
+
+@every_policy
+def test_recorded_arguments_are_those_of_the_press(policy: Policy) -> None:
+    situation = Situation(0.0 if policy.only_ratio_zero else 0.5, 160, 0, "example")
+    outer: Any = policy.press(situation)
+    inner = getattr(outer, "press", outer)
+    for name, value in policy.arguments(160).items():
+        assert getattr(outer, name, None) == value or getattr(inner, name) == value
+
+
+def test_a_policy_name_taken_twice_is_refused() -> None:
+    knorm = POLICIES["knorm"]
+    with pytest.raises(PolicyError, match="two policies are named 'knorm'"):
+        by_name([knorm, replace(knorm, paper="another")])
+
+
+# --- H2O without the attention matrix
+
+
+class ComparingPress(ObservedAttentionPress):
+    """Keeps everything, and remembers H2O's scores beside those of kvpress."""
+
+    def __init__(self, block_size: int) -> None:
+        super().__init__(0.0)
+        self.ours = H2OPress(0.5, block_size)
+        self.pairs: list[tuple[torch.Tensor, torch.Tensor]] = []
+
+    def compress(self, module: Any, hidden_states: Any, keys: Any, values: Any, attentions: Any, kwargs: Any) -> Any:
+        ours = self.ours.score(module, hidden_states, keys, values, None, kwargs)
+        self.pairs.append((ours, self.score(module, hidden_states, keys, values, attentions, kwargs)))
+        return keys, values
+
+
+def compare_h2o(model: LoadedModel, prompt: Prompt, block_size: int) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    press = ComparingPress(block_size)
+    model.network.set_attn_implementation("eager")
+    try:
+        with torch.inference_mode(), press(model.network):
+            token_ids = torch.tensor([prompt.token_ids])
+            decoder_of(model.network)(input_ids=token_ids, past_key_values=DynamicCache())
+    finally:
+        model.network.set_attn_implementation("sdpa")
+    assert len(press.pairs) == LAYERS
+    yield from press.pairs
+
+
+@pytest.mark.parametrize("block_size", [1, 7, 256])
+@pytest.mark.parametrize("architecture", NETWORKS)
+def test_h2o_scores_are_those_of_kvpress(architecture: str, block_size: int, prompt: Prompt) -> None:
+    for ours, theirs in compare_h2o(toy_model(architecture), prompt, block_size):
+        torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=0.0)
+
+
+def _half_rotated() -> PreTrainedModel:
+    rope = {"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.5}
+    return Phi3ForCausalLM(Phi3Config(**sizes(rope_parameters=rope)))
+
+
+def _sliding() -> PreTrainedModel:
+    return MistralForCausalLM(MistralConfig(**sizes(sliding_window=40)))
+
+
+def test_h2o_scores_are_those_of_kvpress_where_half_a_head_is_rotated(prompt: Prompt) -> None:
+    for ours, theirs in compare_h2o(toy_model("phi3", _half_rotated), prompt, 7):
+        torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=0.0)
+
+
+@pytest.mark.xfail(strict=True, reason="MistralAttention has no sliding_window: it stands in the config alone")
+def test_h2o_scores_are_those_of_kvpress_behind_a_sliding_window(prompt: Prompt) -> None:
+    for ours, theirs in compare_h2o(toy_model("mistral", _sliding), prompt, 7):
+        torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=0.0)
+
+
+class LargestTensor(TorchDispatchMode):
+    """Remembers the most elements that an operation gave out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.elements: int = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        output = func(*args, **(kwargs or {}))
+        for tensor in output if isinstance(output, (tuple, list)) else [output]:
+            if isinstance(tensor, torch.Tensor):
+                self.elements = max(self.elements, tensor.numel())
+        return output
+
+
+def largest_tensor_of_h2o(model: LoadedModel, length: int, block_size: int) -> int:
+    module: Any = attention_heads(model.network)
+    hidden_states = torch.randn(1, length, model.network.config.hidden_size)
+    keys = torch.randn(1, KEY_HEADS, length, module.head_dim)
+    rotary: Callable[..., Any] = decoder_of(model.network).rotary_emb
+    kwargs = {"position_embeddings": rotary(hidden_states, torch.arange(length)[None])}
+    with torch.inference_mode(), LargestTensor() as largest:
+        scores = H2OPress(0.5, block_size).score(module, hidden_states, keys, keys, None, kwargs)
+    assert scores.shape == (1, KEY_HEADS, length)
+    return largest.elements
+
+
+def test_h2o_never_holds_the_attention_matrix(llama: LoadedModel) -> None:
+    length, block = 2000, 64
+    assert largest_tensor_of_h2o(llama, length, block) <= QUERY_HEADS * block * length < length * length
+    # The meter sees the matrix where one block is the whole context.
+    assert largest_tensor_of_h2o(llama, length, length) >= length * length

@@ -1,0 +1,207 @@
+"""The store: whole files or none, one identity for a folder, and runs that go on after a kill."""
+
+import errno
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+import kvbench.run
+from datasets_gen import TASKS
+from kvbench.atomic import write_text_atomically
+from kvbench.errors import KVBenchError
+from kvbench.models import LoadedModel
+from kvbench.record import Record
+from kvbench.run import Grid, execute
+from kvbench.score import rescore
+from kvbench.store import Store
+from policies import POLICIES
+
+
+def grid(policies: tuple[str, ...] = ("full", "random", "knorm"), contexts: int = 2, seed: int = 0) -> Grid:
+    chosen = [POLICIES[name] for name in policies]
+    return Grid([TASKS["base"]], chosen, (0.5,), contexts, seed, "agnostic", 10**8)
+
+
+def outcome(store: Store) -> pd.DataFrame:
+    """All records without their times."""
+    frame = store.frame()
+    return frame.drop(columns=[column for column in frame.columns if column.endswith("_seconds")])
+
+
+def test_a_run_is_identified_first_and_complete_at_its_end(llama: LoadedModel, tmp_path: Path) -> None:
+    store = execute(llama, grid(), tmp_path / "run", "a test")
+    saved = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert saved["status"] == "complete"
+    assert [policy["name"] for policy in saved["identity"]["policies"]] == ["full", "random", "knorm"]
+    assert saved["identity"]["packages"]["torch"]
+    frame = store.frame()
+    assert set(frame.policy) == {"full", "random", "knorm"}
+    assert len(frame) == 3 * sum(len(TASKS["base"].example(0, index).questions) for index in range(2))
+    assert frame.output_text.notna().all()
+    assert frame.f1.between(0, 100).all()
+
+
+def test_the_same_run_again_does_only_what_is_missing(
+    llama: LoadedModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = outcome(execute(llama, grid(), tmp_path / "run", "a test"))
+    removed = Store.open(tmp_path / "run").record_file("base", 0, "knorm")
+    removed.unlink()
+    asked: list[list[str]] = []
+    collect = kvbench.run.collect
+
+    def listening(model, task, examples, policies, *rest):  # type: ignore[no-untyped-def]
+        asked.append([policy.name for policy in policies])
+        return collect(model, task, examples, policies, *rest)
+
+    monkeypatch.setattr(kvbench.run, "collect", listening)
+    again = execute(llama, grid(), tmp_path / "run", "a test")
+    assert asked == [["knorm"]]
+    pd.testing.assert_frame_equal(outcome(again), whole)
+
+
+def test_another_identity_is_refused_and_nothing_is_lost(llama: LoadedModel, tmp_path: Path) -> None:
+    execute(llama, grid(), tmp_path / "run", "a test")
+    before = {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()}
+    with pytest.raises(KVBenchError, match="belongs to another run \\(its seed is 0, this one's 7\\)"):
+        execute(llama, grid(seed=7), tmp_path / "run", "a test")
+    assert {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()} == before
+
+
+def test_a_folder_that_is_no_run_is_left_alone(llama: LoadedModel, tmp_path: Path) -> None:
+    (tmp_path / "letters.txt").write_text("dear diary")
+    with pytest.raises(KVBenchError, match="is no run of kvbench"):
+        execute(llama, grid(), tmp_path, "a test")
+    assert [path.name for path in tmp_path.iterdir()] == ["letters.txt"]
+
+
+def test_an_interrupt_keeps_what_was_finished(
+    llama: LoadedModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    collect, calls = kvbench.run.collect, []
+
+    def interrupted(*arguments):  # type: ignore[no-untyped-def]
+        calls.append(arguments)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return collect(*arguments)
+
+    monkeypatch.setattr(kvbench.run, "collect", interrupted)
+    monkeypatch.setattr(kvbench.run, "CONTEXTS_IN_CHUNK", 1)
+    with pytest.raises(KVBenchError, match="interrupted: what was finished is kept"):
+        execute(llama, grid(), tmp_path / "run", "a test")
+    store = Store.open(tmp_path / "run")
+    assert (store.run.status, store.run.reason) == ("failed", "interrupted")
+    assert set(store.frame().example_index) == {0}
+    assert execute(llama, grid(), tmp_path / "run", "a test").run.status == "complete"
+    assert set(store.frame().example_index) == {0, 1}
+
+
+def test_a_full_disk_is_one_clear_line_and_loses_nothing(
+    llama: LoadedModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replace, full = Path.replace, []
+
+    def no_space(self: Path, target: Path) -> Path:
+        if Path(target).name == "random.parquet":
+            full.append(target)
+        if full:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return replace(self, target)
+
+    monkeypatch.setattr(Path, "replace", no_space)
+    with pytest.raises(KVBenchError, match="No space left on device") as refusal:
+        execute(llama, grid(), tmp_path / "run", "a test")
+    assert "\n" not in str(refusal.value)
+    assert [path.stem for path in Store.open(tmp_path / "run").record_files()] == ["full"]
+    assert not list((tmp_path / "run").rglob("*.partial"))
+
+
+def test_an_atomic_write_leaves_the_old_file_when_it_fails(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    write_text_atomically(path, "old")
+    with pytest.raises(UnicodeEncodeError):
+        write_text_atomically(path, "new \udc80")
+    assert path.read_text() == "old"
+    assert [entry.name for entry in tmp_path.iterdir()] == ["file"]
+
+
+def test_scoring_again_mends_scores_and_needs_no_torch(llama: LoadedModel, tmp_path: Path) -> None:
+    store = execute(llama, grid(), tmp_path / "run", "a test")
+    right = outcome(store)
+    path = store.record_file("base", 0, "random")
+    spoilt = [record.model_copy(update={"f1": 12.0}) for record in dict(store.read_files())[path]]
+    store.rewrite(path, spoilt)
+    code = (
+        "import sys\n"
+        "class NoModels:\n"
+        "    def find_spec(self, name, *rest):\n"
+        "        if name.split('.')[0] in ('torch', 'transformers', 'kvpress'):\n"
+        "            raise AssertionError(f'{name} was imported')\n"
+        "sys.meta_path.insert(0, NoModels())\n"
+        "from kvbench.cli import main\n"
+        f"sys.exit(main(['score', {str(tmp_path / 'run')!r}]))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    pd.testing.assert_frame_equal(outcome(Store.open(tmp_path / "run")), right)
+    assert rescore(store) == (len(right), 0)
+
+
+def test_damage_is_named_with_the_file(llama: LoadedModel, tmp_path: Path) -> None:
+    store = execute(llama, grid(), tmp_path / "run", "a test")
+    path = store.record_file("base", 0, "full")
+    path.write_bytes(path.read_bytes()[:100])
+    with pytest.raises(KVBenchError, match="full.parquet cannot be read"):
+        store.frame()
+    (tmp_path / "run" / "run.json").write_text("{}")
+    with pytest.raises(KVBenchError, match=r"run.json cannot be read"):
+        Store.open(tmp_path / "run")
+    with pytest.raises(KVBenchError, match="holds no run"):
+        Store.open(tmp_path / "nowhere")
+
+
+def test_records_are_closed() -> None:
+    with pytest.raises(ValueError, match="extra_forbidden|Extra inputs"):
+        Record.model_validate({"surprise": 1})
+
+
+def wait_for(condition, seconds: float) -> bool:  # type: ignore[no-untyped-def]
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if condition():
+            return True
+        time.sleep(0.02)
+    return False
+
+
+def test_a_killed_run_goes_on_and_ends_as_if_it_had_not_been_killed(tmp_path: Path) -> None:
+    code = (
+        "import sys\nfrom pathlib import Path\nimport kvbench.run\n"
+        "from test_store import grid\nfrom toy import toy_model\n"
+        "kvbench.run.CONTEXTS_IN_CHUNK = 1\n"
+        "kvbench.run.execute(toy_model(), grid(contexts=12), Path(sys.argv[1]), 'a test')\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    killed, undisturbed = tmp_path / "killed", tmp_path / "undisturbed"
+    process = subprocess.Popen([sys.executable, "-c", code, str(killed)], env=environment, stderr=subprocess.DEVNULL)
+    assert wait_for(lambda: len(list(killed.rglob("*.parquet"))) >= 3, 120)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    store = Store.open(killed)
+    assert store.run.status == "started"
+    assert 3 <= len(store.record_files()) < 36
+    assert len(store.frame()) > 0  # whatever is there is whole
+    for folder in (killed, undisturbed):
+        subprocess.run(
+            [sys.executable, "-c", code, str(folder)], env=environment, check=True, stderr=subprocess.DEVNULL
+        )
+    assert Store.open(killed).run.status == "complete"
+    pd.testing.assert_frame_equal(outcome(Store.open(killed)), outcome(Store.open(undisturbed)))

@@ -1,0 +1,202 @@
+"""Toy models of every architecture that kvpress supports: random weights, built in the test process."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import torch
+from kvpress import BasePress, KVPressTextGenerationPipeline, ScorerPress
+from transformers import (
+    Gemma3Config,
+    Gemma3ForConditionalGeneration,
+    Gemma3TextConfig,
+    LlamaConfig,
+    LlamaForCausalLM,
+    MistralConfig,
+    MistralForCausalLM,
+    Phi3Config,
+    Phi3ForCausalLM,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+    PreTrainedTokenizerFast,
+    Qwen2Config,
+    Qwen2ForCausalLM,
+    Qwen3Config,
+    Qwen3ForCausalLM,
+    SiglipVisionConfig,
+)
+
+from datasets_gen import TASKS, Example
+from kvbench.engine.prefill import Branch, Trace, prefill
+from kvbench.engine.treatment import plan
+from kvbench.models import LoadedModel, wrap_model
+from kvbench.prompt import Mode, Prompt, build_prompts, instruction_text, question_text
+from kvbench.reference.tokenizer import END, train_tokenizer
+from policies import Policy, Situation
+
+LAYERS, QUERY_HEADS, KEY_HEADS, HEAD_SIZE = 2, 4, 2, 64
+END_EVERY = 20  # one token in so many ends an answer: some answers of a wave then end early and some do not
+
+
+@cache
+def toy_tokenizer() -> PreTrainedTokenizerFast:
+    return train_tokenizer(0, contexts=200)
+
+
+def sizes(**more: Any) -> dict[str, Any]:
+    """Configuration that all architectures share; weights wide enough that answers depend on the cache."""
+    tokenizer = toy_tokenizer()
+    return {
+        "vocab_size": len(tokenizer),
+        "hidden_size": 64,
+        "head_dim": HEAD_SIZE,
+        "intermediate_size": 96,
+        "num_hidden_layers": LAYERS,
+        "num_attention_heads": QUERY_HEADS,
+        "num_key_value_heads": KEY_HEADS,
+        "max_position_embeddings": 4096,
+        "tie_word_embeddings": False,
+        "initializer_range": 0.25,
+        "bos_token_id": tokenizer.bos_token_id,
+        "eos_token_id": tokenizer.eos_token_id,
+        "pad_token_id": tokenizer.pad_token_id,
+        **more,
+    }
+
+
+def gemma3(layer_types: Sequence[str] = ("full_attention",) * LAYERS) -> PreTrainedModel:
+    """Without sliding layers, unless asked: kvpress's pipeline cannot mask both kinds under transformers 5.2."""
+    text = Gemma3TextConfig(
+        **sizes(query_pre_attn_scalar=HEAD_SIZE, sliding_window=4096, layer_types=list(layer_types))
+    )
+    vision = SiglipVisionConfig(
+        hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=1, image_size=28, patch_size=14
+    )
+    config = Gemma3Config(text_config=text, vision_config=vision, mm_tokens_per_image=4, tie_word_embeddings=False)
+    return Gemma3ForConditionalGeneration(config)
+
+
+NETWORKS: dict[str, Callable[[], PreTrainedModel]] = {
+    "llama": lambda: LlamaForCausalLM(LlamaConfig(**sizes())),
+    "mistral": lambda: MistralForCausalLM(MistralConfig(**sizes())),
+    "phi3": lambda: Phi3ForCausalLM(Phi3Config(**sizes())),
+    "qwen2": lambda: Qwen2ForCausalLM(Qwen2Config(**sizes())),
+    "qwen3": lambda: Qwen3ForCausalLM(Qwen3Config(**sizes())),
+    "gemma3": gemma3,
+}
+
+
+def toy_model(architecture: str = "llama", build: Callable[[], PreTrainedModel] | None = None) -> LoadedModel:
+    """A toy model of that architecture, or of another configuration that ``build`` makes."""
+    torch.manual_seed(0)
+    network = (build or NETWORKS[architecture])()
+    network.set_attn_implementation("sdpa")
+    tokenizer = toy_tokenizer()
+    end: Any = tokenizer.convert_tokens_to_ids(END)
+    network.generation_config.eos_token_id = [end, *range(300, len(tokenizer), END_EVERY)]
+    return wrap_model(architecture, network, tokenizer, "toy")
+
+
+def toy_example(task: str = "base", index: int = 1) -> Example:
+    return TASKS[task].example(0, index)
+
+
+def toy_prompt(mode: Mode = "agnostic", task: str = "base", index: int = 1) -> Prompt:
+    """The first prompt of an example."""
+    return build_prompts(toy_tokenizer(), TASKS[task], toy_example(task, index), mode)[0]
+
+
+def treat(
+    model: LoadedModel, policies: Sequence[Policy], ratios: Sequence[float], prompt: Prompt, seed: int = 0
+) -> Trace:
+    return prefill(model, prompt, plan(policies, ratios, prompt, seed))
+
+
+def keep_of(branch: Branch) -> torch.Tensor:
+    """The keep mask of a branch, bool (layers, num_kv_heads, seq_len)."""
+    assert branch.error is None, branch.error
+    masks = [cache.keep for cache in branch.layers]
+    return torch.stack([mask for mask in masks if mask is not None])
+
+
+Act = Callable[..., Any]
+
+
+@dataclass
+class ActingPress(BasePress):
+    """``act(module, hidden_states, keys, values, attentions, kwargs)`` is its ``compress``."""
+
+    act: Act
+
+    def compress(self, module: Any, hidden_states: Any, keys: Any, values: Any, attentions: Any, kwargs: Any) -> Any:
+        return self.act(module, hidden_states, keys, values, attentions, kwargs)
+
+
+@dataclass
+class ActingScorer(ScorerPress):
+    """``act``, called in the same way, is its ``score``."""
+
+    act: Act = lambda *_: None
+
+    def score(self, module: Any, hidden_states: Any, keys: Any, values: Any, attentions: Any, kwargs: Any) -> Any:
+        return self.act(module, hidden_states, keys, values, attentions, kwargs)
+
+
+def pressing(name: str, build: Callable[[Situation], BasePress], **fields: Any) -> Policy:
+    """A policy around a dummy press."""
+    return Policy(name=name, family="scorer", paper="-", description="for a test", build=build, **fields)
+
+
+class DecodeListener:
+    """A tokenizer that remembers which token ids it was asked to decode."""
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
+        self.heard: list[list[int]] = []
+        self._tokenizer = tokenizer
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._tokenizer, name)
+
+    def decode(self, token_ids: torch.Tensor, **options: Any) -> Any:
+        self.heard.append(token_ids.tolist())
+        return self._tokenizer.decode(token_ids, **options)
+
+
+def until_end(token_ids: Sequence[int], ends: Sequence[int]) -> list[int]:
+    """Up to and including the first end token: kvpress's pipeline goes on where the end token comes first."""
+    for place, token in enumerate(token_ids):
+        if token in ends:
+            return list(token_ids[: place + 1])
+    return list(token_ids)
+
+
+def kvpress_answers(
+    model: LoadedModel, context: str, questions: Sequence[str], press: BasePress | None, steps: int
+) -> list[list[int]]:
+    """Token ids that kvpress's own pipeline decodes for each question."""
+    listener = DecodeListener(model.tokenizer)
+    pipeline = KVPressTextGenerationPipeline(model=model.network, tokenizer=model.tokenizer)
+    pipeline.tokenizer = listener
+    pipeline(context, questions=list(questions), press=press, max_new_tokens=steps)
+    return [until_end(heard, model.end_tokens()) for heard in listener.heard]
+
+
+def kvpress_answers_branch(
+    model: LoadedModel, prompt: Prompt, branch: Branch, steps: int, mode: Mode = "agnostic"
+) -> list[list[int]]:
+    """What a user of kvpress gets for the questions of a branch: by the policy's baseline, where it names one."""
+    policy, situation = branch.treatment.policy, branch.treatment.situation
+    context = prompt.example.context
+    asked = [question_text(prompt.asks[number].question) for number in branch.treatment.asks]
+    if mode == "aware":
+        (question,) = asked
+        context, asked = context + question, [""]
+    questions = [text + instruction_text(TASKS[prompt.example.task]) for text in asked]
+    if policy.baseline is None:
+        return kvpress_answers(model, context, questions, policy.press(situation), steps)
+    model.network.set_attn_implementation(policy.baseline.attention)
+    try:
+        return kvpress_answers(model, context, questions, policy.baseline.build(situation), steps)
+    finally:
+        model.network.set_attn_implementation("sdpa")
