@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/installed
 
-.PHONY: run test lint bench train pictures clean
+.PHONY: run test lint bench train readme pictures clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -30,6 +30,13 @@ bench: $(INSTALLED)
 
 train: $(INSTALLED)
 	$(BIN)/python -m kvbench.reference.train
+
+# What the README shows, from the registries, the measured files and a real run.
+readme: $(INSTALLED)
+	$(BIN)/python -m kvbench.readme
+
+pictures: $(INSTALLED)
+	$(BIN)/python -m kvbench.pictures
 
 clean:
 	rm -rf $(VENV) build site .mypy_cache .pytest_cache .ruff_cache *.egg-info

@@ -8,7 +8,7 @@ from pathlib import Path
 from kvbench.errors import KVBenchError
 
 
-def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
+def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
     """Has ``write`` fill a temporary file beside ``path``, flushes it to the disk and renames it.
 
     A kill at any moment leaves the old file or the new one. :class:`KVBenchError` when the disk will not take it.
@@ -34,4 +34,4 @@ def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
 
 
 def write_text_atomically(path: Path, text: str) -> None:
-    write_atomically(path, lambda partial: partial.write_text(text, encoding="utf-8") and None)
+    write_atomically(path, lambda partial: partial.write_text(text, encoding="utf-8"))

@@ -108,7 +108,8 @@ def load_model(name: str, device: str = "auto", dtype: str = "auto") -> LoadedMo
     except (OSError, ValueError, KeyError) as error:
         reason = str(error).splitlines()[0]
         raise KVBenchError(f"cannot load the model '{name}': {reason} (--model reference needs no network)") from error
-    return wrap_model(name, network.to(where), tokenizer, _fingerprint(source, config))
+    network = network.to(where)  # type: ignore[arg-type]  # transformers wraps and loses its signature
+    return wrap_model(name, network, tokenizer, _fingerprint(source, config))
 
 
 def wrap_model(

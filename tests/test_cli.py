@@ -29,7 +29,17 @@ def toy_folder(tmp_path_factory: pytest.TempPathFactory, llama: LoadedModel) -> 
 
 def run_arguments(model: Path, tmp_path: Path, *more: str) -> list[str]:
     small = ["--limit", "1", "--ratios", "0.5", "--policies", "full,knorm", "--name", "x"]
-    return ["run", "--model", str(model), "--out", str(tmp_path / "runs"), "--site", str(tmp_path / "site"), *small, *more]
+    return [
+        "run",
+        "--model",
+        str(model),
+        "--out",
+        str(tmp_path / "runs"),
+        "--site",
+        str(tmp_path / "site"),
+        *small,
+        *more,
+    ]
 
 
 def test_a_run_writes_records_summary_and_page(
@@ -80,9 +90,7 @@ def test_question_aware_mode_compresses_the_question_too(toy_folder: Path, tmp_p
         (["export", "--task", "bse"], "did you mean 'base'?"),
     ],
 )
-def test_bad_input_is_one_clear_line(
-    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_bad_input_is_one_clear_line(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(arguments) == 1
     output = capsys.readouterr()
     errors = [line for line in output.err.splitlines() if not line.startswith("loading")]
@@ -154,9 +162,7 @@ def test_a_task_is_exported_with_its_spans(tmp_path: Path) -> None:
         assert answers == list(row.golds)
 
 
-def test_the_bench_compares_every_cell_and_ends_with_json(
-    toy_folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_bench_compares_every_cell_and_ends_with_json(toy_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["--tasks", "hops", "--policies", "full,snapkv,oracle", "--ratios", "0.2,0.8", "--limit", "1"]
     for mode in ("agnostic", "aware"):
         assert main(["bench", "--model", str(toy_folder), *arguments, "--mode", mode]) == 0

@@ -188,7 +188,7 @@ def test_a_press_that_rewrites_has_no_keep_mask_and_the_tokens_of_kvpress(
 def test_presses_of_every_kind_share_one_wave(llama: LoadedModel, prompt: Prompt) -> None:
     """Rows that select, mask by head and rewrite, of different lengths in different layers."""
     chosen = [*SELECTING.values(), *REWRITING.values(), POLICIES["adakv_snapkv"], POLICIES["full"]]
-    trace = treat(llama, chosen, [0.3, 0.9], prompt)
+    trace = treat(llama, chosen, [0.3], prompt)
     together = decode(llama, trace, STEPS, PLENTY)
     assert by_question(together) == by_question(decode(llama, trace, STEPS, 1))
     for branch in trace.branches:

@@ -73,8 +73,9 @@ def test_masked_rows_are_not_read_but_held() -> None:
 )
 def test_what_is_no_cache_is_refused(change, reason: str) -> None:  # type: ignore[no-untyped-def]
     keys, values = cache(6)
+    kept_keys, kept_values = change(keys, values)
     with pytest.raises(PressError, match=reason):
-        observe(keys, values, *change(keys, values), None)
+        observe(keys, values, kept_keys, kept_values, None)
 
 
 def test_highest_scores_are_kept_in_every_head() -> None:

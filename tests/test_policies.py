@@ -357,7 +357,8 @@ def largest_tensor_of_h2o(model: LoadedModel, length: int, block_size: int) -> i
     keys = torch.randn(1, KEY_HEADS, length, module.head_dim)
     rotary: Callable[..., Any] = decoder_of(model.network).rotary_emb
     kwargs = {"position_embeddings": rotary(hidden_states, torch.arange(length)[None])}
-    with torch.inference_mode(), LargestTensor() as largest:
+    largest = LargestTensor()
+    with torch.inference_mode(), largest:
         scores = H2OPress(0.5, block_size).score(module, hidden_states, keys, keys, None, kwargs)
     assert scores.shape == (1, KEY_HEADS, length)
     return largest.elements

@@ -9,7 +9,7 @@ import torch
 import kvbench.reference.train as train
 from kvbench.reference.batches import Batch, make_batch
 from kvbench.reference.tokenizer import SPECIAL_TOKENS, train_tokenizer
-from kvbench.reference.train import CurvePoint, Phase, Trainer, answer_logits, copying_loss, exact_matches, new_model
+from kvbench.reference.train import CurvePoint, Trainer, answer_logits, copying_loss, exact_matches, new_model
 from toy import toy_tokenizer
 
 
@@ -60,14 +60,13 @@ def test_answers_are_what_is_learned(batch: Batch) -> None:
     assert torch.isclose(context[context > 0], torch.tensor(0.1)).all()
 
 
-@pytest.mark.parametrize("phase", ["repeat", "pieces"])
-def test_copying_is_seeded_by_step_and_unknown_to_a_new_model(phase: Phase) -> None:
+def test_copying_is_seeded_by_step_and_unknown_to_a_new_model() -> None:
     torch.manual_seed(0)
     model = new_model(toy_tokenizer())
-    loss = copying_loss(model, phase, 0, 0)
+    loss = copying_loss(model, 0, 0)
     assert loss.item() > 5
-    assert copying_loss(model, phase, 0, 0).item() == loss.item()
-    assert copying_loss(model, phase, 1, 0).item() != loss.item()
+    assert copying_loss(model, 0, 0).item() == loss.item()
+    assert copying_loss(model, 1, 0).item() != loss.item()
 
 
 def test_exact_match_is_counted_on_the_test_split() -> None:

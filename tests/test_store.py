@@ -12,6 +12,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+import kvbench.collect
 import kvbench.run
 from datasets_gen import TASKS
 from kvbench.atomic import write_text_atomically
@@ -55,7 +56,7 @@ def test_the_same_run_again_does_only_what_is_missing(
     removed = Store.open(tmp_path / "run").record_file("base", 0, "knorm")
     removed.unlink()
     asked: list[list[str]] = []
-    collect = kvbench.run.collect
+    collect = kvbench.collect.collect
 
     def listening(model, task, examples, policies, *rest):  # type: ignore[no-untyped-def]
         asked.append([policy.name for policy in policies])
@@ -85,7 +86,8 @@ def test_a_folder_that_is_no_run_is_left_alone(llama: LoadedModel, tmp_path: Pat
 def test_an_interrupt_keeps_what_was_finished(
     llama: LoadedModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    collect, calls = kvbench.run.collect, []
+    collect = kvbench.collect.collect
+    calls: list[object] = []
 
     def interrupted(*arguments):  # type: ignore[no-untyped-def]
         calls.append(arguments)
@@ -107,7 +109,8 @@ def test_an_interrupt_keeps_what_was_finished(
 def test_a_full_disk_is_one_clear_line_and_loses_nothing(
     llama: LoadedModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    replace, full = Path.replace, []
+    replace = Path.replace
+    full: list[object] = []
 
     def no_space(self: Path, target: Path) -> Path:
         if Path(target).name == "random.parquet":
@@ -159,7 +162,7 @@ def test_damage_is_named_with_the_file(llama: LoadedModel, tmp_path: Path) -> No
     store = execute(llama, grid(), tmp_path / "run", "a test")
     path = store.record_file("base", 0, "full")
     path.write_bytes(path.read_bytes()[:100])
-    with pytest.raises(KVBenchError, match="full.parquet cannot be read"):
+    with pytest.raises(KVBenchError, match=r"full\.parquet cannot be read"):
         store.frame()
     (tmp_path / "run" / "run.json").write_text("{}")
     with pytest.raises(KVBenchError, match=r"run.json cannot be read"):
@@ -169,7 +172,7 @@ def test_damage_is_named_with_the_file(llama: LoadedModel, tmp_path: Path) -> No
 
 
 def test_records_are_closed() -> None:
-    with pytest.raises(ValueError, match="extra_forbidden|Extra inputs"):
+    with pytest.raises(ValueError, match=r"Extra inputs"):
         Record.model_validate({"surprise": 1})
 
 

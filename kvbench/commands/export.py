@@ -22,5 +22,5 @@ def command(
     """Writes a task as a parquet file of questions with their contexts, spans and golds."""
     dataset = to_dataset(get_task(task), seed, check_count("--limit", limit), split)
     path = out / f"{task}-{split}.parquet"
-    write_atomically(path, lambda partial: dataset.to_parquet(partial) and None)
+    write_atomically(path, lambda partial: dataset.to_parquet(partial))
     console.print(f"{len(dataset):,} questions in {path}", soft_wrap=True)

@@ -21,7 +21,7 @@ def _tasks() -> Rows:
 
 
 def _policies() -> Rows:
-    rows = [(p.name, p.family, p.paper, p.description) for p in POLICIES.values()]
+    rows: list[tuple[str, ...]] = [(p.name, p.family, p.paper, p.description) for p in POLICIES.values()]
     return ("policy", "family", "paper", "what it keeps"), rows
 
 

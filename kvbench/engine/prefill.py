@@ -54,9 +54,10 @@ class Trace:
 
 @dataclass(frozen=True)
 class LayerInputs:
-    """What kvpress hands to a press; keys and values of shape (1, num_kv_heads, seq_len, head_dim)."""
+    """What kvpress hands to a press; keys and values of shape (1, num_kv_heads, seq_len, head_dim). ``module`` is the
+    attention layer of any architecture, on which kvpress sets attributes of its own."""
 
-    module: nn.Module
+    module: Any
     hidden_states: torch.Tensor
     keys: torch.Tensor
     values: torch.Tensor
@@ -85,8 +86,8 @@ def prefill(model: LoadedModel, prompt: Prompt, scorings: Sequence[Scoring]) -> 
         token_ids = torch.tensor([prompt.token_ids], device=model.device)
         decoder_of(model.network)(input_ids=token_ids, past_key_values=cache)
     seconds = model.clock() - started - treating
-    keys = [layer.keys[0] for layer in cache.layers]
-    values = [layer.values[0] for layer in cache.layers]
+    keys = [layer.keys[0] for layer in cache.layers if layer.keys is not None]
+    values = [layer.values[0] for layer in cache.layers if layer.values is not None]
     return Trace(prompt, keys, values, seconds, [branch for _, branches in groups for branch in branches])
 
 
@@ -189,7 +190,7 @@ def _score_once(model: LoadedModel, press: ScorerPress, branches: Sequence[Branc
 
 
 def _checked_scores(press: ScorerPress, inputs: LayerInputs) -> torch.Tensor:
-    scores = press.score(
+    scores: torch.Tensor = press.score(
         inputs.module, inputs.hidden_states, inputs.keys, inputs.values, inputs.attentions, inputs.kwargs
     )
     if scores.shape != inputs.keys.shape[:3]:

@@ -199,7 +199,7 @@ def _own_rows(
 
 
 def branch_attention(
-    module: torch.nn.Module,
+    module: Any,
     query: torch.Tensor,
     key: torch.Tensor,
     value: torch.Tensor,

@@ -24,8 +24,8 @@ class Survival:
 
     @classmethod
     def of(cls, keep: npt.NDArray[np.bool_]) -> "Survival":
-        by_layer = ~keep.any(axis=1)
-        return cls(by_layer.all(axis=0), by_layer, keep.mean(axis=(0, 1)))
+        by_layer = np.logical_not(np.any(keep, axis=1))
+        return cls(np.asarray(np.all(by_layer, axis=0)), np.asarray(by_layer), keep.mean(axis=(0, 1)))
 
 
 def eviction_rate(survival: Survival) -> float:

@@ -49,11 +49,11 @@ def packed_attention(
     **_: Any,
 ) -> tuple[torch.Tensor, None]:
     """Shapes: query (batch, heads, length, size), key and value (batch, key heads, length, size)."""
-    batch, heads, _, size = query.shape
-    key_heads = key.shape[1]
-    groups = heads // key_heads
+    batch, heads, size = query.shape[0], query.shape[1], query.shape[3]
+    key_heads: int = key.shape[1]
+    groups: int = heads // key_heads
     width = layout.context_width
-    _, questions, length = layout.rows.shape
+    questions, length = layout.rows.shape[1:]
 
     def folded(states: torch.Tensor) -> torch.Tensor:
         """The query heads of a group share their key head: fold them into the query length, repeating no keys."""

@@ -45,7 +45,7 @@ class Batch:
 def pack(tokenizer: PreTrainedTokenizerBase, example: Example) -> PackedSequence:
     """One example as training data; the last token of an answer ends the turn."""
     prompt = build_prompts(tokenizer, TASKS[example.task], example, "agnostic")[0]
-    end = tokenizer.convert_tokens_to_ids(str(tokenizer.eos_token))
+    end: int = tokenizer.eos_token_id
     questions = []
     for ask in prompt.asks:
         answer = [*encode(tokenizer, f" {ask.question.golds[0]}"), end]
@@ -116,4 +116,5 @@ def make_batch(
         if level is not None and random.Random(f"{seed}/{index}").random() < EASIER_SHARE:
             drawn = random.Random(f"level/{seed}/{index}").randint(0, level)
         sequences.append(pack(tokenizer, task.example(seed, index, split, drawn, QUESTIONS)))
-    return collate(sequences, tokenizer.convert_tokens_to_ids(str(tokenizer.pad_token)))
+    padding: int = tokenizer.pad_token_id
+    return collate(sequences, padding)

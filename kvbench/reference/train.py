@@ -9,7 +9,7 @@ import csv
 import time
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import torch
 import typer
@@ -32,18 +32,15 @@ EVALUATE_EVERY = 200
 EVALUATION_CONTEXTS = 64
 COPY_LENGTH = 48
 COPY_BATCH = 16
-COPY_STEPS = 800  # at most, in each phase
+COPY_STEPS = 800  # at most
 FIRST_WORD = 6  # token ids below are special
-COPY_LOSS = 0.2  # a phase of copying ends here
+COPY_LOSS = 0.2  # the warm-up ends here
 LEVEL_LOSS = 0.3  # contexts get longer when the running answer loss falls below this
 WARMUP_STEPS = 50
+EMBEDDING_CONSTANT = 0.06  # three times the spread of the other entries
 DECAY_SHARE = 0.3  # of all steps, at the end: the learning rate falls linearly to nothing
 MUON_RATE = 3e-3
 ADAM_RATE = 2e-3
-
-
-Phase = Literal["repeat", "pieces", "tasks"]
-NEXT_PHASE: dict[Phase, Phase] = {"repeat": "pieces", "pieces": "tasks"}
 
 
 @dataclass
@@ -54,7 +51,7 @@ class Progress:
     tokens: int = 0
     seconds: float = 0.0
     level: int = 0
-    phase: Phase = "repeat"
+    copying: bool = True
     answer_loss: float = 10.0
     steps_at_level: int = 0
 
@@ -91,13 +88,36 @@ def new_model(tokenizer: PreTrainedTokenizerBase) -> LlamaForCausalLM:
         pad_token_id=tokenizer.pad_token_id,
     )
     model = LlamaForCausalLM(config)
-    for layer in model.model.layers:
-        # At first a layer adds nothing: random output matrices would drown the small embeddings in noise, and it took
-        # over 400 steps until the first trace of copying.
-        torch.nn.init.zeros_(layer.self_attn.o_proj.weight)
-        torch.nn.init.zeros_(layer.mlp.down_proj.weight)
+    initialise(model)
     AttentionInterface.register(PACKED_ATTENTION, packed_attention)
     return model
+
+
+@torch.no_grad()
+def initialise(model: LlamaForCausalLM) -> None:
+    """Layers that add nothing at first, and four heads that look one to four tokens back.
+
+    Random output matrices would drown the small embeddings in noise. Finding a token by the one before it takes two
+    layers, and the first of the two steps brings no gain alone: from random weights the loss of the copying warm-up had
+    hardly moved after 300 steps. The first step is given here, free to be unlearned. All embeddings share a constant in
+    their first entry, from which a head makes the same query and key at every place; rotated against each other by
+    ``distance`` places, they agree best that far back.
+    """
+    model.model.embed_tokens.weight[:, 0] = EMBEDDING_CONSTANT
+    size, strength = model.config.head_dim, 1.7
+    frequencies = model.model.rotary_emb.inv_freq[:6]  # the fast ones: they tell neighbours apart
+    pairs = torch.arange(len(frequencies))
+    first = model.model.layers[0].self_attn
+    for head in range(4):
+        distance = head + 1
+        query, key = first.q_proj.weight[head * size :, 0], first.k_proj.weight[head // 2 * size :, 0]
+        query[pairs] = strength * torch.cos(frequencies * distance)
+        query[pairs + size // 2] = -strength * torch.sin(frequencies * distance)
+        key[pairs] = strength
+        key[pairs + size // 2] = 0.0
+    for layer in model.model.layers:
+        torch.nn.init.zeros_(layer.self_attn.o_proj.weight)
+        torch.nn.init.zeros_(layer.mlp.down_proj.weight)
 
 
 def make_optimizers(model: LlamaForCausalLM) -> list[torch.optim.Optimizer]:
@@ -117,25 +137,21 @@ def rate_factor(step: int, total: int) -> float:
     return min(1.0, (step + 1) / WARMUP_STEPS, max(0.02, (total - step) / max(decay, 1)))
 
 
-def copying_loss(model: LlamaForCausalLM, phase: Phase, step: int, seed: int) -> torch.Tensor:
-    """The loss of copying random tokens, each of which occurs once.
+def copying_loss(model: LlamaForCausalLM, step: int, seed: int) -> torch.Tensor:
+    """Random tokens, each once, then four pieces of them from random places: the loss of all but the first of a piece.
 
-    ``repeat``: the second half repeats the first. It is learned in some hundred steps, but as a distance: the attention
-    finds a token by its position. ``pieces``: four pieces from random places; that takes finding a token by the one
-    before it, which is what text needs. The first token of a piece cannot be known and does not count.
+    The places are random because a copy at a fixed distance is learned as a distance: the attention then finds a token
+    by its position and not by the token before it, and nothing of that helps with text.
     """
     generator = torch.Generator().manual_seed(seed * 1_000_003 + step)
-    draws = torch.rand(COPY_BATCH, model.config.vocab_size - FIRST_WORD, generator=generator)
+    piece = COPY_LENGTH // 4
+    draws = torch.rand(COPY_BATCH, model.model.embed_tokens.weight.shape[0] - FIRST_WORD, generator=generator)
     source = draws.argsort(dim=1)[:, :COPY_LENGTH] + FIRST_WORD
-    if phase == "repeat":
-        copied, piece = source, COPY_LENGTH
-    else:
-        piece = COPY_LENGTH // 4
-        starts = torch.randint(COPY_LENGTH - piece + 1, (COPY_BATCH, 4, 1), generator=generator)
-        copied = source.gather(1, (starts + torch.arange(piece)).flatten(1))
+    starts = torch.randint(COPY_LENGTH - piece + 1, (COPY_BATCH, 4, 1), generator=generator)
+    pieces = source.gather(1, (starts + torch.arange(piece)).flatten(1))
     model.set_attn_implementation("sdpa")
-    logits = model(input_ids=torch.cat([source, copied], dim=1)).logits[:, COPY_LENGTH:-1]
-    losses = F.cross_entropy(logits.flatten(0, 1).float(), copied[:, 1:].flatten(), reduction="none")
+    logits = model(input_ids=torch.cat([source, pieces], dim=1)).logits[:, COPY_LENGTH:-1]
+    losses = F.cross_entropy(logits.flatten(0, 1).float(), pieces[:, 1:].flatten(), reduction="none")
     inside = (torch.arange(1, COPY_LENGTH) % piece != 0).repeat(COPY_BATCH)
     return losses[inside].mean()
 
@@ -146,7 +162,8 @@ def answer_logits(model: LlamaForCausalLM, batch: Batch, chosen: torch.Tensor) -
     hidden = model.model(
         input_ids=batch.token_ids, position_ids=batch.positions, use_cache=False, layout=batch.layout
     ).last_hidden_state
-    return model.lm_head(hidden[chosen]).float()
+    logits: torch.Tensor = model.lm_head(hidden[chosen]).float()
+    return logits
 
 
 def task_loss(model: LlamaForCausalLM, batch: Batch) -> tuple[torch.Tensor, float]:
@@ -252,8 +269,8 @@ class Trainer:
                 group["lr"] = rate * factor
             optimizer.zero_grad()
         with torch.autocast("cpu", torch.bfloat16):
-            if p.phase != "tasks":
-                loss = copying_loss(self.model, p.phase, p.step, self.seed)
+            if p.copying:
+                loss = copying_loss(self.model, p.step, self.seed)
                 measured = float(loss.detach())
                 p.tokens += COPY_BATCH * COPY_LENGTH * 2
             else:
@@ -275,9 +292,9 @@ class Trainer:
         p = self.progress
         p.steps_at_level += 1
         top = max(task.top_level for task in TASKS.values())
-        if p.phase != "tasks":
+        if p.copying:
             if p.answer_loss < COPY_LOSS or p.steps_at_level >= COPY_STEPS:
-                p.phase, p.steps_at_level, p.answer_loss = NEXT_PHASE[p.phase], 0, 10.0
+                p.copying, p.steps_at_level, p.answer_loss = False, 0, 10.0
         elif p.level < top and p.steps_at_level > 50 and p.answer_loss < LEVEL_LOSS:
             p.level, p.steps_at_level = p.level + 1, 0
 
@@ -308,11 +325,11 @@ def main(
         if p.step % 20 == 0:
             rate = p.tokens / p.seconds
             left = p.seconds / p.step * (steps - p.step) / 60
-            phase = f"level {p.level}" if p.phase == "tasks" else f"copying {p.phase}"
+            phase = "copying" if p.copying else f"level {p.level}"
             print(
                 f"step {p.step} {phase} loss {p.answer_loss:.3f} {rate:,.0f} tokens/s {left:.0f} min left", flush=True
             )
-        if p.step % EVALUATE_EVERY == 0 and p.phase == "tasks":
+        if p.step % EVALUATE_EVERY == 0 and not p.copying:
             print(trainer.evaluate(), flush=True)
         if p.step % CHECKPOINT_EVERY == 0:
             trainer.save()

@@ -1,0 +1,166 @@
+"""Curves of a measure over the asked ratio, as SVG text to stand inside a page.
+
+Colours are style-sheet variables with a fallback, so that a page can set them for light and for dark. Text stays
+text and takes the page's typeface. The same rows give the same bytes.
+"""
+
+import html
+import io
+import math
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import matplotlib
+import seaborn
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from leaderboards.measures import Interval, Measure
+from leaderboards.row import ALL_TASKS, FULL, SummaryRow
+from leaderboards.style import INK_COLOUR, LineStyle, line_styles
+
+# Inches. A curve is about as wide as a phone, so that its text is of one size on a phone and in a row of three.
+SIZE = (4.5, 3.3)
+INK = INK_COLOUR[0]
+NO_METADATA = {"Creator": None, "Date": None, "Format": None, "Type": None}
+
+Point = tuple[float, float | None, Interval | None]
+
+
+def curve_figure(rows: Sequence[SummaryRow], task: str, mode: str, measure: Measure) -> str:
+    """One line for each policy of ``rows``, from the full cache at ratio 0; a band where F1 has an interval.
+
+    A blank cell leaves a gap, which is never bridged. The group of a line has the attribute ``data-policy`` with the
+    index of its :class:`~leaderboards.style.LineStyle`.
+    """
+    styles = line_styles(rows)
+    shown = [row for row in rows if row.task == task and row.mode == mode]
+    salt = f"{task}/{mode}/{measure.name}"
+    with matplotlib.rc_context(_settings(salt)):
+        figure = Figure(figsize=SIZE)
+        axes = figure.add_axes((0.085, 0.125, 0.895, 0.845))
+        full = next((row for row in shown if row.policy == FULL), None)
+        last = max((row.ratio for row in shown), default=0.0) or 1.0
+        _dress(axes, measure, last)
+        for policy, style in styles.items():
+            points = _points([row for row in shown if row.policy == policy], full, measure, last)
+            _draw_line(axes, style, points, band=measure.name == "f1")
+        buffer = io.StringIO()
+        figure.savefig(buffer, format="svg", transparent=True, metadata=NO_METADATA)
+    colours = {style.colours[0]: style.variable for style in styles.values()} | {INK: "--ink-curve"}
+    where = "the mean over tasks" if task == ALL_TASKS else task
+    title = f"{measure.title} ({measure.unit}) over the asked ratio, {where}, {mode}: a line for each policy"
+    return _as_part_of_a_page(buffer.getvalue(), title, salt, colours)
+
+
+def _settings(salt: str) -> Any:
+    """Matplotlib's settings for one drawing; the salt makes its ids the same in every process."""
+    return {
+        "svg.fonttype": "none",
+        "svg.hashsalt": salt,
+        "font.size": 9.0,
+        "axes.linewidth": 0.8,
+        "path.simplify": False,
+    }
+
+
+def _points(rows: Sequence[SummaryRow], full: SummaryRow | None, measure: Measure, last: float) -> list[list[Point]]:
+    """Runs of (ratio, value, interval) without a gap, in the unit shown."""
+    if full is not None and full in rows:
+        # The full cache has one cell, and is what every ratio is compared with.
+        value = _scaled(measure, full)
+        return [[(0.0, value, None), (last, value, None)]] if value is not None else []
+    anchored = [*([full] if full is not None else []), *(row for row in rows if row.ratio > 0 or full is None)]
+    runs: list[list[Point]] = [[]]
+    for row in anchored:
+        value = _scaled(measure, row)
+        if value is None:
+            runs.append([])
+        else:
+            interval = measure.interval(row)
+            scaled = None if interval is None else (interval[0] * measure.factor, interval[1] * measure.factor)
+            runs[-1].append((row.ratio, value, scaled))
+    # The anchor is no measurement of the policy: it is drawn only where it leads to one.
+    return [run for run in runs if run and not (full is not None and len(run) == 1 and run[0][0] == 0)]
+
+
+def _scaled(measure: Measure, row: SummaryRow) -> float | None:
+    value = measure.value(row)
+    return None if value is None else value * measure.factor
+
+
+def _draw_line(axes: Axes, style: LineStyle, runs: Sequence[Sequence[Point]], band: bool) -> None:
+    for run in runs:
+        ratios = [ratio for ratio, _, _ in run]
+        before = len(axes.lines)
+        seaborn.lineplot(
+            x=ratios,
+            y=[value for _, value, _ in run],
+            ax=axes,
+            color=style.colours[0],
+            estimator=None,
+            errorbar=None,
+            legend=False,
+            linestyle=(0, style.dashes) if style.dashes else "-",
+            linewidth=style.width,
+            marker=style.marker or None,
+            markersize=4.2,
+            markeredgewidth=0,
+            clip_on=False,
+            zorder=2 if style.control else 3,
+        )
+        for line in axes.lines[before:]:
+            line.set_gid(f"policy:{style.index}")
+        intervals = [(ratio, interval) for ratio, _, interval in run if interval is not None]
+        if band and not style.control and len(intervals) > 1:
+            filled = axes.fill_between(
+                [ratio for ratio, _ in intervals],
+                [low for _, (low, _) in intervals],
+                [high for _, (_, high) in intervals],
+                color=style.colours[0],
+                alpha=0.08,
+                linewidth=0,
+                clip_on=False,
+                zorder=1,
+            )
+            filled.set_gid(f"band:{style.index}")
+
+
+def _dress(axes: Axes, measure: Measure, last: float) -> None:
+    """Axes with little ink: a base line, faint horizontal lines, and whole steps."""
+    axes.set_xlim(0, last * 1.03)
+    axes.set_ylim(0, measure.top * 1.03)
+    axes.set_xticks([tenth / 10 for tenth in range(math.floor(last * 10 + 1e-9) + 1)])
+    axes.set_yticks([measure.top * step / 5 for step in range(6)])
+    axes.set_xlabel("asked ratio", color=INK, labelpad=4)
+    axes.tick_params(colors=INK, length=0, pad=5)
+    axes.grid(axis="y", color=INK, alpha=0.22, linewidth=0.6)
+    axes.set_axisbelow(True)
+    seaborn.despine(ax=axes, left=True)
+    axes.spines["bottom"].set_color(INK)
+
+
+def _as_part_of_a_page(svg: str, title: str, salt: str, colours: dict[str, str]) -> str:
+    """The drawing alone: no prologue, no size, ids that are unique on a page, colours as variables."""
+    drawing = svg[svg.index("<svg") :]
+    opening = re.search(r'viewBox="([^"]+)"', drawing)
+    if opening is None:  # pragma: no cover - matplotlib always writes one
+        raise RuntimeError("matplotlib wrote an SVG without a viewBox")
+    body = drawing[drawing.index(">") + 1 :].strip()
+    body = body.replace("xlink:href=", "href=")
+    body = re.sub(r'id="(policy|band):(\d+)"', r'class="\1" data-policy="\2"', body)
+    prefix = re.sub(r"\W+", "-", salt) + "-"
+    needed = set(re.findall(r'(?:href="|url\()#([^")]+)', body))
+    body = re.sub(r' id="([^"]+)"', lambda found: f' id="{prefix}{found[1]}"' if found[1] in needed else "", body)
+    body = re.sub(r'(href="|url\()#', rf"\g<1>#{prefix}", body)
+    # The size of the text stays, its typeface is the page's. Matplotlib's style element would reach all of the page.
+    body = re.sub(r" font-family: [^;\"]+;", "", body)
+    body = re.sub(r"<defs>\s*<style.*?</style>\s*</defs>", "", body, flags=re.DOTALL)
+    body = re.sub(r"\s+", " ", re.sub(r"<g/>", "", body))
+    for colour, variable in colours.items():
+        body = body.replace(colour, f"var({variable}, {colour})")
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="{opening[1]}" role="img">'
+        f"<title>{html.escape(title)}</title>\n{body}\n"
+    )

@@ -1,0 +1,58 @@
+"""One row of a board: what all records of one task, mode, policy and ratio add up to."""
+
+from pydantic import BaseModel, ConfigDict
+
+ALL_TASKS = "all"
+FULL = "full"
+CONTROLS = (FULL, "oracle", "random", "recency")
+
+
+class SummaryRow(BaseModel):
+    """The measures of one cell; None where there is none, and then ``reason`` says why.
+
+    task
+        The name of a task, or ``all``: the unweighted mean over the tasks.
+    ratio
+        The asked share of the cache to remove, 0 to 1.
+    n, contexts
+        Questions answered, and the contexts that they are about.
+    f1, em
+        Percent. All rates, ``ger``, ``slot_coverage`` and ``realised_ratio`` are shares, 0 to 1.
+    *_low, *_high
+        The 95 % interval of the measure, in its unit, from a cluster bootstrap over contexts.
+    kv_bytes
+        Mean bytes that an allocator would hold for one context.
+    compression_seconds
+        Mean over contexts.
+    ger_by_layer
+        GER in each layer taken alone.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    task: str
+    mode: str
+    policy: str
+    ratio: float
+    n: int
+    contexts: int = 0
+    f1: float | None = None
+    f1_low: float | None = None
+    f1_high: float | None = None
+    em: float | None = None
+    abstention_rate: float | None = None
+    hallucination_rate: float | None = None
+    hallucination_rate_low: float | None = None
+    hallucination_rate_high: float | None = None
+    confused_rate: float | None = None
+    fabricated_rate: float | None = None
+    ger: float | None = None
+    ger_low: float | None = None
+    ger_high: float | None = None
+    ger_by_layer: tuple[float, ...] | None = None
+    slot_coverage: float | None = None
+    eviction_rate: float | None = None
+    realised_ratio: float | None = None
+    kv_bytes: float | None = None
+    compression_seconds: float | None = None
+    reason: str | None = None

@@ -1,0 +1,80 @@
+"""How each policy is drawn: the same colour, marker and dash in every curve and in every legend of a page."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from leaderboards.row import CONTROLS, FULL, SummaryRow
+
+# (on light, on dark). Any two differ by more than 20 on light and 10 on dark in CIELAB, under protanopia and
+# deuteranopia too (simulated after Machado et al., 2009), and stand out from the page by about 3 to 1.
+SERIES_COLOURS = (
+    ("#1858c8", "#3f7bea"),
+    ("#a8380f", "#e07a2c"),
+    ("#2a9d68", "#46d592"),
+    ("#9c5c94", "#d97ab4"),
+    ("#c97d00", "#f0e061"),
+    ("#4a93d8", "#c9ecff"),
+    ("#37206f", "#b3a3ff"),
+    ("#5a4038", "#a67c58"),
+)
+CONTROL_COLOUR = ("#7d7b75", "#94928c")
+INK_COLOUR = ("#6f6d67", "#9b9993")
+
+# Outlines of the markers around (0, 0) for the legend of the page, as matplotlib draws them in the curves.
+MARKERS = {
+    "o": "M-3.2 0a3.2 3.2 0 1 0 6.4 0a3.2 3.2 0 1 0-6.4 0Z",
+    "s": "M-2.9-2.9H2.9V2.9H-2.9Z",
+    "^": "M0-3.4L3.4 3.2H-3.4Z",
+    "D": "M0-3.9L3.9 0L0 3.9L-3.9 0Z",
+    "v": "M0 3.4L3.4-3.2H-3.4Z",
+    "P": "M-1.2-3.6H1.2V-1.2H3.6V1.2H1.2V3.6H-1.2V1.2H-3.6V-1.2H-1.2Z",
+    "p": "M0-3.7L3.5-1.1L2.2 3H-2.2L-3.5-1.1Z",
+    "X": "M-3.6-1.8L-1.8-3.6L0-1.8L1.8-3.6L3.6-1.8L1.8 0L3.6 1.8L1.8 3.6L0 1.8L-1.8 3.6L-3.6 1.8L-1.8 0Z",
+}
+SOLID: tuple[float, ...] = ()
+CONTROL_DASHES = {FULL: (7.0, 3.0), "oracle": SOLID, "random": (1.0, 1.6), "recency": (4.0, 1.6, 1.0, 1.6)}
+REPEAT_DASHES = (SOLID, (4.0, 1.5), (1.2, 1.2))
+
+
+@dataclass(frozen=True)
+class LineStyle:
+    """``variable``: the style-sheet variable that holds the colour. ``dashes``: on, off, … in line widths, or none.
+
+    ``index``: the place of the policy on the page, by which its line is found in the curves.
+    """
+
+    policy: str
+    index: int
+    variable: str
+    colours: tuple[str, str]
+    marker: str
+    dashes: tuple[float, ...]
+    width: float
+    control: bool
+
+    @property
+    def marker_outline(self) -> str:
+        return MARKERS.get(self.marker, "")
+
+    @property
+    def dash_array(self) -> str:
+        """The dashes as SVG writes them, in pixels."""
+        return " ".join(f"{dash * self.width:g}" for dash in self.dashes)
+
+
+def line_styles(rows: Sequence[SummaryRow]) -> dict[str, LineStyle]:
+    """A style for each policy, in order of first appearance; methods first meet every colour, then other dashes."""
+    policies = list(dict.fromkeys(row.policy for row in rows))
+    methods = [policy for policy in policies if policy not in CONTROLS]
+    return {policy: _style(policy, index, methods) for index, policy in enumerate(policies)}
+
+
+def _style(policy: str, index: int, methods: Sequence[str]) -> LineStyle:
+    if policy in CONTROLS:
+        colours = INK_COLOUR if policy == FULL else CONTROL_COLOUR
+        variable = "--ink-curve" if policy == FULL else "--control-curve"
+        return LineStyle(policy, index, variable, colours, "", CONTROL_DASHES[policy], 1.2, control=True)
+    repeat, number = divmod(methods.index(policy), len(SERIES_COLOURS))
+    marker = list(MARKERS)[(number + repeat) % len(MARKERS)]
+    dashes = REPEAT_DASHES[repeat % len(REPEAT_DASHES)]
+    return LineStyle(policy, index, f"--series-{number}", SERIES_COLOURS[number], marker, dashes, 1.6, control=False)

@@ -1,0 +1,262 @@
+"""From records, one per question, to the rows of a board. Nothing is rounded and nothing incomplete is averaged."""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from pandas import DataFrame
+
+from leaderboards.bootstrap import RESAMPLES, FloatArray, percentile_interval, resampled_means
+from leaderboards.errors import LeaderboardError
+from leaderboards.row import ALL_TASKS, SummaryRow
+
+REWRITES = "not applicable: the policy rewrites the cache"
+NO_ANSWERABLE = "no answerable question"
+ONE_CONTEXT = "no interval from one context"
+
+CELL = ("task", "mode", "policy", "ratio")
+QUESTION = ("example_id", "question_id")
+NUMBERS = ("f1", "em", "abstained", "hallucinated", "eviction_rate", "ger", "slot_coverage", "realised_ratio")
+COSTS = ("kv_bytes", "compression_seconds")
+OTHERS = ("status", "reason", "answerable", "hallucination_kind", "ger_by_layer")
+
+# The field of a row, and the column of the records that it is the mean of.
+OVER_ALL = {
+    "f1": "f1",
+    "em": "em",
+    "abstention_rate": "abstained",
+    "hallucination_rate": "hallucinated",
+    "realised_ratio": "realised_ratio",
+}
+OVER_ANSWERABLE = {"ger": "ger", "slot_coverage": "slot_coverage"}
+WITH_INTERVAL = ("f1", "hallucination_rate", "ger")
+# Of a mean over tasks; the layers are averaged on their own.
+AVERAGED = (
+    *OVER_ALL,
+    *OVER_ANSWERABLE,
+    *COSTS,
+    "confused_rate",
+    "fabricated_rate",
+    "eviction_rate",
+)
+
+Key = tuple[str, str, str, float]
+
+
+@dataclass(frozen=True)
+class _Cell:
+    """A row, and the resampled means of the measures that have an interval, each of shape (resamples,)."""
+
+    row: SummaryRow
+    means: Mapping[str, FloatArray]
+
+
+def summarise(records: DataFrame, seed: int = 0, resamples: int = RESAMPLES) -> list[SummaryRow]:
+    """One row per (task, mode, policy, ratio), then the mean over tasks of each (mode, policy, ratio) as task ``all``.
+
+    In the order in which tasks, modes and policies first appear, ratios ascending. A cell with a failed or missing
+    record is incomplete: its measures are None and ``reason`` says why. The same records and seed give the same rows.
+    """
+    _check(records)
+    asked = {
+        (str(task), str(mode)): len(group[list(QUESTION)].drop_duplicates())
+        for (task, mode), group in records.groupby(["task", "mode"], sort=False, observed=True)
+    }
+    groups = records.groupby(list(CELL), sort=False, observed=True)
+    found: dict[Key, DataFrame] = {
+        (str(task), str(mode), str(policy), float(ratio)): group for (task, mode, policy, ratio), group in groups
+    }
+    cells = {
+        key: _cell(key, found[key], asked[key[0], key[1]], seed, resamples) for key in _in_order(records, list(found))
+    }
+    return [cell.row for cell in cells.values()] + _overall(records, cells)
+
+
+def _check(records: DataFrame) -> None:
+    needed = (*CELL, *QUESTION, *NUMBERS, *COSTS, *OTHERS)
+    missing = [name for name in needed if name not in records.columns]
+    if missing:
+        raise LeaderboardError(f"the records lack the columns {', '.join(missing)}: score the run again")
+    twice = records.duplicated([*CELL, *QUESTION])
+    if twice.any():
+        first = records[twice].iloc[0]
+        raise LeaderboardError(
+            f"question {first['question_id']} of {first['example_id']} was answered twice by {first['policy']} "
+            f"at ratio {first['ratio']:g}: keep one record of each"
+        )
+    if (records["task"] == ALL_TASKS).any():
+        raise LeaderboardError(f"a task is named '{ALL_TASKS}', which is the mean over tasks: give it another name")
+
+
+def _names(records: DataFrame, column: str) -> list[str]:
+    """The values of a column in order of first appearance."""
+    return [str(name) for name in records[column].unique()]
+
+
+def _in_order(records: DataFrame, keys: Sequence[Key]) -> list[Key]:
+    tasks, modes, policies = (_names(records, column) for column in ("task", "mode", "policy"))
+    return sorted(keys, key=lambda key: (tasks.index(key[0]), modes.index(key[1]), policies.index(key[2]), key[3]))
+
+
+def _cell(key: Key, group: DataFrame, asked: int, seed: int, resamples: int) -> _Cell:
+    task, mode, policy, ratio = key
+    # Sums of floats depend on their order, and rows shall not: a run that was resumed holds its records in another.
+    group = group.sort_values(list(QUESTION), kind="stable")
+    answered = group[group["status"] == "ok"]
+    shared: dict[str, Any] = {
+        "task": task,
+        "mode": mode,
+        "policy": policy,
+        "ratio": ratio,
+        "n": len(answered),
+        "contexts": int(answered["example_id"].nunique()),
+    }
+    gap = _incomplete(group, asked)
+    if gap:
+        return _Cell(SummaryRow(**shared, reason=gap), {})
+    measures, gaps = _measures(answered)
+    means = _resampled(answered, task, measures, seed, resamples)
+    if shared["contexts"] < 2:
+        gaps.append(ONE_CONTEXT)
+    row = SummaryRow(**shared, **measures, **_intervals(means), reason=_joined(gaps))
+    return _Cell(row, means)
+
+
+def _incomplete(group: DataFrame, asked: int) -> str | None:
+    """Why a cell may enter no mean; ``asked`` is the number of questions that other cells of the task answered."""
+    gaps = []
+    failed = group[group["status"] != "ok"]
+    if len(failed):
+        reasons = failed["reason"].dropna()
+        first = str(reasons.iloc[0]) if len(reasons) else "no reason was recorded"
+        gaps.append(f"{len(failed)} of {asked} failed: {first}")
+    if len(group) < asked:
+        gaps.append(f"{asked - len(group)} of {asked} have no record")
+    return _joined(gaps)
+
+
+def _measures(answered: DataFrame) -> tuple[dict[str, Any], list[str]]:
+    """The measures of a complete cell, and why those that are None are."""
+    answerable = answered[answered["answerable"].astype(bool)]
+    gaps: list[str] = []
+    measures: dict[str, Any] = {name: _mean(answered, column, gaps) for name, column in OVER_ALL.items()}
+    for kind in ("confused", "fabricated"):
+        share = float((answered["hallucination_kind"] == kind).mean())
+        measures[f"{kind}_rate"] = None if measures["hallucination_rate"] is None else share
+    measures["kv_bytes"] = _mean(answered, "kv_bytes", gaps)
+    measures["compression_seconds"] = _mean_over_contexts(answered, "compression_seconds", gaps)
+    if answered["eviction_rate"].isna().all():
+        gaps.append(REWRITES)
+        return measures, gaps
+    measures["eviction_rate"] = _mean(answered, "eviction_rate", gaps)
+    if answerable.empty:
+        gaps.append(NO_ANSWERABLE)
+        return measures, gaps
+    measures |= {name: _mean(answerable, column, gaps) for name, column in OVER_ANSWERABLE.items()}
+    measures["ger_by_layer"] = _mean_by_layer(answerable)
+    return measures, gaps
+
+
+def _numbers(frame: DataFrame, column: str) -> FloatArray:
+    """A column of numbers or truth values as floats, NaN where there is none."""
+    numbers: FloatArray = frame[column].to_numpy(dtype=np.float64, na_value=np.nan)
+    return numbers
+
+
+def _mean(frame: DataFrame, column: str, gaps: list[str]) -> float | None:
+    """The mean, or None with its reason added to ``gaps``: a mean over the part that has a value would mislead."""
+    numbers = _numbers(frame, column)
+    unknown = int(np.isnan(numbers).sum())
+    if unknown:
+        gaps.append(f"{column} is missing in {unknown} of {len(numbers)} records")
+        return None
+    return float(numbers.mean())
+
+
+def _mean_over_contexts(frame: DataFrame, column: str, gaps: list[str]) -> float | None:
+    """A cost of a context stands in the record of each of its questions: contexts weigh the same, however many."""
+    if _mean(frame, column, gaps) is None:
+        return None
+    return float(frame.groupby("example_id", observed=True)[column].mean().mean())
+
+
+def _mean_by_layer(answerable: DataFrame) -> tuple[float, ...] | None:
+    layers = list(answerable["ger_by_layer"])
+    if any(layer is None for layer in layers) or len({len(layer) for layer in layers}) != 1:
+        return None
+    return tuple(float(mean) for mean in np.mean(np.asarray(layers, dtype=np.float64), axis=0))
+
+
+def _resampled(
+    answered: DataFrame, task: str, measures: Mapping[str, Any], seed: int, resamples: int
+) -> dict[str, FloatArray]:
+    clusters = answered["example_id"].to_numpy(dtype=np.str_)
+    columns = OVER_ALL | OVER_ANSWERABLE
+    means = {
+        name: resampled_means(_numbers(answered, columns[name]), clusters, _task_seed(seed, task), resamples)
+        for name in WITH_INTERVAL
+        if measures.get(name) is not None
+    }
+    return {name: array for name, array in means.items() if array is not None}
+
+
+def _task_seed(seed: int, task: str) -> int:
+    """Tasks are resampled independently of one another, and of the other tasks of the run."""
+    return int.from_bytes(hashlib.sha256(f"{seed}/{task}".encode()).digest()[:7], "big")
+
+
+def _intervals(means: Mapping[str, FloatArray]) -> dict[str, float]:
+    intervals: dict[str, float] = {}
+    for name, array in means.items():
+        intervals[f"{name}_low"], intervals[f"{name}_high"] = percentile_interval(array)
+    return intervals
+
+
+def _overall(records: DataFrame, cells: Mapping[Key, _Cell]) -> list[SummaryRow]:
+    """The unweighted mean over tasks of each (mode, policy, ratio) that is complete in every task."""
+    tasks = _names(records, "task")
+    anywhere = dict.fromkeys((tasks[0], mode, policy, ratio) for _, mode, policy, ratio in cells)
+    return [
+        _overall_row((mode, policy, ratio), [(task, cells.get((task, mode, policy, ratio))) for task in tasks])
+        for _, mode, policy, ratio in _in_order(records, list(anywhere))
+    ]
+
+
+def _overall_row(key: tuple[str, str, float], by_task: Sequence[tuple[str, _Cell | None]]) -> SummaryRow:
+    mode, policy, ratio = key
+    present = [cell for _, cell in by_task if cell is not None]
+    gaps = [f"{task}: not run" for task, cell in by_task if cell is None]
+    gaps += [f"{cell.row.task}: {cell.row.reason}" for cell in present if cell.row.reason]
+    shared: dict[str, Any] = {
+        "task": ALL_TASKS,
+        "mode": mode,
+        "policy": policy,
+        "ratio": ratio,
+        "n": sum(cell.row.n for cell in present),
+        "contexts": sum(cell.row.contexts for cell in present),
+        "reason": _joined(gaps),
+    }
+    if len(present) < len(by_task) or any(cell.row.f1 is None for cell in present):
+        return SummaryRow(**shared)
+    measures: dict[str, Any] = {name: _average([getattr(cell.row, name) for cell in present]) for name in AVERAGED}
+    layers = [cell.row.ger_by_layer for cell in present]
+    if len({len(layer or ()) for layer in layers}) == 1 and layers[0] is not None:
+        measures["ger_by_layer"] = tuple(float(mean) for mean in np.mean(np.asarray(layers), axis=0))
+    means = {
+        name: np.mean([cell.means[name] for cell in present], axis=0)
+        for name in WITH_INTERVAL
+        if all(name in cell.means for cell in present)
+    }
+    return SummaryRow(**shared, **measures, **_intervals(means))
+
+
+def _average(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if len(known) == len(values) else None
+
+
+def _joined(gaps: Sequence[str]) -> str | None:
+    """Reasons in one line, each once."""
+    return "; ".join(dict.fromkeys(gaps)) or None

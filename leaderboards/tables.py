@@ -1,0 +1,181 @@
+"""What the page shows of the rows, as plain values that a template only has to write down."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from leaderboards.measures import F1, GER, HALLUCINATION, Measure, written_bytes, written_interval
+from leaderboards.ranking import Mark, marks
+from leaderboards.row import FULL, SummaryRow
+from leaderboards.style import LineStyle
+
+NOT_RUN = "not run"
+BAR_HEIGHT = 10
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One tile. ``heat``: 0 to 1, of the highest value on the page. ``sort``: the value, None if blank.
+
+    ``note``: the number of the footnote that says why it is blank. ``bars``: an outline of one bar for each layer,
+    as wide as there are layers and ``BAR_HEIGHT`` high, or nothing.
+    """
+
+    text: str
+    detail: str = ""
+    heat: float | None = None
+    sort: float | None = None
+    mark: Mark | None = None
+    reason: str = ""
+    note: int | None = None
+    bars: str = ""
+    layers: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class Line:
+    style: LineStyle
+    cells: tuple[Cell, ...]
+
+
+@dataclass(frozen=True)
+class Table:
+    """A measure over policy and asked ratio. ``reference``: the full cache, which has one cell for all ratios."""
+
+    measure: Measure
+    ratios: tuple[str, ...]
+    reference: Line | None
+    methods: tuple[Line, ...]
+    controls: tuple[Line, ...]
+    notes: tuple[str, ...]
+
+
+def written_ratio(ratio: float) -> str:
+    """A ratio without the noise of binary fractions."""
+    return f"{ratio:.6g}"
+
+
+def measure_table(
+    rows: Sequence[SummaryRow], measure: Measure, styles: Mapping[str, LineStyle], highest: float
+) -> Table:
+    """The table of one task and mode, whose ``rows`` these are. ``highest``: the value of full heat."""
+    ratios = sorted({row.ratio for row in rows if row.policy != FULL})
+    found = {(row.policy, row.ratio): row for row in rows}
+    standing = {ratio: marks([row for row in rows if row.ratio == ratio], measure) for ratio in ratios}
+    notes: dict[str, list[str]] = {}
+    lines: list[Line] = []
+    reference = None
+    for policy in dict.fromkeys(row.policy for row in rows):
+        if policy == FULL:
+            full = next(row for row in rows if row.policy == FULL)
+            reference = Line(styles[FULL], (_cell(full, measure, highest, None, notes, FULL),))
+            continue
+        cells = [
+            _cell(
+                found.get((policy, ratio)),
+                measure,
+                highest,
+                standing[ratio].get(policy),
+                notes,
+                f"{policy} at {written_ratio(ratio)}",
+            )
+            for ratio in ratios
+        ]
+        lines.append(Line(styles[policy], tuple(cells)))
+    return Table(
+        measure=measure,
+        ratios=tuple(written_ratio(ratio) for ratio in ratios),
+        reference=reference,
+        methods=tuple(line for line in lines if not line.style.control),
+        controls=tuple(line for line in lines if line.style.control),
+        notes=tuple(f"{reason} ({_shortened(where)})" for reason, where in notes.items()),
+    )
+
+
+def _cell(
+    row: SummaryRow | None, measure: Measure, highest: float, mark: Mark | None, notes: dict[str, list[str]], where: str
+) -> Cell:
+    value = None if row is None else measure.value(row)
+    if row is None or value is None:
+        reason = NOT_RUN if row is None else row.reason or f"no {measure.title} was recorded"
+        notes.setdefault(reason, []).append(where)
+        return Cell("–", reason=reason, note=list(notes).index(reason) + 1)
+    layers = row.ger_by_layer or () if measure is GER else ()
+    return Cell(
+        text=measure.text(value),
+        detail=measure.detail(row),
+        heat=round(value / highest, 3) if highest > 0 else 0.0,
+        sort=value,
+        mark=mark,
+        bars=_bars(layers),
+        layers=layers,
+    )
+
+
+def _shortened(places: Sequence[str], most: int = 12) -> str:
+    rest = len(places) - most
+    return ", ".join(places[:most]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def _bars(layers: Sequence[float]) -> str:
+    """The outline of a small bar chart, as an SVG path."""
+    return "".join(
+        f"M{index + 0.1:.1f} {BAR_HEIGHT}V{BAR_HEIGHT * (1 - share):.1f}h.8V{BAR_HEIGHT}Z"
+        for index, share in enumerate(layers)
+    )
+
+
+# Heading of a column of the full listing, and what stands in it.
+LISTING = (
+    "policy",
+    "ratio",
+    "questions",
+    "contexts",
+    "F1",
+    "EM",
+    "abstained",
+    "hallucinated",
+    "confused",
+    "fabricated",
+    "GER",
+    "slot coverage",
+    "eviction rate",
+    "realised ratio",
+    "cache",
+    "compression",
+    "reason",
+)
+
+
+def listing(rows: Sequence[SummaryRow]) -> list[tuple[str, ...]]:
+    """Every measure of every row as text, in the columns of ``LISTING``; rates in percent."""
+    return [_listed(row) for row in rows]
+
+
+def _listed(row: SummaryRow) -> tuple[str, ...]:
+    seconds = row.compression_seconds
+    return (
+        row.policy,
+        written_ratio(row.ratio),
+        str(row.n),
+        str(row.contexts),
+        _with_interval(F1, row),
+        F1.text(row.em),
+        HALLUCINATION.text(row.abstention_rate),
+        _with_interval(HALLUCINATION, row),
+        HALLUCINATION.text(row.confused_rate),
+        HALLUCINATION.text(row.fabricated_rate),
+        _with_interval(GER, row),
+        GER.text(row.slot_coverage),
+        GER.text(row.eviction_rate),
+        GER.text(row.realised_ratio),
+        written_bytes(row.kv_bytes),
+        "–" if seconds is None else f"{1000 * seconds:.2f} ms",
+        row.reason or "",
+    )
+
+
+def _with_interval(measure: Measure, row: SummaryRow) -> str:
+    interval = measure.interval(row)
+    if interval is None:
+        return measure.text(measure.value(row))
+    return f"{measure.text(measure.value(row))} ({written_interval(interval, measure.factor, measure.digits)})"
