@@ -5,18 +5,25 @@ import random
 from datasets_gen.example import Question, Split
 from datasets_gen.lexicon import draw_people, draw_value, draw_values
 from datasets_gen.passage import Fact, Passage, write_passage
-from datasets_gen.questions import ask_forward, ask_reverse, forward_question, reverse_question, unanswerable
+from datasets_gen.questions import Asker, forward_question, reverse_question, unanswerable
 from datasets_gen.relations import ATTRIBUTES
 from datasets_gen.task import Draft, Task
 
-# (fewest, most) people and facts about each, by level; the last is the task.
-SIZES = (((1, 2), (2, 3)), ((2, 2), (2, 3)), ((2, 3), (2, 3)), ((2, 4), (3, 4)), ((3, 4), (3, 5)))
+# (fewest, most) people and facts about each, and phrasings in use, by level; the last is the task.
+SIZES = (
+    ((2, 2), (2, 3), 1),
+    ((2, 2), (2, 3), 3),
+    ((2, 3), (2, 3), 3),
+    ((2, 4), (3, 4), 3),
+    ((3, 4), (3, 5), 3),
+)
 UNANSWERABLE_SHARE = 0.15
 REVERSE_SHARE = 0.4
 
 
 def make(rng: random.Random, split: Split, level: int, questions: int) -> Draft:
-    people_range, facts_range = SIZES[level]
+    people_range, facts_range, phrasings = SIZES[level]
+    ask = Asker(rng, phrasings)
     people = draw_people(rng, split, rng.randint(*people_range))
     # All draw on one pool, one larger than the most that anyone has: most attributes are said of several people, and
     # the kind of value asked for does not give the answer away.
@@ -29,39 +36,41 @@ def make(rng: random.Random, split: Split, level: int, questions: int) -> Draft:
         for number, (person, of_person) in enumerate(zip(people, relations, strict=True))
         for relation in of_person
     ]
-    passage = write_passage(rng, facts)
+    passage = write_passage(rng, facts, phrasings)
     asked: dict[str, Question] = {}
     while len(asked) < min(questions, 2 * len(facts)):
-        question = _question(rng, split, passage, people)
+        question = _question(ask, split, passage, people)
         asked.setdefault(question.text, question)
     return Draft(passage.text, passage.stated_values(), tuple(asked.values()))
 
 
-def _question(rng: random.Random, split: Split, passage: Passage, people: list[str]) -> Question:
+def _question(ask: Asker, split: Split, passage: Passage, people: list[str]) -> Question:
+    rng = ask.rng
     if rng.random() < UNANSWERABLE_SHARE:
-        return _unanswerable(rng, split, passage, people)
+        return _unanswerable(ask, split, passage, people)
     stated = rng.choice(passage.facts)
-    return (reverse_question if rng.random() < REVERSE_SHARE else forward_question)(rng, stated)
+    return (reverse_question if rng.random() < REVERSE_SHARE else forward_question)(ask, stated)
 
 
-def _unanswerable(rng: random.Random, split: Split, passage: Passage, people: list[str]) -> Question:
+def _unanswerable(ask: Asker, split: Split, passage: Passage, people: list[str]) -> Question:
     """An attribute that the passage does not give to this person, or a person or value that it does not mention."""
+    rng = ask.rng
     kind = rng.randrange(4)
     stated = rng.choice(passage.facts)
     if kind == 0:
         stranger = next(name for name in draw_people(rng, split, len(people) + 1) if name not in people)
         relation = stated.fact.relation
-        return unanswerable(ask_forward(rng, relation, stranger), relation.value_type, "forward")
+        return unanswerable(ask.forward(relation, stranger), relation.value_type, "forward")
     if kind == 1:
         relation = stated.fact.relation
         mentioned = {s.fact.value for s in passage.facts}
         drawn = (draw_value(rng, relation.value_kind) for _ in range(1000))
         value = next(v for v in drawn if v not in mentioned)
-        return unanswerable(ask_reverse(rng, relation, value), "person", "reverse")
+        return unanswerable(ask.reverse(relation, value), "person", "reverse")
     person = stated.fact.subject
     known = {s.fact.relation.name for s in passage.facts if s.fact.subject == person}
     relation = rng.choice([r for r in ATTRIBUTES if r.name not in known])
-    return unanswerable(ask_forward(rng, relation, person), relation.value_type, "forward")
+    return unanswerable(ask.forward(relation, person), relation.value_type, "forward")
 
 
 BASE = Task(

@@ -1,4 +1,4 @@
-"""Task ``hops``: chains of one to three facts, such as "Where does the mentor of the spouse of X live?"."""
+"""Task ``hops``: chains of one to three facts, such as "Where does the mentor of the teacher of X live?"."""
 
 import random
 from dataclasses import dataclass
@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from datasets_gen.example import Question, Span, Split
 from datasets_gen.lexicon import draw_people, draw_values
 from datasets_gen.passage import Fact, Passage, StatedFact, write_passage
-from datasets_gen.questions import answerable, ask_forward, forward_question, reverse_question, unanswerable
+from datasets_gen.questions import Asker, answerable, forward_question, reverse_question, unanswerable
 from datasets_gen.relations import ATTRIBUTES, BONDS, Relation
 from datasets_gen.task import Draft, Task
 
-# (fewest, most) people and the longest chain, by level; the last is the task.
-SIZES = (((2, 2), 1), ((2, 3), 2), ((3, 3), 3), ((3, 4), 3), ((4, 5), 3))
+# (fewest, most) people, the longest chain, and phrasings in use, by level; the last is the task.
+SIZES = (((2, 2), 1, 1), ((2, 3), 2, 3), ((3, 3), 3, 3), ((3, 4), 3, 3), ((4, 5), 3, 3))
 UNANSWERABLE_SHARE = 0.1
 REVERSE_SHARE = 0.25
 
@@ -34,7 +34,8 @@ class Ring:
 
 
 def make(rng: random.Random, split: Split, level: int, questions: int) -> Draft:
-    people_range, longest = SIZES[level]
+    people_range, longest, phrasings = SIZES[level]
+    ask = Asker(rng, phrasings)
     people = draw_people(rng, split, rng.randint(*people_range))
     bonds = [rng.choice(BONDS) for _ in people]
     attribute = rng.choice(ATTRIBUTES)
@@ -42,28 +43,28 @@ def make(rng: random.Random, split: Split, level: int, questions: int) -> Draft:
     facts = [Fact(bond, one, other) for bond, one, other in zip(bonds, people, people[1:] + people[:1], strict=True)]
     facts += [Fact(attribute, person, value) for person, value in zip(people, values, strict=True)]
     rng.shuffle(facts)
-    ring = Ring(people, bonds, attribute, write_passage(rng, facts))
+    ring = Ring(people, bonds, attribute, write_passage(rng, facts, phrasings))
     asked: dict[str, Question] = {}
     while len(asked) < min(questions, 2 * len(facts)):
-        question = _question(rng, ring, longest)
+        question = _question(ask, ring, longest)
         asked.setdefault(question.text, question)
     return Draft(ring.passage.text, ring.passage.stated_values(), tuple(asked.values()))
 
 
-def _question(rng: random.Random, ring: Ring, longest: int) -> Question:
-    hops = rng.randint(1, longest)
-    start = rng.randrange(len(ring.people))
-    if rng.random() < UNANSWERABLE_SHARE:
-        return _broken_chain(rng, ring, hops, start)
-    if rng.random() < REVERSE_SHARE:
-        return _reverse(rng, ring, min(hops, 2), start)
+def _question(ask: Asker, ring: Ring, longest: int) -> Question:
+    hops = ask.rng.randint(1, longest)
+    start = ask.rng.randrange(len(ring.people))
+    if ask.rng.random() < UNANSWERABLE_SHARE:
+        return _broken_chain(ask, ring, hops, start)
+    if ask.rng.random() < REVERSE_SHARE:
+        return _reverse(ask, ring, min(hops, 2), start)
     if hops == 1:
-        return forward_question(rng, rng.choice(ring.passage.facts))
-    return _forward_chain(rng, ring, hops, start)
+        return forward_question(ask, ask.rng.choice(ring.passage.facts))
+    return _forward_chain(ask, ring, hops, start)
 
 
 def _subject_phrase(bonds: list[Relation], person: str) -> str:
-    """ "the spouse of the mentor of X" for bonds (mentor, spouse) starting from X."""
+    """Such as "the teacher of the mentor of X" for bonds (mentor, teacher) starting from X."""
     phrase = person
     for bond in bonds:
         phrase = f"the {bond.name} of {phrase}"
@@ -74,21 +75,21 @@ def _bridge(stated: StatedFact) -> Span:
     return Span("bridge", stated.sentence.start, stated.sentence.end)
 
 
-def _forward_chain(rng: random.Random, ring: Ring, hops: int, start: int) -> Question:
+def _forward_chain(ask: Asker, ring: Ring, hops: int, start: int) -> Question:
     """``hops - 1`` bonds from ``start``, then an attribute or one more bond of the person reached."""
     links = [ring.bond_from(start + step) for step in range(hops - 1)]
-    last = ring.attribute_of(start + hops - 1) if rng.random() < 0.7 else ring.bond_from(start + hops - 1)
+    last = ring.attribute_of(start + hops - 1) if ask.rng.random() < 0.7 else ring.bond_from(start + hops - 1)
     phrase = _subject_phrase([link.fact.relation for link in links], links[0].fact.subject)
     spans = (last.value, links[0].subject, last.sentence, *map(_bridge, links))
     relation = last.fact.relation
-    text = ask_forward(rng, relation, phrase)
+    text = ask.forward(relation, phrase)
     return answerable(text, last.fact.value, relation.value_type, "forward", hops, spans)
 
 
-def _reverse(rng: random.Random, ring: Ring, hops: int, start: int) -> Question:
+def _reverse(ask: Asker, ring: Ring, hops: int, start: int) -> Question:
     """From a value to its person, and for two hops on to the one whose bond that person is."""
     if hops == 1:
-        return reverse_question(rng, rng.choice(ring.passage.facts))
+        return reverse_question(ask, ask.rng.choice(ring.passage.facts))
     last = ring.bond_from(start)
     link = ring.attribute_of(start + 1)
     bond, clause = last.fact.relation.name, link.fact.relation.clause.format(value=link.fact.value)
@@ -98,13 +99,13 @@ def _reverse(rng: random.Random, ring: Ring, hops: int, start: int) -> Question:
     return answerable(f"Whose {bond} {clause}?", last.fact.subject, "person", "reverse", 2, spans)
 
 
-def _broken_chain(rng: random.Random, ring: Ring, hops: int, start: int) -> Question:
+def _broken_chain(ask: Asker, ring: Ring, hops: int, start: int) -> Question:
     """A chain whose last bond is not stated for the person reached, so that nothing beyond it is known."""
     known = [ring.bond_from(start + step).fact.relation for step in range(hops - 1)]
     stated = ring.bonds[(start + hops - 1) % len(ring.people)]
-    missing = rng.choice([bond for bond in BONDS if bond.name != stated.name])
+    missing = ask.rng.choice([bond for bond in BONDS if bond.name != stated.name])
     phrase = _subject_phrase([*known, missing], ring.people[start])
-    return unanswerable(ask_forward(rng, ring.attribute, phrase), ring.attribute.value_type, "forward")
+    return unanswerable(ask.forward(ring.attribute, phrase), ring.attribute.value_type, "forward")
 
 
 HOPS = Task(

@@ -60,15 +60,17 @@ def write_sentence(
     return text, places["subject"], places["value"]
 
 
-def write_passage(rng: random.Random, facts: Sequence[Fact]) -> Passage:
-    """One sentence for each fact, in the given order, each in a phrasing drawn at random."""
+def write_passage(rng: random.Random, facts: Sequence[Fact], phrasings: int) -> Passage:
+    """One sentence for each fact, in the given order, each in one of its first ``phrasings`` drawn at random."""
     text = ""
     stated = []
     for fact in facts:
         if text:
             text += " "
         start = len(text)
-        sentence, subject, value = write_sentence(rng.choice(fact.relation.statements), fact.subject, fact.value, start)
+        sentence, subject, value = write_sentence(
+            rng.choice(fact.relation.statements[:phrasings]), fact.subject, fact.value, start
+        )
         text += sentence
         stated.append(
             StatedFact(fact, Span("subject", *subject), Span("answer", *value), Span("fact", start, len(text)))

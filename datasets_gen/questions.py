@@ -1,6 +1,7 @@
 """Questions about a passage of facts, answerable and not."""
 
 import random
+from dataclasses import dataclass
 
 from datasets_gen.example import AnswerType, Direction, Question, Span
 from datasets_gen.passage import StatedFact
@@ -18,26 +19,32 @@ def unanswerable(text: str, answer_type: AnswerType, direction: Direction) -> Qu
     return Question("", text, (ABSTENTION,), False, direction, answer_type, 0, ())
 
 
-def ask_forward(rng: random.Random, relation: Relation, subject: str) -> str:
-    return rng.choice(relation.forward).format(subject=subject)
+@dataclass(frozen=True)
+class Asker:
+    """Draws questions in the first ``phrasings`` of each relation."""
+
+    rng: random.Random
+    phrasings: int
+
+    def forward(self, relation: Relation, subject: str) -> str:
+        return self.rng.choice(relation.forward[: self.phrasings]).format(subject=subject)
+
+    def reverse(self, relation: Relation, value: str) -> str:
+        return self.rng.choice(relation.reverse[: self.phrasings]).format(value=value)
 
 
-def ask_reverse(rng: random.Random, relation: Relation, value: str) -> str:
-    return rng.choice(relation.reverse).format(value=value)
-
-
-def forward_question(rng: random.Random, stated: StatedFact) -> Question:
+def forward_question(ask: Asker, stated: StatedFact) -> Question:
     """Given the subject, asks for the value."""
     fact = stated.fact
     spans = (stated.value, stated.subject, stated.sentence)
-    text = ask_forward(rng, fact.relation, fact.subject)
+    text = ask.forward(fact.relation, fact.subject)
     return answerable(text, fact.value, fact.relation.value_type, "forward", 1, spans)
 
 
-def reverse_question(rng: random.Random, stated: StatedFact) -> Question:
+def reverse_question(ask: Asker, stated: StatedFact) -> Question:
     """Given the value, asks for the subject: the two mentions swap their parts."""
     fact = stated.fact
     answer = Span("answer", stated.subject.start, stated.subject.end)
     subject = Span("subject", stated.value.start, stated.value.end)
-    text = ask_reverse(rng, fact.relation, fact.value)
+    text = ask.reverse(fact.relation, fact.value)
     return answerable(text, fact.subject, fact.relation.subject_type, "reverse", 1, (answer, subject, stated.sentence))

@@ -134,4 +134,5 @@ def _bond(name: str) -> Relation:
     )
 
 
-BONDS: tuple[Relation, ...] = tuple(_bond(name) for name in ("mentor", "spouse", "neighbour", "cousin", "rival"))
+# Directed all of them: the spouse of a spouse is oneself, whatever the passage states. No one has them as a job either.
+BONDS: tuple[Relation, ...] = tuple(_bond(name) for name in ("mentor", "tutor", "coach", "teacher", "lawyer"))

@@ -3,8 +3,9 @@
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from typing import get_args
 
-from datasets_gen.errors import DatasetError
+from datasets_gen.errors import DatasetError, unknown_name
 from datasets_gen.example import Example, Question, Split
 from datasets_gen.lexicon import LEXICON_SHA256
 
@@ -52,12 +53,16 @@ class Task:
 
         ``random.Random`` seeds itself from a string through SHA-512, which PYTHONHASHSEED does not touch.
         """
-        if index < 0:
-            raise DatasetError(f"an example index is 0 or more, not {index}")
         level = self.top_level if level is None else min(level, self.top_level)
+        questions = self.questions_per_context if questions is None else questions
+        if split not in get_args(Split):
+            raise DatasetError(unknown_name("split", split, get_args(Split)))
+        for what, value, least in (("index", index, 0), ("level", level, 0), ("number of questions", questions, 1)):
+            if value < least:
+                raise DatasetError(f"the {what} of an example is {least} or more, not {value}")
         identity = f"{self.name}/{split}/{seed}/{index}"
         rng = random.Random(f"{self.version}/{identity}")
-        draft = self.make(rng, split, level, questions or self.questions_per_context)
+        draft = self.make(rng, split, level, questions)
         numbered = tuple(replace(question, id=f"{identity}/{i}") for i, question in enumerate(draft.questions))
         return Example(identity, self.name, split, index, draft.context, draft.stated_values, numbered)
 

@@ -10,10 +10,17 @@ from typing import Any
 
 import torch
 from kvpress import SUPPORTED_MODELS
-from torch import nn
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    Gemma3ForConditionalGeneration,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
 
 from kvbench.errors import KVBenchError
+from policies import attention_window
 
 REFERENCE_MODELS = {"reference": "Llama architecture, 2.8 M parameters, trained on the train split of every task"}
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -55,10 +62,19 @@ def decoder_of(network: PreTrainedModel) -> Any:
     return decoder if inner is None else inner
 
 
-def attention_heads(network: PreTrainedModel) -> nn.Module:
-    """The attention module of the first layer."""
-    module: nn.Module = decoder_of(network).layers[0].self_attn
-    return module
+def compressed_by_kvpress(network: PreTrainedModel, attention: Any) -> bool:
+    """kvpress leaves the sliding layers of Gemma 3 alone."""
+    return not (isinstance(network, Gemma3ForConditionalGeneration) and attention.is_sliding)
+
+
+def longest_sequence(model: LoadedModel) -> int:
+    """Most tokens, context, question and answer together, that the model can be measured on.
+
+    A token that falls out of a layer's attention window is lost by the model and not by the press; the decoder reads
+    full attention and refuses longer sequences instead of measuring something else.
+    """
+    windows = [attention_window(layer.self_attn) for layer in decoder_of(model.network).layers]
+    return min([int(model.tokenizer.model_max_length), *(window for window in windows if window is not None)])
 
 
 def choose_device(asked: str) -> torch.device:

@@ -89,7 +89,8 @@ def tokens_of(spans: Sequence[Span], offsets: Sequence[tuple[int, int]], shift: 
 
 def build_prompts(tokenizer: PreTrainedTokenizerBase, task: Task, example: Example, mode: Mode) -> list[Prompt]:
     """One prompt for the context and all its questions (``agnostic``), or one for each question with the question
-    inside the compressed region (``aware``). Both read the same tokens in the same order."""
+    inside the compressed region (``aware``), as kvpress's evaluation does. Both read the same text in the same order; a
+    tokenizer that joins the context's full stop and the line break behind it gives the aware prompt one token less."""
     template = chat_template(tokenizer)
     tail = instruction_text(task) + template.tail
     if mode == "agnostic":

@@ -9,6 +9,7 @@ from kvpress.utils import get_prerope_query_states
 from torch import nn
 from transformers.models.llama.modeling_llama import rotate_half
 
+from policies.attention import attention_window
 from policies.policy import Baseline, Policy, Situation
 
 
@@ -35,7 +36,7 @@ class H2OPress(ObservedAttentionPress):
         batch, key_heads, length, _ = keys.shape
         queries = _rotated_queries(module, hidden_states, kwargs["position_embeddings"]).unflatten(1, (key_heads, -1))
         received = torch.zeros(batch, key_heads, length, dtype=torch.float32, device=keys.device)
-        window = getattr(module, "sliding_window", None)
+        window = attention_window(module)
         for start in range(0, length, self.block_size):
             end = min(start + self.block_size, length)
             # (batch, key heads, group, block, end): a query sees no key behind the end of its block.

@@ -54,6 +54,9 @@ class Policy:
         One press for each question, as it is told where the answer lies.
     more_tokens_than
         The context must be longer than this many tokens; kvpress asserts it.
+    renumbers
+        The press rotates the keys that it keeps to new positions, so that decoding goes on from their number and not
+        from the length of the context.
     baseline
         How kvpress itself does the same, if by another press.
     """
@@ -68,6 +71,7 @@ class Policy:
     per_question: bool = False
     more_tokens_than: int = 1
     only_ratio_zero: bool = False
+    renumbers: bool = False
     baseline: Baseline | None = None
 
     def press(self, situation: Situation) -> BasePress:

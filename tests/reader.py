@@ -48,7 +48,7 @@ def read(text: str) -> list[Statement]:
 
 
 def resolve(phrase: str, known: list[Statement]) -> set[str]:
-    """Whom "the spouse of the mentor of X" may mean."""
+    """Whom "the teacher of the mentor of X" may mean."""
     nested = re.fullmatch(rf"the ([a-z]+) of ({PHRASE})", phrase)
     if nested is None:
         return {phrase}

@@ -125,18 +125,13 @@ FAULTS: dict[str, tuple[Policy, str]] = {
     "no scores": (scoring(lambda *_: None), "failed in layer 0: AttributeError"),
     "not ready": (pressing("faulty", lambda s: Unready(gives_nan)), "failed at the start: OSError: no statistics"),
     "wants eager": (pressing("faulty", lambda s: ObservedAttentionPress(s.ratio)), 'attn_implementation="eager"'),
+    "masks everything": (acting(masks_everything), "failed in layer 0: it kept no token"),
+    "wider values": (acting(widens_values), "and values of shape"),
+    "another dtype": (acting(changes_the_dtype), "it returned torch.float64 on cpu, the cache is torch.float32 on cpu"),
+    "cuts the cache": (acting(shortens_the_cache_itself), "it replaced the live cache"),
+    "not built": (pressing("faulty", cannot_be_built), "failed at the start: AssertionError: no such window"),
 }
-MISSED: dict[str, tuple[Policy, str]] = {
-    "masks everything": (acting(masks_everything), "observe() checks no head-wise mask: nothing is kept, unrecorded"),
-    "wider values": (acting(widens_values), "check_cache() looks at no head size of values: decode crashes"),
-    "another dtype": (acting(changes_the_dtype), "check_cache() looks at no dtype: decode crashes"),
-    "cuts the cache": (acting(shortens_the_cache_itself), "presses are handed the live cache: decode crashes"),
-    "not built": (pressing("faulty", cannot_be_built), "only PolicyError is caught where a press is built"),
-}
-every_fault = [pytest.param(policy, reason, id=name) for name, (policy, reason) in FAULTS.items()] + [
-    pytest.param(policy, "faulty", id=name, marks=pytest.mark.xfail(strict=True, reason=reason))
-    for name, (policy, reason) in MISSED.items()
-]
+every_fault = [pytest.param(policy, reason, id=name) for name, (policy, reason) in FAULTS.items()]
 
 
 @pytest.mark.parametrize(("policy", "reason"), every_fault)
@@ -203,18 +198,14 @@ def scores_and_masks(module: Any, hidden_states: Any, keys: Keys, *_: Any) -> An
     return keys[..., 0].clone()
 
 
-def _shared(reason: str) -> pytest.MarkDecorator:
-    return pytest.mark.xfail(strict=True, reason=reason)
-
-
 @pytest.mark.parametrize(
     "policy",
     [
         pytest.param(acting(writes_into_the_cache), id="keys and values"),
-        pytest.param(acting(empties_its_arguments), id="arguments", marks=_shared("kwargs are shared by all presses")),
-        pytest.param(acting(turns_positions), id="positions", marks=_shared("position embeddings are shared by all")),
-        pytest.param(acting(clears_hidden_states), id="hidden states", marks=_shared("hidden states are shared")),
-        pytest.param(scoring(scores_and_writes), id="scorer", marks=_shared("score() gets the trace's own keys")),
+        pytest.param(acting(empties_its_arguments), id="arguments"),
+        pytest.param(acting(turns_positions), id="positions"),
+        pytest.param(acting(clears_hidden_states), id="hidden states"),
+        pytest.param(scoring(scores_and_writes), id="scorer"),
     ],
 )
 def test_a_press_that_writes_into_its_inputs_harms_no_other(
@@ -224,7 +215,6 @@ def test_a_press_that_writes_into_its_inputs_harms_no_other(
     assert {key: ids for key, ids in answered.items() if key[0] != "faulty"} == alone
 
 
-@pytest.mark.xfail(strict=True, reason="masked_key_indices is reset around compress() and not around score()")
 def test_a_scorer_that_masks_leaves_no_mask_behind(llama: LoadedModel, prompt: Prompt) -> None:
     try:
         treat(llama, [scoring(scores_and_masks)], [0.5], prompt)
@@ -265,7 +255,8 @@ def test_answers_are_no_longer_than_asked_and_end_at_the_first_end_token(
     llama: LoadedModel, prompt: Prompt, steps: int
 ) -> None:
     generations = decode(llama, treat(llama, OTHERS, [0.5], prompt), steps, PLENTY)
-    assert {generation.ended for generation in generations} == {True, False}
+    if steps == 5:
+        assert {generation.ended for generation in generations} == {True, False}
     for generation in generations:
         ends = [token in llama.end_tokens() for token in generation.token_ids]
         assert not any(ends[:-1])

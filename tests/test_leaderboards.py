@@ -10,7 +10,6 @@ import pandas as pd
 import pytest
 from pandas import DataFrame
 from pydantic import ValidationError
-from synthetic_records import failed, frame, realistic_records, record
 
 from leaderboards import (
     ALL_TASKS,
@@ -26,6 +25,7 @@ from leaderboards import (
 from leaderboards.bootstrap import resampled_means
 from leaderboards.measures import written_bytes
 from leaderboards.ranking import marks
+from synthetic_records import failed, frame, realistic_records, record
 
 
 def question(context: int, number: int, **changes: object) -> dict[str, object]:

@@ -15,7 +15,6 @@ from xml.etree import ElementTree
 
 import pytest
 from rich.console import Console
-from synthetic_records import POLICIES, failed, realistic_records
 
 from leaderboards import (
     CURVES,
@@ -31,6 +30,7 @@ from leaderboards import (
     write_page,
 )
 from leaderboards.style import line_styles
+from synthetic_records import POLICIES, failed, realistic_records
 
 HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>"
 RUN: dict[str, Any] = {

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from chromium import EXECUTABLE, Chromium, chromium
-from synthetic_records import failed, realistic_records
 
+from chromium import EXECUTABLE, Chromium, chromium
 from leaderboards import summarise, write_page
+from synthetic_records import failed, realistic_records
 
 pytestmark = pytest.mark.skipif(EXECUTABLE is None, reason="chromium is not installed: apt-get install chromium")
 

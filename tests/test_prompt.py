@@ -168,20 +168,16 @@ def read_in_both_modes(tokenizer: PreTrainedTokenizerFast, task: Task) -> list[t
     return pairs
 
 
-def _merges_the_full_stop() -> pytest.MarkDecorator:
-    return pytest.mark.xfail(strict=True, reason="aware encodes context and question as one text: '.' + newline is one")
-
-
-@pytest.mark.parametrize(
-    "make",
-    [pytest.param(m, id=n, marks=_merges_the_full_stop() if m is like_llama3 else ()) for n, m in TOKENIZERS.items()],
-)
+@pytest.mark.parametrize("make", [pytest.param(m, id=n) for n, m in TOKENIZERS.items()])
 @every_task
-def test_both_modes_read_the_same_tokens_in_the_same_order(
+def test_both_modes_read_the_same_text_in_the_same_order(
     make: Callable[[], PreTrainedTokenizerFast], task: Task
 ) -> None:
-    for agnostic, aware in read_in_both_modes(make(), task):
-        assert agnostic == aware
+    tokenizer = make()
+    for agnostic, aware in read_in_both_modes(tokenizer, task):
+        assert spell(tokenizer, agnostic) == spell(tokenizer, aware)
+        # Where '.' and the line break behind it are one token, kvpress's own aware prompts have it too.
+        assert agnostic == aware or (make is like_llama3 and len(agnostic) == len(aware) + 1)
 
 
 @every_task

@@ -8,7 +8,8 @@ import torch
 
 from kvbench.engine.prefill import Branch, Trace
 from kvbench.engine.wave import BRANCH_ATTENTION, Columns, Wave, make_columns, register_branch_attention
-from kvbench.models import LoadedModel
+from kvbench.errors import KVBenchError
+from kvbench.models import LoadedModel, longest_sequence
 
 TOKENS_AT_ONCE = 2048
 
@@ -30,6 +31,7 @@ class Generation:
 @torch.inference_mode()
 def decode(model: LoadedModel, trace: Trace, steps: int, max_kv_bytes: int) -> list[Generation]:
     """Answers every question of every sound branch, at most ``steps`` tokens each."""
+    _check_length(model, trace, steps)
     register_branch_attention()
     generations = []
     before = model.network.config._attn_implementation
@@ -37,6 +39,16 @@ def decode(model: LoadedModel, trace: Trace, steps: int, max_kv_bytes: int) -> l
         for branches in waves(trace, steps, max_kv_bytes):
             generations.extend(_decode_wave(model, trace, branches, steps))
     return generations
+
+
+def _check_length(model: LoadedModel, trace: Trace, steps: int) -> None:
+    longest = trace.length + max(len(ask.token_ids) for ask in trace.prompt.asks) + steps
+    limit = longest_sequence(model)
+    if longest > limit:
+        raise KVBenchError(
+            f"{trace.prompt.example.id} needs {longest} tokens and {model.name} sees {limit} in every layer: "
+            "use shorter contexts, or a model with a longer window"
+        )
 
 
 @contextmanager

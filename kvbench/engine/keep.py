@@ -62,6 +62,8 @@ def observe(
             raise PressError("it both shortens the cache and masks keys, which the engine cannot follow")
         keep = torch.ones(heads, rows, dtype=torch.bool, device=keys.device)
         keep[masked[1], masked[2]] = False
+        if not keep.any():
+            raise PressError("it kept no token")
         return LayerCache(keep, heads * rows)
     found = matched_rows(full_keys[0], keys[0])
     if found is None or not torch.equal(full_values[0].gather(1, _rows(found, values)), values[0]):
@@ -72,7 +74,7 @@ def observe(
 
 def check_cache(full_keys: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> None:
     """Raises :class:`PressError` unless these are keys and values of some tokens of that cache."""
-    if keys.shape[:3] != values.shape[:3] or keys.ndim != 4:
+    if keys.shape != values.shape or keys.ndim != 4:
         raise PressError(f"it returned keys of shape {tuple(keys.shape)} and values of shape {tuple(values.shape)}")
     expected = (full_keys.shape[0], full_keys.shape[1], full_keys.shape[3])
     if (keys.shape[0], keys.shape[1], keys.shape[3]) != expected:
@@ -80,6 +82,11 @@ def check_cache(full_keys: torch.Tensor, keys: torch.Tensor, values: torch.Tenso
             f"it returned keys of shape {tuple(keys.shape)} for a cache of shape {tuple(full_keys.shape)}: "
             "only the third dimension may differ"
         )
+    for states in (keys, values):
+        if (states.dtype, states.device) != (full_keys.dtype, full_keys.device):
+            raise PressError(
+                f"it returned {states.dtype} on {states.device}, the cache is {full_keys.dtype} on {full_keys.device}"
+            )
     if keys.shape[2] == 0:
         raise PressError("it kept no token")
     if keys.isnan().any() or values.isnan().any():

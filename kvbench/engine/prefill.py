@@ -17,7 +17,7 @@ from transformers import DynamicCache
 
 from kvbench.engine.keep import LayerCache, PressError, kept_highest, observe
 from kvbench.engine.treatment import Scoring, Treatment
-from kvbench.models import LoadedModel, decoder_of
+from kvbench.models import LoadedModel, compressed_by_kvpress, decoder_of
 from kvbench.prompt import Prompt
 from policies import PolicyError
 
@@ -35,6 +35,14 @@ class Branch:
     layers: list[LayerCache] = field(default_factory=list)
     seconds: float = 0.0
     error: str | None = None
+
+    @property
+    def next_position(self) -> int:
+        """Where the positions of its questions begin: behind the context, wherever its tokens went."""
+        if self.treatment.policy.renumbers:
+            heads = self.layers[0].keys
+            return self.treatment.situation.context_length if heads is None else heads.shape[1]
+        return self.treatment.situation.context_length
 
 
 @dataclass
@@ -92,21 +100,20 @@ def prefill(model: LoadedModel, prompt: Prompt, scorings: Sequence[Scoring]) -> 
 
 
 def _new_branch(treatment: Treatment) -> Branch:
-    try:
-        press = treatment.policy.press(treatment.situation)
-    except PolicyError as error:
-        return Branch(treatment, None, error=str(error))
-    changed = [name for name in ("__call__", "forward_hook") if getattr(type(press), name) is not _kvpress_own(name)]
-    if changed:
-        return Branch(
-            treatment, press, error=f"{treatment.policy.name} replaces {changed[0]}: it needs its own prefill"
-        )
-    return Branch(treatment, press)
+    branch = Branch(treatment, None)
+    with _faults_of(branch, "at the start"):
+        branch.press = treatment.policy.press(treatment.situation)
+        changed = [
+            name for name in ("__call__", "forward_hook") if _own(branch.press, name) is not _own(BasePress, name)
+        ]
+        if changed:
+            raise PressError(f"it replaces kvpress's {changed[0]} and needs a prefill of its own")
+    return branch
 
 
-def _kvpress_own(name: str) -> Callable[..., Any]:
-    own: Callable[..., Any] = getattr(BasePress, name)
-    return own
+def _own(press: BasePress | type[BasePress], name: str) -> Any:
+    """The function that the class of a press has for a name."""
+    return getattr(press if isinstance(press, type) else type(press), name)
 
 
 def _initialise(model: LoadedModel, branches: Sequence[Branch]) -> None:
@@ -146,7 +153,7 @@ def _faults_of(branch: Branch, where: str) -> Iterator[None]:
         yield
     except Exception as error:
         reason = str(error).splitlines()[0] if str(error) else ""
-        kind = "" if isinstance(error, PressError) else f"{type(error).__name__}: "
+        kind = "" if isinstance(error, PressError | PolicyError) else f"{type(error).__name__}: "
         branch.error = f"{branch.treatment.policy.name} failed {where}: {kind}{reason}"
         branch.layers = []
 
@@ -156,11 +163,19 @@ def _treat_layer(model: LoadedModel, scoring: Scoring, branches: Sequence[Branch
     if not alive:
         return
     press = alive[-1].press
-    if scoring.policy.ratio_free_score and isinstance(press, ScorerPress) and _prunes_by_score(press):
+    if not compressed_by_kvpress(model.network, inputs.module):
+        for branch in alive:
+            branch.layers.append(_everything(inputs))
+    elif scoring.policy.ratio_free_score and isinstance(press, ScorerPress) and _prunes_by_score(press):
         _score_once(model, press, alive, inputs)
     else:
         for branch in alive:
             _compress(model, branch, inputs)
+
+
+def _everything(inputs: LayerInputs) -> LayerCache:
+    keep = torch.ones(inputs.keys.shape[1:3], dtype=torch.bool, device=inputs.keys.device)
+    return LayerCache(keep, keep.numel())
 
 
 def _prunes_by_score(press: ScorerPress) -> bool:
@@ -168,49 +183,76 @@ def _prunes_by_score(press: ScorerPress) -> bool:
     return type(press).compress is ScorerPress.compress
 
 
+@contextmanager
+def _isolated(inputs: LayerInputs) -> Iterator[LayerInputs]:
+    """Copies of everything that a press is handed: one that writes into it must not reach the model or other branches.
+
+    Raises :class:`PressError` if it replaced the live cache all the same, which is put back.
+    """
+    kwargs = dict(inputs.kwargs)
+    if "position_embeddings" in kwargs:
+        kwargs["position_embeddings"] = tuple(part.clone() for part in kwargs["position_embeddings"])
+    live = inputs.kwargs["past_key_values"].layers[inputs.module.layer_idx]
+    inputs.module.masked_key_indices = None
+    try:
+        yield LayerInputs(
+            inputs.module,
+            inputs.hidden_states.clone(),
+            inputs.keys.clone(),
+            inputs.values.clone(),
+            inputs.attentions,
+            kwargs,
+        )
+    finally:
+        inputs.module.masked_key_indices = None
+        replaced = live.keys is not inputs.keys or live.values is not inputs.values
+        live.keys, live.values = inputs.keys, inputs.values
+    if replaced:
+        raise PressError("it replaced the live cache instead of returning what it keeps")
+
+
 def _score_once(model: LoadedModel, press: ScorerPress, branches: Sequence[Branch], inputs: LayerInputs) -> None:
     """What ``ScorerPress.compress`` does, for all ratios after one call of ``score``."""
     length = inputs.keys.shape[2]
-    started = model.clock()
     scores: torch.Tensor | None = None
-    where = f"in layer {inputs.module.layer_idx}"
+    scored = 0.0
     for branch in branches:
-        with _faults_of(branch, where):
+        with _faults_of(branch, f"in layer {inputs.module.layer_idx}"):
             if branch.treatment.ratio == 0:
-                keep = torch.ones(inputs.keys.shape[1:3], dtype=torch.bool, device=inputs.keys.device)
-                branch.layers.append(LayerCache(keep, keep.numel()))
+                branch.layers.append(_everything(inputs))
                 continue
             if scores is None:
-                scores = _checked_scores(press, inputs)
-                scored = model.clock() - started
+                scores, scored = _checked_scores(model, press, inputs)
             started = model.clock()
             keep = kept_highest(scores, compute_n_kept(length, branch.treatment.ratio))
             branch.seconds += scored + model.clock() - started
             branch.layers.append(LayerCache(keep, int(keep.sum())))
 
 
-def _checked_scores(press: ScorerPress, inputs: LayerInputs) -> torch.Tensor:
-    scores: torch.Tensor = press.score(
-        inputs.module, inputs.hidden_states, inputs.keys, inputs.values, inputs.attentions, inputs.kwargs
-    )
+def _checked_scores(model: LoadedModel, press: ScorerPress, inputs: LayerInputs) -> tuple[torch.Tensor, float]:
+    """The press's scores, and the seconds that they took."""
+    with _isolated(inputs) as own:
+        started = model.clock()
+        scores: torch.Tensor = press.score(
+            own.module, own.hidden_states, own.keys, own.values, own.attentions, own.kwargs
+        )
+        seconds = model.clock() - started
     if scores.shape != inputs.keys.shape[:3]:
         raise PressError(f"it scored with shape {tuple(scores.shape)}, not {tuple(inputs.keys.shape[:3])}")
     if scores.isnan().any():
         raise PressError("its scores are NaN")
-    return scores
+    return scores, seconds
 
 
 def _compress(model: LoadedModel, branch: Branch, inputs: LayerInputs) -> None:
-    """The press's own ``compress``, on copies: a press that writes into its inputs must not reach other branches."""
+    """The press's own ``compress``, and what it kept."""
     assert branch.press is not None
-    module = inputs.module
-    with _faults_of(branch, f"in layer {module.layer_idx}"):
-        keys, values = inputs.keys.clone(), inputs.values.clone()
-        started = model.clock()
-        module.masked_key_indices = None
-        kept_keys, kept_values = branch.press.compress(
-            module, inputs.hidden_states, keys, values, inputs.attentions, inputs.kwargs
-        )
-        branch.seconds += model.clock() - started
-        branch.layers.append(observe(inputs.keys, inputs.values, kept_keys, kept_values, module.masked_key_indices))
-    module.masked_key_indices = None
+    with _faults_of(branch, f"in layer {inputs.module.layer_idx}"):
+        with _isolated(inputs) as own:
+            started = model.clock()
+            keys, values = branch.press.compress(
+                own.module, own.hidden_states, own.keys, own.values, own.attentions, own.kwargs
+            )
+            branch.seconds += model.clock() - started
+            masked = own.module.masked_key_indices
+        branch.layers.append(observe(inputs.keys, inputs.values, keys, values, masked))

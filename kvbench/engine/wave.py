@@ -47,14 +47,14 @@ def make_columns(trace: Trace, branches: Sequence[Branch], device: torch.device)
     asked = [[trace.prompt.asks[number].token_ids for number in b.treatment.asks] for b in branches]
     widths = [max(len(ids) for ids in column) for column in zip(*asked, strict=True)]
     token_ids = torch.zeros(len(branches), sum(widths), dtype=torch.long)
-    positions = torch.full_like(token_ids, trace.length)
+    positions = torch.tensor([branch.next_position for branch in branches])[:, None].repeat(1, token_ids.shape[1])
     padding = torch.ones_like(token_ids, dtype=torch.bool)
     for row, questions in enumerate(asked):
         end = 0
         for width, ids in zip(widths, questions, strict=True):
             end += width
             token_ids[row, end - len(ids) : end] = torch.tensor(ids)
-            positions[row, end - len(ids) : end] = torch.arange(trace.length, trace.length + len(ids))
+            positions[row, end - len(ids) : end] += torch.arange(len(ids))
             padding[row, end - len(ids) : end] = False
     column = torch.arange(len(widths)).repeat_interleave(torch.tensor(widths))
     last = torch.tensor(widths).cumsum(0) - 1

@@ -57,10 +57,12 @@ def packed_attention(
 
     def folded(states: torch.Tensor) -> torch.Tensor:
         """The query heads of a group share their key head: fold them into the query length, repeating no keys."""
-        return states.unflatten(1, (key_heads, groups)).flatten(2, 3)
+        together: torch.Tensor = states.unflatten(1, (key_heads, groups)).flatten(2, 3)
+        return together
 
     def unfolded(states: torch.Tensor) -> torch.Tensor:
-        return states.unflatten(2, (groups, -1)).flatten(1, 2)
+        apart: torch.Tensor = states.unflatten(2, (groups, -1)).flatten(1, 2)
+        return apart
 
     causal = torch.ones(width, width, dtype=torch.bool).tril().repeat(groups, 1)
     context = unfolded(attend(folded(query[:, :, :width]), key[:, :, :width], value[:, :, :width], causal, scaling))
@@ -69,7 +71,8 @@ def packed_attention(
         """(batch, h, length, size) to (batch * questions, h, row length, size)."""
         index = layout.rows.flatten(1)[:, None, :, None].expand(-1, states.shape[1], -1, size)
         taken = states[:, :, width:].gather(2, index)
-        return taken.unflatten(2, (questions, length)).transpose(1, 2).flatten(0, 1)
+        rows: torch.Tensor = taken.unflatten(2, (questions, length)).transpose(1, 2).flatten(0, 1)
+        return rows
 
     def with_context(states: torch.Tensor) -> torch.Tensor:
         shared = states[:, None, :, :width].expand(-1, questions, -1, -1, -1).flatten(0, 1)

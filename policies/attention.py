@@ -1,0 +1,14 @@
+"""What presses and engine read off an attention layer of any architecture."""
+
+from typing import Any
+
+
+def attention_window(module: Any) -> int | None:
+    """How many tokens back the layer sees, ``None`` if all.
+
+    Qwen and Gemma say it on the layer, where ``None`` is an answer; Mistral and Phi say it in the configuration alone.
+    """
+    if "sliding_window" in vars(module):
+        window: int | None = module.sliding_window
+        return window
+    return getattr(module.config, "sliding_window", None)
