@@ -67,7 +67,7 @@ def question_text(question: Question) -> str:
 
 
 def instruction_text(task: Task) -> str:
-    return f" {task.instruction}"
+    return f" {task.instruction}" if task.instruction else ""
 
 
 def encode(tokenizer: PreTrainedTokenizerBase, text: str) -> tuple[int, ...]:

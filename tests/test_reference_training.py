@@ -57,7 +57,7 @@ def test_answers_are_what_is_learned(batch: Batch) -> None:
             learned = tokenizer.decode(batch.labels[row][asked])
             assert learned == f" {question.golds[0]}<|end|>"
     context = batch.weights[batch.segments == 0]
-    assert torch.isclose(context[context > 0], torch.tensor(0.1)).all()
+    assert torch.isclose(context[context > 0], torch.tensor(0.02)).all()
 
 
 def test_copying_is_seeded_by_step_and_unknown_to_a_new_model() -> None:

@@ -2,16 +2,16 @@
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from transformers import PreTrainedTokenizerBase
 
-from datasets_gen import TASKS, Example, Split
+from datasets_gen import TASKS, Example, Split, Task
 from kvbench.prompt import build_prompts, encode
 from kvbench.reference.attention import PackedLayout
 
-CONTEXT_WEIGHT = 0.1
+CONTEXT_WEIGHT = 0.02
 QUESTIONS = 12
 EASIER_SHARE = 0.25  # of the examples come from a lower level than the one reached, so that nothing is forgotten
 
@@ -42,9 +42,9 @@ class Batch:
     layout: PackedLayout
 
 
-def pack(tokenizer: PreTrainedTokenizerBase, example: Example) -> PackedSequence:
+def pack(tokenizer: PreTrainedTokenizerBase, task: Task, example: Example) -> PackedSequence:
     """One example as training data; the last token of an answer ends the turn."""
-    prompt = build_prompts(tokenizer, TASKS[example.task], example, "agnostic")[0]
+    prompt = build_prompts(tokenizer, task, example, "agnostic")[0]
     end: int = tokenizer.eos_token_id
     questions = []
     for ask in prompt.asks:
@@ -106,15 +106,18 @@ def make_batch(
 ) -> Batch:
     """Examples ``first .. first + count`` of all tasks in turn; the same for the same arguments.
 
-    Without a level these are the tasks themselves, as in an evaluation.
+    Without a level these are the tasks themselves, as in an evaluation. At level 0 the question stands right before the
+    answer, without the instruction between them: who it is about is then found by looking a few tokens back.
     """
     names = sorted(TASKS)
     sequences = []
     for index in range(first, first + count):
         task = TASKS[names[index % len(names)]]
+        if level == 0:
+            task = replace(task, instruction="")
         drawn = level
         if level is not None and random.Random(f"{seed}/{index}").random() < EASIER_SHARE:
             drawn = random.Random(f"level/{seed}/{index}").randint(0, level)
-        sequences.append(pack(tokenizer, task.example(seed, index, split, drawn, QUESTIONS)))
+        sequences.append(pack(tokenizer, task, task.example(seed, index, split, drawn, QUESTIONS)))
     padding: int = tokenizer.pad_token_id
     return collate(sequences, padding)

@@ -1,0 +1,48 @@
+"""The README says what is so: its tables come from the registries, and its commands run."""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kvbench.errors import KVBenchError
+from kvbench.readme import BLOCKS, filled, table
+
+ROOT = Path(__file__).parent.parent
+TEXT = (ROOT / "README.md").read_text()
+COMMANDS = re.findall(r"^python -m kvbench .*$", TEXT, re.MULTILINE)
+
+
+def test_the_tables_are_those_of_the_registries() -> None:
+    assert filled(TEXT) == TEXT, "the README has drifted: make readme"
+
+
+def test_a_missing_table_is_named() -> None:
+    with pytest.raises(KVBenchError, match="no block 'tasks'"):
+        filled(TEXT.replace("<!-- begin tasks -->", ""))
+    assert set(BLOCKS) >= {"tasks", "policies", "metrics"}
+
+
+def test_a_table_is_markdown() -> None:
+    assert table(("a", "b"), [(1, "x")]) == "| a | b |\n| --- | --- |\n| 1 | x |"
+
+
+def test_pictures_and_links_are_there() -> None:
+    for target in re.findall(r"\]\((?!http)([^)]+)\)", TEXT):
+        assert (ROOT / target).is_file(), target
+
+
+def test_every_command_of_the_readme_runs_in_the_order_given(tmp_path: Path) -> None:
+    assert len(COMMANDS) >= 6
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "HF_HUB_OFFLINE": "1"}
+    for command in COMMANDS:
+        words = [sys.executable, *shlex.split(command)[1:]]
+        done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, f"{command}\n{done.stderr}"
+    assert (tmp_path / "site/index.html").is_file()
+    assert (tmp_path / "runs/first/summary.json").is_file()
+    assert (tmp_path / "datasets/hops-test.parquet").is_file()
