@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -14,7 +14,7 @@ from kvbench.engine.prefill import prefill
 from kvbench.engine.treatment import Treatment, plan
 from kvbench.models import LoadedModel
 from kvbench.prompt import Mode, build_prompts, instruction_text, question_text
-from policies import Policy
+from kvbench.setting import Progress, Setting, silent
 
 Cell = tuple[str, float, str]  # policy, ratio, question id
 
@@ -101,49 +101,34 @@ class PipelineRunner:
 
 
 def compare(
-    model: LoadedModel,
-    work: Sequence[tuple[Task, Example]],
-    policies: Sequence[Policy],
-    ratios: Sequence[float],
-    seed: int,
-    mode: Mode,
-    max_kv_bytes: int,
-    progress: Callable[[int], None],
+    model: LoadedModel, work: Sequence[tuple[Task, Example]], setting: Setting, progress: Progress = silent
 ) -> Comparison:
     """Runs every cell both ways and compares every token; the first example warms both up, untimed."""
     runner = PipelineRunner(model)
-    comparison = Comparison(policies={policy.name: PolicyComparison() for policy in policies})
-    _run_engine(model, *work[0], policies, ratios[:1], seed, mode, max_kv_bytes)
-    _run_pipeline(runner, *work[0], policies[:1], ratios[:1], seed, mode, Comparison(), lambda count: None)
+    comparison = Comparison(policies={policy.name: PolicyComparison() for policy in setting.policies})
+    warm_up = replace(setting, policies=setting.policies[:1], ratios=setting.ratios[:1])
+    _run_engine(model, *work[0], warm_up)
+    _run_pipeline(runner, *work[0], warm_up, Comparison(), silent)
     for task, example in work:
         started = model.clock()
-        ours = _run_engine(model, task, example, policies, ratios, seed, mode, max_kv_bytes)
+        ours = _run_engine(model, task, example, setting)
         comparison.engine_seconds += model.clock() - started
-        theirs = _run_pipeline(runner, task, example, policies, ratios, seed, mode, comparison, progress)
+        theirs = _run_pipeline(runner, task, example, setting, comparison, progress)
         for cell, ids in theirs.items():
             counted = comparison.policies[cell[0]]
             counted.compared += 1
-            counted.equal += ours[cell] == ids
-            if ours[cell] != ids:
+            counted.equal += ours.get(cell) == ids
+            if ours.get(cell) != ids:
                 comparison.unequal.append(cell)
     return comparison
 
 
-def _run_engine(
-    model: LoadedModel,
-    task: Task,
-    example: Example,
-    policies: Sequence[Policy],
-    ratios: Sequence[float],
-    seed: int,
-    mode: Mode,
-    max_kv_bytes: int,
-) -> dict[Cell, list[int]]:
+def _run_engine(model: LoadedModel, task: Task, example: Example, setting: Setting) -> dict[Cell, list[int]]:
     """Prompts, prefill, treatment and decode of one example: all that the pipeline does too."""
     answers: dict[Cell, list[int]] = {}
-    for prompt in build_prompts(model.tokenizer, task, example, mode):
-        trace = prefill(model, prompt, plan(policies, ratios, prompt, seed))
-        for generation in decode(model, trace, task.max_new_tokens, max_kv_bytes):
+    for prompt in build_prompts(model.tokenizer, task, example, setting.mode):
+        trace = prefill(model, prompt, plan(setting.policies, setting.ratios, prompt, setting.seed))
+        for generation in decode(model, trace, task.max_new_tokens, setting.max_kv_bytes):
             treatment = generation.branch.treatment
             question = prompt.asks[generation.ask].question
             answers[treatment.policy.name, treatment.ratio, question.id] = list(generation.token_ids)
@@ -151,26 +136,17 @@ def _run_engine(
 
 
 def _run_pipeline(
-    runner: PipelineRunner,
-    task: Task,
-    example: Example,
-    policies: Sequence[Policy],
-    ratios: Sequence[float],
-    seed: int,
-    mode: Mode,
-    comparison: Comparison,
-    progress: Callable[[int], None],
+    runner: PipelineRunner, task: Task, example: Example, setting: Setting, comparison: Comparison, progress: Progress
 ) -> dict[Cell, list[int]]:
     """One call of the pipeline for each cell, with the press as a user of kvpress would build it."""
     answers: dict[Cell, list[int]] = {}
-    for prompt in build_prompts(runner.model.tokenizer, task, example, mode):
-        for scoring in plan(policies, ratios, prompt, seed):
+    for prompt in build_prompts(runner.model.tokenizer, task, example, setting.mode):
+        for scoring in plan(setting.policies, setting.ratios, prompt, setting.seed):
             for treatment in scoring.treatments:
                 questions = [prompt.asks[number].question for number in treatment.asks]
                 started = runner.model.clock()
-                ids = _answer_cell(
-                    runner, task, example.context, [question_text(q) for q in questions], treatment, mode
-                )
+                texts = [question_text(question) for question in questions]
+                ids = _answer_cell(runner, task, example.context, texts, treatment, setting.mode)
                 counted = comparison.policies.setdefault(treatment.policy.name, PolicyComparison())
                 counted.pipeline_seconds += runner.model.clock() - started
                 for question, answer in zip(questions, ids, strict=True):

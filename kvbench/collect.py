@@ -1,7 +1,7 @@
 """From a chunk of examples to records: prefill, treat, decode, score."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -20,27 +20,19 @@ from kvbench.models import LoadedModel
 from kvbench.prompt import Mode, build_prompts
 from kvbench.record import Record
 from kvbench.score import text_scores
-from policies import Policy
+from kvbench.setting import Progress, Setting, silent
 
 
 def collect(
-    model: LoadedModel,
-    task: Task,
-    examples: Sequence[Example],
-    policies: Sequence[Policy],
-    ratios: Sequence[float],
-    seed: int,
-    mode: Mode,
-    max_kv_bytes: int,
-    progress: Callable[[int], None],
+    model: LoadedModel, task: Task, examples: Sequence[Example], setting: Setting, progress: Progress = silent
 ) -> dict[str, list[Record]]:
-    """Records of every policy on some examples. ``progress`` is told how many questions were just answered."""
-    records: dict[str, list[Record]] = {policy.name: [] for policy in policies}
+    """Records of some examples by policy."""
+    records: dict[str, list[Record]] = {policy.name: [] for policy in setting.policies}
     for example in examples:
-        for prompt in build_prompts(model.tokenizer, task, example, mode):
-            trace = prefill(model, prompt, plan(policies, ratios, prompt, seed))
-            generations = decode(model, trace, task.max_new_tokens, max_kv_bytes)
-            for record in _records(model, task, trace, generations, mode):
+        for prompt in build_prompts(model.tokenizer, task, example, setting.mode):
+            trace = prefill(model, prompt, plan(setting.policies, setting.ratios, prompt, setting.seed))
+            generations = decode(model, trace, task.max_new_tokens, setting.max_kv_bytes)
+            for record in _records(model, task, trace, generations, setting.mode):
                 records[record.policy].append(record)
             progress(sum(len(branch.treatment.asks) for branch in trace.branches))
     return records

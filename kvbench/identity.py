@@ -16,7 +16,7 @@ from kvbench.engine.treatment import ratios_of
 from kvbench.models import LoadedModel
 from kvbench.prompt import Mode
 from kvbench.record import SCHEMA_VERSION
-from policies import Policy
+from kvbench.setting import Setting
 
 PACKAGES = ("torch", "transformers", "kvpress", "numpy")
 ARGUMENTS_AT = 1024  # tokens: an argument may follow the length of the context; each record holds its own
@@ -65,10 +65,6 @@ class Identity(BaseModel):
     def short_hash(self) -> str:
         return hashlib.sha256(self.model_dump_json().encode()).hexdigest()[:8]
 
-    def differences(self, other: "Identity") -> list[str]:
-        """Names of the fields that differ."""
-        return [name for name in type(self).model_fields if getattr(self, name) != getattr(other, name)]
-
 
 def git_state(folder: Path) -> tuple[str | None, bool | None]:
     """Revision of the checkout that ``folder`` lies in and whether files were changed; None without git."""
@@ -93,14 +89,7 @@ def device_name(device: torch.device) -> str:
     return f"{device.type} ({platform.machine()})"
 
 
-def identify(
-    model: LoadedModel,
-    tasks: Sequence[tuple[Task, int]],
-    policies: Sequence[Policy],
-    ratios: Sequence[float],
-    seed: int,
-    mode: Mode,
-) -> Identity:
+def identify(model: LoadedModel, tasks: Sequence[tuple[Task, int]], setting: Setting) -> Identity:
     """The identity of a run; ``tasks`` with the number of contexts of each."""
     revision, dirty = git_state(Path(kvbench.__file__).parent)
     return Identity(
@@ -113,8 +102,8 @@ def identify(
         model_fingerprint=model.fingerprint,
         device=device_name(model.device),
         dtype=model.dtype_name,
-        seed=seed,
-        mode=mode,
+        seed=setting.seed,
+        mode=setting.mode,
         tasks=tuple(
             TaskIdentity(
                 name=task.name,
@@ -130,8 +119,8 @@ def identify(
                 name=policy.name,
                 paper=policy.paper,
                 arguments=dict(policy.arguments(ARGUMENTS_AT)),
-                ratios=ratios_of(policy, ratios),
+                ratios=ratios_of(policy, setting.ratios),
             )
-            for policy in policies
+            for policy in setting.policies
         ),
     )

@@ -2,9 +2,11 @@
 
 from pathlib import Path
 
-from kvbench.errors import KVBenchError
+from kvbench.atomic import write_text_atomically
 from kvbench.store import Store
-from leaderboards import SummaryRow, summarise, write_page
+from leaderboards import SummaryRow, build_page, summarise
+
+PAGE_NAME = "index.html"
 
 
 def publish_summary(store: Store) -> list[SummaryRow]:
@@ -14,10 +16,9 @@ def publish_summary(store: Store) -> list[SummaryRow]:
     return rows
 
 
-def publish_site(store: Store, folder: Path) -> Path:
-    """Writes ``index.html``, self-contained; returns its path."""
+def publish_site(store: Store, folder: Path) -> tuple[Path, list[SummaryRow]]:
+    """Writes the page, self-contained, and the summary; returns the page's path and the rows."""
     rows = publish_summary(store)
-    try:
-        return write_page(folder, store.run.model_dump(), rows)
-    except OSError as error:
-        raise KVBenchError(f"cannot write the page to {folder}: {error.strerror or error}") from error
+    path = folder / PAGE_NAME
+    write_text_atomically(path, build_page(store.run.model_dump(), rows))
+    return path, rows

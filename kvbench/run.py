@@ -6,14 +6,14 @@ from pathlib import Path
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from datasets_gen import Task
+from datasets_gen import Example, Task
 from kvbench.collect import collect
 from kvbench.console import console
 from kvbench.engine.treatment import ratios_of
 from kvbench.errors import KVBenchError
 from kvbench.identity import Identity, identify
 from kvbench.models import LoadedModel
-from kvbench.prompt import Mode
+from kvbench.setting import Setting
 from kvbench.store import Store
 from policies import Policy
 
@@ -22,19 +22,14 @@ CONTEXTS_IN_CHUNK = 5
 
 @dataclass(frozen=True)
 class Grid:
-    """What a run covers. ``contexts``: of each task."""
+    """What a run covers. ``contexts``: of each task; the setting's seed is that of the examples too."""
 
     tasks: Sequence[Task]
-    policies: Sequence[Policy]
-    ratios: Sequence[float]
     contexts: int
-    seed: int
-    mode: Mode
-    max_kv_bytes: int
+    setting: Setting
 
     def identity(self, model: LoadedModel) -> Identity:
-        tasks = [(task, self.contexts) for task in self.tasks]
-        return identify(model, tasks, self.policies, self.ratios, self.seed, self.mode)
+        return identify(model, [(task, self.contexts) for task in self.tasks], self.setting)
 
     def chunks(self) -> list[range]:
         """Contexts in portions: a portion is what a kill can lose."""
@@ -43,12 +38,12 @@ class Grid:
             for first in range(0, self.contexts, CONTEXTS_IN_CHUNK)
         ]
 
-    def questions(self, task: Task, chunk: range) -> int:
-        return sum(len(task.example(self.seed, index).questions) for index in chunk)
+    def examples(self, task: Task, chunk: range) -> list[Example]:
+        return [task.example(self.setting.seed, index) for index in chunk]
 
     def cells(self, policies: Sequence[Policy]) -> int:
         """Branches decoded for each question."""
-        return sum(len(ratios_of(policy, self.ratios)) for policy in policies)
+        return sum(len(ratios_of(policy, self.setting.ratios)) for policy in policies)
 
 
 def execute(model: LoadedModel, grid: Grid, folder: Path, command: str) -> Store:
@@ -78,12 +73,12 @@ def _note_failure(store: Store, reason: str) -> None:
 
 def _fill(model: LoadedModel, grid: Grid, store: Store) -> None:
     work = [
-        (task, number, chunk, [p for p in grid.policies if not store.has(task.name, number, p.name)])
+        (task, number, chunk, [p for p in grid.setting.policies if not store.has(task.name, number, p.name)])
         for task in grid.tasks
         for number, chunk in enumerate(grid.chunks())
     ]
-    sizes = [grid.questions(task, chunk) for task, _, chunk, _ in work]
-    total = sum(size * grid.cells(grid.policies) for size in sizes)
+    sizes = [sum(len(e.questions) for e in grid.examples(task, chunk)) for task, _, chunk, _ in work]
+    total = sum(size * grid.cells(grid.setting.policies) for size in sizes)
     missing = sum(size * grid.cells(policies) for size, (_, _, _, policies) in zip(sizes, work, strict=True))
     if missing < total:
         console.print(f"{total - missing:,} of {total:,} generations are there already: going on with the rest")
@@ -101,16 +96,11 @@ def _fill(model: LoadedModel, grid: Grid, store: Store) -> None:
             if not policies:
                 continue
             progress.update(bar, description=f"{task.name} {chunk.start}-{chunk.stop - 1}")
-            examples = [task.example(grid.seed, index) for index in chunk]
             records = collect(
                 model,
                 task,
-                examples,
-                policies,
-                grid.ratios,
-                grid.seed,
-                grid.mode,
-                grid.max_kv_bytes,
+                grid.examples(task, chunk),
+                grid.setting.only(policies),
                 lambda count: progress.advance(bar, count),
             )
             for policy in policies:

@@ -4,7 +4,7 @@ from leaderboards.bootstrap import cluster_interval
 from leaderboards.errors import LeaderboardError
 from leaderboards.figures import curve_figure
 from leaderboards.measures import CURVES, F1, GER, HALLUCINATION, REALISED_RATIO, TABLES, Measure
-from leaderboards.page import build_page, write_page
+from leaderboards.page import build_page
 from leaderboards.row import ALL_TASKS, CONTROLS, SummaryRow
 from leaderboards.summary import summarise
 from leaderboards.terminal import terminal_table
@@ -26,5 +26,4 @@ __all__ = [
     "curve_figure",
     "summarise",
     "terminal_table",
-    "write_page",
 ]

@@ -2,12 +2,9 @@
 
 import base64
 import hashlib
-import os
-import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
-from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -19,8 +16,6 @@ from leaderboards.measures import CURVES, TABLES, Measure
 from leaderboards.row import ALL_TASKS, FULL, SummaryRow
 from leaderboards.style import CONTROL_COLOUR, INK_COLOUR, SERIES_COLOURS, LineStyle, line_styles
 from leaderboards.tables import LISTING, Table, listing, measure_table, written_ratio
-
-PAGE_NAME = "index.html"
 
 
 @dataclass(frozen=True)
@@ -49,26 +44,6 @@ class Entry:
     name: str
     text: str = ""
     entries: tuple["Entry", ...] = ()
-
-
-def write_page(folder: Path, run: Mapping[str, Any], rows: Sequence[SummaryRow]) -> Path:
-    """Writes the page into ``folder``, made if need be, and returns its path. A reader never meets half of it."""
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / PAGE_NAME
-    content = build_page(run, rows)
-    handle, temporary = tempfile.mkstemp(dir=folder, prefix=".index-", suffix=".html")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        # mkstemp makes files that only their owner can read; a page is there to be served.
-        Path(temporary).chmod(0o644)
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
-    return path
 
 
 def build_page(run: Mapping[str, Any], rows: Sequence[SummaryRow]) -> str:

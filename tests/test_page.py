@@ -27,7 +27,6 @@ from leaderboards import (
     curve_figure,
     summarise,
     terminal_table,
-    write_page,
 )
 from leaderboards.style import line_styles
 from synthetic_records import POLICIES, failed, realistic_records
@@ -206,22 +205,6 @@ def test_the_same_rows_give_the_same_bytes_in_another_process(rows: list[Summary
     environment = os.environ | {"PYTHONHASHSEED": "1"}
     done = subprocess.run([sys.executable, "-c", code, stored], capture_output=True, check=True, env=environment)
     assert done.stdout == build_page({"seed": 0}, some).encode()
-
-
-def test_a_failed_write_leaves_the_old_page(
-    rows: list[SummaryRow], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = write_page(tmp_path / "site", RUN, rows[:1])
-    before = path.read_bytes()
-
-    def full_disk(descriptor: int) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(os, "fsync", full_disk)
-    with pytest.raises(OSError, match="No space"):
-        write_page(tmp_path / "site", RUN, rows[1:2])
-    assert path.read_bytes() == before
-    assert list(path.parent.iterdir()) == [path]
 
 
 def lines_of(figure: str, index: int) -> list[ElementTree.Element]:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from chromium import EXECUTABLE, Chromium, chromium
-from leaderboards import summarise, write_page
+from leaderboards import build_page, summarise
 from synthetic_records import failed, realistic_records
 
 pytestmark = pytest.mark.skipif(EXECUTABLE is None, reason="chromium is not installed: apt-get install chromium")
@@ -53,7 +53,9 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     rows = summarise(realistic_records(contexts=4, change=spoil))
     run = {"model": HOSTILE, "identity": {"seed": 0, "revision": "f4d4353" * 30}}
-    return write_page(tmp_path_factory.mktemp("site"), run, rows)
+    path = tmp_path_factory.mktemp("site") / "index.html"
+    path.write_text(build_page(run, rows), encoding="utf-8")
+    return path
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -21,13 +21,14 @@ from kvbench.models import LoadedModel
 from kvbench.record import Record
 from kvbench.run import Grid, execute
 from kvbench.score import rescore
+from kvbench.setting import Setting
 from kvbench.store import Store
 from policies import POLICIES
 
 
 def grid(policies: tuple[str, ...] = ("full", "random", "knorm"), contexts: int = 2, seed: int = 0) -> Grid:
     chosen = [POLICIES[name] for name in policies]
-    return Grid([TASKS["base"]], chosen, (0.5,), contexts, seed, "agnostic", 10**8)
+    return Grid([TASKS["base"]], contexts, Setting(chosen, (0.5,), seed))
 
 
 def outcome(store: Store) -> pd.DataFrame:
@@ -58,9 +59,9 @@ def test_the_same_run_again_does_only_what_is_missing(
     asked: list[list[str]] = []
     collect = kvbench.collect.collect
 
-    def listening(model, task, examples, policies, *rest):  # type: ignore[no-untyped-def]
-        asked.append([policy.name for policy in policies])
-        return collect(model, task, examples, policies, *rest)
+    def listening(model, task, examples, setting, progress):  # type: ignore[no-untyped-def]
+        asked.append([policy.name for policy in setting.policies])
+        return collect(model, task, examples, setting, progress)
 
     monkeypatch.setattr(kvbench.run, "collect", listening)
     again = execute(llama, grid(), tmp_path / "run", "a test")

@@ -14,6 +14,7 @@ from kvbench.console import console
 from kvbench.engine.treatment import ratios_of
 from kvbench.models import load_model
 from kvbench.options import DEFAULT_MAX_KV_GB, DEFAULT_RATIOS, check_count, choose, kv_bytes, parse_ratios
+from kvbench.setting import Setting
 from policies import POLICIES
 
 
@@ -33,15 +34,13 @@ def command(
     asked_ratios = parse_ratios(ratios)
     contexts = range(check_count("--limit", limit))
     work = [(task, task.example(seed, index)) for task in choose("task", tasks, TASKS) for index in contexts]
-    bound = kv_bytes(max_kv_gb)
+    setting = Setting(chosen, asked_ratios, seed, mode, kv_bytes(max_kv_gb))
     loaded = load_model(model, device, "float32")
     cells = sum(len(ratios_of(policy, asked_ratios)) for policy in chosen)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, TextColumn("left"), TimeRemainingColumn(), console=console) as progress:
         bar = progress.add_task("kvpress", total=cells * sum(len(example.questions) for _, example in work))
-        comparison = compare(
-            loaded, work, chosen, asked_ratios, seed, mode, bound, lambda count: progress.advance(bar, count)
-        )
+        comparison = compare(loaded, work, setting, lambda count: progress.advance(bar, count))
     output = Console(highlight=False)
     output.print(comparison_table(comparison))
     for policy, ratio, question in comparison.unequal:

@@ -23,7 +23,8 @@ from kvbench.options import (
 )
 from kvbench.publish import publish_site
 from kvbench.run import Grid, execute
-from leaderboards import SummaryRow, summarise, terminal_table
+from kvbench.setting import Setting
+from leaderboards import HALLUCINATION, SummaryRow, terminal_table
 from policies import POLICIES
 
 
@@ -47,22 +48,17 @@ def command(
     """Runs tasks and policies over ratios, stores every answer, and builds the page."""
     if name is not None:
         check_name(name)
-    grid = Grid(
-        choose("task", tasks, TASKS),
-        choose("policy", policies, POLICIES),
-        parse_ratios(ratios),
-        check_count("--limit", limit),
-        seed,
-        mode,
-        kv_bytes(max_kv_gb),
-    )
+    chosen = choose("policy", policies, POLICIES)
+    setting = Setting(chosen, parse_ratios(ratios), seed, mode, kv_bytes(max_kv_gb))
+    grid = Grid(choose("task", tasks, TASKS), check_count("--limit", limit), setting)
     console.print(f"loading {model}", soft_wrap=True)
     loaded = load_model(model, device, dtype)
     folder = out / (name or f"{Path(model).name}-{mode}-{grid.identity(loaded).short_hash()}")
     store = execute(loaded, grid, folder, " ".join(["python -m kvbench", *sys.argv[1:]]))
-    page = publish_site(store, site)
-    rows = summarise(store.frame())
-    Console().print(terminal_table(rows))
+    page, rows = publish_site(store, site)
+    output = Console()
+    output.print(terminal_table(rows))
+    output.print(terminal_table(rows, HALLUCINATION))
     console.print(f"records: {folder}\npage:    {page}", soft_wrap=True)
     _report_failures(rows)
 

@@ -14,4 +14,5 @@ def command(
     run: Annotated[Path, typer.Argument(help="Folder of a run, such as runs/x.")],
     out: Annotated[Path, typer.Option(help="Folder that index.html is written to.")] = Path("site"),
 ) -> None:
-    console.print(f"page: {publish_site(Store.open(run), out)}", soft_wrap=True)
+    page, _ = publish_site(Store.open(run), out)
+    console.print(f"page: {page}", soft_wrap=True)

@@ -13,6 +13,7 @@ from kvbench.reference.attention import PackedLayout
 
 CONTEXT_WEIGHT = 0.02
 QUESTIONS = 12
+TURNS = ("base", "hops", "hops")  # chains take the longest to learn
 EASIER_SHARE = 0.25  # of the examples come from a lower level than the one reached, so that nothing is forgotten
 
 
@@ -109,10 +110,9 @@ def make_batch(
     Without a level these are the tasks themselves, as in an evaluation. At level 0 the question stands right before the
     answer, without the instruction between them: who it is about is then found by looking a few tokens back.
     """
-    names = sorted(TASKS)
     sequences = []
     for index in range(first, first + count):
-        task = TASKS[names[index % len(names)]]
+        task = TASKS[TURNS[index % len(TURNS)]]
         if level == 0:
             task = replace(task, instruction="")
         drawn = level

@@ -21,9 +21,8 @@ def measure(model: str, contexts: int, seed: int) -> pd.DataFrame:
     records: list[Record] = []
     for task in TASKS.values():
         examples = list(task.generate(seed, contexts))
-        records += collect(loaded, task, examples, [POLICIES["full"]], (), seed, "agnostic", 10**9, lambda count: None)[
-            "full"
-        ]
+        setting = Setting([POLICIES["full"]], (), seed)
+        records += collect(loaded, task, examples, setting)["full"]
     return pd.DataFrame([record.model_dump() for record in records])
 
 

@@ -1,0 +1,29 @@
+"""How examples are treated, whatever the examples are."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Self
+
+from kvbench.prompt import Mode
+from policies import Policy
+
+Progress = Callable[[int], None]  # told how many questions were just answered
+
+
+def silent(_: int) -> None:
+    """Progress that nobody watches."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """``seed``: of random policies. ``max_kv_bytes``: bound on the keys and values decoded at once."""
+
+    policies: Sequence[Policy]
+    ratios: Sequence[float]
+    seed: int = 0
+    mode: Mode = "agnostic"
+    max_kv_bytes: int = 10**9
+
+    def only(self, policies: Sequence[Policy]) -> Self:
+        """The same with other policies."""
+        return replace(self, policies=policies)
