@@ -1,7 +1,6 @@
 """Loading the model under test: the reference model that ships with kvbench, a local folder, or a hub name."""
 
 import hashlib
-import logging
 import time
 from dataclasses import dataclass
 from importlib.resources import files
@@ -18,6 +17,7 @@ from transformers import (
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
+from transformers.utils import logging as transformers_logging
 
 from kvbench.errors import KVBenchError
 from policies import attention_window
@@ -116,7 +116,8 @@ def load_model(name: str, device: str = "auto", dtype: str = "auto") -> LoadedMo
     source = model_source(name)
     where = choose_device(device)
     precision = choose_dtype(dtype, where)
-    logging.getLogger("transformers").setLevel(logging.ERROR)
+    transformers_logging.set_verbosity_error()
+    transformers_logging.disable_progress_bar()
     try:
         config = AutoConfig.from_pretrained(source)
         network = AutoModelForCausalLM.from_pretrained(source, dtype=precision, attn_implementation="sdpa")

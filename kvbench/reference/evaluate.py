@@ -12,6 +12,7 @@ from kvbench.atomic import write_text_atomically
 from kvbench.collect import collect
 from kvbench.models import load_model
 from kvbench.record import Record
+from kvbench.setting import Setting
 from policies import POLICIES
 
 
