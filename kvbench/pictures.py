@@ -43,6 +43,7 @@ def learning_curve(path: Path) -> None:
     )
     axes.set_ylim(0, 100)
     sns.despine(ax=axes)
+    sns.move_legend(axes, "center left", bbox_to_anchor=(1, 0.5), frameon=False)
     figure.savefig(path, dpi=150, metadata={"Software": None})
 
 
