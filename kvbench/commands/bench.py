@@ -14,6 +14,7 @@ from kvbench.console import console
 from kvbench.engine.treatment import ratios_of
 from kvbench.models import load_model
 from kvbench.options import DEFAULT_MAX_KV_GB, DEFAULT_RATIOS, check_count, choose, kv_bytes, parse_ratios
+from kvbench.process import settle
 from kvbench.setting import Setting
 from policies import POLICIES
 
@@ -36,6 +37,7 @@ def command(
     work = [(task, task.example(seed, index)) for task in choose("task", tasks, TASKS) for index in contexts]
     setting = Setting(chosen, asked_ratios, seed, mode, kv_bytes(max_kv_gb))
     loaded = load_model(model, device, "float32")
+    settle()
     cells = sum(len(ratios_of(policy, asked_ratios)) for policy in chosen)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, TextColumn("left"), TimeRemainingColumn(), console=console) as progress:

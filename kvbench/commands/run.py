@@ -21,6 +21,7 @@ from kvbench.options import (
     kv_bytes,
     parse_ratios,
 )
+from kvbench.process import settle
 from kvbench.publish import publish_site
 from kvbench.run import Grid, execute
 from kvbench.setting import Setting
@@ -53,6 +54,7 @@ def command(
     grid = Grid(choose("task", tasks, TASKS), check_count("--limit", limit), setting)
     console.print(f"loading {model}", soft_wrap=True)
     loaded = load_model(model, device, dtype)
+    settle()
     folder = out / (name or f"{Path(model).name}-{mode}-{grid.identity(loaded).short_hash()}")
     store = execute(loaded, grid, folder, " ".join(["python -m kvbench", *sys.argv[1:]]))
     page, rows = publish_site(store, site)
