@@ -12,7 +12,8 @@ from kvbench.engine.wave import BRANCH_ATTENTION, Columns, Wave, make_columns, r
 from kvbench.errors import KVBenchError
 from kvbench.models import LoadedModel, decoder_of, longest_sequence
 
-TOKENS_AT_ONCE = 2048
+TOKENS_AT_ONCE = 2048  # tokens of questions in one forward pass
+PLACES_AT_ONCE = 64  # of one row: as many questions as fit side by side, one at least
 
 
 @dataclass(frozen=True)
@@ -133,7 +134,7 @@ def _greedy(model: LoadedModel, wave: Wave, columns: Columns, steps: int) -> tor
     latest = _read_questions(model, wave, columns)
     done = torch.isin(latest, ends)
     position = columns.positions[:, columns.last]
-    step_columns = torch.arange(columns.count, device=model.device)
+    every_column = torch.arange(columns.count, device=model.device)
     written[:, :, 0] = latest
     for step in range(1, steps):
         live_rows = (~done.all(dim=1)).nonzero()[:, 0]
@@ -143,9 +144,9 @@ def _greedy(model: LoadedModel, wave: Wave, columns: Columns, steps: int) -> tor
             wave.select(live_rows)
             alive, latest, done, position = (part[live_rows] for part in (alive, latest, done, position))
         position = position + 1
-        wave.begin(step_columns, slice(None))
-        latest = _forward(model, wave, latest, position, step_columns)
-        wave.grow()
+        wave.begin_step()
+        latest = _forward(model, wave, latest, position, every_column)
+        wave.grow(columns.count)
         done |= torch.isin(latest, ends)
         written[alive, :, step] = latest
     return written
@@ -154,22 +155,27 @@ def _greedy(model: LoadedModel, wave: Wave, columns: Columns, steps: int) -> tor
 def _read_questions(model: LoadedModel, wave: Wave, columns: Columns) -> torch.Tensor:
     """The first token of every answer. Rows go through the model in chunks of like length: that bounds the memory of
     activations, and a chunk of short rows reads no padding."""
-    rows, width = columns.token_ids.shape
-    chunk = max(1, TOKENS_AT_ONCE // width)
-    first = []
-    with _last_feed_forward_at(model, columns.last):
-        for start in range(0, rows, chunk):
-            some = slice(start, start + chunk)
-            wave.begin(columns.column, some)
-            first.append(_forward(model, wave, columns.token_ids[some], columns.positions[some], columns.last))
-    wave.grow()
-    return torch.cat(first)
+    rows = len(columns.token_ids)
+    first: list[torch.Tensor] = []
+    for places in reversed(columns.portions(PLACES_AT_ONCE)):
+        chunk = max(1, TOKENS_AT_ONCE // (places.stop - places.start))
+        lasts = columns.last - places.start
+        wanted = lasts[(lasts >= 0) & (lasts < places.stop - places.start)]
+        with _last_layer_at(model, wave, wanted):
+            parts = []
+            for start in range(0, rows, chunk):
+                some = slice(start, start + chunk)
+                wave.begin_questions(places, some)
+                token_ids, positions = columns.token_ids[some, places], columns.positions[some, places]
+                parts.append(_forward(model, wave, token_ids, positions, wanted))
+        first.insert(0, torch.cat(parts))
+    wave.grow(columns.token_ids.shape[1])
+    return torch.cat(first, dim=1)
 
 
 @contextmanager
-def _last_feed_forward_at(model: LoadedModel, places: torch.Tensor) -> Iterator[None]:
-    """Has the last layer's feed-forward work at these places only: behind it nobody reads the others. It is a tenth of
-    the question pass."""
+def _last_layer_at(model: LoadedModel, wave: Wave, places: torch.Tensor) -> Iterator[None]:
+    """Has the last layer work at these places only, but for keys and values: behind it nobody reads the others."""
     width = 0
 
     def narrow(_: Any, inputs: tuple[torch.Tensor]) -> tuple[torch.Tensor]:
@@ -182,11 +188,16 @@ def _last_feed_forward_at(model: LoadedModel, places: torch.Tensor) -> Iterator[
         full[:, places] = output
         return full
 
-    last = decoder_of(model.network).layers[-1].mlp
-    hooks = (last.register_forward_pre_hook(narrow), last.register_forward_hook(widen))
+    last = decoder_of(model.network).layers[-1]
+    modules = [last.self_attn.o_proj, last.mlp]
+    if hasattr(last.self_attn, "q_proj"):  # Phi-3 has queries, keys and values in one matrix
+        modules.append(last.self_attn.q_proj)
+    hooks = [hook for m in modules for hook in (m.register_forward_pre_hook(narrow), m.register_forward_hook(widen))]
+    wave.wanted_last = places
     try:
         yield
     finally:
+        wave.wanted_last = None
         for hook in hooks:
             hook.remove()
 

@@ -5,11 +5,14 @@ not see one another, so that the kept keys are held once and not once for every 
 
     | padding, kept context | question 1 | question 2 | ... | step 1: q1 q2 ... | step 2: q1 q2 ... |
 
-Kept rows end at one place, so that a pass over some rows of the wave can leave out the padding that they share.
+Kept rows end at one place, so that a pass over some rows of the wave can leave out the padding that they share. The
+questions are read a few columns at a time, each time as if these stood alone behind what is kept: between columns that
+do not see one another nothing need be computed.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -39,6 +42,14 @@ class Columns:
     @property
     def count(self) -> int:
         return len(self.last)
+
+    def portions(self, most: int) -> list[slice]:
+        """The places of whole columns in turn, at most ``most`` together unless one column alone is wider."""
+        ends = [0]
+        for before, last in pairwise([-1, *self.last.tolist()]):
+            if ends[-1] <= before and last + 1 - ends[-1] > most:
+                ends.append(before + 1)
+        return [slice(start, end) for start, end in pairwise([*ends, self.token_ids.shape[1]])]
 
 
 def make_columns(trace: Trace, branches: Sequence[Branch], device: torch.device) -> Columns:
@@ -88,6 +99,7 @@ class Wave(Cache):
         self.column = torch.cat([columns.column, steps_column])
         self.padding = F.pad(columns.padding, (0, len(steps_column)))
         self.biases: dict[int, torch.Tensor] = {}
+        self.wanted_last: torch.Tensor | None = None  # the only places whose queries the last layer need answer
 
     def _add_layer(self, keys: torch.Tensor, values: torch.Tensor, caches: Sequence[LayerCache]) -> None:
         heads, _, size = keys.shape
@@ -122,23 +134,34 @@ class Wave(Cache):
     def update(
         self, key_states: torch.Tensor, value_states: torch.Tensor, layer_idx: int, *_: Any, **__: Any
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        start = self.kept[layer_idx] + self.grown
-        end = start + key_states.shape[2]
-        keys, values = self.keys[layer_idx][self.rows], self.values[layer_idx][self.rows]
-        keys[:, :, start:end] = key_states
-        values[:, :, start:end] = value_states
-        skipped = self.skipped[layer_idx]
-        return keys[:, :, skipped:end], values[:, :, skipped:end]
+        kept, skipped = self.kept[layer_idx], self.skipped[layer_idx]
+        start, end = kept + self.places.start, kept + self.places.stop
+        read = []
+        for held, states in ((self.keys, key_states), (self.values, value_states)):
+            cache = held[layer_idx][self.rows]
+            cache[:, :, start:end] = states
+            if self.alone:  # read next to what is kept; questions are read from the last to the first
+                cache[:, :, kept : kept + states.shape[2]] = states
+            read.append(cache[:, :, skipped : kept + states.shape[2] if self.alone else end])
+        return read[0], read[1]
 
-    def begin(self, columns: torch.Tensor, rows: slice) -> None:
-        """Announces a forward pass of some rows over the next places, one for each entry of ``columns``."""
+    def begin_questions(self, places: slice, rows: slice) -> None:
+        """Announces a pass of some rows over questions at these places. To be called from the last places to the first:
+        a pass borrows the places right behind what is kept."""
+        self._begin(places, rows, alone=True)
+
+    def begin_step(self) -> None:
+        """Announces a pass of all rows over one more token of every column."""
+        self._begin(slice(self.grown, self.grown + self.columns.count), slice(None), alone=False)
+
+    def _begin(self, places: slice, rows: slice, alone: bool) -> None:
         self.biases.clear()
-        self.asking, self.rows = columns, rows
+        self.places, self.rows, self.alone = places, rows, alone
         self.skipped = [int(spare[rows].min()) for spare in self.spare]
 
-    def grow(self) -> None:
-        """Every row has passed over the places announced last."""
-        self.grown += len(self.asking)
+    def grow(self, count: int) -> None:
+        """Every row has passed over so many more places."""
+        self.grown += count
 
     def bias(self, layer: int, groups: int, dtype: torch.dtype) -> torch.Tensor:
         """0 where a query sees a key and -inf elsewhere, shape (rows, 1 or num_kv_heads, groups * queries, keys).
@@ -148,16 +171,16 @@ class Wave(Cache):
         """
         key = 0 if self.uniform else layer
         if key not in self.biases:
-            count = len(self.asking)
-            total = self.grown + count
-            places = torch.arange(total, device=self.column.device)
-            query_places = places[self.grown :]
-            same = self.column[:total] == self.asking[:, None]
-            seen = (same & (places <= query_places[:, None])) & ~self.padding[self.rows, None, :total]
-            seen = seen | (places == query_places[:, None])
+            read = slice(self.places.start if self.alone else 0, self.places.stop)
+            places = torch.arange(read.start, read.stop, device=self.column.device)
+            query_places = places[self.places.start - read.start :, None]
+            same = self.column[read] == self.column[self.places, None]
+            seen = same & (places <= query_places) & ~self.padding[self.rows, None, read]
+            seen = seen | (places == query_places)
             hidden = self.hidden[key][self.rows, :, self.skipped[key] :]
             rows, heads, kept = hidden.shape
-            mask = torch.zeros(rows, heads, count, kept + total, dtype=dtype, device=hidden.device)
+            shape = (rows, heads, len(query_places), kept + len(places))
+            mask = torch.zeros(shape, dtype=dtype, device=hidden.device)
             mask[..., :kept].masked_fill_(hidden[:, :, None], float("-inf"))
             mask[..., kept:].masked_fill_(~seen[:, None], float("-inf"))
             self.biases[key] = mask.repeat(1, 1, groups, 1)
@@ -213,10 +236,19 @@ def branch_attention(
     assert wave is not None
     key_heads = key.shape[1]
     groups = query.shape[1] // key_heads
-    folded = query.unflatten(1, (key_heads, groups)).flatten(2, 3)
     bias = wave.bias(module.layer_idx, groups, query.dtype)
-    output = F.scaled_dot_product_attention(folded, key, value, attn_mask=bias, scale=scaling)
-    return output.unflatten(2, (groups, -1)).flatten(1, 2).transpose(1, 2).contiguous(), None
+    answered = query.unflatten(1, (key_heads, groups))
+    wanted = wave.wanted_last if module.layer_idx == len(wave.keys) - 1 else None
+    if wanted is not None:
+        answered = answered[:, :, :, wanted]
+        bias = bias.unflatten(2, (groups, -1))[:, :, :, wanted].flatten(2, 3)
+    output = F.scaled_dot_product_attention(answered.flatten(2, 3), key, value, attn_mask=bias, scale=scaling)
+    output = output.unflatten(2, (groups, -1)).flatten(1, 2).transpose(1, 2)
+    if wanted is None:
+        return output.contiguous(), None
+    everywhere = output.new_zeros(query.transpose(1, 2).shape)
+    everywhere[:, wanted] = output
+    return everywhere, None
 
 
 def register_branch_attention() -> None:
