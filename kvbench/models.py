@@ -3,6 +3,7 @@
 import hashlib
 import time
 from dataclasses import dataclass
+from functools import cached_property
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -35,8 +36,9 @@ class LoadedModel:
     tokenizer: PreTrainedTokenizerBase
     fingerprint: str
 
-    @property
+    @cached_property
     def device(self) -> torch.device:
+        """Kept, because the network searches its modules for it and :meth:`clock` asks thousands of times a context."""
         return self.network.device
 
     @property

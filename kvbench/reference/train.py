@@ -23,22 +23,26 @@ from transformers import (
 )
 
 from datasets_gen import TASKS
+from kvbench.process import settle
 from kvbench.reference.attention import PACKED_ATTENTION, packed_attention
 from kvbench.reference.batches import Batch, make_batch
-from kvbench.reference.tokenizer import ASSISTANT, END, MODEL_MAX_LENGTH, train_tokenizer
+from kvbench.reference.tokenizer import END, MODEL_MAX_LENGTH, train_tokenizer
 
 CHECKPOINT_EVERY = 100
 EVALUATE_EVERY = 200
 EVALUATION_CONTEXTS = 64
+WATCHED_SEED = 1000
 COPY_LENGTH = 48
 COPY_BATCH = 16
 COPY_STEPS = 800  # at most
 FIRST_WORD = 6  # token ids below are special
 COPY_LOSS = 0.2  # the warm-up ends here
-LEVEL_LOSS = (0.08, 0.2, 0.28, 0.3)  # contexts get longer when the running answer loss falls below that of the level
+LEVEL_LOSS = (0.08, 0.1, 0.12, 0.15)  # contexts get longer when the running answer loss falls below that of the level
+LEVEL_UNTIL = (0.15, 0.4, 0.5, 0.6)  # share of all steps at which a level is left in any case
+BATCH_SIZES = (24, 24, 16, 12, 12)  # contexts in a step, by level
 WARMUP_STEPS = 50
 EMBEDDING_CONSTANT = 0.06  # three times the spread of the other entries
-DECAY_SHARE = 0.45  # of all steps, at the end: the learning rate falls linearly to nothing
+DECAY_SHARE = 0.4  # of all steps, at the end: the learning rate falls linearly to nothing
 MUON_RATE = 3e-3
 ADAM_RATE = 2e-3
 MUON_DECAY = 0.3
@@ -49,6 +53,7 @@ class Progress:
     """Where the training stands; written with the weights."""
 
     step: int = 0
+    examples: int = 0
     tokens: int = 0
     seconds: float = 0.0
     level: int = 0
@@ -59,7 +64,8 @@ class Progress:
 
 @dataclass(frozen=True)
 class CurvePoint:
-    """A row of the learning curve. Exact-match rates are on the test split at full difficulty, in percent."""
+    """A row of the learning curve. Exact-match rates at full difficulty, in percent, on contexts of the test split of
+    seed :data:`WATCHED_SEED`, which is not the seed of any score that is reported."""
 
     step: int
     minutes: float
@@ -77,8 +83,8 @@ def new_model(tokenizer: PreTrainedTokenizerBase) -> LlamaForCausalLM:
     config = LlamaConfig(
         vocab_size=len(tokenizer),
         hidden_size=192,
-        intermediate_size=512,
-        num_hidden_layers=5,
+        intermediate_size=256,
+        num_hidden_layers=8,
         num_attention_heads=6,
         num_key_value_heads=3,
         head_dim=32,
@@ -203,8 +209,8 @@ def exact_matches(model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerBase, s
 class Trainer:
     """Model, optimizers and progress, written together and restored together."""
 
-    def __init__(self, folder: Path, seed: int, total_steps: int, batch_size: int) -> None:
-        self.folder, self.seed, self.total_steps, self.batch_size = folder, seed, total_steps, batch_size
+    def __init__(self, folder: Path, seed: int, total_steps: int) -> None:
+        self.folder, self.seed, self.total_steps = folder, seed, total_steps
         folder.mkdir(parents=True, exist_ok=True)
         torch.manual_seed(seed)
         self.tokenizer = self._tokenizer()
@@ -250,7 +256,7 @@ class Trainer:
 
     def evaluate(self) -> CurvePoint:
         self.model.eval()
-        rates = exact_matches(self.model, self.tokenizer, self.seed)
+        rates = exact_matches(self.model, self.tokenizer, WATCHED_SEED)
         self.model.train()
         p = self.progress
         kinds = [f.name for f in fields(CurvePoint)][5:]
@@ -279,9 +285,9 @@ class Trainer:
                 measured = float(loss.detach())
                 p.tokens += COPY_BATCH * COPY_LENGTH * 2
             else:
-                batch = make_batch(
-                    self.tokenizer, self.seed, "train", p.step * self.batch_size, self.batch_size, p.level
-                )
+                size = BATCH_SIZES[p.level]
+                batch = make_batch(self.tokenizer, self.seed, "train", p.examples, size, p.level)
+                p.examples += size
                 loss, measured = task_loss(self.model, batch)
                 p.tokens += int((batch.segments >= 0).sum())
         loss.backward()
@@ -300,8 +306,10 @@ class Trainer:
         if p.copying:
             if p.answer_loss < COPY_LOSS or p.steps_at_level >= COPY_STEPS:
                 p.copying, p.steps_at_level, p.answer_loss = False, 0, 10.0
-        elif p.level < top and p.steps_at_level > 50 and p.answer_loss < LEVEL_LOSS[p.level]:
-            p.level, p.steps_at_level = p.level + 1, 0
+        elif p.level < top:
+            mastered = p.steps_at_level > 50 and p.answer_loss < LEVEL_LOSS[p.level]
+            if mastered or p.step >= LEVEL_UNTIL[p.level] * self.total_steps:
+                p.level, p.steps_at_level = p.level + 1, 0
 
     def export(self, folder: Path) -> None:
         """An ordinary checkpoint. float16 halves the size and rounds ten times finer than bfloat16."""
@@ -316,13 +324,12 @@ class Trainer:
 def main(
     work: Annotated[Path, typer.Option(help="Folder of the checkpoint and the learning curve.")] = Path("training"),
     out: Annotated[Path, typer.Option(help="Where the finished checkpoint goes.")] = Path("training/model"),
-    steps: Annotated[int, typer.Option(help="Steps in all; a resumed run counts those taken.")] = 6000,
-    batch_size: Annotated[int, typer.Option(help="Contexts in a step.")] = 16,
+    steps: Annotated[int, typer.Option(help="Steps in all; a resumed run counts those taken.")] = 7500,
     seed: Annotated[int, typer.Option(help="Seed of weights, tokenizer and data.")] = 0,
 ) -> None:
     """Trains the reference model, resuming from WORK if it was interrupted."""
-    trainer = Trainer(work, seed, steps, batch_size)
-    assert ASSISTANT in trainer.tokenizer.get_vocab()
+    trainer = Trainer(work, seed, steps)
+    settle()
     print(f"{trainer.model.num_parameters():,} parameters, step {trainer.progress.step} of {steps}", flush=True)
     while trainer.progress.step < steps:
         trainer.step()
