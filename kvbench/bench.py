@@ -15,6 +15,7 @@ from kvbench.engine.treatment import Treatment, plan
 from kvbench.models import LoadedModel
 from kvbench.prompt import Mode, build_prompts, instruction_text, question_text
 from kvbench.setting import Progress, Setting, silent
+from kvbench.workers import Workers
 
 Cell = tuple[str, float, str]  # policy, ratio, question id
 
@@ -109,10 +110,12 @@ def compare(
     warm_up = replace(setting, policies=setting.policies[:1], ratios=setting.ratios[:1])
     _run_engine(model, *work[0], warm_up)
     _run_pipeline(runner, *work[0], warm_up, Comparison(), silent)
-    for task, example in work:
-        started = model.clock()
-        ours = _run_engine(model, task, example, setting)
-        comparison.engine_seconds += model.clock() - started
+    workers = Workers(model)
+    share = setting.shared_by(workers.count)
+    started = model.clock()
+    answers = list(workers.map(lambda replica, pair: _run_engine(replica, *pair, share), work))
+    comparison.engine_seconds = model.clock() - started
+    for (task, example), ours in zip(work, answers, strict=True):
         theirs = _run_pipeline(runner, task, example, setting, comparison, progress)
         for cell, ids in theirs.items():
             counted = comparison.policies[cell[0]]

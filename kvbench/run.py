@@ -13,8 +13,10 @@ from kvbench.engine.treatment import ratios_of
 from kvbench.errors import KVBenchError
 from kvbench.identity import Identity, identify
 from kvbench.models import LoadedModel
+from kvbench.record import Record
 from kvbench.setting import Setting
 from kvbench.store import Store
+from kvbench.workers import Workers
 from policies import Policy
 
 CONTEXTS_IN_CHUNK = 5
@@ -46,6 +48,16 @@ class Grid:
         return sum(len(ratios_of(policy, self.setting.ratios)) for policy in policies)
 
 
+@dataclass(frozen=True)
+class Portion:
+    """A chunk of contexts of one task, and the policies whose records of it are missing."""
+
+    task: Task
+    number: int
+    chunk: range
+    policies: Sequence[Policy]
+
+
 def execute(model: LoadedModel, grid: Grid, folder: Path, command: str) -> Store:
     """Runs what is missing of a grid. The store's status tells how it ended, also after Ctrl-C."""
     store = Store.start(folder, grid.identity(model).model_dump(mode="json"), command)
@@ -73,13 +85,13 @@ def _note_failure(store: Store, reason: str) -> None:
 
 def _fill(model: LoadedModel, grid: Grid, store: Store) -> None:
     work = [
-        (task, number, chunk, [p for p in grid.setting.policies if not store.has(task.name, number, p.name)])
+        Portion(task, number, chunk, [p for p in grid.setting.policies if not store.has(task.name, number, p.name)])
         for task in grid.tasks
         for number, chunk in enumerate(grid.chunks())
     ]
-    sizes = [sum(len(e.questions) for e in grid.examples(task, chunk)) for task, _, chunk, _ in work]
+    sizes = [sum(len(example.questions) for example in grid.examples(part.task, part.chunk)) for part in work]
     total = sum(size * grid.cells(grid.setting.policies) for size in sizes)
-    missing = sum(size * grid.cells(policies) for size, (_, _, _, policies) in zip(sizes, work, strict=True))
+    missing = sum(size * grid.cells(part.policies) for size, part in zip(sizes, work, strict=True))
     if missing < total:
         console.print(f"{total - missing:,} of {total:,} generations are there already: going on with the rest")
     with Progress(
@@ -92,16 +104,20 @@ def _fill(model: LoadedModel, grid: Grid, store: Store) -> None:
         console=console,
     ) as progress:
         bar = progress.add_task("generations", total=missing)
-        for task, number, chunk, policies in work:
-            if not policies:
-                continue
-            progress.update(bar, description=f"{task.name} {chunk.start}-{chunk.stop - 1}")
-            records = collect(
-                model,
-                task,
-                grid.examples(task, chunk),
-                grid.setting.only(policies),
+        workers = Workers(model)
+        setting = grid.setting.shared_by(workers.count)
+
+        def records_of(replica: LoadedModel, portion: Portion) -> dict[str, list[Record]]:
+            progress.update(bar, description=f"{portion.task.name} {portion.chunk.start}-{portion.chunk.stop - 1}")
+            return collect(
+                replica,
+                portion.task,
+                grid.examples(portion.task, portion.chunk),
+                setting.only(portion.policies),
                 lambda count: progress.advance(bar, count),
             )
-            for policy in policies:
-                store.write_records(task.name, number, policy.name, records[policy.name])
+
+        pending = [portion for portion in work if portion.policies]
+        for portion, records in zip(pending, workers.map(records_of, pending), strict=True):
+            for policy in portion.policies:
+                store.write_records(portion.task.name, portion.number, policy.name, records[policy.name])

@@ -27,3 +27,7 @@ class Setting:
     def only(self, policies: Sequence[Policy]) -> Self:
         """The same with other policies."""
         return replace(self, policies=policies)
+
+    def shared_by(self, workers: int) -> Self:
+        """The same for each of several workers: together they stay within the bound."""
+        return replace(self, max_kv_bytes=self.max_kv_bytes // workers)

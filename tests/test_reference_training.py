@@ -87,19 +87,20 @@ def test_training_goes_on_after_a_kill_as_if_nothing_had_happened(
     monkeypatch.setattr(train, "EVALUATION_CONTEXTS", 16)
     monkeypatch.setattr(train, "COPY_STEPS", 1)
     monkeypatch.setattr(train, "COPY_BATCH", 2)
+    monkeypatch.setattr(train, "BATCH_SIZES", (2,) * 5)
 
     def steps(trainer: Trainer, count: int) -> None:
         for _ in range(count):
             trainer.step()
 
-    undisturbed = Trainer(tmp_path / "undisturbed", 0, 10, 2)
+    undisturbed = Trainer(tmp_path / "undisturbed", 0, 10)
     steps(undisturbed, 5)
-    first = Trainer(tmp_path / "killed", 0, 10, 2)
+    first = Trainer(tmp_path / "killed", 0, 10)
     steps(first, 3)
     first.save()
     steps(first, 1)  # lost with the kill
     first.evaluate()
-    second = Trainer(tmp_path / "killed", 0, 10, 2)
+    second = Trainer(tmp_path / "killed", 0, 10)
     assert second.progress.step == 3
     assert curve_of(second) == []  # the row of the lost step is gone
     steps(second, 2)
@@ -113,7 +114,7 @@ def test_training_goes_on_after_a_kill_as_if_nothing_had_happened(
 
 def test_an_export_is_an_ordinary_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(train, "train_tokenizer", lambda seed: train_tokenizer(seed, contexts=100))
-    trainer = Trainer(tmp_path / "work", 0, 10, 2)
+    trainer = Trainer(tmp_path / "work", 0, 10)
     trainer.export(tmp_path / "model")
     files = {path.name for path in (tmp_path / "model").iterdir()}
     assert {"config.json", "model.safetensors", "tokenizer.json", "generation_config.json"} <= files
