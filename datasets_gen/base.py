@@ -29,7 +29,7 @@ def make(rng: random.Random, split: Split, level: int, questions: int) -> Draft:
     # the kind of value asked for does not give the answer away.
     pool = rng.sample(ATTRIBUTES, facts_range[1] + 1)
     relations = [rng.sample(pool, rng.randint(*facts_range)) for _ in people]
-    # Two values of one kind are never equal nor nearly so: drawn together, then dealt out.
+    # Two values of one kind share no word: drawn together, then dealt out.
     values = {relation.name: draw_values(rng, relation.value_kind, len(people)) for relation in ATTRIBUTES}
     facts = [
         Fact(relation, person, values[relation.name][number])
@@ -75,7 +75,7 @@ def _unanswerable(ask: Asker, split: Split, passage: Passage, people: list[str])
 
 BASE = Task(
     name="base",
-    version="1.0.0",
+    version="1.1.0",
     description="Short passage, tightly bound attributes of three or four people",
     make=make,
     top_level=len(SIZES) - 1,

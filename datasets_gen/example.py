@@ -27,7 +27,8 @@ class Question:
     """One question about a context.
 
     ``spans`` is empty for an unanswerable question: nothing in the context carries its answer.
-    ``hops`` is the number of facts that have to be read, 0 when the question cannot be answered.
+    ``hops`` is the number of facts that have to be read, 0 when the question cannot be answered. ``bridges`` are the
+    names found on the way to the answer, in order: one less than the facts.
     """
 
     id: str
@@ -38,6 +39,7 @@ class Question:
     answer_type: AnswerType
     hops: int
     spans: tuple[Span, ...]
+    bridges: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from datasets_gen.relations import ATTRIBUTES, BONDS, Relation
 from datasets_gen.task import Draft, Task
 
 # (fewest, most) people, the longest chain, and phrasings in use, by level; the last is the task.
-SIZES = (((2, 2), 1, 1), ((2, 3), 2, 3), ((3, 3), 3, 3), ((3, 4), 3, 3), ((4, 5), 3, 3))
+SIZES = (((2, 2), 1, 1), ((2, 3), 2, 3), ((3, 4), 2, 3), ((3, 4), 3, 3), ((4, 5), 3, 3))
 UNANSWERABLE_SHARE = 0.1
 REVERSE_SHARE = 0.25
 
@@ -83,7 +83,8 @@ def _forward_chain(ask: Asker, ring: Ring, hops: int, start: int) -> Question:
     spans = (last.value, links[0].subject, last.sentence, *map(_bridge, links))
     relation = last.fact.relation
     text = ask.forward(relation, phrase)
-    return answerable(text, last.fact.value, relation.value_type, "forward", hops, spans)
+    bridges = tuple(link.fact.value for link in links)
+    return answerable(text, last.fact.value, relation.value_type, "forward", spans, bridges)
 
 
 def _reverse(ask: Asker, ring: Ring, hops: int, start: int) -> Question:
@@ -96,7 +97,8 @@ def _reverse(ask: Asker, ring: Ring, hops: int, start: int) -> Question:
     answer = Span("answer", last.subject.start, last.subject.end)
     subject = Span("subject", link.value.start, link.value.end)
     spans = (answer, subject, last.sentence, _bridge(link))
-    return answerable(f"Whose {bond} {clause}?", last.fact.subject, "person", "reverse", 2, spans)
+    text = f"Whose {bond} {clause}?"
+    return answerable(text, last.fact.subject, "person", "reverse", spans, (link.fact.subject,))
 
 
 def _broken_chain(ask: Asker, ring: Ring, hops: int, start: int) -> Question:
@@ -110,7 +112,7 @@ def _broken_chain(ask: Asker, ring: Ring, hops: int, start: int) -> Question:
 
 HOPS = Task(
     name="hops",
-    version="1.0.0",
+    version="1.1.0",
     description="Chains of one to three relations between people, with the bridging mentions known",
     make=make,
     top_level=len(SIZES) - 1,

@@ -112,14 +112,15 @@ def draw_value(rng: random.Random, kind: str) -> str:
 
 
 def draw_values(rng: random.Random, kind: str, count: int) -> list[str]:
-    """``count`` different values of a kind; no two share their first word. One may begin as another does ("69", "694"):
-    outputs are compared word by word, never by what they contain."""
+    """``count`` values of a kind; no two share a word, or a confused answer would be half right by F1.
+
+    One may begin as another does ("69", "694"): outputs are compared word by word, never by what they contain.
+    """
     values: list[str] = []
-    first_words: set[str] = set()
+    used: set[str] = set()
     while len(values) < count:
         value = draw_value(rng, kind)
-        first = value.split()[0] if kind != "date" else value
-        if first not in first_words:
-            first_words.add(first)
+        if used.isdisjoint(value.split()):
+            used |= set(value.split())
             values.append(value)
     return values

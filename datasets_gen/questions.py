@@ -10,9 +10,14 @@ from datasets_gen.task import ABSTENTION
 
 
 def answerable(
-    text: str, answer: str, answer_type: AnswerType, direction: Direction, hops: int, spans: tuple[Span, ...]
+    text: str,
+    answer: str,
+    answer_type: AnswerType,
+    direction: Direction,
+    spans: tuple[Span, ...],
+    bridges: tuple[str, ...] = (),
 ) -> Question:
-    return Question("", text, (answer,), True, direction, answer_type, hops, spans)
+    return Question("", text, (answer,), True, direction, answer_type, len(bridges) + 1, spans, bridges)
 
 
 def unanswerable(text: str, answer_type: AnswerType, direction: Direction) -> Question:
@@ -38,7 +43,7 @@ def forward_question(ask: Asker, stated: StatedFact) -> Question:
     fact = stated.fact
     spans = (stated.value, stated.subject, stated.sentence)
     text = ask.forward(fact.relation, fact.subject)
-    return answerable(text, fact.value, fact.relation.value_type, "forward", 1, spans)
+    return answerable(text, fact.value, fact.relation.value_type, "forward", spans)
 
 
 def reverse_question(ask: Asker, stated: StatedFact) -> Question:
@@ -47,4 +52,4 @@ def reverse_question(ask: Asker, stated: StatedFact) -> Question:
     answer = Span("answer", stated.subject.start, stated.subject.end)
     subject = Span("subject", stated.value.start, stated.value.end)
     text = ask.reverse(fact.relation, fact.value)
-    return answerable(text, fact.subject, fact.relation.subject_type, "reverse", 1, (answer, subject, stated.sentence))
+    return answerable(text, fact.subject, fact.relation.subject_type, "reverse", (answer, subject, stated.sentence))

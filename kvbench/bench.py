@@ -12,7 +12,7 @@ from datasets_gen import Example, Task
 from kvbench.engine.decode import decode, until_end
 from kvbench.engine.prefill import prefill
 from kvbench.engine.treatment import Treatment, plan
-from kvbench.models import LoadedModel
+from kvbench.models import LoadedModel, attention
 from kvbench.prompt import Mode, build_prompts, instruction_text, question_text
 from kvbench.setting import Progress, Setting, silent
 from kvbench.workers import Workers
@@ -36,6 +36,7 @@ class Comparison:
     engine_seconds: float = 0.0
     policies: dict[str, PolicyComparison] = field(default_factory=dict)
     unequal: list[Cell] = field(default_factory=list)
+    failed: dict[str, str] = field(default_factory=dict)  # policy: why kvpress's pipeline could not run it
 
     @property
     def pipeline_seconds(self) -> float:
@@ -65,12 +66,12 @@ class PipelineRunner:
         self.pipeline = KVPressTextGenerationPipeline(model=model.network, tokenizer=model.tokenizer)
 
     def answer(
-        self, context: str, questions: Sequence[str], press: BasePress, attention: str, steps: int
+        self, context: str, questions: Sequence[str], press: BasePress, implementation: str, steps: int
     ) -> list[list[int]]:
         """Token ids of every answer up to its end token. The pipeline passes over an end token in first place and goes
         on; what follows it is dropped here."""
         recorded: list[list[int]] = []
-        with self._recording(recorded), self._attention(attention):
+        with self._recording(recorded), attention(self.model.network, implementation):
             self.pipeline(context, questions=list(questions), press=press, max_new_tokens=steps)
         ends = set(self.model.end_tokens())
         return [until_end(ids, ends) for ids in recorded]
@@ -89,16 +90,6 @@ class PipelineRunner:
             yield
         finally:
             del tokenizer.decode
-
-    @contextmanager
-    def _attention(self, name: str) -> Iterator[None]:
-        network = self.model.network
-        before = network.config._attn_implementation
-        network.set_attn_implementation(name)
-        try:
-            yield
-        finally:
-            network.set_attn_implementation(before)
 
 
 def compare(
@@ -147,13 +138,18 @@ def _run_pipeline(
         for scoring in plan(setting.policies, setting.ratios, prompt, setting.seed):
             for treatment in scoring.treatments:
                 questions = [prompt.asks[number].question for number in treatment.asks]
+                name = treatment.policy.name
                 started = runner.model.clock()
                 texts = [question_text(question) for question in questions]
-                ids = _answer_cell(runner, task, example.context, texts, treatment, setting.mode)
-                counted = comparison.policies.setdefault(treatment.policy.name, PolicyComparison())
+                try:
+                    ids = _answer_cell(runner, task, example.context, texts, treatment, setting.mode)
+                except Exception as error:  # a press is foreign code and may raise anything
+                    comparison.failed.setdefault(name, f"{type(error).__name__}: {str(error).splitlines()[0]}")
+                    ids = []
+                counted = comparison.policies.setdefault(name, PolicyComparison())
                 counted.pipeline_seconds += runner.model.clock() - started
-                for question, answer in zip(questions, ids, strict=True):
-                    answers[treatment.policy.name, treatment.ratio, question.id] = answer
+                for question, answer in zip(questions, ids, strict=name not in comparison.failed):
+                    answers[name, treatment.ratio, question.id] = answer
                 progress(len(questions))
     return answers
 
@@ -163,9 +159,9 @@ def _answer_cell(
 ) -> list[list[int]]:
     policy = treatment.policy
     build = policy.baseline.build if policy.baseline else policy.press
-    attention = policy.baseline.attention if policy.baseline else "sdpa"
+    implementation = policy.baseline.attention if policy.baseline else "sdpa"
     instruction = instruction_text(task)
     if mode == "aware":
         context, questions = context + questions[0], [""]
     asked = [question + instruction for question in questions]
-    return runner.answer(context, asked, build(treatment.situation), attention, task.max_new_tokens)
+    return runner.answer(context, asked, build(treatment.situation), implementation, task.max_new_tokens)

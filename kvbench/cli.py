@@ -9,8 +9,9 @@ import typer
 import kvbench
 from datasets_gen import DatasetError, unknown_name
 from kvbench.console import console
-from kvbench.errors import KVBenchError
+from kvbench.errors import InterruptedRunError, KVBenchError
 
+INTERRUPTED = 130
 COMMANDS = {
     "run": "Run tasks and policies over ratios, and build the page",
     "site": "Build the page of a finished run",
@@ -47,10 +48,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     try:
         return _call(words[0], words[1:])
+    except InterruptedRunError as error:
+        return _complain(str(error), INTERRUPTED)
     except (KVBenchError, DatasetError) as error:
         return _complain(str(error), 1)
     except KeyboardInterrupt:
-        return _complain("interrupted", 130)
+        return _complain("interrupted", INTERRUPTED)
     except OSError as error:
         return _complain(f"{error.filename or 'the system'}: {error.strerror or error}", 1)
 
@@ -64,10 +67,16 @@ def _call(name: str, arguments: Sequence[str]) -> int:
     if name not in COMMANDS:
         raise KVBenchError(unknown_name("command", name, COMMANDS))
     module = importlib.import_module(f"kvbench.commands.{name}")
-    application = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+    application = typer.Typer(
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
     application.command(help=COMMANDS[name])(module.command)
     try:
         application(list(arguments), prog_name=f"python -m kvbench {name}")
     except SystemExit as leave:
+        if leave.code == INTERRUPTED:  # typer catches Ctrl-C and says nothing
+            raise KeyboardInterrupt from None
         return leave.code if isinstance(leave.code, int) else 1
     return 0

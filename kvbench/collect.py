@@ -100,7 +100,7 @@ def _record(
     }
     if survival is not None:
         values |= {
-            "eviction_rate": eviction_rate(survival),
+            "eviction_rate": eviction_rate(survival, trace.prompt.context_tokens),
             "ger": global_eviction_ratio(survival, asked.answer_tokens),
             "ger_by_layer": eviction_ratio_by_layer(survival, asked.answer_tokens),
             "slot_coverage": slot_coverage(survival, asked.evidence_tokens),

@@ -10,16 +10,19 @@ from pathlib import Path
 import torch
 from pydantic import BaseModel, ConfigDict
 
+import datasets_gen
 import kvbench
+import policies
 from datasets_gen import Task
 from kvbench.engine.treatment import ratios_of
 from kvbench.models import LoadedModel
 from kvbench.prompt import Mode
 from kvbench.record import SCHEMA_VERSION
 from kvbench.setting import Setting
+from kvbench.store import PROVENANCE
 
 PACKAGES = ("torch", "transformers", "kvpress", "numpy")
-ARGUMENTS_AT = 1024  # tokens: an argument may follow the length of the context; each record holds its own
+ARGUMENTS_AT = 1024  # tokens: an argument may follow the length of the context
 
 
 class TaskIdentity(BaseModel):
@@ -33,23 +36,29 @@ class TaskIdentity(BaseModel):
 
 
 class PolicyIdentity(BaseModel):
-    """``arguments``: those of the press for a context of 1,024 tokens."""
+    """``arguments``: those of the press for a context of ``arguments_at_tokens``; each record holds its own."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: str
     paper: str
     arguments: dict[str, int | float]
+    arguments_at_tokens: int
     ratios: tuple[float, ...]
 
 
 class Identity(BaseModel):
-    """Two runs with equal identities write the same records, times aside."""
+    """Two runs with equal identities write the same records, times aside.
+
+    ``source``: hash of the code that makes records. :data:`PROVENANCE` is told beside it and decides nothing: a
+    revision says too little, as two edited checkouts are equally "dirty", and too much, as a README belongs to it.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     schema_version: int
     kvbench_version: str
+    source: str
     git_revision: str | None
     git_dirty: bool | None
     packages: dict[str, str]
@@ -63,7 +72,18 @@ class Identity(BaseModel):
     policies: tuple[PolicyIdentity, ...]
 
     def short_hash(self) -> str:
-        return hashlib.sha256(self.model_dump_json().encode()).hexdigest()[:8]
+        return hashlib.sha256(self.model_dump_json(exclude=set(PROVENANCE)).encode()).hexdigest()[:8]
+
+
+def source_hash() -> str:
+    """Hash of all Python files of the packages that make records."""
+    digest = hashlib.sha256()
+    for package in (datasets_gen, policies, kvbench):
+        folder = Path(str(package.__file__)).parent
+        for path in sorted(folder.rglob("*.py")):
+            digest.update(f"{package.__name__}/{path.relative_to(folder).as_posix()}".encode())
+            digest.update(hashlib.sha256(path.read_bytes()).digest())
+    return digest.hexdigest()[:16]
 
 
 def git_state(folder: Path) -> tuple[str | None, bool | None]:
@@ -95,6 +115,7 @@ def identify(model: LoadedModel, tasks: Sequence[tuple[Task, int]], setting: Set
     return Identity(
         schema_version=SCHEMA_VERSION,
         kvbench_version=kvbench.__version__,
+        source=source_hash(),
         git_revision=revision,
         git_dirty=dirty,
         packages={"python": platform.python_version(), **{name: version(name) for name in PACKAGES}},
@@ -119,6 +140,7 @@ def identify(model: LoadedModel, tasks: Sequence[tuple[Task, int]], setting: Set
                 name=policy.name,
                 paper=policy.paper,
                 arguments=dict(policy.arguments(ARGUMENTS_AT)),
+                arguments_at_tokens=ARGUMENTS_AT,
                 ratios=ratios_of(policy, setting.ratios),
             )
             for policy in setting.policies

@@ -1,7 +1,10 @@
 """Loading the model under test: the reference model that ships with kvbench, a local folder, or a hub name."""
 
+import difflib
 import hashlib
 import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.resources import files
@@ -9,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from huggingface_hub import logging as hub_logging
 from kvpress import SUPPORTED_MODELS
 from transformers import (
     AutoConfig,
@@ -20,10 +24,11 @@ from transformers import (
 )
 from transformers.utils import logging as transformers_logging
 
+from datasets_gen import unknown_name
 from kvbench.errors import KVBenchError
 from policies import attention_window
 
-REFERENCE_MODELS = {"reference": "Llama architecture, 2.8 M parameters, trained on the train split of every task"}
+REFERENCE_MODELS = {"reference": "Llama architecture with grouped-query attention, ships with kvbench"}
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
@@ -76,7 +81,21 @@ def longest_sequence(model: LoadedModel) -> int:
     full attention and refuses longer sequences instead of measuring something else.
     """
     windows = [attention_window(layer.self_attn) for layer in decoder_of(model.network).layers]
-    return min([int(model.tokenizer.model_max_length), *(window for window in windows if window is not None)])
+    positions = int(model.network.config.get_text_config().max_position_embeddings)
+    return min(
+        [int(model.tokenizer.model_max_length), positions, *(window for window in windows if window is not None)]
+    )
+
+
+@contextmanager
+def attention(network: PreTrainedModel, name: str) -> Iterator[None]:
+    """The network on another attention implementation for a while."""
+    before = network.config._attn_implementation
+    network.set_attn_implementation(name)
+    try:
+        yield
+    finally:
+        network.set_attn_implementation(before)
 
 
 def choose_device(asked: str) -> torch.device:
@@ -110,6 +129,8 @@ def model_source(name: str) -> str:
         return str(path)
     if looks_local:
         raise KVBenchError(f"there is no model at {path}: check the path, or use --model reference")
+    if "/" not in name and difflib.get_close_matches(name, REFERENCE_MODELS):
+        raise KVBenchError(unknown_name("model", name, REFERENCE_MODELS))
     return name
 
 
@@ -120,15 +141,62 @@ def load_model(name: str, device: str = "auto", dtype: str = "auto") -> LoadedMo
     precision = choose_dtype(dtype, where)
     transformers_logging.set_verbosity_error()
     transformers_logging.disable_progress_bar()
+    hub_logging.set_verbosity_error()  # or an absent network fills the screen with attempts
     try:
         config = AutoConfig.from_pretrained(source)
-        network = AutoModelForCausalLM.from_pretrained(source, dtype=precision, attn_implementation="sdpa")
+        _check_architecture(name, config.architectures or [])
+        loaded: Any = AutoModelForCausalLM.from_pretrained(
+            source, dtype=precision, attn_implementation="sdpa", output_loading_info=True
+        )
+        network: PreTrainedModel = loaded[0]
         tokenizer = AutoTokenizer.from_pretrained(source)
-    except (OSError, ValueError, KeyError) as error:
-        reason = str(error).splitlines()[0]
-        raise KVBenchError(f"cannot load the model '{name}': {reason} (--model reference needs no network)") from error
+    except KVBenchError:
+        raise
+    except Exception as error:  # damaged files raise anything
+        reason = next((line for line in str(error).splitlines() if line.strip()), "")
+        hint = "" if Path(source).exists() else " (--model reference needs no network)"
+        raise KVBenchError(f"cannot load the model '{name}': {type(error).__name__}: {reason}{hint}") from error
+    _check_weights(name, loaded[1])
+    embedding: Any = network.get_input_embeddings()
+    _check_tokenizer(name, tokenizer, embedding.weight.shape[0])
     network = network.to(where)  # type: ignore[arg-type]  # transformers wraps and loses its signature
     return wrap_model(name, network, tokenizer, _fingerprint(source, config))
+
+
+def _check_architecture(name: str, architectures: Sequence[str]) -> None:
+    """Before any weight is read."""
+    known = [model.__name__ for model in SUPPORTED_MODELS]
+    if architectures and not set(architectures) & set(known):
+        raise KVBenchError(
+            f"kvpress does not support {architectures[0]} ('{name}'): use one of {', '.join(sorted(known))}"
+        )
+
+
+def _check_weights(name: str, report: Mapping[str, Any]) -> None:
+    """transformers draws missing weights at random, and leaves out layers that the config does not count."""
+    surplus = [key for key in report["unexpected_keys"] if ".layers." in key and "inv_freq" not in key]
+    wrong = {"lacks": sorted(report["missing_keys"]), "has, beyond its config,": sorted(surplus)}
+    for what, keys in wrong.items():
+        if keys:
+            raise KVBenchError(
+                f"the checkpoint '{name}' {what} {keys[0]} ({len(keys)} in all): its config.json and its weights "
+                "do not belong together"
+            )
+
+
+def _check_tokenizer(name: str, tokenizer: PreTrainedTokenizerBase, embeddings: int) -> None:
+    """transformers makes an empty tokenizer for a folder that has none; every context would be one token."""
+    words = "Where does the mentor of Ana live?"
+    found = len(tokenizer.encode(words, add_special_tokens=False))
+    if found < len(words.split()):
+        raise KVBenchError(
+            f"the tokenizer of '{name}' makes {found} tokens of '{words}': its files are missing or damaged"
+        )
+    if len(tokenizer) > embeddings:
+        raise KVBenchError(
+            f"the tokenizer of '{name}' has {len(tokenizer)} entries and the model {embeddings} embeddings: "
+            "they do not belong together"
+        )
 
 
 def wrap_model(
@@ -136,17 +204,16 @@ def wrap_model(
 ) -> LoadedModel:
     """A network already in memory; :class:`KVBenchError` for an architecture that kvpress does not know."""
     if not isinstance(network, SUPPORTED_MODELS):
-        known = ", ".join(model.__name__ for model in SUPPORTED_MODELS)
-        raise KVBenchError(f"kvpress does not support {type(network).__name__} ('{name}'): use one of {known}")
+        _check_architecture(name, [type(network).__name__])
     return LoadedModel(name, network.eval(), tokenizer, fingerprint)
 
 
 def _fingerprint(source: str, config: Any) -> str:
-    """Hash of the weights of a local model, or of the configuration of a hub model with its commit."""
+    """Hash of all files of a local model, or of the configuration of a hub model with its commit."""
     digest = hashlib.sha256()
     folder = Path(source)
     if folder.is_dir():
-        for file in sorted([*folder.glob("*.safetensors"), *folder.glob("*.json")]):
+        for file in sorted(path for path in folder.iterdir() if path.is_file() and not path.name.startswith(".")):
             digest.update(file.name.encode())
             with file.open("rb") as handle:
                 digest.update(hashlib.file_digest(handle, "sha256").digest())

@@ -8,10 +8,15 @@ from typing import TypeVar
 
 from datasets_gen import unknown_name
 from kvbench.errors import KVBenchError
+from kvbench.setting import DEFAULT_MAX_KV_BYTES
+from leaderboards import CONTROLS
+from policies import POLICIES, Policy
 
 DEFAULT_RATIOS = "0.1:0.9:0.1"
 DEFAULT_CONTEXTS = 30  # per task
-DEFAULT_MAX_KV_GB = 0.5
+MOST_RATIOS = 1000
+MOST_CONTEXTS = 1_000_000
+DEFAULT_MAX_KV_GB = DEFAULT_MAX_KV_BYTES / 1e9
 RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 Entry = TypeVar("Entry")
@@ -31,13 +36,15 @@ def parse_ratios(text: str) -> tuple[float, ...]:
             first, last, step = numbers
             if step <= 0 or last < first:
                 raise KVBenchError(f"--ratios {text}: a range is first:last:step with a step above 0 and last >= first")
+            if last - first > step * MOST_RATIOS:
+                raise KVBenchError(f"--ratios {text}: that is more than {MOST_RATIOS} ratios: take a larger step")
             ratios.update(first + step * count for count in range(int((last - first) / step) + 1))
         else:
             raise KVBenchError(f"--ratios {text}: give numbers such as 0.1,0.5 or a range such as 0.1:0.9:0.1")
     for ratio in ratios:
-        if not 0 <= ratio < 1:
+        if not 0 <= float(ratio) < 1:
             raise KVBenchError(f"--ratios {text}: {ratio} is outside [0, 1): a ratio is the share of the cache removed")
-    return tuple(sorted(float(ratio) for ratio in ratios))
+    return tuple(sorted(float(ratio) + 0.0 for ratio in ratios))  # -0 is 0
 
 
 def _decimal(number: str, text: str) -> Decimal:
@@ -45,7 +52,7 @@ def _decimal(number: str, text: str) -> Decimal:
         value = Decimal(number.strip())
     except InvalidOperation as error:
         raise KVBenchError(f"--ratios {text}: '{number}' is not a number") from error
-    if not value.is_finite():
+    if not value.is_finite() or value.adjusted() > 6 or value.as_tuple().exponent < -50:  # type: ignore[operator]
         raise KVBenchError(f"--ratios {text}: '{number}' is not a number")
     return value
 
@@ -64,8 +71,8 @@ def choose(kind: str, names: str | None, known: Mapping[str, Entry]) -> list[Ent
 
 
 def check_count(option: str, value: int) -> int:
-    if value < 1:
-        raise KVBenchError(f"{option} is 1 or more, not {value}")
+    if not 1 <= value <= MOST_CONTEXTS:
+        raise KVBenchError(f"{option} is 1 or more and at most {MOST_CONTEXTS:,}, not {value}")
     return value
 
 
@@ -76,8 +83,13 @@ def check_name(name: str) -> str:
     return name
 
 
+def with_controls(chosen: Sequence[Policy]) -> list[Policy]:
+    """The policies behind the controls that are not among them: no board goes without."""
+    return [POLICIES[name] for name in CONTROLS if POLICIES[name] not in chosen] + list(chosen)
+
+
 def kv_bytes(gigabytes: float) -> int:
     """The bound on live keys and values in bytes."""
-    if not math.isfinite(gigabytes) or gigabytes <= 0:
+    if not math.isfinite(gigabytes * 1e9) or gigabytes <= 0:
         raise KVBenchError(f"--max-kv-gb is a size above 0 in gigabytes, not {gigabytes}")
     return int(gigabytes * 1e9)

@@ -38,10 +38,12 @@ class Ask:
 
 @dataclass(frozen=True)
 class Prompt:
-    """A region to prefill and compress, and the questions to decode from what is left of it."""
+    """A region to prefill and compress, and the questions to decode from what is left of it. ``context_tokens``: the
+    positions in it of the context alone, without the chat template and, in aware mode, the question."""
 
     example: Example
     token_ids: tuple[int, ...]
+    context_tokens: tuple[int, ...]
     asks: tuple[Ask, ...]
 
 
@@ -55,10 +57,18 @@ def chat_template(tokenizer: PreTrainedTokenizerBase) -> Template:
     if tokenizer.chat_template is None:
         return Template(tokenizer.bos_token or "", "\n")
     mark = "#" * 16
-    text = tokenizer.apply_chat_template(
-        [{"role": "user", "content": mark}], add_generation_prompt=True, tokenize=False, enable_thinking=False
-    )
-    head, _, tail = str(text).partition(mark)
+    turn = [{"role": "user", "content": mark}]
+    try:
+        text = str(
+            tokenizer.apply_chat_template(turn, add_generation_prompt=True, tokenize=False, enable_thinking=False)
+        )
+    except Exception as error:  # a template is foreign code
+        raise KVBenchError(f"the chat template of the tokenizer is broken: {error}") from error
+    if text.count(mark) != 1:
+        raise KVBenchError(
+            f"the chat template of the tokenizer holds the user's turn {text.count(mark)} times, where once is needed"
+        )
+    head, _, tail = text.partition(mark)
     return Template(head, tail)
 
 
@@ -116,4 +126,5 @@ def _build_prompt(
         )
         for question, text in asked
     )
-    return Prompt(example, tuple(encoded["input_ids"]), asks)
+    context = Span("fact", 0, len(example.context))
+    return Prompt(example, tuple(encoded["input_ids"]), tokens_of([context], offsets, len(head)), asks)

@@ -3,15 +3,28 @@
 from pathlib import Path
 
 from kvbench.atomic import write_text_atomically
-from kvbench.store import Store
-from leaderboards import SummaryRow, build_page, summarise
+from kvbench.errors import KVBenchError
+from kvbench.store import Outline, Store
+from leaderboards import LeaderboardError, PlannedCells, SummaryRow, build_page, summarise
 
 PAGE_NAME = "index.html"
 
 
+def planned_cells(outline: Outline) -> PlannedCells:
+    """What a run set out to do, as its ``run.json`` says."""
+    return PlannedCells(
+        mode=outline.mode,
+        contexts={task.name: task.contexts for task in outline.tasks},
+        policies={policy.name: policy.ratios for policy in outline.policies},
+    )
+
+
 def publish_summary(store: Store) -> list[SummaryRow]:
     """Aggregates all records and writes ``summary.json`` beside them."""
-    rows = summarise(store.frame())
+    try:
+        rows = summarise(store.frame(), planned_cells(store.run.outline))
+    except LeaderboardError as error:
+        raise KVBenchError(f"{store.folder} cannot be summarised: {error}") from error
     store.write_summary([row.model_dump() for row in rows])
     return rows
 

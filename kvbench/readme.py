@@ -7,14 +7,13 @@ import csv
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
 
-from datasets_gen import TASKS
 from kvbench.cli import COMMANDS
+from kvbench.commands.ls import listing
 from kvbench.errors import KVBenchError
-from kvbench.metrics.registry import METRICS
-from policies import POLICIES
 
 README = Path("README.md")
 CURVE_ROWS = 12  # the README shows so many rows of the learning curve; the CSV has all
@@ -26,18 +25,10 @@ def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     return "\n".join("| " + " | ".join(str(cell) for cell in line) + " |" for line in lines)
 
 
-def tasks() -> str:
-    return table(("task", "what it stresses"), ((f"`{t.name}`", t.description) for t in TASKS.values()))
-
-
-def policies() -> str:
-    rows = ((f"`{p.name}`", p.family, p.paper, p.description) for p in POLICIES.values())
-    return table(("policy", "family", "paper", "what it keeps"), rows)
-
-
-def metrics() -> str:
-    rows = ((f"`{m.name}`", m.unit, m.better, m.definition) for m in METRICS.values())
-    return table(("metric", "unit", "better", "definition"), rows)
+def listed(kind: str) -> str:
+    """What ``python -m kvbench ls`` lists."""
+    header, rows = listing(kind)
+    return table(header, ((f"`{name}`", *others) for name, *others in rows))
 
 
 def commands() -> str:
@@ -61,9 +52,9 @@ def learning_curve() -> str:
 
 
 BLOCKS: Mapping[str, Callable[[], str]] = {
-    "tasks": tasks,
-    "policies": policies,
-    "metrics": metrics,
+    "tasks": partial(listed, "tasks"),
+    "policies": partial(listed, "policies"),
+    "metrics": partial(listed, "metrics"),
     "commands": commands,
     "full cache": full_cache,
     "learning curve": learning_curve,

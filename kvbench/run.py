@@ -4,13 +4,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from datasets_gen import Example, Task
 from kvbench.collect import collect
 from kvbench.console import console
 from kvbench.engine.treatment import ratios_of
-from kvbench.errors import KVBenchError
+from kvbench.errors import InterruptedRunError, KVBenchError
 from kvbench.identity import Identity, identify
 from kvbench.models import LoadedModel
 from kvbench.record import Record
@@ -65,11 +66,20 @@ def execute(model: LoadedModel, grid: Grid, folder: Path, command: str) -> Store
         _fill(model, grid, store)
     except KeyboardInterrupt as interrupt:
         store.fail("interrupted")
-        raise KVBenchError(
+        raise InterruptedRunError(
             f"interrupted: what was finished is kept in {folder}; start the same command again to go on"
         ) from interrupt
     except KVBenchError as error:
         _note_failure(store, str(error))
+        raise
+    except torch.OutOfMemoryError as error:
+        _note_failure(store, "out of memory")
+        raise KVBenchError(
+            f"the device is out of memory: what was finished is kept in {folder}; start the same command again with a "
+            "smaller --max-kv-gb"
+        ) from error
+    except Exception as error:  # a fault of ours, or a model that cannot be run: the store tells how it ended
+        _note_failure(store, f"{type(error).__name__}: {error}")
         raise
     store.finish()
     return store
@@ -84,14 +94,21 @@ def _note_failure(store: Store, reason: str) -> None:
 
 
 def _fill(model: LoadedModel, grid: Grid, store: Store) -> None:
-    work = [
-        Portion(task, number, chunk, [p for p in grid.setting.policies if not store.has(task.name, number, p.name)])
-        for task in grid.tasks
-        for number, chunk in enumerate(grid.chunks())
-    ]
-    sizes = [sum(len(example.questions) for example in grid.examples(part.task, part.chunk)) for part in work]
-    total = sum(size * grid.cells(grid.setting.policies) for size in sizes)
-    missing = sum(size * grid.cells(part.policies) for size, part in zip(sizes, work, strict=True))
+    work, total, missing = [], 0, 0
+    for task in grid.tasks:
+        for number, chunk in enumerate(grid.chunks()):
+            size = sum(len(example.questions) for example in grid.examples(task, chunk))
+            lacking = [
+                policy
+                for policy in grid.setting.policies
+                if not store.has(task.name, number, policy.name, size * grid.cells([policy]))
+            ]
+            work.append(Portion(task, number, chunk, lacking))
+            total += size * grid.cells(grid.setting.policies)
+            missing += size * grid.cells(lacking)
+    if missing == 0:
+        console.print(f"all {total:,} generations are there already")
+        return
     if missing < total:
         console.print(f"{total - missing:,} of {total:,} generations are there already: going on with the rest")
     with Progress(
@@ -120,4 +137,5 @@ def _fill(model: LoadedModel, grid: Grid, store: Store) -> None:
         pending = [portion for portion in work if portion.policies]
         for portion, records in zip(pending, workers.map(records_of, pending), strict=True):
             for policy in portion.policies:
-                store.write_records(portion.task.name, portion.number, policy.name, records[policy.name])
+                path = store.record_file(portion.task.name, portion.number, policy.name)
+                store.write_records(path, records[policy.name])

@@ -26,7 +26,7 @@ def rescore(store: Store) -> tuple[int, int]:
         scored = [record.model_copy(update=text_scores(record)) for record in records]
         differing = sum(old != new for old, new in zip(records, scored, strict=True))
         if differing:
-            store.rewrite(path, scored)
+            store.write_records(path, scored)
         total += len(records)
         changed += differing
     return total, changed

@@ -7,6 +7,7 @@ from typing import Self
 from kvbench.prompt import Mode
 from policies import Policy
 
+DEFAULT_MAX_KV_BYTES = 500_000_000
 Progress = Callable[[int], None]  # told how many questions were just answered
 
 
@@ -22,7 +23,7 @@ class Setting:
     ratios: Sequence[float]
     seed: int = 0
     mode: Mode = "agnostic"
-    max_kv_bytes: int = 10**9
+    max_kv_bytes: int = DEFAULT_MAX_KV_BYTES
 
     def only(self, policies: Sequence[Policy]) -> Self:
         """The same with other policies."""

@@ -13,7 +13,7 @@ from typing import Any, Literal, Self
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 
 from kvbench.atomic import write_atomically, write_text_atomically
 from kvbench.errors import KVBenchError
@@ -21,6 +21,8 @@ from kvbench.record import SCHEMA_VERSION, Record, arrow_schema, to_table
 
 RUN_FILE = "run.json"
 SUMMARY_FILE = "summary.json"
+
+PROVENANCE = ("git_revision", "git_dirty")  # parts of an identity that do not make another run
 
 Status = Literal["started", "complete", "failed"]
 
@@ -37,6 +39,41 @@ class RunFile(BaseModel):
     finished: str | None
     command: str
     identity: dict[str, Any]
+
+    @field_validator("identity")
+    @classmethod
+    def _says_what_is_run(cls, identity: dict[str, Any]) -> dict[str, Any]:
+        Outline.model_validate(identity)
+        return identity
+
+    @property
+    def outline(self) -> "Outline":
+        return Outline.model_validate(self.identity)
+
+
+class NamedTask(BaseModel):
+    name: str
+    contexts: int
+
+
+class NamedPolicy(BaseModel):
+    name: str
+    ratios: tuple[float, ...]
+
+
+class Outline(BaseModel):
+    """The part of an identity that boards are built from."""
+
+    mode: str
+    tasks: tuple[NamedTask, ...]
+    policies: tuple[NamedPolicy, ...]
+
+    @field_validator("tasks", "policies")
+    @classmethod
+    def _each_once(cls, entries: tuple[NamedTask | NamedPolicy, ...]) -> tuple[NamedTask | NamedPolicy, ...]:
+        if len({entry.name for entry in entries}) < len(entries):
+            raise ValueError("a name is there twice")
+        return entries
 
 
 class Store:
@@ -55,7 +92,11 @@ class Store:
         try:
             run = RunFile.model_validate_json(path.read_bytes())
         except ValidationError as error:
-            raise KVBenchError(f"{path} cannot be read: {error.errors()[0]['msg']}") from error
+            first = error.errors()[0]
+            where = ".".join(map(str, first["loc"]))
+            raise KVBenchError(
+                f"{path} is damaged ({where}: {first['msg']}): restore it, or delete the folder and run again"
+            ) from error
         if run.schema_version != SCHEMA_VERSION:
             raise KVBenchError(
                 f"{path} has schema version {run.schema_version}, this kvbench reads {SCHEMA_VERSION}: "
@@ -68,14 +109,17 @@ class Store:
         """A new run in ``folder``, or the one that is there if it is the same run."""
         if (folder / RUN_FILE).exists():
             store = cls.open(folder)
-            differing = [name for name in identity if identity[name] != store.run.identity.get(name)]
+            compared = [name for name in identity if name not in PROVENANCE]
+            differing = [name for name in compared if identity[name] != store.run.identity.get(name)]
             if differing:
                 raise KVBenchError(
                     f"{folder} belongs to another run ({_difference(differing[0], store.run.identity, identity)}): "
                     "choose another --name, or delete that folder"
                 )
             store._set(status="started", reason=None)
+            _remove_partial(folder)
             return store
+        _remove_partial(folder)
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             raise KVBenchError(f"{folder} exists and is no run of kvbench: choose another --name or --out")
         run = RunFile(
@@ -107,13 +151,21 @@ class Store:
     def record_file(self, task: str, chunk: int, policy: str) -> Path:
         return self.folder / "records" / task / f"{chunk:05d}" / f"{policy}.parquet"
 
-    def has(self, task: str, chunk: int, policy: str) -> bool:
-        return self.record_file(task, chunk, policy).is_file()
-
-    def write_records(self, task: str, chunk: int, policy: str, records: list[Record]) -> None:
-        table = to_table(records)
+    def has(self, task: str, chunk: int, policy: str, count: int) -> bool:
+        """Whether all ``count`` records are there and none of them failed: the next start tries again what failed."""
         path = self.record_file(task, chunk, policy)
-        write_atomically(path, lambda partial: pq.write_table(table, partial, compression="zstd"))
+        if not path.is_file():
+            return False
+        try:
+            table = pq.read_table(path, columns=["policy", "status"])
+        except (pa.ArrowInvalid, OSError) as error:
+            raise _unreadable(path, error) from error
+        rows = zip(table["policy"].to_pylist(), table["status"].to_pylist(), strict=True)
+        return table.num_rows == count and set(rows) == {(policy, "ok")}
+
+    def write_records(self, path: Path, records: list[Record]) -> None:
+        """Writes or replaces one record file."""
+        write_atomically(path, lambda partial: pq.write_table(to_table(records), partial, compression="zstd"))
 
     def record_files(self) -> list[Path]:
         return sorted((self.folder / "records").glob("*/*/*.parquet"))
@@ -125,13 +177,7 @@ class Store:
                 rows = pq.read_table(path, schema=arrow_schema()).to_pylist()
                 yield path, [Record.model_validate(row) for row in rows]
             except (pa.ArrowInvalid, OSError, ValidationError) as error:
-                raise KVBenchError(
-                    f"{path} cannot be read ({str(error).splitlines()[0]}): delete it and start the run again"
-                ) from error
-
-    def rewrite(self, path: Path, records: list[Record]) -> None:
-        """Replaces one record file."""
-        write_atomically(path, lambda partial: pq.write_table(to_table(records), partial, compression="zstd"))
+                raise _unreadable(path, error) from error
 
     def frame(self) -> pd.DataFrame:
         """All records as one table, in the order of the run's tasks and policies."""
@@ -141,7 +187,12 @@ class Store:
         frame = pd.DataFrame(rows, columns=list(Record.model_fields))
         for column in ("task", "policy"):
             plural = {"task": "tasks", "policy": "policies"}[column]
-            order = [entry["name"] for entry in self.run.identity[plural]]
+            order = [entry.name for entry in getattr(self.run.outline, plural)]
+            unknown = sorted(set(frame[column]) - set(order))
+            if unknown:
+                raise KVBenchError(
+                    f"{self.folder} holds records of the {column} '{unknown[0]}', which {RUN_FILE} does not name"
+                )
             frame[column] = pd.Categorical(frame[column], categories=order, ordered=True)
         frame = frame.sort_values(["task", "policy", "ratio", "example_index", "question_id"], kind="stable")
         return frame.astype({"task": str, "policy": str}).reset_index(drop=True)
@@ -150,6 +201,16 @@ class Store:
         path = self.folder / SUMMARY_FILE
         write_text_atomically(path, json.dumps(rows, indent=1) + "\n")
         return path
+
+
+def _unreadable(path: Path, error: Exception) -> KVBenchError:
+    return KVBenchError(f"{path} cannot be read ({str(error).splitlines()[0]}): delete it and start the run again")
+
+
+def _remove_partial(folder: Path) -> None:
+    """What a kill left half written; :func:`write_atomically` names such files so."""
+    for path in folder.rglob(".*.partial"):
+        path.unlink(missing_ok=True)
 
 
 def _difference(name: str, old: dict[str, Any], new: dict[str, Any]) -> str:

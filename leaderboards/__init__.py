@@ -1,12 +1,11 @@
 """Boards: what the records of a run add up to, with intervals, as rows, curves, a page and a terminal table."""
 
-from leaderboards.bootstrap import cluster_interval
 from leaderboards.errors import LeaderboardError
 from leaderboards.figures import curve_figure
 from leaderboards.measures import CURVES, F1, GER, HALLUCINATION, REALISED_RATIO, TABLES, Measure
 from leaderboards.page import build_page
 from leaderboards.row import ALL_TASKS, CONTROLS, SummaryRow
-from leaderboards.summary import summarise
+from leaderboards.summary import PlannedCells, summarise
 from leaderboards.terminal import terminal_table
 
 __all__ = [
@@ -20,9 +19,9 @@ __all__ = [
     "TABLES",
     "LeaderboardError",
     "Measure",
+    "PlannedCells",
     "SummaryRow",
     "build_page",
-    "cluster_interval",
     "curve_figure",
     "summarise",
     "terminal_table",

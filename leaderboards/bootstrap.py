@@ -16,22 +16,6 @@ RESAMPLES = 2000
 LEVEL = 0.95
 
 
-def cluster_interval(
-    values: Sequence[float] | FloatArray,
-    clusters: Sequence[str] | NDArray[np.str_],
-    seed: int,
-    resamples: int = RESAMPLES,
-    level: float = LEVEL,
-) -> tuple[float, float] | None:
-    """The interval of the mean of ``values``, in their unit, that holds ``level`` of the resampled means.
-
-    ``values``: one number per question, NaN where there is none. ``clusters``: the context of each.
-    None when fewer than two contexts have a value, as nothing says then how much contexts differ.
-    """
-    means = resampled_means(values, clusters, seed, resamples)
-    return None if means is None else percentile_interval(means, level)
-
-
 def resampled_means(
     values: Sequence[float] | FloatArray,
     clusters: Sequence[str] | NDArray[np.str_],

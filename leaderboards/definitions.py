@@ -1,4 +1,4 @@
-"""What each measure means, in the words of the design. This is their one home; the page quotes it."""
+"""What each measure means, in the words of the design, for the page."""
 
 from dataclasses import dataclass
 

@@ -14,6 +14,7 @@ from leaderboards.row import ALL_TASKS, SummaryRow
 
 REWRITES = "not applicable: the policy rewrites the cache"
 NO_ANSWERABLE = "no answerable question"
+NOT_RUN = "not run yet"
 ONE_CONTEXT = "no interval from one context"
 
 CELL = ("task", "mode", "policy", "ratio")
@@ -46,6 +47,23 @@ Key = tuple[str, str, str, float]
 
 
 @dataclass(frozen=True)
+class PlannedCells:
+    """What a run set out to do. ``contexts``: by task. ``policies``: the ratios of each."""
+
+    mode: str
+    contexts: Mapping[str, int]
+    policies: Mapping[str, Sequence[float]]
+
+    def keys(self) -> list[Key]:
+        return [
+            (task, self.mode, policy, float(ratio))
+            for task in self.contexts
+            for policy, ratios in self.policies.items()
+            for ratio in ratios
+        ]
+
+
+@dataclass(frozen=True)
 class _Cell:
     """A row, and the resampled means of the measures that have an interval, each of shape (resamples,)."""
 
@@ -53,11 +71,14 @@ class _Cell:
     means: Mapping[str, FloatArray]
 
 
-def summarise(records: DataFrame, seed: int = 0, resamples: int = RESAMPLES) -> list[SummaryRow]:
+def summarise(
+    records: DataFrame, planned: PlannedCells | None = None, seed: int = 0, resamples: int = RESAMPLES
+) -> list[SummaryRow]:
     """One row per (task, mode, policy, ratio), then the mean over tasks of each (mode, policy, ratio) as task ``all``.
 
     In the order in which tasks, modes and policies first appear, ratios ascending. A cell with a failed or missing
-    record is incomplete: its measures are None and ``reason`` says why. The same records and seed give the same rows.
+    record is incomplete: its measures are None and ``reason`` says why. Of a run that was cut short only ``planned``
+    knows what is missing. The same records and seed give the same rows.
     """
     _check(records)
     asked = {
@@ -65,13 +86,17 @@ def summarise(records: DataFrame, seed: int = 0, resamples: int = RESAMPLES) -> 
         for (task, mode), group in records.groupby(["task", "mode"], sort=False, observed=True)
     }
     groups = records.groupby(list(CELL), sort=False, observed=True)
+    nothing = records.iloc[:0]
     found: dict[Key, DataFrame] = {
         (str(task), str(mode), str(policy), float(ratio)): group for (task, mode, policy, ratio), group in groups
     }
+    wanted = dict.fromkeys([*(planned.keys() if planned else ()), *found])
+    contexts = planned.contexts if planned else {}
     cells = {
-        key: _cell(key, found[key], asked[key[0], key[1]], seed, resamples) for key in _in_order(records, list(found))
+        key: _cell(key, found.get(key, nothing), asked.get(key[:2], 0), contexts.get(key[0]), seed, resamples)
+        for key in _in_order(list(wanted))
     }
-    return [cell.row for cell in cells.values()] + _overall(records, cells)
+    return [cell.row for cell in cells.values()] + _overall(cells)
 
 
 def _check(records: DataFrame) -> None:
@@ -90,17 +115,13 @@ def _check(records: DataFrame) -> None:
         raise LeaderboardError(f"a task is named '{ALL_TASKS}', which is the mean over tasks: give it another name")
 
 
-def _names(records: DataFrame, column: str) -> list[str]:
-    """The values of a column in order of first appearance."""
-    return [str(name) for name in records[column].unique()]
-
-
-def _in_order(records: DataFrame, keys: Sequence[Key]) -> list[Key]:
-    tasks, modes, policies = (_names(records, column) for column in ("task", "mode", "policy"))
+def _in_order(keys: Sequence[Key]) -> list[Key]:
+    """Tasks, modes and policies as they first appear, ratios ascending."""
+    tasks, modes, policies = (list(dict.fromkeys(key[part] for key in keys)) for part in range(3))
     return sorted(keys, key=lambda key: (tasks.index(key[0]), modes.index(key[1]), policies.index(key[2]), key[3]))
 
 
-def _cell(key: Key, group: DataFrame, asked: int, seed: int, resamples: int) -> _Cell:
+def _cell(key: Key, group: DataFrame, asked: int, contexts: int | None, seed: int, resamples: int) -> _Cell:
     task, mode, policy, ratio = key
     # Sums of floats depend on their order, and rows shall not: a run that was resumed holds its records in another.
     group = group.sort_values(list(QUESTION), kind="stable")
@@ -113,7 +134,7 @@ def _cell(key: Key, group: DataFrame, asked: int, seed: int, resamples: int) -> 
         "n": len(answered),
         "contexts": int(answered["example_id"].nunique()),
     }
-    gap = _incomplete(group, asked)
+    gap = _incomplete(group, asked, contexts)
     if gap:
         return _Cell(SummaryRow(**shared, reason=gap), {})
     measures, gaps = _measures(answered)
@@ -124,9 +145,14 @@ def _cell(key: Key, group: DataFrame, asked: int, seed: int, resamples: int) -> 
     return _Cell(row, means)
 
 
-def _incomplete(group: DataFrame, asked: int) -> str | None:
+def _incomplete(group: DataFrame, asked: int, contexts: int | None) -> str | None:
     """Why a cell may enter no mean; ``asked`` is the number of questions that other cells of the task answered."""
+    if group.empty:
+        return NOT_RUN
     gaps = []
+    there = group["example_id"].nunique()
+    if contexts is not None and there < contexts:
+        gaps.append(f"{contexts - there} of {contexts} contexts are not run yet")
     failed = group[group["status"] != "ok"]
     if len(failed):
         reasons = failed["reason"].dropna()
@@ -145,7 +171,7 @@ def _measures(answered: DataFrame) -> tuple[dict[str, Any], list[str]]:
     for kind in ("confused", "fabricated"):
         share = float((answered["hallucination_kind"] == kind).mean())
         measures[f"{kind}_rate"] = None if measures["hallucination_rate"] is None else share
-    measures["kv_bytes"] = _mean(answered, "kv_bytes", gaps)
+    measures["kv_bytes"] = _mean_over_contexts(answered, "kv_bytes", gaps)
     measures["compression_seconds"] = _mean_over_contexts(answered, "compression_seconds", gaps)
     if answered["eviction_rate"].isna().all():
         gaps.append(REWRITES)
@@ -214,13 +240,13 @@ def _intervals(means: Mapping[str, FloatArray]) -> dict[str, float]:
     return intervals
 
 
-def _overall(records: DataFrame, cells: Mapping[Key, _Cell]) -> list[SummaryRow]:
+def _overall(cells: Mapping[Key, _Cell]) -> list[SummaryRow]:
     """The unweighted mean over tasks of each (mode, policy, ratio) that is complete in every task."""
-    tasks = _names(records, "task")
+    tasks = list(dict.fromkeys(task for task, *_ in cells))
     anywhere = dict.fromkeys((tasks[0], mode, policy, ratio) for _, mode, policy, ratio in cells)
     return [
         _overall_row((mode, policy, ratio), [(task, cells.get((task, mode, policy, ratio))) for task in tasks])
-        for _, mode, policy, ratio in _in_order(records, list(anywhere))
+        for _, mode, policy, ratio in _in_order(list(anywhere))
     ]
 
 

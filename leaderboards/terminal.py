@@ -15,13 +15,13 @@ POLICY_WIDTH = 18
 MOST_RATIOS = 10
 
 
-def terminal_table(rows: Sequence[SummaryRow], measure: Measure = F1, mode: str | None = None) -> Table:
+def terminal_table(rows: Sequence[SummaryRow], measure: Measure = F1) -> Table:
     """Policies by asked ratio, the mean over tasks, in 80 columns.
 
-    ``mode``: the first that the rows hold, unless named. Of more than ten ratios an even choice is shown, both ends
+    Of the first mode that the rows hold. Of more than ten ratios an even choice is shown, both ends
     among them. What is best is bold, controls are dim, a dash is a cell that is incomplete or has no such value.
     """
-    own = [row for row in rows if row.task == ALL_TASKS and row.mode == (mode or rows[0].mode)]
+    own = [row for row in rows if row.task == ALL_TASKS and row.mode == rows[0].mode]
     ratios = _some(sorted({row.ratio for row in own}))
     found = {(row.policy, row.ratio): row for row in own}
     standing = {ratio: marks([row for row in own if row.ratio == ratio], measure) for ratio in ratios}

@@ -113,6 +113,7 @@ FULL = Policy(
     paper="-",
     description="The whole cache: what every other row is compared with",
     build=lambda situation: FullPress(),
+    ratio_free_score=True,
     only_ratio_zero=True,
     more_tokens_than=0,
 )
@@ -122,6 +123,7 @@ RANDOM = Policy(
     paper="-",
     description="Independent random tokens for every layer, head and example",
     build=_random,
+    ratio_free_score=True,
 )
 RECENCY = Policy(
     name="recency",
@@ -129,6 +131,7 @@ RECENCY = Policy(
     paper="-",
     description="The most recent tokens",
     build=lambda situation: RecencyPress(situation.ratio),
+    ratio_free_score=True,
 )
 ORACLE = Policy(
     name="oracle",
@@ -136,5 +139,6 @@ ORACLE = Policy(
     paper="-",
     description="Knows the question and keeps its evidence",
     build=_oracle,
+    ratio_free_score=True,
     per_question=True,
 )

@@ -73,5 +73,6 @@ H2O = Policy(
     paper="arXiv 2306.14048",
     description="Attention received during the prefill (kvpress: ObservedAttentionPress)",
     build=lambda situation: H2OPress(situation.ratio),
+    ratio_free_score=True,
     baseline=Baseline(_observed_attention, "eager"),
 )

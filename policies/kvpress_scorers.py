@@ -40,7 +40,6 @@ STREAMING_LLM = Policy(
     description="The first tokens and the most recent ones (not re-rotated)",
     build=_streaming_llm,
     arguments=lambda context_length: {"n_sink": SINK},
-    ratio_free_score=False,
     more_tokens_than=SINK,
 )
 SNAPKV = Policy(
@@ -49,6 +48,7 @@ SNAPKV = Policy(
     paper="arXiv 2404.14469",
     description="Attention from the last tokens of the context, smoothed",
     build=snapkv_press,
+    ratio_free_score=True,
     arguments=snapkv_arguments,
 )
 TOVA = Policy(
@@ -57,6 +57,7 @@ TOVA = Policy(
     paper="arXiv 2401.06104",
     description="Attention from the last token, averaged over heads",
     build=lambda situation: TOVAPress(situation.ratio),
+    ratio_free_score=True,
 )
 KNORM = Policy(
     name="knorm",
@@ -64,6 +65,7 @@ KNORM = Policy(
     paper="arXiv 2406.11430",
     description="Keys of small norm",
     build=lambda situation: KnormPress(situation.ratio),
+    ratio_free_score=True,
 )
 EXPECTED_ATTENTION = Policy(
     name="expected_attention",
@@ -71,6 +73,7 @@ EXPECTED_ATTENTION = Policy(
     paper="arXiv 2510.00636",
     description="Attention expected from future queries",
     build=_expected_attention,
+    ratio_free_score=True,
     arguments=lambda context_length: {
         "n_sink": SINK,
         "n_future_positions": ExpectedAttentionPress.n_future_positions,

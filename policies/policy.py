@@ -67,7 +67,7 @@ class Policy:
     description: str
     build: Callable[[Situation], BasePress]
     arguments: Callable[[int], Mapping[str, int | float]] = field(default=no_arguments)
-    ratio_free_score: bool = True
+    ratio_free_score: bool = False
     per_question: bool = False
     more_tokens_than: int = 1
     only_ratio_zero: bool = False

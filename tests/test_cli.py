@@ -1,6 +1,8 @@
 """The command line on a toy model: results, and one clear line for each kind of bad input."""
 
 import json
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pandas as pd
@@ -12,8 +14,12 @@ import kvbench.commands.run
 from datasets_gen import TASKS
 from kvbench.cli import COMMANDS, main
 from kvbench.metrics.registry import METRICS
-from kvbench.models import LoadedModel
+from kvbench.models import LoadedModel, load_model
+from kvbench.options import DEFAULT_CONTEXTS, DEFAULT_RATIOS, parse_ratios
+from kvbench.run import Grid
+from kvbench.setting import Setting
 from kvbench.store import Store
+from leaderboards import CONTROLS
 from policies import POLICIES
 from toy import pressing, toy_tokenizer
 
@@ -42,6 +48,113 @@ def run_arguments(model: Path, tmp_path: Path, *more: str) -> list[str]:
     ]
 
 
+def test_the_default_profile_is_large_enough() -> None:
+    grid = Grid(list(TASKS.values()), DEFAULT_CONTEXTS, Setting(list(POLICIES.values()), parse_ratios(DEFAULT_RATIOS)))
+    asked = [grid.examples(task, chunk) for task in grid.tasks for chunk in grid.chunks()]
+    questions = sum(len(example.questions) for examples in asked for example in examples)
+    assert questions * grid.cells(grid.setting.policies) >= 20_000
+
+
+def test_controls_run_beside_the_policies_that_are_asked_for(toy_folder: Path, tmp_path: Path) -> None:
+    assert main(run_arguments(toy_folder, tmp_path, "--policies", "knorm")) == 0
+    assert list(Store.open(tmp_path / "runs/x").frame().policy.unique()) == [*CONTROLS, "knorm"]
+
+
+def truncated(folder: Path) -> None:
+    weights = folder / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:1000])
+
+
+def of_another_size(folder: Path) -> None:
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"hidden_size": 2 * config["hidden_size"]}))
+
+
+def of_more_layers(folder: Path) -> None:
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"num_hidden_layers": config["num_hidden_layers"] + 1}))
+
+
+def of_fewer_layers(folder: Path) -> None:
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"num_hidden_layers": config["num_hidden_layers"] - 1}))
+
+
+def without_tokenizer(folder: Path) -> None:
+    for path in folder.glob("tokenizer*"):
+        path.unlink()
+
+
+@pytest.mark.parametrize("spoil", [truncated, of_another_size, of_more_layers, of_fewer_layers, without_tokenizer])
+def test_a_damaged_checkpoint_is_one_clear_line(
+    toy_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], spoil: Callable[[Path], None]
+) -> None:
+    shutil.copytree(toy_folder, tmp_path / "model")
+    spoil(tmp_path / "model")
+    assert main(run_arguments(tmp_path / "model", tmp_path)) == 1
+    errors = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error")]
+    assert len(errors) == 1
+    assert str(tmp_path / "model") in errors[0]
+
+
+@pytest.mark.parametrize(
+    "template", ["hello", "{{ messages[0].content }} {{ messages[0].content }}", "{{ 1 / 0 }}", "{%"]
+)
+def test_a_chat_template_that_does_not_hold_the_turn_once_is_refused(
+    toy_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], template: str
+) -> None:
+    shutil.copytree(toy_folder, tmp_path / "model")
+    (tmp_path / "model" / "chat_template.jinja").write_text(template)
+    assert main(run_arguments(tmp_path / "model", tmp_path)) == 1
+    assert "the chat template of the tokenizer" in capsys.readouterr().err
+
+
+def test_a_context_beyond_the_positions_of_the_model_is_refused(
+    toy_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(toy_folder, tmp_path / "model")
+    config = json.loads((tmp_path / "model" / "config.json").read_text())
+    (tmp_path / "model" / "config.json").write_text(json.dumps(config | {"max_position_embeddings": 64}))
+    assert main(run_arguments(tmp_path / "model", tmp_path)) == 1
+    assert "takes 64, the least of its positions" in capsys.readouterr().err
+
+
+def test_brackets_in_a_path_are_no_markup(toy_folder: Path, tmp_path: Path) -> None:
+    arguments = run_arguments(
+        toy_folder, tmp_path, "--out", str(tmp_path / "o[/b]"), "--site", str(tmp_path / "s[bold]")
+    )
+    assert main(arguments) == 0
+    assert (tmp_path / "s[bold]" / "index.html").is_file()
+
+
+def test_every_file_of_a_model_counts_in_its_fingerprint(toy_folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(toy_folder, tmp_path / "model")
+    before = load_model(str(tmp_path / "model")).fingerprint
+    (tmp_path / "model" / "chat_template.jinja").write_text("{{ messages[0].content }}")
+    assert load_model(str(tmp_path / "model")).fingerprint != before
+
+
+def test_an_interrupt_before_the_first_generation_is_said(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(kvbench.commands.run, "load_model", interrupted)
+    assert main(["run"]) == 130
+    assert "error: interrupted" in capsys.readouterr().err
+
+
+def test_a_file_of_records_that_is_there_twice_is_one_clear_line(
+    toy_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(run_arguments(toy_folder, tmp_path)) == 0
+    path = Store.open(tmp_path / "runs/x").record_file("base", 0, "knorm")
+    shutil.copy(path, path.with_name("copy.parquet"))
+    assert main(["site", str(tmp_path / "runs/x"), "--out", str(tmp_path / "again")]) == 1
+    assert "was answered twice by knorm" in capsys.readouterr().err
+
+
 def test_a_run_writes_records_summary_and_page(
     toy_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -49,7 +162,8 @@ def test_a_run_writes_records_summary_and_page(
     summary = json.loads((tmp_path / "runs/x/summary.json").read_text())
     needed = {"task", "mode", "policy", "ratio", "n", "f1", "em", "abstention_rate", "hallucination_rate", "ger"}
     assert all(needed | {"slot_coverage", "realised_ratio"} <= set(row) for row in summary)
-    assert {(row["policy"], row["ratio"]) for row in summary} == {("full", 0.0), ("knorm", 0.5)}
+    controls = {("oracle", 0.5), ("random", 0.5), ("recency", 0.5)}
+    assert {(row["policy"], row["ratio"]) for row in summary} == {("full", 0.0), ("knorm", 0.5), *controls}
     assert "<html" in (tmp_path / "site/index.html").read_text()
     assert "knorm" in capsys.readouterr().out
 
@@ -79,7 +193,13 @@ def test_question_aware_mode_compresses_the_question_too(toy_folder: Path, tmp_p
         (["run", "--tasks", "bse"], "unknown task 'bse': did you mean 'base'?"),
         (["run", "--policies", "snapkw"], "unknown policy 'snapkw': did you mean 'snapkv'?"),
         (["run", "--ratios", "1.5"], "outside [0, 1)"),
+        (["run", "--ratios", "0:0.9:1e-9"], "more than 1000 ratios"),
+        (["run", "--ratios", "0:0.9:1e-99999999999999999"], "is not a number"),
+        (["run", "--ratios", "0.99999999999999999999"], "outside [0, 1)"),
         (["run", "--limit", "0"], "--limit is 1 or more"),
+        (["run", "--limit", "1000000000000"], "at most 1,000,000"),
+        (["run", "--model", "referense"], "unknown model 'referense': did you mean 'reference'?"),
+        (["run", "--max-kv-gb", "1e308"], "--max-kv-gb"),
         (["run", "--model", "/nowhere/model"], "there is no model at /nowhere/model"),
         (["run", "--device", "tpu"], "unknown device 'tpu'"),
         (["run", "--dtype", "int3"], "unknown dtype 'int3'"),
@@ -125,11 +245,8 @@ def test_a_failing_policy_is_recorded_and_all_others_go_on(
     assert main(run_arguments(toy_folder, tmp_path, "--policies", "full,broken,knorm")) == 1
     assert "broken failed in layer 0: ZeroDivisionError: division by zero" in capsys.readouterr().err
     frame = Store.open(tmp_path / "runs/x").frame()
-    assert frame.groupby("policy").status.unique().map(list).to_dict() == {
-        "full": ["ok"],
-        "knorm": ["ok"],
-        "broken": ["failed"],
-    }
+    outcomes = frame.groupby("policy").status.unique().map(list).to_dict()
+    assert outcomes == {**{name: ["ok"] for name in (*CONTROLS, "knorm")}, "broken": ["failed"]}
     assert Store.open(tmp_path / "runs/x").run.status == "complete"
     rows = json.loads((tmp_path / "runs/x/summary.json").read_text())
     assert all((row["f1"] is None) == (row["policy"] == "broken") for row in rows)

@@ -189,6 +189,14 @@ def clears_hidden_states(module: Any, hidden_states: torch.Tensor, keys: Keys, v
     return keys, values
 
 
+def writes_into_the_shown_cache(module: Any, hidden: Any, keys: Keys, values: Values, _: Any, kwargs: Any) -> Any:
+    layer = kwargs["past_key_values"].layers[module.layer_idx]
+    layer.keys.mul_(0.5)
+    layer.values.zero_()
+    kwargs["hidden_states"].zero_()
+    return keys[:, :, :8], values[:, :, :8]
+
+
 def scores_and_writes(module: Any, hidden_states: Any, keys: Keys, *_: Any) -> Any:
     return keys.mul_(0.5).norm(dim=-1)
 
@@ -205,6 +213,7 @@ def scores_and_masks(module: Any, hidden_states: Any, keys: Keys, *_: Any) -> An
         pytest.param(acting(empties_its_arguments), id="arguments"),
         pytest.param(acting(turns_positions), id="positions"),
         pytest.param(acting(clears_hidden_states), id="hidden states"),
+        pytest.param(acting(writes_into_the_shown_cache), id="cache and keyword arguments"),
         pytest.param(scoring(scores_and_writes), id="scorer"),
     ],
 )
@@ -232,6 +241,19 @@ def test_a_scorer_that_masks_leaves_no_mask_behind(llama: LoadedModel, prompt: P
 def test_decoding_a_trace_twice_gives_the_same_answers(llama: LoadedModel, prompt: Prompt) -> None:
     trace = treat(llama, OTHERS, [0.5], prompt)
     assert answers(llama, trace) == answers(llama, trace)
+
+
+@pytest.mark.parametrize("places", [1, 25, 40, 60, 90])
+def test_it_does_not_matter_how_many_questions_are_read_at_once(
+    llama: LoadedModel, prompt: Prompt, monkeypatch: pytest.MonkeyPatch, places: int
+) -> None:
+    """Portions that begin before as many places as they are wide once overwrote their own keys."""
+    trace = treat(llama, OTHERS, [0.2, 0.8], prompt)
+    monkeypatch.setattr("kvbench.engine.wave.PLACES_AT_ONCE", 10**6)
+    together = answers(llama, trace)
+    monkeypatch.setattr("kvbench.engine.wave.PLACES_AT_ONCE", places)
+    assert len(prompt.asks) > 2
+    assert answers(llama, trace) == together
 
 
 def test_a_trace_whose_branches_all_failed_has_no_answers(llama: LoadedModel, prompt: Prompt) -> None:

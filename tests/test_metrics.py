@@ -99,7 +99,8 @@ def hand_made_keep() -> Survival:
 
 def test_routing_metrics_of_a_hand_made_mask() -> None:
     survival = hand_made_keep()
-    assert eviction_rate(survival) == 0.25
+    assert eviction_rate(survival, range(4)) == 0.25
+    assert eviction_rate(survival, [1, 2]) == 0.0, "what is not context does not count"
     assert global_eviction_ratio(survival, [0, 3]) == 0.5
     assert global_eviction_ratio(survival, [1, 2]) == 0.0
     assert eviction_ratio_by_layer(survival, [1, 2]) == [0.5, 0.5]

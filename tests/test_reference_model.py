@@ -1,5 +1,6 @@
 """The model that ships with the package: it answers, and on it every policy equals kvpress's own pipeline."""
 
+import json
 from collections import defaultdict
 from importlib.resources import files
 from pathlib import Path
@@ -36,6 +37,11 @@ def test_it_is_small_and_an_ordinary_checkpoint(reference: LoadedModel) -> None:
     assert config.model_type == "llama"
     assert config.num_key_value_heads < config.num_attention_heads
     assert reference.tokenizer.chat_template
+
+
+def test_the_scores_of_the_readme_are_those_of_these_weights(reference: LoadedModel) -> None:
+    measured = json.loads(files("kvbench.reference").joinpath("full_cache.json").read_text())
+    assert measured["fingerprint"] == reference.fingerprint
 
 
 @pytest.mark.parametrize(

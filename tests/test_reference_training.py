@@ -1,6 +1,7 @@
 """How the reference model is made: packed sequences, and training that goes on after a kill."""
 
 import csv
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -69,11 +70,52 @@ def test_copying_is_seeded_by_step_and_unknown_to_a_new_model() -> None:
     assert copying_loss(model, 1, 0).item() != loss.item()
 
 
-def test_exact_match_is_counted_on_the_test_split() -> None:
-    torch.manual_seed(0)
-    rates = exact_matches(new_model(toy_tokenizer()), toy_tokenizer(), 0)
-    assert set(rates) == {"base", "hops_1", "hops_2", "hops_3", "unanswerable"}
-    assert all(0 <= rate <= 100 for rate in rates.values())
+def test_an_answer_counts_when_all_its_tokens_are_right_on_the_test_split(monkeypatch: pytest.MonkeyPatch) -> None:
+    tokenizer = toy_tokenizer()
+    kinds = {"base", "hops_1", "hops_2", "hops_3", "unanswerable"}
+    asked: list[tuple[str, int | None]] = []
+
+    def listening(tokenizer, seed, split, first, count, level):  # type: ignore[no-untyped-def]
+        asked.append((split, level))
+        return make_batch(tokenizer, seed, split, first, count, level)
+
+    def knowing(but: int | None) -> Callable[..., torch.Tensor]:
+        """Logits of a model that knows every token, but never says the token ``but``."""
+
+        def logits(model: object, batch: Batch, chosen: torch.Tensor) -> torch.Tensor:
+            known = torch.nn.functional.one_hot(batch.labels[chosen], len(tokenizer)).float()
+            return known if but is None else known.index_fill(1, torch.tensor(but), -1.0)
+
+        return logits
+
+    monkeypatch.setattr(train, "make_batch", listening)
+    monkeypatch.setattr(train, "answer_logits", knowing(None))
+    model = new_model(tokenizer)
+    assert exact_matches(model, tokenizer, 0) == dict.fromkeys(kinds, 100.0)
+    assert set(asked) == {("test", None)}
+    monkeypatch.setattr(train, "answer_logits", knowing(tokenizer.eos_token_id))
+    assert exact_matches(model, tokenizer, 0) == dict.fromkeys(kinds, 0.0)
+    monkeypatch.setattr(train, "answer_logits", knowing(tokenizer.encode(" don't")[-1]))
+    assert exact_matches(model, tokenizer, 0) == {**dict.fromkeys(kinds, 100.0), "unanswerable": 0.0}
+
+
+def test_the_names_on_the_way_to_an_answer_stand_where_the_question_names_its_start(batch: Batch) -> None:
+    tokenizer = toy_tokenizer()
+    found = 0
+    for row, example in enumerate(batch.examples):
+        for number, question in enumerate(example.questions, 1):
+            mine = batch.segments[row] == number
+            labels = batch.bridges[:, row, mine]
+            names = [str(tokenizer.decode(labels[step][labels[step] >= 0])) for step in range(len(question.bridges))]
+            assert all(full.endswith(last) for full, last in zip(question.bridges, names, strict=True))
+            assert (labels >= 0).sum() == len(question.bridges)
+            for step in range(len(question.bridges)):
+                (place,) = (labels[step] >= 0).nonzero()[:, 0].tolist()
+                start = next(span for span in question.spans if span.kind == "subject")
+                said = str(tokenizer.decode(batch.token_ids[row, mine][: place + 1]))
+                assert said.endswith(example.context[start.start : start.end])
+                found += 1
+    assert found > 10
 
 
 def curve_of(trainer: Trainer) -> list[dict[str, str]]:

@@ -11,12 +11,14 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+import torch
 
 import kvbench.collect
 import kvbench.run
 from datasets_gen import TASKS
 from kvbench.atomic import write_text_atomically
 from kvbench.errors import KVBenchError
+from kvbench.identity import source_hash
 from kvbench.models import LoadedModel
 from kvbench.record import Record
 from kvbench.run import Grid, execute
@@ -67,6 +69,86 @@ def test_the_same_run_again_does_only_what_is_missing(
     again = execute(llama, grid(), tmp_path / "run", "a test")
     assert asked == [["knorm"]]
     pd.testing.assert_frame_equal(outcome(again), whole)
+
+
+def test_what_failed_is_tried_again(llama: LoadedModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = outcome(execute(llama, grid(), tmp_path / "whole", "a test"))
+    with monkeypatch.context() as broken:
+        broken.setattr("kvpress.KnormPress.score", lambda *_: 1 / 0)
+        failed = outcome(execute(llama, grid(), tmp_path / "run", "a test"))
+    assert set(failed[failed.policy == "knorm"].status) == {"failed"}
+    pd.testing.assert_frame_equal(outcome(execute(llama, grid(), tmp_path / "run", "a test")), whole)
+
+
+@pytest.mark.parametrize(
+    ("part", "content"),
+    [
+        ("tasks", []),
+        ("tasks", "base"),
+        ("tasks", [{"contexts": 1}]),
+        ("policies", [{"name": "full", "ratios": [0]}] * 2),
+    ],
+)
+def test_an_edited_identity_is_one_clear_line(llama: LoadedModel, tmp_path: Path, part: str, content: object) -> None:
+    execute(llama, grid(), tmp_path / "run", "a test")
+    run = json.loads((tmp_path / "run" / "run.json").read_text())
+    run["identity"][part] = content
+    (tmp_path / "run" / "run.json").write_text(json.dumps(run))
+    with pytest.raises(KVBenchError, match=r"run.json is damaged|records of the task 'base', which run.json does not"):
+        Store.open(tmp_path / "run").frame()
+
+
+def test_a_file_that_lacks_records_is_written_again(llama: LoadedModel, tmp_path: Path) -> None:
+    store = execute(llama, grid(), tmp_path / "run", "a test")
+    whole = outcome(store)
+    path = store.record_file("base", 0, "knorm")
+    for kept in ([], next(records for file, records in store.read_files() if file == path)[:3]):
+        store.write_records(path, kept)
+        pd.testing.assert_frame_equal(outcome(execute(llama, grid(), tmp_path / "run", "a test")), whole)
+
+
+def test_edited_code_is_another_run_and_an_edited_readme_is_not(
+    llama: LoadedModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    execute(llama, grid(), tmp_path / "run", "a test")
+    monkeypatch.setattr("kvbench.identity.git_state", lambda folder: ("another revision", True))
+    assert execute(llama, grid(), tmp_path / "run", "a test").run.status == "complete"
+    monkeypatch.setattr("kvbench.identity.source_hash", lambda: "0123456789abcdef")
+    with pytest.raises(KVBenchError, match="belongs to another run \\(its source is"):
+        execute(llama, grid(), tmp_path / "run", "a test")
+
+
+def test_the_source_is_that_of_every_package_that_makes_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = source_hash()
+    assert source_hash() == before
+    read = Path.read_bytes
+    for name in ("hops.py", "h2o.py", "wave.py"):
+        edited = lambda path, name=name: read(path) + b"#" * (path.name == name)  # noqa: E731
+        with monkeypatch.context() as one:
+            one.setattr(Path, "read_bytes", edited)
+            assert source_hash() != before
+
+
+def test_what_a_kill_left_half_written_is_removed(llama: LoadedModel, tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / ".run.json.x1y2.partial").write_text("{")
+    execute(llama, grid(), tmp_path / "run", "a test")
+    partial = tmp_path / "run" / "records" / "base" / "00000" / ".knorm.parquet.x1y2.partial"
+    partial.write_text("PAR1")
+    execute(llama, grid(), tmp_path / "run", "a test")
+    assert list((tmp_path / "run").rglob("*.partial")) == []
+
+
+def test_a_device_out_of_memory_is_one_clear_line(
+    llama: LoadedModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr("kvbench.collect.decode", full)
+    with pytest.raises(KVBenchError, match=r"out of memory: .* smaller --max-kv-gb"):
+        execute(llama, grid(), tmp_path / "run", "a test")
+    assert Store.open(tmp_path / "run").run.status == "failed"
 
 
 def test_another_identity_is_refused_and_nothing_is_lost(llama: LoadedModel, tmp_path: Path) -> None:
@@ -142,7 +224,7 @@ def test_scoring_again_mends_scores_and_needs_no_torch(llama: LoadedModel, tmp_p
     right = outcome(store)
     path = store.record_file("base", 0, "random")
     spoilt = [record.model_copy(update={"f1": 12.0}) for record in dict(store.read_files())[path]]
-    store.rewrite(path, spoilt)
+    store.write_records(path, spoilt)
     code = (
         "import sys\n"
         "class NoModels:\n"
@@ -166,7 +248,7 @@ def test_damage_is_named_with_the_file(llama: LoadedModel, tmp_path: Path) -> No
     with pytest.raises(KVBenchError, match=r"full\.parquet cannot be read"):
         store.frame()
     (tmp_path / "run" / "run.json").write_text("{}")
-    with pytest.raises(KVBenchError, match=r"run.json cannot be read"):
+    with pytest.raises(KVBenchError, match=r"run.json is damaged \(schema_version: Field required\)"):
         Store.open(tmp_path / "run")
     with pytest.raises(KVBenchError, match="holds no run"):
         Store.open(tmp_path / "nowhere")

@@ -12,6 +12,7 @@ from datasets_gen import TASKS
 from kvbench.bench import Comparison, compare
 from kvbench.console import console
 from kvbench.engine.treatment import ratios_of
+from kvbench.errors import KVBenchError
 from kvbench.models import load_model
 from kvbench.options import DEFAULT_MAX_KV_GB, DEFAULT_RATIOS, check_count, choose, kv_bytes, parse_ratios
 from kvbench.process import settle
@@ -47,6 +48,8 @@ def command(
     output.print(comparison_table(comparison))
     for policy, ratio, question in comparison.unequal:
         output.print(f"unequal: {policy} at {ratio}, {question}")
+    for policy, reason in comparison.failed.items():
+        output.print(f"not compared: {policy}, on which kvpress's pipeline failed: {reason}", soft_wrap=True)
     summary = {
         "speedup": round(comparison.speedup, 2),
         "equal": comparison.equal,
@@ -55,6 +58,8 @@ def command(
         "pipeline_seconds": round(comparison.pipeline_seconds, 3),
     }
     print(json.dumps(summary))
+    if comparison.unequal:
+        raise KVBenchError(f"{len(comparison.unequal)} of {comparison.compared} generations differ")
 
 
 def comparison_table(comparison: Comparison) -> Table:

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
+from datasets import disable_progress_bars
 
 from datasets_gen import get_task
 from datasets_gen.export import to_dataset
@@ -20,6 +21,7 @@ def command(
     split: Annotated[Literal["train", "test"], typer.Option(help="train or test.")] = "test",
 ) -> None:
     """Writes a task as a parquet file of questions with their contexts, spans and golds."""
+    disable_progress_bars()  # datasets would write one to a file too
     dataset = to_dataset(get_task(task), seed, check_count("--limit", limit), split)
     path = out / f"{task}-{split}.parquet"
     write_atomically(path, lambda partial: dataset.to_parquet(partial))

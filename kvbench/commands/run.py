@@ -20,6 +20,7 @@ from kvbench.options import (
     choose,
     kv_bytes,
     parse_ratios,
+    with_controls,
 )
 from kvbench.process import settle
 from kvbench.publish import publish_site
@@ -32,7 +33,9 @@ from policies import POLICIES
 def command(
     model: Annotated[str, typer.Option(help="reference, a local path, or a hub name.")] = "reference",
     tasks: Annotated[str | None, typer.Option(help="Task names, comma-separated. Default: all.")] = None,
-    policies: Annotated[str | None, typer.Option(help="Policy names, comma-separated. Default: all.")] = None,
+    policies: Annotated[
+        str | None, typer.Option(help="Policy names, comma-separated; the controls run beside them. Default: all.")
+    ] = None,
     ratios: Annotated[str, typer.Option(help="0.1,0.5 or first:last:step, in [0, 1).")] = DEFAULT_RATIOS,
     limit: Annotated[int, typer.Option(help="Contexts per task.")] = DEFAULT_CONTEXTS,
     seed: Annotated[int, typer.Option(help="Seed of the examples and of random policies.")] = 0,
@@ -49,13 +52,14 @@ def command(
     """Runs tasks and policies over ratios, stores every answer, and builds the page."""
     if name is not None:
         check_name(name)
-    chosen = choose("policy", policies, POLICIES)
+    chosen = with_controls(choose("policy", policies, POLICIES))
     setting = Setting(chosen, parse_ratios(ratios), seed, mode, kv_bytes(max_kv_gb))
     grid = Grid(choose("task", tasks, TASKS), check_count("--limit", limit), setting)
+    site.mkdir(parents=True, exist_ok=True)  # found out now rather than after the run
     console.print(f"loading {model}", soft_wrap=True)
     loaded = load_model(model, device, dtype)
     settle()
-    folder = out / (name or f"{Path(model).name}-{mode}-{grid.identity(loaded).short_hash()}")
+    folder = out / (name or f"{Path(model).resolve().name}-{mode}-{grid.identity(loaded).short_hash()}")
     store = execute(loaded, grid, folder, " ".join(["python -m kvbench", *sys.argv[1:]]))
     page, rows = publish_site(store, site)
     output = Console()
@@ -67,7 +71,10 @@ def command(
 
 def _report_failures(rows: list[SummaryRow]) -> None:
     """One line for every policy that failed somewhere, and a non-zero exit: it is easily overlooked in a table."""
-    failed = {row.policy: row.reason for row in rows if row.reason and "failed" in row.reason}
+    failed = {row.policy: row.reason for row in reversed(rows) if row.f1 is None}
     if failed:
-        reasons = "; ".join(f"{policy} ({reason})" for policy, reason in failed.items())
-        raise KVBenchError(f"some cells failed, all others are complete: {reasons}")
+        policy, reason = next(reversed(failed.items()))
+        others = f" (also failed: {', '.join(name for name in failed if name != policy)})" if len(failed) > 1 else ""
+        raise KVBenchError(
+            f"some cells failed, all others are complete: {policy}: {reason}{others}; the same command tries them again"
+        )

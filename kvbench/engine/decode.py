@@ -8,12 +8,11 @@ from typing import Any
 import torch
 
 from kvbench.engine.prefill import Branch, Trace
-from kvbench.engine.wave import BRANCH_ATTENTION, Columns, Wave, make_columns, register_branch_attention
+from kvbench.engine.wave import BRANCH_ATTENTION, PLACES_AT_ONCE, Columns, Wave, make_columns, register_branch_attention
 from kvbench.errors import KVBenchError
-from kvbench.models import LoadedModel, decoder_of, longest_sequence
+from kvbench.models import LoadedModel, attention, decoder_of, longest_sequence
 
 TOKENS_AT_ONCE = 2048  # tokens of questions in one forward pass
-PLACES_AT_ONCE = 64  # of one row: as many questions as fit side by side, one at least
 
 
 @dataclass(frozen=True)
@@ -36,8 +35,7 @@ def decode(model: LoadedModel, trace: Trace, steps: int, max_kv_bytes: int) -> l
     _check_length(model, trace, steps)
     register_branch_attention()
     generations = []
-    before = model.network.config._attn_implementation
-    with _attention(model, BRANCH_ATTENTION, before):
+    with attention(model.network, BRANCH_ATTENTION):
         for branches in waves(trace, steps, max_kv_bytes):
             generations.extend(_decode_wave(model, trace, branches, steps))
     return generations
@@ -48,18 +46,9 @@ def _check_length(model: LoadedModel, trace: Trace, steps: int) -> None:
     limit = longest_sequence(model)
     if longest > limit:
         raise KVBenchError(
-            f"{trace.prompt.example.id} needs {longest} tokens and {model.name} sees {limit} in every layer: "
-            "use shorter contexts, or a model with a longer window"
+            f"{trace.prompt.example.id} needs {longest} tokens and {model.name} takes {limit}, the least of its "
+            "positions, its tokenizer's limit and its attention windows: use shorter contexts, or another model"
         )
-
-
-@contextmanager
-def _attention(model: LoadedModel, during: str, after: str) -> Iterator[None]:
-    model.network.set_attn_implementation(during)
-    try:
-        yield
-    finally:
-        model.network.set_attn_implementation(after)
 
 
 def waves(trace: Trace, steps: int, max_kv_bytes: int) -> list[list[Branch]]:
@@ -99,7 +88,8 @@ def _longest(branch: Branch) -> int:
 
 def _row_bytes(trace: Trace, branch: Branch, steps: int) -> int:
     """Bytes of keys and values of one row of a wave, with room for its questions and answers."""
-    grown = sum(len(trace.prompt.asks[number].token_ids) + steps for number in branch.treatment.asks)
+    asked = [len(trace.prompt.asks[number].token_ids) for number in branch.treatment.asks]
+    grown = sum(asked) + steps * len(asked) + max(PLACES_AT_ONCE, *asked)
     heads, _, size = trace.keys[0].shape
     rows = (_longest(branch) + grown) * heads * len(trace.keys)
     return 2 * rows * size * trace.keys[0].element_size()
@@ -157,7 +147,7 @@ def _read_questions(model: LoadedModel, wave: Wave, columns: Columns) -> torch.T
     activations, and a chunk of short rows reads no padding."""
     rows = len(columns.token_ids)
     first: list[torch.Tensor] = []
-    for places in reversed(columns.portions(PLACES_AT_ONCE)):
+    for places in wave.portions:
         chunk = max(1, TOKENS_AT_ONCE // (places.stop - places.start))
         lasts = columns.last - places.start
         wanted = lasts[(lasts >= 0) & (lasts < places.stop - places.start)]
@@ -168,7 +158,7 @@ def _read_questions(model: LoadedModel, wave: Wave, columns: Columns) -> torch.T
                 wave.begin_questions(places, some)
                 token_ids, positions = columns.token_ids[some, places], columns.positions[some, places]
                 parts.append(_forward(model, wave, token_ids, positions, wanted))
-        first.insert(0, torch.cat(parts))
+        first.append(torch.cat(parts))
     wave.grow(columns.token_ids.shape[1])
     return torch.cat(first, dim=1)
 

@@ -4,6 +4,7 @@ A press acts after the attention of its layer has run on the full cache, so what
 what was evicted: one forward pass serves every press at every ratio (DESIGN.md, "one prefill, many branches").
 """
 
+import copy
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -166,8 +167,9 @@ def _treat_layer(model: LoadedModel, scoring: Scoring, branches: Sequence[Branch
     if not compressed_by_kvpress(model.network, inputs.module):
         for branch in alive:
             branch.layers.append(_everything(inputs))
-    elif scoring.policy.ratio_free_score and isinstance(press, ScorerPress) and _prunes_by_score(press):
-        _score_once(model, press, alive, inputs)
+    elif isinstance(press, ScorerPress) and _prunes_by_score(press):
+        for together in [alive] if scoring.policy.ratio_free_score else [[branch] for branch in alive]:
+            _score_once(model, together, inputs)
     else:
         for branch in alive:
             _compress(model, branch, inputs)
@@ -185,34 +187,32 @@ def _prunes_by_score(press: ScorerPress) -> bool:
 
 @contextmanager
 def _isolated(inputs: LayerInputs) -> Iterator[LayerInputs]:
-    """Copies of everything that a press is handed: one that writes into it must not reach the model or other branches.
+    """Copies of what a press is handed of its layer: what it writes there must not reach the model or other branches.
 
-    Raises :class:`PressError` if it replaced the live cache all the same, which is put back.
+    Raises :class:`PressError` if it put others into the cache that it was shown, instead of returning what it keeps.
     """
-    kwargs = dict(inputs.kwargs)
+    hidden_states, keys, values = inputs.hidden_states.clone(), inputs.keys.clone(), inputs.values.clone()
+    kwargs = {**inputs.kwargs, "hidden_states": hidden_states}
     if "position_embeddings" in kwargs:
         kwargs["position_embeddings"] = tuple(part.clone() for part in kwargs["position_embeddings"])
-    live = inputs.kwargs["past_key_values"].layers[inputs.module.layer_idx]
+    cache = copy.copy(inputs.kwargs["past_key_values"])
+    cache.layers = list(cache.layers)
+    shown = cache.layers[inputs.module.layer_idx] = copy.copy(cache.layers[inputs.module.layer_idx])
+    shown.keys, shown.values = keys, values
+    kwargs["past_key_values"] = cache
     inputs.module.masked_key_indices = None
     try:
-        yield LayerInputs(
-            inputs.module,
-            inputs.hidden_states.clone(),
-            inputs.keys.clone(),
-            inputs.values.clone(),
-            inputs.attentions,
-            kwargs,
-        )
+        yield LayerInputs(inputs.module, hidden_states, keys, values, inputs.attentions, kwargs)
     finally:
         inputs.module.masked_key_indices = None
-        replaced = live.keys is not inputs.keys or live.values is not inputs.values
-        live.keys, live.values = inputs.keys, inputs.values
-    if replaced:
+    if shown.keys is not keys or shown.values is not values:
         raise PressError("it replaced the live cache instead of returning what it keeps")
 
 
-def _score_once(model: LoadedModel, press: ScorerPress, branches: Sequence[Branch], inputs: LayerInputs) -> None:
-    """What ``ScorerPress.compress`` does, for all ratios after one call of ``score``."""
+def _score_once(model: LoadedModel, branches: Sequence[Branch], inputs: LayerInputs) -> None:
+    """What ``ScorerPress.compress`` does, for all branches after one call of ``score``."""
+    press = branches[-1].press
+    assert isinstance(press, ScorerPress)
     length = inputs.keys.shape[2]
     scores: torch.Tensor | None = None
     scored = 0.0

@@ -3,11 +3,11 @@
 A row of the batch is a branch. Its questions lie side by side behind what is kept of the context, in columns that do
 not see one another, so that the kept keys are held once and not once for every question::
 
-    | padding, kept context | question 1 | question 2 | ... | step 1: q1 q2 ... | step 2: q1 q2 ... |
+    | spare | padding, kept context | question 1 | question 2 | ... | step 1: q1 q2 ... | step 2: q1 q2 ... |
 
 Kept rows end at one place, so that a pass over some rows of the wave can leave out the padding that they share. The
-questions are read a few columns at a time, each time as if these stood alone behind what is kept: between columns that
-do not see one another nothing need be computed.
+questions are read a few columns at a time, and for that time their keys stand a second time right before what is kept:
+between columns that do not see one another nothing is computed then. Attention does not mind the order of keys.
 """
 
 from collections.abc import Sequence
@@ -23,6 +23,7 @@ from kvbench.engine.keep import LayerCache
 from kvbench.engine.prefill import Branch, Trace
 
 BRANCH_ATTENTION = "kvbench_branches"
+PLACES_AT_ONCE = 64  # as many questions as fit side by side are read together, one at least
 
 
 @dataclass(frozen=True)
@@ -84,6 +85,8 @@ class Wave(Cache):
     def __init__(self, trace: Trace, branches: Sequence[Branch], columns: Columns, steps: int) -> None:
         super().__init__(layers=[])
         self.columns = columns
+        self.portions = columns.portions(PLACES_AT_ONCE)
+        self.front = max(portion.stop - portion.start for portion in self.portions)
         self.grown_capacity = columns.token_ids.shape[1] + columns.count * steps
         self.grown = 0
         self.keys: list[torch.Tensor] = []
@@ -98,7 +101,7 @@ class Wave(Cache):
         steps_column = torch.arange(columns.count, device=columns.column.device).repeat(steps)
         self.column = torch.cat([columns.column, steps_column])
         self.padding = F.pad(columns.padding, (0, len(steps_column)))
-        self.biases: dict[int, torch.Tensor] = {}
+        self.shared_bias: torch.Tensor | None = None
         self.wanted_last: torch.Tensor | None = None  # the only places whose queries the last layer need answer
 
     def _add_layer(self, keys: torch.Tensor, values: torch.Tensor, caches: Sequence[LayerCache]) -> None:
@@ -120,10 +123,10 @@ class Wave(Cache):
         hidden = torch.arange(longest, device=keys.device) < longest - counts[..., None]
         if bool((counts == counts[:, :1]).all()):
             hidden = hidden[:, :1]
-        shape = (len(caches), heads, longest + self.grown_capacity, size)
+        shape = (len(caches), heads, self.front + longest + self.grown_capacity, size)
         for kept, held in ((kept_keys, self.keys), (kept_values, self.values)):
             buffer = torch.empty(shape, dtype=kept.dtype, device=kept.device)
-            buffer[:, :, :longest] = kept
+            buffer[:, :, self.front : self.front + longest] = kept
             held.append(buffer)
         self.hidden.append(hidden)
         self.spare.append(hidden.sum(-1).amin(-1).cpu())
@@ -134,20 +137,21 @@ class Wave(Cache):
     def update(
         self, key_states: torch.Tensor, value_states: torch.Tensor, layer_idx: int, *_: Any, **__: Any
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        kept, skipped = self.kept[layer_idx], self.skipped[layer_idx]
-        start, end = kept + self.places.start, kept + self.places.stop
+        first, behind = self.front + self.skipped[layer_idx], self.front + self.kept[layer_idx]
+        start, end = behind + self.places.start, behind + self.places.stop
         read = []
         for held, states in ((self.keys, key_states), (self.values, value_states)):
             cache = held[layer_idx][self.rows]
             cache[:, :, start:end] = states
-            if self.alone:  # read next to what is kept; questions are read from the last to the first
-                cache[:, :, kept : kept + states.shape[2]] = states
-            read.append(cache[:, :, skipped : kept + states.shape[2] if self.alone else end])
+            if self.alone:  # in padding that all of these rows have, or in the spare places before it
+                cache[:, :, first - states.shape[2] : first] = states
+                read.append(cache[:, :, first - states.shape[2] : behind])
+            else:
+                read.append(cache[:, :, first:end])
         return read[0], read[1]
 
     def begin_questions(self, places: slice, rows: slice) -> None:
-        """Announces a pass of some rows over questions at these places. To be called from the last places to the first:
-        a pass borrows the places right behind what is kept."""
+        """Announces a pass of some rows over questions at these places."""
         self._begin(places, rows, alone=True)
 
     def begin_step(self) -> None:
@@ -155,7 +159,7 @@ class Wave(Cache):
         self._begin(slice(self.grown, self.grown + self.columns.count), slice(None), alone=False)
 
     def _begin(self, places: slice, rows: slice, alone: bool) -> None:
-        self.biases.clear()
+        self.shared_bias = None
         self.places, self.rows, self.alone = places, rows, alone
         self.skipped = [int(spare[rows].min()) for spare in self.spare]
 
@@ -170,7 +174,7 @@ class Wave(Cache):
         that no row of the softmax is empty.
         """
         key = 0 if self.uniform else layer
-        if key not in self.biases:
+        if self.shared_bias is None or not self.uniform:
             read = slice(self.places.start if self.alone else 0, self.places.stop)
             places = torch.arange(read.start, read.stop, device=self.column.device)
             query_places = places[self.places.start - read.start :, None]
@@ -181,15 +185,17 @@ class Wave(Cache):
             rows, heads, kept = hidden.shape
             shape = (rows, heads, len(query_places), kept + len(places))
             mask = torch.zeros(shape, dtype=dtype, device=hidden.device)
-            mask[..., :kept].masked_fill_(hidden[:, :, None], float("-inf"))
-            mask[..., kept:].masked_fill_(~seen[:, None], float("-inf"))
-            self.biases[key] = mask.repeat(1, 1, groups, 1)
-        return self.biases[key]
+            own = slice(0, len(places)) if self.alone else slice(kept, None)
+            context = slice(len(places), None) if self.alone else slice(0, kept)
+            mask[..., context].masked_fill_(hidden[:, :, None], float("-inf"))
+            mask[..., own].masked_fill_(~seen[:, None], float("-inf"))
+            self.shared_bias = mask.repeat(1, 1, groups, 1)
+        return self.shared_bias
 
     def select(self, rows: torch.Tensor) -> None:
         """Keeps some rows of the batch: the others have finished."""
         for layer in range(len(self.keys)):
-            end = self.get_seq_length(layer)
+            end = self.front + self.get_seq_length(layer)
             for held in (self.keys, self.values):
                 smaller = torch.empty_like(held[layer][: len(rows)])
                 smaller[:, :, :end] = held[layer][rows, :, :end]

@@ -1,4 +1,5 @@
-"""The metrics of a record, by name: one home for each definition, quoted on the site and by ``ls metrics``."""
+"""The metrics of a record, by name, with a line on each for ``ls metrics`` and the README. The page explains them at
+length (leaderboards/definitions.py)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -24,14 +25,19 @@ METRICS: Mapping[str, Metric] = {
         Metric("hallucination_kind", "kind", "-", "confused: a value the context states; else fabricated"),
         Metric("ger", "rate", "low", "Share of the answer tokens that survive in no (layer, head) slot [2603.01426]"),
         Metric("ger_by_layer", "rate", "low", "The same within each layer"),
-        Metric("eviction_rate", "rate", "-", "Share of all compressed tokens that survive in no slot"),
+        Metric("eviction_rate", "rate", "-", "Share of the context's tokens that survive in no slot"),
         Metric("slot_coverage", "rate", "high", "Mean survival of the evidence tokens over all slots"),
         Metric(
             "realised_ratio", "rate", "-", "Share of the cache that is not read any more, counted per layer and head"
         ),
         Metric("kv_bytes", "bytes", "low", "What an allocator would hold: a head-wise press masks and frees nothing"),
         Metric("prefill_seconds", "seconds", "low", "The uncompressed prefill that all branches share"),
-        Metric("compression_seconds", "seconds", "low", "The press's own work, as if it ran alone"),
+        Metric(
+            "compression_seconds",
+            "seconds",
+            "low",
+            "The press's own work as if it ran alone; by scores: without copying what they keep",
+        ),
         Metric("decode_seconds", "seconds", "low", "The question's equal share of its batched decode"),
     )
 }

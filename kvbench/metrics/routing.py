@@ -28,9 +28,9 @@ class Survival:
         return cls(np.asarray(np.all(by_layer, axis=0)), np.asarray(by_layer), keep.mean(axis=(0, 1)))
 
 
-def eviction_rate(survival: Survival) -> float:
-    """Mean of GlobalEvicted over all tokens [arXiv 2603.01426]."""
-    return float(survival.globally_evicted.mean())
+def eviction_rate(survival: Survival, context_tokens: Sequence[int]) -> float:
+    """Mean of GlobalEvicted over the tokens of the context [arXiv 2603.01426]."""
+    return float(survival.globally_evicted[list(context_tokens)].mean())
 
 
 def global_eviction_ratio(survival: Survival, answer_tokens: Sequence[int]) -> float | None:

@@ -7,23 +7,38 @@ from dataclasses import dataclass, replace
 import torch
 from transformers import PreTrainedTokenizerBase
 
-from datasets_gen import TASKS, Example, Split, Task
-from kvbench.prompt import build_prompts, encode
+from datasets_gen import TASKS, Example, Question, Split, Task
+from kvbench.prompt import build_prompts, encode, question_text
 from kvbench.reference.attention import PackedLayout
 
 CONTEXT_WEIGHT = 0.02
 QUESTIONS = 12
+LONGEST_CHAIN = 3  # facts
 TURNS = ("base", "hops", "hops")  # chains take the longest to learn
 EASIER_SHARE = 0.25  # of the examples come from a lower level than the one reached, so that nothing is forgotten
 
 
 @dataclass(frozen=True)
+class PackedQuestion:
+    """A question's tokens with the answer, and how many of them are the answer.
+
+    ``subject``: place of the last token of the name or value that the question starts from. ``bridges``: last token of
+    each name on the way from there to the answer.
+    """
+
+    token_ids: list[int]
+    answer: int
+    subject: int
+    bridges: list[int]
+
+
+@dataclass(frozen=True)
 class PackedSequence:
-    """The context's tokens, and for each question its tokens with the answer, and how many of them are the answer."""
+    """The context's tokens, and its questions."""
 
     example: Example
     context: list[int]
-    questions: list[tuple[list[int], int]]
+    questions: list[PackedQuestion]
 
 
 @dataclass(frozen=True)
@@ -32,6 +47,8 @@ class Batch:
 
     ``segments``: 0 in the context, the number of the question from 1 on behind it, -1 on padding.
     ``labels``: the token to predict; ``weights``: what its loss counts, 0 where nothing is asked.
+    ``bridges``: (longest chain - 1, batch, length), the last token of the first, second … name on the way to the
+    answer, where the question names what it starts from; -100 elsewhere.
     """
 
     examples: list[Example]
@@ -39,6 +56,7 @@ class Batch:
     positions: torch.Tensor
     labels: torch.Tensor
     weights: torch.Tensor
+    bridges: torch.Tensor
     segments: torch.Tensor
     layout: PackedLayout
 
@@ -49,19 +67,31 @@ def pack(tokenizer: PreTrainedTokenizerBase, task: Task, example: Example) -> Pa
     end: int = tokenizer.eos_token_id
     questions = []
     for ask in prompt.asks:
-        answer = [*encode(tokenizer, f" {ask.question.golds[0]}"), end]
-        questions.append(([*ask.token_ids, *answer], len(answer)))
+        question = ask.question
+        answer = [*encode(tokenizer, f" {question.golds[0]}"), end]
+        bridges = [encode(tokenizer, f" {name}")[-1] for name in question.bridges]
+        subject = _subject_place(tokenizer, example, question) if bridges else 0
+        questions.append(PackedQuestion([*ask.token_ids, *answer], len(answer), subject, bridges))
     return PackedSequence(example, list(prompt.token_ids), questions)
+
+
+def _subject_place(tokenizer: PreTrainedTokenizerBase, example: Example, question: Question) -> int:
+    """Every word is a token or several of its own, so that the tokens of a part are those of the whole."""
+    span = next(span for span in question.spans if span.kind == "subject")
+    mention = example.context[span.start : span.end]
+    text = question_text(question)
+    return len(encode(tokenizer, text[: text.index(mention) + len(mention)])) - 1
 
 
 def collate(sequences: Sequence[PackedSequence], padding: int) -> Batch:
     """Every question continues the positions of its own context, exactly as the engine decodes it."""
     width = max(len(s.context) for s in sequences)
-    length = width + max(sum(len(tokens) - 1 for tokens, _ in s.questions) for s in sequences)
+    length = width + max(sum(len(q.token_ids) - 1 for q in s.questions) for s in sequences)
     shape = (len(sequences), length)
     token_ids, positions = torch.full(shape, padding), torch.zeros(shape, dtype=torch.long)
     labels, weights = torch.full(shape, -100), torch.zeros(shape)
     segments = torch.full(shape, -1)
+    bridges = torch.full((LONGEST_CHAIN - 1, *shape), -100)
     for row, sequence in enumerate(sequences):
         size = len(sequence.context)
         token_ids[row, :size] = torch.tensor(sequence.context)
@@ -70,16 +100,18 @@ def collate(sequences: Sequence[PackedSequence], padding: int) -> Batch:
         weights[row, : size - 1] = CONTEXT_WEIGHT
         segments[row, :size] = 0
         start = width
-        for number, (tokens, answer) in enumerate(sequence.questions, 1):
+        for number, question in enumerate(sequence.questions, 1):
+            tokens, answer = question.token_ids, question.answer
             end = start + len(tokens) - 1
             token_ids[row, start:end] = torch.tensor(tokens[:-1])
             positions[row, start:end] = torch.arange(size, size + len(tokens) - 1)
             labels[row, end - answer : end] = torch.tensor(tokens[-answer:])
             weights[row, end - answer : end] = 1.0
             segments[row, start:end] = number
+            bridges[: len(question.bridges), row, start + question.subject] = torch.tensor(question.bridges)
             start = end
     examples = [s.example for s in sequences]
-    return Batch(examples, token_ids, positions, labels, weights, segments, packed_layout(segments, width))
+    return Batch(examples, token_ids, positions, labels, weights, bridges, segments, packed_layout(segments, width))
 
 
 def packed_layout(segments: torch.Tensor, width: int) -> PackedLayout:
