@@ -22,14 +22,14 @@ EASIER_SHARE = 0.25  # of the examples come from a lower level than the one reac
 class PackedQuestion:
     """A question's tokens with the answer, and how many of them are the answer.
 
-    ``subject``: place of the last token of the name or value that the question starts from. ``bridges``: last token of
-    each name on the way from there to the answer.
+    ``subject``: place of the last token of the name or value that the question starts from. ``chain``: a token of what
+    each fact leads to from there, the answer being the last; empty for a question that has none.
     """
 
     token_ids: list[int]
     answer: int
     subject: int
-    bridges: list[int]
+    chain: list[int]
 
 
 @dataclass(frozen=True)
@@ -47,8 +47,8 @@ class Batch:
 
     ``segments``: 0 in the context, the number of the question from 1 on behind it, -1 on padding.
     ``labels``: the token to predict; ``weights``: what its loss counts, 0 where nothing is asked.
-    ``bridges``: (longest chain - 1, batch, length), the last token of the first, second … name on the way to the
-    answer, where the question names what it starts from; -100 elsewhere.
+    ``chain``: (longest chain, batch, length), a token of what the first, second … fact leads to, where the question
+    names what it starts from; -100 elsewhere.
     """
 
     examples: list[Example]
@@ -56,7 +56,7 @@ class Batch:
     positions: torch.Tensor
     labels: torch.Tensor
     weights: torch.Tensor
-    bridges: torch.Tensor
+    chain: torch.Tensor
     segments: torch.Tensor
     layout: PackedLayout
 
@@ -69,9 +69,11 @@ def pack(tokenizer: PreTrainedTokenizerBase, task: Task, example: Example) -> Pa
     for ask in prompt.asks:
         question = ask.question
         answer = [*encode(tokenizer, f" {question.golds[0]}"), end]
-        bridges = [encode(tokenizer, f" {name}")[-1] for name in question.bridges]
-        subject = _subject_place(tokenizer, example, question) if bridges else 0
-        questions.append(PackedQuestion([*ask.token_ids, *answer], len(answer), subject, bridges))
+        chain = [encode(tokenizer, f" {name}")[-1] for name in question.bridges]
+        if question.answerable:
+            chain.append(answer[-2] if question.answer_type == "person" else answer[0])
+        subject = _subject_place(tokenizer, example, question) if chain else 0
+        questions.append(PackedQuestion([*ask.token_ids, *answer], len(answer), subject, chain))
     return PackedSequence(example, list(prompt.token_ids), questions)
 
 
@@ -91,7 +93,7 @@ def collate(sequences: Sequence[PackedSequence], padding: int) -> Batch:
     token_ids, positions = torch.full(shape, padding), torch.zeros(shape, dtype=torch.long)
     labels, weights = torch.full(shape, -100), torch.zeros(shape)
     segments = torch.full(shape, -1)
-    bridges = torch.full((LONGEST_CHAIN - 1, *shape), -100)
+    chain = torch.full((LONGEST_CHAIN, *shape), -100)
     for row, sequence in enumerate(sequences):
         size = len(sequence.context)
         token_ids[row, :size] = torch.tensor(sequence.context)
@@ -108,10 +110,11 @@ def collate(sequences: Sequence[PackedSequence], padding: int) -> Batch:
             labels[row, end - answer : end] = torch.tensor(tokens[-answer:])
             weights[row, end - answer : end] = 1.0
             segments[row, start:end] = number
-            bridges[: len(question.bridges), row, start + question.subject] = torch.tensor(question.bridges)
+            if question.chain:
+                chain[: len(question.chain), row, start + question.subject] = torch.tensor(question.chain)
             start = end
     examples = [s.example for s in sequences]
-    return Batch(examples, token_ids, positions, labels, weights, bridges, segments, packed_layout(segments, width))
+    return Batch(examples, token_ids, positions, labels, weights, chain, segments, packed_layout(segments, width))
 
 
 def packed_layout(segments: torch.Tensor, width: int) -> PackedLayout:
