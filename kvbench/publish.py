@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from kvbench.atomic import write_text_atomically
+from kvbench.console import console
 from kvbench.errors import KVBenchError
 from kvbench.store import Outline, Store
 from leaderboards import LeaderboardError, PlannedCells, SummaryRow, build_page, summarise
@@ -25,6 +26,13 @@ def publish_summary(store: Store) -> list[SummaryRow]:
         rows = summarise(store.frame(), planned_cells(store.run.outline))
     except LeaderboardError as error:
         raise KVBenchError(f"{store.folder} cannot be summarised: {error}") from error
+    if store.run.status != "complete":
+        state = store.run.reason or store.run.status
+        console.print(
+            f"warning: {store.folder} is not complete ({state}): what is missing is blank",
+            style="yellow",
+            soft_wrap=True,
+        )
     store.write_summary([row.model_dump() for row in rows])
     return rows
 

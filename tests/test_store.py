@@ -20,6 +20,7 @@ from kvbench.atomic import write_text_atomically
 from kvbench.errors import KVBenchError
 from kvbench.identity import source_hash
 from kvbench.models import LoadedModel
+from kvbench.publish import publish_summary
 from kvbench.record import Record
 from kvbench.run import Grid, execute
 from kvbench.score import rescore
@@ -184,6 +185,9 @@ def test_an_interrupt_keeps_what_was_finished(
         execute(llama, grid(), tmp_path / "run", "a test")
     store = Store.open(tmp_path / "run")
     assert (store.run.status, store.run.reason) == ("failed", "interrupted")
+    rows = publish_summary(store)
+    assert {row.reason for row in rows if row.task == "base"} == {"1 of 2 contexts are not run yet"}
+    assert {row.f1 for row in rows} == {None}
     assert set(store.frame().example_index) == {0}
     assert execute(llama, grid(), tmp_path / "run", "a test").run.status == "complete"
     assert set(store.frame().example_index) == {0, 1}
