@@ -11,6 +11,7 @@ ADAKV_SNAPKV = Policy(
     paper="arXiv 2407.11550",
     description="SnapKV's scores, the budget shared among the heads of a layer",
     build=lambda situation: AdaKVPress(snapkv_press(situation)),
+    ratio_free_score=True,
     arguments=lambda context_length: {
         **snapkv_arguments(context_length),
         "alpha_safeguard": AdaKVPress.alpha_safeguard,

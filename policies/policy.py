@@ -48,8 +48,7 @@ class Policy:
     arguments
         The press's own arguments for a context of a given length, kept in every record.
     ratio_free_score
-        The press's scores do not depend on its ratio. If, besides, it removes the lowest scores as kvpress's
-        ``ScorerPress`` does (which is found out, not declared), one scoring serves all ratios.
+        The scores of the press, or of the press inside it, do not depend on the ratio: one scoring serves all ratios.
     per_question
         One press for each question, as it is told where the answer lies.
     more_tokens_than

@@ -74,6 +74,14 @@ class LayerInputs:
     kwargs: dict[str, Any]
 
 
+@dataclass(frozen=True)
+class Scored:
+    """A press's scores, shape (1, num_kv_heads, seq_len), and the seconds that they took."""
+
+    scores: torch.Tensor
+    seconds: float
+
+
 @torch.inference_mode()
 def prefill(model: LoadedModel, prompt: Prompt, scorings: Sequence[Scoring]) -> Trace:
     """Prefills a prompt once and cuts the branches of all scorings."""
@@ -171,8 +179,9 @@ def _treat_layer(model: LoadedModel, scoring: Scoring, branches: Sequence[Branch
         for together in [alive] if scoring.policy.ratio_free_score else [[branch] for branch in alive]:
             _score_once(model, together, inputs)
     else:
+        remembered: list[Scored] | None = [] if scoring.policy.ratio_free_score else None
         for branch in alive:
-            _compress(model, branch, inputs)
+            _compress(model, branch, inputs, remembered)
 
 
 def _everything(inputs: LayerInputs) -> LayerCache:
@@ -244,11 +253,35 @@ def _checked_scores(model: LoadedModel, press: ScorerPress, inputs: LayerInputs)
     return scores, seconds
 
 
-def _compress(model: LoadedModel, branch: Branch, inputs: LayerInputs) -> None:
+@contextmanager
+def _scoring_once(model: LoadedModel, branch: Branch, remembered: list[Scored] | None) -> Iterator[None]:
+    """A press around another, such as AdaKV's, has it score anew for each ratio; here the first time serves all."""
+    inner = getattr(branch.press, "press", None)
+    if remembered is None or not isinstance(inner, ScorerPress):
+        yield
+        return
+    own_score = inner.score
+
+    def score(*arguments: Any, **named: Any) -> torch.Tensor:
+        started = model.clock()
+        if remembered:
+            branch.seconds += remembered[0].seconds
+        else:
+            remembered.append(Scored(own_score(*arguments, **named), model.clock() - started))
+        return remembered[0].scores.clone()
+
+    inner.score = score
+    try:
+        yield
+    finally:
+        del inner.score
+
+
+def _compress(model: LoadedModel, branch: Branch, inputs: LayerInputs, remembered: list[Scored] | None) -> None:
     """The press's own ``compress``, and what it kept."""
     assert branch.press is not None
     with _faults_of(branch, f"in layer {inputs.module.layer_idx}"):
-        with _isolated(inputs) as own:
+        with _isolated(inputs) as own, _scoring_once(model, branch, remembered):
             started = model.clock()
             keys, values = branch.press.compress(
                 own.module, own.hidden_states, own.keys, own.values, own.attentions, own.kwargs

@@ -23,7 +23,6 @@ from transformers import (
 )
 
 from datasets_gen import TASKS
-from kvbench.process import settle
 from kvbench.reference.attention import PACKED_ATTENTION, packed_attention
 from kvbench.reference.batches import Batch, make_batch
 from kvbench.reference.tokenizer import END, MODEL_MAX_LENGTH, train_tokenizer
@@ -359,7 +358,6 @@ def main(
 ) -> None:
     """Trains the reference model, resuming from WORK if it was interrupted."""
     trainer = Trainer(work, seed, steps)
-    settle()
     print(f"{trainer.model.num_parameters():,} parameters, step {trainer.progress.step} of {steps}", flush=True)
     while trainer.progress.step < steps:
         trainer.step()
