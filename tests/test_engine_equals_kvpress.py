@@ -301,7 +301,7 @@ def _sliding_mistral() -> PreTrainedModel:
 
 
 def test_a_context_longer_than_a_sliding_window_is_refused(prompt: Prompt) -> None:
-    with pytest.raises(KVBenchError, match="mistral sees 40 in every layer"):
+    with pytest.raises(KVBenchError, match="mistral takes 40, the least of its positions"):
         assert_equals_kvpress(toy_model("mistral", _sliding_mistral), POLICIES["full"], prompt)
 
 
