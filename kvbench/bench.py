@@ -12,6 +12,7 @@ from datasets_gen import Example, Task
 from kvbench.engine.decode import decode, until_end
 from kvbench.engine.prefill import prefill
 from kvbench.engine.treatment import Treatment, plan
+from kvbench.errors import first_line
 from kvbench.models import LoadedModel, attention
 from kvbench.prompt import Mode, build_prompts, instruction_text, question_text
 from kvbench.setting import Progress, Setting, silent
@@ -144,7 +145,7 @@ def _run_pipeline(
                 try:
                     ids = _answer_cell(runner, task, example.context, texts, treatment, setting.mode)
                 except Exception as error:  # a press is foreign code and may raise anything
-                    comparison.failed.setdefault(name, f"{type(error).__name__}: {str(error).splitlines()[0]}")
+                    comparison.failed.setdefault(name, f"{type(error).__name__}: {first_line(error)}")
                     ids = []
                 counted = comparison.policies.setdefault(name, PolicyComparison())
                 counted.pipeline_seconds += runner.model.clock() - started

@@ -25,7 +25,7 @@ from transformers import (
 from transformers.utils import logging as transformers_logging
 
 from datasets_gen import unknown_name
-from kvbench.errors import KVBenchError
+from kvbench.errors import KVBenchError, first_line
 from policies import attention_window
 
 REFERENCE_MODELS = {"reference": "Llama architecture with grouped-query attention, ships with kvbench"}
@@ -153,9 +153,10 @@ def load_model(name: str, device: str = "auto", dtype: str = "auto") -> LoadedMo
     except KVBenchError:
         raise
     except Exception as error:  # damaged files raise anything
-        reason = next((line for line in str(error).splitlines() if line.strip()), "")
         hint = "" if Path(source).exists() else " (--model reference needs no network)"
-        raise KVBenchError(f"cannot load the model '{name}': {type(error).__name__}: {reason}{hint}") from error
+        raise KVBenchError(
+            f"cannot load the model '{name}': {type(error).__name__}: {first_line(error)}{hint}"
+        ) from error
     _check_weights(name, loaded[1])
     embedding: Any = network.get_input_embeddings()
     _check_tokenizer(name, tokenizer, embedding.weight.shape[0])
@@ -167,9 +168,12 @@ def _check_architecture(name: str, architectures: Sequence[str]) -> None:
     """Before any weight is read."""
     known = [model.__name__ for model in SUPPORTED_MODELS]
     if architectures and not set(architectures) & set(known):
-        raise KVBenchError(
-            f"kvpress does not support {architectures[0]} ('{name}'): use one of {', '.join(sorted(known))}"
-        )
+        raise _unsupported(name, architectures[0])
+
+
+def _unsupported(name: str, architecture: str) -> KVBenchError:
+    known = ", ".join(sorted(model.__name__ for model in SUPPORTED_MODELS))
+    return KVBenchError(f"kvpress does not support {architecture} ('{name}'): use one of {known}")
 
 
 def _check_weights(name: str, report: Mapping[str, Any]) -> None:
@@ -204,7 +208,7 @@ def wrap_model(
 ) -> LoadedModel:
     """A network already in memory; :class:`KVBenchError` for an architecture that kvpress does not know."""
     if not isinstance(network, SUPPORTED_MODELS):
-        _check_architecture(name, [type(network).__name__])
+        raise _unsupported(name, type(network).__name__)
     return LoadedModel(name, network.eval(), tokenizer, fingerprint)
 
 

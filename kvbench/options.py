@@ -8,15 +8,12 @@ from typing import TypeVar
 
 from datasets_gen import unknown_name
 from kvbench.errors import KVBenchError
-from kvbench.setting import DEFAULT_MAX_KV_BYTES
-from leaderboards import CONTROLS
-from policies import POLICIES, Policy
 
 DEFAULT_RATIOS = "0.1:0.9:0.1"
 DEFAULT_CONTEXTS = 30  # per task
 MOST_RATIOS = 1000
 MOST_CONTEXTS = 1_000_000
-DEFAULT_MAX_KV_GB = DEFAULT_MAX_KV_BYTES / 1e9
+DEFAULT_MAX_KV_GB = 0.5
 RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 Entry = TypeVar("Entry")
@@ -81,11 +78,6 @@ def check_name(name: str) -> str:
     if not RUN_NAME.fullmatch(name):
         raise KVBenchError(f"--name '{name}': use letters, digits, '.', '_' and '-', beginning with a letter or digit")
     return name
-
-
-def with_controls(chosen: Sequence[Policy]) -> list[Policy]:
-    """The policies behind the controls that are not among them: no board goes without."""
-    return [POLICIES[name] for name in CONTROLS if POLICIES[name] not in chosen] + list(chosen)
 
 
 def kv_bytes(gigabytes: float) -> int:

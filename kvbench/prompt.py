@@ -12,7 +12,7 @@ from typing import Literal
 from transformers import PreTrainedTokenizerBase
 
 from datasets_gen import Example, Question, Span, Task
-from kvbench.errors import KVBenchError
+from kvbench.errors import KVBenchError, first_line
 
 Mode = Literal["agnostic", "aware"]
 
@@ -63,7 +63,7 @@ def chat_template(tokenizer: PreTrainedTokenizerBase) -> Template:
             tokenizer.apply_chat_template(turn, add_generation_prompt=True, tokenize=False, enable_thinking=False)
         )
     except Exception as error:  # a template is foreign code
-        raise KVBenchError(f"the chat template of the tokenizer is broken: {error}") from error
+        raise KVBenchError(f"the chat template of the tokenizer is broken: {first_line(error)}") from error
     if text.count(mark) != 1:
         raise KVBenchError(
             f"the chat template of the tokenizer holds the user's turn {text.count(mark)} times, where once is needed"

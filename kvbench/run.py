@@ -11,7 +11,7 @@ from datasets_gen import Example, Task
 from kvbench.collect import collect
 from kvbench.console import console
 from kvbench.engine.treatment import ratios_of
-from kvbench.errors import InterruptedRunError, KVBenchError
+from kvbench.errors import InterruptedRunError, KVBenchError, first_line
 from kvbench.identity import Identity, identify
 from kvbench.models import LoadedModel
 from kvbench.record import Record
@@ -79,7 +79,7 @@ def execute(model: LoadedModel, grid: Grid, folder: Path, command: str) -> Store
             "smaller --max-kv-gb"
         ) from error
     except Exception as error:  # a fault of ours, or a model that cannot be run: the store tells how it ended
-        _note_failure(store, f"{type(error).__name__}: {error}")
+        _note_failure(store, f"{type(error).__name__}: {first_line(error)}")
         raise
     store.finish()
     return store

@@ -4,10 +4,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
+from kvbench.options import DEFAULT_MAX_KV_GB, kv_bytes
 from kvbench.prompt import Mode
 from policies import Policy
 
-DEFAULT_MAX_KV_BYTES = 500_000_000
 Progress = Callable[[int], None]  # told how many questions were just answered
 
 
@@ -23,7 +23,7 @@ class Setting:
     ratios: Sequence[float]
     seed: int = 0
     mode: Mode = "agnostic"
-    max_kv_bytes: int = DEFAULT_MAX_KV_BYTES
+    max_kv_bytes: int = kv_bytes(DEFAULT_MAX_KV_GB)
 
     def only(self, policies: Sequence[Policy]) -> Self:
         """The same with other policies."""

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 
 from kvbench.atomic import write_atomically, write_text_atomically
-from kvbench.errors import KVBenchError
+from kvbench.errors import KVBenchError, first_line
 from kvbench.record import SCHEMA_VERSION, Record, arrow_schema, to_table
 
 RUN_FILE = "run.json"
@@ -204,7 +204,7 @@ class Store:
 
 
 def _unreadable(path: Path, error: Exception) -> KVBenchError:
-    return KVBenchError(f"{path} cannot be read ({str(error).splitlines()[0]}): delete it and start the run again")
+    return KVBenchError(f"{path} cannot be read ({first_line(error)}): delete it and start the run again")
 
 
 def _remove_partial(folder: Path) -> None:

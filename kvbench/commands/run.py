@@ -20,14 +20,13 @@ from kvbench.options import (
     choose,
     kv_bytes,
     parse_ratios,
-    with_controls,
 )
 from kvbench.process import settle
 from kvbench.publish import publish_site
 from kvbench.run import Grid, execute
 from kvbench.setting import Setting
-from leaderboards import HALLUCINATION, SummaryRow, terminal_table
-from policies import POLICIES
+from leaderboards import CONTROLS, HALLUCINATION, SummaryRow, terminal_table
+from policies import POLICIES, Policy
 
 
 def command(
@@ -69,12 +68,20 @@ def command(
     _report_failures(rows)
 
 
+def with_controls(chosen: list[Policy]) -> list[Policy]:
+    """The policies behind the controls that are not among them: no board goes without."""
+    return [POLICIES[name] for name in CONTROLS if POLICIES[name] not in chosen] + chosen
+
+
 def _report_failures(rows: list[SummaryRow]) -> None:
     """One line for every policy that failed somewhere, and a non-zero exit: it is easily overlooked in a table."""
-    failed = {row.policy: row.reason for row in reversed(rows) if row.f1 is None}
+    failed: dict[str, str | None] = {}
+    for row in rows:
+        if row.f1 is None:
+            failed.setdefault(row.policy, row.reason)
     if failed:
-        policy, reason = next(reversed(failed.items()))
-        others = f" (also failed: {', '.join(name for name in failed if name != policy)})" if len(failed) > 1 else ""
+        (policy, reason), *more = failed.items()
+        others = f" (also failed: {', '.join(name for name, _ in more)})" if more else ""
         raise KVBenchError(
             f"some cells failed, all others are complete: {policy}: {reason}{others}; the same command tries them again"
         )

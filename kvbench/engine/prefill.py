@@ -18,6 +18,7 @@ from transformers import DynamicCache
 
 from kvbench.engine.keep import LayerCache, PressError, kept_highest, observe
 from kvbench.engine.treatment import Scoring, Treatment
+from kvbench.errors import first_line
 from kvbench.models import LoadedModel, compressed_by_kvpress, decoder_of
 from kvbench.prompt import Prompt
 from policies import PolicyError
@@ -161,7 +162,7 @@ def _faults_of(branch: Branch, where: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        reason = str(error).splitlines()[0] if str(error) else ""
+        reason = first_line(error)
         kind = "" if isinstance(error, PressError | PolicyError) else f"{type(error).__name__}: "
         branch.error = f"{branch.treatment.policy.name} failed {where}: {kind}{reason}"
         branch.layers = []
@@ -223,23 +224,21 @@ def _score_once(model: LoadedModel, branches: Sequence[Branch], inputs: LayerInp
     press = branches[-1].press
     assert isinstance(press, ScorerPress)
     length = inputs.keys.shape[2]
-    scores: torch.Tensor | None = None
-    scored = 0.0
+    scored: Scored | None = None
     for branch in branches:
         with _faults_of(branch, f"in layer {inputs.module.layer_idx}"):
             if branch.treatment.ratio == 0:
                 branch.layers.append(_everything(inputs))
                 continue
-            if scores is None:
-                scores, scored = _checked_scores(model, press, inputs)
+            if scored is None:
+                scored = _checked_scores(model, press, inputs)
             started = model.clock()
-            keep = kept_highest(scores, compute_n_kept(length, branch.treatment.ratio))
-            branch.seconds += scored + model.clock() - started
+            keep = kept_highest(scored.scores, compute_n_kept(length, branch.treatment.ratio))
+            branch.seconds += scored.seconds + model.clock() - started
             branch.layers.append(LayerCache(keep, int(keep.sum())))
 
 
-def _checked_scores(model: LoadedModel, press: ScorerPress, inputs: LayerInputs) -> tuple[torch.Tensor, float]:
-    """The press's scores, and the seconds that they took."""
+def _checked_scores(model: LoadedModel, press: ScorerPress, inputs: LayerInputs) -> Scored:
     with _isolated(inputs) as own:
         started = model.clock()
         scores: torch.Tensor = press.score(
@@ -250,7 +249,7 @@ def _checked_scores(model: LoadedModel, press: ScorerPress, inputs: LayerInputs)
         raise PressError(f"it scored with shape {tuple(scores.shape)}, not {tuple(inputs.keys.shape[:3])}")
     if scores.isnan().any():
         raise PressError("its scores are NaN")
-    return scores, seconds
+    return Scored(scores, seconds)
 
 
 @contextmanager
