@@ -9,10 +9,12 @@ from datasets_gen.questions import Asker, forward_question, reverse_question, un
 from datasets_gen.relations import ATTRIBUTES
 from datasets_gen.task import Draft, Task
 
-# (fewest, most) people and facts about each, and phrasings in use, by level; the last is the task.
+# (fewest, most) people and facts about each, and phrasings in use, by level; the last is the task. First the relation
+# alone tells the answer, then the name alone, then both are needed.
 SIZES = (
+    ((1, 1), (2, 4), 1),
+    ((2, 4), (1, 1), 1),
     ((2, 2), (2, 3), 1),
-    ((2, 2), (2, 3), 3),
     ((2, 3), (2, 3), 3),
     ((2, 4), (3, 4), 3),
     ((3, 4), (3, 5), 3),

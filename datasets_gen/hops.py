@@ -11,7 +11,7 @@ from datasets_gen.relations import ATTRIBUTES, BONDS, Relation
 from datasets_gen.task import Draft, Task
 
 # (fewest, most) people, the longest chain, and phrasings in use, by level; the last is the task.
-SIZES = (((2, 2), 1, 1), ((2, 3), 2, 3), ((3, 4), 2, 3), ((3, 4), 3, 3), ((4, 5), 3, 3))
+SIZES = (((2, 2), 1, 1), ((2, 3), 1, 1), ((3, 3), 2, 1), ((3, 3), 2, 3), ((3, 4), 3, 3), ((4, 5), 3, 3))
 UNANSWERABLE_SHARE = 0.1
 REVERSE_SHARE = 0.25
 
