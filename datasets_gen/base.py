@@ -7,7 +7,8 @@ from datasets_gen.lexicon import draw_people, draw_value, draw_values
 from datasets_gen.passage import Fact, Passage, write_passage
 from datasets_gen.questions import Asker, forward_question, reverse_question, unanswerable
 from datasets_gen.relations import ATTRIBUTES
-from datasets_gen.task import Draft, Task
+from datasets_gen.task import Draft, Task, Wanted
+from datasets_gen.wording import Wording
 
 # (fewest, most) people and facts about each, and phrasings in use, by level; the last is the task. First the relation
 # alone tells the answer, then the name alone, then both are needed.
@@ -23,10 +24,11 @@ UNANSWERABLE_SHARE = 0.15
 REVERSE_SHARE = 0.4
 
 
-def make(rng: random.Random, split: Split, level: int, questions: int) -> Draft:
-    people_range, facts_range, phrasings = SIZES[level]
-    ask = Asker(rng, phrasings)
-    people = draw_people(rng, split, rng.randint(*people_range))
+def make(rng: random.Random, wanted: Wanted) -> Draft:
+    people_range, facts_range, phrasings = SIZES[wanted.level]
+    wording = Wording(phrasings, wanted.held_out)
+    ask = Asker(rng, wording)
+    people = draw_people(rng, wanted.split, rng.randint(*people_range))
     # All draw on one pool, one larger than the most that anyone has: most attributes are said of several people, and
     # the kind of value asked for does not give the answer away.
     pool = rng.sample(ATTRIBUTES, facts_range[1] + 1)
@@ -38,10 +40,10 @@ def make(rng: random.Random, split: Split, level: int, questions: int) -> Draft:
         for number, (person, of_person) in enumerate(zip(people, relations, strict=True))
         for relation in of_person
     ]
-    passage = write_passage(rng, facts, phrasings)
+    passage = write_passage(rng, facts, wording)
     asked: dict[str, Question] = {}
-    while len(asked) < min(questions, 2 * len(facts)):
-        question = _question(ask, split, passage, people)
+    while len(asked) < min(wanted.questions, 2 * len(facts)):
+        question = _question(ask, wanted.split, passage, people)
         asked.setdefault(question.text, question)
     return Draft(passage.text, passage.stated_values(), tuple(asked.values()))
 
@@ -81,4 +83,6 @@ BASE = Task(
     description="Short passage, tightly bound attributes of three or four people",
     make=make,
     top_level=len(SIZES) - 1,
+    chance=0.0,
+    contexts={"quick": 8, "paper": 200},
 )

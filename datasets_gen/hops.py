@@ -1,17 +1,25 @@
-"""Task ``hops``: chains of one to three facts, such as "Where does the mentor of the teacher of X live?"."""
+"""Task ``hops``: chains of one to four facts, such as "Where does the mentor of the teacher of X live?"."""
 
 import random
 from dataclasses import dataclass
 
-from datasets_gen.example import Question, Span, Split
+from datasets_gen.example import Question, Span
 from datasets_gen.lexicon import draw_people, draw_values
 from datasets_gen.passage import Fact, Passage, StatedFact, write_passage
 from datasets_gen.questions import Asker, answerable, forward_question, reverse_question, unanswerable
 from datasets_gen.relations import ATTRIBUTES, BONDS, Relation
-from datasets_gen.task import Draft, Task
+from datasets_gen.task import Draft, Task, Wanted
+from datasets_gen.wording import Wording
 
 # (fewest, most) people, the longest chain, and phrasings in use, by level; the last is the task.
-SIZES = (((2, 2), 1, 1), ((2, 3), 1, 1), ((3, 3), 2, 1), ((3, 3), 2, 3), ((3, 4), 3, 3), ((4, 5), 3, 3))
+SIZES = (
+    ((2, 2), 1, 1),
+    ((2, 3), 1, 1),
+    ((3, 3), 2, 1),
+    ((3, 3), 2, 3),
+    ((3, 4), 3, 3),
+    ((5, 6), 4, 3),
+)
 UNANSWERABLE_SHARE = 0.1
 REVERSE_SHARE = 0.25
 
@@ -33,19 +41,20 @@ class Ring:
         return self.passage.find(self.attribute.name, self.people[position % len(self.people)])
 
 
-def make(rng: random.Random, split: Split, level: int, questions: int) -> Draft:
-    people_range, longest, phrasings = SIZES[level]
-    ask = Asker(rng, phrasings)
-    people = draw_people(rng, split, rng.randint(*people_range))
+def make(rng: random.Random, wanted: Wanted) -> Draft:
+    people_range, longest, phrasings = SIZES[wanted.level]
+    wording = Wording(phrasings, wanted.held_out)
+    ask = Asker(rng, wording)
+    people = draw_people(rng, wanted.split, rng.randint(*people_range))
     bonds = [rng.choice(BONDS) for _ in people]
     attribute = rng.choice(ATTRIBUTES)
     values = draw_values(rng, attribute.value_kind, len(people))
     facts = [Fact(bond, one, other) for bond, one, other in zip(bonds, people, people[1:] + people[:1], strict=True)]
     facts += [Fact(attribute, person, value) for person, value in zip(people, values, strict=True)]
     rng.shuffle(facts)
-    ring = Ring(people, bonds, attribute, write_passage(rng, facts, phrasings))
+    ring = Ring(people, bonds, attribute, write_passage(rng, facts, wording))
     asked: dict[str, Question] = {}
-    while len(asked) < min(questions, 2 * len(facts)):
+    while len(asked) < min(wanted.questions, 2 * len(facts)):
         question = _question(ask, ring, longest)
         asked.setdefault(question.text, question)
     return Draft(ring.passage.text, ring.passage.stated_values(), tuple(asked.values()))
@@ -112,8 +121,11 @@ def _broken_chain(ask: Asker, ring: Ring, hops: int, start: int) -> Question:
 
 HOPS = Task(
     name="hops",
-    version="1.1.0",
-    description="Chains of one to three relations between people, with the bridging mentions known",
+    version="2.0.0",
+    description="Chains of one to four relations between people, with the bridging mentions known",
     make=make,
     top_level=len(SIZES) - 1,
+    chance=0.0,
+    contexts={"quick": 8, "paper": 100},
+    questions_per_context=16,
 )

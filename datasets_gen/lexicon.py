@@ -16,12 +16,14 @@ from pydantic import BaseModel, ConfigDict
 from datasets_gen.errors import DatasetError
 from datasets_gen.example import Split
 
-LEXICON_SHA256 = "8b54ba4192d070c14b069ae59ba72bcae49fe3a8d16884bd775ac0f25ecb1f04"
+LEXICON_SHA256 = "906642a41ae19d8c883a76fd1550f5873d244618b09ffb012b7044617418ea48"
 TEST_SHARE = 5  # one full name in five belongs to the test split
 
 
 class Lexicon(BaseModel):
-    """Word lists by kind; ``day``, ``year`` and ``number`` are inclusive ranges."""
+    """Word lists by kind; ``day``, ``year`` and ``number`` are inclusive ranges. ``feminine`` are the given names of
+    women, the others those of men; ``instrument`` are things that are played; ``place``, ``adjective``, ``keyword`` and
+    ``item`` (in the plural) are no values of any relation."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -40,6 +42,12 @@ class Lexicon(BaseModel):
     day: tuple[int, int]
     year: tuple[int, int]
     number: tuple[int, int]
+    feminine: tuple[str, ...]
+    instrument: tuple[str, ...]
+    place: tuple[str, ...]
+    adjective: tuple[str, ...]
+    keyword: tuple[str, ...]
+    item: tuple[str, ...]
 
 
 def parse_lexicon(content: bytes) -> Lexicon:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from datasets_gen.example import Span
 from datasets_gen.relations import Relation
+from datasets_gen.wording import Wording
 
 
 @dataclass(frozen=True)
@@ -60,8 +61,8 @@ def write_sentence(
     return text, places["subject"], places["value"]
 
 
-def write_passage(rng: random.Random, facts: Sequence[Fact], phrasings: int) -> Passage:
-    """One sentence for each fact, in the given order, each in one of its first ``phrasings`` drawn at random."""
+def write_passage(rng: random.Random, facts: Sequence[Fact], wording: Wording) -> Passage:
+    """One sentence for each fact, in the given order, each in a phrasing drawn at random."""
     text = ""
     stated = []
     for fact in facts:
@@ -69,7 +70,7 @@ def write_passage(rng: random.Random, facts: Sequence[Fact], phrasings: int) -> 
             text += " "
         start = len(text)
         sentence, subject, value = write_sentence(
-            rng.choice(fact.relation.statements[:phrasings]), fact.subject, fact.value, start
+            wording.choose(rng, fact.relation.statements), fact.subject, fact.value, start
         )
         text += sentence
         stated.append(

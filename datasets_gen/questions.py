@@ -7,6 +7,7 @@ from datasets_gen.example import AnswerType, Direction, Question, Span
 from datasets_gen.passage import StatedFact
 from datasets_gen.relations import Relation
 from datasets_gen.task import ABSTENTION
+from datasets_gen.wording import Wording
 
 
 def answerable(
@@ -26,16 +27,16 @@ def unanswerable(text: str, answer_type: AnswerType, direction: Direction) -> Qu
 
 @dataclass(frozen=True)
 class Asker:
-    """Draws questions in the first ``phrasings`` of each relation."""
+    """Draws questions in a wording."""
 
     rng: random.Random
-    phrasings: int
+    wording: Wording
 
     def forward(self, relation: Relation, subject: str) -> str:
-        return self.rng.choice(relation.forward[: self.phrasings]).format(subject=subject)
+        return self.wording.choose(self.rng, relation.forward).format(subject=subject)
 
     def reverse(self, relation: Relation, value: str) -> str:
-        return self.rng.choice(relation.reverse[: self.phrasings]).format(value=value)
+        return self.wording.choose(self.rng, relation.reverse).format(value=value)
 
 
 def forward_question(ask: Asker, stated: StatedFact) -> Question:

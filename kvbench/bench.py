@@ -8,13 +8,13 @@ from typing import Any
 import torch
 from kvpress import BasePress, KVPressTextGenerationPipeline
 
-from datasets_gen import Example, Task
+from datasets_gen import Example, Question, Task
 from kvbench.engine.decode import decode, until_end
 from kvbench.engine.prefill import prefill
 from kvbench.engine.treatment import Treatment, plan
 from kvbench.errors import first_line
 from kvbench.models import LoadedModel, attention
-from kvbench.prompt import Mode, build_prompts, instruction_text, question_text
+from kvbench.prompt import Mode, build_prompts, instruction_text
 from kvbench.setting import Progress, Setting, silent
 from kvbench.workers import Workers
 
@@ -153,6 +153,11 @@ def _run_pipeline(
                     answers[name, treatment.ratio, question.id] = answer
                 progress(len(questions))
     return answers
+
+
+def question_text(question: Question) -> str:
+    """A question as a user of the pipeline writes it: behind the context, in the same turn."""
+    return f"\n{question.text}"
 
 
 def _answer_cell(

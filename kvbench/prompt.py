@@ -15,13 +15,15 @@ from datasets_gen import Example, Question, Span, Task
 from kvbench.errors import KVBenchError, first_line
 
 Mode = Literal["agnostic", "aware"]
+Role = Literal["user", "system"]
 
 
 @dataclass(frozen=True)
 class Template:
-    """The chat template around a context: ``head + context``, then question, instruction and ``tail``."""
+    """The chat template around a context: ``head + context``, then ``between``, question, instruction and ``tail``."""
 
     head: str
+    between: str
     tail: str
 
 
@@ -47,33 +49,35 @@ class Prompt:
     asks: tuple[Ask, ...]
 
 
-def chat_template(tokenizer: PreTrainedTokenizerBase) -> Template:
-    """The text before and after the content of a user turn, as kvpress's pipeline cuts it."""
+def chat_template(tokenizer: PreTrainedTokenizerBase, role: Role = "user") -> Template:
+    """The text around a context that is the beginning of the user's turn, as kvpress's pipeline cuts it, or the whole
+    of the system's, with the question as the user's turn."""
     if not tokenizer.is_fast:
         raise KVBenchError(
             f"the tokenizer {type(tokenizer).__name__} gives no character offsets, which evidence needs: "
             "use a checkpoint with a fast tokenizer"
         )
     if tokenizer.chat_template is None:
-        return Template(tokenizer.bos_token or "", "\n")
-    mark = "#" * 16
-    turn = [{"role": "user", "content": mark}]
+        return Template(tokenizer.bos_token or "", "\n", "\n")
+    context, question = "#" * 16, "@" * 16
+    turns = [{"role": "user", "content": f"{context}\n{question}"}]
+    if role == "system":
+        turns = [{"role": "system", "content": context}, {"role": "user", "content": question}]
     try:
         text = str(
-            tokenizer.apply_chat_template(turn, add_generation_prompt=True, tokenize=False, enable_thinking=False)
+            tokenizer.apply_chat_template(turns, add_generation_prompt=True, tokenize=False, enable_thinking=False)
         )
     except Exception as error:  # a template is foreign code
         raise KVBenchError(f"the chat template of the tokenizer is broken: {first_line(error)}") from error
-    if text.count(mark) != 1:
-        raise KVBenchError(
-            f"the chat template of the tokenizer holds the user's turn {text.count(mark)} times, where once is needed"
-        )
-    head, _, tail = text.partition(mark)
-    return Template(head, tail)
-
-
-def question_text(question: Question) -> str:
-    return f"\n{question.text}"
+    for mark, whose in ((context, role), (question, "user")):
+        if text.count(mark) != 1:
+            raise KVBenchError(
+                f"the chat template of the tokenizer holds the {whose}'s turn {text.count(mark)} times, "
+                "where once is needed"
+            )
+    head, _, rest = text.partition(context)
+    between, _, tail = rest.partition(question)
+    return Template(head, between, tail)
 
 
 def instruction_text(task: Task) -> str:
@@ -101,14 +105,15 @@ def build_prompts(tokenizer: PreTrainedTokenizerBase, task: Task, example: Examp
     """One prompt for the context and all its questions (``agnostic``), or one for each question with the question
     inside the compressed region (``aware``), as kvpress's evaluation does. Both read the same text in the same order; a
     tokenizer that joins the context's full stop and the line break behind it gives the aware prompt one token less."""
-    template = chat_template(tokenizer)
+    template = chat_template(tokenizer, task.role)
     tail = instruction_text(task) + template.tail
+    asked = [(question, template.between + question.text) for question in example.questions]
     if mode == "agnostic":
-        asked = [(question, question_text(question) + tail) for question in example.questions]
-        return [_build_prompt(tokenizer, example, template.head, example.context, asked)]
+        whole = [(question, text + tail) for question, text in asked]
+        return [_build_prompt(tokenizer, example, template.head, example.context, whole)]
     return [
-        _build_prompt(tokenizer, example, template.head, example.context + question_text(question), [(question, tail)])
-        for question in example.questions
+        _build_prompt(tokenizer, example, template.head, example.context + text, [(question, tail)])
+        for question, text in asked
     ]
 
 

@@ -1,6 +1,8 @@
 """Scoring from what is stored: it needs the output text and no model."""
 
-from kvbench.metrics.text import score_text
+from datasets_gen import Directive, obeyed
+from kvbench.metrics.leakage import leakage
+from kvbench.metrics.text import marked_answer, score_text
 from kvbench.record import Record
 from kvbench.store import Store
 
@@ -9,13 +11,17 @@ def text_scores(record: Record) -> dict[str, object]:
     """The scores that follow from the stored output alone, by column; empty for a record without an output."""
     if record.output_text is None:
         return {}
-    scores = score_text(record.output_text, record.golds, record.answerable, record.abstentions, record.stated_values)
+    answer = marked_answer(record.output_text, record.answer_marker)
+    scores = score_text(answer, record.golds, record.answerable, record.abstentions, record.stated_values)
+    directives = [Directive.parse(text) for text in record.directives]
     return {
         "f1": scores.f1,
         "em": scores.em,
         "abstained": scores.abstained,
         "hallucinated": scores.hallucinated,
         "hallucination_kind": scores.hallucination_kind,
+        "directives_obeyed": obeyed(directives, record.output_text) if directives else None,
+        "leakage": leakage(record.output_text, record.protected) if record.protected else None,
     }
 
 

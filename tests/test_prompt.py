@@ -13,7 +13,8 @@ from transformers import ByT5Tokenizer, PreTrainedTokenizerBase, PreTrainedToken
 from datasets_gen import TASKS, Example, Span, Task
 from kvbench.errors import KVBenchError
 from kvbench.models import LoadedModel
-from kvbench.prompt import Mode, Prompt, build_prompts, chat_template, instruction_text, question_text, tokens_of
+from kvbench.bench import question_text
+from kvbench.prompt import Mode, Prompt, build_prompts, chat_template, instruction_text, tokens_of
 from kvbench.reference.tokenizer import BEGIN, SPECIAL_TOKENS, training_texts
 from toy import toy_tokenizer
 

@@ -31,7 +31,8 @@ from datasets_gen import TASKS, Example
 from kvbench.engine.prefill import Branch, Trace, prefill
 from kvbench.engine.treatment import plan
 from kvbench.models import LoadedModel, wrap_model
-from kvbench.prompt import Mode, Prompt, build_prompts, instruction_text, question_text
+from kvbench.bench import question_text
+from kvbench.prompt import Mode, Prompt, build_prompts, instruction_text
 from kvbench.reference.tokenizer import END, train_tokenizer
 from policies import Policy, Situation
 

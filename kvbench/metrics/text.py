@@ -24,6 +24,14 @@ class TextScores:
     hallucination_kind: HallucinationKind | None
 
 
+def marked_answer(output: str, marker: str) -> str:
+    """What follows the last marker of an output that shows its steps, nothing if it has none; all without a marker."""
+    if not marker:
+        return output
+    _, found, answer = output.rpartition(marker)
+    return answer.strip() if found else ""
+
+
 def normalise(text: str) -> str:
     """SQuAD's normalisation: lower case, without punctuation, articles and extra white space (arXiv 1606.05250)."""
     plain = text.lower().translate(_PUNCTUATION)

@@ -1,0 +1,313 @@
+"""Task ``multi_presence``: the same people mentioned again, with other values at other times.
+
+"In 1990 Ada Falbrook lived in Velden. In 2004 Ada Falbrook lived in Farlen." Which of the mentions is meant depends on
+the year, on the value, or on the order of the years, which is not that of the sentences.
+"""
+
+import random
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from datasets_gen.example import AnswerType, Direction, Question, QuestionType, Span
+from datasets_gen.lexicon import draw_people, draw_values, lexicon
+from datasets_gen.questions import unanswerable
+from datasets_gen.task import Draft, Task, Wanted
+from datasets_gen.wording import Phrasings, Wording
+
+Slot = Literal["value", "year", "subject"]
+Form = Literal["value", "year", "subject", "order"]
+SLOT = re.compile(r"\{(\w+)\}")
+
+
+@dataclass(frozen=True)
+class Period:
+    """A relation that is stated for a year. ``look_up`` asks for one of the words of a statement, given the two others;
+    ``first`` and ``last`` ask for the value by its place in time."""
+
+    name: str
+    value_kind: str
+    value_type: AnswerType
+    statements: Phrasings
+    look_up: Mapping[Slot, Phrasings]
+    first: Phrasings
+    last: Phrasings
+
+
+@dataclass(frozen=True)
+class Verb:
+    """``was`` and ``be``: what someone did and to do it; ``asks``: how a question for the value begins."""
+
+    was: str
+    be: str
+    asks: tuple[str, ...]
+
+
+def _period(name: str, kind: str, value_type: AnswerType, common: Verb, held_out: Verb) -> Period:
+    """The year stands first or last; a sentence with the second verb is not seen in training."""
+    was, be = common.was, common.be
+
+    def asking(end: str) -> Phrasings:
+        return Phrasings(*(tuple(f"{ask} {end}?" for ask in verb.asks) for verb in (common, held_out)))
+
+    return Period(
+        name,
+        kind,
+        value_type,
+        Phrasings(
+            (
+                f"In {{year}} {{subject}} {was}.",
+                f"{{subject}} {was} in {{year}}.",
+                f"It was in {{year}} that {{subject}} {was}.",
+            ),
+            (f"In {{year}} {{subject}} {held_out.was}.", f"{{subject}} {held_out.was} in {{year}}."),
+        ),
+        {
+            "value": asking("in {year}"),
+            "year": Phrasings(
+                (f"In which year did {{subject}} {be}?", f"When did {{subject}} {be}?"),
+                (f"In which year did {{subject}} {held_out.be}?",),
+            ),
+            "subject": Phrasings(
+                (f"Who {was} in {{year}}?", f"In {{year}}, who {was}?"), (f"Who {held_out.was} in {{year}}?",)
+            ),
+        },
+        asking("first"),
+        asking("last"),
+    )
+
+
+PERIODS = (
+    _period(
+        "home",
+        "city",
+        "location",
+        Verb("lived in {value}", "live in {value}", ("Where did {subject} live", "In which city did {subject} live")),
+        Verb("resided in {value}", "reside in {value}", ("Where did {subject} reside",)),
+    ),
+    _period(
+        "job",
+        "job",
+        "thing",
+        Verb(
+            "worked as a {value}",
+            "work as a {value}",
+            ("What did {subject} work as", "Which job did {subject} have"),
+        ),
+        Verb("earned a living as a {value}", "earn a living as a {value}", ("As what did {subject} earn a living",)),
+    ),
+    _period(
+        "employer",
+        "organisation",
+        "organisation",
+        Verb(
+            "worked for {value}",
+            "work for {value}",
+            ("Which organisation did {subject} work for", "Whom did {subject} work for"),
+        ),
+        Verb("drew a salary from {value}", "draw a salary from {value}", ("From whom did {subject} draw a salary",)),
+    ),
+    _period(
+        "pet",
+        "creature",
+        "creature",
+        Verb(
+            "kept a {value}",
+            "keep a {value}",
+            ("Which creature did {subject} keep", "What kind of pet did {subject} keep"),
+        ),
+        Verb("looked after a {value}", "look after a {value}", ("Which creature did {subject} look after",)),
+    ),
+    _period(
+        "locker",
+        "number",
+        "numeral",
+        Verb(
+            "used locker {value}",
+            "use locker {value}",
+            ("Which locker did {subject} use", "Which locker number did {subject} use"),
+        ),
+        Verb("had locker {value}", "have locker {value}", ("Which locker did {subject} have",)),
+    ),
+    _period(
+        "attended",
+        "event",
+        "event",
+        Verb(
+            "attended the {value}",
+            "attend the {value}",
+            ("Which event did {subject} attend", "What did {subject} attend"),
+        ),
+        Verb("went to the {value}", "go to the {value}", ("Which event did {subject} go to",)),
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Size:
+    """A level: (fewest, most) people, mentions of each for a relation, and relations; what is asked, as often as it
+    stands here; phrasings in use."""
+
+    people: tuple[int, int]
+    mentions: tuple[int, int]
+    periods: tuple[int, int]
+    forms: tuple[Form, ...]
+    phrasings: int
+
+
+LOOK_UPS: tuple[Form, ...] = ("value", "value", "year", "subject")
+EVERY_FORM: tuple[Form, ...] = (*LOOK_UPS, "value", "year", "order", "order")
+# First the year or value alone tells the answer, then the name does too, then both are needed; then the order of the
+# years, and all of the task.
+SIZES = (
+    Size((1, 1), (2, 3), (1, 1), ("value", "year"), 1),
+    Size((2, 3), (1, 1), (1, 1), LOOK_UPS, 1),
+    Size((2, 2), (2, 2), (1, 1), LOOK_UPS, 1),
+    Size((2, 2), (2, 2), (1, 1), EVERY_FORM, 1),
+    Size((2, 2), (2, 3), (1, 2), EVERY_FORM, 3),
+    Size((2, 3), (2, 3), (1, 2), EVERY_FORM, 3),
+)
+UNANSWERABLE_SHARE = 0.12
+KNOWN_SHARE = 0.75  # of the names that have no answer are those of people in the text
+LIFETIME = 60  # years, in which all of a text lies
+ATTEMPTS = 8
+
+
+@dataclass(frozen=True)
+class Mention:
+    """What a sentence states: its words, and where the text has them."""
+
+    period: Period
+    words: Mapping[str, str]
+    places: Mapping[str, tuple[int, int]]
+    sentence: Span
+
+    @property
+    def year(self) -> int:
+        return int(self.words["year"])
+
+
+@dataclass(frozen=True)
+class Story:
+    """Everything that the text says, in its order, and a name that it does not say."""
+
+    people: list[str]
+    stranger: str
+    mentions: list[Mention]
+
+
+def make(rng: random.Random, wanted: Wanted) -> Draft:
+    size = SIZES[wanted.level]
+    wording = Wording(size.phrasings, wanted.held_out)
+    *people, stranger = draw_people(rng, wanted.split, rng.randint(*size.people) + 1)
+    mentions: list[Mention] = []
+    text = ""
+    for period, words in _happenings(rng, size, people):
+        start = len(text) + 1 if text else 0
+        sentence, places = _write(wording.choose(rng, period.statements), words, start)
+        text = f"{text} {sentence}" if text else sentence
+        mentions.append(Mention(period, words, places, Span("fact", start, len(text))))
+    story = Story(people, stranger, mentions)
+    asked: dict[str, Question] = {}
+    while len(asked) < min(wanted.questions, len(mentions) * len(set(size.forms) - {"order"})):
+        form, missing = rng.choice(size.forms), rng.random() < UNANSWERABLE_SHARE
+        # Again of the same form where it was asked before, or the forms with few questions would become rare.
+        for _ in range(ATTEMPTS):
+            question = _question(rng, wording, story, form, missing)
+            if question.text not in asked:
+                asked[question.text] = question
+                break
+    stated = dict.fromkeys(m.words[slot] for m in mentions for slot in m.places)
+    return Draft(text, tuple(stated), tuple(asked.values()))
+
+
+def _happenings(rng: random.Random, size: Size, people: list[str]) -> list[tuple[Period, dict[str, str]]]:
+    """What is to be stated, in random order. Every year and every value occurs once."""
+    periods = rng.sample(PERIODS, rng.randint(*size.periods))
+    lived: list[tuple[Period, str]] = []
+    for person in people:
+        for period in rng.sample(periods, rng.randint(1, len(periods))):
+            lived += [(period, person)] * rng.randint(*size.mentions)
+    rng.shuffle(lived)
+    values = {p.name: draw_values(rng, p.value_kind, sum(period is p for period, _ in lived)) for p in periods}
+    earliest, latest = lexicon().year
+    birth = rng.randint(earliest, latest + 1 - LIFETIME)
+    years = rng.sample(range(birth, birth + LIFETIME), len(lived))
+    return [
+        (period, {"subject": person, "value": values[period.name].pop(), "year": str(year)})
+        for (period, person), year in zip(lived, years, strict=True)
+    ]
+
+
+def _write(template: str, words: Mapping[str, str], start: int) -> tuple[str, dict[str, tuple[int, int]]]:
+    """The sentence, and in its order the character range of each word, in a text in which it starts at ``start``."""
+    text = ""
+    places: dict[str, tuple[int, int]] = {}
+    for number, part in enumerate(SLOT.split(template)):
+        if number % 2:  # the name of a slot
+            places[part] = (start + len(text), start + len(text) + len(words[part]))
+        text += words[part] if number % 2 else part
+    return text, places
+
+
+def _question(rng: random.Random, wording: Wording, story: Story, form: Form, missing: bool) -> Question:
+    if form == "order":
+        return _order(rng, wording, story, missing)
+    return _look_up(rng, wording, story, form, missing)
+
+
+def _look_up(rng: random.Random, wording: Wording, story: Story, asked: Slot, missing: bool) -> Question:
+    """Given two words of a sentence, asks for the third; unanswerable when the two are not of one sentence."""
+    mention = rng.choice(story.mentions)
+    words = dict(mention.words)
+    if missing and asked == "subject":
+        words["year"] = rng.choice([m.words["year"] for m in story.mentions if m is not mention])
+    elif missing:
+        others = [person for person in story.people if person != words["subject"]]
+        words["subject"] = _nobody(rng, story, others)
+    text = wording.choose(rng, mention.period.look_up[asked]).format_map(words)
+    direction: Direction = "forward" if asked == "value" else "reverse"
+    answer_type: AnswerType = {"value": mention.period.value_type, "year": "date", "subject": "person"}[asked]
+    if missing:
+        return unanswerable(text, answer_type, direction)
+    given = (Span("subject", *place) for slot, place in mention.places.items() if slot != asked)
+    spans = (Span("answer", *mention.places[asked]), *given, mention.sentence)
+    return Question("", text, (words[asked],), True, direction, answer_type, 1, spans)
+
+
+def _order(rng: random.Random, wording: Wording, story: Story, missing: bool) -> Question:
+    """What came first or last: all mentions of the person must be read to know."""
+    mention = rng.choice(story.mentions)
+    period, person = mention.period, mention.words["subject"]
+    phrasings, pick = rng.choice(((period.first, min), (period.last, max)))
+    template = wording.choose(rng, phrasings)
+    if missing:
+        told = {m.words["subject"] for m in story.mentions if m.period is period}
+        person = _nobody(rng, story, [name for name in story.people if name not in told])
+        question = unanswerable(template.format(subject=person), period.value_type, "forward")
+        return replace(question, type="manipulated")
+    mentions = [m for m in story.mentions if m.period is period and m.words["subject"] == person]
+    found = pick(mentions, key=lambda m: m.year)
+    subjects = (Span("subject", *m.places["subject"]) for m in mentions)
+    spans = (Span("answer", *found.places["value"]), *subjects, *(m.sentence for m in mentions))
+    text, golds = template.format(subject=person), (found.words["value"],)
+    kind: QuestionType = "manipulated"
+    return Question("", text, golds, True, "forward", period.value_type, len(mentions), spans, type=kind)
+
+
+def _nobody(rng: random.Random, story: Story, others: list[str]) -> str:
+    """One of those of whom it is not said, or a stranger."""
+    return rng.choice(others) if others and rng.random() < KNOWN_SHARE else story.stranger
+
+
+MULTI_PRESENCE = Task(
+    name="multi_presence",
+    version="1.0.0",
+    description="People mentioned again with other values in other years: which mention is meant, and which came first",
+    make=make,
+    top_level=len(SIZES) - 1,
+    chance=10.9,
+    contexts={"quick": 8, "paper": 100},
+    questions_per_context=10,
+)
