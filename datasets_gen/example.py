@@ -54,6 +54,11 @@ class Question:
     directives: tuple[Directive, ...] = ()
     protected: str = ""
 
+    @property
+    def written(self) -> str:
+        """What a perfect output is."""
+        return self.golds[0] if self.target is None else self.target
+
 
 @dataclass(frozen=True, slots=True)
 class Example:

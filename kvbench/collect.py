@@ -86,6 +86,7 @@ def _record(
         "context": example.context,
         "question": question.text,
         "golds": list(question.golds),
+        "target": question.written,
         "answerable": question.answerable,
         "direction": question.direction,
         "answer_type": question.answer_type,

@@ -2,7 +2,7 @@
 
 from datasets_gen import Directive, obeyed
 from kvbench.metrics.leakage import leakage
-from kvbench.metrics.text import marked_answer, score_text
+from kvbench.metrics.text import marked_answer, score_text, undressed
 from kvbench.record import Record
 from kvbench.store import Store
 
@@ -11,9 +11,12 @@ def text_scores(record: Record) -> dict[str, object]:
     """The scores that follow from the stored output alone, by column; empty for a record without an output."""
     if record.output_text is None:
         return {}
-    answer = marked_answer(record.output_text, record.answer_marker)
-    scores = score_text(answer, record.golds, record.answerable, record.abstentions, record.stated_values)
+    answer, golds = marked_answer(record.output_text, record.answer_marker), list(record.golds)
     directives = [Directive.parse(text) for text in record.directives]
+    if directives:
+        answer = undressed(answer, record.target, golds[0])
+        golds.append(undressed(record.target, record.target, golds[0]))  # without a word that must not be used
+    scores = score_text(answer, golds, record.answerable, record.abstentions, record.stated_values)
     return {
         "f1": scores.f1,
         "em": scores.em,

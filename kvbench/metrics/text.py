@@ -38,6 +38,22 @@ def normalise(text: str) -> str:
     return " ".join(re.sub(r"\b(a|an|the)\b", " ", plain).split())
 
 
+def undressed(output: str, target: str, gold: str) -> str:
+    """An output without the words that its directives add to the gold, which ``target`` shows: what is left answers.
+
+    >>> undressed("pillow Ada Falden cushion", "pillow Ada Falbrook cushion", "Ada Falbrook")
+    'ada falden'
+    """
+    added = Counter(normalise(target).split()) - Counter(normalise(gold).split())
+    left = []
+    for word in normalise(output).split():
+        if added[word]:
+            added[word] -= 1
+        else:
+            left.append(word)
+    return " ".join(left)
+
+
 def exact_match(output: str, golds: Sequence[str]) -> float:
     """100 if the normalised output is a normalised gold, else 0."""
     return 100.0 * any(normalise(output) == normalise(gold) for gold in golds)

@@ -68,7 +68,7 @@ def pack(tokenizer: PreTrainedTokenizerBase, task: Task, example: Example) -> Pa
     end: int = tokenizer.eos_token_id
     questions = []
     for ask in prompt.asks:
-        answer = [*encode(tokenizer, f" {ask.question.target or ask.question.golds[0]}"), end]
+        answer = [*encode(tokenizer, f" {ask.question.written}"), end]
         names = [encode(tokenizer, f" {name}")[0] for name in ask.question.bridges]
         questions.append(PackedQuestion([*ask.token_ids, *answer], len(answer), [*names[:1], *names[-1:]]))
     return PackedSequence(example, list(prompt.token_ids), questions)

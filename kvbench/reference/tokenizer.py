@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
-from datasets_gen import ABSTENTION, INSTRUCTION, TASKS
+from datasets_gen import ABSTENTION, TASKS
 
 VOCABULARY_SIZE = 2048
 MODEL_MAX_LENGTH = 4096
@@ -35,8 +35,8 @@ def training_texts(seed: int, contexts: int) -> Iterator[str]:
         for example in task.generate(seed, contexts, "train"):
             yield " " + example.context
             for question in example.questions:
-                yield f"\n{question.text} {INSTRUCTION}"
-                yield f" {question.golds[0]}"
+                yield f"\n{question.text} {task.instruction}"
+                yield f" {question.written}"
     yield f" {ABSTENTION}"
 
 

@@ -1,0 +1,336 @@
+"""Task ``coreference``: facts told of pronouns and definite descriptions, asked by name or value."""
+
+import random
+import re
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Literal
+
+from datasets_gen.example import Question, Span
+from datasets_gen.lexicon import draw_people, draw_value, draw_values, lexicon
+from datasets_gen.multi_entity import LAWYER, TEACHERS
+from datasets_gen.passage import Fact, write_sentence
+from datasets_gen.questions import Asker, unanswerable
+from datasets_gen.relations import ATTRIBUTES, Relation
+from datasets_gen.task import Draft, Task, Wanted
+from datasets_gen.wording import Wording
+
+Kind = Literal["name", "pronoun", "description"]
+
+
+@dataclass(frozen=True)
+class Size:
+    """(fewest, most) people, attributes of each and bonds; the references in use, and how many phrasings."""
+
+    people: tuple[int, int]
+    attributes: tuple[int, int]
+    bonds: tuple[int, int]
+    references: tuple[Kind, ...]
+    phrasings: int
+
+
+# By level; the last is the task. First all by name, then one kind of reference alone, then both and longer.
+SIZES = (
+    Size((2, 2), (1, 2), (0, 0), (), 1),
+    Size((2, 2), (2, 3), (0, 0), ("pronoun",), 1),
+    Size((2, 2), (2, 3), (0, 1), ("description",), 1),
+    Size((2, 2), (2, 3), (0, 1), ("pronoun", "description"), 1),
+    Size((2, 3), (2, 3), (0, 1), ("pronoun", "description"), 3),
+    Size((2, 3), (3, 4), (0, 2), ("pronoun", "description"), 3),
+)
+UNANSWERABLE_SHARE = 0.25  # of the forward and of the reverse questions
+REVERSE_SHARE = 0.35
+REFERENCE_SHARE = 0.95  # of the sentences that could do without a full name
+PRONOUN_SHARE = 0.6  # of those that could have either, right after a sentence about the same person; else the rest
+CHAIN_SHARE = 0.6  # of those that could have one that goes back to another, which would be rare otherwise
+STAY_SHARE = 0.6  # of the sentences go on about the same person
+EMPLOYED_SHARE = 0.8  # of the people, where there are descriptions
+JOB_FIRST_SHARE = 0.25  # of those: a description needs a job that has been told
+LONGEST_CHAIN = 2  # sentences to be read before the one that states the fact
+JOB = next(relation for relation in ATTRIBUTES if relation.name == "job")
+GENDERED_JOBS = ("ferryman", "midwife")  # would say "he" or "she" before the pronoun does
+FORMS = {True: {"he": "she", "his": "her", "him": "her"}, False: {"he": "he", "his": "his", "him": "him"}}
+
+
+# --- who can be called what
+
+
+@dataclass(frozen=True)
+class Way:
+    """Words for a person; the numbers of the sentences to be read to know who is meant, last first; and where these
+    have the full name."""
+
+    kind: Kind
+    words: str
+    read: tuple[int, ...]
+    name: Span
+
+
+@dataclass
+class Referent:
+    """A person, and how they can be referred to in the next sentence.
+
+    A pronoun goes back to the sentence that last named or described the person; since then, that sentence included,
+    nobody else of that gender was mentioned. ``doubtful``: there are two such sentences, of which either would do, so
+    that neither is the evidence; or the sentence cannot be understood without others.
+    """
+
+    name: str
+    feminine: bool
+    descriptions: list[Way] = field(default_factory=list)
+    pronoun: Way | None = None
+    doubtful: bool = False
+
+    def someone_else_was_mentioned(self) -> None:
+        self.pronoun, self.doubtful = None, False
+
+    def was_mentioned(self, kind: Kind, way: Way) -> None:
+        """``way``: what a pronoun would stand for if it went back to this mention."""
+        if kind == "pronoun":
+            return
+        if self.pronoun is None and not self.doubtful:
+            self.pronoun = way
+        # A description that is itself understood from the sentence the pronoun goes back to is no second one.
+        elif kind == "name" or self.pronoun is None or self.pronoun.read[0] not in way.read:
+            self.pronoun, self.doubtful = None, True
+
+
+@dataclass(frozen=True)
+class Told:
+    """A fact, where it is told, what has to be read to know of whom, and where that names the person."""
+
+    fact: Fact
+    value: Span
+    sentence: Span
+    read: tuple[int, ...]
+    name: Span
+
+
+@cache
+def pronoun_template(template: str) -> tuple[str, str]:
+    """A statement with room for a pronoun as its subject, and the form of it: ``he``, ``his`` or ``him``."""
+    possessive, found = re.subn(r"\b[Tt]he (\w+) of \{subject\}", r"{subject} \1", template)
+    if found:
+        return possessive, "his"
+    return template, "him" if template.endswith("{subject}.") else "he"
+
+
+class Story:
+    """Sentences told one after the other, each with the references that those before it allow."""
+
+    def __init__(self, rng: random.Random, wording: Wording, references: tuple[Kind, ...], people: list[str]) -> None:
+        self.rng, self.wording, self.references = rng, wording, references
+        feminine = lexicon().feminine
+        self.people = {name: Referent(name, name.split()[0] in feminine) for name in people}
+        self.told: list[Told] = []
+        self.described: set[str] = set()  # the words of the descriptions that were used
+        self.values: dict[str, None] = {}  # all that was stated, in order
+        self.text = ""
+
+    def tell(self, fact: Fact) -> None:
+        person = self.people[fact.subject]
+        way = self._choose_way(person)
+        template, words = self.wording.choose(self.rng, fact.relation.statements), person.name
+        if way and way.kind == "pronoun":
+            template, form = pronoun_template(template)
+            words = FORMS[person.feminine][form]
+        elif way:
+            words = way.words
+            self.described.add(words)
+        if template.startswith("{subject}"):
+            words = words[0].upper() + words[1:]
+        self.text += " " if self.text else ""
+        start = len(self.text)
+        sentence, subject, value = write_sentence(template, words, fact.value, start)
+        self.text += sentence
+        name = way.name if way else Span("subject", *subject)
+        read = way.read if way else ()
+        stated = sorted([(value[0], fact.value)] + ([] if way else [(subject[0], fact.subject)]))
+        self.values |= dict.fromkeys(text for _, text in stated)
+        self.told.append(Told(fact, Span("answer", *value), Span("fact", start, len(self.text)), read, name))
+        self._note(person, way.kind if way else "name")
+
+    def _choose_way(self, person: Referent) -> Way | None:
+        """None: by the full name."""
+        pronoun = person.pronoun if "pronoun" in self.references else None
+        if pronoun and len(pronoun.read) > LONGEST_CHAIN:
+            pronoun = None
+        rng = self.rng
+        if not (pronoun or person.descriptions) or rng.random() >= REFERENCE_SHARE:
+            return None
+        ways = [*([pronoun] if pronoun else []), *person.descriptions]
+        longest = [way for way in ways if len(way.read) == LONGEST_CHAIN]
+        if longest and rng.random() < CHAIN_SHARE:
+            return rng.choice(longest)
+        goes_on = self.told[-1].fact.subject == person.name
+        preferred = PRONOUN_SHARE if goes_on else 1 - PRONOUN_SHARE
+        if pronoun and (not person.descriptions or rng.random() < preferred):
+            return pronoun
+        return rng.choice(person.descriptions)
+
+    def _note(self, subject: Referent, kind: Kind) -> None:
+        """What the sentence just told means for the references in the next ones."""
+        number, told = len(self.told) - 1, self.told[-1]
+        read = (number, *told.read)
+        mentioned: list[tuple[Referent, Kind, Way]] = [(subject, kind, Way("pronoun", "", read, told.name))]
+        other = self.people.get(told.fact.value)
+        if other:
+            name = Span("subject", told.value.start, told.value.end)
+            mentioned.append((other, "name", Way("pronoun", "", (number,), name)))
+            self._describe(other, told.fact.relation.name, (number,), name)
+        elif told.fact.relation is JOB:
+            self._describe(subject, told.fact.value, read, told.name)
+        together = other is not None and other.feminine == subject.feminine
+        for person in self.people.values():
+            if together or all(person is not one for one, _, _ in mentioned):
+                if any(person.feminine == one.feminine for one, _, _ in mentioned):
+                    person.someone_else_was_mentioned()
+        if not together:
+            for person, how, way in mentioned:
+                person.was_mentioned(how, way)
+            # "The mentor of the baker is X. He ...": who does not know the baker cannot tell whether he is meant.
+            if other and kind == "description":
+                other.pronoun, other.doubtful = None, True
+
+    def _describe(self, person: Referent, noun: str, read: tuple[int, ...], name: Span) -> None:
+        if "description" in self.references and len(read) <= LONGEST_CHAIN:
+            person.descriptions.append(Way("description", f"the {noun}", read, name))
+
+
+# --- the facts
+
+
+def make(rng: random.Random, wanted: Wanted) -> Draft:
+    size = SIZES[wanted.level]
+    wording = Wording(size.phrasings, wanted.held_out)
+    people = draw_people(rng, wanted.split, rng.randint(*size.people))
+    story = Story(rng, wording, size.references, people)
+    for fact in _in_order(rng, _draw_facts(rng, size, people)):
+        story.tell(fact)
+    ask = Asker(rng, wording)
+    swaps = _swaps(story)
+    asked: dict[str, Question] = {}
+    while len(asked) < min(wanted.questions, 2 * len(story.told) - len(story.described)):
+        question = _question(ask, story, swaps)
+        asked.setdefault(question.text, question)
+    return Draft(story.text, tuple(story.values), tuple(asked.values()))
+
+
+def _draw_facts(rng: random.Random, size: Size, people: list[str]) -> list[list[Fact]]:
+    """The facts about each; there is an attribute that one of them has and another has not."""
+    described = "description" in size.references
+    free = [relation for relation in ATTRIBUTES if not (described and relation is JOB)]
+    pool = rng.sample(free, size.attributes[1] + 1)
+    chosen: list[list[Relation]] = []
+    while len({frozenset(r.name for r in of_person) for of_person in chosen}) < 2:
+        chosen = [_draw_relations(rng, pool, rng.randint(*size.attributes), described) for _ in people]
+    values = {relation.name: draw_values(rng, relation.value_kind, len(people)) for relation in [*pool, JOB]}
+    while not set(GENDERED_JOBS).isdisjoint(values["job"]):
+        values["job"] = draw_values(rng, "job", len(people))
+    facts = [
+        [Fact(relation, person, values[relation.name][number]) for relation in of_person]
+        for number, (person, of_person) in enumerate(zip(people, chosen, strict=True))
+    ]
+    kinds = rng.sample((LAWYER, rng.choice(TEACHERS)), 2)
+    bonds: list[Fact] = []
+    while len(bonds) < min(rng.randint(*size.bonds), len(people) - 1):
+        one, other = rng.sample(people, 2)
+        if all({one, other} != {bond.subject, bond.value} for bond in bonds):
+            bonds.append(Fact(kinds[len(bonds)], one, other))
+            facts[people.index(one)].append(bonds[-1])
+    return facts
+
+
+def _draw_relations(rng: random.Random, pool: list[Relation], count: int, described: bool) -> list[Relation]:
+    """In the order in which they are told."""
+    if not described or rng.random() >= EMPLOYED_SHARE:
+        return rng.sample(pool, count)
+    others = rng.sample(pool, count - 1)
+    place = 0 if rng.random() < JOB_FIRST_SHARE else rng.randint(0, len(others))
+    return [*others[:place], JOB, *others[place:]]
+
+
+def _in_order(rng: random.Random, facts: list[list[Fact]]) -> list[Fact]:
+    """What is told of one person after the other, with turns in between; bonds wherever they come."""
+    for of_person in facts:
+        if of_person[-1].relation in (LAWYER, *TEACHERS):
+            of_person.insert(rng.randrange(len(of_person)), of_person.pop())
+    left = [list(reversed(of_person)) for of_person in facts]
+    ordered: list[Fact] = []
+    current = left[0]
+    while any(left):
+        if not current or rng.random() >= STAY_SHARE:
+            current = rng.choice([of_person for of_person in left if of_person])
+        ordered.append(current.pop())
+    return ordered
+
+
+# --- the questions
+
+
+def _swaps(story: Story) -> list[tuple[Relation, str]]:
+    """What is told of one person and not of another, who is to be asked about.
+
+    Nor implied: who has a pet or a locker may be said to own it, and a teacher to work as one.
+    """
+    known: dict[str, set[str]] = {person: set() for person in story.people}
+    for told in story.told:
+        known[told.fact.subject].add(told.fact.relation.name)
+        if told.fact.value in known:
+            known[told.fact.value].add("job")
+    for relations in known.values():
+        if relations & {"pet", "locker"}:
+            relations.add("possession")
+    stated = {told.fact.relation.name: told.fact.relation for told in story.told}
+    return [(r, person) for r in stated.values() for person, has in known.items() if r.name not in has]
+
+
+def _question(ask: Asker, story: Story, swaps: list[tuple[Relation, str]]) -> Question:
+    rng = ask.rng
+    told, reverse = rng.choice(story.told), rng.random() < REVERSE_SHARE
+    if rng.random() >= UNANSWERABLE_SHARE:
+        # "The baker" tells the job again, so that no sentence alone would be the evidence.
+        given_away = told.fact.relation is JOB and f"the {told.fact.value}" in story.described
+        return _answerable(ask, story, told, reverse or given_away)
+    if not reverse and swaps:
+        relation, person = rng.choice(swaps)
+        return unanswerable(ask.forward(relation, person), relation.value_type, "forward")
+    return _unknown_value(ask, story, told.fact)
+
+
+def _answerable(ask: Asker, story: Story, told: Told, reverse: bool) -> Question:
+    fact, relation = told.fact, told.fact.relation
+    bridges = [story.told[number].sentence for number in sorted(told.read)]
+    evidence = (told.sentence, *(Span("bridge", sentence.start, sentence.end) for sentence in bridges))
+    hops = len(evidence)
+    if reverse:
+        answer = Span("answer", told.name.start, told.name.end)
+        spans = (answer, Span("subject", told.value.start, told.value.end), *evidence)
+        text = ask.reverse(relation, fact.value)
+        return Question("", text, (fact.subject,), True, "reverse", "person", hops, spans)
+    spans = (told.value, told.name, *evidence)
+    text = ask.forward(relation, fact.subject)
+    return Question("", text, (fact.value,), True, "forward", relation.value_type, hops, spans)
+
+
+def _unknown_value(ask: Asker, story: Story, fact: Fact) -> Question:
+    """A value that is not stated, or a person who is this to nobody."""
+    rng, relation = ask.rng, fact.relation
+    if fact.value in story.people:
+        value = rng.choice([person for person in story.people if person != fact.value])
+    else:
+        drawn = (draw_value(rng, relation.value_kind) for _ in range(1000))
+        value = next(v for v in drawn if v not in story.values and v not in GENDERED_JOBS)
+    return unanswerable(ask.reverse(relation, value), "person", "reverse")
+
+
+COREFERENCE = Task(
+    name="coreference",
+    version="1.0.0",
+    description="Two or three people told of by pronouns and definite descriptions, and asked about by name",
+    make=make,
+    top_level=len(SIZES) - 1,
+    chance=25.0,
+    contexts={"quick": 8, "paper": 8000},
+    questions_per_context=9,
+)
