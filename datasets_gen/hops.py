@@ -21,6 +21,7 @@ SIZES = (
     ((5, 6), 4, 3),
 )
 UNANSWERABLE_SHARE = 0.1
+UNANSWERABLE_FROM = 3  # level; chains are not learned while abstaining from them is nearly as good as guessing
 REVERSE_SHARE = 0.25
 
 
@@ -53,17 +54,18 @@ def make(rng: random.Random, wanted: Wanted) -> Draft:
     facts += [Fact(attribute, person, value) for person, value in zip(people, values, strict=True)]
     rng.shuffle(facts)
     ring = Ring(people, bonds, attribute, write_passage(rng, facts, wording))
+    unanswerable_share = UNANSWERABLE_SHARE if wanted.level >= UNANSWERABLE_FROM else 0.0
     asked: dict[str, Question] = {}
     while len(asked) < min(wanted.questions, 2 * len(facts)):
-        question = _question(ask, ring, longest)
+        question = _question(ask, ring, longest, unanswerable_share)
         asked.setdefault(question.text, question)
     return Draft(ring.passage.text, ring.passage.stated_values(), tuple(asked.values()))
 
 
-def _question(ask: Asker, ring: Ring, longest: int) -> Question:
+def _question(ask: Asker, ring: Ring, longest: int, unanswerable_share: float) -> Question:
     hops = ask.rng.randint(1, longest)
     start = ask.rng.randrange(len(ring.people))
-    if ask.rng.random() < UNANSWERABLE_SHARE:
+    if ask.rng.random() < unanswerable_share:
         return _broken_chain(ask, ring, hops, start)
     if ask.rng.random() < REVERSE_SHARE:
         return _reverse(ask, ring, min(hops, 2), start)

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import kvbench.reference.train as train
-from kvbench.reference.batches import CONTEXT_WEIGHT, QUESTIONS, ROW_LENGTH, ROWS, Batch, make_batch, row_starts
+from kvbench.reference.batches import QUESTIONS, ROW_LENGTH, ROWS, Batch, make_batch, row_starts
 from kvbench.reference.tokenizer import SPECIAL_TOKENS, train_tokenizer
 from kvbench.reference.train import CurvePoint, Trainer, answer_logits, copying_loss, exact_matches, new_model
 from toy import toy_tokenizer
@@ -24,7 +24,7 @@ def test_packed_attention_equals_a_dense_mask(batch: Batch) -> None:
     model = new_model(toy_tokenizer())
     for layer in model.model.layers:  # new layers add nothing; here they must
         torch.nn.init.normal_(layer.self_attn.o_proj.weight, std=0.3)
-    chosen = batch.weights > 0
+    chosen = batch.labels >= 0
     order = torch.arange(batch.token_ids.shape[1])
     segments = batch.segments
     same = (segments[:, :, None] == segments[:, None, :]) | (segments == 0)[:, None, :]
@@ -54,13 +54,12 @@ def test_answers_are_what_is_learned(batch: Batch) -> None:
     tokenizer = toy_tokenizer()
     for row, example in enumerate(batch.examples):
         for number, question in enumerate(example.questions, 1):
-            asked = (batch.segments[row] == number) & (batch.weights[row] == 1)
+            asked = (batch.segments[row] == number) & (batch.labels[row] >= 0)
             if not asked.any():  # did not fit
                 continue
             learned = tokenizer.decode(batch.labels[row][asked])
             assert learned == f" {question.golds[0]}<|end|>"
-    context = batch.weights[batch.segments == 0]
-    assert torch.isclose(context[context > 0], torch.tensor(CONTEXT_WEIGHT)).all()
+    assert (batch.labels[batch.segments <= 0] < 0).all()
 
 
 def test_copying_is_seeded_by_step_and_unknown_to_a_new_model() -> None:

@@ -12,7 +12,6 @@ from datasets_gen import TASKS, Example, Split, Task
 from kvbench.prompt import build_prompts, encode
 from kvbench.reference.attention import PackedLayout
 
-CONTEXT_WEIGHT = 0.1
 QUESTIONS = 16  # at most
 ROW_LENGTH = 48  # several questions share a row
 ROWS = 3  # of each sequence in training, with the questions that fit
@@ -47,7 +46,7 @@ class Batch:
     """Padded sequences, all of shape (batch, length): contexts first, padded to one width, then rows of questions.
 
     ``segments``: 0 in the context, the number of the question from 1 on behind it, -1 on padding.
-    ``labels``: the token to predict; ``weights``: what its loss counts, 0 where nothing is asked.
+    ``labels``: the token of an answer to predict, -100 where none is asked for.
     ``bridges``: (2, batch, length), the first tokens of the first and the last name on the way to an answer, where
     that answer is asked for; -100 elsewhere.
     """
@@ -56,7 +55,6 @@ class Batch:
     token_ids: torch.Tensor
     positions: torch.Tensor
     labels: torch.Tensor
-    weights: torch.Tensor
     bridges: torch.Tensor
     segments: torch.Tensor
     layout: PackedLayout
@@ -100,15 +98,13 @@ def collate(sequences: Sequence[PackedSequence], padding: int, rows: int | None 
         starts = [list(takewhile(lambda start: start < rows * ROW_LENGTH, of_sequence)) for of_sequence in starts]
     shape = (len(sequences), width + rows * ROW_LENGTH)
     token_ids, positions = torch.full(shape, padding), torch.zeros(shape, dtype=torch.long)
-    labels, weights = torch.full(shape, -100), torch.zeros(shape)
+    labels = torch.full(shape, -100)
     segments = torch.full(shape, -1)
     bridges = torch.full((2, *shape), -100)
     for row, sequence in enumerate(sequences):
         size = len(sequence.context)
         token_ids[row, :size] = torch.tensor(sequence.context)
         positions[row, :size] = torch.arange(size)
-        labels[row, : size - 1] = token_ids[row, 1:size]
-        weights[row, : size - 1] = CONTEXT_WEIGHT
         segments[row, :size] = 0
         for number, (question, place) in enumerate(zip(sequence.questions, starts[row], strict=False), 1):
             tokens, answer, start = question.token_ids, question.answer, width + place
@@ -116,12 +112,11 @@ def collate(sequences: Sequence[PackedSequence], padding: int, rows: int | None 
             token_ids[row, start:end] = torch.tensor(tokens[:-1])
             positions[row, start:end] = torch.arange(size, size + len(tokens) - 1)
             labels[row, end - answer : end] = torch.tensor(tokens[-answer:])
-            weights[row, end - answer : end] = 1.0
             segments[row, start:end] = number
             if question.bridges:
                 bridges[:, row, end - answer] = torch.tensor(question.bridges)
     examples = [s.example for s in sequences]
-    return Batch(examples, token_ids, positions, labels, weights, bridges, segments, packed_layout(segments, width))
+    return Batch(examples, token_ids, positions, labels, bridges, segments, packed_layout(segments, width))
 
 
 def packed_layout(segments: torch.Tensor, width: int) -> PackedLayout:
