@@ -1,4 +1,4 @@
-"""Task ``coreference``: facts told of pronouns and definite descriptions, asked by name or value."""
+"""Task ``coreference``: facts told with pronouns and definite descriptions, asked about by name or value."""
 
 import random
 import re
@@ -45,7 +45,7 @@ PRONOUN_SHARE = 0.6  # of those that could have either, right after a sentence a
 CHAIN_SHARE = 0.6  # of those that could have one that goes back to another, which would be rare otherwise
 STAY_SHARE = 0.6  # of the sentences go on about the same person
 EMPLOYED_SHARE = 0.8  # of the people, where there are descriptions
-JOB_FIRST_SHARE = 0.25  # of those: a description needs a job that has been told
+JOB_FIRST_SHARE = 0.4  # of those: a description needs a job that has been told
 LONGEST_CHAIN = 2  # sentences to be read before the one that states the fact
 JOB = next(relation for relation in ATTRIBUTES if relation.name == "job")
 GENDERED_JOBS = ("ferryman", "midwife")  # would say "he" or "she" before the pronoun does
@@ -71,8 +71,7 @@ class Referent:
     """A person, and how they can be referred to in the next sentence.
 
     A pronoun goes back to the sentence that last named or described the person; since then, that sentence included,
-    nobody else of that gender was mentioned. ``doubtful``: there are two such sentences, of which either would do, so
-    that neither is the evidence; or the sentence cannot be understood without others.
+    nobody else of that gender was mentioned. ``doubtful``: no pronoun, although the person is the last one mentioned.
     """
 
     name: str
@@ -80,16 +79,21 @@ class Referent:
     descriptions: list[Way] = field(default_factory=list)
     pronoun: Way | None = None
     doubtful: bool = False
+    known: bool = False  # mentioned before
 
     def someone_else_was_mentioned(self) -> None:
         self.pronoun, self.doubtful = None, False
 
-    def was_mentioned(self, kind: Kind, way: Way) -> None:
-        """``way``: what a pronoun would stand for if it went back to this mention."""
+    def was_mentioned(self, kind: Kind, way: Way, clearly: bool) -> None:
+        """``way``: what a pronoun would stand for if it went back to this mention; ``clearly``: if it could.
+
+        Where it could go back to one sentence as well as to another, neither is the evidence: then it is doubtful.
+        """
+        self.known = True
         if kind == "pronoun":
             return
         if self.pronoun is None and not self.doubtful:
-            self.pronoun = way
+            self.pronoun, self.doubtful = (way, False) if clearly else (None, True)
         # A description that is itself understood from the sentence the pronoun goes back to is no second one.
         elif kind == "name" or self.pronoun is None or self.pronoun.read[0] not in way.read:
             self.pronoun, self.doubtful = None, True
@@ -180,17 +184,24 @@ class Story:
             self._describe(other, told.fact.relation.name, (number,), name)
         elif told.fact.relation is JOB:
             self._describe(subject, told.fact.value, read, told.name)
-        together = other is not None and other.feminine == subject.feminine
+        alone = other is None or other.feminine != subject.feminine
+        named = {person.name for person, _, _ in mentioned}
+        genders = {person.feminine for person, _, _ in mentioned}
         for person in self.people.values():
-            if together or all(person is not one for one, _, _ in mentioned):
-                if any(person.feminine == one.feminine for one, _, _ in mentioned):
-                    person.someone_else_was_mentioned()
-        if not together:
-            for person, how, way in mentioned:
-                person.was_mentioned(how, way)
-            # "The mentor of the baker is X. He ...": who does not know the baker cannot tell whether he is meant.
-            if other and kind == "description":
-                other.pronoun, other.doubtful = None, True
+            if person.feminine in genders and not (alone and person.name in named):
+                person.someone_else_was_mentioned()
+        if not alone:
+            for person, _, _ in mentioned:
+                person.known = True
+            return
+        for person, how, way in mentioned:
+            rivals = any(
+                one.known and one.feminine == person.feminine for one in self.people.values() if one is not person
+            )
+            # "The mentor of the baker is X. He ...": who does not know the baker cannot tell whether he is meant. And
+            # a sentence about two people is no new beginning, if somebody else of that gender was told of before.
+            clearly = other is None or not (rivals or (person is other and kind == "description"))
+            person.was_mentioned(how, way, clearly)
 
     def _describe(self, person: Referent, noun: str, read: tuple[int, ...], name: Span) -> None:
         if "description" in self.references and len(read) <= LONGEST_CHAIN:
@@ -210,7 +221,7 @@ def make(rng: random.Random, wanted: Wanted) -> Draft:
     ask = Asker(rng, wording)
     swaps = _swaps(story)
     asked: dict[str, Question] = {}
-    while len(asked) < min(wanted.questions, 2 * len(story.told) - len(story.described)):
+    while len(asked) < min(wanted.questions, len(story.told) * 3 // 2):
         question = _question(ask, story, swaps)
         asked.setdefault(question.text, question)
     return Draft(story.text, tuple(story.values), tuple(asked.values()))
@@ -330,7 +341,7 @@ COREFERENCE = Task(
     description="Two or three people told of by pronouns and definite descriptions, and asked about by name",
     make=make,
     top_level=len(SIZES) - 1,
-    chance=25.0,
+    chance=25.7,
     contexts={"quick": 8, "paper": 8000},
     questions_per_context=9,
 )
