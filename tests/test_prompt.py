@@ -11,9 +11,9 @@ from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, train
 from transformers import ByT5Tokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from datasets_gen import TASKS, Example, Span, Task
+from kvbench.bench import question_text
 from kvbench.errors import KVBenchError
 from kvbench.models import LoadedModel
-from kvbench.bench import question_text
 from kvbench.prompt import Mode, Prompt, build_prompts, chat_template, instruction_text, tokens_of
 from kvbench.reference.tokenizer import BEGIN, SPECIAL_TOKENS, training_texts
 from toy import toy_tokenizer

@@ -28,10 +28,10 @@ from transformers import (
 )
 
 from datasets_gen import TASKS, Example
+from kvbench.bench import question_text
 from kvbench.engine.prefill import Branch, Trace, prefill
 from kvbench.engine.treatment import plan
 from kvbench.models import LoadedModel, wrap_model
-from kvbench.bench import question_text
 from kvbench.prompt import Mode, Prompt, build_prompts, instruction_text
 from kvbench.reference.tokenizer import END, train_tokenizer
 from policies import Policy, Situation

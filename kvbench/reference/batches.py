@@ -1,6 +1,5 @@
 """Training sequences: one context, then many questions that do not see one another."""
 
-import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
@@ -8,16 +7,15 @@ from itertools import takewhile
 import torch
 from transformers import PreTrainedTokenizerBase
 
-from datasets_gen import TASKS, Example, Split, Task
+from datasets_gen import TASKS, Example, Task
 from kvbench.prompt import build_prompts, encode
 from kvbench.reference.attention import PackedLayout
+from kvbench.reference.lessons import Assignment
 
 QUESTIONS = 16  # at most
-ROW_LENGTH = 48  # several questions share a row
+ROW_LENGTH = 48  # several questions share a row, which is longer where a question is
 ROWS = 3  # of each sequence in training, with the questions that fit
-TURNS = ("base", "hops", "hops")  # chains take the longest to learn
-EASIER_SHARE = 0.25  # of the examples come from a lower level than the one reached, so that nothing is forgotten
-INSTRUCTED_SHARE = 0.3  # of the examples say the task's instruction; it is as long as a question and teaches little
+PLACES = 6_000  # of a batch, padding included
 
 
 @dataclass(frozen=True)
@@ -72,31 +70,33 @@ def pack(tokenizer: PreTrainedTokenizerBase, task: Task, example: Example) -> Pa
     return PackedSequence(example, list(prompt.token_ids), questions)
 
 
-def row_starts(lengths: Sequence[int]) -> list[int]:
+def row_starts(lengths: Sequence[int], row_length: int) -> list[int]:
     """Where each question starts behind the context: in the first row that has room for it (first fit)."""
     filled: list[int] = []
     starts = []
     for length in lengths:
-        row = next((row for row, size in enumerate(filled) if size + length <= ROW_LENGTH), len(filled))
+        row = next((row for row, size in enumerate(filled) if size + length <= row_length), len(filled))
         if row == len(filled):
             filled.append(0)
-        starts.append(row * ROW_LENGTH + filled[row])
+        starts.append(row * row_length + filled[row])
         filled[row] += length
     return starts
 
 
-def collate(sequences: Sequence[PackedSequence], padding: int, rows: int | None = None) -> Batch:
+def collate(sequences: Sequence[PackedSequence], padding: int, most_rows: int | None = None) -> Batch:
     """Every question continues the positions of its own context, exactly as the engine decodes it.
 
     With a number of rows, questions from the first on that does not fit are left out, so that little is padding.
     """
     width = max(len(s.context) for s in sequences)
-    starts = [row_starts([len(q.token_ids) - 1 for q in s.questions]) for s in sequences]
-    if rows is None:
-        rows = max(start // ROW_LENGTH for of_sequence in starts for start in of_sequence) + 1
-    else:
-        starts = [list(takewhile(lambda start: start < rows * ROW_LENGTH, of_sequence)) for of_sequence in starts]
-    shape = (len(sequences), width + rows * ROW_LENGTH)
+    lengths = [[len(q.token_ids) - 1 for q in s.questions] for s in sequences]
+    row_length = max(ROW_LENGTH, *(max(of_sequence) for of_sequence in lengths))
+    starts = [row_starts(of_sequence, row_length) for of_sequence in lengths]
+    rows = max(start // row_length for of_sequence in starts for start in of_sequence) + 1
+    if most_rows is not None and rows > most_rows:
+        rows = most_rows
+        starts = [list(takewhile(lambda start: start < rows * row_length, of_sequence)) for of_sequence in starts]
+    shape = (len(sequences), width + rows * row_length)
     token_ids, positions = torch.full(shape, padding), torch.zeros(shape, dtype=torch.long)
     labels = torch.full(shape, -100)
     segments = torch.full(shape, -1)
@@ -116,34 +116,41 @@ def collate(sequences: Sequence[PackedSequence], padding: int, rows: int | None 
             if question.bridges:
                 bridges[:, row, end - answer] = torch.tensor(question.bridges)
     examples = [s.example for s in sequences]
-    return Batch(examples, token_ids, positions, labels, bridges, segments, packed_layout(segments, width))
+    layout = packed_layout(segments, width, row_length)
+    return Batch(examples, token_ids, positions, labels, bridges, segments, layout)
 
 
-def packed_layout(segments: torch.Tensor, width: int) -> PackedLayout:
+def packed_layout(segments: torch.Tensor, width: int, row_length: int) -> PackedLayout:
     """The layout that :func:`collate` wrote; ``segments`` as in :class:`Batch`."""
-    questions = segments[:, width:].unflatten(1, (-1, ROW_LENGTH))
+    questions = segments[:, width:].unflatten(1, (-1, row_length))
     context = (segments[:, None, None, :width] == 0).expand(*questions.shape, -1)
     same = questions[..., :, None] == questions[..., None, :]
-    earlier = torch.ones(ROW_LENGTH, ROW_LENGTH, dtype=torch.bool).tril()
+    earlier = torch.ones(row_length, row_length, dtype=torch.bool).tril()
     return PackedLayout(width, torch.cat([context, same & earlier], dim=-1))
 
 
-def make_batch(
-    tokenizer: PreTrainedTokenizerBase, seed: int, split: Split, first: int, count: int, level: int | None
-) -> Batch:
-    """Examples ``first .. first + count`` of all tasks in turn; the same for the same arguments.
-
-    Without a level these are the tasks themselves, as in an evaluation. At level 0 the question stands right before the
-    answer, without the instruction between them: who it is about is then found by looking a few tokens back.
-    """
-    rng = random.Random(f"{seed}/{first}")
-    instructed = level is None or (level > 0 and rng.random() < INSTRUCTED_SHARE)
-    if level is not None and rng.random() < EASIER_SHARE:
-        level = rng.randint(0, level)
-    sequences = []
-    for index in range(first, first + count):
-        task = TASKS[TURNS[index % len(TURNS)]]
-        task = task if instructed else replace(task, instruction="")
-        sequences.append(pack(tokenizer, task, task.example(seed, index, split, level, QUESTIONS)))
+def evaluation_batch(tokenizer: PreTrainedTokenizerBase, task: Task, seed: int, first: int, count: int) -> Batch:
+    """Examples of a task itself, as in an evaluation, with all their questions."""
+    sequences = [pack(tokenizer, task, task.example(seed, index)) for index in range(first, first + count)]
     padding: int = tokenizer.pad_token_id
-    return collate(sequences, padding, None if level is None else ROWS)
+    return collate(sequences, padding)
+
+
+def training_batch(tokenizer: PreTrainedTokenizerBase, seed: int, assigned: Assignment) -> Batch:
+    """As many examples of an assignment as :data:`PLACES` hold, one at least; the same for the same arguments.
+
+    Without the instruction the question stands right before the answer: who it is about is then found by looking a few
+    tokens back, which is where training starts.
+    """
+    task = TASKS[assigned.task]
+    task = task if assigned.instructed else replace(task, instruction="")
+    sequences: list[PackedSequence] = []
+    width = 0
+    while True:
+        index = assigned.first + len(sequences)
+        sequence = pack(tokenizer, task, task.example(seed, index, "train", assigned.level, QUESTIONS))
+        width = max(width, len(sequence.context))
+        if sequences and (len(sequences) + 1) * (width + ROWS * ROW_LENGTH) > PLACES:
+            padding: int = tokenizer.pad_token_id
+            return collate(sequences, padding, ROWS)
+        sequences.append(sequence)

@@ -1,0 +1,73 @@
+"""What is learned when: which task comes next, and how hard it is by then."""
+
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from datasets_gen import TASKS
+
+# How often a task comes. Chains, long answers and many kinds of question take the longest to learn.
+SHARES: Mapping[str, int] = {
+    "base": 2,
+    "knowledge": 4,
+    "multi_presence": 2,
+    "multi_entity": 2,
+    "coreference": 3,
+    "hops": 6,
+    "long_context": 1,
+    "arithmetic": 3,
+    "instructions": 3,
+}
+EASIER_SHARE = 0.2  # of the batches come from a lower level than the one reached, so that nothing is forgotten
+INSTRUCTED_SHARE = 0.3  # of the batches say the task's instruction; it is as long as a question and teaches little
+MASTERED = 0.06  # a level is left when the running answer loss falls below it
+SETTLED = 40  # batches that a level lasts at least
+LEVELS_SHARE = 0.6  # of all steps, by which the top level is reached in any case
+
+
+@dataclass
+class Lesson:
+    """Where one task stands. ``examples``: taken so far; ``batches``: at the present level."""
+
+    level: int = 0
+    examples: int = 0
+    batches: int = 0
+    answer_loss: float = 10.0
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """A batch to learn from next."""
+
+    task: str
+    level: int
+    first: int
+    instructed: bool
+
+
+@dataclass
+class Curriculum:
+    """All lessons. The same seed gives the same assignments, also after a kill."""
+
+    lessons: dict[str, Lesson] = field(default_factory=lambda: {name: Lesson() for name in TASKS})
+
+    def assign(self, seed: int, number: int) -> Assignment:
+        """Batch ``number`` of a training."""
+        rng = random.Random(f"lesson/{seed}/{number}")
+        name = rng.choices(list(TASKS), [SHARES[name] for name in TASKS])[0]
+        lesson = self.lessons[name]
+        level = lesson.level if rng.random() >= EASIER_SHARE else rng.randint(0, lesson.level)
+        return Assignment(name, level, lesson.examples, level > 0 and rng.random() < INSTRUCTED_SHARE)
+
+    def note(self, done: Assignment, examples: int, answer_loss: float, share: float) -> None:
+        """What came of an assignment; ``share`` of all steps have been taken."""
+        lesson, top = self.lessons[done.task], TASKS[done.task].top_level
+        lesson.examples += examples
+        if done.level < lesson.level:
+            return
+        lesson.batches += 1
+        lesson.answer_loss = answer_loss if lesson.batches == 1 else 0.9 * lesson.answer_loss + 0.1 * answer_loss
+        mastered = lesson.batches >= SETTLED and lesson.answer_loss < MASTERED
+        late = share >= LEVELS_SHARE * (lesson.level + 1) / max(top, 1)
+        if lesson.level < top and (mastered or late):
+            lesson.level, lesson.batches = lesson.level + 1, 0
