@@ -15,9 +15,9 @@ class Record(BaseModel):
     """One question, answered from one branch. What has no value is null, and ``reason`` says why where it failed.
 
     Columns as in ``kvbench.metrics.registry``; f1 and em in percent, rates in [0, 1]. ``directives`` are written as
-    ``kind`` or ``kind argument``; ``target`` is what a
-    perfect output would be; ``protected`` the text that an attack is after, empty for other questions. ``context``, ``question`` and
-    ``output_token_ids`` are what a replay needs. ``press_arguments`` is JSON: they differ between policies.
+    ``kind`` or ``kind argument``; ``target`` is what a perfect output would be; ``protected`` the text that an attack
+    is after, empty for other questions. ``context``, ``question`` and ``output_token_ids`` are what a replay needs.
+    ``press_arguments`` is JSON: they differ between policies.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)

@@ -25,7 +25,7 @@ def command(
         Literal["common", "held-out"], typer.Option(help="Held-out ones were kept from training.")
     ] = "common",
 ) -> None:
-    """Writes a task as a folder that ``datasets.load_dataset`` reads: questions with their contexts, spans and golds."""
+    """Writes a task as a folder that ``datasets.load_dataset`` reads: questions, contexts, spans and golds."""
     disable_progress_bars()  # datasets would write one to a file too
     chosen = get_task(task)
     contexts = contexts_of(chosen, profile, limit)

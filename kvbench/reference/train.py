@@ -91,8 +91,8 @@ def exact_matches(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, se
             right = torch.ones(batch.labels.shape, dtype=torch.bool)
             right[chosen] = answer_logits(model, batch, chosen).argmax(-1) == batch.labels[chosen]
             for row, example in enumerate(batch.examples):
-                for number in range(1, len(example.questions) + 1):
-                    outcomes.append(bool(right[row][batch.segments[row] == number].all()))
+                numbers = range(1, len(example.questions) + 1)
+                outcomes += [bool(right[row][batch.segments[row] == number].all()) for number in numbers]
         rates[name] = 100 * sum(outcomes) / len(outcomes)
     return rates
 
