@@ -2,10 +2,10 @@
 
 import random
 from dataclasses import dataclass, field
-from string import Formatter
 
 from datasets_gen.example import Question, Span, SpanKind
 from datasets_gen.lexicon import draw_people, lexicon
+from datasets_gen.passage import write
 from datasets_gen.task import Draft, Task, Wanted
 from datasets_gen.wording import Phrasings, Wording
 
@@ -130,16 +130,11 @@ class Story:
         """Adds a sentence that all of ``accounts`` are worked out from."""
         self.text += " " if self.text else ""
         start = len(self.text)
-        places: dict[str, Span] = {}
-        for plain, slot, _, _ in Formatter().parse(template):
-            self.text += plain
-            if slot == "item":
-                self.text += self.item
-            elif slot:
-                kind: SpanKind = "subject" if slot in ("subject", "other") else "answer"
-                places[slot] = Span(kind, len(self.text), len(self.text) + len(words[slot]))
-                self.text += words[slot]
-                self.stated.append(words[slot])
+        sentence, written = write(template, {"item": self.item, **words}, start)
+        self.text += sentence
+        kinds: dict[str, SpanKind] = {slot: "subject" if slot in ("subject", "other") else "answer" for slot in words}
+        places = {slot: Span(kinds[slot], *place) for slot, place in written.items() if slot != "item"}
+        self.stated += [words[slot] for slot in places]
         for account in accounts:
             named = {"subject", "other"} & {slot for slot in places if words[slot] == account.name}
             account.spans.append(Span("fact", start, len(self.text)))

@@ -7,11 +7,10 @@ from functools import cache
 from typing import Literal
 
 from datasets_gen.example import Question, Span
-from datasets_gen.lexicon import draw_people, draw_value, draw_values, lexicon
-from datasets_gen.multi_entity import LAWYER, TEACHERS
-from datasets_gen.passage import Fact, write_sentence
-from datasets_gen.questions import Asker, unanswerable
-from datasets_gen.relations import ATTRIBUTES, Relation
+from datasets_gen.lexicon import draw_people, draw_unmentioned, draw_values, lexicon
+from datasets_gen.passage import Fact, said_of, write_fact
+from datasets_gen.questions import Asker, draw_different
+from datasets_gen.relations import ATTRIBUTES, LAWYER, TEACHERS, Relation
 from datasets_gen.task import Draft, Task, Wanted
 from datasets_gen.wording import Wording
 
@@ -144,14 +143,13 @@ class Story:
         if template.startswith("{subject}"):
             words = words[0].upper() + words[1:]
         self.text += " " if self.text else ""
-        start = len(self.text)
-        sentence, subject, value = write_sentence(template, words, fact.value, start)
+        sentence, stated = write_fact(template, words, fact, len(self.text))
         self.text += sentence
-        name = way.name if way else Span("subject", *subject)
+        name = way.name if way else stated.subject
         read = way.read if way else ()
-        stated = sorted([(value[0], fact.value)] + ([] if way else [(subject[0], fact.subject)]))
-        self.values |= dict.fromkeys(text for _, text in stated)
-        self.told.append(Told(fact, Span("answer", *value), Span("fact", start, len(self.text)), read, name))
+        named = [(stated.value.start, fact.value)] + ([] if way else [(stated.subject.start, fact.subject)])
+        self.values |= dict.fromkeys(text for _, text in sorted(named))
+        self.told.append(Told(fact, stated.value, stated.sentence, read, name))
         self._note(person, way.kind if way else "name")
 
     def _choose_way(self, person: Referent) -> Way | None:
@@ -179,7 +177,7 @@ class Story:
         mentioned: list[tuple[Referent, Kind, Way]] = [(subject, kind, Way("pronoun", "", read, told.name))]
         other = self.people.get(told.fact.value)
         if other:
-            name = Span("subject", told.value.start, told.value.end)
+            name = told.value.as_a("subject")
             mentioned.append((other, "name", Way("pronoun", "", (number,), name)))
             self._describe(other, told.fact.relation.name, (number,), name)
         elif told.fact.relation is JOB:
@@ -220,11 +218,9 @@ def make(rng: random.Random, wanted: Wanted) -> Draft:
         story.tell(fact)
     ask = Asker(rng, wording)
     swaps = _swaps(story)
-    asked: dict[str, Question] = {}
-    while len(asked) < min(wanted.questions, len(story.told) * 3 // 2):
-        question = _question(ask, story, swaps)
-        asked.setdefault(question.text, question)
-    return Draft(story.text, tuple(story.values), tuple(asked.values()))
+    count = min(wanted.questions, len(story.told) * 3 // 2)
+    questions = draw_different(count, lambda: _question(ask, story, swaps))
+    return Draft(story.text, tuple(story.values), questions)
 
 
 def _draw_facts(rng: random.Random, size: Size, people: list[str]) -> list[list[Fact]]:
@@ -280,19 +276,10 @@ def _in_order(rng: random.Random, facts: list[list[Fact]]) -> list[Fact]:
 
 
 def _swaps(story: Story) -> list[tuple[Relation, str]]:
-    """What is told of one person and not of another, who is to be asked about.
-
-    Nor implied: who has a pet or a locker may be said to own it, and a teacher to work as one.
-    """
-    known: dict[str, set[str]] = {person: set() for person in story.people}
-    for told in story.told:
-        known[told.fact.subject].add(told.fact.relation.name)
-        if told.fact.value in known:
-            known[told.fact.value].add("job")
-    for relations in known.values():
-        if relations & {"pet", "locker"}:
-            relations.add("possession")
-    stated = {told.fact.relation.name: told.fact.relation for told in story.told}
+    """What is told of one person and neither told nor implied of another, who is to be asked about."""
+    facts = [told.fact for told in story.told]
+    known = {person: said_of(person, facts) for person in story.people}
+    stated = {fact.relation.name: fact.relation for fact in facts}
     return [(r, person) for r in stated.values() for person, has in known.items() if r.name not in has]
 
 
@@ -305,18 +292,17 @@ def _question(ask: Asker, story: Story, swaps: list[tuple[Relation, str]]) -> Qu
         return _answerable(ask, story, told, reverse or given_away)
     if not reverse and swaps:
         relation, person = rng.choice(swaps)
-        return unanswerable(ask.forward(relation, person), relation.value_type, "forward")
+        return ask.unknown_forward(relation, person)
     return _unknown_value(ask, story, told.fact)
 
 
 def _answerable(ask: Asker, story: Story, told: Told, reverse: bool) -> Question:
     fact, relation = told.fact, told.fact.relation
-    bridges = [story.told[number].sentence for number in sorted(told.read)]
-    evidence = (told.sentence, *(Span("bridge", sentence.start, sentence.end) for sentence in bridges))
+    bridges = [story.told[number].sentence.as_a("bridge") for number in sorted(told.read)]
+    evidence = (told.sentence, *bridges)
     hops = len(evidence)
     if reverse:
-        answer = Span("answer", told.name.start, told.name.end)
-        spans = (answer, Span("subject", told.value.start, told.value.end), *evidence)
+        spans = (told.name.as_a("answer"), told.value.as_a("subject"), *evidence)
         text = ask.reverse(relation, fact.value)
         return Question("", text, (fact.subject,), True, "reverse", "person", hops, spans)
     spans = (told.value, told.name, *evidence)
@@ -330,9 +316,8 @@ def _unknown_value(ask: Asker, story: Story, fact: Fact) -> Question:
     if fact.value in story.people:
         value = rng.choice([person for person in story.people if person != fact.value])
     else:
-        drawn = (draw_value(rng, relation.value_kind) for _ in range(1000))
-        value = next(v for v in drawn if v not in story.values and v not in GENDERED_JOBS)
-    return unanswerable(ask.reverse(relation, value), "person", "reverse")
+        value = draw_unmentioned(rng, relation.value_kind, {*story.values, *GENDERED_JOBS})
+    return ask.unknown_reverse(relation, value)
 
 
 COREFERENCE = Task(

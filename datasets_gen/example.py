@@ -26,6 +26,13 @@ class Span:
     start: int
     end: int
 
+    def as_a(self, kind: SpanKind) -> "Span":
+        """The same characters in another part."""
+        return Span(kind, self.start, self.end)
+
+    def moved(self, by: int) -> "Span":
+        return Span(self.kind, self.start + by, self.end + by)
+
 
 @dataclass(frozen=True, slots=True)
 class Question:

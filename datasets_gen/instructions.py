@@ -218,10 +218,7 @@ def _with_defence(ask: Asker, prompt: SystemPrompt) -> SystemPrompt:
 
 
 def _moved(stated: StatedFact, by: int) -> StatedFact:
-    subject, value, sentence = (
-        Span(span.kind, span.start + by, span.end + by) for span in (stated.subject, stated.value, stated.sentence)
-    )
-    return StatedFact(stated.fact, subject, value, sentence)
+    return StatedFact(stated.fact, stated.subject.moved(by), stated.value.moved(by), stated.sentence.moved(by))
 
 
 def _directed(ask: Asker, stated: StatedFact, direction: Direction, directives: tuple[Directive, ...]) -> Question:

@@ -185,7 +185,7 @@ def _spans(stated: Sequence[StatedFact], direction: Direction) -> tuple[Span, ..
     spans: list[Span] = []
     for s in stated:
         found, given = (s.value, s.subject) if direction == "forward" else (s.subject, s.value)
-        spans += (Span("answer", found.start, found.end), Span("subject", given.start, given.end), s.sentence)
+        spans += (found.as_a("answer"), given.as_a("subject"), s.sentence)
     return tuple(spans)
 
 
@@ -199,7 +199,7 @@ def _derived(
 def _forward(ask: Asker, lives: Lives, missing: bool) -> Question | None:
     if missing:
         relation, person = lives.gap(ask.rng, lives.slots)
-        return unanswerable(ask.forward(relation, person), relation.value_type, "forward")
+        return ask.unknown_forward(relation, person)
     return forward_question(ask, ask.rng.choice(lives.single))
 
 
@@ -209,7 +209,7 @@ def _reverse(ask: Asker, lives: Lives, missing: bool) -> Question | None:
     stated = ask.rng.choice(lives.unshared)
     if missing:
         relation = stated.fact.relation
-        return unanswerable(ask.reverse(relation, lives.unmentioned[relation.name]), "person", "reverse")
+        return ask.unknown_reverse(relation, lives.unmentioned[relation.name])
     return reverse_question(ask, stated)
 
 
@@ -280,10 +280,10 @@ def _has_initials(name: str) -> bool:
 
 
 def _instruments(ask: Asker, lives: Lives, missing: bool) -> Question | None:
-    person = lives.stranger if missing else ask.rng.choice(lives.people)
-    text = ask.forward(PLAYS, person)
     if missing:
-        return unanswerable(text, "thing", "forward")
+        return ask.unknown_forward(PLAYS, lives.stranger)
+    person = ask.rng.choice(lives.people)
+    text = ask.forward(PLAYS, person)
     played = [s for s in lives.of(PLAYS) if s.fact.subject == person]
     golds = tuple(_listed(order) for order in permutations(s.fact.value for s in played))
     return _derived(text, golds, "thing", "forward", *played)

@@ -8,6 +8,7 @@ import hashlib
 import json
 import random
 import zlib
+from collections.abc import Collection, Container
 from functools import cache
 from importlib.resources import files
 
@@ -16,7 +17,7 @@ from pydantic import BaseModel, ConfigDict
 from datasets_gen.errors import DatasetError
 from datasets_gen.example import Split
 
-LEXICON_SHA256 = "906642a41ae19d8c883a76fd1550f5873d244618b09ffb012b7044617418ea48"
+LEXICON_SHA256 = "0f81b35e7b7f509fa2a67c24bc846b9eac3ab7d7f83d639b016bc53a491ef540"
 TEST_SHARE = 5  # one full name in five belongs to the test split
 
 
@@ -132,3 +133,16 @@ def draw_values(rng: random.Random, kind: str, count: int) -> list[str]:
             used |= set(value.split())
             values.append(value)
     return values
+
+
+def draw_unmentioned(rng: random.Random, kind: str, mentioned: Container[str]) -> str:
+    """A value of a kind that is not among those mentioned."""
+    while True:
+        value = draw_value(rng, kind)
+        if value not in mentioned:
+            return value
+
+
+def draw_stranger(rng: random.Random, split: Split, people: Collection[str]) -> str:
+    """A full name of the split that is none of these."""
+    return next(name for name in draw_people(rng, split, len(people) + 1) if name not in people)

@@ -6,11 +6,11 @@ from dataclasses import replace
 from functools import partial
 
 from datasets_gen.errors import DatasetError
-from datasets_gen.example import Question, Span, Split
-from datasets_gen.lexicon import draw_people, draw_value, draw_values
-from datasets_gen.passage import Fact, Passage, StatedFact, write_sentence
+from datasets_gen.example import Span
+from datasets_gen.lexicon import draw_people, draw_values
+from datasets_gen.passage import Fact, Passage, write_fact
 from datasets_gen.prose import prose_of_tokens, prose_of_words
-from datasets_gen.questions import Asker, forward_question, reverse_question, unanswerable
+from datasets_gen.questions import Asker, attribute_question, draw_different
 from datasets_gen.relations import ATTRIBUTES
 from datasets_gen.task import Draft, Task, Wanted
 from datasets_gen.wording import Wording
@@ -58,7 +58,11 @@ def make(rng: random.Random, wanted: Wanted, fill: Fill | None = None, depth: fl
         fill = partial(_fill_words, words=words_range)
     prose = fill(random.Random(rng.getrandbits(64)), lambda prose: lay_out(told, depths, prose)[0].text)
     passage, distractors = lay_out(told, depths, prose)
-    questions = _questions(Asker(rng, wording), wanted, passage)
+    ask = Asker(rng, wording)
+    questions = draw_different(
+        min(wanted.questions, 2 * len(facts)),
+        lambda: attribute_question(ask, wanted.split, passage, UNANSWERABLE_SHARE, REVERSE_SHARE),
+    )
     return Draft(passage.text, passage.stated_values(), questions, distractors)
 
 
@@ -88,52 +92,14 @@ def lay_out(told: Told, depths: Sequence[float], prose: Sequence[str]) -> tuple[
             distractors.append(Span("distractor", start, start + len(parts[-1])))
             start += len(parts[-1]) + 1
             written = place
-        sentence, subject, value = write_sentence(template, fact.subject, fact.value, start)
+        sentence, told_here = write_fact(template, fact.subject, fact, start)
         parts.append(sentence)
-        whole = Span("fact", start, start + len(sentence))
-        stated.append(StatedFact(fact, Span("subject", *subject), Span("answer", *value), whole))
+        stated.append(told_here)
         start += len(sentence) + 1
     if len(prose) > written:
         parts.append(" ".join(prose[written:]))
         distractors.append(Span("distractor", start, start + len(parts[-1])))
     return Passage(" ".join(parts), tuple(stated)), tuple(distractors)
-
-
-def _questions(ask: Asker, wanted: Wanted, passage: Passage) -> tuple[Question, ...]:
-    asked: dict[str, Question] = {}
-    while len(asked) < min(wanted.questions, 2 * len(passage.facts)):
-        question = _question(ask, wanted.split, passage)
-        asked.setdefault(question.text, question)
-    return tuple(asked.values())
-
-
-def _question(ask: Asker, split: Split, passage: Passage) -> Question:
-    rng = ask.rng
-    if rng.random() < UNANSWERABLE_SHARE:
-        return _unanswerable(ask, split, passage)
-    stated = rng.choice(passage.facts)
-    return (reverse_question if rng.random() < REVERSE_SHARE else forward_question)(ask, stated)
-
-
-def _unanswerable(ask: Asker, split: Split, passage: Passage) -> Question:
-    """A person or a value that the context does not mention, or what it says of others but not of this person."""
-    rng = ask.rng
-    kind = rng.randrange(4)
-    stated = rng.choice(passage.facts)
-    relation, person = stated.fact.relation, stated.fact.subject
-    if kind == 0:
-        people = {s.fact.subject for s in passage.facts}
-        stranger = next(name for name in draw_people(rng, split, len(people) + 1) if name not in people)
-        return unanswerable(ask.forward(relation, stranger), relation.value_type, "forward")
-    if kind == 1:
-        mentioned = {s.fact.value for s in passage.facts}
-        drawn = (draw_value(rng, relation.value_kind) for _ in range(1000))
-        value = next(v for v in drawn if v not in mentioned)
-        return unanswerable(ask.reverse(relation, value), "person", "reverse")
-    known = {s.fact.relation.name for s in passage.facts if s.fact.subject == person}
-    of_others = {s.fact.relation.name for s in passage.facts} - known
-    missing = rng.choice([r for r in ATTRIBUTES if r.name in of_others or (not of_others and r.name not in known)])
-    return unanswerable(ask.forward(missing, person), missing.value_type, "forward")
 
 
 LONG_CONTEXT = Task(

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 
-from datasets_gen.example import Question, Span, Split
-from datasets_gen.lexicon import draw_value, draw_values, full_names, lexicon
-from datasets_gen.passage import Fact, Passage, write_passage
-from datasets_gen.questions import Asker, answerable, forward_question, reverse_question, unanswerable
-from datasets_gen.relations import ATTRIBUTES, BONDS, Relation
+from datasets_gen.example import Question, Split
+from datasets_gen.lexicon import draw_unmentioned, draw_values, full_names, lexicon
+from datasets_gen.passage import Fact, Passage, said_of, write_passage
+from datasets_gen.questions import Asker, answerable, draw_different, forward_question, reverse_question
+from datasets_gen.relations import ATTRIBUTES, LAWYER, TEACHERS, Relation
 from datasets_gen.task import Draft, Task, Wanted
 from datasets_gen.wording import Wording
 
@@ -29,10 +29,6 @@ LINK_SHARE = 0.25
 REVERSE_SHARE = 0.3
 STEM = 3  # letters that the family names of a context have in common
 ATTEMPTS = 16  # at completing a set of people, before another is begun
-# The bonds of a context are of two kinds, so that a bond alone seldom tells whose it is; not of more, or two of them
-# would be nearly the same: who has a tutor may be said to have a teacher.
-LAWYER = next(bond for bond in BONDS if bond.name == "lawyer")
-TEACHERS = tuple(bond for bond in BONDS if bond != LAWYER)
 
 Name = tuple[str, str]  # given and family name
 
@@ -145,15 +141,15 @@ def make(rng: random.Random, wanted: Wanted) -> Draft:
     rng.shuffle(facts)
     circle = Circle(wanted.split, names, people, attributes, links, write_passage(rng, facts, wording))
     ask = Asker(rng, wording)
-    asked: dict[str, Question] = {}
-    while len(asked) < min(wanted.questions, 2 * len(facts)):
-        question = _question(ask, circle)
-        asked.setdefault(question.text, question)
-    return Draft(circle.passage.text, circle.passage.stated_values(), tuple(asked.values()))
+    questions = draw_different(min(wanted.questions, 2 * len(facts)), lambda: _question(ask, circle))
+    return Draft(circle.passage.text, circle.passage.stated_values(), questions)
 
 
 def _draw_links(rng: random.Random, people: list[str], count: int) -> list[Fact]:
-    """Bonds between pairs of people: of one kind, each has at most one and is it to at most one other."""
+    """Bonds between pairs of people: of one kind, each has at most one and is it to at most one other.
+
+    They are of two kinds, so that a bond alone seldom tells whose it is; not of more, or two would be nearly the same.
+    """
     kinds = (LAWYER, rng.choice(TEACHERS))
     links: list[Fact] = []
     while len(links) < count:
@@ -186,7 +182,7 @@ def _over_a_link(ask: Asker, circle: Circle) -> Question:
     by = circle.passage.find(link.relation.name, link.subject)
     last = circle.passage.find(attribute.name, link.value)
     text = ask.forward(attribute, f"the {link.relation.name} of {link.subject}")
-    spans = (last.value, by.subject, last.sentence, Span("bridge", by.sentence.start, by.sentence.end))
+    spans = (last.value, by.subject, last.sentence, by.sentence.as_a("bridge"))
     return answerable(text, last.fact.value, attribute.value_type, "forward", spans, (link.value,))
 
 
@@ -200,8 +196,7 @@ def _unlinked(rng: random.Random, circle: Circle, has: bool) -> tuple[Relation, 
 def _over_no_link(ask: Asker, circle: Circle) -> Question:
     bond, person = _unlinked(ask.rng, circle, has=True)
     attribute = ask.rng.choice(circle.attributes)
-    text = ask.forward(attribute, f"the {bond.name} of {person}")
-    return unanswerable(text, attribute.value_type, "forward")
+    return ask.unknown_forward(attribute, f"the {bond.name} of {person}")
 
 
 def _unknown_subject(ask: Asker, circle: Circle) -> Question:
@@ -210,21 +205,12 @@ def _unknown_subject(ask: Asker, circle: Circle) -> Question:
     stated = rng.choice(circle.passage.facts).fact
     if rng.random() < 0.5:
         stranger = " ".join(draw_stranger(rng, circle.split, circle.names))
-        return unanswerable(ask.forward(stated.relation, stranger), stated.relation.value_type, "forward")
+        return ask.unknown_forward(stated.relation, stranger)
     if stated in circle.links:
         bond, person = _unlinked(rng, circle, has=True)
-        return unanswerable(ask.forward(bond, person), "person", "forward")
-    lacked = rng.choice(_lacked(circle, stated.subject))
-    return unanswerable(ask.forward(lacked, stated.subject), lacked.value_type, "forward")
-
-
-def _lacked(circle: Circle, person: str) -> list[Relation]:
-    """Attributes of which nothing is said, and nothing implied: who has a pet or a locker may be said to own it, and
-    a teacher to work as one."""
-    known = {attribute.name for attribute in circle.attributes}
-    implied = {"possession"} if known & {"pet", "locker"} else set()
-    implied |= {"job" for link in circle.links if link.value == person}
-    return [attribute for attribute in ATTRIBUTES if attribute.name not in known | implied]
+        return ask.unknown_forward(bond, person)
+    known = said_of(stated.subject, (s.fact for s in circle.passage.facts))
+    return ask.unknown_forward(rng.choice([r for r in ATTRIBUTES if r.name not in known]), stated.subject)
 
 
 def _unknown_value(ask: Asker, circle: Circle) -> Question:
@@ -233,11 +219,9 @@ def _unknown_value(ask: Asker, circle: Circle) -> Question:
     relation = stated.fact.relation
     if stated.fact in circle.links:
         bond, person = _unlinked(ask.rng, circle, has=False)
-        return unanswerable(ask.reverse(bond, person), "person", "reverse")
+        return ask.unknown_reverse(bond, person)
     mentioned = {s.fact.value for s in circle.passage.facts}
-    drawn = (draw_value(ask.rng, relation.value_kind) for _ in range(1000))
-    value = next(v for v in drawn if v not in mentioned)
-    return unanswerable(ask.reverse(relation, value), "person", "reverse")
+    return ask.unknown_reverse(relation, draw_unmentioned(ask.rng, relation.value_kind, mentioned))
 
 
 MULTI_ENTITY = Task(

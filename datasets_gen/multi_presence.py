@@ -5,20 +5,19 @@ the year, on the value, or on the order of the years, which is not that of the s
 """
 
 import random
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from datasets_gen.example import AnswerType, Direction, Question, QuestionType, Span
 from datasets_gen.lexicon import draw_people, draw_values, lexicon
+from datasets_gen.passage import write
 from datasets_gen.questions import unanswerable
 from datasets_gen.task import Draft, Task, Wanted
 from datasets_gen.wording import Phrasings, Wording
 
 Slot = Literal["value", "year", "subject"]
 Form = Literal["value", "year", "subject", "order"]
-SLOT = re.compile(r"\{(\w+)\}")
 
 
 @dataclass(frozen=True)
@@ -205,7 +204,7 @@ def make(rng: random.Random, wanted: Wanted) -> Draft:
     text = ""
     for period, words in _happenings(rng, size, people):
         start = len(text) + 1 if text else 0
-        sentence, places = _write(wording.choose(rng, period.statements), words, start)
+        sentence, places = write(wording.choose(rng, period.statements), words, start)
         text = f"{text} {sentence}" if text else sentence
         mentions.append(Mention(period, words, places, Span("fact", start, len(text))))
     story = Story(people, stranger, mentions)
@@ -238,17 +237,6 @@ def _happenings(rng: random.Random, size: Size, people: list[str]) -> list[tuple
         (period, {"subject": person, "value": values[period.name].pop(), "year": str(year)})
         for (period, person), year in zip(lived, years, strict=True)
     ]
-
-
-def _write(template: str, words: Mapping[str, str], start: int) -> tuple[str, dict[str, tuple[int, int]]]:
-    """The sentence, and in its order the character range of each word, in a text in which it starts at ``start``."""
-    text = ""
-    places: dict[str, tuple[int, int]] = {}
-    for number, part in enumerate(SLOT.split(template)):
-        if number % 2:  # the name of a slot
-            places[part] = (start + len(text), start + len(text) + len(words[part]))
-        text += words[part] if number % 2 else part
-    return text, places
 
 
 def _question(rng: random.Random, wording: Wording, story: Story, form: Form, missing: bool) -> Question:

@@ -13,7 +13,11 @@ from datasets_gen.wording import Phrasings
 class Relation:
     """A functional relation from a person to a value: within a context, one subject has one value and one value one
     subject, so that the question is unambiguous in both directions. ``clause`` says the value of an unnamed subject,
-    as in "Whose mentor lives in Velden?"."""
+    as in "Whose mentor lives in Velden?".
+
+    ``implies``, ``implies_of_value``: the relation that the subject, or the value, may then be said to have as well. To
+    ask for it as for something unknown would not be honest.
+    """
 
     name: str
     value_kind: str
@@ -23,6 +27,8 @@ class Relation:
     forward: Phrasings
     reverse: Phrasings
     clause: str
+    implies: str = ""
+    implies_of_value: str = ""
 
 
 def _attribute(
@@ -33,8 +39,9 @@ def _attribute(
     forward: Phrasings,
     reverse: Phrasings,
     clause: str,
+    implies: str = "",
 ) -> Relation:
-    return Relation(name, kind, "person", value_type, statements, forward, reverse, clause)
+    return Relation(name, kind, "person", value_type, statements, forward, reverse, clause, implies)
 
 
 # A job is filed under `thing`: the answer types are those of arXiv 2603.01426, which has no type of its own for it.
@@ -111,6 +118,7 @@ ATTRIBUTES: tuple[Relation, ...] = (
         ),
         Phrasings(("Who keeps a {value}?", "Whose pet is a {value}?"), ("Who looks after a {value}?",)),
         "keeps a {value}",
+        implies="possession",
     ),
     _attribute(
         "possession",
@@ -163,6 +171,7 @@ ATTRIBUTES: tuple[Relation, ...] = (
         ),
         Phrasings(("Who has locker {value}?", "Who uses locker {value}?"), ("Who was given locker {value}?",)),
         "has locker {value}",
+        implies="possession",
     ),
     _attribute(
         "attended",
@@ -205,8 +214,13 @@ def _bond(name: str) -> Relation:
             (f"Who calls {{value}} a {name}?",),
         ),
         f"has {{value}} as {name}",
+        implies_of_value="job",
     )
 
 
 # Directed all of them: the spouse of a spouse is oneself, whatever the passage states. No one has them as a job either.
-BONDS: tuple[Relation, ...] = tuple(_bond(name) for name in ("mentor", "tutor", "coach", "teacher", "lawyer"))
+# Bonds of teaching are nearly the same: who has a tutor may be said to have a teacher. What is not stated is therefore
+# asked for as a lawyer of those who have a teacher, and the other way round.
+TEACHERS: tuple[Relation, ...] = tuple(_bond(name) for name in ("mentor", "tutor", "coach", "teacher"))
+LAWYER = _bond("lawyer")
+BONDS: tuple[Relation, ...] = (*TEACHERS, LAWYER)
