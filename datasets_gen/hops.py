@@ -9,7 +9,7 @@ from datasets_gen.passage import Fact, Passage, StatedFact, write_passage
 from datasets_gen.questions import Asker, answerable, draw_different, forward_question, reverse_question
 from datasets_gen.relations import ATTRIBUTES, LAWYER, TEACHERS, Relation
 from datasets_gen.task import Draft, Task, Wanted
-from datasets_gen.wording import Wording
+from datasets_gen.wording import Phrasings, Wording
 
 # (fewest, most) people, the longest chain, and phrasings in use, by level; the last is the task.
 SIZES = (
@@ -23,6 +23,7 @@ SIZES = (
 UNANSWERABLE_SHARE = 0.1
 UNANSWERABLE_FROM = 3  # level; chains are not learned while abstaining from them is nearly as good as guessing
 REVERSE_SHARE = 0.25
+WHOSE = Phrasings(("Whose {bond} {clause}?",), ("Who has a {bond} who {clause}?",))
 
 
 @dataclass(frozen=True)
@@ -102,7 +103,7 @@ def _reverse(ask: Asker, ring: Ring, hops: int, start: int) -> Question:
     bond, clause = last.fact.relation.name, link.fact.relation.clause.format(value=link.fact.value)
     answer, subject = last.subject.as_a("answer"), link.value.as_a("subject")
     spans = (answer, subject, last.sentence, link.sentence.as_a("bridge"))
-    text = f"Whose {bond} {clause}?"
+    text = ask.wording.choose(ask.rng, WHOSE).format(bond=bond, clause=clause)
     return answerable(text, last.fact.subject, "person", "reverse", spans, (link.fact.subject,))
 
 
@@ -120,7 +121,7 @@ HOPS = Task(
     description="Chains of one to four relations between people, with the bridging mentions known",
     make=make,
     top_level=len(SIZES) - 1,
-    chance=0.0,
+    chance=7.7,
     contexts={"quick": 8, "paper": 100},
     questions_per_context=16,
 )

@@ -1,12 +1,11 @@
 """A reader of `arithmetic` stories: it acts them out, sentence by sentence, and knows nothing of how they were made."""
 
-import re
 from dataclasses import dataclass
 from functools import cache
 
 from datasets_gen.arithmetic import EVENTS, QUESTIONS, START
+from solvers.text import NAME, matches, sentences
 
-NAME = r"[A-Z][a-z]+ [A-Z][a-z]+"
 SLOTS = {"subject": NAME, "other": NAME, "number": r"\d+", "size": r"\d+", "item": "[a-z]+"}
 
 
@@ -19,30 +18,12 @@ class Event:
 
 
 @cache
-def pattern(template: str) -> re.Pattern[str]:
-    written = re.escape(template)
-    for slot, words in SLOTS.items():
-        written = written.replace(rf"\{{{slot}\}}", f"(?P<{slot}>{words})")
-    return re.compile(written)
-
-
-def matched(template: str, text: str) -> dict[str, str] | None:
-    found = pattern(template).fullmatch(text)
-    return found.groupdict() if found else None
-
-
-def sentences(text: str) -> list[str]:
-    return [sentence.strip() for sentence in re.findall(r"[^.]+\.", text)]
-
-
-@cache
 def event(sentence: str) -> Event:
     """What a sentence tells; it must be readable in one way only."""
     readings = [
         Event(kind, words)
         for kind, phrasings in {"start": START, **EVENTS}.items()
-        for template in (*phrasings.common, *phrasings.held_out)
-        if (words := matched(template, sentence))
+        for _, words in matches(phrasings, sentence, **SLOTS)
     ]
     assert len(readings) == 1, f"{sentence!r} reads as {readings}"
     return readings[0]
@@ -76,7 +57,7 @@ def acted_out(story: list[Event]) -> dict[tuple[str, str], int]:
 
 def solve(question: str, context: str) -> set[str]:
     """The number that the story gives, nothing if it does not say what the person starts with."""
-    asked = [words for template in (*QUESTIONS.common, *QUESTIONS.held_out) if (words := matched(template, question))]
+    asked = [words for _, words in matches(QUESTIONS, question, **SLOTS)]
     assert len(asked) == 1, f"{question!r} reads in {len(asked)} ways"
     key = (asked[0]["subject"], asked[0]["item"])
     has = acted_out([event(sentence) for sentence in sentences(context)])

@@ -5,31 +5,13 @@ from dataclasses import dataclass
 from functools import cache
 
 from datasets_gen.lexicon import lexicon
-from datasets_gen.relations import ATTRIBUTES, BONDS, Relation
-from datasets_gen.wording import Phrasings
+from datasets_gen.relations import BONDS
+from solvers.relations import Reading, read_question, readings
+from solvers.text import NAME, sentences
 
-NAME = r"[A-Z][a-z]+ [A-Z][a-z]+"
 GENDERS = {"she": "f", "her": "f", "he": "m", "his": "m", "him": "m"}
 MENTION = rf"(?:{NAME}|[Tt]he [a-z]+|[Ss]he|[Hh]er|[Hh]e|[Hh]is|him)"
-VALUES = {
-    "city": r"[A-Z][a-z]+",
-    "organisation": NAME,
-    "event": NAME,
-    "person": NAME,
-    "date": r"\d+ [A-Z][a-z]+ \d+",
-    "number": r"\d+",
-}
 BOND_NAMES = tuple(bond.name for bond in BONDS)
-
-
-@dataclass(frozen=True)
-class Reading:
-    """A text read as a phrasing of a relation; ``subject`` or ``value`` is empty where the text does not name it."""
-
-    relation: str
-    template: str
-    subject: str
-    value: str
 
 
 @dataclass(frozen=True)
@@ -51,41 +33,12 @@ class Candidate:
 
 
 @cache
-def patterns(part: str, subject: str) -> list[tuple[Relation, str, re.Pattern[str]]]:
-    """All templates of statements, forward or reverse questions, as regular expressions."""
-    found = []
-    for relation in (*ATTRIBUTES, *BONDS):
-        phrasings: Phrasings = getattr(relation, part)
-        for template in (*phrasings.common, *phrasings.held_out):
-            pattern = re.escape(template).replace(r"\{subject\}", f"(?P<subject>{subject})")
-            value = VALUES.get(relation.value_kind, "[a-z]+")
-            found.append((relation, template, re.compile(pattern.replace(r"\{value\}", f"(?P<value>{value})"))))
-    return found
-
-
-def readings(text: str, part: str, subject: str) -> list[Reading]:
-    return [
-        Reading(relation.name, template, found.groupdict().get("subject", ""), found.groupdict().get("value", ""))
-        for relation, template, pattern in patterns(part, subject)
-        if (found := pattern.fullmatch(text))
-    ]
-
-
-@cache
 def read_sentence(sentence: str) -> Reading:
     """The sentence, readable in one way only; "her pet" is read as "the pet of her"."""
     sentence = re.sub(r"^(Her|His) ([a-z]+)", r"The \2 of \1", sentence)
     sentence = re.sub(r" (her|his) ([a-z]+)", r" the \2 of \1", sentence)
     (reading,) = readings(sentence, "statements", MENTION)
     return reading
-
-
-@cache
-def read_question(question: str) -> tuple[Reading, bool]:
-    """The question, readable in one way only, and whether it is a reverse one."""
-    forward, reverse = readings(question, "forward", NAME), readings(question, "reverse", NAME)
-    (reading,) = forward + reverse
-    return reading, bool(reverse)
 
 
 def gender(name: str) -> str:
@@ -113,8 +66,8 @@ def resolve(mention: str, mentioned: list[list[Candidate]], stated: list[Stateme
 def read(context: str) -> tuple[Statement, ...]:
     mentioned: list[list[Candidate]] = []
     stated: list[Statement] = []
-    for sentence in re.findall(r"[^.]+\.", context):
-        reading = read_sentence(sentence.strip())
+    for sentence in sentences(context):
+        reading = read_sentence(sentence)
         subject = resolve(reading.subject, mentioned, stated)
         mentioned.append([subject])
         if reading.relation in BOND_NAMES:

@@ -8,15 +8,9 @@ from functools import cache
 from datasets_gen.defences import ATTACKS, DEFENCES
 from datasets_gen.directives import KINDS
 from datasets_gen.relations import ATTRIBUTES
+from datasets_gen.wording import Phrasings
+from solvers.text import NAME, matches, sentences, value_of
 
-NAME = r"[A-Z][a-z]+ [A-Z][a-z]+"
-VALUES = {
-    "city": r"[A-Z][a-z]+",
-    "organisation": NAME,
-    "event": NAME,
-    "date": r"\d+ [A-Z][a-z]+ \d+",
-    "number": r"\d+",
-}
 SIGNS = {"square": "[]", "round": "()", "curly": "{}"}
 BETWEEN = {"slash": " / ", "semicolon": "; ", "comma": ", "}
 
@@ -32,50 +26,19 @@ class Prompt:
     refusals: set[str] = field(default_factory=set)
 
 
-def sentences(text: str) -> list[str]:
-    return [sentence.strip() for sentence in re.findall(r"[^.]+\.", text)]
-
-
-@cache
-def compiled(template: str, slots: tuple[tuple[str, str], ...]) -> re.Pattern[str]:
-    pattern = re.escape(template)
-    for slot, words in slots:
-        pattern = pattern.replace(rf"\{{{slot}\}}", f"(?P<{slot}>{words})")
-    return re.compile(pattern)
-
-
-def found(template: str, text: str, **slots: str) -> Mapping[str, str] | None:
-    """The slots of the template, read in the text."""
-    match = compiled(template, tuple(slots.items())).fullmatch(text)
-    return None if match is None else match.groupdict()
-
-
-def value_of(kind: str) -> str:
-    return VALUES.get(kind, "[a-z]+")
-
-
 @cache
 def understand(sentence: str) -> tuple[str, tuple[str, ...]]:
     """What part of a prompt the sentence is, and what it says; it must be readable in one way only."""
     readings: list[tuple[str, tuple[str, ...]]] = []
-    readings += [
-        ("statement", (relation.name, slots["subject"], slots["value"]))
-        for relation in ATTRIBUTES
-        for template in relation.statements.common + relation.statements.held_out
-        if (slots := found(template, sentence, subject=NAME, value=value_of(relation.value_kind)))
-    ]
-    readings += [
-        ("rule", (kind, slots.get("argument", "")))
-        for kind, known in KINDS.items()
-        for template in known.phrasings.common + known.phrasings.held_out
-        if (slots := found(template, sentence, argument=r"\w+")) is not None
-    ]
-    readings += [
-        ("guard", tuple(slots.values()))
-        for template in DEFENCES.common + DEFENCES.held_out
-        for part in sentences(template)
-        if (slots := found(part, sentence, refusal="[^.]+")) is not None
-    ]
+    for relation in ATTRIBUTES:
+        for _, words in matches(relation.statements, sentence, subject=NAME, value=value_of(relation.value_kind)):
+            readings.append(("statement", (relation.name, words["subject"], words["value"])))
+    for kind, known in KINDS.items():
+        for _, words in matches(known.phrasings, sentence, argument=r"\w+"):
+            readings.append(("rule", (kind, words.get("argument", ""))))
+    for defence in DEFENCES.common + DEFENCES.held_out:
+        for _, words in matches(Phrasings(tuple(sentences(defence)), ()), sentence, refusal="[^.]+"):
+            readings.append(("guard", tuple(words.values())))
     assert len(readings) == 1, f"{sentence!r} reads as {readings}"
     return readings[0]
 
@@ -105,16 +68,10 @@ def answers(question: str, prompt: Prompt) -> set[str]:
     readings: list[set[str]] = []
     for relation in ATTRIBUTES:
         said = [(subject, value) for name, subject, value in prompt.statements if name == relation.name]
-        readings += [
-            {value for subject, value in said if subject == slots["subject"]}
-            for template in relation.forward.common + relation.forward.held_out
-            if (slots := found(template, question, subject=NAME))
-        ]
-        readings += [
-            {subject for subject, value in said if value == slots["value"]}
-            for template in relation.reverse.common + relation.reverse.held_out
-            if (slots := found(template, question, value=value_of(relation.value_kind)))
-        ]
+        for _, words in matches(relation.forward, question, subject=NAME):
+            readings.append({value for subject, value in said if subject == words["subject"]})
+        for _, words in matches(relation.reverse, question, value=value_of(relation.value_kind)):
+            readings.append({subject for subject, value in said if value == words["value"]})
     assert len(readings) == 1, f"{question!r} reads in {len(readings)} ways"
     return readings[0]
 

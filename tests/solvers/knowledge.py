@@ -16,33 +16,18 @@ from datasets_gen.knowledge import (
     STAFF,
 )
 from datasets_gen.wording import Phrasings
+from solvers.text import NAME, matches, sentences, value_of
 
-NAME = r"[A-Z][a-z]+ [A-Z][a-z]+"
-VALUES = {"city": r"[A-Z][a-z]+", "organisation": NAME, "date": r"\d+ [A-Z][a-z]+ \d{4}"}
 RELATIONS = (*SLOTS, PLAYS)
 WORDS = {1: "one", 2: "two", 3: "three"}
 
 Known = tuple[tuple[str, str, str], ...]  # relation, subject and value
 
 
-@cache
-def pattern(template: str, kind: str) -> re.Pattern[str]:
-    """The template with a pattern for each of its slots; ``kind`` is that of the value."""
-
-    def slot(found: re.Match[str]) -> str:
-        return f"(?P<{found[1]}>{VALUES.get(kind, '[a-z]+') if found[1] == 'value' else NAME})"
-
-    return re.compile(re.sub(r"\\\{(\w+)\\\}", slot, re.escape(template)))
-
-
-def matches(phrasings: Phrasings, text: str, kind: str = "") -> Iterator[re.Match[str]]:
-    for template in (*phrasings.common, *phrasings.held_out):
-        if found := pattern(template, kind).fullmatch(text):
-            yield found
-
-
-def sentences(text: str) -> list[str]:
-    return [sentence.strip() for sentence in re.findall(r"[^.]+\.", text)]
+def words_of(phrasings: Phrasings, text: str, kind: str = "") -> Iterator[dict[str, str]]:
+    """What a text says, read as each of the phrasings; ``kind`` is that of the value."""
+    for _, words in matches(phrasings, text, subject=NAME, first=NAME, second=NAME, value=value_of(kind)):
+        yield words
 
 
 @cache
@@ -53,7 +38,7 @@ def read(context: str) -> Known:
         readings = [
             (relation.name, found["subject"], found["value"])
             for relation in RELATIONS
-            for found in matches(relation.statements, sentence, relation.value_kind)
+            for found in words_of(relation.statements, sentence, relation.value_kind)
         ]
         assert len(readings) == 1, f"{sentence!r} reads as {readings}"
         known += readings
@@ -89,19 +74,19 @@ def older(known: Known, *people: str) -> set[str]:
 
 def standard(question: str, known: Known) -> Iterator[set[str]]:
     for relation in RELATIONS:
-        for found in matches(relation.reverse, question, relation.value_kind):
+        for found in words_of(relation.reverse, question, relation.value_kind):
             yield set(subjects(known, relation.name, found["value"]))
     for relation in SLOTS:
-        for found in matches(relation.forward, question):
+        for found in words_of(relation.forward, question):
             yield set(values(known, relation.name, found["subject"]))
 
 
 def worked_out(question: str, known: Known) -> Iterator[set[str]]:
-    for found in matches(DECADE, question):
+    for found in words_of(DECADE, question):
         yield {f"{born[-4:-1]}0s" for born in values(known, "birthday", found["subject"])}
-    for found in matches(OLDER, question):
+    for found in words_of(OLDER, question):
         yield older(known, found["first"], found["second"])
-    for found in matches(EMPLOYER_INITIALS, question):
+    for found in words_of(EMPLOYER_INITIALS, question):
         yield {initials(employer) for employer in values(known, "employer", found["subject"])}
     for relation in RELATIONS:
         asked = Phrasings(
@@ -110,16 +95,16 @@ def worked_out(question: str, known: Known) -> Iterator[set[str]]:
                 for templates in (PERSON_INITIALS.common, PERSON_INITIALS.held_out)
             )
         )
-        for found in matches(asked, question, relation.value_kind):
+        for found in words_of(asked, question, relation.value_kind):
             yield {initials(person) for person in subjects(known, relation.name, found["value"])}
 
 
 def put_together(question: str, known: Known) -> Iterator[set[str]]:
-    for found in matches(PLAYS.forward, question):
+    for found in words_of(PLAYS.forward, question):
         yield orders(values(known, "plays", found["subject"]))
-    for found in matches(REPERTOIRE, question):
+    for found in words_of(REPERTOIRE, question):
         yield count(values(known, "plays", found["subject"]))
-    for found in matches(STAFF, question, "organisation"):
+    for found in words_of(STAFF, question, "organisation"):
         yield count(subjects(known, "employer", found["value"]))
 
 

@@ -1,33 +1,18 @@
 """A reader of task ``multi_presence``: it knows the phrasings and nothing of how an example was made."""
 
-import re
 from collections.abc import Callable, Iterator
 from functools import cache
 
 from datasets_gen.multi_presence import PERIODS, Period
 from datasets_gen.wording import Phrasings
-
-NAME = r"[A-Z][a-z]+ [A-Z][a-z]+"
-VALUES = {"city": r"[A-Z][a-z]+", "organisation": NAME, "event": NAME, "number": r"\d{2,3}"}
+from solvers.text import NAME, matches, sentences, value_of
 
 Words = dict[str, str]  # subject, value and year
 
 
-@cache
-def pattern(template: str, kind: str) -> re.Pattern[str]:
-    """The template with a pattern for each of its slots; ``kind`` is that of the value."""
-    slots = {"subject": NAME, "value": VALUES.get(kind, "[a-z]+"), "year": r"\d{4}"}
-    return re.compile(re.sub(r"\\\{(\w+)\\\}", lambda found: f"(?P<{found[1]}>{slots[found[1]]})", re.escape(template)))
-
-
-def matches(period: Period, phrasings: Phrasings, text: str) -> Iterator[Words]:
-    for template in (*phrasings.common, *phrasings.held_out):
-        if found := pattern(template, period.value_kind).fullmatch(text):
-            yield found.groupdict()
-
-
-def sentences(text: str) -> list[str]:
-    return [sentence.strip() for sentence in re.findall(r"[^.]+\.", text)]
+def words_of(period: Period, phrasings: Phrasings, text: str) -> Iterator[Words]:
+    for _, words in matches(phrasings, text, subject=NAME, value=value_of(period.value_kind), year=r"\d{4}"):
+        yield words
 
 
 @cache
@@ -35,7 +20,7 @@ def read(context: str) -> tuple[tuple[Period, Words], ...]:
     """What the sentences state; each must be readable in one way only."""
     known = []
     for sentence in sentences(context):
-        readings = [(period, words) for period in PERIODS for words in matches(period, period.statements, sentence)]
+        readings = [(period, words) for period in PERIODS for words in words_of(period, period.statements, sentence)]
         assert len(readings) == 1, f"{sentence!r} reads as {readings}"
         known += readings
     return tuple(known)
@@ -50,11 +35,11 @@ def readings(question: str, context: str) -> Iterator[set[str]]:
     """The answers to each way in which the question can be read."""
     for period in PERIODS:
         for asked, phrasings in period.look_up.items():
-            for given in matches(period, phrasings, question):
+            for given in words_of(period, phrasings, question):
                 yield {words[asked] for words in told(period, given, context)}
         places: tuple[tuple[Phrasings, Callable[..., str]], ...] = ((period.first, min), (period.last, max))
         for phrasings, pick in places:
-            for given in matches(period, phrasings, question):
+            for given in words_of(period, phrasings, question):
                 by_year = {words["year"]: words["value"] for words in told(period, given, context)}
                 yield {by_year[pick(by_year)]} if by_year else set()
 
