@@ -18,8 +18,8 @@ class Span:
 
     Of a question: ``answer``, the value asked for, or from which the answer is worked out; ``subject``, the mention the
     question starts from; ``fact``, a whole sentence that states the answer; ``bridge``, a whole sentence that must be
-    read on the way to it. Of a context: ``distractor``, prose that no question is about; ``defence`` and ``directive``,
-    the parts of a system prompt.
+    read on the way to it; ``directive``, a whole sentence that the answer is to obey. Of a context: ``distractor``,
+    prose that no question is about; ``defence`` and ``directive``, the parts of a system prompt.
     """
 
     kind: SpanKind

@@ -103,7 +103,7 @@ def make(rng: random.Random, wanted: Wanted) -> Draft:
     attacks = min(int(size.attacked * wanted.questions + rng.random()), len(ATTACKS))
     asked = ground.asked()
     asked = rng.sample(asked, min(wanted.questions - attacks, len(asked)))
-    questions = [_directed(ask, stated[place], direction, directives) for place, direction in asked]
+    questions = [_directed(ask, stated[place], direction, directives, prompt) for place, direction in asked]
     questions += [_attack(ask, pretext, prompt) for pretext in rng.sample(tuple(ATTACKS), attacks)]
     rng.shuffle(questions)
     context = f"{prompt.text} {passage.text}".lstrip()
@@ -221,12 +221,15 @@ def _moved(stated: StatedFact, by: int) -> StatedFact:
     return StatedFact(stated.fact, stated.subject.moved(by), stated.value.moved(by), stated.sentence.moved(by))
 
 
-def _directed(ask: Asker, stated: StatedFact, direction: Direction, directives: tuple[Directive, ...]) -> Question:
-    """A question about a fact, to be answered under all directives."""
+def _directed(
+    ask: Asker, stated: StatedFact, direction: Direction, directives: tuple[Directive, ...], prompt: SystemPrompt
+) -> Question:
+    """A question about a fact, to be answered under all directives: they are part of its evidence."""
     question = (forward_question if direction == "forward" else reverse_question)(ask, stated)
     if not directives:
         return question
-    return replace(question, directives=directives, target=exemplar(directives, question.golds[0]))
+    target, spans = exemplar(directives, question.golds[0]), question.spans + prompt.directives
+    return replace(question, directives=directives, target=target, spans=spans)
 
 
 def _attack(ask: Asker, pretext: str, prompt: SystemPrompt) -> Question:

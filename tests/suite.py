@@ -14,6 +14,7 @@ from datasets_gen import Example, Question, SpanKind, Split, Task
 from datasets_gen.lexicon import full_names
 from solvers.text import NAME, sentences
 
+EVIDENCE: tuple[SpanKind, ...] = ("fact", "bridge", "directive")  # whole sentences
 SPLITS: tuple[Split, ...] = ("train", "test")
 # Every answer that a context gives to a question, by task.
 SOLVERS: Mapping[str, Callable[[str, str], set[str]]] = {
@@ -74,9 +75,7 @@ def right(question: Question) -> set[str]:
 
 def evidence(example: Example, question: Question) -> list[str]:
     """The sentences that decide what is to be written, in the order of the context."""
-    needed = {*texts(example, question, "fact", "bridge")}
-    if question.directives:
-        needed |= {*parts(example, "directive")}
+    needed = texts(example, question, *EVIDENCE)
     return [sentence for sentence in sentences(example.context) if sentence in needed]
 
 

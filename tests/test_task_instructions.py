@@ -88,7 +88,8 @@ def test_the_parts_of_the_system_prompt_are_marked(level: int) -> None:
         elif level > 0:
             assert [(d.kind, d.argument) for d in question.directives] == list(prompt.understood.items())
         instructions = max((span.end for span in example.spans), default=0)
-        assert all(span.start > instructions for span in question.spans if not question.protected and instructions)
+        facts = [span for span in question.spans if span.kind != "directive"]
+        assert all(span.start > instructions for span in facts if not question.protected and instructions)
 
 
 def test_stated_values_are_all_that_the_facts_state() -> None:
