@@ -14,11 +14,12 @@ from kvbench.engine.prefill import prefill
 from kvbench.engine.treatment import Treatment, plan
 from kvbench.errors import first_line
 from kvbench.models import LoadedModel, attention
-from kvbench.prompt import Mode, build_prompts, instruction_text
+from kvbench.prompt import Mode, build_prompts, chat_template, instruction_text
 from kvbench.setting import Progress, Setting, silent
 from kvbench.workers import Workers
 
 Cell = tuple[str, float, str]  # policy, ratio, question id
+AS_WRITTEN = "{{ messages[0].content }}"  # a chat template that puts nothing around its one turn
 
 
 @dataclass
@@ -67,15 +68,27 @@ class PipelineRunner:
         self.pipeline = KVPressTextGenerationPipeline(model=model.network, tokenizer=model.tokenizer)
 
     def answer(
-        self, context: str, questions: Sequence[str], press: BasePress, implementation: str, steps: int
+        self, task: Task, context: str, questions: Sequence[str], press: BasePress, implementation: str
     ) -> list[list[int]]:
         """Token ids of every answer up to its end token. The pipeline passes over an end token in first place and goes
         on; what follows it is dropped here."""
         recorded: list[list[int]] = []
-        with self._recording(recorded), attention(self.model.network, implementation):
-            self.pipeline(context, questions=list(questions), press=press, max_new_tokens=steps)
+        with self._recording(recorded), self._template(task), attention(self.model.network, implementation):
+            self.pipeline(context, questions=list(questions), press=press, max_new_tokens=task.max_new_tokens)
         ends = set(self.model.end_tokens())
         return [until_end(ids, ends) for ids in recorded]
+
+    @contextmanager
+    def _template(self, task: Task) -> Iterator[None]:
+        """The pipeline knows no system's turn: a context that is one comes with the template written out."""
+        tokenizer = self.pipeline.tokenizer
+        own = tokenizer.chat_template
+        if task.role == "system":
+            tokenizer.chat_template = AS_WRITTEN
+        try:
+            yield
+        finally:
+            tokenizer.chat_template = own
 
     @contextmanager
     def _recording(self, into: list[list[int]]) -> Iterator[None]:
@@ -141,9 +154,8 @@ def _run_pipeline(
                 questions = [prompt.asks[number].question for number in treatment.asks]
                 name = treatment.policy.name
                 started = runner.model.clock()
-                texts = [question_text(question) for question in questions]
                 try:
-                    ids = _answer_cell(runner, task, example.context, texts, treatment, setting.mode)
+                    ids = _answer_cell(runner, task, example.context, questions, treatment, setting.mode)
                 except Exception as error:  # a press is foreign code and may raise anything
                     comparison.failed.setdefault(name, f"{type(error).__name__}: {first_line(error)}")
                     ids = []
@@ -155,19 +167,17 @@ def _run_pipeline(
     return answers
 
 
-def question_text(question: Question) -> str:
-    """A question as a user of the pipeline writes it: behind the context, in the same turn."""
-    return f"\n{question.text}"
-
-
 def _answer_cell(
-    runner: PipelineRunner, task: Task, context: str, questions: list[str], treatment: Treatment, mode: Mode
+    runner: PipelineRunner, task: Task, context: str, questions: list[Question], treatment: Treatment, mode: Mode
 ) -> list[list[int]]:
     policy = treatment.policy
     build = policy.baseline.build if policy.baseline else policy.press
     implementation = policy.baseline.attention if policy.baseline else "sdpa"
-    instruction = instruction_text(task)
+    template = chat_template(runner.model.tokenizer, task.role)
+    asked = [template.between + question.text for question in questions]
     if mode == "aware":
-        context, questions = context + questions[0], [""]
-    asked = [question + instruction for question in questions]
-    return runner.answer(context, asked, build(treatment.situation), implementation, task.max_new_tokens)
+        context, asked = context + asked[0], [""]
+    asked = [text + instruction_text(task) for text in asked]
+    if task.role == "system":
+        context, asked = template.head + context, [text + template.tail for text in asked]
+    return runner.answer(task, context, asked, build(treatment.situation), implementation)

@@ -27,8 +27,7 @@ from transformers import (
     SiglipVisionConfig,
 )
 
-from datasets_gen import TASKS, Example
-from kvbench.bench import question_text
+from datasets_gen import TASKS, Example, Question
 from kvbench.engine.prefill import Branch, Trace, prefill
 from kvbench.engine.treatment import plan
 from kvbench.models import LoadedModel, wrap_model
@@ -171,6 +170,11 @@ def until_end(token_ids: Sequence[int], ends: Sequence[int]) -> list[int]:
         if token in ends:
             return list(token_ids[: place + 1])
     return list(token_ids)
+
+
+def question_text(question: Question) -> str:
+    """A question as a user of kvpress writes it: behind the context, in the same turn."""
+    return f"\n{question.text}"
 
 
 def kvpress_answers(
