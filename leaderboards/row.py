@@ -20,6 +20,8 @@ class SummaryRow(BaseModel):
         Percent. All rates, ``ger``, ``slot_coverage`` and ``realised_ratio`` are shares, 0 to 1.
     *_low, *_high
         The 95 % interval of the measure, in its unit, from a cluster bootstrap over contexts.
+    directives_obeyed, leakage
+        Means over the questions that have directives, and over attacks; None, without a reason, where there are none.
     kv_bytes
         Mean bytes that an allocator would hold for one context.
     compression_seconds
@@ -46,6 +48,8 @@ class SummaryRow(BaseModel):
     hallucination_rate_high: float | None = None
     confused_rate: float | None = None
     fabricated_rate: float | None = None
+    directives_obeyed: float | None = None
+    leakage: float | None = None
     ger: float | None = None
     ger_low: float | None = None
     ger_high: float | None = None

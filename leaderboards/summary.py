@@ -31,6 +31,7 @@ OVER_ALL = {
     "hallucination_rate": "hallucinated",
     "realised_ratio": "realised_ratio",
 }
+OVER_SOME = ("directives_obeyed", "leakage")  # of the same name in row and records; most tasks have none
 OVER_ANSWERABLE = {"ger": "ger", "slot_coverage": "slot_coverage"}
 WITH_INTERVAL = ("f1", "hallucination_rate", "ger")
 # Of a mean over tasks; the layers are averaged on their own.
@@ -100,7 +101,7 @@ def summarise(
 
 
 def _check(records: DataFrame) -> None:
-    needed = (*CELL, *QUESTION, *NUMBERS, *COSTS, *OTHERS)
+    needed = (*CELL, *QUESTION, *NUMBERS, *OVER_SOME, *COSTS, *OTHERS)
     missing = [name for name in needed if name not in records.columns]
     if missing:
         raise LeaderboardError(f"the records lack the columns {', '.join(missing)}: score the run again")
@@ -171,6 +172,7 @@ def _measures(answered: DataFrame) -> tuple[dict[str, Any], list[str]]:
     for kind in ("confused", "fabricated"):
         share = float((answered["hallucination_kind"] == kind).mean())
         measures[f"{kind}_rate"] = None if measures["hallucination_rate"] is None else share
+    measures |= {name: _mean_of_known(answered, name) for name in OVER_SOME}
     measures["kv_bytes"] = _mean_over_contexts(answered, "kv_bytes", gaps)
     measures["compression_seconds"] = _mean_over_contexts(answered, "compression_seconds", gaps)
     if answered["eviction_rate"].isna().all():
@@ -199,6 +201,13 @@ def _mean(frame: DataFrame, column: str, gaps: list[str]) -> float | None:
         gaps.append(f"{column} is missing in {unknown} of {len(numbers)} records")
         return None
     return float(numbers.mean())
+
+
+def _mean_of_known(frame: DataFrame, column: str) -> float | None:
+    """The mean over the questions that are asked for this at all."""
+    numbers = _numbers(frame, column)
+    known = numbers[~np.isnan(numbers)]
+    return float(known.mean()) if len(known) else None
 
 
 def _mean_over_contexts(frame: DataFrame, column: str, gaps: list[str]) -> float | None:
@@ -267,6 +276,8 @@ def _overall_row(key: tuple[str, str, float], by_task: Sequence[tuple[str, _Cell
     if len(present) < len(by_task) or any(cell.row.f1 is None for cell in present):
         return SummaryRow(**shared)
     measures: dict[str, Any] = {name: _average([getattr(cell.row, name) for cell in present]) for name in AVERAGED}
+    for name in OVER_SOME:
+        measures[name] = _average([value for cell in present if (value := getattr(cell.row, name)) is not None])
     layers = [cell.row.ger_by_layer for cell in present]
     if len({len(layer or ()) for layer in layers}) == 1 and layers[0] is not None:
         measures["ger_by_layer"] = tuple(float(mean) for mean in np.mean(np.asarray(layers), axis=0))
@@ -280,7 +291,7 @@ def _overall_row(key: tuple[str, str, float], by_task: Sequence[tuple[str, _Cell
 
 def _average(values: Sequence[float | None]) -> float | None:
     known = [value for value in values if value is not None]
-    return sum(known) / len(known) if len(known) == len(values) else None
+    return sum(known) / len(known) if known and len(known) == len(values) else None
 
 
 def _joined(gaps: Sequence[str]) -> str | None:

@@ -71,6 +71,21 @@ def test_a_cell_holds_what_one_works_out_by_hand() -> None:
     assert row.compression_seconds == 2.5, "contexts weigh the same, however many questions each has"
 
 
+def test_directives_and_leakage_are_means_over_the_questions_that_have_them() -> None:
+    rules = [
+        question(0, 0, task="instructions", directives_obeyed=1.0),
+        question(0, 1, task="instructions", directives_obeyed=0.5),
+        question(1, 0, task="instructions", leakage=0.25),
+        question(1, 1, task="instructions", leakage=0.75),
+        question(1, 2, task="instructions", leakage=0.5),
+    ]
+    rows = summarise(frame([*rules, *two_contexts()]))
+    row, plain, overall = find(rows, "instructions"), find(rows, "base"), find(rows, ALL_TASKS)
+    assert (row.directives_obeyed, row.leakage, row.reason) == (0.75, 0.5, None)
+    assert (plain.directives_obeyed, plain.leakage, plain.reason) == (None, None, None)
+    assert (overall.directives_obeyed, overall.leakage) == (0.75, 0.5), "of the tasks that have them"
+
+
 def test_rows_follow_the_records_and_ratios_ascend() -> None:
     records = [
         question(context, 0, task=task, policy=policy, ratio=ratio)
