@@ -1,27 +1,35 @@
 """The command line on a toy model: results, and one clear line for each kind of bad input."""
 
 import json
+import re
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import pandas as pd
 import pytest
 import torch
+from datasets import load_dataset
 from transformers import GPT2Config, GPT2LMHeadModel
 
 import kvbench.commands.run
-from datasets_gen import TASKS
+from datasets_gen import TASKS, Task
+from datasets_gen.export import rows_of
 from kvbench.cli import COMMANDS, main
+from kvbench.commands.show import STYLES, coloured
 from kvbench.metrics.registry import METRICS
 from kvbench.models import LoadedModel, load_model
-from kvbench.options import DEFAULT_CONTEXTS, DEFAULT_RATIOS, parse_ratios
-from kvbench.run import Grid
+from kvbench.options import DEFAULT_RATIOS, contexts_of, parse_ratios
+from kvbench.run import Grid, chunks
 from kvbench.setting import Setting
 from kvbench.store import Store
 from leaderboards import CONTROLS
 from policies import POLICIES
 from toy import pressing, toy_tokenizer
+
+every_task = pytest.mark.parametrize("task", TASKS.values(), ids=TASKS)
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +42,7 @@ def toy_folder(tmp_path_factory: pytest.TempPathFactory, llama: LoadedModel) -> 
 
 
 def run_arguments(model: Path, tmp_path: Path, *more: str) -> list[str]:
-    small = ["--limit", "1", "--ratios", "0.5", "--policies", "full,knorm", "--name", "x"]
+    small = ["--limit", "1", "--ratios", "0.5", "--policies", "full,knorm", "--name", "x", "--tasks", "base,hops"]
     return [
         "run",
         "--model",
@@ -49,10 +57,53 @@ def run_arguments(model: Path, tmp_path: Path, *more: str) -> list[str]:
 
 
 def test_the_default_profile_is_large_enough() -> None:
-    grid = Grid(list(TASKS.values()), DEFAULT_CONTEXTS, Setting(list(POLICIES.values()), parse_ratios(DEFAULT_RATIOS)))
-    asked = [grid.examples(task, chunk) for task in grid.tasks for chunk in grid.chunks()]
+    setting = Setting(list(POLICIES.values()), parse_ratios(DEFAULT_RATIOS))
+    grid = Grid([(task, contexts_of(task, "quick", None)) for task in TASKS.values()], setting)
+    asked = [grid.examples(task, chunk) for task, contexts in grid.tasks for chunk in chunks(contexts)]
     questions = sum(len(example.questions) for examples in asked for example in examples)
-    assert questions * grid.cells(grid.setting.policies) >= 20_000
+    assert questions * grid.cells(grid.setting.policies) >= 40_000
+
+
+def test_a_run_takes_profile_limit_and_phrasings(
+    toy_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    few = replace(TASKS["base"], contexts={"quick": 2, "paper": 3})
+    monkeypatch.setattr(kvbench.commands.run, "TASKS", {"base": few})
+    common = ["run", "--model", str(toy_folder), "--out", str(tmp_path / "runs"), "--site", str(tmp_path / "site")]
+    common += ["--ratios", "0.5", "--policies", "full"]
+    asked = {
+        "quick": [],
+        "paper": ["--profile", "paper"],
+        "limit": ["--profile", "paper", "--limit", "1"],
+        "held-out": ["--limit", "1", "--phrasings", "held-out"],
+    }
+    frames = {}
+    for name, options in asked.items():
+        assert main([*common, *options, "--name", name]) == 0
+        frames[name] = Store.open(tmp_path / "runs" / name).frame()
+    assert {name: frame.example_id.nunique() for name, frame in frames.items()} == {
+        "quick": 2,
+        "paper": 3,
+        "limit": 1,
+        "held-out": 1,
+    }
+    assert set(frames["held-out"].example_id) == {"base/test/0/0/held_out"}
+    assert json.loads((tmp_path / "runs/held-out/run.json").read_text())["identity"]["held_out"] is True
+
+
+def test_a_run_scores_directives_attacks_and_worked_out_answers(toy_folder: Path, tmp_path: Path) -> None:
+    assert main(run_arguments(toy_folder, tmp_path, "--tasks", "instructions,arithmetic", "--limit", "3")) == 0
+    frame = Store.open(tmp_path / "runs/x").frame()
+    rules = frame[frame.task == "instructions"]
+    assert rules.leakage.notna().equals(rules.protected != "")
+    assert rules.directives_obeyed.notna().equals(rules.directives.map(len) > 0)
+    assert rules.leakage.notna().any()
+    assert rules.directives_obeyed.notna().any()
+    assert set(frame[frame.task == "arithmetic"].answer_marker) == {"####"}
+    rows = {row["task"]: row for row in json.loads((tmp_path / "runs/x/summary.json").read_text())}
+    assert rows["instructions"]["leakage"] is not None
+    assert rows["instructions"]["directives_obeyed"] is not None
+    assert rows["arithmetic"]["leakage"] is rows["arithmetic"]["directives_obeyed"] is None
 
 
 def test_controls_run_beside_the_policies_that_are_asked_for(toy_folder: Path, tmp_path: Path) -> None:
@@ -197,6 +248,11 @@ def test_question_aware_mode_compresses_the_question_too(toy_folder: Path, tmp_p
         (["run", "--ratios", "0:0.9:1e-99999999999999999"], "is not a number"),
         (["run", "--ratios", "0.99999999999999999999"], "outside [0, 1)"),
         (["run", "--limit", "0"], "--limit is 1 or more"),
+        (["run", "--profile", "papr"], "unknown profile 'papr': did you mean 'paper'?"),
+        (["export", "--task", "base", "--profile", "papr"], "unknown profile 'papr': did you mean 'paper'?"),
+        (["show", "bse"], "did you mean 'base'?"),
+        (["show", "base", "--index", "-1"], "0 or more, not -1"),
+        (["show", "base", "--question", "99"], "the example has questions 0 to 5"),
         (["run", "--limit", "1000000000000"], "at most 1,000,000"),
         (["run", "--model", "referense"], "unknown model 'referense': did you mean 'reference'?"),
         (["run", "--max-kv-gb", "1e308"], "--max-kv-gb"),
@@ -272,18 +328,82 @@ def test_help_tells_every_command(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_a_task_is_exported_with_its_spans(tmp_path: Path) -> None:
     assert main(["export", "--task", "hops", "--limit", "3", "--out", str(tmp_path)]) == 0
-    frame = pd.read_parquet(tmp_path / "hops-test.parquet")
+    frame = pd.read_parquet(tmp_path / "data" / "test.parquet")
     assert frame.example_id.nunique() == 3
     for row in frame[frame.answerable].itertuples():
         answers = [row.context[span["start"] : span["end"]] for span in row.spans if span["kind"] == "answer"]
         assert answers == list(row.golds)
 
 
+@every_task
+@pytest.mark.parametrize("phrasings", ["common", "held-out"])
+def test_an_exported_folder_is_a_dataset_with_a_card(
+    task: Task, phrasings: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    options = [
+        "--limit",
+        "2",
+        "--seed",
+        "4",
+        "--split",
+        "train",
+        "--phrasings",
+        phrasings,
+        "--out",
+        str(tmp_path / "set"),
+    ]
+    assert main(["export", "--task", task.name, *options]) == 0
+    loaded = load_dataset(str(tmp_path / "set"), cache_dir=str(tmp_path / "cache"))
+    assert list(loaded) == ["train"]
+    rows = list(loaded["train"])
+    examples = list(task.generate(4, 2, "train", phrasings == "held-out"))
+    assert rows == [row for example in examples for row in rows_of(task, example)]
+    card = (tmp_path / "set" / "README.md").read_text()
+    assert card.startswith("---\nlicense: apache-2.0\n")
+    for said in (
+        task.full_version,
+        "| seed | 4 |",
+        f"| questions | {len(rows)} |",
+        f"{task.chance:.1f} F1",
+        phrasings,
+    ):
+        assert said in card
+    command = re.search(r"python -m kvbench (export .*)", card)
+    assert command
+    assert main([*command[1].split(), "--out", str(tmp_path / "again")]) == 0
+    written = [(tmp_path / name / "data" / "train.parquet").read_bytes() for name in ("set", "again")]
+    assert written[0] == written[1]
+
+
+@every_task
+def test_an_example_is_shown_with_its_spans_and_questions(task: Task, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["show", task.name, "--index", "3"]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    example = task.example(0, 3)
+    kinds = {span.kind for question in example.questions for span in question.spans} | {s.kind for s in example.spans}
+    assert all(f" {kind} " in f" {shown} " for kind in kinds)
+    assert example.context[:60] in shown
+    assert main(["show", task.name, "--index", "3", "--question", "0", "--phrasings", "held-out"]) == 0
+    assert task.example(0, 3, held_out=True).context[:60] in " ".join(capsys.readouterr().out.split())
+
+
+def test_spans_are_coloured_and_the_narrower_kind_is_seen() -> None:
+    example = TASKS["hops"].example(0, 3)
+    question = next(question for question in example.questions if question.hops == 2)
+    text = coloured(example, list(question.spans))
+    (answer,) = (span for span in question.spans if span.kind == "answer")
+    of_answer = [span.style for span in text.spans if (span.start, span.end) == (answer.start, answer.end)]
+    assert text.plain == example.context
+    assert of_answer[-1] == STYLES["answer"]
+    assert text.spans[-1].style == STYLES["answer"]
+
+
 def test_the_bench_compares_every_cell_and_ends_with_json(toy_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = ["--tasks", "hops", "--policies", "full,snapkv,oracle", "--ratios", "0.2,0.8", "--limit", "1"]
-    for mode in ("agnostic", "aware"):
-        assert main(["bench", "--model", str(toy_folder), *arguments, "--mode", mode]) == 0
+    arguments = ["--policies", "full,snapkv,oracle", "--ratios", "0.2,0.8", "--limit", "1"]
+    for mode, task in product(("agnostic", "aware"), ("hops", "instructions")):
+        assert main(["bench", "--model", str(toy_folder), "--tasks", task, *arguments, "--mode", mode]) == 0
         summary = json.loads(capsys.readouterr().out.splitlines()[-1])
-        assert summary["compared"] == 5 * len(TASKS["hops"].example(0, 0).questions)
+        assert summary["compared"] == 5 * len(TASKS[task].example(0, 0).questions)
         assert summary["equal"] == summary["compared"]
         assert summary["speedup"] > 0

@@ -253,11 +253,13 @@ def test_a_system_prompt_is_the_turn_of_the_system_and_the_question_that_of_the_
             turns = [("system", example.context), ("user", ask.question.text)]
             whole = f"{BEGIN}{example.context}\n{ask.question.text}\n"
             if tokenizer.chat_template:
-                whole = tokenizer.apply_chat_template(
-                    [{"role": role, "content": content} for role, content in turns],
-                    tokenize=False,
-                    add_generation_prompt=True,
-                    enable_thinking=False,
+                whole = str(
+                    tokenizer.apply_chat_template(
+                        [{"role": role, "content": content} for role, content in turns],
+                        tokenize=False,
+                        add_generation_prompt=True,
+                        enable_thinking=False,
+                    )
                 )
             assert spell(tokenizer, prompt.token_ids + ask.token_ids) == whole
         assert spell(tokenizer, prompt.token_ids).endswith(example.context)

@@ -8,6 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from datasets_gen import Example, Question, Span, SpanKind, get_task
+from kvbench.errors import KVBenchError
 
 STYLES: dict[SpanKind, str] = {
     "fact": "on grey19",
@@ -35,7 +36,7 @@ def command(
     asked = list(enumerate(example.questions))
     if question is not None:
         if not 0 <= question < len(asked):
-            raise typer.BadParameter(f"the example has questions 0 to {len(asked) - 1}", param_hint="--question")
+            raise KVBenchError(f"--question {question}: the example has questions 0 to {len(asked) - 1}")
         asked = [asked[question]]
     spans = [*example.spans, *(span for _, one in asked for span in one.spans)]
     console = Console(highlight=False)
