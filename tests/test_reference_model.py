@@ -64,7 +64,7 @@ def test_it_answers_with_the_full_cache(reference: LoadedModel, task: str) -> No
 @pytest.mark.parametrize("mode", ["agnostic", "aware"])
 def test_every_policy_equals_kvpress_token_for_token(reference: LoadedModel, mode: Mode) -> None:
     """All registered policies, four ratios, both tasks, each cell through kvpress's own pipeline, in float32."""
-    work = [(task, task.example(11, 0)) for task in TASKS.values()]
+    work = [(TASKS[name], TASKS[name].example(11, 0)) for name in ("base", "hops")]
     comparison = compare(reference, work, Setting(EVERY_POLICY, (0.0, 0.3, 0.6, 0.9), mode=mode))
     assert comparison.unequal == []
     questions = sum(len(example.questions) for _, example in work)
