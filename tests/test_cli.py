@@ -1,24 +1,19 @@
 """The command line on a toy model: results, and one clear line for each kind of bad input."""
 
 import json
-import re
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
-import pandas as pd
 import pytest
 import torch
-from datasets import load_dataset
 from transformers import GPT2Config, GPT2LMHeadModel
 
 import kvbench.commands.run
-from datasets_gen import TASKS, Task
-from datasets_gen.export import rows_of
+from datasets_gen import TASKS
 from kvbench.cli import COMMANDS, main
-from kvbench.commands.show import STYLES, coloured
 from kvbench.metrics.registry import METRICS
 from kvbench.models import LoadedModel, load_model
 from kvbench.options import DEFAULT_RATIOS, contexts_of, parse_ratios
@@ -28,8 +23,6 @@ from kvbench.store import Store
 from leaderboards import CONTROLS
 from policies import POLICIES
 from toy import pressing, toy_tokenizer
-
-every_task = pytest.mark.parametrize("task", TASKS.values(), ids=TASKS)
 
 
 @pytest.fixture(scope="module")
@@ -324,79 +317,6 @@ def test_help_tells_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert all(f"  {name} " in overview for name in COMMANDS)
     for name in COMMANDS:
         assert main([name, "--help"]) == 0
-
-
-def test_a_task_is_exported_with_its_spans(tmp_path: Path) -> None:
-    assert main(["export", "--task", "hops", "--limit", "3", "--out", str(tmp_path)]) == 0
-    frame = pd.read_parquet(tmp_path / "data" / "test.parquet")
-    assert frame.example_id.nunique() == 3
-    for row in frame[frame.answerable].itertuples():
-        answers = [row.context[span["start"] : span["end"]] for span in row.spans if span["kind"] == "answer"]
-        assert answers == list(row.golds)
-
-
-@every_task
-@pytest.mark.parametrize("phrasings", ["common", "held-out"])
-def test_an_exported_folder_is_a_dataset_with_a_card(
-    task: Task, phrasings: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    options = [
-        "--limit",
-        "2",
-        "--seed",
-        "4",
-        "--split",
-        "train",
-        "--phrasings",
-        phrasings,
-        "--out",
-        str(tmp_path / "set"),
-    ]
-    assert main(["export", "--task", task.name, *options]) == 0
-    loaded = load_dataset(str(tmp_path / "set"), cache_dir=str(tmp_path / "cache"))
-    assert list(loaded) == ["train"]
-    rows = list(loaded["train"])
-    examples = list(task.generate(4, 2, "train", phrasings == "held-out"))
-    assert rows == [row for example in examples for row in rows_of(task, example)]
-    card = (tmp_path / "set" / "README.md").read_text()
-    assert card.startswith("---\nlicense: apache-2.0\n")
-    for said in (
-        task.full_version,
-        "| seed | 4 |",
-        f"| questions | {len(rows)} |",
-        f"{task.chance:.1f} F1",
-        phrasings,
-    ):
-        assert said in card
-    command = re.search(r"python -m kvbench (export .*)", card)
-    assert command
-    assert main([*command[1].split(), "--out", str(tmp_path / "again")]) == 0
-    written = [(tmp_path / name / "data" / "train.parquet").read_bytes() for name in ("set", "again")]
-    assert written[0] == written[1]
-
-
-@every_task
-def test_an_example_is_shown_with_its_spans_and_questions(task: Task, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["show", task.name, "--index", "3"]) == 0
-    shown = " ".join(capsys.readouterr().out.split())
-    example = task.example(0, 3)
-    kinds = {span.kind for question in example.questions for span in question.spans} | {s.kind for s in example.spans}
-    assert all(f" {kind} " in f" {shown} " for kind in kinds)
-    assert example.context[:60] in shown
-    assert main(["show", task.name, "--index", "3", "--question", "0", "--phrasings", "held-out"]) == 0
-    assert task.example(0, 3, held_out=True).context[:60] in " ".join(capsys.readouterr().out.split())
-
-
-def test_spans_are_coloured_and_the_narrower_kind_is_seen() -> None:
-    example = TASKS["hops"].example(0, 3)
-    question = next(question for question in example.questions if question.hops == 2)
-    text = coloured(example, list(question.spans))
-    (answer,) = (span for span in question.spans if span.kind == "answer")
-    of_answer = [span.style for span in text.spans if (span.start, span.end) == (answer.start, answer.end)]
-    assert text.plain == example.context
-    assert of_answer[-1] == STYLES["answer"]
-    assert text.spans[-1].style == STYLES["answer"]
 
 
 def test_the_bench_compares_every_cell_and_ends_with_json(toy_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
