@@ -18,7 +18,7 @@ from kvbench.prompt import Mode, build_prompts
 from kvbench.setting import Setting
 from policies import POLICIES
 
-# Contexts of the test split, those of the scores in the README, and what the full cache must reach on them (F1, percent).
+# Contexts of the test split, those of the scores in the README, and what the full cache reaches on them (F1, percent).
 SAMPLE, SEED = 200, 1
 FULL_CACHE_F1 = {"base": 90.0, "hops": 75.0}
 EVERY_POLICY = list(POLICIES.values())
