@@ -8,13 +8,13 @@ from typing import Any
 import torch
 from kvpress import BasePress, KVPressTextGenerationPipeline
 
-from datasets_gen import Example, Question, Task
+from datasets_gen import Example, Task
 from kvbench.engine.decode import decode, until_end
 from kvbench.engine.prefill import prefill
 from kvbench.engine.treatment import Treatment, plan
 from kvbench.errors import first_line
 from kvbench.models import LoadedModel, attention
-from kvbench.prompt import Mode, build_prompts, chat_template, instruction_text
+from kvbench.prompt import asked, build_prompts, chat_template
 from kvbench.setting import Progress, Setting, silent
 from kvbench.workers import Workers
 
@@ -148,14 +148,16 @@ def _run_pipeline(
 ) -> dict[Cell, list[int]]:
     """One call of the pipeline for each cell, with the press as a user of kvpress would build it."""
     answers: dict[Cell, list[int]] = {}
+    template = chat_template(runner.model.tokenizer, task.role)
     for prompt in build_prompts(runner.model.tokenizer, task, example, setting.mode):
         for scoring in plan(setting.policies, setting.ratios, prompt, setting.seed):
             for treatment in scoring.treatments:
                 questions = [prompt.asks[number].question for number in treatment.asks]
                 name = treatment.policy.name
                 started = runner.model.clock()
+                parts = [asked(template, task, question, setting.mode) for question in questions]
                 try:
-                    ids = _answer_cell(runner, task, example.context, questions, treatment, setting.mode)
+                    ids = _answer_cell(runner, task, example.context, parts, treatment)
                 except Exception as error:  # a press is foreign code and may raise anything
                     comparison.failed.setdefault(name, f"{type(error).__name__}: {first_line(error)}")
                     ids = []
@@ -168,16 +170,14 @@ def _run_pipeline(
 
 
 def _answer_cell(
-    runner: PipelineRunner, task: Task, context: str, questions: list[Question], treatment: Treatment, mode: Mode
+    runner: PipelineRunner, task: Task, context: str, parts: Sequence[tuple[str, str]], treatment: Treatment
 ) -> list[list[int]]:
+    """``parts``: of each question what is compressed, the same for all, and what is decoded."""
     policy = treatment.policy
     build = policy.baseline.build if policy.baseline else policy.press
     implementation = policy.baseline.attention if policy.baseline else "sdpa"
-    template = chat_template(runner.model.tokenizer, task.role)
-    asked = [template.between + question.text for question in questions]
-    if mode == "aware":
-        context, asked = context + asked[0], [""]
-    asked = [text + instruction_text(task) for text in asked]
+    context, questions = context + parts[0][0], [decoded for _, decoded in parts]
     if task.role == "system":
-        context, asked = template.head + context, [text + template.tail for text in asked]
-    return runner.answer(task, context, asked, build(treatment.situation), implementation)
+        template = chat_template(runner.model.tokenizer, task.role)
+        context, questions = template.head + context, [question + template.tail for question in questions]
+    return runner.answer(task, context, questions, build(treatment.situation), implementation)

@@ -8,7 +8,7 @@ import torch
 from transformers import PreTrainedTokenizerBase
 
 from datasets_gen import TASKS, Example, Task
-from kvbench.prompt import build_prompts, encode
+from kvbench.prompt import Mode, asked, chat_template, encode
 from kvbench.reference.attention import PackedLayout
 from kvbench.reference.lessons import Assignment
 
@@ -58,16 +58,18 @@ class Batch:
     layout: PackedLayout
 
 
-def pack(tokenizer: PreTrainedTokenizerBase, task: Task, example: Example) -> PackedSequence:
-    """One example as training data; the last token of an answer ends the turn."""
-    prompt = build_prompts(tokenizer, task, example, "agnostic")[0]
+def pack(tokenizer: PreTrainedTokenizerBase, task: Task, example: Example, mode: Mode = "agnostic") -> PackedSequence:
+    """One example as training data, in the order of a mode; the last token of an answer ends the turn."""
+    template = chat_template(tokenizer, task.role)
     end: int = tokenizer.eos_token_id
     questions = []
-    for ask in prompt.asks:
-        answer = [*encode(tokenizer, f" {ask.question.written}"), end]
-        names = [encode(tokenizer, f" {name}")[0] for name in ask.question.bridges]
-        questions.append(PackedQuestion([*ask.token_ids, *answer], len(answer), [*names[:1], *names[-1:]]))
-    return PackedSequence(example, list(prompt.token_ids), questions)
+    for question in example.questions:
+        answer = [*encode(tokenizer, f" {question.written}"), end]
+        names = [encode(tokenizer, f" {name}")[0] for name in question.bridges]
+        compressed, decoded = asked(template, task, question, mode)
+        tokens = [*encode(tokenizer, compressed), *encode(tokenizer, decoded + template.tail), *answer]
+        questions.append(PackedQuestion(tokens, len(answer), [*names[:1], *names[-1:]]))
+    return PackedSequence(example, list(encode(tokenizer, template.head + example.context)), questions)
 
 
 def row_starts(lengths: Sequence[int], row_length: int) -> list[int]:
@@ -139,16 +141,17 @@ def evaluation_batch(tokenizer: PreTrainedTokenizerBase, task: Task, seed: int, 
 def training_batch(tokenizer: PreTrainedTokenizerBase, seed: int, assigned: Assignment) -> Batch:
     """As many examples of an assignment as :data:`PLACES` hold, one at least; the same for the same arguments.
 
-    Without the instruction the question stands right before the answer: who it is about is then found by looking a few
-    tokens back, which is where training starts.
+    Without the instruction it is told who a question is about by looking a few tokens back, which is where training
+    starts.
     """
     task = TASKS[assigned.task]
-    task = task if assigned.instructed else replace(task, instruction="")
+    mode: Mode = assigned.mode or "agnostic"
+    task = task if assigned.mode else replace(task, instruction="")
     sequences: list[PackedSequence] = []
     width = 0
     while True:
         index = assigned.first + len(sequences)
-        sequence = pack(tokenizer, task, task.example(seed, index, "train", assigned.level, QUESTIONS))
+        sequence = pack(tokenizer, task, task.example(seed, index, "train", assigned.level, QUESTIONS), mode)
         width = max(width, len(sequence.context))
         if sequences and (len(sequences) + 1) * (width + ROWS * ROW_LENGTH) > PLACES:
             padding: int = tokenizer.pad_token_id

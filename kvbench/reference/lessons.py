@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from datasets_gen import TASKS
+from kvbench.prompt import Mode
 
 # How often a task comes. Chains, long answers and many kinds of question take the longest to learn.
 SHARES: Mapping[str, int] = {
@@ -19,7 +20,8 @@ SHARES: Mapping[str, int] = {
     "instructions": 3,
 }
 EASIER_SHARE = 0.2  # of the batches come from a lower level than the one reached, so that nothing is forgotten
-INSTRUCTED_SHARE = 0.3  # of the batches say the task's instruction; it is as long as a question and teaches little
+# The batches that say the task's instruction where each mode has it; it is as long as a question and teaches little.
+INSTRUCTED_SHARES: Mapping[Mode, float] = {"agnostic": 0.2, "aware": 0.1}
 MASTERED = 0.06  # a level is left when the running answer loss falls below it
 SETTLED = 40  # batches that a level lasts at least
 LEVELS_SHARE = 0.6  # of all steps, by which the top level is reached in any case
@@ -37,12 +39,12 @@ class Lesson:
 
 @dataclass(frozen=True)
 class Assignment:
-    """A batch to learn from next."""
+    """A batch to learn from next. ``mode``: the one in whose order the instruction is said, if it is."""
 
     task: str
     level: int
     first: int
-    instructed: bool
+    mode: Mode | None
 
 
 @dataclass
@@ -57,7 +59,10 @@ class Curriculum:
         name = rng.choices(list(TASKS), [SHARES[name] for name in TASKS])[0]
         lesson = self.lessons[name]
         level = lesson.level if rng.random() >= EASIER_SHARE else rng.randint(0, lesson.level)
-        return Assignment(name, level, lesson.examples, level > 0 and rng.random() < INSTRUCTED_SHARE)
+        modes: list[Mode | None] = [*INSTRUCTED_SHARES, None]
+        shares = [*INSTRUCTED_SHARES.values(), 1 - sum(INSTRUCTED_SHARES.values())]
+        mode = rng.choices(modes, shares)[0] if level > 0 else None
+        return Assignment(name, level, lesson.examples, mode)
 
     def note(self, done: Assignment, examples: int, answer_loss: float, share: float) -> None:
         """What came of an assignment; ``share`` of all steps have been taken."""
