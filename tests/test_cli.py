@@ -17,7 +17,7 @@ from kvbench.cli import COMMANDS, main
 from kvbench.metrics.registry import METRICS
 from kvbench.models import LoadedModel, load_model
 from kvbench.options import DEFAULT_RATIOS, contexts_of, parse_ratios
-from kvbench.run import Grid, chunks
+from kvbench.run import Grid
 from kvbench.setting import Setting
 from kvbench.store import Store
 from leaderboards import CONTROLS
@@ -52,8 +52,7 @@ def run_arguments(model: Path, tmp_path: Path, *more: str) -> list[str]:
 def test_the_default_profile_is_large_enough() -> None:
     setting = Setting(list(POLICIES.values()), parse_ratios(DEFAULT_RATIOS))
     grid = Grid([(task, contexts_of(task, "quick", None)) for task in TASKS.values()], setting)
-    asked = [grid.examples(task, chunk) for task, contexts in grid.tasks for chunk in chunks(contexts)]
-    questions = sum(len(example.questions) for examples in asked for example in examples)
+    questions = sum(len(grid.example(task, i).questions) for task, contexts in grid.tasks for i in range(contexts))
     assert questions * grid.cells(grid.setting.policies) >= 40_000
 
 

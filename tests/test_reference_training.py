@@ -12,8 +12,10 @@ import kvbench.reference.batches as batches
 import kvbench.reference.losses as losses
 import kvbench.reference.train as train
 from datasets_gen import TASKS, Task
+from kvbench.errors import KVBenchError
 from kvbench.models import load_model
-from kvbench.reference.architecture import ARCHITECTURES, new_model
+from kvbench.prompt import Mode
+from kvbench.reference.architecture import ARCHITECTURES, SHAPE, inherit, new_model
 from kvbench.reference.batches import (
     PLACES,
     QUESTIONS,
@@ -35,9 +37,9 @@ every_task = pytest.mark.parametrize("name", TAUGHT)
 every_architecture = pytest.mark.parametrize("architecture", ARCHITECTURES)
 
 
-def batch_of(name: str, instructed: bool = True) -> Batch:
+def batch_of(name: str, mode: Mode | None = "agnostic") -> Batch:
     """A training batch of a task itself."""
-    return training_batch(toy_tokenizer(), 0, Assignment(name, TASKS[name].top_level, 0, instructed))
+    return training_batch(toy_tokenizer(), 0, Assignment(name, TASKS[name].top_level, 0, mode))
 
 
 # --- batches
@@ -120,11 +122,16 @@ def test_a_batch_without_bridges_has_no_loss_of_them() -> None:
 
 @every_task
 def test_the_instruction_is_said_where_it_is_wanted(name: str) -> None:
-    instruction, tokenizer = TASKS[name].instruction, toy_tokenizer()
-    for instructed in (True, False):
-        batch = batch_of(name, instructed)
+    task, tokenizer = TASKS[name], toy_tokenizer()
+    modes: tuple[Mode | None, ...] = ("agnostic", "aware", None)
+    for mode in modes:
+        batch = batch_of(name, mode)
         text = tokenizer.decode(batch.token_ids[0][batch.segments[0] == 1])
-        assert not instruction or (instruction in text) == instructed
+        question = batch.examples[0].questions[0].text
+        assert question in text
+        if task.instruction:
+            assert (f"{task.instruction} {question}" in text) == (mode == "agnostic")
+            assert (f"{question} {task.instruction}" in text) == (mode == "aware")
 
 
 @every_task
@@ -132,7 +139,7 @@ def test_questions_that_do_not_fit_are_left_out_and_the_others_fill_the_rows(nam
     batch = batch_of(name)
     width = batch.layout.context_width
     row_length, rest = divmod(batch.segments.shape[1] - width, ROWS)
-    assert rest == 0 or len(batch.examples[0].questions) == 1
+    assert rest == 0 or len(batch.examples[0].questions) < ROWS
     for row, example in enumerate(batch.examples):
         numbers = batch.segments[row, width:].unique().tolist()
         packed = max(numbers)
@@ -164,7 +171,7 @@ def test_rows_are_filled_in_the_order_of_the_questions() -> None:
 def taught(curriculum: Curriculum, name: str, level: int, loss: float, share: float, times: int) -> int:
     """The level after so many batches of a task."""
     for _ in range(times):
-        curriculum.note(Assignment(name, level, 0, False), 5, loss, share)
+        curriculum.note(Assignment(name, level, 0, None), 5, loss, share)
     return curriculum.lessons[name].level
 
 
@@ -217,6 +224,41 @@ def test_the_same_is_assigned_after_a_restart() -> None:
     second = Progress.of(asdict(first))
     assert teach(second, 250, 600) == expected[250:]
     assert second == undisturbed
+
+
+def test_an_earlier_model_is_gone_on_with_under_another_tokenizer(tmp_path: Path) -> None:
+    """Layers and the embeddings of tokens that both know are kept; the others are new, and of the same size."""
+    torch.manual_seed(0)
+    earlier = new_model(toy_tokenizer())
+    torch.nn.init.normal_(earlier.model.layers[3].mlp.down_proj.weight)
+    earlier.save_pretrained(tmp_path / "earlier")
+    toy_tokenizer().save_pretrained(tmp_path / "earlier")
+    vocabulary = [*toy_tokenizer().get_vocab()]
+    other = toy_tokenizer().train_new_from_iterator(["quite other words than those of the tasks"] * 3, 400)
+    model = new_model(other)
+    inherit(model, other, tmp_path / "earlier")
+    kept, new = [], []
+    for token, number in other.get_vocab().items():
+        row = model.model.embed_tokens.weight[number].detach()
+        if token in vocabulary:
+            kept.append(torch.equal(row, earlier.model.embed_tokens.weight[toy_tokenizer().get_vocab()[token]]))
+        else:
+            new.append(float(row.norm()))
+    assert len(kept) > 200
+    assert all(kept)
+    norms = earlier.model.embed_tokens.weight.detach().norm(dim=1)
+    assert new
+    assert all(norms.min() / 2 < norm < norms.max() * 2 for norm in new)
+    assert torch.equal(model.model.layers[3].mlp.down_proj.weight, earlier.model.layers[3].mlp.down_proj.weight)
+    assert model.lm_head.weight is model.model.embed_tokens.weight
+
+
+def test_an_earlier_model_of_another_shape_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    new_model(toy_tokenizer()).save_pretrained(tmp_path)
+    toy_tokenizer().save_pretrained(tmp_path)
+    monkeypatch.setitem(SHAPE, "num_hidden_layers", 2)
+    with pytest.raises(KVBenchError, match="has another shape"):
+        inherit(new_model(toy_tokenizer()), toy_tokenizer(), tmp_path)
 
 
 # --- losses

@@ -61,14 +61,13 @@ def inherit(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: 
     if earlier.config.hidden_size != model.config.hidden_size or len(earlier.model.layers) != len(model.model.layers):
         raise KVBenchError(f"{folder} has another shape: only a model of the same width and depth can be gone on with")
     known = PreTrainedTokenizerFast.from_pretrained(folder).get_vocab()
-    table = earlier.get_input_embeddings().weight
+    state = earlier.state_dict()
+    table = state["model.embed_tokens.weight"]
     embeddings = table.mean(0) + table.std(0) * torch.randn(len(tokenizer), table.shape[1])
     for token, number in tokenizer.get_vocab().items():
         if token in known:
             embeddings[number] = table[known[token]]
-    state = {name: weight for name, weight in earlier.state_dict().items() if "embed_tokens" not in name}
-    state |= {"model.embed_tokens.weight": embeddings, "lm_head.weight": embeddings}
-    model.load_state_dict(state)
+    model.load_state_dict(state | {"model.embed_tokens.weight": embeddings, "lm_head.weight": embeddings})
 
 
 @torch.no_grad()
