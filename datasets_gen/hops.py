@@ -21,8 +21,9 @@ SIZES = (
     ((5, 6), 4, 3),
 )
 UNANSWERABLE_SHARE = 0.1
-UNANSWERABLE_FROM = 3  # level; chains are not learned while abstaining from them is nearly as good as guessing
 REVERSE_SHARE = 0.25
+# Where chains begin, all questions are forward and answerable: chains are not learned while what is easier pays.
+CHAINS_LEVEL = 2
 WHOSE = Phrasings(("Whose {bond} {clause}?",), ("Who has a {bond} who {clause}?",))
 
 
@@ -56,18 +57,19 @@ def make(rng: random.Random, wanted: Wanted) -> Draft:
     facts += [Fact(attribute, person, value) for person, value in zip(people, values, strict=True)]
     rng.shuffle(facts)
     ring = Ring(people, bonds, attribute, write_passage(rng, facts, wording))
-    unanswerable_share = UNANSWERABLE_SHARE if wanted.level >= UNANSWERABLE_FROM else 0.0
+    unanswerable_share = UNANSWERABLE_SHARE if wanted.level > CHAINS_LEVEL else 0.0
+    reverse_share = 0.0 if wanted.level == CHAINS_LEVEL else REVERSE_SHARE
     count = min(wanted.questions, 2 * len(facts))
-    questions = draw_different(count, lambda: _question(ask, ring, longest, unanswerable_share))
+    questions = draw_different(count, lambda: _question(ask, ring, longest, unanswerable_share, reverse_share))
     return Draft(ring.passage.text, ring.passage.stated_values(), questions)
 
 
-def _question(ask: Asker, ring: Ring, longest: int, unanswerable_share: float) -> Question:
+def _question(ask: Asker, ring: Ring, longest: int, unanswerable_share: float, reverse_share: float) -> Question:
     hops = ask.rng.randint(1, longest)
     start = ask.rng.randrange(len(ring.people))
     if ask.rng.random() < unanswerable_share:
         return _broken_chain(ask, ring, hops, start)
-    if ask.rng.random() < REVERSE_SHARE:
+    if ask.rng.random() < reverse_share:
         return _reverse(ask, ring, min(hops, 2), start)
     if hops == 1:
         return forward_question(ask, ask.rng.choice(ring.passage.facts))

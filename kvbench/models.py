@@ -120,7 +120,7 @@ def choose_dtype(asked: str, device: torch.device) -> torch.dtype:
 def model_source(name: str) -> str:
     """Where transformers finds the model of that name."""
     if name in REFERENCE_MODELS:
-        return str(files("kvbench.reference").joinpath("model"))
+        return str(files("kvbench.reference").joinpath("models", name))
     looks_local = name.startswith((".", "/", "~")) or name.count("/") > 1
     path = Path(name).expanduser()
     if path.exists():

@@ -26,7 +26,16 @@ from kvbench.reference.batches import (
     row_starts,
     training_batch,
 )
-from kvbench.reference.lessons import LEVELS_SHARE, MASTERED, SETTLED, SHARES, Assignment, Curriculum
+from kvbench.reference.lessons import (
+    ALONE,
+    ALONE_BATCHES,
+    LEVELS_SHARE,
+    MASTERED,
+    SETTLED,
+    SHARES,
+    Assignment,
+    Curriculum,
+)
 from kvbench.reference.losses import FIRST_WORD, answer_logits, bridge_loss, copying_loss, states_of
 from kvbench.reference.tokenizer import SPECIAL_TOKENS, train_tokenizer
 from kvbench.reference.train import Progress, Trainer, exact_matches
@@ -208,6 +217,19 @@ def test_every_task_is_taught_and_each_batch_takes_new_examples() -> None:
         curriculum.note(assigned, 3, 1.0, number / 400)
     assert min(seen.values()) > 5
     assert seen["hops"] > seen["base"] > seen["long_context"]
+
+
+def test_chains_are_practised_alone_until_they_are_mastered_or_long_enough() -> None:
+    curriculum = Curriculum()
+    lesson = curriculum.lessons["hops"]
+    lesson.level = ALONE["hops"]
+    assert {curriculum.assign(0, number) for number in range(50)} <= {
+        Assignment("hops", ALONE["hops"], 0, mode) for mode in (None, "agnostic", "aware")
+    }
+    lesson.batches = ALONE_BATCHES
+    assert len({curriculum.assign(0, number).task for number in range(200)}) == len(TASKS)
+    lesson.batches, lesson.level = 0, ALONE["hops"] + 1
+    assert len({curriculum.assign(0, number).task for number in range(200)}) == len(TASKS)
 
 
 def test_the_same_is_assigned_after_a_restart() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from datasets_gen import Task
 from datasets_gen.base import BASE
-from datasets_gen.hops import HOPS
+from datasets_gen.hops import CHAINS_LEVEL, HOPS
 from datasets_gen.relations import BONDS, LAWYER
 from solvers.relations import PHRASE, read, read_question, resolve, whose
 from suite import asked, every_way, some
@@ -84,3 +84,9 @@ def test_no_bond_is_one_both_ways() -> None:
     """The spouse of a spouse is oneself, though no passage says so: such a chain has an answer that is not its gold."""
     mutual = {"spouse", "neighbour", "cousin", "rival", "friend", "sibling", "colleague", "partner"}
     assert mutual.isdisjoint(BOND_NAMES)
+
+
+def test_where_chains_begin_all_questions_are_forward_and_answerable() -> None:
+    drawn = [q for i in range(30) for q in HOPS.example(0, i, "train", CHAINS_LEVEL).questions]
+    assert {(question.direction, question.answerable) for question in drawn} == {("forward", True)}
+    assert {question.hops for question in drawn} == {1, 2}

@@ -24,6 +24,9 @@ EASIER_SHARE = 0.2  # of the batches come from a lower level than the one reache
 INSTRUCTED_SHARES: Mapping[Mode, float] = {"agnostic": 0.2, "aware": 0.1}
 MASTERED = 0.06  # a level is left when the running answer loss falls below it
 SETTLED = 40  # batches that a level lasts at least
+# A level of a task that is practised alone: with other lessons in between, chains of two facts stayed a guess.
+ALONE: Mapping[str, int] = {"hops": 2}
+ALONE_BATCHES = 1000  # at most
 LEVELS_SHARE = 0.6  # of all steps, by which the top level is reached in any case
 
 
@@ -53,12 +56,17 @@ class Curriculum:
 
     lessons: dict[str, Lesson] = field(default_factory=lambda: {name: Lesson() for name in TASKS})
 
+    def practises_alone(self, name: str) -> bool:
+        lesson = self.lessons[name]
+        return lesson.level == ALONE[name] and lesson.batches < ALONE_BATCHES
+
     def assign(self, seed: int, number: int) -> Assignment:
         """Batch ``number`` of a training."""
         rng = random.Random(f"lesson/{seed}/{number}")
-        name = rng.choices(list(TASKS), [SHARES[name] for name in TASKS])[0]
+        alone = [name for name in ALONE if self.practises_alone(name)]
+        name = rng.choices(alone or list(TASKS), [SHARES[name] for name in alone or TASKS])[0]
         lesson = self.lessons[name]
-        level = lesson.level if rng.random() >= EASIER_SHARE else rng.randint(0, lesson.level)
+        level = lesson.level if alone or rng.random() >= EASIER_SHARE else rng.randint(0, lesson.level)
         modes: list[Mode | None] = [*INSTRUCTED_SHARES, None]
         shares = [*INSTRUCTED_SHARES.values(), 1 - sum(INSTRUCTED_SHARES.values())]
         mode = rng.choices(modes, shares)[0] if level > 0 else None
