@@ -94,7 +94,7 @@ def _record(
         "answer_marker": task.answer_marker,
         "directives": [str(directive) for directive in question.directives],
         "protected": question.protected,
-        "press_arguments": json.dumps(dict(policy.arguments(trace.length)), sort_keys=True),
+        "press_arguments": json.dumps(branch.arguments, sort_keys=True),
         "context_tokens": trace.length,
         "answer_tokens": len(asked.answer_tokens),
         "evidence_tokens": len(asked.evidence_tokens),

@@ -14,9 +14,11 @@ from pathlib import Path
 from kvbench.cli import COMMANDS
 from kvbench.commands.ls import listing
 from kvbench.errors import KVBenchError
+from kvbench.models import REFERENCE_MODELS
 
 README = Path("README.md")
-CURVE_ROWS = 12  # the README shows so many rows of the learning curve; the CSV has all
+CURVE_ROWS = 8  # the README shows so many rows of a learning curve; the CSV has all
+SHOWN_SCORES = {"f1": "F1", "em": "right", "directives_obeyed": "directives obeyed", "leakage": "leakage"}
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
@@ -35,20 +37,43 @@ def commands() -> str:
     return table(("command", "what it does"), ((f"`python -m kvbench {n}`", text) for n, text in COMMANDS.items()))
 
 
+def shipped(name: str) -> dict[str, str]:
+    """The text of a file that lies beside the weights, by reference model."""
+    folder = files("kvbench.reference").joinpath("models")
+    return {model: folder.joinpath(model, name).read_text() for model in REFERENCE_MODELS}
+
+
 def full_cache() -> str:
-    """Scores of the reference model, as ``python -m kvbench.reference.evaluate`` measured them."""
-    measured = json.loads(files("kvbench.reference").joinpath("full_cache.json").read_text())
-    rows = [(row["questions"], row["n"], f"{row['f1']:.1f}", f"{row['em']:.1f}") for row in measured["scores"]]
-    return table(("questions", "n", "F1", "exact match"), rows)
+    """Scores of the reference models, as ``python -m kvbench.reference.evaluate`` measured them."""
+    cells: dict[tuple[object, ...], list[str]] = {}
+    for content in shipped("full_cache.json").values():
+        for row in json.loads(content)["scores"]:
+            for score, name in SHOWN_SCORES.items():
+                if row[score] is not None and score == score_of(row):
+                    value = row[score] if score in ("f1", "em") else 100 * row[score]
+                    cells.setdefault((f"`{row['task']}`", row["questions"], row["n"], name), []).append(f"{value:.1f}")
+    header = ("task", "questions", "n", "score, percent", *(f"`{model}`" for model in REFERENCE_MODELS))
+    return table(header, ((*row, *values) for row, values in cells.items()))
 
 
-def learning_curve() -> str:
-    """Some rows of the committed learning curve, evenly spaced, the last one among them."""
-    content = files("kvbench.reference").joinpath("learning_curve.csv").read_text()
-    rows = list(csv.DictReader(content.splitlines()))
-    stride = max(1, -(-len(rows) // CURVE_ROWS))
-    shown = rows[::-1][::stride][::-1]
-    return table(list(rows[0]), (list(row.values()) for row in shown))
+def score_of(row: Mapping[str, object]) -> str:
+    """The score that says whether such questions are mastered."""
+    if str(row["questions"]).startswith("attack"):
+        return "leakage"
+    if row["questions"] == "under directives":
+        return "directives_obeyed"
+    return "em" if row["task"] == "arithmetic" else "f1"
+
+
+def learning_curves() -> str:
+    """Some rows of the committed learning curves, evenly spaced, the last one among them."""
+    parts = []
+    for model, content in shipped("learning_curve.csv").items():
+        rows = list(csv.DictReader(content.splitlines()))
+        stride = max(1, -(-len(rows) // CURVE_ROWS))
+        shown = rows[::-1][::stride][::-1]
+        parts.append(f"`{model}`:\n\n" + table(list(rows[0]), (list(row.values()) for row in shown)))
+    return "\n\n".join(parts)
 
 
 BLOCKS: Mapping[str, Callable[[], str]] = {
@@ -57,7 +82,7 @@ BLOCKS: Mapping[str, Callable[[], str]] = {
     "metrics": partial(listed, "metrics"),
     "commands": commands,
     "full cache": full_cache,
-    "learning curve": learning_curve,
+    "learning curves": learning_curves,
 }
 
 

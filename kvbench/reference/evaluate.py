@@ -23,14 +23,15 @@ SCORES = ("f1", "em", "directives_obeyed", "leakage")
 
 def measure(loaded: LoadedModel, task: Task, contexts: int, seed: int, held_out: bool = False) -> pd.DataFrame:
     """Records of the full cache on so many contexts of a task."""
-    workers = Workers(loaded)
+    workers = Workers(loaded, contexts)
     setting = Setting([POLICIES["full"]], (), seed, max_kv_bytes=kv_bytes(DEFAULT_MAX_KV_GB)).shared_by(workers.count)
 
     def answered(model: LoadedModel, index: int) -> list[dict[str, object]]:
         example = task.example(seed, index, held_out=held_out)
         return [record.model_dump() for record in collect(model, task, [example], setting)["full"]]
 
-    return pd.DataFrame([record for records in workers.map(answered, range(contexts)) for record in records])
+    with workers.map(answered, range(contexts)) as results:
+        return pd.DataFrame([record for records in results for record in records])
 
 
 def parts_of(frame: pd.DataFrame) -> dict[str, pd.DataFrame]:
