@@ -7,6 +7,7 @@ learning curve is appended to a CSV that is committed with the model.
 
 import csv
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,7 +16,7 @@ import torch
 import typer
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
-from datasets_gen import TASKS
+from datasets_gen import TASKS, get_task
 from kvbench.errors import KVBenchError
 from kvbench.reference.architecture import ARCHITECTURES, inherit, new_model
 from kvbench.reference.batches import evaluation_batch, training_batch
@@ -101,8 +102,15 @@ class Trainer:
     """Model, optimizers and progress, written together and restored together."""
 
     def __init__(
-        self, folder: Path, seed: int, total_steps: int, name: str = "reference", earlier: Path | None = None
+        self,
+        folder: Path,
+        seed: int,
+        total_steps: int,
+        name: str = "reference",
+        earlier: Path | None = None,
+        mastered: Sequence[str] = (),
     ) -> None:
+        """``earlier``: a model whose weights are gone on with; ``mastered``: the tasks that it knows."""
         self.folder, self.seed, self.total_steps = folder, seed, total_steps
         folder.mkdir(parents=True, exist_ok=True)
         torch.manual_seed(seed)
@@ -112,6 +120,8 @@ class Trainer:
             inherit(self.model, self.tokenizer, earlier)
         self.optimizers = make_optimizers(self.model)
         self.progress = Progress(copying=earlier is None)
+        for task in mastered:
+            self.progress.curriculum.take_as_mastered(task)
         self.checkpoint = folder / "checkpoint.pt"
         self.curve = folder / "learning_curve.csv"
         if self.checkpoint.exists():
@@ -234,12 +244,13 @@ def main(
     seed: Annotated[int, typer.Option(help="Seed of weights, tokenizer and data.")] = 0,
     name: Annotated[str, typer.Option("--model", help="reference or reference-qwen.")] = "reference",
     earlier: Annotated[Path | None, typer.Option("--from", help="An earlier model to begin with, not nothing.")] = None,
+    mastered: Annotated[str, typer.Option(help="Tasks that the earlier model knows, comma-separated.")] = "",
     compiled: Annotated[bool, typer.Option("--compile/--no-compile", help="Needs a C++ compiler.")] = True,
 ) -> None:
     """Trains a reference model, resuming from WORK if it was interrupted."""
     if name not in ARCHITECTURES:
         raise KVBenchError(f"--model {name}: choose one of {', '.join(ARCHITECTURES)}")
-    trainer = Trainer(work, seed, steps, name, earlier)
+    trainer = Trainer(work, seed, steps, name, earlier, [get_task(task).name for task in mastered.split(",") if task])
     if compiled:
         for layer in trainer.model.model.layers:
             layer.compile(dynamic=True)
