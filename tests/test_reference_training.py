@@ -31,6 +31,7 @@ from kvbench.reference.lessons import (
     ALONE_BATCHES,
     LEVELS_SHARE,
     MASTERED,
+    PATIENCE,
     SETTLED,
     SHARES,
     Assignment,
@@ -193,6 +194,16 @@ def test_a_level_is_left_when_it_is_mastered_and_settled() -> None:
     assert taught(curriculum, "base", 0, 0.0, 0.0, 3 * SETTLED) == 1, "what is repeated of lower levels does not count"
     assert curriculum.lessons["base"].examples == 5 * (4 * SETTLED + 3 * SETTLED)
     assert curriculum.lessons["hops"].level == 0
+
+
+def test_a_level_is_left_when_nothing_is_learned_there_any_more() -> None:
+    curriculum = Curriculum()
+    assert taught(curriculum, "base", 0, 0.5, 0.0, PATIENCE) == 0
+    assert taught(curriculum, "base", 0, 0.5, 0.0, 1) == 1
+    falling = [5 * 0.99**batch for batch in range(2 * PATIENCE)]
+    curriculum = Curriculum()
+    for loss in falling:
+        assert taught(curriculum, "base", 0, loss, 0.0, 1) == 0
 
 
 def test_no_task_stays_below_its_top_when_its_share_of_the_steps_is_over() -> None:

@@ -23,6 +23,7 @@ EASIER_SHARE = 0.2  # of the batches come from a lower level than the one reache
 # The batches that say the task's instruction where each mode has it; it is as long as a question and teaches little.
 INSTRUCTED_SHARES: Mapping[Mode, float] = {"agnostic": 0.2, "aware": 0.1}
 MASTERED = 0.06  # a level is left when the running answer loss falls below it
+PATIENCE = 120  # batches without a noticeable fall of that loss, after which a level is left all the same
 SETTLED = 40  # batches that a level lasts at least
 # A level of a task that is practised alone: with other lessons in between, chains of two facts stayed a guess.
 ALONE: Mapping[str, int] = {"hops": 2}
@@ -32,12 +33,28 @@ LEVELS_SHARE = 0.6  # of all steps, by which the top level is reached in any cas
 
 @dataclass
 class Lesson:
-    """Where one task stands. ``examples``: taken so far; ``batches``: at the present level."""
+    """Where one task stands. ``examples``: taken so far; ``batches``: at the present level; ``lowest``: the running
+    answer loss there when it last fell noticeably, ``stalled`` batches ago."""
 
     level: int = 0
     examples: int = 0
     batches: int = 0
     answer_loss: float = 10.0
+    lowest: float = 10.0
+    stalled: int = 0
+
+    def learn(self, answer_loss: float) -> None:
+        """What came of one more batch of the present level."""
+        self.batches += 1
+        self.answer_loss = answer_loss if self.batches == 1 else 0.9 * self.answer_loss + 0.1 * answer_loss
+        falls = self.answer_loss < 0.95 * self.lowest
+        self.lowest, self.stalled = (self.answer_loss, 0) if falls else (self.lowest, self.stalled + 1)
+
+    def is_over(self) -> bool:
+        return self.batches >= SETTLED and (self.answer_loss < MASTERED or self.stalled >= PATIENCE)
+
+    def rise(self) -> None:
+        self.level, self.batches, self.lowest, self.stalled = self.level + 1, 0, 10.0, 0
 
 
 @dataclass(frozen=True)
@@ -83,9 +100,7 @@ class Curriculum:
         lesson.examples += examples
         if done.level < lesson.level:
             return
-        lesson.batches += 1
-        lesson.answer_loss = answer_loss if lesson.batches == 1 else 0.9 * lesson.answer_loss + 0.1 * answer_loss
-        mastered = lesson.batches >= SETTLED and lesson.answer_loss < MASTERED
+        lesson.learn(answer_loss)
         late = share >= LEVELS_SHARE * (lesson.level + 1) / max(top, 1)
-        if lesson.level < top and (mastered or late):
-            lesson.level, lesson.batches = lesson.level + 1, 0
+        if lesson.level < top and (lesson.is_over() or late):
+            lesson.rise()
