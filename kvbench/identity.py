@@ -31,6 +31,7 @@ class TaskIdentity(BaseModel):
     name: str
     version: str
     contexts: int
+    chance: float
     instruction: str
     max_new_tokens: int
 
@@ -134,6 +135,7 @@ def identify(
                 name=task.name,
                 version=task.full_version,
                 contexts=contexts,
+                chance=task.chance,
                 instruction=task.instruction,
                 max_new_tokens=task.max_new_tokens,
             )

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -49,11 +49,13 @@ Key = tuple[str, str, str, float]
 
 @dataclass(frozen=True)
 class PlannedCells:
-    """What a run set out to do. ``contexts``: by task. ``policies``: the ratios of each."""
+    """What a run set out to do. ``contexts``: by task. ``policies``: the ratios of each. ``chances``: by task, F1 in
+    percent of whoever answers without the text."""
 
     mode: str
     contexts: Mapping[str, int]
     policies: Mapping[str, Sequence[float]]
+    chances: Mapping[str, float] = field(default_factory=dict)
 
     def keys(self) -> list[Key]:
         return [
@@ -97,7 +99,13 @@ def summarise(
         key: _cell(key, found.get(key, nothing), asked.get(key[:2], 0), contexts.get(key[0]), seed, resamples)
         for key in _in_order(list(wanted))
     }
-    return [cell.row for cell in cells.values()] + _overall(cells)
+    rows = [cell.row for cell in cells.values()] + _overall(cells)
+    return _with_chance(rows, planned.chances) if planned and planned.chances else rows
+
+
+def _with_chance(rows: Sequence[SummaryRow], chances: Mapping[str, float]) -> list[SummaryRow]:
+    known = {**chances, ALL_TASKS: sum(chances.values()) / len(chances)}
+    return [row.model_copy(update={"chance": known.get(row.task)}) for row in rows]
 
 
 def _check(records: DataFrame) -> None:

@@ -330,6 +330,8 @@ def test_what_a_run_has_not_reached_is_blank() -> None:
     cells = [("full", 0.0), ("snapkv", 0.5), ("snapkv", 0.9)]
     assert set(reasons) == {(task, *cell) for task in ("base", "hops", ALL_TASKS) for cell in cells}
     assert all(row.f1 is None for row in rows)
+    planned = PlannedCells("agnostic", {"base": 3, "hops": 3}, {"full": (0.0,)}, {"base": 10.0, "hops": 5.0})
+    assert {row.task: row.chance for row in summarise(there, planned)} == {"base": 10.0, "hops": 5.0, ALL_TASKS: 7.5}
     whole = PlannedCells("agnostic", {"base": 2}, {"full": (0.0,), "snapkv": (0.5,)})
     assert summarise(there, whole) == summarise(there)
 

@@ -17,7 +17,9 @@ Rows = tuple[tuple[str, ...], list[tuple[str, ...]]]
 
 
 def _tasks() -> Rows:
-    return ("task", "version", "what it stresses"), [(t.name, t.version, t.description) for t in TASKS.values()]
+    return ("task", "version", "chance F1", "what it stresses"), [
+        (t.name, t.version, f"{t.chance:.1f}", t.description) for t in TASKS.values()
+    ]
 
 
 def _policies() -> Rows:
