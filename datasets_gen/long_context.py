@@ -136,4 +136,5 @@ def _variant(fill: Fill, depth: float | None, length: str) -> Task:
         raise DatasetError(f"the depth of the evidence goes from 0, the beginning, to 1, the end, not {depth}")
     where = "scattered" if depth is None else f"together at depth {depth}"
     description = f"Facts about three or four people, {where} in prose about no one, {length}"
-    return replace(LONG_CONTEXT, description=description, make=partial(make, fill=fill, depth=depth))
+    variant = f"{length}, {where}".replace(" ", "-")
+    return replace(LONG_CONTEXT, description=description, make=partial(make, fill=fill, depth=depth), variant=variant)

@@ -62,11 +62,13 @@ class Task:
     max_new_tokens: int = 16
     role: Literal["user", "system"] = "user"
     answer_marker: str = ""
+    variant: str = ""
 
     @property
     def full_version(self) -> str:
         """Version of the task and of the words it is made from."""
-        return f"{self.version}+lexicon.{LEXICON_SHA256[:8]}"
+        variant = f"+{self.variant}" if self.variant else ""
+        return f"{self.version}{variant}+lexicon.{LEXICON_SHA256[:8]}"
 
     def example(
         self,

@@ -8,13 +8,12 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from importlib.resources import files
 from pathlib import Path
 
 from kvbench.cli import COMMANDS
 from kvbench.commands.ls import listing
 from kvbench.errors import KVBenchError
-from kvbench.models import REFERENCE_MODELS
+from kvbench.reference.shipped import REFERENCE_MODELS, folder_of
 
 README = Path("README.md")
 CURVE_ROWS = 8  # the README shows so many rows of a learning curve; the CSV has all
@@ -39,8 +38,7 @@ def commands() -> str:
 
 def shipped(name: str) -> dict[str, str]:
     """The text of a file that lies beside the weights, by reference model."""
-    folder = files("kvbench.reference").joinpath("models")
-    return {model: folder.joinpath(model, name).read_text() for model in REFERENCE_MODELS}
+    return {model: (folder_of(model) / name).read_text() for model in REFERENCE_MODELS}
 
 
 def full_cache() -> str:

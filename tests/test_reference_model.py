@@ -3,8 +3,6 @@
 import json
 from collections import defaultdict
 from functools import cache
-from importlib.resources import files
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,14 +13,14 @@ from kvbench.collect import collect
 from kvbench.engine.decode import waves
 from kvbench.engine.prefill import prefill
 from kvbench.engine.treatment import plan
-from kvbench.models import REFERENCE_MODELS, LoadedModel, load_model
+from kvbench.models import LoadedModel, load_model
 from kvbench.prompt import Mode, build_prompts
 from kvbench.reference.evaluate import measure
+from kvbench.reference.shipped import REFERENCE_MODELS, folder_of
 from kvbench.setting import Setting
 from policies import POLICIES
 
 EVERY_POLICY = list(POLICIES.values())
-MODELS = Path(str(files("kvbench.reference").joinpath("models")))
 SAMPLE = 24  # contexts of each task, the first of those that the README's scores are measured on
 LUCK = 0.12  # by which the mean over so few contexts may differ from that over all
 every_model = pytest.mark.parametrize("name", REFERENCE_MODELS)
@@ -41,14 +39,14 @@ def reference() -> LoadedModel:
 
 def measured(name: str) -> dict[str, Any]:
     """What ``python -m kvbench.reference.evaluate`` wrote beside the weights."""
-    content: dict[str, Any] = json.loads((MODELS / name / "full_cache.json").read_text())
+    content: dict[str, Any] = json.loads((folder_of(name) / "full_cache.json").read_text())
     return content
 
 
 @every_model
 def test_it_is_small_and_an_ordinary_checkpoint(name: str) -> None:
-    assert sum(path.stat().st_size for path in (MODELS / name).iterdir()) < 10_000_000
-    assert list((MODELS / name).glob("*.safetensors"))
+    assert sum(path.stat().st_size for path in folder_of(name).iterdir()) < 10_000_000
+    assert list(folder_of(name).glob("*.safetensors"))
     config = loaded(name).network.config
     assert config.model_type == {"reference": "llama", "reference-qwen": "qwen3"}[name]
     assert config.num_key_value_heads < config.num_attention_heads

@@ -10,7 +10,7 @@ from rich.table import Table
 from datasets_gen import TASKS, unknown_name
 from kvbench.errors import KVBenchError
 from kvbench.metrics.registry import METRICS
-from kvbench.models import REFERENCE_MODELS
+from kvbench.reference.shipped import REFERENCE_MODELS
 from policies import POLICIES
 
 Rows = tuple[tuple[str, ...], list[tuple[str, ...]]]

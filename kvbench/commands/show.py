@@ -9,6 +9,7 @@ from rich.text import Text
 
 from datasets_gen import Example, Question, Span, SpanKind, get_task
 from kvbench.errors import KVBenchError
+from kvbench.lengths import count_by, lengthened
 
 STYLES: dict[SpanKind, str] = {
     "fact": "on grey19",
@@ -25,6 +26,13 @@ def command(
     task: Annotated[str, typer.Argument(help="Name of the task.")],
     index: Annotated[int, typer.Option(help="Which example.")] = 0,
     question: Annotated[int | None, typer.Option(help="Colour the evidence of one question; default: of all.")] = None,
+    context_tokens: Annotated[int | None, typer.Option(help="Length of the contexts of long_context.")] = None,
+    depth: Annotated[
+        float | None, typer.Option(help="Where in them the facts stand, 0 to 1. Default: scattered.")
+    ] = None,
+    tokenizer: Annotated[
+        str, typer.Option(help="What counts tokens: reference, a folder, or a hub name.")
+    ] = "reference",
     seed: Annotated[int, typer.Option(help="Seed of the examples.")] = 0,
     split: Annotated[Literal["train", "test"], typer.Option(help="train or test.")] = "test",
     phrasings: Annotated[
@@ -32,7 +40,8 @@ def command(
     ] = "common",
 ) -> None:
     """Prints an example of a task: its context with the spans coloured, its questions and what answers them."""
-    example = get_task(task).example(seed, index, split, held_out=phrasings == "held-out")
+    (chosen,) = lengthened([get_task(task)], context_tokens, depth, count_by(tokenizer))
+    example = chosen.example(seed, index, split, held_out=phrasings == "held-out")
     asked = list(enumerate(example.questions))
     if question is not None:
         if not 0 <= question < len(asked):

@@ -1,7 +1,6 @@
 """``python -m kvbench.reference.evaluate``: what a reference model reaches with the full cache, on the test split."""
 
 import json
-from importlib.resources import files
 from pathlib import Path
 from typing import Annotated
 
@@ -14,6 +13,7 @@ from kvbench.atomic import write_text_atomically
 from kvbench.collect import collect
 from kvbench.models import LoadedModel, load_model
 from kvbench.options import DEFAULT_MAX_KV_GB, kv_bytes
+from kvbench.reference.shipped import folder_of
 from kvbench.setting import Setting
 from kvbench.workers import Workers
 from policies import POLICIES
@@ -77,7 +77,7 @@ def main(
             print(f"{task.name:<16}{row['questions']:<30}{row['n']:>6}  {shown}", flush=True)
         rows += mine
     content = {"fingerprint": loaded.fingerprint, "contexts_per_task": contexts, "seed": seed, "scores": rows}
-    path = out or Path(str(files("kvbench.reference").joinpath("models", model, "full_cache.json")))
+    path = out or folder_of(model) / "full_cache.json"
     write_text_atomically(path, json.dumps(content, indent=1) + "\n")
 
 
