@@ -1,4 +1,5 @@
-"""``python -m kvbench.readme``: writes the tables of the README from the registries and the measured files.
+"""``python -m kvbench.readme``: writes the tables of the README, from the registries and the measured files, and the
+model cards.
 
 A block stands between ``<!-- begin NAME -->`` and ``<!-- end NAME -->``; a test fails when it has drifted.
 """
@@ -6,24 +7,20 @@ A block stands between ``<!-- begin NAME -->`` and ``<!-- end NAME -->``; a test
 import csv
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
 from kvbench.cli import COMMANDS
 from kvbench.commands.ls import listing
 from kvbench.errors import KVBenchError
+from kvbench.markdown import table
+from kvbench.reference.card import model_card
 from kvbench.reference.shipped import REFERENCE_MODELS, folder_of
 
 README = Path("README.md")
 CURVE_ROWS = 8  # the README shows so many rows of a learning curve; the CSV has all
 SHOWN_SCORES = {"f1": "F1", "em": "right", "directives_obeyed": "directives obeyed", "leakage": "leakage"}
-
-
-def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """A Markdown table."""
-    lines = [header, ["---"] * len(header), *rows]
-    return "\n".join("| " + " | ".join(str(cell) for cell in line) + " |" for line in lines)
 
 
 def listed(kind: str) -> str:
@@ -97,3 +94,5 @@ def filled(text: str) -> str:
 
 if __name__ == "__main__":
     README.write_text(filled(README.read_text()))
+    for model in REFERENCE_MODELS:
+        (folder_of(model) / "README.md").write_text(model_card(model))

@@ -15,6 +15,7 @@ from kvbench.engine.prefill import prefill
 from kvbench.engine.treatment import plan
 from kvbench.models import LoadedModel, load_model
 from kvbench.prompt import Mode, build_prompts
+from kvbench.reference.card import model_card
 from kvbench.reference.evaluate import measure
 from kvbench.reference.shipped import REFERENCE_MODELS, folder_of
 from kvbench.setting import Setting
@@ -56,6 +57,11 @@ def test_it_is_small_and_an_ordinary_checkpoint(name: str) -> None:
 @every_model
 def test_the_scores_of_the_readme_are_those_of_these_weights(name: str) -> None:
     assert measured(name)["fingerprint"] == loaded(name).fingerprint
+
+
+@every_model
+def test_its_card_is_written_from_its_files(name: str) -> None:
+    assert (folder_of(name) / "README.md").read_text() == model_card(name)
 
 
 @every_model

@@ -7,6 +7,10 @@ from pathlib import Path
 REFERENCE_MODELS: Mapping[str, str] = {
     "reference": "Llama architecture with grouped-query attention, ships with kvbench",
 }
+# The commands that made each, in their order.
+HOW_MADE: Mapping[str, str] = {
+    "reference": "python -m kvbench.reference.train --model reference",
+}
 
 
 def folder_of(name: str) -> Path:
