@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from kvbench.errors import KVBenchError
-from kvbench.readme import BLOCKS, filled, table
+from kvbench.markdown import table
+from kvbench.readme import BLOCKS, filled
 
 ROOT = Path(__file__).parent.parent
 TEXT = (ROOT / "README.md").read_text()
