@@ -22,9 +22,9 @@ SHARES: Mapping[str, int] = {
 EASIER_SHARE = 0.2  # of the batches come from a lower level than the one reached, so that nothing is forgotten
 # The batches that say the task's instruction where each mode has it; it is as long as a question and teaches little.
 INSTRUCTED_SHARES: Mapping[Mode, float] = {"agnostic": 0.2, "aware": 0.1}
-MASTERED = 0.06  # a level is left when the running answer loss falls below it
-PATIENCE = 120  # batches without a noticeable fall of that loss, after which a level is left all the same
-SETTLED = 40  # batches that a level lasts at least
+MASTERED = 0.1  # a level is left when the running answer loss falls below it
+PATIENCE = 60  # batches without a noticeable fall of that loss, after which a level is left all the same
+SETTLED = 20  # batches that a level lasts at least
 # A level of a task that is practised alone: with other lessons in between, chains of two facts stayed a guess.
 ALONE: Mapping[str, int] = {"hops": 2}
 ALONE_BATCHES = 1000  # at most
