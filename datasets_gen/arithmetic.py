@@ -55,7 +55,7 @@ EVENTS = {
         (
             "Then {subject} has {number} times as many {item} as before.",
             "Soon {subject} has {number} times as many {item} as before.",
-            "After a trade {subject} has {number} times as many {item}.",
+            "After that {subject} has {number} times as many {item} as before.",
         ),
         ("{subject} later has {number} times as many {item} as before.",),
     ),
@@ -149,12 +149,12 @@ def make(rng: random.Random, wanted: Wanted) -> Draft:
     while len({account.count for account in accounts}) < len(accounts):  # the name would not matter
         story, accounts = _story(rng, wanted, size, wording)
     fewest, most = size.steps
+    fitting = [account for account in accounts if fewest <= len(account.equations) <= most]
     questions = [
         _question(wording.choose(rng, QUESTIONS).format(item=story.item, subject=account.name), account)
-        for account in accounts
-        if fewest <= len(account.equations) <= most
+        for account in rng.sample(fitting, min(wanted.questions, len(fitting)))
     ]
-    return Draft(story.text, tuple(dict.fromkeys(story.stated)), tuple(questions[: wanted.questions]))
+    return Draft(story.text, tuple(dict.fromkeys(story.stated)), tuple(questions))
 
 
 def _story(rng: random.Random, wanted: Wanted, size: Size, wording: Wording) -> tuple[Story, list[Account]]:

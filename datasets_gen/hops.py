@@ -7,7 +7,7 @@ from datasets_gen.example import Question
 from datasets_gen.lexicon import draw_people, draw_values
 from datasets_gen.passage import Fact, Passage, StatedFact, write_passage
 from datasets_gen.questions import Asker, answerable, draw_different, forward_question, reverse_question
-from datasets_gen.relations import ATTRIBUTES, LAWYER, TEACHERS, Relation
+from datasets_gen.relations import BESIDE_BONDS, LAWYER, TEACHERS, Relation
 from datasets_gen.task import Draft, Task, Wanted
 from datasets_gen.wording import Phrasings, Wording
 
@@ -51,7 +51,7 @@ def make(rng: random.Random, wanted: Wanted) -> Draft:
     people = draw_people(rng, wanted.split, rng.randint(*people_range))
     # As often a lawyer as a teacher of some kind: a question for what is not stated names them as often as others do.
     bonds = [rng.choice((LAWYER, rng.choice(TEACHERS))) for _ in people]
-    attribute = rng.choice(ATTRIBUTES)
+    attribute = rng.choice(BESIDE_BONDS)
     values = draw_values(rng, attribute.value_kind, len(people))
     facts = [Fact(bond, one, other) for bond, one, other in zip(bonds, people, people[1:] + people[:1], strict=True)]
     facts += [Fact(attribute, person, value) for person, value in zip(people, values, strict=True)]

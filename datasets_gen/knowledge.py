@@ -101,7 +101,7 @@ INSTRUMENTS_IN_USE = 8  # few enough that people often play the same
 @dataclass(frozen=True)
 class Lives:
     """What the passage says of whom. ``stranger`` and, by relation, ``unmentioned`` are a name and values that it does
-    not say; ``single`` the facts of slots, ``unshared`` those whose value leads back to one person."""
+    not say; ``unshared`` the facts whose value stands nowhere else, ``single`` those of slots among them."""
 
     people: list[str]
     stranger: str
@@ -156,8 +156,8 @@ def _lives(rng: random.Random, wanted: Wanted, size: Size, wording: Wording) -> 
         facts += _in_order(rng, of_person, [Fact(PLAYS, person, instrument) for instrument in played])
     passage = write_passage(rng, facts, wording)
     times = Counter((s.fact.relation.name, s.fact.value) for s in passage.facts)
-    single = [s for s in passage.facts if s.fact.relation is not PLAYS]
     unshared = [s for s in passage.facts if times[s.fact.relation.name, s.fact.value] == 1]
+    single = [s for s in unshared if s.fact.relation is not PLAYS]
     return Lives(people, stranger, slots, unmentioned, passage, single, unshared)
 
 

@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict
 from datasets_gen.errors import DatasetError
 from datasets_gen.example import Split
 
-LEXICON_SHA256 = "0f81b35e7b7f509fa2a67c24bc846b9eac3ab7d7f83d639b016bc53a491ef540"
+LEXICON_SHA256 = "95a7d0a2a254a6e500678c9ebb54a3aa2b95779515904d92a9bc6836d9d67dbe"
 TEST_SHARE = 5  # one full name in five belongs to the test split
 
 

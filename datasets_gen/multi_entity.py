@@ -10,7 +10,7 @@ from datasets_gen.example import Question, Split
 from datasets_gen.lexicon import draw_unmentioned, draw_values, full_names, lexicon
 from datasets_gen.passage import Fact, Passage, said_of, write_passage
 from datasets_gen.questions import Asker, answerable, draw_different, forward_question, reverse_question
-from datasets_gen.relations import ATTRIBUTES, LAWYER, TEACHERS, Relation
+from datasets_gen.relations import BESIDE_BONDS, LAWYER, TEACHERS, Relation
 from datasets_gen.task import Draft, Task, Wanted
 from datasets_gen.wording import Wording
 
@@ -130,7 +130,7 @@ def make(rng: random.Random, wanted: Wanted) -> Draft:
     wording = Wording(phrasings, wanted.held_out)
     names = draw_namesakes(rng, wanted.split, rng.randint(*people_range))
     people = [" ".join(name) for name in names]
-    attributes = rng.sample(ATTRIBUTES, rng.randint(*attributes_range))
+    attributes = rng.sample(BESIDE_BONDS, rng.randint(*attributes_range))
     links = _draw_links(rng, people, rng.randint(*links_range))
     facts = [
         Fact(attribute, person, value)
@@ -210,7 +210,7 @@ def _unknown_subject(ask: Asker, circle: Circle) -> Question:
         bond, person = _unlinked(rng, circle, has=True)
         return ask.unknown_forward(bond, person)
     known = said_of(stated.subject, (s.fact for s in circle.passage.facts))
-    return ask.unknown_forward(rng.choice([r for r in ATTRIBUTES if r.name not in known]), stated.subject)
+    return ask.unknown_forward(rng.choice([r for r in BESIDE_BONDS if r.name not in known]), stated.subject)
 
 
 def _unknown_value(ask: Asker, circle: Circle) -> Question:

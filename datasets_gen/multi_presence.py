@@ -5,7 +5,8 @@ the year, on the value, or on the order of the years, which is not that of the s
 """
 
 import random
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -146,26 +147,27 @@ PERIODS = (
 @dataclass(frozen=True)
 class Size:
     """A level: (fewest, most) people, mentions of each for a relation, and relations; what is asked, as often as it
-    stands here; phrasings in use."""
+    stands here; phrasings in use; whether people share years and values."""
 
     people: tuple[int, int]
     mentions: tuple[int, int]
     periods: tuple[int, int]
     forms: tuple[Form, ...]
     phrasings: int
+    shared: bool = False
 
 
 LOOK_UPS: tuple[Form, ...] = ("value", "value", "year", "subject")
 EVERY_FORM: tuple[Form, ...] = (*LOOK_UPS, "value", "year", "order", "order")
-# First the year or value alone tells the answer, then the name does too, then both are needed; then the order of the
-# years, and all of the task.
+# First the year or value alone tells the answer, then the name does too, then people share years and values and both
+# are needed; then the order of the years, and all of the task.
 SIZES = (
     Size((1, 1), (2, 3), (1, 1), ("value", "year"), 1),
     Size((2, 3), (1, 1), (1, 1), LOOK_UPS, 1),
-    Size((2, 2), (2, 2), (1, 1), LOOK_UPS, 1),
-    Size((2, 2), (2, 2), (1, 1), EVERY_FORM, 1),
-    Size((2, 2), (2, 3), (1, 2), EVERY_FORM, 3),
-    Size((2, 3), (2, 3), (1, 2), EVERY_FORM, 3),
+    Size((2, 2), (2, 2), (1, 1), LOOK_UPS, 1, shared=True),
+    Size((2, 2), (2, 2), (1, 1), EVERY_FORM, 1, shared=True),
+    Size((2, 2), (2, 3), (1, 2), EVERY_FORM, 3, shared=True),
+    Size((2, 3), (2, 3), (1, 2), EVERY_FORM, 3, shared=True),
 )
 UNANSWERABLE_SHARE = 0.12
 KNOWN_SHARE = 0.75  # of the names that have no answer are those of people in the text
@@ -185,6 +187,10 @@ class Mention:
     @property
     def year(self) -> int:
         return int(self.words["year"])
+
+    def tells(self, other: "Mention", slot: Slot) -> bool:
+        """Whether it says the same word as another mention, of the same relation."""
+        return self.period is other.period and self.words[slot] == other.words[slot]
 
 
 @dataclass(frozen=True)
@@ -222,21 +228,56 @@ def make(rng: random.Random, wanted: Wanted) -> Draft:
 
 
 def _happenings(rng: random.Random, size: Size, people: list[str]) -> list[tuple[Period, dict[str, str]]]:
-    """What is to be stated, in random order. Every year and every value occurs once."""
+    """What is to be stated, in random order.
+
+    At first every year and every value occurs once. Then people share them, so that neither alone tells which sentence
+    is meant.
+    """
     periods = rng.sample(PERIODS, rng.randint(*size.periods))
     lived: list[tuple[Period, str]] = []
     for person in people:
         for period in rng.sample(periods, rng.randint(1, len(periods))):
             lived += [(period, person)] * rng.randint(*size.mentions)
     rng.shuffle(lived)
-    values = {p.name: draw_values(rng, p.value_kind, sum(period is p for period, _ in lived)) for p in periods}
     earliest, latest = lexicon().year
     birth = rng.randint(earliest, latest + 1 - LIFETIME)
-    years = rng.sample(range(birth, birth + LIFETIME), len(lived))
+    drawn = _shared(rng, size, lived, birth) if size.shared else _once(rng, lived, birth)
     return [
-        (period, {"subject": person, "value": values[period.name].pop(), "year": str(year)})
-        for (period, person), year in zip(lived, years, strict=True)
+        (period, {"subject": person, "value": value, "year": str(year)})
+        for (period, person), (value, year) in zip(lived, drawn, strict=True)
     ]
+
+
+def _once(rng: random.Random, lived: Sequence[tuple[Period, str]], birth: int) -> list[tuple[str, int]]:
+    """A value and a year of its own for each."""
+    counts = Counter(period.name for period, _ in lived)
+    kinds = {period.name: period.value_kind for period, _ in lived}
+    values = {name: draw_values(rng, kind, counts[name]) for name, kind in kinds.items()}
+    years = rng.sample(range(birth, birth + LIFETIME), len(lived))
+    return [(values[period.name].pop(), year) for (period, _), year in zip(lived, years, strict=True)]
+
+
+def _shared(rng: random.Random, size: Size, lived: Sequence[tuple[Period, str]], birth: int) -> list[tuple[str, int]]:
+    """From as many values and years as one person needs, and one more: no two statements are of the same value and
+    year, and none of a person and relation share either."""
+    count = size.mentions[1] + 1
+    years = rng.sample(range(birth, birth + LIFETIME), count)
+    kinds = {period.name: period.value_kind for period, _ in lived}
+    values = {name: draw_values(rng, kind, count) for name, kind in kinds.items()}
+    while True:
+        taken: dict[tuple[str, str], list[tuple[str, int]]] = {}
+        for period, person in lived:
+            before = taken.setdefault((period.name, person), [])
+            free = [
+                (value, year)
+                for value in values[period.name]
+                for year in years
+                if all(value != other and year != another for other, another in before)
+            ]
+            before.append(rng.choice(free))
+        drawn = [taken[period.name, person].pop(0) for period, person in lived]
+        if len({(period.name, *pair) for (period, _), pair in zip(lived, drawn, strict=True)}) == len(drawn):
+            return drawn
 
 
 def _question(rng: random.Random, wording: Wording, story: Story, form: Form, missing: bool) -> Question:
@@ -250,10 +291,10 @@ def _look_up(rng: random.Random, wording: Wording, story: Story, asked: Slot, mi
     mention = rng.choice(story.mentions)
     words = dict(mention.words)
     if missing and asked == "subject":
-        words["year"] = rng.choice([m.words["year"] for m in story.mentions if m is not mention])
+        told = {m.words["year"] for m in story.mentions if m.tells(mention, "value")}
+        words["year"] = rng.choice(sorted({m.words["year"] for m in story.mentions} - told) or [_another_year(told)])
     elif missing:
-        others = [person for person in story.people if person != words["subject"]]
-        words["subject"] = _nobody(rng, story, others)
+        words |= _untold(rng, story, mention.period, "year" if asked == "value" else "value")
     text = wording.choose(rng, mention.period.look_up[asked]).format_map(words)
     direction: Direction = "forward" if asked == "value" else "reverse"
     answer_type: AnswerType = {"value": mention.period.value_type, "year": "date", "subject": "person"}[asked]
@@ -282,6 +323,21 @@ def _order(rng: random.Random, wording: Wording, story: Story, missing: bool) ->
     text, golds = template.format(subject=person), (found.words["value"],)
     kind: QuestionType = "manipulated"
     return Question("", text, golds, True, "forward", period.value_type, len(mentions), spans, type=kind)
+
+
+def _untold(rng: random.Random, story: Story, period: Period, slot: Slot) -> dict[str, str]:
+    """A person and a year, or a value, of which the text does not say that they go together."""
+    told = {(m.words["subject"], m.words[slot]) for m in story.mentions if m.period is period}
+    said = sorted({word for _, word in told})
+    others = [(person, word) for person in story.people for word in said if (person, word) not in told]
+    known = others and rng.random() < KNOWN_SHARE
+    person, word = rng.choice(others) if known else (story.stranger, rng.choice(said))
+    return {"subject": person, slot: word}
+
+
+def _another_year(told: set[str]) -> str:
+    """One that the text says of nothing."""
+    return str(min(map(int, told)) - 1)
 
 
 def _nobody(rng: random.Random, story: Story, others: list[str]) -> str:

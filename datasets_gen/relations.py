@@ -194,6 +194,9 @@ ATTRIBUTES: tuple[Relation, ...] = (
     ),
 )
 
+# Where people have lawyers and coaches "lawyer" would be a fair answer to what the lawyer of somebody works as.
+BESIDE_BONDS = tuple(relation for relation in ATTRIBUTES if relation.name != "job")
+
 
 def _bond(name: str) -> Relation:
     return Relation(
@@ -203,15 +206,15 @@ def _bond(name: str) -> Relation:
         "person",
         Phrasings(
             (f"The {name} of {{subject}} is {{value}}.", f"{{value}} is the {name} of {{subject}}."),
-            (f"{{subject}} calls {{value}} a {name}.",),
+            (f"{{subject}} has {{value}} for a {name}.",),
         ),
         Phrasings(
             (f"Who is the {name} of {{subject}}?", f"What is the name of the {name} of {{subject}}?"),
-            (f"Whom does {{subject}} call a {name}?",),
+            (f"Whom does {{subject}} have for a {name}?",),
         ),
         Phrasings(
             (f"Whose {name} is {{value}}?", f"Who has {{value}} as {name}?"),
-            (f"Who calls {{value}} a {name}?",),
+            (f"Who has {{value}} for a {name}?",),
         ),
         f"has {{value}} as {name}",
         implies_of_value="job",
