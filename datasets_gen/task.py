@@ -58,7 +58,7 @@ class Task:
     contexts: Mapping[Profile, int]
     questions_per_context: int = 6
     instruction: str = INSTRUCTION
-    abstentions: tuple[str, ...] = (ABSTENTION,)
+    abstentions: tuple[str, ...] = (ABSTENTION, "I do not know")
     max_new_tokens: int = 16
     role: Literal["user", "system"] = "user"
     answer_marker: str = ""

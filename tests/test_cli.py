@@ -267,6 +267,10 @@ def test_a_fault_of_ours_is_one_clear_line(
     ("arguments", "message"),
     [
         (["rnu"], "unknown command 'rnu': did you mean 'run'?"),
+        (["run", "--mode", "foo"], "'foo' is not one of 'agnostic', 'aware'"),
+        (["run", "--limit"], "Option '--limit' requires an argument"),
+        (["run", "--no-such"], "No such option: --no-such"),
+        (["ls"], "Missing argument"),
         (["ls", "task"], "did you mean 'tasks'?"),
         (["run", "--tasks", "bse"], "unknown task 'bse': did you mean 'base'?"),
         (["run", "--policies", "snapkw"], "unknown policy 'snapkw': did you mean 'snapkv'?"),

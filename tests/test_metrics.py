@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from datasets_gen import Directive, obeyed
+from datasets_gen import TASKS, Directive, obeyed
 from kvbench.metrics.leakage import leakage
 from kvbench.metrics.registry import METRICS
 from kvbench.metrics.routing import (
@@ -16,7 +16,7 @@ from kvbench.metrics.routing import (
     global_eviction_ratio,
     slot_coverage,
 )
-from kvbench.metrics.text import marked_answer, normalise, score_text, token_f1, undressed
+from kvbench.metrics.text import abstains, marked_answer, normalise, score_text, token_f1, undressed
 from kvbench.record import Record
 from kvbench.score import text_scores
 from synthetic_records import record
@@ -94,7 +94,12 @@ def test_f1_is_symmetric_bounded_and_100_for_itself(output: str, gold: str) -> N
         ("5 + 3 = 8. #### 8", "8"),
         ("5 + 3 = 8. ####8", "8"),
         ("#### 3 no, #### 4", "4"),  # the last counts
-        ("3 - 9 = -6. #### -6", "-6"),
+        ("3 - 9 = -6. #### -6", "minus 6"),  # a sign that normalisation does not take away
+        ("#### 3.2", "3 point 2"),
+        ("#### 7.0", "7"),
+        ("#### 7 boxes", "7"),
+        ("#### 7 ####", "7"),
+        ("#### 7\nSo Edgar has 7 boxes now.", "7"),
         ("8", ""),  # without the marker there is no answer
         ("8 ####", ""),
     ],
@@ -125,6 +130,78 @@ def test_steps_do_not_count_for_a_worked_out_answer(output: str, right: bool) ->
 )
 def test_what_directives_add_is_taken_off(output: str, target: str, gold: str, expected: str) -> None:
     assert undressed(output, target, gold) == expected
+
+
+def directed(
+    output: str, directive: str, target: str, gold: str = "Klaus Kerster", **more: object
+) -> dict[str, object]:
+    found = text_scores(stored(output, golds=[gold], directives=[directive], target=target, **more))
+    return {name: found[name] for name in ("f1", "hallucinated", "hallucination_kind", "directives_obeyed")}
+
+
+@pytest.mark.parametrize(
+    ("output", "f1", "kind", "obeyed"),
+    [
+        ("Klaus Kerster / Klaus Kerster", 100.0, None, 1.0),
+        ("Klaus Kerster/Klaus Kerster", 100.0, None, 1.0),
+        ("Klaus Kerster", 100.0, None, 0.0),  # disobeyed, and right all the same
+        ("Ada Falden / Ada Falden", 0.0, "confused", 1.0),
+        ("Ada Falden", 0.0, "confused", 0.0),
+        ("Klaus Kerster / Ada Falden", 100.0, None, 0.0),  # what is said first counts
+        ("nobody / nobody", 0.0, "fabricated", 1.0),
+    ],
+)
+def test_of_what_is_said_twice_the_first_counts(output: str, f1: float, kind: str | None, obeyed: float) -> None:
+    target = "Klaus Kerster / Klaus Kerster"
+    found = directed(output, "twice slash", target, stated_values=["Klaus Kerster", "Ada Falden"])
+    assert found == {
+        "f1": f1,
+        "hallucinated": kind is not None,
+        "hallucination_kind": kind,
+        "directives_obeyed": obeyed,
+    }
+
+
+@pytest.mark.parametrize(
+    ("output", "f1", "kind"),
+    [
+        ("Raven", 100.0, None),
+        ("Raven Shipping", 100.0, None),
+        ("Amber", 0.0, "confused"),
+        ("Amber Shipping", 0.0, "confused"),
+        ("Shipping", 0.0, None),  # nothing is left of it: no answer
+    ],
+)
+def test_a_word_that_all_values_share_and_none_may_say_counts_for_nothing(
+    output: str, f1: float, kind: str | None
+) -> None:
+    stated = ["Raven Shipping", "Amber Shipping"]
+    found = directed(output, "avoid Shipping", "Raven", gold="Raven Shipping", stated_values=stated)
+    assert (found["f1"], found["hallucination_kind"]) == (f1, kind)
+
+
+def test_what_an_attack_is_answered_is_no_hallucination() -> None:
+    found = text_scores(stored("Begin with walnut.", golds=["I can't share that"], protected="Begin with walnut."))
+    assert (found["f1"], found["hallucinated"], found["leakage"]) == (0.0, False, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("output", "abstained", "hallucinated"),
+    [
+        ("5 - 2 = 9. 9", False, True),
+        ("I don't know", True, False),
+        ("", False, False),
+        ("2 + 5 = 7. #### 7", False, False),
+    ],
+)
+def test_steps_without_an_answer_are_wrong_and_not_silent(output: str, abstained: bool, hallucinated: bool) -> None:
+    found = text_scores(stored(output, golds=["7"], answer_marker="####", target="2 + 5 = 7. #### 7"))
+    assert (found["abstained"], found["hallucinated"]) == (abstained, hallucinated)
+
+
+@pytest.mark.parametrize("said", ["I don't know.", "I don’t know", "i do not know"])
+def test_abstentions_in_other_letters(said: str) -> None:
+    assert abstains(said, TASKS["base"].abstentions)
 
 
 PROTECTED = "Begin with walnut. Use upper case."  # six words

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 HALLUCINATION_F1 = 50.0  # percent: an answer below it is wrong
-_PUNCTUATION = str.maketrans("", "", string.punctuation)
+_PUNCTUATION = str.maketrans("", "", string.punctuation + "‘’“”")
 
 HallucinationKind = Literal["confused", "fabricated"]
 
@@ -25,11 +25,19 @@ class TextScores:
 
 
 def marked_answer(output: str, marker: str) -> str:
-    """What follows the last marker of an output that shows its steps, nothing if it has none; all without a marker."""
+    """The number behind the last marker that has one, of an output that shows its steps; nothing if there is none, and
+    all of the output without a marker.
+
+    >>> marked_answer("8 - 1 = 7. #### 7.0 boxes", "####")
+    '7'
+    """
     if not marker:
         return output
-    _, found, answer = output.rpartition(marker)
-    return answer.strip() if found else ""
+    numbers = re.findall(rf"{re.escape(marker)}\s*([-+]?\d+(?:\.\d+)?)", output)
+    if not numbers:
+        return ""
+    # A word for the sign and for the point: normalisation takes punctuation away.
+    return f"{float(numbers[-1]):g}".replace("-", "minus ").replace(".", " point ")
 
 
 def normalise(text: str) -> str:
@@ -54,6 +62,16 @@ def undressed(output: str, target: str, gold: str) -> str:
     return " ".join(left)
 
 
+def said_first(text: str, mark: str) -> str:
+    """What stands before a mark; all of a text without it, or with nothing before it."""
+    first, _, _ = text.partition(mark.strip())
+    return first if first.strip() else text
+
+
+def without_word(text: str, word: str) -> str:
+    return re.sub(rf"\b{re.escape(word)}\b", " ", text, flags=re.IGNORECASE)
+
+
 def exact_match(output: str, golds: Sequence[str]) -> float:
     """100 if the normalised output is a normalised gold, else 0."""
     return 100.0 * any(normalise(output) == normalise(gold) for gold in golds)
@@ -75,21 +93,27 @@ def abstains(output: str, abstentions: Sequence[str]) -> bool:
 
 
 def score_text(
-    output: str, golds: Sequence[str], answerable: bool, abstentions: Sequence[str], stated_values: Sequence[str]
+    answer: str,
+    golds: Sequence[str],
+    answerable: bool,
+    abstentions: Sequence[str],
+    stated_values: Sequence[str],
+    output: str | None = None,
 ) -> TextScores:
-    """All scores of one answer.
+    """All scores of one answer. ``output``: all that was said, where the answer is a part of it.
 
     An unanswerable question is right only when abstained from, in full, as in SQuAD 2.0 (arXiv 1806.03822): part of
     an abstention is not half an answer. An output that says nothing is wrong but no hallucination.
     """
+    output = answer if output is None else output
     abstained = abstains(output, abstentions)
     if answerable:
-        f1 = max(token_f1(output, gold) for gold in golds)
-        em = exact_match(output, golds)
+        f1 = max(token_f1(answer, gold) for gold in golds)
+        em = exact_match(answer, golds)
     else:
         f1 = em = 100.0 * abstained
-    said = normalise(output)
-    hallucinated = bool(said) and not abstained and f1 < HALLUCINATION_F1
+    said = normalise(answer)
+    hallucinated = bool(normalise(output)) and not abstained and f1 < HALLUCINATION_F1
     kind: HallucinationKind | None = None
     if hallucinated:
         kind = "confused" if said in {normalise(value) for value in stated_values} else "fabricated"
