@@ -1,6 +1,7 @@
 """How the reference models are made: packed sequences, lessons of growing difficulty, and going on after a kill."""
 
 import csv
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
@@ -228,6 +229,19 @@ def test_every_task_is_taught_and_each_batch_takes_new_examples() -> None:
         curriculum.note(assigned, 3, 1.0, number / 400)
     assert min(seen.values()) > 5
     assert seen["hops"] > seen["base"] > seen["long_context"]
+
+
+def test_what_is_mastered_is_practised_less() -> None:
+    curriculum = Curriculum()
+    for lesson in curriculum.lessons.values():
+        lesson.answer_loss = MASTERED
+    before = Counter(curriculum.assign(0, number).task for number in range(2000))
+    curriculum.lessons["knowledge"].answer_loss = MASTERED / 100
+    curriculum.lessons["base"].answer_loss = 100 * MASTERED
+    after = Counter(curriculum.assign(0, number).task for number in range(2000))
+    assert after["knowledge"] < before["knowledge"] / 2
+    assert after["base"] > 2 * before["base"]
+    assert min(after.values()) > 0
 
 
 def test_chains_are_practised_alone_until_they_are_mastered_or_long_enough() -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datasets_gen import TASKS
 from kvbench.prompt import Mode
 
-# How often a task comes. Chains, long answers and many kinds of question take the longest to learn.
+# How often a task comes where all are as far from being mastered. Chains, long answers and many kinds of question take the longest to learn.
 SHARES: Mapping[str, int] = {
     "base": 2,
     "knowledge": 4,
@@ -23,6 +23,7 @@ EASIER_SHARE = 0.2  # of the batches come from a lower level than the one reache
 # The batches that say the task's instruction where each mode has it; it is as long as a question and teaches little.
 INSTRUCTED_SHARES: Mapping[Mode, float] = {"agnostic": 0.2, "aware": 0.1}
 MASTERED = 0.1  # a level is left when the running answer loss falls below it
+LEAST_NEED, MOST_NEED = 0.3, 3.0
 PATIENCE = 60  # batches without a noticeable fall of that loss, after which a level is left all the same
 SETTLED = 20  # batches that a level lasts at least
 # A level of a task that is practised alone: with other lessons in between, chains of two facts stayed a guess.
@@ -49,6 +50,10 @@ class Lesson:
         self.answer_loss = answer_loss if self.batches == 1 else 0.9 * self.answer_loss + 0.1 * answer_loss
         falls = self.answer_loss < 0.95 * self.lowest
         self.lowest, self.stalled = (self.answer_loss, 0) if falls else (self.lowest, self.stalled + 1)
+
+    def need(self) -> float:
+        """How much it has to be practised: the farther from being mastered, the more, within bounds."""
+        return min(MOST_NEED, max(LEAST_NEED, self.answer_loss / MASTERED))
 
     def is_over(self) -> bool:
         return self.batches >= SETTLED and (self.answer_loss < MASTERED or self.stalled >= PATIENCE)
@@ -86,7 +91,8 @@ class Curriculum:
         """Batch ``number`` of a training."""
         rng = random.Random(f"lesson/{seed}/{number}")
         alone = [name for name in ALONE if self.practises_alone(name)]
-        name = rng.choices(alone or list(TASKS), [SHARES[name] for name in alone or TASKS])[0]
+        names = alone or list(TASKS)
+        name = rng.choices(names, [SHARES[name] * self.lessons[name].need() for name in names])[0]
         lesson = self.lessons[name]
         level = lesson.level if alone or rng.random() >= EASIER_SHARE else rng.randint(0, lesson.level)
         modes: list[Mode | None] = [*INSTRUCTED_SHARES, None]
