@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from datasets_gen import TASKS
 from kvbench.prompt import Mode
 
-# How often a task comes where all are as far from being mastered. Chains, long answers and many kinds of question take the longest to learn.
+# How often a task comes where all are as far from being mastered. Chains, long answers and many kinds of question take
+# the longest to learn.
 SHARES: Mapping[str, int] = {
     "base": 2,
     "knowledge": 4,
