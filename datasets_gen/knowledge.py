@@ -253,7 +253,7 @@ def _employer_initials(ask: Asker, lives: Lives, missing: bool) -> Question | No
         return None
     stated = ask.rng.choice(known)
     text = template.format(subject=stated.fact.subject)
-    return _derived(text, (_initials(stated.fact.value),), "organisation", "forward", stated)
+    return _derived(text, _initials_of(stated.fact.value), "organisation", "forward", stated)
 
 
 def _person_initials(ask: Asker, lives: Lives, missing: bool) -> Question | None:
@@ -267,11 +267,16 @@ def _person_initials(ask: Asker, lives: Lives, missing: bool) -> Question | None
     text = ask.wording.choose(ask.rng, PERSON_INITIALS).format(clause=clause)
     if missing:
         return unanswerable(text, "person", "reverse")
-    return _derived(text, (_initials(stated.fact.subject),), "person", "reverse", stated)
+    return _derived(text, _initials_of(stated.fact.subject), "person", "reverse", stated)
 
 
 def _initials(name: str) -> str:
     return " ".join(word[0] for word in name.split())
+
+
+def _initials_of(name: str) -> tuple[str, str]:
+    """As golds: apart, and together, as others write them, with or without full stops."""
+    return _initials(name), _initials(name).replace(" ", "")
 
 
 def _has_initials(name: str) -> bool:

@@ -42,7 +42,7 @@ def test_what_is_no_standard_answer_is_worked_out_of_the_answer_spans(level: int
             dates = {person: date for _, person, date in read(example.context) if date in found}
             assert min(dates, key=lambda person: int(dates[person][-4:])) == gold
         else:
-            assert [initials(name) for name in found] == [gold]
+            assert [gold in initials(name) for name in found] == [True]
 
 
 def test_initials_hold_no_article() -> None:

@@ -53,8 +53,10 @@ def subjects(known: Known, relation: str, value: str) -> list[str]:
     return [person for name, person, of_person in known if (name, of_person) == (relation, value)]
 
 
-def initials(name: str) -> str:
-    return " ".join(re.findall("[A-Z]", name))
+def initials(name: str) -> set[str]:
+    """Apart and together."""
+    letters = re.findall("[A-Z]", name)
+    return {" ".join(letters), "".join(letters)}
 
 
 def count(things: list[str]) -> set[str]:
@@ -87,7 +89,7 @@ def worked_out(question: str, known: Known) -> Iterator[set[str]]:
     for found in words_of(OLDER, question):
         yield older(known, found["first"], found["second"])
     for found in words_of(EMPLOYER_INITIALS, question):
-        yield {initials(employer) for employer in values(known, "employer", found["subject"])}
+        yield {way for employer in values(known, "employer", found["subject"]) for way in initials(employer)}
     for relation in RELATIONS:
         asked = Phrasings(
             *(
@@ -96,7 +98,7 @@ def worked_out(question: str, known: Known) -> Iterator[set[str]]:
             )
         )
         for found in words_of(asked, question, relation.value_kind):
-            yield {initials(person) for person in subjects(known, relation.name, found["value"])}
+            yield {way for person in subjects(known, relation.name, found["value"]) for way in initials(person)}
 
 
 def put_together(question: str, known: Known) -> Iterator[set[str]]:
