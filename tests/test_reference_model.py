@@ -1,6 +1,7 @@
 """The models that ship with the package: they answer, and on them every policy equals kvpress's own pipeline."""
 
 import json
+import string
 from collections import defaultdict
 from functools import cache
 from typing import Any
@@ -52,6 +53,21 @@ def test_it_is_small_and_an_ordinary_checkpoint(name: str) -> None:
     assert config.model_type == {"reference": "llama", "reference-qwen": "qwen3"}[name]
     assert config.num_key_value_heads < config.num_attention_heads
     assert loaded(name).tokenizer.chat_template
+
+
+@every_model
+@every_task
+def test_the_tokenizer_gives_back_every_text_and_knows_its_words(name: str, task: Task) -> None:
+    """On the test split, whose full names are new but whose words are not."""
+    tokenizer = loaded(name).tokenizer
+    tokens = spelled = 0
+    for example in task.generate(5, 10):
+        for text in (example.context, *(question.text for question in example.questions)):
+            token_ids = tokenizer.encode(f" {text}")
+            assert tokenizer.decode(token_ids) == f" {text}"
+            tokens += len(token_ids)
+            spelled += sum(tokenizer.convert_ids_to_tokens(number) in set(string.ascii_letters) for number in token_ids)
+    assert spelled < 0.02 * tokens
 
 
 @every_model

@@ -1,7 +1,6 @@
 """The architectures of the reference models, and how their weights begin."""
 
 from collections.abc import Callable, Mapping
-from pathlib import Path
 
 import torch
 from transformers import (
@@ -10,12 +9,10 @@ from transformers import (
     LlamaForCausalLM,
     PreTrainedModel,
     PreTrainedTokenizerBase,
-    PreTrainedTokenizerFast,
     Qwen3Config,
     Qwen3ForCausalLM,
 )
 
-from kvbench.errors import KVBenchError
 from kvbench.reference.attention import PACKED_ATTENTION, packed_attention
 from kvbench.reference.tokenizer import MODEL_MAX_LENGTH
 
@@ -49,25 +46,6 @@ def new_model(tokenizer: PreTrainedTokenizerBase, name: str = "reference") -> Pr
     initialise(model)
     AttentionInterface.register(PACKED_ATTENTION, packed_attention)
     return model
-
-
-@torch.no_grad()
-def inherit(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
-    """Begins with the weights of an earlier model of the same shape, whose tokenizer may know other words.
-
-    A token that both know keeps its embedding. One that is new gets one drawn from the spread of those there are.
-    """
-    earlier = type(model).from_pretrained(folder, dtype=torch.float32)
-    if earlier.config.hidden_size != model.config.hidden_size or len(earlier.model.layers) != len(model.model.layers):
-        raise KVBenchError(f"{folder} has another shape: only a model of the same width and depth can be gone on with")
-    known = PreTrainedTokenizerFast.from_pretrained(folder).get_vocab()
-    state = earlier.state_dict()
-    table = state["model.embed_tokens.weight"]
-    embeddings = table.mean(0) + table.std(0) * torch.randn(len(tokenizer), table.shape[1])
-    for token, number in tokenizer.get_vocab().items():
-        if token in known:
-            embeddings[number] = table[known[token]]
-    model.load_state_dict(state | {"model.embed_tokens.weight": embeddings, "lm_head.weight": embeddings})
 
 
 @torch.no_grad()

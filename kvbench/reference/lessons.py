@@ -27,9 +27,10 @@ MASTERED = 0.1  # a level is left when the running answer loss falls below it
 LEAST_NEED, MOST_NEED = 0.3, 3.0
 PATIENCE = 60  # batches without a noticeable fall of that loss, after which a level is left all the same
 SETTLED = 20  # batches that a level lasts at least
-# A level of a task that is practised alone: with other lessons in between, chains of two facts stayed a guess.
-ALONE: Mapping[str, int] = {"hops": 2}
-ALONE_BATCHES = 1000  # at most
+# Practised alone, one after the other and up to this level, before all others: with nine lessons at once the Llama
+# architecture guessed between two people for 1,300 steps, and chains of two facts stayed a guess.
+ALONE: Mapping[str, int] = {"base": 2, "hops": 2}
+ALONE_BATCHES = 1000  # of a level, at most
 LEVELS_SHARE = 0.6  # of all steps, by which the top level is reached in any case
 
 
@@ -56,8 +57,9 @@ class Lesson:
         """How much it has to be practised: the farther from being mastered, the more, within bounds."""
         return min(MOST_NEED, max(LEAST_NEED, self.answer_loss / MASTERED))
 
-    def is_over(self) -> bool:
-        return self.batches >= SETTLED and (self.answer_loss < MASTERED or self.stalled >= PATIENCE)
+    def is_over(self, patience: int) -> bool:
+        mastered = self.batches >= SETTLED and self.answer_loss < MASTERED
+        return mastered or self.stalled >= patience or self.batches >= ALONE_BATCHES
 
     def rise(self) -> None:
         self.level, self.batches, self.lowest, self.stalled = self.level + 1, 0, 10.0, 0
@@ -79,21 +81,16 @@ class Curriculum:
 
     lessons: dict[str, Lesson] = field(default_factory=lambda: {name: Lesson() for name in TASKS})
 
-    def take_as_mastered(self, name: str) -> None:
-        """A task that the weights come with: it begins at its top, because what is practised at lower levels alone is
-        forgotten at the higher ones (chains fell from 80 % to 10 % in 1,200 steps)."""
-        self.lessons[name].level = TASKS[name].top_level
-
-    def practises_alone(self, name: str) -> bool:
-        lesson = self.lessons[name]
-        return lesson.level == ALONE[name] and lesson.batches < ALONE_BATCHES
+    def alone(self) -> str | None:
+        """The task that is practised alone at present."""
+        return next((name for name, level in ALONE.items() if self.lessons[name].level <= level), None)
 
     def assign(self, seed: int, number: int) -> Assignment:
         """Batch ``number`` of a training."""
         rng = random.Random(f"lesson/{seed}/{number}")
-        alone = [name for name in ALONE if self.practises_alone(name)]
-        names = alone or list(TASKS)
-        name = rng.choices(names, [SHARES[name] * self.lessons[name].need() for name in names])[0]
+        needs = [SHARES[name] * self.lessons[name].need() for name in TASKS]
+        alone = self.alone()
+        name = alone or rng.choices(list(TASKS), needs)[0]
         lesson = self.lessons[name]
         level = lesson.level if alone or rng.random() >= EASIER_SHARE else rng.randint(0, lesson.level)
         modes: list[Mode | None] = [*INSTRUCTED_SHARES, None]
@@ -108,6 +105,11 @@ class Curriculum:
         if done.level < lesson.level:
             return
         lesson.learn(answer_loss)
-        late = share >= LEVELS_SHARE * (lesson.level + 1) / max(top, 1)
-        if lesson.level < top and (lesson.is_over() or late):
+        if lesson.level == top:
+            return
+        if self.alone():  # is stayed with until it is mastered: all others build on it
+            over = lesson.is_over(ALONE_BATCHES)
+        else:
+            over = lesson.is_over(PATIENCE) or share >= LEVELS_SHARE * (lesson.level + 1) / top
+        if over:
             lesson.rise()

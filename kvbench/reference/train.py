@@ -1,4 +1,4 @@
-"""``python -m kvbench.reference.train``: makes a reference model on two CPU cores, from nothing or from an earlier one.
+"""``python -m kvbench.reference.train``: makes a reference model from nothing, on one CPU core.
 
 A copying warm-up forms the attention circuit that finds a token by its neighbour; then the tasks, each from its own
 lowest level up. The state is written every ``CHECKPOINT_EVERY`` steps and a run that was killed goes on from it. The
@@ -7,7 +7,6 @@ learning curve is appended to a CSV that is committed with the model.
 
 import csv
 import time
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,9 +15,9 @@ import torch
 import typer
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
-from datasets_gen import TASKS, get_task
+from datasets_gen import TASKS
 from kvbench.errors import KVBenchError
-from kvbench.reference.architecture import ARCHITECTURES, inherit, new_model
+from kvbench.reference.architecture import ARCHITECTURES, new_model
 from kvbench.reference.batches import evaluation_batch, training_batch
 from kvbench.reference.lessons import Curriculum, Lesson
 from kvbench.reference.losses import COPY_BATCH, COPY_LENGTH, answer_logits, copying_loss, task_loss
@@ -101,27 +100,14 @@ def exact_matches(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, se
 class Trainer:
     """Model, optimizers and progress, written together and restored together."""
 
-    def __init__(
-        self,
-        folder: Path,
-        seed: int,
-        total_steps: int,
-        name: str = "reference",
-        earlier: Path | None = None,
-        mastered: Sequence[str] = (),
-    ) -> None:
-        """``earlier``: a model whose weights are gone on with; ``mastered``: the tasks that it knows."""
+    def __init__(self, folder: Path, seed: int, total_steps: int, name: str = "reference") -> None:
         self.folder, self.seed, self.total_steps = folder, seed, total_steps
         folder.mkdir(parents=True, exist_ok=True)
         torch.manual_seed(seed)
         self.tokenizer = self._tokenizer()
         self.model = new_model(self.tokenizer, name)
-        if earlier:
-            inherit(self.model, self.tokenizer, earlier)
         self.optimizers = make_optimizers(self.model)
-        self.progress = Progress(copying=earlier is None)
-        for task in mastered:
-            self.progress.curriculum.take_as_mastered(task)
+        self.progress = Progress()
         self.checkpoint = folder / "checkpoint.pt"
         self.curve = folder / "learning_curve.csv"
         if self.checkpoint.exists():
@@ -240,17 +226,15 @@ class Trainer:
 def main(
     work: Annotated[Path, typer.Option(help="Folder of the checkpoint and the learning curve.")] = Path("training"),
     out: Annotated[Path, typer.Option(help="Where the finished checkpoint goes.")] = Path("training/model"),
-    steps: Annotated[int, typer.Option(help="Steps in all; a resumed run counts those taken.")] = 7000,
+    steps: Annotated[int, typer.Option(help="Steps in all; a resumed run counts those taken.")] = 12000,
     seed: Annotated[int, typer.Option(help="Seed of weights, tokenizer and data.")] = 0,
     name: Annotated[str, typer.Option("--model", help="reference or reference-qwen.")] = "reference",
-    earlier: Annotated[Path | None, typer.Option("--from", help="An earlier model to begin with, not nothing.")] = None,
-    mastered: Annotated[str, typer.Option(help="Tasks that the earlier model knows, comma-separated.")] = "",
     compiled: Annotated[bool, typer.Option("--compile/--no-compile", help="Needs a C++ compiler.")] = True,
 ) -> None:
     """Trains a reference model, resuming from WORK if it was interrupted."""
     if name not in ARCHITECTURES:
         raise KVBenchError(f"--model {name}: choose one of {', '.join(ARCHITECTURES)}")
-    trainer = Trainer(work, seed, steps, name, earlier, [get_task(task).name for task in mastered.split(",") if task])
+    trainer = Trainer(work, seed, steps, name)
     if compiled:
         for layer in trainer.model.model.layers:
             layer.compile(dynamic=True)
