@@ -1,12 +1,13 @@
 """Examples as a Hugging Face dataset: one row for each question."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from datasets import Dataset, Features, List, Value
 
-from datasets_gen.example import Example, Split
+from datasets_gen.example import Example
+from datasets_gen.tags import tags_of
 from datasets_gen.task import Task
 
 _SPAN = {"kind": Value("string"), "start": Value("int32"), "end": Value("int32")}
@@ -26,6 +27,7 @@ FEATURES = Features(
         "answer_type": Value("string"),
         "question_type": Value("string"),
         "hops": Value("int32"),
+        "tags": List(Value("string")),
         "spans": List(_SPAN),
         "context_spans": List(_SPAN),
         "directives": List(Value("string")),
@@ -53,6 +55,7 @@ def rows_of(task: Task, example: Example) -> Iterator[dict[str, Any]]:
             "answer_type": question.answer_type,
             "question_type": question.type,
             "hops": question.hops,
+            "tags": list(tags_of(question)),
             "spans": [asdict(span) for span in question.spans],
             "context_spans": [asdict(span) for span in example.spans],
             "directives": [str(directive) for directive in question.directives],
@@ -61,7 +64,7 @@ def rows_of(task: Task, example: Example) -> Iterator[dict[str, Any]]:
         }
 
 
-def to_dataset(task: Task, seed: int, count: int, split: Split = "test", held_out: bool = False) -> Dataset:
-    """The first ``count`` contexts of a seed as a :class:`datasets.Dataset`."""
-    rows = [row for example in task.generate(seed, count, split, held_out) for row in rows_of(task, example)]
+def to_dataset(task: Task, examples: Sequence[Example]) -> Dataset:
+    """The questions of the examples as a :class:`datasets.Dataset`."""
+    rows = [row for example in examples for row in rows_of(task, example)]
     return Dataset.from_list(rows, features=FEATURES)

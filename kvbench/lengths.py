@@ -28,9 +28,17 @@ def lengthened(tasks: Sequence[Task], tokens: int | None, depth: float | None, c
     return [context_of_tokens(tokens, count, depth) if task is LONG_CONTEXT else task for task in tasks]
 
 
+def lengthened_by(tokenizer: str | None, task: Task, tokens: int | None, depth: float | None) -> Task:
+    """One task, lengthened by what a tokenizer counts: that of a reference model, of a local folder, or of the hub. It
+    is loaded when the first text is counted; without a name it is that of the model ``reference``."""
+    if tokenizer is not None and tokens is None:
+        raise KVBenchError("--tokenizer counts the tokens of --context-tokens: give that too")
+    (lengthened_task,) = lengthened([task], tokens, depth, count_by(tokenizer or "reference"))
+    return lengthened_task
+
+
 def count_by(tokenizer: str) -> Count:
-    """Counts tokens as a tokenizer does, that of a reference model, of a local folder, or of the hub; it is loaded when
-    the first text is counted."""
+    """Counts tokens as a tokenizer does."""
     loaded = cache(lambda: _load(tokenizer))
     return lambda text: len(loaded().encode(text, add_special_tokens=False).ids)
 

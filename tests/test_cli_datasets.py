@@ -52,6 +52,7 @@ def test_an_exported_folder_is_a_dataset_with_a_card(
     assert card.startswith("---\nlicense: apache-2.0\n")
     for said in (
         task.full_version,
+        f"| by tag | forward {sum('forward' in row['tags'] for row in rows):,}",
         "| seed | 4 |",
         f"| questions | {len(rows)} |",
         f"{task.chance:.1f} F1",
@@ -63,6 +64,46 @@ def test_an_exported_folder_is_a_dataset_with_a_card(
     assert main([*command[1].split(), "--out", str(tmp_path / "again")]) == 0
     written = [(tmp_path / name / "data" / "train.parquet").read_bytes() for name in ("set", "again")]
     assert written[0] == written[1]
+
+
+def test_questions_are_chosen_by_their_tags_and_keep_their_ids(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def exported(name: str, *options: str) -> pd.DataFrame:
+        folder = tmp_path / name
+        assert main(["export", "--task", "knowledge", "--limit", "5", "--out", str(folder), *options]) == 0
+        return pd.read_parquet(folder / "data" / "test.parquet")
+
+    everything = exported("all")
+    chosen = exported("chosen", "--tag", "manipulated,reverse")
+    expected = everything[(everything.question_type == "manipulated") & (everything.direction == "reverse")]
+    assert 0 < len(chosen) < len(everything)
+    assert list(chosen.question_id) == list(expected.question_id)
+    assert "--tag manipulated,reverse" in (tmp_path / "chosen" / "README.md").read_text()
+    capsys.readouterr()
+    assert main(["show", "knowledge", "--tag", "standard,answerable"]) == 0
+    shown = capsys.readouterr().out.split("question ")[-1]
+    kinds = [one.type if one.answerable else "" for one in TASKS["knowledge"].example(0, 0).questions]
+    assert 0 < kinds.count("standard") < len(kinds)
+    assert len(re.findall(r" standard +\d", shown)) == kinds.count("standard")
+    assert "manipulated" not in shown
+
+
+def test_a_second_split_joins_the_first_and_another_task_does_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    folder = str(tmp_path / "set")
+    for split in ("test", "train"):
+        assert main(["export", "--task", "base", "--limit", "2", "--split", split, "--out", folder]) == 0
+    loaded = load_dataset(folder, cache_dir=str(tmp_path / "cache"))
+    assert {name: len(rows) for name, rows in loaded.items()} == {"test": 12, "train": 12}
+    card = (tmp_path / "set" / "README.md").read_text()
+    assert re.findall(r"^## Split (\w+)$", card, re.MULTILINE) == ["test", "train"]
+    capsys.readouterr()
+    assert main(["export", "--task", "hops", "--limit", "2", "--split", "train", "--out", folder]) == 1
+    assert "holds base" in capsys.readouterr().err
+    assert (tmp_path / "set" / "README.md").read_text() == card
 
 
 @every_task

@@ -7,9 +7,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from datasets_gen import Example, Question, Span, SpanKind, get_task
+from datasets_gen import Example, Question, Span, SpanKind, get_task, parse_tags, tagged
 from kvbench.errors import KVBenchError
-from kvbench.lengths import count_by, lengthened
+from kvbench.lengths import lengthened_by
 
 STYLES: dict[SpanKind, str] = {
     "fact": "on grey19",
@@ -26,13 +26,14 @@ def command(
     task: Annotated[str, typer.Argument(help="Name of the task.")],
     index: Annotated[int, typer.Option(help="Which example.")] = 0,
     question: Annotated[int | None, typer.Option(help="Colour the evidence of one question; default: of all.")] = None,
+    tag: Annotated[str, typer.Option(help="Only questions with these tags, comma-separated, such as reverse.")] = "",
     context_tokens: Annotated[int | None, typer.Option(help="Length of the contexts of long_context.")] = None,
     depth: Annotated[
         float | None, typer.Option(help="Where in them the facts stand, 0 to 1. Default: scattered.")
     ] = None,
     tokenizer: Annotated[
-        str, typer.Option(help="What counts tokens: reference, a folder, or a hub name.")
-    ] = "reference",
+        str | None, typer.Option(help="What counts tokens: reference, a folder, or a hub name. Default: reference.")
+    ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the examples.")] = 0,
     split: Annotated[Literal["train", "test"], typer.Option(help="train or test.")] = "test",
     phrasings: Annotated[
@@ -40,13 +41,16 @@ def command(
     ] = "common",
 ) -> None:
     """Prints an example of a task: its context with the spans coloured, its questions and what answers them."""
-    (chosen,) = lengthened([get_task(task)], context_tokens, depth, count_by(tokenizer))
+    chosen = lengthened_by(tokenizer, get_task(task), context_tokens, depth)
     example = chosen.example(seed, index, split, held_out=phrasings == "held-out")
-    asked = list(enumerate(example.questions))
+    chosen_questions = tagged(example, parse_tags(tag)).questions
+    asked = [(number, one) for number, one in enumerate(example.questions) if one in chosen_questions]
     if question is not None:
-        if not 0 <= question < len(asked):
-            raise KVBenchError(f"--question {question}: the example has questions 0 to {len(asked) - 1}")
-        asked = [asked[question]]
+        if not 0 <= question < len(example.questions):
+            raise KVBenchError(f"--question {question}: the example has questions 0 to {len(example.questions) - 1}")
+        asked = [(number, one) for number, one in asked if number == question]
+    if not asked:
+        raise KVBenchError(f"--tag {tag}: no question that is asked for has these tags; try another --index")
     spans = [*example.spans, *(span for _, one in asked for span in one.spans)]
     console = Console(highlight=False)
     console.print(coloured(example, spans))
