@@ -53,6 +53,6 @@ BASE = Task(
     description="Short passage, tightly bound attributes of three or four people",
     make=make,
     top_level=len(SIZES) - 1,
-    chance=15.3,
+    chance=15.7,
     contexts={"quick": 8, "paper": 200},
 )

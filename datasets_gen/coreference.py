@@ -326,7 +326,7 @@ COREFERENCE = Task(
     description="Two or three people told of by pronouns and definite descriptions, and asked about by name",
     make=make,
     top_level=len(SIZES) - 1,
-    chance=25.7,
+    chance=25.9,
     contexts={"quick": 8, "paper": 8000},
     questions_per_context=9,
 )

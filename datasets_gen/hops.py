@@ -123,7 +123,7 @@ HOPS = Task(
     description="Chains of one to four relations between people, with the bridging mentions known",
     make=make,
     top_level=len(SIZES) - 1,
-    chance=7.7,
+    chance=7.8,
     contexts={"quick": 8, "paper": 100},
     questions_per_context=16,
 )

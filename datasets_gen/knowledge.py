@@ -336,7 +336,7 @@ KNOWLEDGE = Task(
     description="Biographies of two or three people: questions that read, transform or put together what they say",
     make=make,
     top_level=len(SIZES) - 1,
-    chance=15.1,
+    chance=16.3,
     contexts={"quick": 8, "paper": 4000},
     questions_per_context=13,
 )

@@ -108,7 +108,7 @@ LONG_CONTEXT = Task(
     description="Facts about three or four people, scattered over 400 to 1,300 words of prose about no one",
     make=make,
     top_level=len(SIZES) - 1,
-    chance=12.9,
+    chance=13.0,
     contexts={"quick": 4, "paper": 100},
     questions_per_context=10,
 )

@@ -230,7 +230,7 @@ MULTI_ENTITY = Task(
     description="Four or five people with near-identical names, the same kinds of attributes, and links",
     make=make,
     top_level=len(SIZES) - 1,
-    chance=13.1,
+    chance=12.8,
     contexts={"quick": 8, "paper": 100},
     questions_per_context=10,
 )
