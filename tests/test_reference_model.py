@@ -71,6 +71,17 @@ def test_the_tokenizer_gives_back_every_text_and_knows_its_words(name: str, task
 
 
 @every_model
+@pytest.mark.parametrize("word", ["Gustav", "gustav", "GUSTAV", "laboratory", "LABORATORY"])
+def test_a_word_is_one_token_in_any_case_and_behind_any_bracket(name: str, word: str) -> None:
+    tokenizer = loaded(name).tokenizer
+    (number,) = tokenizer.encode(f" {word}")
+    assert tokenizer.decode([number]) == f" {word}"
+    for text in (f'say "{word}"', f" ({word})", f" [{word}; {word}]", f" {{{word} a}}"):
+        assert number in tokenizer.encode(text)
+        assert tokenizer.decode(tokenizer.encode(text)) == text
+
+
+@every_model
 def test_the_scores_of_the_readme_are_those_of_these_weights(name: str) -> None:
     assert measured(name)["fingerprint"] == loaded(name).fingerprint
 

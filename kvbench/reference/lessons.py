@@ -31,16 +31,16 @@ SETTLED = 20  # batches that a level lasts at least
 # architecture guessed between two people for 1,300 steps, and chains of two facts stayed a guess.
 ALONE: Mapping[str, int] = {"base": 2, "hops": 2}
 ALONE_BATCHES = 1000  # of a level, at most
+MOST_EXAMPLES = 1000  # of a batch; each takes its own
 LEVELS_SHARE = 0.6  # of all steps, by which the top level is reached in any case
 
 
 @dataclass
 class Lesson:
-    """Where one task stands. ``examples``: taken so far; ``batches``: at the present level; ``lowest``: the running
+    """Where one task stands. ``batches``: at the present level; ``lowest``: the running
     answer loss there when it last fell noticeably, ``stalled`` batches ago."""
 
     level: int = 0
-    examples: int = 0
     batches: int = 0
     answer_loss: float = 10.0
     lowest: float = 10.0
@@ -96,12 +96,11 @@ class Curriculum:
         modes: list[Mode | None] = [*INSTRUCTED_SHARES, None]
         shares = [*INSTRUCTED_SHARES.values(), 1 - sum(INSTRUCTED_SHARES.values())]
         mode = rng.choices(modes, shares)[0] if level > 0 else None
-        return Assignment(name, level, lesson.examples, mode)
+        return Assignment(name, level, number * MOST_EXAMPLES, mode)
 
-    def note(self, done: Assignment, examples: int, answer_loss: float, share: float) -> None:
+    def note(self, done: Assignment, answer_loss: float, share: float) -> None:
         """What came of an assignment; ``share`` of all steps have been taken."""
         lesson, top = self.lessons[done.task], TASKS[done.task].top_level
-        lesson.examples += examples
         if done.level < lesson.level:
             return
         lesson.learn(answer_loss)

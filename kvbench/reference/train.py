@@ -1,4 +1,5 @@
-"""``python -m kvbench.reference.train``: makes a reference model from nothing, on one CPU core.
+"""``python -m kvbench.reference.train``: makes a reference model from nothing. ``torchrun --nproc-per-node 2 -m
+kvbench.reference.train`` does it with two processes, each on a core.
 
 A copying warm-up forms the attention circuit that finds a token by its neighbour; then the tasks, each from its own
 lowest level up. The state is written every ``CHECKPOINT_EVERY`` steps and a run that was killed goes on from it. The
@@ -7,6 +8,7 @@ learning curve is appended to a CSV that is committed with the model.
 
 import csv
 import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
@@ -19,6 +21,7 @@ from datasets_gen import TASKS
 from kvbench.errors import KVBenchError
 from kvbench.reference.architecture import ARCHITECTURES, new_model
 from kvbench.reference.batches import evaluation_batch, training_batch
+from kvbench.reference.crew import Crew
 from kvbench.reference.lessons import Curriculum, Lesson
 from kvbench.reference.losses import COPY_BATCH, COPY_LENGTH, answer_logits, copying_loss, task_loss
 from kvbench.reference.tokenizer import END, train_tokenizer
@@ -100,8 +103,11 @@ def exact_matches(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, se
 class Trainer:
     """Model, optimizers and progress, written together and restored together."""
 
-    def __init__(self, folder: Path, seed: int, total_steps: int, name: str = "reference") -> None:
+    def __init__(
+        self, folder: Path, seed: int, total_steps: int, name: str = "reference", crew: Crew | None = None
+    ) -> None:
         self.folder, self.seed, self.total_steps = folder, seed, total_steps
+        self.crew = crew or Crew()
         folder.mkdir(parents=True, exist_ok=True)
         torch.manual_seed(seed)
         self.tokenizer = self._tokenizer()
@@ -174,8 +180,7 @@ class Trainer:
         if p.copying:
             self._copy()
         else:
-            for _ in range(BATCHES):
-                self._learn()
+            self._learn()
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
         for optimizer in self.optimizers:
             optimizer.step()
@@ -186,22 +191,32 @@ class Trainer:
         p = self.progress
         with torch.autocast("cpu", torch.bfloat16):
             loss = copying_loss(self.model, p.step, self.seed)
-        loss.backward()
+        (loss / self.crew.size).backward()
+        self._add_up_gradients()
         p.tokens += COPY_BATCH * COPY_LENGTH * 2
         p.copying_loss = 0.95 * p.copying_loss + 0.05 * float(loss.detach())
         p.copying = p.copying_loss >= COPY_LOSS and p.step + 1 < COPY_STEPS
 
     def _learn(self) -> None:
-        """The gradient of one batch, added to what is there."""
+        """The gradient of the next batches, each made by one of the processes."""
         p = self.progress
-        assigned = p.curriculum.assign(self.seed, p.batches)
-        batch = training_batch(self.tokenizer, self.seed, assigned)
-        with torch.autocast("cpu", torch.bfloat16):
-            loss, answer_loss = task_loss(self.model, batch)
-        (loss / BATCHES).backward()
-        p.batches += 1
-        p.tokens += int((batch.segments >= 0).sum())
-        p.curriculum.note(assigned, len(batch.examples), answer_loss, p.step / self.total_steps)
+        assigned = [p.curriculum.assign(self.seed, p.batches + number) for number in range(BATCHES)]
+        learned = torch.zeros(BATCHES, 2, dtype=torch.float64)  # answer loss and tokens
+        for number in range(self.crew.rank, BATCHES, self.crew.size):
+            batch = training_batch(self.tokenizer, self.seed, assigned[number])
+            with torch.autocast("cpu", torch.bfloat16):
+                loss, answer_loss = task_loss(self.model, batch)
+            (loss / BATCHES).backward()
+            learned[number] = torch.tensor([answer_loss, int((batch.segments >= 0).sum())])
+        self.crew.add_up([learned])
+        self._add_up_gradients()
+        p.batches += BATCHES
+        p.tokens += int(learned[:, 1].sum())
+        for one, answer_loss in zip(assigned, learned[:, 0].tolist(), strict=True):
+            p.curriculum.note(one, answer_loss, p.step / self.total_steps)
+
+    def _add_up_gradients(self) -> None:
+        self.crew.add_up([weight.grad for weight in self.model.parameters() if weight.grad is not None])
 
     def export(self, folder: Path) -> None:
         """An ordinary checkpoint. float16 halves the size and rounds ten times finer than bfloat16."""
@@ -223,6 +238,30 @@ class Trainer:
         return f"step {p.step} {where} {p.tokens / p.seconds:,.0f} tokens/s {left:.0f} min left"
 
 
+def prepared(crew: Crew, make: Callable[[], Trainer]) -> Trainer:
+    """A trainer in every process; the first writes the tokenizer that the others read."""
+    if not crew.is_first:
+        crew.wait()
+    trainer = make()
+    if crew.is_first:
+        crew.wait()
+    return trainer
+
+
+def train_to_the_end(trainer: Trainer, steps: int) -> None:
+    while trainer.progress.step < steps:
+        trainer.step()
+        step, copying = trainer.progress.step, trainer.progress.copying
+        if not trainer.crew.is_first:
+            continue
+        if step % 20 == 0:
+            print(trainer.standing(), flush=True)
+        if not copying and (step % EVALUATE_EVERY == 0 or step == steps):
+            print(trainer.evaluate(), flush=True)
+        if step % CHECKPOINT_EVERY == 0:
+            trainer.save()
+
+
 def main(
     work: Annotated[Path, typer.Option(help="Folder of the checkpoint and the learning curve.")] = Path("training"),
     out: Annotated[Path, typer.Option(help="Where the finished checkpoint goes.")] = Path("training/model"),
@@ -234,21 +273,17 @@ def main(
     """Trains a reference model, resuming from WORK if it was interrupted."""
     if name not in ARCHITECTURES:
         raise KVBenchError(f"--model {name}: choose one of {', '.join(ARCHITECTURES)}")
-    trainer = Trainer(work, seed, steps, name)
+    crew = Crew.join()
+    trainer = prepared(crew, lambda: Trainer(work, seed, steps, name, crew))
     if compiled:
         for layer in trainer.model.model.layers:
             layer.compile(dynamic=True)
-    print(f"{trainer.model.num_parameters():,} parameters, step {trainer.progress.step} of {steps}", flush=True)
-    while trainer.progress.step < steps:
-        trainer.step()
-        step, copying = trainer.progress.step, trainer.progress.copying
-        if step % 20 == 0:
-            print(trainer.standing(), flush=True)
-        if not copying and (step % EVALUATE_EVERY == 0 or step == steps):
-            print(trainer.evaluate(), flush=True)
-        if step % CHECKPOINT_EVERY == 0:
-            trainer.save()
-    trainer.export(out)
+    if crew.is_first:
+        print(f"{trainer.model.num_parameters():,} parameters, step {trainer.progress.step} of {steps}", flush=True)
+    train_to_the_end(trainer, steps)
+    if crew.is_first:
+        trainer.export(out)
+    crew.leave()
 
 
 if __name__ == "__main__":
