@@ -1,10 +1,11 @@
 """How the reference models are made: packed sequences, lessons of growing difficulty, and going on after a kill."""
 
 import csv
+import multiprocessing
 import socket
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -375,6 +376,34 @@ def test_training_goes_on_after_a_kill_as_if_nothing_had_happened(tmp_path: Path
     assert list(row) == ["step", "minutes", "tokens", "base", "hops"]
 
 
+@pytest.mark.usefixtures("small")
+def test_the_llama_model_is_made_from_the_qwen_model(tmp_path: Path) -> None:
+    """Its queries and keys are as long as the norms make those of the other, and it begins where that one stood."""
+    source = Trainer(tmp_path / "normed", 0, 10, "reference-qwen")
+    for _ in range(2):
+        source.step()
+    with torch.no_grad():
+        for name, weight in source.model.named_parameters():
+            if "q_norm" in name or "k_norm" in name:
+                weight.uniform_(0.5, 2)
+            if "o_proj" in name:
+                weight.normal_(std=0.05)
+    source.save()
+    made = Trainer(tmp_path / "plain", 0, 10, "reference", earlier=tmp_path / "normed")
+    assert made.tokenizer.get_vocab() == source.tokenizer.get_vocab()
+    assert made.progress.curriculum == source.progress.curriculum
+    assert (made.progress.step, made.progress.copying) == (0, False)
+    batch = batch_of("base")
+    batch = replace(batch, token_ids=batch.token_ids % len(made.tokenizer))
+    expected, states = (states_of(trainer.model, batch)[-1].detach() for trainer in (source, made))
+    tokens = batch.segments >= 0
+    alike = torch.nn.functional.cosine_similarity(states[tokens], expected[tokens], dim=-1)
+    assert alike.mean() > 0.95
+    made.save()
+    again = Trainer(tmp_path / "plain", 0, 10, "reference", earlier=tmp_path / "nowhere")
+    assert torch.equal(again.model.lm_head.weight, made.model.lm_head.weight)
+
+
 def test_batches_hold_fewer_examples_than_each_has_for_itself() -> None:
     shortest = training_batch(toy_tokenizer(), 0, Assignment("base", 0, 0, None))
     assert len(shortest.examples) < MOST_EXAMPLES / 10
@@ -384,7 +413,6 @@ def train_in_a_crew(rank: int, folder: Path, port: int) -> None:
     """Three steps, one of copying, by one of two processes; the first writes its weights."""
     torch.distributed.init_process_group("gloo", f"tcp://localhost:{port}", rank=rank, world_size=2)
     torch.set_num_threads(1)
-    train.TASKS = {"base": TASKS["base"]}  # type: ignore[assignment]
     train.COPY_STEPS, losses.COPY_BATCH, batches.PLACES = 1, 2, 300
     crew = Crew(rank, 2)
     trainer = prepared(crew, lambda: Trainer(folder, 0, 10, crew=crew))
@@ -402,7 +430,13 @@ def test_two_processes_learn_what_one_learns(tmp_path: Path, monkeypatch: pytest
     with socket.socket() as free:
         free.bind(("localhost", 0))
         port = free.getsockname()[1]
-    torch.multiprocessing.spawn(train_in_a_crew, (tmp_path, port), nprocs=2)
+    context = multiprocessing.get_context("spawn")
+    crew = [context.Process(target=train_in_a_crew, args=(rank, tmp_path, port)) for rank in range(2)]
+    for process in crew:
+        process.start()
+    for process in crew:
+        process.join()
+        assert process.exitcode == 0
     (first, progress), (second, _) = (torch.load(tmp_path / f"{rank}.pt") for rank in range(2))
     expected = asdict(alone.progress)
     for lesson in (*progress["curriculum"]["lessons"].values(), *expected["curriculum"]["lessons"].values()):

@@ -7,6 +7,7 @@ learning curve is appended to a CSV that is committed with the model.
 """
 
 import csv
+import shutil
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
@@ -21,6 +22,7 @@ from datasets_gen import TASKS
 from kvbench.errors import KVBenchError
 from kvbench.reference.architecture import ARCHITECTURES, new_model
 from kvbench.reference.batches import evaluation_batch, training_batch
+from kvbench.reference.conversion import take_over
 from kvbench.reference.crew import Crew
 from kvbench.reference.lessons import Curriculum, Lesson
 from kvbench.reference.losses import COPY_BATCH, COPY_LENGTH, answer_logits, copying_loss, task_loss
@@ -104,13 +106,20 @@ class Trainer:
     """Model, optimizers and progress, written together and restored together."""
 
     def __init__(
-        self, folder: Path, seed: int, total_steps: int, name: str = "reference", crew: Crew | None = None
+        self,
+        folder: Path,
+        seed: int,
+        total_steps: int,
+        name: str = "reference",
+        crew: Crew | None = None,
+        earlier: Path | None = None,
     ) -> None:
+        """``earlier``: the folder of a training of ``reference-qwen``, whose weights and lessons are begun with."""
         self.folder, self.seed, self.total_steps = folder, seed, total_steps
         self.crew = crew or Crew()
         folder.mkdir(parents=True, exist_ok=True)
         torch.manual_seed(seed)
-        self.tokenizer = self._tokenizer()
+        self.tokenizer = self._tokenizer(earlier)
         self.model = new_model(self.tokenizer, name)
         self.optimizers = make_optimizers(self.model)
         self.progress = Progress()
@@ -118,13 +127,18 @@ class Trainer:
         self.curve = folder / "learning_curve.csv"
         if self.checkpoint.exists():
             self._restore()
+        elif earlier:
+            self._inherit(earlier / "checkpoint.pt")
 
-    def _tokenizer(self) -> PreTrainedTokenizerFast:
+    def _tokenizer(self, earlier: Path | None) -> PreTrainedTokenizerFast:
         """Learned once and kept: weights mean nothing under another numbering of the tokens."""
         folder = self.folder / "tokenizer"
         if not folder.exists():
             partial = self.folder / "tokenizer.partial"
-            train_tokenizer(self.seed).save_pretrained(partial)
+            if earlier:
+                shutil.copytree(earlier / "tokenizer", partial)
+            else:
+                train_tokenizer(self.seed).save_pretrained(partial)
             partial.rename(folder)
         tokenizer: PreTrainedTokenizerFast = PreTrainedTokenizerFast.from_pretrained(folder)
         return tokenizer
@@ -139,6 +153,15 @@ class Trainer:
         rows = self.curve.read_text().splitlines() if self.curve.exists() else []
         kept = [row for row in rows if not row[0].isdigit() or int(row.split(",")[0]) <= self.progress.step]
         self.curve.write_text("".join(f"{row}\n" for row in kept))
+
+    def _inherit(self, checkpoint: Path) -> None:
+        state: dict[str, Any] = torch.load(checkpoint, weights_only=True)
+        normed = new_model(self.tokenizer, "reference-qwen")
+        normed.load_state_dict(state["model"])
+        curriculum = Progress.of(state["progress"]).curriculum
+        batch = training_batch(self.tokenizer, self.seed, curriculum.assign(self.seed, 0))
+        take_over(self.model, normed, batch)
+        self.progress = Progress(copying=False, curriculum=curriculum)
 
     def save(self) -> None:
         """Atomic: a kill leaves the checkpoint before or the one after."""
@@ -268,13 +291,16 @@ def main(
     steps: Annotated[int, typer.Option(help="Steps in all; a resumed run counts those taken.")] = 12000,
     seed: Annotated[int, typer.Option(help="Seed of weights, tokenizer and data.")] = 0,
     name: Annotated[str, typer.Option("--model", help="reference or reference-qwen.")] = "reference",
+    earlier: Annotated[
+        Path | None, typer.Option("--from", help="WORK of a trained reference-qwen, to begin with instead of nothing.")
+    ] = None,
     compiled: Annotated[bool, typer.Option("--compile/--no-compile", help="Needs a C++ compiler.")] = True,
 ) -> None:
     """Trains a reference model, resuming from WORK if it was interrupted."""
     if name not in ARCHITECTURES:
         raise KVBenchError(f"--model {name}: choose one of {', '.join(ARCHITECTURES)}")
     crew = Crew.join()
-    trainer = prepared(crew, lambda: Trainer(work, seed, steps, name, crew))
+    trainer = prepared(crew, lambda: Trainer(work, seed, steps, name, crew, earlier))
     if compiled:
         for layer in trainer.model.model.layers:
             layer.compile(dynamic=True)
