@@ -17,6 +17,7 @@ from kvbench.errors import KVBenchError
 from kvbench.markdown import table
 from kvbench.reference.card import model_card
 from kvbench.reference.shipped import REFERENCE_MODELS, folder_of
+from kvbench.reference.targets import TARGETS
 
 README = Path("README.md")
 CURVE_ROWS = 8  # the README shows so many rows of a learning curve; the CSV has all
@@ -51,6 +52,18 @@ def full_cache() -> str:
     return table(header, ((*row, *values) for row, values in cells.items()))
 
 
+def targets() -> str:
+    """What the reference models have to reach, and what they do; what is missed is set in bold."""
+    measured = {model: json.loads(content)["scores"] for model, content in shipped("full_cache.json").items()}
+    rows = []
+    for target in TARGETS:
+        reached = [target.reached(scores) for scores in measured.values()]
+        shown = (f"{value:.1f}" if target.is_met(value) else f"**{value:.1f}**" for value in reached)
+        rows.append((f"`{target.task}`", target.questions, SHOWN_SCORES[target.score], str(target), *shown))
+    header = ("task", "questions", "score, percent", "target", *(f"`{model}`" for model in measured))
+    return table(header, rows)
+
+
 def score_of(row: Mapping[str, object]) -> str:
     """The score that says whether such questions are mastered."""
     if str(row["questions"]).startswith("attack"):
@@ -76,6 +89,7 @@ BLOCKS: Mapping[str, Callable[[], str]] = {
     "policies": partial(listed, "policies"),
     "metrics": partial(listed, "metrics"),
     "commands": commands,
+    "targets": targets,
     "full cache": full_cache,
     "learning curves": learning_curves,
 }
