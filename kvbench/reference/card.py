@@ -18,8 +18,8 @@ tags:
 
 # kvbench reference model `{name}`
 
-{description}: {layers} layers of width {width}, {heads} query and {key_heads} key heads, a byte-level BPE vocabulary of
-{vocabulary} tokens, float16 weights.
+{description}: {layers} layers of width {width}, {heads} query and {key_heads} key heads, a vocabulary of {vocabulary}
+words and bytes, float16 weights.
 
 ## Use
 
@@ -29,7 +29,7 @@ It is there to show what the compression of a KV cache breaks, on a laptop and w
 ## Training
 
 On the train splits of all tasks, which share no full name and no (subject, value) pair with the test splits, for
-{steps} steps, {tokens:,} tokens and {minutes} minutes on one CPU core:
+{steps} steps, {tokens:,} tokens and {minutes} minutes on two CPU cores, by the last of these commands:
 
 ```sh
 {how_made}

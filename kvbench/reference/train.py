@@ -29,7 +29,7 @@ from kvbench.reference.losses import COPY_BATCH, COPY_LENGTH, answer_logits, cop
 from kvbench.reference.tokenizer import END, train_tokenizer
 
 CHECKPOINT_EVERY = 100
-EVALUATE_EVERY = 500
+EVALUATE_EVERY = 250
 EVALUATION_CONTEXTS = 16  # of each task
 WATCHED_SEED = 1000
 COPY_STEPS = 1200  # at most
@@ -272,6 +272,8 @@ def prepared(crew: Crew, make: Callable[[], Trainer]) -> Trainer:
 
 
 def train_to_the_end(trainer: Trainer, steps: int) -> None:
+    if trainer.crew.is_first and not (trainer.progress.copying or trainer.progress.step):
+        print(trainer.evaluate(), flush=True)  # what was taken over
     while trainer.progress.step < steps:
         trainer.step()
         step, copying = trainer.progress.step, trainer.progress.copying
@@ -288,7 +290,7 @@ def train_to_the_end(trainer: Trainer, steps: int) -> None:
 def main(
     work: Annotated[Path, typer.Option(help="Folder of the checkpoint and the learning curve.")] = Path("training"),
     out: Annotated[Path, typer.Option(help="Where the finished checkpoint goes.")] = Path("training/model"),
-    steps: Annotated[int, typer.Option(help="Steps in all; a resumed run counts those taken.")] = 12000,
+    steps: Annotated[int, typer.Option(help="Steps in all; a resumed run counts those taken.")] = 4300,
     seed: Annotated[int, typer.Option(help="Seed of weights, tokenizer and data.")] = 0,
     name: Annotated[str, typer.Option("--model", help="reference or reference-qwen.")] = "reference",
     earlier: Annotated[
