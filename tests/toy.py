@@ -92,7 +92,7 @@ def toy_model(architecture: str = "llama", build: Callable[[], PreTrainedModel] 
     """A toy model of that architecture, or of another configuration that ``build`` makes."""
     # Under some seeds kvpress finds no key that hides masked tokens from random queries, and raises, or one that hides
     # them only in part: Qwen 3's under seed 8 left them a score of -1, where the engine masks them.
-    torch.manual_seed(12)
+    torch.manual_seed(5)
     network = (build or NETWORKS[architecture])()
     network.set_attn_implementation("sdpa")
     tokenizer = toy_tokenizer()
