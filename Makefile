@@ -32,7 +32,7 @@ bench: $(INSTALLED)
 TRAIN := $(BIN)/torchrun --nproc-per-node 2 -m kvbench.reference.train
 train: $(INSTALLED)
 	$(TRAIN) --model reference-qwen --work training/reference-qwen --out training/reference-qwen/model
-	$(TRAIN) --model reference --from training/reference-qwen --seed 1 --steps 250 \
+	$(TRAIN) --model reference --from training/reference-qwen --seed 1 --steps 200 \
 		--work training/reference --out training/reference/model
 
 # What the README shows, from the registries, the measured files and a real run.

@@ -12,7 +12,7 @@ _TRAIN = "torchrun --nproc-per-node 2 -m kvbench.reference.train"
 _FROM_NOTHING = f"{_TRAIN} --model reference-qwen --work training/reference-qwen --steps 4000"
 # The commands that made each, in their order.
 HOW_MADE: Mapping[str, str] = {
-    "reference": f"{_FROM_NOTHING}\n{_TRAIN} --model reference --work training/reference --steps 250 --seed 1 \\\n"
+    "reference": f"{_FROM_NOTHING}\n{_TRAIN} --model reference --work training/reference --steps 200 --seed 1 \\\n"
     "    --from training/reference-qwen",
     "reference-qwen": _FROM_NOTHING,
 }
