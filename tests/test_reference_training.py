@@ -115,6 +115,25 @@ def test_questions_that_do_not_fit_are_left_out_and_the_others_fill_the_rows(bat
     assert asked == [len(example.questions) for example in whole.examples]
 
 
+def test_the_names_on_the_way_stand_where_the_answer_is_asked_for() -> None:
+    tokenizer = toy_tokenizer()
+    whole = make_batch(tokenizer, 0, "test", 0, 6, None)
+    lengths = set()
+    for row, example in enumerate(whole.examples):
+        for number, question in enumerate(example.questions, 1):
+            mine = whole.segments[row] == number
+            bridges = whole.bridges[:, row, mine]
+            lengths.add(len(question.bridges))
+            if not question.bridges:
+                assert (bridges < 0).all()
+                continue
+            asked_at = int((whole.labels[row, mine] >= 0).nonzero()[0])
+            assert (bridges >= 0).nonzero()[:, 1].tolist() == [asked_at, asked_at]
+            for label, name in zip(bridges[:, asked_at], (question.bridges[0], question.bridges[-1]), strict=True):
+                assert name.startswith(str(tokenizer.decode(label)).strip())
+    assert lengths == {0, 1, 2}
+
+
 def test_rows_are_filled_in_the_order_of_the_questions() -> None:
     half = ROW_LENGTH // 2
     assert row_starts([half + 1, half, half - 1]) == [0, ROW_LENGTH, half + 1]

@@ -16,8 +16,8 @@ QUESTIONS = 16  # at most
 ROW_LENGTH = 48  # several questions share a row
 ROWS = 3  # of each sequence in training, with the questions that fit
 TURNS = ("base", "hops", "hops")  # chains take the longest to learn
-EASIER_SHARE = 0.25  # of the examples come from a lower level than the one reached, so that nothing is forgotten
-INSTRUCTED_SHARE = 0.3  # of the examples say the task's instruction; it is as long as a question and teaches little
+EASIER_SHARE = 0.25  # of the batches come from a lower level than the one reached, so that nothing is forgotten
+INSTRUCTED_SHARE = 0.3  # of the batches say the task's instruction; it is as long as a question and teaches little
 
 
 @dataclass(frozen=True)

@@ -189,8 +189,8 @@ def answer_logits(model: LlamaForCausalLM, batch: Batch, chosen: torch.Tensor) -
 def task_loss(model: LlamaForCausalLM, batch: Batch) -> tuple[torch.Tensor, float]:
     """The loss to minimise, and the plain loss of the answer tokens.
 
-    The context is not predicted: its names and values are random, and with a tenth of the weight of the answers their
-    noise kept chains from being learned for 1,300 steps.
+    The context is not predicted: its names and values are random and can only add noise. Chains were learned after
+    that, and other changes at the same time; docs/performance.md lists them.
     """
     states = states_of(model, batch)
     chosen = batch.labels >= 0
@@ -202,9 +202,9 @@ def bridge_loss(model: LlamaForCausalLM, batch: Batch, states: tuple[torch.Tenso
     """Of the first and the last name on the way to an answer, read between layers where the answer is asked for.
 
     The second fact can be looked up by no layer below the one that found the first, and the answers alone do not ask
-    for the first to be found early: without this loss chains that end in an attribute were guessed after 27 million
-    tokens. Asked for at the question's own name instead, what was found lay in the way of that name: it was known at
-    99 % and the attribute was still guessed.
+    for the first to be found early: chains that end in an attribute were guessed after 12 million tokens without such a
+    loss, and after 27 million with one at the question's own name, where it was known at 99 %. It is not enough alone:
+    docs/performance.md has what else was needed.
     """
     losses = []
     for layer, labels in zip(BRIDGE_LAYERS, batch.bridges, strict=True):
