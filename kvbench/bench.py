@@ -14,7 +14,7 @@ from kvbench.engine.prefill import prefill
 from kvbench.engine.treatment import Treatment, plan
 from kvbench.errors import first_line
 from kvbench.models import LoadedModel, attention
-from kvbench.prompt import Mode, build_prompts, instruction_text, question_text
+from kvbench.prompt import asked, build_prompts
 from kvbench.setting import Progress, Setting, silent
 from kvbench.workers import Workers
 
@@ -141,9 +141,9 @@ def _run_pipeline(
                 questions = [prompt.asks[number].question for number in treatment.asks]
                 name = treatment.policy.name
                 started = runner.model.clock()
-                texts = [question_text(question) for question in questions]
+                parts = [asked(task, question, setting.mode) for question in questions]
                 try:
-                    ids = _answer_cell(runner, task, example.context, texts, treatment, setting.mode)
+                    ids = _answer_cell(runner, example.context, parts, treatment, task.max_new_tokens)
                 except Exception as error:  # a press is foreign code and may raise anything
                     comparison.failed.setdefault(name, f"{type(error).__name__}: {first_line(error)}")
                     ids = []
@@ -156,13 +156,11 @@ def _run_pipeline(
 
 
 def _answer_cell(
-    runner: PipelineRunner, task: Task, context: str, questions: list[str], treatment: Treatment, mode: Mode
+    runner: PipelineRunner, context: str, parts: Sequence[tuple[str, str]], treatment: Treatment, steps: int
 ) -> list[list[int]]:
+    """``parts``: of each question what is compressed, the same for all, and what is decoded."""
     policy = treatment.policy
     build = policy.baseline.build if policy.baseline else policy.press
     implementation = policy.baseline.attention if policy.baseline else "sdpa"
-    instruction = instruction_text(task)
-    if mode == "aware":
-        context, questions = context + questions[0], [""]
-    asked = [question + instruction for question in questions]
-    return runner.answer(context, asked, build(treatment.situation), implementation, task.max_new_tokens)
+    press = build(treatment.situation)
+    return runner.answer(context + parts[0][0], [decoded for _, decoded in parts], press, implementation, steps)

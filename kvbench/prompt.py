@@ -2,7 +2,8 @@
 
 The split is the one of kvpress's ``KVPressTextGenerationPipeline``: the chat template is cut where the context ends;
 what comes before is prefilled and compressed, what comes after is decoded from the compressed cache. The task
-instruction stands behind the question, so that it is never compressed, in either mode.
+instruction is never compressed: it stands before the question, where the questions of a context share it, and behind
+one that is compressed with its context.
 """
 
 from collections.abc import Sequence
@@ -19,7 +20,7 @@ Mode = Literal["agnostic", "aware"]
 
 @dataclass(frozen=True)
 class Template:
-    """The chat template around a context: ``head + context``, then question, instruction and ``tail``."""
+    """The chat template around a context: ``head + context``, then instruction, question and ``tail``."""
 
     head: str
     tail: str
@@ -72,12 +73,11 @@ def chat_template(tokenizer: PreTrainedTokenizerBase) -> Template:
     return Template(head, tail)
 
 
-def question_text(question: Question) -> str:
-    return f"\n{question.text}"
-
-
-def instruction_text(task: Task) -> str:
-    return f" {task.instruction}" if task.instruction else ""
+def asked(task: Task, question: Question, mode: Mode) -> tuple[str, str]:
+    """What of a question is compressed with its context, and what is decoded behind that, but for the template."""
+    if mode == "aware":
+        return f"\n{question.text}", f" {task.instruction}" if task.instruction else ""
+    return "", "\n" + (f"{task.instruction} " if task.instruction else "") + question.text
 
 
 def encode(tokenizer: PreTrainedTokenizerBase, text: str) -> tuple[int, ...]:
@@ -99,21 +99,25 @@ def tokens_of(spans: Sequence[Span], offsets: Sequence[tuple[int, int]], shift: 
 
 def build_prompts(tokenizer: PreTrainedTokenizerBase, task: Task, example: Example, mode: Mode) -> list[Prompt]:
     """One prompt for the context and all its questions (``agnostic``), or one for each question with the question
-    inside the compressed region (``aware``), as kvpress's evaluation does. Both read the same text in the same order; a
-    tokenizer that joins the context's full stop and the line break behind it gives the aware prompt one token less."""
+    inside the compressed region (``aware``), as kvpress's evaluation does."""
     template = chat_template(tokenizer)
-    tail = instruction_text(task) + template.tail
     if mode == "agnostic":
-        asked = [(question, question_text(question) + tail) for question in example.questions]
-        return [_build_prompt(tokenizer, example, template.head, example.context, asked)]
-    return [
-        _build_prompt(tokenizer, example, template.head, example.context + question_text(question), [(question, tail)])
-        for question in example.questions
-    ]
+        decoded = [(question, asked(task, question, mode)[1] + template.tail) for question in example.questions]
+        return [_build_prompt(tokenizer, example, template.head, example.context, decoded)]
+    prompts = []
+    for question in example.questions:
+        compressed, instruction = asked(task, question, mode)
+        decoded = [(question, instruction + template.tail)]
+        prompts.append(_build_prompt(tokenizer, example, template.head, example.context + compressed, decoded))
+    return prompts
 
 
 def _build_prompt(
-    tokenizer: PreTrainedTokenizerBase, example: Example, head: str, compressed: str, asked: list[tuple[Question, str]]
+    tokenizer: PreTrainedTokenizerBase,
+    example: Example,
+    head: str,
+    compressed: str,
+    decoded: Sequence[tuple[Question, str]],
 ) -> Prompt:
     encoded = tokenizer(head + compressed, add_special_tokens=False, return_offsets_mapping=True)
     offsets = encoded["offset_mapping"]
@@ -124,7 +128,7 @@ def _build_prompt(
             tokens_of([span for span in question.spans if span.kind == "answer"], offsets, len(head)),
             tokens_of(question.spans, offsets, len(head)),
         )
-        for question, text in asked
+        for question, text in decoded
     )
     context = Span("fact", 0, len(example.context))
     return Prompt(example, tuple(encoded["input_ids"]), tokens_of([context], offsets, len(head)), asks)

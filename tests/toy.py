@@ -31,7 +31,7 @@ from datasets_gen import TASKS, Example
 from kvbench.engine.prefill import Branch, Trace, prefill
 from kvbench.engine.treatment import plan
 from kvbench.models import LoadedModel, wrap_model
-from kvbench.prompt import Mode, Prompt, build_prompts, instruction_text, question_text
+from kvbench.prompt import Mode, Prompt, asked, build_prompts
 from kvbench.reference.tokenizer import END, train_tokenizer
 from policies import Policy, Situation
 
@@ -89,8 +89,9 @@ NETWORKS: dict[str, Callable[[], PreTrainedModel]] = {
 
 def toy_model(architecture: str = "llama", build: Callable[[], PreTrainedModel] | None = None) -> LoadedModel:
     """A toy model of that architecture, or of another configuration that ``build`` makes."""
-    # Under some seeds kvpress finds no key that hides a masked one from random queries, and raises.
-    torch.manual_seed(2)
+    # Under some seeds kvpress finds no key that hides masked tokens from random queries, and raises, or one that hides
+    # them only in part: Qwen 3's under seed 8 left them a score of -1, where the engine masks them.
+    torch.manual_seed(5)
     network = (build or NETWORKS[architecture])()
     network.set_attn_implementation("sdpa")
     tokenizer = toy_tokenizer()
@@ -188,12 +189,9 @@ def kvpress_answers_branch(
 ) -> list[list[int]]:
     """What a user of kvpress gets for the questions of a branch: by the policy's baseline, where it names one."""
     policy, situation = branch.treatment.policy, branch.treatment.situation
-    context = prompt.example.context
-    asked = [question_text(prompt.asks[number].question) for number in branch.treatment.asks]
-    if mode == "aware":
-        (question,) = asked
-        context, asked = context + question, [""]
-    questions = [text + instruction_text(TASKS[prompt.example.task]) for text in asked]
+    task = TASKS[prompt.example.task]
+    parts = [asked(task, prompt.asks[number].question, mode) for number in branch.treatment.asks]
+    context, questions = prompt.example.context + parts[0][0], [decoded for _, decoded in parts]
     if policy.baseline is None:
         return kvpress_answers(model, context, questions, policy.press(situation), steps)
     model.network.set_attn_implementation(policy.baseline.attention)

@@ -121,6 +121,7 @@ def _greedy(model: LoadedModel, wave: Wave, columns: Columns, steps: int) -> tor
     ends = torch.tensor(model.end_tokens(), dtype=torch.long, device=model.device)
     written = torch.zeros(rows, columns.count, steps, dtype=torch.long, device=model.device)
     alive = torch.arange(rows, device=model.device)
+    _read_shared(model, wave, columns)
     latest = _read_questions(model, wave, columns)
     done = torch.isin(latest, ends)
     position = columns.positions[:, columns.last]
@@ -140,6 +141,21 @@ def _greedy(model: LoadedModel, wave: Wave, columns: Columns, steps: int) -> tor
         done |= torch.isin(latest, ends)
         written[alive, :, step] = latest
     return written
+
+
+def _read_shared(model: LoadedModel, wave: Wave, columns: Columns) -> None:
+    """What all questions begin with, such as the instruction, once for each row."""
+    rows, shared = columns.shared_ids.shape
+    if shared > 0:
+        chunk = max(1, TOKENS_AT_ONCE // shared)
+        end = torch.tensor([shared - 1], device=model.device)
+        with _last_layer_at(model, wave, end):
+            for start in range(0, rows, chunk):
+                some = slice(start, start + chunk)
+                wave.begin_shared(some)
+                _forward(model, wave, columns.shared_ids[some], columns.shared_positions[some], end)
+        wave.grow(shared)
+    wave.settle()
 
 
 def _read_questions(model: LoadedModel, wave: Wave, columns: Columns) -> torch.Tensor:

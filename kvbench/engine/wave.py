@@ -1,9 +1,10 @@
 """Many branches of one trace in one padded cache, and the attention that reads it.
 
 A row of the batch is a branch. Its questions lie side by side behind what is kept of the context, in columns that do
-not see one another, so that the kept keys are held once and not once for every question::
+not see one another, so that the kept keys are held once and not once for every question. What all questions begin with
+is read once and then counts as kept::
 
-    | spare | padding, kept context | question 1 | question 2 | ... | step 1: q1 q2 ... | step 2: q1 q2 ... |
+    | spare | padding, kept context, shared start | question 1 | question 2 | ... | step 1: q1 q2 ... | step 2: ... |
 
 Kept rows end at one place, so that a pass over some rows of the wave can leave out the padding that they share. The
 questions are read a few columns at a time, and for that time their keys stand a second time right before what is kept:
@@ -12,7 +13,7 @@ between columns that do not see one another nothing is computed then. Attention 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from typing import Any
 
 import torch
@@ -31,9 +32,12 @@ class Columns:
     """The questions of a wave as one token grid, shape (rows, width): questions end where their column ends.
 
     ``column``: the column of each place, shape (width,). ``last``: the last place of each column.
-    ``padding``: bool, shape (rows, width).
+    ``padding``: bool, shape (rows, width). ``shared_ids`` and ``shared_positions``: the tokens that all questions begin
+    with and that the grid leaves out, shape (rows, shared).
     """
 
+    shared_ids: torch.Tensor
+    shared_positions: torch.Tensor
     token_ids: torch.Tensor
     positions: torch.Tensor
     column: torch.Tensor
@@ -57,27 +61,39 @@ def make_columns(trace: Trace, branches: Sequence[Branch], device: torch.device)
     """All branches ask as many questions. A column is as wide as its longest question; where all rows ask the same,
     nothing is padded."""
     asked = [[trace.prompt.asks[number].token_ids for number in b.treatment.asks] for b in branches]
-    widths = [max(len(ids) for ids in column) for column in zip(*asked, strict=True)]
+    shared = shared_start([question for questions in asked for question in questions]) if len(asked[0]) > 1 else 0
+    widths = [max(len(ids) for ids in column) - shared for column in zip(*asked, strict=True)]
     token_ids = torch.zeros(len(branches), sum(widths), dtype=torch.long)
-    positions = torch.tensor([branch.next_position for branch in branches])[:, None].repeat(1, token_ids.shape[1])
+    first = torch.tensor([branch.next_position for branch in branches])[:, None]
+    positions = (first + shared).repeat(1, token_ids.shape[1])
     padding = torch.ones_like(token_ids, dtype=torch.bool)
     for row, questions in enumerate(asked):
         end = 0
         for width, ids in zip(widths, questions, strict=True):
             end += width
-            token_ids[row, end - len(ids) : end] = torch.tensor(ids)
-            positions[row, end - len(ids) : end] += torch.arange(len(ids))
-            padding[row, end - len(ids) : end] = False
+            own = torch.tensor(ids[shared:])
+            token_ids[row, end - len(own) : end] = own
+            positions[row, end - len(own) : end] += torch.arange(len(own))
+            padding[row, end - len(own) : end] = False
+    shared_ids = torch.tensor(asked[0][0][:shared], dtype=torch.long).repeat(len(branches), 1)
     column = torch.arange(len(widths)).repeat_interleave(torch.tensor(widths))
     last = torch.tensor(widths).cumsum(0) - 1
-    return Columns(*(part.to(device) for part in (token_ids, positions, column, last, padding)))
+    parts = (shared_ids, first + torch.arange(shared), token_ids, positions, column, last, padding)
+    return Columns(*(part.to(device) for part in parts))
+
+
+def shared_start(questions: Sequence[Sequence[int]]) -> int:
+    """How many tokens all questions begin with; each has at least one more."""
+    own = [question[:-1] for question in questions]
+    return sum(1 for _ in takewhile(lambda tokens: len(set(tokens)) == 1, zip(*own, strict=False)))
 
 
 class Wave(Cache):
     """The preallocated cache of some branches of one trace.
 
     Keys and values of a layer: shape (rows, num_kv_heads, kept + grown, head_dim), kept rows first, padded in front to
-    the longest branch of that layer. ``hidden``: by layer bool (rows, 1 or num_kv_heads, kept), that padding.
+    the longest branch of that layer. What questions begin with is read first and kept, then the columns.
+    ``hidden``: by layer bool (rows, 1 or num_kv_heads, kept), that padding.
     ``spare``: by layer (rows,), how much of it all heads of a row have. ``skipped``: by layer, how much the rows of the
     pass announced last have in common.
     """
@@ -87,7 +103,9 @@ class Wave(Cache):
         self.columns = columns
         self.portions = columns.portions(PLACES_AT_ONCE)
         self.front = max(portion.stop - portion.start for portion in self.portions)
-        self.grown_capacity = columns.token_ids.shape[1] + columns.count * steps
+        shared = columns.shared_ids.shape[1]
+        self.grown_capacity = shared + columns.token_ids.shape[1] + columns.count * steps
+        self.steps = steps
         self.grown = 0
         self.keys: list[torch.Tensor] = []
         self.values: list[torch.Tensor] = []
@@ -98,9 +116,8 @@ class Wave(Cache):
         self.kept = [hidden.shape[-1] for hidden in self.hidden]
         # Where every layer keeps as many rows of each branch, one mask serves all layers.
         self.uniform = all(torch.equal(self.hidden[0], hidden) for hidden in self.hidden[1:])
-        steps_column = torch.arange(columns.count, device=columns.column.device).repeat(steps)
-        self.column = torch.cat([columns.column, steps_column])
-        self.padding = F.pad(columns.padding, (0, len(steps_column)))
+        self.column = torch.zeros_like(columns.shared_ids[0])
+        self.padding = torch.zeros_like(columns.shared_ids, dtype=torch.bool)
         self.shared_bias: torch.Tensor | None = None
         self.wanted_last: torch.Tensor | None = None  # the only places whose queries the last layer need answer
 
@@ -149,6 +166,20 @@ class Wave(Cache):
             else:
                 read.append(cache[:, :, first:end])
         return read[0], read[1]
+
+    def settle(self) -> None:
+        """What was read, the shared start of all questions, counts as kept from now on; the columns come next."""
+        self.hidden = [F.pad(hidden, (0, self.grown)) for hidden in self.hidden]
+        self.kept = [kept + self.grown for kept in self.kept]
+        self.grown = 0
+        columns = self.columns
+        steps_column = torch.arange(columns.count, device=columns.column.device).repeat(self.steps)
+        self.column = torch.cat([columns.column, steps_column])
+        self.padding = F.pad(columns.padding, (0, len(steps_column)))
+
+    def begin_shared(self, rows: slice) -> None:
+        """Announces a pass of some rows over the shared start of their questions."""
+        self._begin(slice(0, self.columns.shared_ids.shape[1]), rows, alone=False)
 
     def begin_questions(self, places: slice, rows: slice) -> None:
         """Announces a pass of some rows over questions at these places."""

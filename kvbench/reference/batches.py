@@ -1,7 +1,7 @@
 """Training sequences: one context, then many questions that do not see one another."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
 
@@ -9,7 +9,7 @@ import torch
 from transformers import PreTrainedTokenizerBase
 
 from datasets_gen import TASKS, Example, Split, Task
-from kvbench.prompt import build_prompts, encode
+from kvbench.prompt import Mode, asked, chat_template, encode
 from kvbench.reference.attention import PackedLayout
 
 QUESTIONS = 16  # at most
@@ -17,7 +17,8 @@ ROW_LENGTH = 48  # several questions share a row
 ROWS = 3  # of each sequence in training, with the questions that fit
 TURNS = ("base", "hops", "hops")  # chains take the longest to learn
 EASIER_SHARE = 0.25  # of the batches come from a lower level than the one reached, so that nothing is forgotten
-INSTRUCTED_SHARE = 0.3  # of the batches say the task's instruction; it is as long as a question and teaches little
+# The batches that say the task's instruction where each mode has it; it is as long as a question and teaches little.
+INSTRUCTED_SHARES: Mapping[Mode, float] = {"agnostic": 0.2, "aware": 0.1}
 
 
 @dataclass(frozen=True)
@@ -60,16 +61,18 @@ class Batch:
     layout: PackedLayout
 
 
-def pack(tokenizer: PreTrainedTokenizerBase, task: Task, example: Example) -> PackedSequence:
-    """One example as training data; the last token of an answer ends the turn."""
-    prompt = build_prompts(tokenizer, task, example, "agnostic")[0]
+def pack(tokenizer: PreTrainedTokenizerBase, task: Task, example: Example, mode: Mode = "agnostic") -> PackedSequence:
+    """One example as training data, in the order of a mode; the last token of an answer ends the turn."""
+    template = chat_template(tokenizer)
     end: int = tokenizer.eos_token_id
     questions = []
-    for ask in prompt.asks:
-        answer = [*encode(tokenizer, f" {ask.question.golds[0]}"), end]
-        names = [encode(tokenizer, f" {name}")[0] for name in ask.question.bridges]
-        questions.append(PackedQuestion([*ask.token_ids, *answer], len(answer), [*names[:1], *names[-1:]]))
-    return PackedSequence(example, list(prompt.token_ids), questions)
+    for question in example.questions:
+        answer = [*encode(tokenizer, f" {question.golds[0]}"), end]
+        names = [encode(tokenizer, f" {name}")[0] for name in question.bridges]
+        compressed, decoded = asked(task, question, mode)
+        tokens = [*encode(tokenizer, compressed), *encode(tokenizer, decoded + template.tail), *answer]
+        questions.append(PackedQuestion(tokens, len(answer), [*names[:1], *names[-1:]]))
+    return PackedSequence(example, list(encode(tokenizer, template.head + example.context)), questions)
 
 
 def row_starts(lengths: Sequence[int]) -> list[int]:
@@ -133,17 +136,22 @@ def make_batch(
 ) -> Batch:
     """Examples ``first .. first + count`` of all tasks in turn; the same for the same arguments.
 
-    Without a level these are the tasks themselves, as in an evaluation. At level 0 the question stands right before the
-    answer, without the instruction between them: who it is about is then found by looking a few tokens back.
+    Without a level these are the tasks themselves, as in an evaluation. At level 0 no instruction stands beside the
+    question: who it is about is then found by looking a few tokens back.
     """
     rng = random.Random(f"{seed}/{first}")
-    instructed = level is None or (level > 0 and rng.random() < INSTRUCTED_SHARE)
-    if level is not None and rng.random() < EASIER_SHARE:
-        level = rng.randint(0, level)
+    mode: Mode | None = "agnostic"
+    if level is not None:
+        modes: list[Mode | None] = [*INSTRUCTED_SHARES, None]
+        shares = [*INSTRUCTED_SHARES.values(), 1 - sum(INSTRUCTED_SHARES.values())]
+        mode = rng.choices(modes, shares)[0] if level > 0 else None
+        if rng.random() < EASIER_SHARE:
+            level = rng.randint(0, level)
     sequences = []
     for index in range(first, first + count):
         task = TASKS[TURNS[index % len(TURNS)]]
-        task = task if instructed else replace(task, instruction="")
-        sequences.append(pack(tokenizer, task, task.example(seed, index, split, level, QUESTIONS)))
+        example = task.example(seed, index, split, level, QUESTIONS)
+        told = task if mode else replace(task, instruction="")
+        sequences.append(pack(tokenizer, told, example, mode or "agnostic"))
     padding: int = tokenizer.pad_token_id
     return collate(sequences, padding, None if level is None else ROWS)
