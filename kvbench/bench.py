@@ -105,7 +105,7 @@ def compare(
     workers = Workers(model)
     share = setting.shared_by(workers.count)
     started = model.clock()
-    answers = list(workers.map(lambda replica, pair: _run_engine(replica, *pair, share), work))
+    answers = list(workers.map(lambda own, pair: _run_engine(own, *pair, share), work))
     comparison.engine_seconds = model.clock() - started
     for (task, example), ours in zip(work, answers, strict=True):
         theirs = _run_pipeline(runner, task, example, setting, comparison, progress)

@@ -20,12 +20,10 @@ from kvbench.models import LoadedModel
 from kvbench.prompt import Mode, build_prompts
 from kvbench.record import Record
 from kvbench.score import text_scores
-from kvbench.setting import Progress, Setting, silent
+from kvbench.setting import Setting
 
 
-def collect(
-    model: LoadedModel, task: Task, examples: Sequence[Example], setting: Setting, progress: Progress = silent
-) -> dict[str, list[Record]]:
+def collect(model: LoadedModel, task: Task, examples: Sequence[Example], setting: Setting) -> dict[str, list[Record]]:
     """Records of some examples by policy."""
     records: dict[str, list[Record]] = {policy.name: [] for policy in setting.policies}
     for example in examples:
@@ -34,7 +32,6 @@ def collect(
             generations = decode(model, trace, task.max_new_tokens, setting.max_kv_bytes)
             for record in _records(model, task, trace, generations, setting.mode):
                 records[record.policy].append(record)
-            progress(sum(len(branch.treatment.asks) for branch in trace.branches))
     return records
 
 

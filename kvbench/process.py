@@ -3,11 +3,14 @@
 import ctypes
 import gc
 import platform
+import signal
+import sys
 
 # Parameters of glibc's mallopt(3).
 M_TRIM_THRESHOLD = -1
 M_MMAP_THRESHOLD = -3
 LARGEST_INT = 2**31 - 1
+SET_PARENT_DEATH_SIGNAL = 1  # of Linux's prctl(2)
 
 
 def settle() -> None:
@@ -23,3 +26,9 @@ def settle() -> None:
         library.mallopt(M_TRIM_THRESHOLD, LARGEST_INT)
     gc.collect()
     gc.freeze()
+
+
+def die_with_parent() -> None:
+    """Has the kernel end this process when the one that forked it is killed: it would wait for work for ever."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(SET_PARENT_DEATH_SIGNAL, signal.SIGKILL)

@@ -1,6 +1,7 @@
 """A run: every task, every policy, every ratio, into a store that can be taken up again."""
 
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -94,7 +95,34 @@ def _note_failure(store: Store, reason: str) -> None:
 
 
 def _fill(model: LoadedModel, grid: Grid, store: Store) -> None:
-    work, total, missing = [], 0, 0
+    pending, missing = _lacking(grid, store)
+    if missing == 0:
+        return
+    workers = Workers(model)
+    setting = grid.setting.shared_by(workers.count)
+
+    def records_of(model: LoadedModel, context: tuple[Portion, int]) -> dict[str, list[Record]]:
+        portion, index = context
+        example = portion.task.example(setting.seed, index)
+        return collect(model, portion.task, [example], setting.only(portion.policies))
+
+    contexts = [(portion, index) for portion in pending for index in portion.chunk]
+    with _progress() as progress, closing(workers.map(records_of, contexts)) as results:
+        bar = progress.add_task("generations", total=missing)
+        for portion in pending:
+            progress.update(bar, description=f"{portion.task.name} {portion.chunk.start}-{portion.chunk.stop - 1}")
+            records: dict[str, list[Record]] = {policy.name: [] for policy in portion.policies}
+            for _ in portion.chunk:
+                for name, found in next(results).items():
+                    records[name] += found
+                    progress.advance(bar, len(found))
+            for name, found in records.items():
+                store.write_records(store.record_file(portion.task.name, portion.number, name), found)
+
+
+def _lacking(grid: Grid, store: Store) -> tuple[list[Portion], int]:
+    """What is not stored yet, and how many generations that is."""
+    portions, total, missing = [], 0, 0
     for task in grid.tasks:
         for number, chunk in enumerate(grid.chunks()):
             size = sum(len(example.questions) for example in grid.examples(task, chunk))
@@ -103,15 +131,17 @@ def _fill(model: LoadedModel, grid: Grid, store: Store) -> None:
                 for policy in grid.setting.policies
                 if not store.has(task.name, number, policy.name, size * grid.cells([policy]))
             ]
-            work.append(Portion(task, number, chunk, lacking))
+            if lacking:
+                portions.append(Portion(task, number, chunk, lacking))
             total += size * grid.cells(grid.setting.policies)
             missing += size * grid.cells(lacking)
-    if missing == 0:
-        console.print(f"all {total:,} generations are there already")
-        return
     if missing < total:
-        console.print(f"{total - missing:,} of {total:,} generations are there already: going on with the rest")
-    with Progress(
+        console.print(f"{total - missing:,} of {total:,} generations are there already")
+    return portions, missing
+
+
+def _progress() -> Progress:
+    return Progress(
         TextColumn("{task.description}"),
         BarColumn(bar_width=None),
         MofNCompleteColumn(),
@@ -119,23 +149,4 @@ def _fill(model: LoadedModel, grid: Grid, store: Store) -> None:
         TextColumn("left"),
         TimeRemainingColumn(),
         console=console,
-    ) as progress:
-        bar = progress.add_task("generations", total=missing)
-        workers = Workers(model)
-        setting = grid.setting.shared_by(workers.count)
-
-        def records_of(replica: LoadedModel, portion: Portion) -> dict[str, list[Record]]:
-            progress.update(bar, description=f"{portion.task.name} {portion.chunk.start}-{portion.chunk.stop - 1}")
-            return collect(
-                replica,
-                portion.task,
-                grid.examples(portion.task, portion.chunk),
-                setting.only(portion.policies),
-                lambda count: progress.advance(bar, count),
-            )
-
-        pending = [portion for portion in work if portion.policies]
-        for portion, records in zip(pending, workers.map(records_of, pending), strict=True):
-            for policy in portion.policies:
-                path = store.record_file(portion.task.name, portion.number, policy.name)
-                store.write_records(path, records[policy.name])
+    )

@@ -1,59 +1,80 @@
-"""Several pieces of work at once in one process, each on a core of its own.
+"""Several pieces of work at once, each in a process of its own on a core of its own.
 
 A small model leaves most of a second core idle: its operations are too short to be shared out, and Python runs between
-them. Two workers of one thread each do the same work in two thirds of the time of one with two threads, and bit for
-bit the same (docs/performance.md).
+them. Threads wait for one another's Python; processes of one thread each do not, and compute the same bit for bit
+(docs/performance.md). They are forked, so that model, presses and closures need not be sent to them.
 """
 
-import copy
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
-from queue import SimpleQueue
-from typing import TypeVar
+import os
+import signal
+import sys
+import warnings
+from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from multiprocessing import get_context
+from typing import Any, TypeVar
 
 import torch
 
+from kvbench.errors import KVBenchError
 from kvbench.models import LoadedModel
+from kvbench.process import die_with_parent
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 SMALL = 100_000_000  # parameters: the operations of a larger model keep all cores busy
+CAN_FORK = sys.platform == "linux"  # macOS has the call, and system libraries that fail after it
 
-
-def replica(model: LoadedModel) -> LoadedModel:
-    """The same weights in modules of its own: kvpress and the engine hang hooks and attributes on modules."""
-    shared = {id(tensor): tensor for tensor in (*model.network.parameters(), *model.network.buffers())}
-    return replace(model, network=copy.deepcopy(model.network, shared))
+_job: Callable[[int], Any]  # of a worker process
 
 
 class Workers:
-    """``count`` threads with a replica of the model each, or the calling thread alone where that is 1."""
+    """``count`` processes, or the calling one alone where that is 1."""
 
     def __init__(self, model: LoadedModel, count: int | None = None) -> None:
         small = model.device.type == "cpu" and model.network.num_parameters() < SMALL
         self.model = model
-        self.count = count or (torch.get_num_threads() if small else 1)
+        self.count = count or (torch.get_num_threads() if small and CAN_FORK else 1)
 
-    def map(self, work: Callable[[LoadedModel, Item], Result], items: Iterable[Item]) -> Iterator[Result]:
-        """Results in the order of the items. What was not begun when the caller leaves or fails is dropped."""
+    def map(self, work: Callable[[LoadedModel, Item], Result], items: Sequence[Item]) -> Generator[Result]:
+        """Results in the order of the items; they and failures are pickled on their way here. What was not begun when
+        the caller leaves or fails is dropped."""
         if self.count == 1:
             yield from (work(self.model, item) for item in items)
             return
-        idle: SimpleQueue[LoadedModel] = SimpleQueue()
-        for _ in range(self.count):
-            idle.put(replica(self.model))
 
-        def with_a_replica(item: Item) -> Result:
-            model = idle.get()
-            try:
-                return work(model, item)
-            finally:
-                idle.put(model)
+        def job(number: int) -> Result:
+            return work(self.model, items[number])
 
-        executor = ThreadPoolExecutor(self.count, "kvbench", torch.set_num_threads, (1,))
+        executor = ProcessPoolExecutor(self.count, get_context("fork"), _begin, (job,))
         try:
-            for future in [executor.submit(with_a_replica, item) for item in items]:
+            with warnings.catch_warnings():  # Python 3.12 warns of forks beside threads; see _begin
+                warnings.simplefilter("ignore", DeprecationWarning)
+                futures = [executor.submit(_run, number) for number in range(len(items))]
+            for future in futures:
                 yield future.result()
+        except BrokenProcessPool as error:
+            raise KVBenchError(
+                "a worker process was killed, most likely for lack of memory: start the same command again with a "
+                "smaller --max-kv-gb"
+            ) from error
         finally:
             executor.shutdown(cancel_futures=True)
+
+
+def _begin(job: Callable[[int], Any]) -> None:
+    """In a new worker. The threads of torch's pool are not forked with it: it may never ask for more than its own.
+
+    Ctrl-C reaches all processes of a terminal; the one that writes the store decides what becomes of it.
+    """
+    global _job
+    _job = job
+    torch.set_num_threads(1)
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    die_with_parent()
+
+
+def _run(number: int) -> Any:
+    return _job(number)

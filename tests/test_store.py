@@ -62,13 +62,15 @@ def test_the_same_run_again_does_only_what_is_missing(
     asked: list[list[str]] = []
     collect = kvbench.collect.collect
 
-    def listening(model, task, examples, setting, progress):  # type: ignore[no-untyped-def]
+    def listening(model, task, examples, setting):  # type: ignore[no-untyped-def]
         asked.append([policy.name for policy in setting.policies])
-        return collect(model, task, examples, setting, progress)
+        return collect(model, task, examples, setting)
+
+    monkeypatch.setattr("kvbench.workers.CAN_FORK", False)  # another process would not be heard
 
     monkeypatch.setattr(kvbench.run, "collect", listening)
     again = execute(llama, grid(), tmp_path / "run", "a test")
-    assert asked == [["knorm"]]
+    assert asked == [["knorm"], ["knorm"]]
     pd.testing.assert_frame_equal(outcome(again), whole)
 
 
@@ -179,6 +181,7 @@ def test_an_interrupt_keeps_what_was_finished(
             raise KeyboardInterrupt
         return collect(*arguments)
 
+    monkeypatch.setattr("kvbench.workers.CAN_FORK", False)  # calls are counted here
     monkeypatch.setattr(kvbench.run, "collect", interrupted)
     monkeypatch.setattr(kvbench.run, "CONTEXTS_IN_CHUNK", 1)
     with pytest.raises(KVBenchError, match="interrupted: what was finished is kept"):
