@@ -1,8 +1,11 @@
-"""Entry point of ``python -m kvbench``."""
+"""``python -m kvbench``."""
 
+import signal
 import sys
 
 from kvbench.cli import main
 
 if __name__ == "__main__":
-    sys.exit(main())
+    status = main()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # all is said; Python's own end would answer with a traceback
+    sys.exit(status)

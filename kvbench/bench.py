@@ -102,10 +102,11 @@ def compare(
     warm_up = replace(setting, policies=setting.policies[:1], ratios=setting.ratios[:1])
     _run_engine(model, *work[0], warm_up)
     _run_pipeline(runner, *work[0], warm_up, Comparison(), silent)
-    workers = Workers(model)
+    workers = Workers(model, len(work))
     share = setting.shared_by(workers.count)
     started = model.clock()
-    answers = list(workers.map(lambda own, pair: _run_engine(own, *pair, share), work))
+    with workers.map(lambda own, pair: _run_engine(own, *pair, share), work) as results:
+        answers = list(results)
     comparison.engine_seconds = model.clock() - started
     for (task, example), ours in zip(work, answers, strict=True):
         theirs = _run_pipeline(runner, task, example, setting, comparison, progress)

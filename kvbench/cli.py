@@ -1,6 +1,7 @@
 """``python -m kvbench COMMAND``: finds the command, and turns errors into one line and an exit status."""
 
 import importlib
+import os
 import sys
 from collections.abc import Sequence
 
@@ -9,7 +10,7 @@ import typer
 import kvbench
 from datasets_gen import DatasetError, unknown_name
 from kvbench.console import console
-from kvbench.errors import InterruptedRunError, KVBenchError
+from kvbench.errors import InterruptedRunError, KVBenchError, unexpected
 
 INTERRUPTED = 130
 COMMANDS = {
@@ -40,13 +41,13 @@ def overview() -> str:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command; returns the exit status."""
     words = list(sys.argv[1:] if arguments is None else arguments)
-    if not words or words[0] in ("--help", "-h", "help"):
-        print(overview())
-        return 0
-    if words[0] == "--version":
-        print(f"kvbench {kvbench.__version__}")
-        return 0
     try:
+        if not words or words[0] in ("--help", "-h", "help"):
+            print(overview(), flush=True)
+            return 0
+        if words[0] == "--version":
+            print(f"kvbench {kvbench.__version__}", flush=True)
+            return 0
         return _call(words[0], words[1:])
     except InterruptedRunError as error:
         return _complain(str(error), INTERRUPTED)
@@ -54,8 +55,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _complain(str(error), 1)
     except KeyboardInterrupt:
         return _complain("interrupted", INTERRUPTED)
+    except BrokenPipeError:  # whoever read the output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains when it flushes at exit
+        return 1
     except OSError as error:
         return _complain(f"{error.filename or 'the system'}: {error.strerror or error}", 1)
+    except Exception as error:
+        return _complain(str(unexpected(error)), 1)
 
 
 def _complain(message: str, status: int) -> int:

@@ -89,7 +89,7 @@ def _record(
         "hops": question.hops,
         "stated_values": list(example.stated_values),
         "abstentions": list(task.abstentions),
-        "press_arguments": json.dumps(dict(policy.arguments(trace.length)), sort_keys=True),
+        "press_arguments": json.dumps(branch.arguments, sort_keys=True),
         "context_tokens": trace.length,
         "answer_tokens": len(asked.answer_tokens),
         "evidence_tokens": len(asked.evidence_tokens),

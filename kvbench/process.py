@@ -2,6 +2,7 @@
 
 import ctypes
 import gc
+import os
 import platform
 import signal
 import sys
@@ -28,7 +29,9 @@ def settle() -> None:
     gc.freeze()
 
 
-def die_with_parent() -> None:
+def die_with_parent(parent: int) -> None:
     """Has the kernel end this process when the one that forked it is killed: it would wait for work for ever."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(SET_PARENT_DEATH_SIGNAL, signal.SIGKILL)
+        if os.getppid() != parent:  # it was killed before that
+            os._exit(1)

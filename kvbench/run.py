@@ -1,7 +1,6 @@
 """A run: every task, every policy, every ratio, into a store that can be taken up again."""
 
 from collections.abc import Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -79,7 +78,7 @@ def execute(model: LoadedModel, grid: Grid, folder: Path, command: str) -> Store
             f"the device is out of memory: what was finished is kept in {folder}; start the same command again with a "
             "smaller --max-kv-gb"
         ) from error
-    except Exception as error:  # a fault of ours, or a model that cannot be run: the store tells how it ended
+    except (Exception, SystemExit) as error:  # a fault of ours, a model that cannot be run, a pipe that was closed
         _note_failure(store, f"{type(error).__name__}: {first_line(error)}")
         raise
     store.finish()
@@ -98,7 +97,8 @@ def _fill(model: LoadedModel, grid: Grid, store: Store) -> None:
     pending, missing = _lacking(grid, store)
     if missing == 0:
         return
-    workers = Workers(model)
+    contexts = [(portion, index) for portion in pending for index in portion.chunk]
+    workers = Workers(model, len(contexts))
     setting = grid.setting.shared_by(workers.count)
 
     def records_of(model: LoadedModel, context: tuple[Portion, int]) -> dict[str, list[Record]]:
@@ -106,8 +106,7 @@ def _fill(model: LoadedModel, grid: Grid, store: Store) -> None:
         example = portion.task.example(setting.seed, index)
         return collect(model, portion.task, [example], setting.only(portion.policies))
 
-    contexts = [(portion, index) for portion in pending for index in portion.chunk]
-    with _progress() as progress, closing(workers.map(records_of, contexts)) as results:
+    with workers.map(records_of, contexts) as results, _progress() as progress:
         bar = progress.add_task("generations", total=missing)
         for portion in pending:
             progress.update(bar, description=f"{portion.task.name} {portion.chunk.start}-{portion.chunk.stop - 1}")

@@ -9,15 +9,17 @@ import os
 import signal
 import sys
 import warnings
-from collections.abc import Callable, Generator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from multiprocessing import get_context
+from contextlib import contextmanager
+from multiprocessing import active_children, get_context
 from typing import Any, TypeVar
 
 import torch
 
-from kvbench.errors import KVBenchError
+from kvbench.errors import KVBenchError, unexpected
 from kvbench.models import LoadedModel
 from kvbench.process import die_with_parent
 
@@ -25,56 +27,79 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 SMALL = 100_000_000  # parameters: the operations of a larger model keep all cores busy
 CAN_FORK = sys.platform == "linux"  # macOS has the call, and system libraries that fail after it
+AHEAD = 4  # items of each worker that are begun or waiting: what is finished early is held in memory
 
 _job: Callable[[int], Any]  # of a worker process
 
 
 class Workers:
-    """``count`` processes, or the calling one alone where that is 1."""
+    """``count`` processes, no more than there are items to come, or the calling one alone where that is 1."""
 
-    def __init__(self, model: LoadedModel, count: int | None = None) -> None:
+    def __init__(self, model: LoadedModel, items: int, count: int | None = None) -> None:
         small = model.device.type == "cpu" and model.network.num_parameters() < SMALL
         self.model = model
-        self.count = count or (torch.get_num_threads() if small and CAN_FORK else 1)
+        self.count = min(count or (torch.get_num_threads() if small and CAN_FORK else 1), max(1, items))
 
-    def map(self, work: Callable[[LoadedModel, Item], Result], items: Sequence[Item]) -> Generator[Result]:
-        """Results in the order of the items; they and failures are pickled on their way here. What was not begun when
-        the caller leaves or fails is dropped."""
+    @contextmanager
+    def map(self, work: Callable[[LoadedModel, Item], Result], items: Sequence[Item]) -> Iterator[Iterator[Result]]:
+        """Results in the order of the items; they are pickled on their way here. When the body is left by an exception,
+        Ctrl-C among them, what is being worked on is dropped at once."""
         if self.count == 1:
-            yield from (work(self.model, item) for item in items)
+            yield (work(self.model, item) for item in items)
             return
 
         def job(number: int) -> Result:
             return work(self.model, items[number])
 
-        executor = ProcessPoolExecutor(self.count, get_context("fork"), _begin, (job,))
+        others = set(active_children())
+        executor = ProcessPoolExecutor(self.count, get_context("fork"), _begin, (job, os.getpid()))
         try:
-            with warnings.catch_warnings():  # Python 3.12 warns of forks beside threads; see _begin
+            with warnings.catch_warnings():  # Python 3.12 warns of forks beside threads, such as torch's: see _begin
                 warnings.simplefilter("ignore", DeprecationWarning)
-                futures = [executor.submit(_run, number) for number in range(len(items))]
-            for future in futures:
-                yield future.result()
-        except BrokenProcessPool as error:
-            raise KVBenchError(
-                "a worker process was killed, most likely for lack of memory: start the same command again with a "
-                "smaller --max-kv-gb"
-            ) from error
+                begun = deque(executor.submit(_run, n) for n in range(min(len(items), AHEAD * self.count)))
+            yield _results(executor, begun, len(items))
+        except BaseException:
+            for child in set(active_children()) - others:
+                child.kill()
+            raise
         finally:
             executor.shutdown(cancel_futures=True)
 
 
-def _begin(job: Callable[[int], Any]) -> None:
+def _results(executor: ProcessPoolExecutor, begun: deque[Future[Result]], count: int) -> Iterator[Result]:
+    number = len(begun)
+    try:
+        while begun:
+            result = begun.popleft().result()
+            if number < count:
+                begun.append(executor.submit(_run, number))
+                number += 1
+            yield result
+    except BrokenProcessPool as error:
+        raise KVBenchError(
+            "a worker process was killed, most likely for lack of memory: start the same command again with a "
+            "smaller --max-kv-gb"
+        ) from error
+
+
+def _begin(job: Callable[[int], Any], parent: int) -> None:
     """In a new worker. The threads of torch's pool are not forked with it: it may never ask for more than its own.
 
-    Ctrl-C reaches all processes of a terminal; the one that writes the store decides what becomes of it.
+    Ctrl-C reaches all processes of a terminal; the one that writes the store decides what becomes of the others.
     """
     global _job
     _job = job
     torch.set_num_threads(1)
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    die_with_parent()
+    die_with_parent(parent)
 
 
 def _run(number: int) -> Any:
-    return _job(number)
+    """Only our own errors can be relied on to be pickled; anything else, also an exit, would be taken for a kill."""
+    try:
+        return _job(number)
+    except KVBenchError:
+        raise
+    except BaseException as error:
+        raise unexpected(error) from None

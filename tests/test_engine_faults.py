@@ -1,5 +1,6 @@
 """A press that fails is recorded with its reason, and no other branch notices."""
 
+import sys
 from typing import Any
 
 import pytest
@@ -129,6 +130,11 @@ FAULTS: dict[str, tuple[Policy, str]] = {
     "wider values": (acting(widens_values), "and values of shape"),
     "another dtype": (acting(changes_the_dtype), "it returned torch.float64 on cpu, the cache is torch.float32 on cpu"),
     "cuts the cache": (acting(shortens_the_cache_itself), "it replaced the live cache"),
+    "exits": (acting(lambda *_: sys.exit(0)), "failed in layer 0: SystemExit: 0"),
+    "no arguments": (
+        pressing("faulty", lambda s: ActingPress(gives_nan), arguments=lambda length: {"window": 1 // 0}),
+        "failed at the start: ZeroDivisionError",
+    ),
     "not built": (pressing("faulty", cannot_be_built), "failed at the start: AssertionError: no such window"),
 }
 every_fault = [pytest.param(policy, reason, id=name) for name, (policy, reason) in FAULTS.items()]

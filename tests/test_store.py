@@ -66,8 +66,6 @@ def test_the_same_run_again_does_only_what_is_missing(
         asked.append([policy.name for policy in setting.policies])
         return collect(model, task, examples, setting)
 
-    monkeypatch.setattr("kvbench.workers.CAN_FORK", False)  # another process would not be heard
-
     monkeypatch.setattr(kvbench.run, "collect", listening)
     again = execute(llama, grid(), tmp_path / "run", "a test")
     assert asked == [["knorm"], ["knorm"]]
@@ -181,7 +179,6 @@ def test_an_interrupt_keeps_what_was_finished(
             raise KeyboardInterrupt
         return collect(*arguments)
 
-    monkeypatch.setattr("kvbench.workers.CAN_FORK", False)  # calls are counted here
     monkeypatch.setattr(kvbench.run, "collect", interrupted)
     monkeypatch.setattr(kvbench.run, "CONTEXTS_IN_CHUNK", 1)
     with pytest.raises(KVBenchError, match="interrupted: what was finished is kept"):

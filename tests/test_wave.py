@@ -36,11 +36,17 @@ def columns_of(model: LoadedModel, task: Task, mode: Mode) -> tuple[Trace, Colum
         ([(1, 2), (1, 2, 3, 4)], 1),
         ([(1,), (1, 2)], 0),
         ([(1, 2, 3), (2, 2, 3)], 0),
+        ([(1, 2, 3)], 0),
     ],
-    ids=["prefix", "each keeps one of its own", "shortest", "nothing but its own", "nothing alike"],
+    ids=["prefix", "each keeps one of its own", "shortest", "nothing but its own", "nothing alike", "alone"],
 )
 def test_shared_start(questions: Sequence[Sequence[int]], shared: int) -> None:
-    assert shared_start(questions) == shared
+    assert shared_start([questions]) == shared
+    assert shared_start([questions, questions]) == shared
+
+
+def test_what_one_row_begins_with_is_not_shared_by_another() -> None:
+    assert shared_start([[(1, 2, 3), (1, 2, 4)], [(1, 5, 3), (1, 5, 4)]]) == 1
 
 
 @every_task

@@ -17,8 +17,9 @@ from kvbench.collect import collect
 from kvbench.errors import KVBenchError
 from kvbench.models import LoadedModel
 from kvbench.setting import Setting
-from kvbench.workers import Workers
+from kvbench.workers import AHEAD, Workers
 from policies import POLICIES
+from toy import wait_until
 
 
 def test_three_workers_write_the_records_of_one(llama: LoadedModel) -> None:
@@ -27,14 +28,15 @@ def test_three_workers_write_the_records_of_one(llama: LoadedModel) -> None:
     examples = list(TASKS["hops"].generate(0, 6))
 
     def frame(workers: Workers) -> pd.DataFrame:
-        work = workers.map(lambda model, one: collect(model, TASKS["hops"], [one], setting), examples)
-        found = pd.DataFrame([r.model_dump() for records in work for of_policy in records.values() for r in of_policy])
+        with workers.map(lambda model, one: collect(model, TASKS["hops"], [one], setting), examples) as work:
+            rows = [r.model_dump() for records in work for of_policy in records.values() for r in of_policy]
+        found = pd.DataFrame(rows)
         return found.drop(columns=[column for column in found.columns if column.endswith("_seconds")])
 
-    alone = frame(Workers(llama, 1))
+    alone = frame(Workers(llama, 6, 1))
     assert set(alone.status) == {"ok"}
     assert alone.output_text.nunique() > 1
-    pd.testing.assert_frame_equal(frame(Workers(llama, 3)), alone)
+    pd.testing.assert_frame_equal(frame(Workers(llama, 6, 3)), alone)
 
 
 def threads_after_a_while(_: LoadedModel, __: int) -> tuple[int, int]:
@@ -43,7 +45,8 @@ def threads_after_a_while(_: LoadedModel, __: int) -> tuple[int, int]:
 
 
 def test_workers_are_processes_of_one_thread(llama: LoadedModel) -> None:
-    found = list(Workers(llama, 2).map(threads_after_a_while, range(4)))
+    with Workers(llama, 4, 2).map(threads_after_a_while, range(4)) as results:
+        found = list(results)
     assert len({process for process, _ in found}) == 2
     assert os.getpid() not in dict(found)
     assert {threads for _, threads in found} == {1}
@@ -62,29 +65,87 @@ def test_a_failure_reaches_the_caller_and_drops_what_was_not_begun(
         time.sleep(0.02)
         return item
 
-    with pytest.raises(KVBenchError, match="item 1 is broken"):
-        results.extend(Workers(llama, count).map(work, range(200)))
+    with (
+        pytest.raises(KVBenchError, match="item 1 is broken"),
+        Workers(llama, 200, count).map(work, range(200)) as found,
+    ):
+        results.extend(found)
     assert results == [0]
     assert len(list(tmp_path.iterdir())) < 100
 
 
 def test_a_killed_worker_is_one_clear_line(llama: LoadedModel) -> None:
-    with pytest.raises(KVBenchError, match="a worker process was killed") as refusal:
-        list(Workers(llama, 2).map(lambda _, __: os.kill(os.getpid(), signal.SIGKILL), range(2)))
+    with (
+        pytest.raises(KVBenchError, match="a worker process was killed") as refusal,
+        Workers(llama, 2, 2).map(lambda _, __: os.kill(os.getpid(), signal.SIGKILL), range(2)) as results,
+    ):
+        list(results)
     assert "\n" not in str(refusal.value)
+
+
+class OddError(Exception):
+    """Pickled, but not unpickled."""
+
+    def __init__(self, one: str, other: str) -> None:
+        super().__init__(one + other)
+
+
+def odd(_: LoadedModel, __: int) -> None:
+    raise OddError("this is", " odd\nand long")
+
+
+@pytest.mark.parametrize(
+    ("work", "said"),
+    [(odd, r"unexpected OddError: this is odd \(.*test_workers.py:\d+\)$"), (lambda *_: sys.exit(0), "SystemExit: 0")],
+    ids=["odd", "exit"],
+)
+def test_whatever_a_worker_raises_is_one_clear_line(
+    llama: LoadedModel, work: Callable[[LoadedModel, int], None], said: str
+) -> None:
+    with pytest.raises(KVBenchError, match=said), Workers(llama, 2, 2).map(work, range(2)) as results:
+        list(results)
+
+
+def test_leaving_early_does_not_wait_for_what_is_being_worked_on(llama: LoadedModel, tmp_path: Path) -> None:
+    def work(_: LoadedModel, item: int) -> None:
+        (tmp_path / str(os.getpid())).touch()
+        time.sleep(10_000 * item)
+
+    def interrupted() -> None:
+        with Workers(llama, 3, 2).map(work, range(3)) as results:
+            next(results)
+            wait_until(lambda: len(list(tmp_path.iterdir())) == 2)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert not any(is_running(int(path.name)) for path in tmp_path.iterdir())
+
+
+def test_no_more_is_held_than_is_asked_for_soon(llama: LoadedModel, tmp_path: Path) -> None:
+    with Workers(llama, 100, 2).map(lambda _, item: (tmp_path / str(item)).touch(), range(100)) as results:
+        for taken in range(1, 20):
+            next(results)
+            assert len(list(tmp_path.iterdir())) <= taken + 2 * AHEAD
+
+
+def test_there_are_no_more_workers_than_items(llama: LoadedModel) -> None:
+    assert Workers(llama, 3, 8).count == 3
+    assert Workers(llama, 0).count == 1
 
 
 def test_workers_die_with_a_process_that_is_killed(tmp_path: Path) -> None:
     code = f"""
 import os, pathlib, time
-from kvbench.workers import Workers
+from kvbench.workers import AHEAD, Workers
 from toy import toy_model
 
 def work(_, item):
     (pathlib.Path({str(tmp_path)!r}) / str(os.getpid())).touch()
     time.sleep(100)
 
-list(Workers(toy_model(), 2).map(work, range(2)))
+with Workers(toy_model(), 2, 2).map(work, range(2)) as results:
+    list(results)
 """
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
     started = subprocess.Popen([sys.executable, "-c", code], env=environment)
@@ -93,15 +154,6 @@ list(Workers(toy_model(), 2).map(work, range(2)))
     started.wait()
     workers = [int(path.name) for path in tmp_path.iterdir()]
     wait_until(lambda: not any(is_running(worker) for worker in workers))
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    """However slow the machine: a minute means that it never comes."""
-    for _ in range(1200):
-        if condition():
-            return
-        time.sleep(0.05)
-    pytest.fail("waited for a minute")
 
 
 def is_running(process: int) -> bool:
@@ -114,6 +166,6 @@ def is_running(process: int) -> bool:
 
 def test_a_large_model_keeps_all_threads_for_itself(llama: LoadedModel, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch, "get_num_threads", lambda: 4)
-    assert Workers(llama).count == 4
+    assert Workers(llama, 9).count == 4
     monkeypatch.setattr("kvbench.workers.SMALL", 10)
-    assert Workers(llama).count == 1
+    assert Workers(llama, 9).count == 1

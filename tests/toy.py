@@ -1,5 +1,6 @@
 """Toy models of every architecture that kvpress supports: random weights, built in the test process."""
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -148,6 +149,15 @@ class ActingScorer(ScorerPress):
 def pressing(name: str, build: Callable[[Situation], BasePress], **fields: Any) -> Policy:
     """A policy around a dummy press."""
     return Policy(name=name, family="scorer", paper="-", description="for a test", build=build, **fields)
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    """However slow the machine: five minutes mean that it never comes."""
+    for _ in range(6000):
+        if condition():
+            return
+        time.sleep(0.05)
+    raise AssertionError("waited for five minutes")
 
 
 class DecodeListener:

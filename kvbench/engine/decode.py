@@ -8,7 +8,15 @@ from typing import Any
 import torch
 
 from kvbench.engine.prefill import Branch, Trace
-from kvbench.engine.wave import BRANCH_ATTENTION, PLACES_AT_ONCE, Columns, Wave, make_columns, register_branch_attention
+from kvbench.engine.wave import (
+    BRANCH_ATTENTION,
+    PLACES_AT_ONCE,
+    Columns,
+    Wave,
+    make_columns,
+    register_branch_attention,
+    shared_start,
+)
 from kvbench.errors import KVBenchError
 from kvbench.models import LoadedModel, attention, decoder_of, longest_sequence
 
@@ -88,8 +96,10 @@ def _longest(branch: Branch) -> int:
 
 def _row_bytes(trace: Trace, branch: Branch, steps: int) -> int:
     """Bytes of keys and values of one row of a wave, with room for its questions and answers."""
-    asked = [len(trace.prompt.asks[number].token_ids) for number in branch.treatment.asks]
-    grown = sum(asked) + steps * len(asked) + max(PLACES_AT_ONCE, *asked)
+    questions = [trace.prompt.asks[number].token_ids for number in branch.treatment.asks]
+    shared = shared_start([questions])
+    asked = [len(question) - shared for question in questions]
+    grown = shared + sum(asked) + steps * len(asked) + max(PLACES_AT_ONCE, *asked)
     heads, _, size = trace.keys[0].shape
     rows = (_longest(branch) + grown) * heads * len(trace.keys)
     return 2 * rows * size * trace.keys[0].element_size()

@@ -27,6 +27,7 @@ from policies import PolicyError
 @dataclass
 class Branch:
     """What one treatment leaves of a trace. ``error``: why it failed, and then there are no layers to read.
+    ``arguments``: of the press, for this context.
 
     ``seconds``: time spent in this branch's own press, as if it had been run alone; a scoring that serves several
     ratios is counted in full for each.
@@ -34,6 +35,7 @@ class Branch:
 
     treatment: Treatment
     press: BasePress | None
+    arguments: dict[str, int | float] = field(default_factory=dict)
     layers: list[LayerCache] = field(default_factory=list)
     seconds: float = 0.0
     error: str | None = None
@@ -112,6 +114,7 @@ def prefill(model: LoadedModel, prompt: Prompt, scorings: Sequence[Scoring]) -> 
 def _new_branch(treatment: Treatment) -> Branch:
     branch = Branch(treatment, None)
     with _faults_of(branch, "at the start"):
+        branch.arguments = dict(treatment.policy.arguments(treatment.situation.context_length))
         branch.press = treatment.policy.press(treatment.situation)
         changed = [
             name for name in ("__call__", "forward_hook") if _own(branch.press, name) is not _own(BasePress, name)
@@ -161,7 +164,9 @@ def _faults_of(branch: Branch, where: str) -> Iterator[None]:
     """
     try:
         yield
-    except Exception as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # an exit too
         reason = first_line(error)
         kind = "" if isinstance(error, PressError | PolicyError) else f"{type(error).__name__}: "
         branch.error = f"{branch.treatment.policy.name} failed {where}: {kind}{reason}"

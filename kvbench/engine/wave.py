@@ -61,7 +61,7 @@ def make_columns(trace: Trace, branches: Sequence[Branch], device: torch.device)
     """All branches ask as many questions. A column is as wide as its longest question; where all rows ask the same,
     nothing is padded."""
     asked = [[trace.prompt.asks[number].token_ids for number in b.treatment.asks] for b in branches]
-    shared = shared_start([question for questions in asked for question in questions]) if len(asked[0]) > 1 else 0
+    shared = shared_start(asked)
     widths = [max(len(ids) for ids in column) - shared for column in zip(*asked, strict=True)]
     token_ids = torch.zeros(len(branches), sum(widths), dtype=torch.long)
     first = torch.tensor([branch.next_position for branch in branches])[:, None]
@@ -82,9 +82,12 @@ def make_columns(trace: Trace, branches: Sequence[Branch], device: torch.device)
     return Columns(*(part.to(device) for part in parts))
 
 
-def shared_start(questions: Sequence[Sequence[int]]) -> int:
-    """How many tokens all questions begin with; each has at least one more."""
-    own = [question[:-1] for question in questions]
+def shared_start(asked: Sequence[Sequence[Sequence[int]]]) -> int:
+    """How many tokens all questions of all rows begin with; each has at least one more. A row that asks one question
+    shares nothing."""
+    if len(asked[0]) == 1:
+        return 0
+    own = [question[:-1] for questions in asked for question in questions]
     return sum(1 for _ in takewhile(lambda tokens: len(set(tokens)) == 1, zip(*own, strict=False)))
 
 
