@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from kvbench.errors import KVBenchError
+from kvbench.interrupts import INTERRUPTS
 
 
 def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
@@ -14,23 +15,28 @@ def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
     A kill at any moment leaves the old file or the new one. :class:`KVBenchError` when the disk will not take it.
     """
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".partial")
-        os.close(descriptor)
-        partial = Path(name)
-        try:
-            write(partial)
-            with partial.open("rb") as handle:
-                os.fsync(handle.fileno())
-            partial.chmod(0o644)
-            partial.replace(path)
-        finally:
-            partial.unlink(missing_ok=True)
+        with INTERRUPTS.held():
+            _write(path, write)
     except OSError as error:
         raise KVBenchError(
             f"cannot write {path}: {error.strerror or error}. What was written before is kept; "
             "make room or permit writing there, then start the same command again"
         ) from error
+
+
+def _write(path: Path, write: Callable[[Path], object]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".partial")
+    os.close(descriptor)
+    partial = Path(name)
+    try:
+        write(partial)
+        with partial.open("rb") as handle:
+            os.fsync(handle.fileno())
+        partial.chmod(0o644)
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
 
 
 def write_text_atomically(path: Path, text: str) -> None:
