@@ -1,21 +1,33 @@
 """Synthetic routing datasets: contexts whose evidence is known, to the character."""
 
+from datasets_gen.defences import REFUSAL
+from datasets_gen.directives import Directive, obeyed
 from datasets_gen.errors import DatasetError, unknown_name
 from datasets_gen.example import Example, Question, Span, SpanKind, Split
 from datasets_gen.registry import TASKS, get_task
-from datasets_gen.task import ABSTENTION, INSTRUCTION, Task
+from datasets_gen.tags import TAGS, parse_tags, tagged, tags_of
+from datasets_gen.task import ABSTENTION, INSTRUCTION, Profile, Task, Wanted
 
 __all__ = [
     "ABSTENTION",
     "INSTRUCTION",
+    "REFUSAL",
+    "TAGS",
     "TASKS",
     "DatasetError",
+    "Directive",
     "Example",
+    "Profile",
     "Question",
     "Span",
     "SpanKind",
     "Split",
     "Task",
+    "Wanted",
     "get_task",
+    "obeyed",
+    "parse_tags",
+    "tagged",
+    "tags_of",
     "unknown_name",
 ]

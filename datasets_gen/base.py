@@ -2,12 +2,12 @@
 
 import random
 
-from datasets_gen.example import Question, Split
-from datasets_gen.lexicon import draw_people, draw_value, draw_values
-from datasets_gen.passage import Fact, Passage, write_passage
-from datasets_gen.questions import Asker, forward_question, reverse_question, unanswerable
+from datasets_gen.lexicon import draw_people, draw_values
+from datasets_gen.passage import Fact, write_passage
+from datasets_gen.questions import Asker, attribute_question, draw_different
 from datasets_gen.relations import ATTRIBUTES
-from datasets_gen.task import Draft, Task
+from datasets_gen.task import Draft, Task, Wanted
+from datasets_gen.wording import Wording
 
 # (fewest, most) people and facts about each, and phrasings in use, by level; the last is the task. First the relation
 # alone tells the answer, then the name alone, then both are needed.
@@ -23,10 +23,11 @@ UNANSWERABLE_SHARE = 0.15
 REVERSE_SHARE = 0.4
 
 
-def make(rng: random.Random, split: Split, level: int, questions: int) -> Draft:
-    people_range, facts_range, phrasings = SIZES[level]
-    ask = Asker(rng, phrasings)
-    people = draw_people(rng, split, rng.randint(*people_range))
+def make(rng: random.Random, wanted: Wanted) -> Draft:
+    people_range, facts_range, phrasings = SIZES[wanted.level]
+    wording = Wording(phrasings, wanted.held_out)
+    ask = Asker(rng, wording)
+    people = draw_people(rng, wanted.split, rng.randint(*people_range))
     # All draw on one pool, one larger than the most that anyone has: most attributes are said of several people, and
     # the kind of value asked for does not give the answer away.
     pool = rng.sample(ATTRIBUTES, facts_range[1] + 1)
@@ -38,47 +39,20 @@ def make(rng: random.Random, split: Split, level: int, questions: int) -> Draft:
         for number, (person, of_person) in enumerate(zip(people, relations, strict=True))
         for relation in of_person
     ]
-    passage = write_passage(rng, facts, phrasings)
-    asked: dict[str, Question] = {}
-    while len(asked) < min(questions, 2 * len(facts)):
-        question = _question(ask, split, passage, people)
-        asked.setdefault(question.text, question)
-    return Draft(passage.text, passage.stated_values(), tuple(asked.values()))
-
-
-def _question(ask: Asker, split: Split, passage: Passage, people: list[str]) -> Question:
-    rng = ask.rng
-    if rng.random() < UNANSWERABLE_SHARE:
-        return _unanswerable(ask, split, passage, people)
-    stated = rng.choice(passage.facts)
-    return (reverse_question if rng.random() < REVERSE_SHARE else forward_question)(ask, stated)
-
-
-def _unanswerable(ask: Asker, split: Split, passage: Passage, people: list[str]) -> Question:
-    """An attribute that the passage does not give to this person, or a person or value that it does not mention."""
-    rng = ask.rng
-    kind = rng.randrange(4)
-    stated = rng.choice(passage.facts)
-    if kind == 0:
-        stranger = next(name for name in draw_people(rng, split, len(people) + 1) if name not in people)
-        relation = stated.fact.relation
-        return unanswerable(ask.forward(relation, stranger), relation.value_type, "forward")
-    if kind == 1:
-        relation = stated.fact.relation
-        mentioned = {s.fact.value for s in passage.facts}
-        drawn = (draw_value(rng, relation.value_kind) for _ in range(1000))
-        value = next(v for v in drawn if v not in mentioned)
-        return unanswerable(ask.reverse(relation, value), "person", "reverse")
-    person = stated.fact.subject
-    known = {s.fact.relation.name for s in passage.facts if s.fact.subject == person}
-    relation = rng.choice([r for r in ATTRIBUTES if r.name not in known])
-    return unanswerable(ask.forward(relation, person), relation.value_type, "forward")
+    passage = write_passage(rng, facts, wording)
+    questions = draw_different(
+        min(wanted.questions, 2 * len(facts)),
+        lambda: attribute_question(ask, wanted.split, passage, UNANSWERABLE_SHARE, REVERSE_SHARE),
+    )
+    return Draft(passage.text, passage.stated_values(), questions)
 
 
 BASE = Task(
     name="base",
-    version="1.1.0",
+    version="2.0.0",
     description="Short passage, tightly bound attributes of three or four people",
     make=make,
     top_level=len(SIZES) - 1,
+    chance=15.7,
+    contexts={"quick": 8, "paper": 200},
 )

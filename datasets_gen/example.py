@@ -3,9 +3,12 @@
 from dataclasses import dataclass
 from typing import Literal
 
-SpanKind = Literal["answer", "subject", "fact", "bridge"]
+from datasets_gen.directives import Directive
+
+SpanKind = Literal["answer", "subject", "fact", "bridge", "distractor", "defence", "directive"]
 Split = Literal["train", "test"]
 Direction = Literal["forward", "reverse"]
+QuestionType = Literal["standard", "manipulated", "part"]
 AnswerType = Literal["person", "thing", "organisation", "creature", "location", "numeral", "date", "event"]
 
 
@@ -13,13 +16,22 @@ AnswerType = Literal["person", "thing", "organisation", "creature", "location", 
 class Span:
     """Characters ``[start, end)`` of the context, and what they are.
 
-    ``answer``: the value asked for. ``subject``: the mention the question starts from. ``fact``: the whole
-    sentence that states the answer. ``bridge``: a whole sentence that must be read on the way to it.
+    Of a question: ``answer``, the value asked for, or from which the answer is worked out; ``subject``, the mention the
+    question starts from; ``fact``, a whole sentence that states the answer; ``bridge``, a whole sentence that must be
+    read on the way to it; ``directive``, a whole sentence that the answer is to obey. Of a context: ``distractor``,
+    prose that no question is about; ``defence`` and ``directive``, the parts of a system prompt.
     """
 
     kind: SpanKind
     start: int
     end: int
+
+    def as_a(self, kind: SpanKind) -> "Span":
+        """The same characters in another part."""
+        return Span(kind, self.start, self.end)
+
+    def moved(self, by: int) -> "Span":
+        return Span(self.kind, self.start + by, self.end + by)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +40,11 @@ class Question:
 
     ``spans`` is empty for an unanswerable question: nothing in the context carries its answer.
     ``hops`` is the number of facts that have to be read, 0 when the question cannot be answered. ``bridges`` are the
-    names found on the way to the answer, in order: one less than the facts.
+    names found on the way to the answer, in order: one less than the facts of a chain.
+    ``type``: ``standard``, the answer stands in the context; ``manipulated``, it is worked out of what stands there;
+    ``part``, it is put together from several places. ``target`` is what a model is trained to write, where that is more
+    than the first gold. ``directives`` are to be obeyed by the answer. ``protected`` is the text that an attack is
+    after.
     """
 
     id: str
@@ -40,12 +56,21 @@ class Question:
     hops: int
     spans: tuple[Span, ...]
     bridges: tuple[str, ...] = ()
+    type: QuestionType = "standard"
+    target: str | None = None
+    directives: tuple[Directive, ...] = ()
+    protected: str = ""
+
+    @property
+    def written(self) -> str:
+        """What a perfect output is."""
+        return self.golds[0] if self.target is None else self.target
 
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A context and its questions. ``stated_values`` are all values that the context states about anything:
-    a wrong answer that is one of them is a confusion and not a fabrication."""
+    """A context and its questions. ``stated_values`` are all values that the context states about anything: a wrong
+    answer that is one of them is a confusion and not a fabrication. ``spans`` are those of the context as a whole."""
 
     id: str
     task: str
@@ -54,3 +79,4 @@ class Example:
     context: str
     stated_values: tuple[str, ...]
     questions: tuple[Question, ...]
+    spans: tuple[Span, ...] = ()

@@ -1,11 +1,13 @@
 """Examples as a Hugging Face dataset: one row for each question."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from datasets import Dataset, Features, List, Value
 
-from datasets_gen.example import Example, Split
+from datasets_gen.example import Example
+from datasets_gen.tags import tags_of
 from datasets_gen.task import Task
 
 _SPAN = {"kind": Value("string"), "start": Value("int32"), "end": Value("int32")}
@@ -23,8 +25,13 @@ FEATURES = Features(
         "answerable": Value("bool"),
         "direction": Value("string"),
         "answer_type": Value("string"),
+        "question_type": Value("string"),
         "hops": Value("int32"),
+        "tags": List(Value("string")),
         "spans": List(_SPAN),
+        "context_spans": List(_SPAN),
+        "directives": List(Value("string")),
+        "protected": Value("string"),
         "stated_values": List(Value("string")),
     }
 )
@@ -46,13 +53,18 @@ def rows_of(task: Task, example: Example) -> Iterator[dict[str, Any]]:
             "answerable": question.answerable,
             "direction": question.direction,
             "answer_type": question.answer_type,
+            "question_type": question.type,
             "hops": question.hops,
-            "spans": [{"kind": span.kind, "start": span.start, "end": span.end} for span in question.spans],
+            "tags": list(tags_of(question)),
+            "spans": [asdict(span) for span in question.spans],
+            "context_spans": [asdict(span) for span in example.spans],
+            "directives": [str(directive) for directive in question.directives],
+            "protected": question.protected,
             "stated_values": list(example.stated_values),
         }
 
 
-def to_dataset(task: Task, seed: int, count: int, split: Split = "test") -> Dataset:
-    """The first ``count`` contexts of a seed as a :class:`datasets.Dataset`."""
-    rows = [row for example in task.generate(seed, count, split) for row in rows_of(task, example)]
+def to_dataset(task: Task, examples: Sequence[Example]) -> Dataset:
+    """The questions of the examples as a :class:`datasets.Dataset`."""
+    rows = [row for example in examples for row in rows_of(task, example)]
     return Dataset.from_list(rows, features=FEATURES)

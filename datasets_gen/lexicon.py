@@ -8,6 +8,7 @@ import hashlib
 import json
 import random
 import zlib
+from collections.abc import Collection, Container
 from functools import cache
 from importlib.resources import files
 
@@ -16,12 +17,14 @@ from pydantic import BaseModel, ConfigDict
 from datasets_gen.errors import DatasetError
 from datasets_gen.example import Split
 
-LEXICON_SHA256 = "8b54ba4192d070c14b069ae59ba72bcae49fe3a8d16884bd775ac0f25ecb1f04"
+LEXICON_SHA256 = "95a7d0a2a254a6e500678c9ebb54a3aa2b95779515904d92a9bc6836d9d67dbe"
 TEST_SHARE = 5  # one full name in five belongs to the test split
 
 
 class Lexicon(BaseModel):
-    """Word lists by kind; ``day``, ``year`` and ``number`` are inclusive ranges."""
+    """Word lists by kind; ``day``, ``year`` and ``number`` are inclusive ranges. ``feminine`` are the given names of
+    women, the others those of men; ``instrument`` are things that are played; ``place``, ``adjective``, ``keyword`` and
+    ``item`` (in the plural) are no values of any relation."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -40,6 +43,12 @@ class Lexicon(BaseModel):
     day: tuple[int, int]
     year: tuple[int, int]
     number: tuple[int, int]
+    feminine: tuple[str, ...]
+    instrument: tuple[str, ...]
+    place: tuple[str, ...]
+    adjective: tuple[str, ...]
+    keyword: tuple[str, ...]
+    item: tuple[str, ...]
 
 
 def parse_lexicon(content: bytes) -> Lexicon:
@@ -124,3 +133,16 @@ def draw_values(rng: random.Random, kind: str, count: int) -> list[str]:
             used |= set(value.split())
             values.append(value)
     return values
+
+
+def draw_unmentioned(rng: random.Random, kind: str, mentioned: Container[str]) -> str:
+    """A value of a kind that is not among those mentioned."""
+    while True:
+        value = draw_value(rng, kind)
+        if value not in mentioned:
+            return value
+
+
+def draw_stranger(rng: random.Random, split: Split, people: Collection[str]) -> str:
+    """A full name of the split that is none of these."""
+    return next(name for name in draw_people(rng, split, len(people) + 1) if name not in people)

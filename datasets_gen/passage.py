@@ -1,11 +1,13 @@
 """Facts written out as prose, with the place of every subject and value kept as character spans."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from string import Formatter
 
 from datasets_gen.example import Span
 from datasets_gen.relations import Relation
+from datasets_gen.wording import Wording
 
 
 @dataclass(frozen=True)
@@ -41,38 +43,43 @@ class Passage:
         return tuple(dict.fromkeys(name for s in self.facts for name in (s.fact.subject, s.fact.value)))
 
 
-def write_sentence(
-    template: str, subject: str, value: str, offset: int
-) -> tuple[str, tuple[int, int], tuple[int, int]]:
-    """The sentence, and the character ranges of subject and value in a text in which it starts at ``offset``."""
+def said_of(person: str, facts: Iterable[Fact]) -> set[str]:
+    """Names of the relations that the facts state of a person, or imply."""
+    said: set[str] = set()
+    for fact in facts:
+        if fact.subject == person:
+            said |= {fact.relation.name, fact.relation.implies}
+        if fact.value == person:
+            said.add(fact.relation.implies_of_value)
+    return said - {""}
+
+
+def write(template: str, words: Mapping[str, str], start: int) -> tuple[str, dict[str, tuple[int, int]]]:
+    """The sentence, and in its order the character range of each word, in a text in which it starts at ``start``."""
     text = ""
     places: dict[str, tuple[int, int]] = {}
-    rest = template
-    while rest:
-        plain, _, tail = rest.partition("{")
+    for plain, slot, _, _ in Formatter().parse(template):
         text += plain
-        if not tail:
-            break
-        slot, _, rest = tail.partition("}")
-        word = {"subject": subject, "value": value}[slot]
-        places[slot] = (offset + len(text), offset + len(text) + len(word))
-        text += word
-    return text, places["subject"], places["value"]
+        if slot:
+            places[slot] = (start + len(text), start + len(text) + len(words[slot]))
+            text += words[slot]
+    return text, places
 
 
-def write_passage(rng: random.Random, facts: Sequence[Fact], phrasings: int) -> Passage:
-    """One sentence for each fact, in the given order, each in one of its first ``phrasings`` drawn at random."""
+def write_fact(template: str, subject: str, fact: Fact, start: int) -> tuple[str, StatedFact]:
+    """The sentence that states a fact of its subject, called so, in a text in which it starts at ``start``."""
+    text, places = write(template, {"subject": subject, "value": fact.value}, start)
+    named, value = Span("subject", *places["subject"]), Span("answer", *places["value"])
+    return text, StatedFact(fact, named, value, Span("fact", start, start + len(text)))
+
+
+def write_passage(rng: random.Random, facts: Sequence[Fact], wording: Wording) -> Passage:
+    """One sentence for each fact, in the given order, each in a phrasing drawn at random."""
     text = ""
     stated = []
     for fact in facts:
-        if text:
-            text += " "
-        start = len(text)
-        sentence, subject, value = write_sentence(
-            rng.choice(fact.relation.statements[:phrasings]), fact.subject, fact.value, start
-        )
+        text += " " if text else ""
+        sentence, told = write_fact(wording.choose(rng, fact.relation.statements), fact.subject, fact, len(text))
         text += sentence
-        stated.append(
-            StatedFact(fact, Span("subject", *subject), Span("answer", *value), Span("fact", start, len(text)))
-        )
+        stated.append(told)
     return Passage(text, tuple(stated))

@@ -1,12 +1,15 @@
 """Questions about a passage of facts, answerable and not."""
 
 import random
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from datasets_gen.example import AnswerType, Direction, Question, Span
-from datasets_gen.passage import StatedFact
-from datasets_gen.relations import Relation
+from datasets_gen.example import AnswerType, Direction, Question, Span, Split
+from datasets_gen.lexicon import draw_stranger, draw_unmentioned
+from datasets_gen.passage import Passage, StatedFact, said_of
+from datasets_gen.relations import ATTRIBUTES, Relation
 from datasets_gen.task import ABSTENTION
+from datasets_gen.wording import Wording
 
 
 def answerable(
@@ -26,16 +29,32 @@ def unanswerable(text: str, answer_type: AnswerType, direction: Direction) -> Qu
 
 @dataclass(frozen=True)
 class Asker:
-    """Draws questions in the first ``phrasings`` of each relation."""
+    """Draws questions in a wording."""
 
     rng: random.Random
-    phrasings: int
+    wording: Wording
 
     def forward(self, relation: Relation, subject: str) -> str:
-        return self.rng.choice(relation.forward[: self.phrasings]).format(subject=subject)
+        return self.wording.choose(self.rng, relation.forward).format(subject=subject)
 
     def reverse(self, relation: Relation, value: str) -> str:
-        return self.rng.choice(relation.reverse[: self.phrasings]).format(value=value)
+        return self.wording.choose(self.rng, relation.reverse).format(value=value)
+
+    def unknown_forward(self, relation: Relation, subject: str) -> Question:
+        """A forward question that nothing answers."""
+        return unanswerable(self.forward(relation, subject), relation.value_type, "forward")
+
+    def unknown_reverse(self, relation: Relation, value: str) -> Question:
+        return unanswerable(self.reverse(relation, value), relation.subject_type, "reverse")
+
+
+def draw_different(count: int, draw: Callable[[], Question]) -> tuple[Question, ...]:
+    """``count`` questions of which no two read the same: no more than ``draw`` can give."""
+    asked: dict[str, Question] = {}
+    while len(asked) < count:
+        question = draw()
+        asked.setdefault(question.text, question)
+    return tuple(asked.values())
 
 
 def forward_question(ask: Asker, stated: StatedFact) -> Question:
@@ -49,7 +68,37 @@ def forward_question(ask: Asker, stated: StatedFact) -> Question:
 def reverse_question(ask: Asker, stated: StatedFact) -> Question:
     """Given the value, asks for the subject: the two mentions swap their parts."""
     fact = stated.fact
-    answer = Span("answer", stated.subject.start, stated.subject.end)
-    subject = Span("subject", stated.value.start, stated.value.end)
+    spans = (stated.subject.as_a("answer"), stated.value.as_a("subject"), stated.sentence)
     text = ask.reverse(fact.relation, fact.value)
-    return answerable(text, fact.subject, fact.relation.subject_type, "reverse", (answer, subject, stated.sentence))
+    return answerable(text, fact.subject, fact.relation.subject_type, "reverse", spans)
+
+
+def attribute_question(
+    ask: Asker, split: Split, passage: Passage, unanswerable_share: float, reverse_share: float
+) -> Question:
+    """A question about attributes, in either direction, some of them unanswerable."""
+    if ask.rng.random() < unanswerable_share:
+        return _unanswerable_attribute(ask, split, passage)
+    stated = ask.rng.choice(passage.facts)
+    return (reverse_question if ask.rng.random() < reverse_share else forward_question)(ask, stated)
+
+
+def _unanswerable_attribute(ask: Asker, split: Split, passage: Passage) -> Question:
+    """A person or a value that the passage does not mention, or what it says of others and not of this person.
+
+    What it says of nobody would tell by itself that there is no answer; it is asked for where all is said of all.
+    """
+    rng = ask.rng
+    kind = rng.randrange(4)
+    stated = rng.choice(passage.facts)
+    relation, person = stated.fact.relation, stated.fact.subject
+    if kind == 0:
+        return ask.unknown_forward(relation, draw_stranger(rng, split, {s.fact.subject for s in passage.facts}))
+    if kind == 1:
+        mentioned = {s.fact.value for s in passage.facts}
+        return ask.unknown_reverse(relation, draw_unmentioned(rng, relation.value_kind, mentioned))
+    known = said_of(person, (s.fact for s in passage.facts))
+    unknown = [r for r in ATTRIBUTES if r.name not in known]
+    of_others = {s.fact.relation.name for s in passage.facts}
+    missing = rng.choice([r for r in unknown if r.name in of_others] or unknown)
+    return ask.unknown_forward(missing, person)

@@ -2,9 +2,16 @@
 
 from collections.abc import Iterable, Mapping
 
+from datasets_gen.arithmetic import ARITHMETIC
 from datasets_gen.base import BASE
+from datasets_gen.coreference import COREFERENCE
 from datasets_gen.errors import DatasetError, unknown_name
 from datasets_gen.hops import HOPS
+from datasets_gen.instructions import INSTRUCTIONS
+from datasets_gen.knowledge import KNOWLEDGE
+from datasets_gen.long_context import LONG_CONTEXT
+from datasets_gen.multi_entity import MULTI_ENTITY
+from datasets_gen.multi_presence import MULTI_PRESENCE
 from datasets_gen.task import Task
 
 
@@ -18,7 +25,9 @@ def by_name(tasks: Iterable[Task]) -> Mapping[str, Task]:
     return named
 
 
-TASKS = by_name((BASE, HOPS))
+TASKS = by_name(
+    (BASE, KNOWLEDGE, MULTI_PRESENCE, MULTI_ENTITY, COREFERENCE, HOPS, LONG_CONTEXT, ARITHMETIC, INSTRUCTIONS)
+)
 
 
 def get_task(name: str) -> Task:

@@ -1,17 +1,31 @@
 """What a task is: a named, versioned generator of examples."""
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import get_args
+from typing import Literal, get_args
 
 from datasets_gen.errors import DatasetError, unknown_name
-from datasets_gen.example import Example, Question, Split
+from datasets_gen.example import Example, Question, Span, Split
 from datasets_gen.lexicon import LEXICON_SHA256
 
 # Said after every question, and never part of what is compressed.
 INSTRUCTION = "Answer briefly or say I don't know."
 ABSTENTION = "I don't know"
+
+
+Profile = Literal["quick", "paper"]
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is asked of a generator: ``level`` scales the difficulty, ``held_out`` takes the phrasings that training
+    never shows."""
+
+    split: Split
+    level: int
+    questions: int
+    held_out: bool = False
 
 
 @dataclass(frozen=True)
@@ -21,33 +35,49 @@ class Draft:
     context: str
     stated_values: tuple[str, ...]
     questions: tuple[Question, ...]
+    spans: tuple[Span, ...] = ()
 
 
 @dataclass(frozen=True)
 class Task:
     """A named, versioned generator of examples.
 
-    ``make(rng, split, level, questions)`` draws a passage and that many questions. ``level`` scales the difficulty from
-    0 (shortest, where training starts) to ``top_level`` (the task itself); everything but training uses the top.
+    ``make(rng, wanted)`` draws a passage and its questions. The level goes from 0 (shortest, where training starts) to
+    ``top_level`` (the task itself); everything but training uses the top. ``chance``: F1, in percent, of the best blind
+    guesser, who knows how often each answer is right for a question of that form and does not see the context.
+    ``contexts``: how many by profile. ``role``: whose turn of a chat the context is. ``answer_marker`` stands
+    before the answer in an output that shows its steps.
     """
 
     name: str
     version: str
     description: str
-    make: Callable[[random.Random, Split, int, int], Draft]
+    make: Callable[[random.Random, Wanted], Draft]
     top_level: int
+    chance: float
+    contexts: Mapping[Profile, int]
     questions_per_context: int = 6
     instruction: str = INSTRUCTION
-    abstentions: tuple[str, ...] = (ABSTENTION,)
+    abstentions: tuple[str, ...] = (ABSTENTION, "I do not know")
     max_new_tokens: int = 16
+    role: Literal["user", "system"] = "user"
+    answer_marker: str = ""
+    variant: str = ""
 
     @property
     def full_version(self) -> str:
         """Version of the task and of the words it is made from."""
-        return f"{self.version}+lexicon.{LEXICON_SHA256[:8]}"
+        variant = f"+{self.variant}" if self.variant else ""
+        return f"{self.version}{variant}+lexicon.{LEXICON_SHA256[:8]}"
 
     def example(
-        self, seed: int, index: int, split: Split = "test", level: int | None = None, questions: int | None = None
+        self,
+        seed: int,
+        index: int,
+        split: Split = "test",
+        level: int | None = None,
+        questions: int | None = None,
+        held_out: bool = False,
     ) -> Example:
         """Example ``index`` of a seed: the same bytes on every machine, whatever else was generated.
 
@@ -60,14 +90,14 @@ class Task:
         for what, value, least in (("index", index, 0), ("level", level, 0), ("number of questions", questions, 1)):
             if value < least:
                 raise DatasetError(f"the {what} of an example is {least} or more, not {value}")
-        identity = f"{self.name}/{split}/{seed}/{index}"
+        identity = f"{self.name}/{split}/{seed}/{index}" + ("/held_out" if held_out else "")
         rng = random.Random(f"{self.version}/{identity}")
-        draft = self.make(rng, split, level, questions)
+        draft = self.make(rng, Wanted(split, level, questions, held_out))
         numbered = tuple(replace(question, id=f"{identity}/{i}") for i, question in enumerate(draft.questions))
-        return Example(identity, self.name, split, index, draft.context, draft.stated_values, numbered)
+        return Example(identity, self.name, split, index, draft.context, draft.stated_values, numbered, draft.spans)
 
-    def generate(self, seed: int, count: int, split: Split = "test") -> Iterator[Example]:
+    def generate(self, seed: int, count: int, split: Split = "test", held_out: bool = False) -> Iterator[Example]:
         """The first ``count`` examples of a seed, one at a time."""
         if count < 1:
             raise DatasetError(f"the number of contexts is 1 or more, not {count}")
-        return (self.example(seed, index, split) for index in range(count))
+        return (self.example(seed, index, split, held_out=held_out) for index in range(count))

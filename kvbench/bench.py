@@ -14,11 +14,12 @@ from kvbench.engine.prefill import prefill
 from kvbench.engine.treatment import Treatment, plan
 from kvbench.errors import first_line
 from kvbench.models import LoadedModel, attention
-from kvbench.prompt import asked, build_prompts
+from kvbench.prompt import asked, build_prompts, chat_template
 from kvbench.setting import Progress, Setting, silent
 from kvbench.workers import Workers
 
 Cell = tuple[str, float, str]  # policy, ratio, question id
+AS_WRITTEN = "{{ messages[0].content }}"  # a chat template that puts nothing around its one turn
 
 
 @dataclass
@@ -67,15 +68,27 @@ class PipelineRunner:
         self.pipeline = KVPressTextGenerationPipeline(model=model.network, tokenizer=model.tokenizer)
 
     def answer(
-        self, context: str, questions: Sequence[str], press: BasePress, implementation: str, steps: int
+        self, task: Task, context: str, questions: Sequence[str], press: BasePress, implementation: str
     ) -> list[list[int]]:
         """Token ids of every answer up to its end token. The pipeline passes over an end token in first place and goes
         on; what follows it is dropped here."""
         recorded: list[list[int]] = []
-        with self._recording(recorded), attention(self.model.network, implementation):
-            self.pipeline(context, questions=list(questions), press=press, max_new_tokens=steps)
+        with self._recording(recorded), self._template(task), attention(self.model.network, implementation):
+            self.pipeline(context, questions=list(questions), press=press, max_new_tokens=task.max_new_tokens)
         ends = set(self.model.end_tokens())
         return [until_end(ids, ends) for ids in recorded]
+
+    @contextmanager
+    def _template(self, task: Task) -> Iterator[None]:
+        """The pipeline knows no system's turn: a context that is one comes with the template written out."""
+        tokenizer = self.pipeline.tokenizer
+        own = tokenizer.chat_template
+        if task.role == "system":
+            tokenizer.chat_template = AS_WRITTEN
+        try:
+            yield
+        finally:
+            tokenizer.chat_template = own
 
     @contextmanager
     def _recording(self, into: list[list[int]]) -> Iterator[None]:
@@ -136,15 +149,16 @@ def _run_pipeline(
 ) -> dict[Cell, list[int]]:
     """One call of the pipeline for each cell, with the press as a user of kvpress would build it."""
     answers: dict[Cell, list[int]] = {}
+    template = chat_template(runner.model.tokenizer, task.role)
     for prompt in build_prompts(runner.model.tokenizer, task, example, setting.mode):
         for scoring in plan(setting.policies, setting.ratios, prompt, setting.seed):
             for treatment in scoring.treatments:
                 questions = [prompt.asks[number].question for number in treatment.asks]
                 name = treatment.policy.name
                 started = runner.model.clock()
-                parts = [asked(task, question, setting.mode) for question in questions]
+                parts = [asked(template, task, question, setting.mode) for question in questions]
                 try:
-                    ids = _answer_cell(runner, example.context, parts, treatment, task.max_new_tokens)
+                    ids = _answer_cell(runner, task, example.context, parts, treatment)
                 except Exception as error:  # a press is foreign code and may raise anything
                     comparison.failed.setdefault(name, f"{type(error).__name__}: {first_line(error)}")
                     ids = []
@@ -157,11 +171,14 @@ def _run_pipeline(
 
 
 def _answer_cell(
-    runner: PipelineRunner, context: str, parts: Sequence[tuple[str, str]], treatment: Treatment, steps: int
+    runner: PipelineRunner, task: Task, context: str, parts: Sequence[tuple[str, str]], treatment: Treatment
 ) -> list[list[int]]:
     """``parts``: of each question what is compressed, the same for all, and what is decoded."""
     policy = treatment.policy
     build = policy.baseline.build if policy.baseline else policy.press
     implementation = policy.baseline.attention if policy.baseline else "sdpa"
-    press = build(treatment.situation)
-    return runner.answer(context + parts[0][0], [decoded for _, decoded in parts], press, implementation, steps)
+    context, questions = context + parts[0][0], [decoded for _, decoded in parts]
+    if task.role == "system":
+        template = chat_template(runner.model.tokenizer, task.role)
+        context, questions = template.head + context, [question + template.tail for question in questions]
+    return runner.answer(task, context, questions, build(treatment.situation), implementation)

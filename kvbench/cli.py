@@ -20,6 +20,7 @@ COMMANDS = {
     "bench": "Time the engine against kvpress's own pipeline, and compare every token",
     "ls": "List tasks, policies, metrics or models",
     "export": "Write a task as a Hugging Face dataset",
+    "show": "Print an example of a task, with its evidence in colour",
 }
 
 
@@ -80,9 +81,14 @@ def _call(name: str, arguments: Sequence[str]) -> int:
     )
     application.command(help=COMMANDS[name])(module.command)
     try:
-        application(list(arguments), prog_name=f"python -m kvbench {name}")
-    except SystemExit as leave:
-        if leave.code == INTERRUPTED:  # typer catches Ctrl-C and says nothing
-            raise KeyboardInterrupt from None
-        return leave.code if isinstance(leave.code, int) else 1
-    return 0
+        status = application(list(arguments), prog_name=f"python -m kvbench {name}", standalone_mode=False)
+    except (KVBenchError, DatasetError):
+        raise
+    except Exception as error:  # typer's own classes come from a copy of click, and it would draw boxes
+        if not hasattr(error, "format_message"):
+            raise
+        line = " ".join(error.format_message().split())
+        raise KVBenchError(f"{line} (python -m kvbench {name} --help tells the options)") from error
+    if status == INTERRUPTED:  # typer catches Ctrl-C and says nothing
+        raise KeyboardInterrupt
+    return status if isinstance(status, int) else 0

@@ -31,6 +31,7 @@ class TaskIdentity(BaseModel):
     name: str
     version: str
     contexts: int
+    chance: float
     instruction: str
     max_new_tokens: int
 
@@ -68,6 +69,7 @@ class Identity(BaseModel):
     dtype: str
     seed: int
     mode: Mode
+    held_out: bool
     tasks: tuple[TaskIdentity, ...]
     policies: tuple[PolicyIdentity, ...]
 
@@ -109,7 +111,9 @@ def device_name(device: torch.device) -> str:
     return f"{device.type} ({platform.machine()})"
 
 
-def identify(model: LoadedModel, tasks: Sequence[tuple[Task, int]], setting: Setting) -> Identity:
+def identify(
+    model: LoadedModel, tasks: Sequence[tuple[Task, int]], setting: Setting, held_out: bool = False
+) -> Identity:
     """The identity of a run; ``tasks`` with the number of contexts of each."""
     revision, dirty = git_state(Path(kvbench.__file__).parent)
     return Identity(
@@ -125,11 +129,13 @@ def identify(model: LoadedModel, tasks: Sequence[tuple[Task, int]], setting: Set
         dtype=model.dtype_name,
         seed=setting.seed,
         mode=setting.mode,
+        held_out=held_out,
         tasks=tuple(
             TaskIdentity(
                 name=task.name,
                 version=task.full_version,
                 contexts=contexts,
+                chance=task.chance,
                 instruction=task.instruction,
                 max_new_tokens=task.max_new_tokens,
             )

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +25,9 @@ from transformers.utils import logging as transformers_logging
 
 from datasets_gen import unknown_name
 from kvbench.errors import KVBenchError, first_line
+from kvbench.reference.shipped import REFERENCE_MODELS, folder_of
 from policies import attention_window
 
-REFERENCE_MODELS = {"reference": "Llama architecture with grouped-query attention, ships with kvbench"}
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
@@ -55,6 +54,10 @@ class LoadedModel:
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
         return time.perf_counter()
+
+    def count_tokens(self, text: str) -> int:
+        """Without special tokens."""
+        return len(self.tokenizer.encode(text, add_special_tokens=False))
 
     def end_tokens(self) -> tuple[int, ...]:
         """Tokens that end an answer, as kvpress's pipeline reads them."""
@@ -120,7 +123,7 @@ def choose_dtype(asked: str, device: torch.device) -> torch.dtype:
 def model_source(name: str) -> str:
     """Where transformers finds the model of that name."""
     if name in REFERENCE_MODELS:
-        return str(files("kvbench.reference").joinpath("model"))
+        return str(folder_of(name))
     looks_local = name.startswith((".", "/", "~")) or name.count("/") > 1
     path = Path(name).expanduser()
     if path.exists():

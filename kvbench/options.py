@@ -6,11 +6,10 @@ from collections.abc import Mapping, Sequence
 from decimal import Decimal, InvalidOperation
 from typing import TypeVar
 
-from datasets_gen import unknown_name
+from datasets_gen import Task, unknown_name
 from kvbench.errors import KVBenchError
 
 DEFAULT_RATIOS = "0.1:0.9:0.1"
-DEFAULT_CONTEXTS = 30  # per task
 MOST_RATIOS = 1000
 MOST_CONTEXTS = 1_000_000
 DEFAULT_MAX_KV_GB = 0.5
@@ -71,6 +70,15 @@ def check_count(option: str, value: int) -> int:
     if not 1 <= value <= MOST_CONTEXTS:
         raise KVBenchError(f"{option} is 1 or more and at most {MOST_CONTEXTS:,}, not {value}")
     return value
+
+
+def contexts_of(task: Task, profile: str, limit: int | None) -> int:
+    """How many contexts of a task a profile takes, or a limit where one is given."""
+    if limit is not None:
+        return check_count("--limit", limit)
+    if profile not in task.contexts:
+        raise KVBenchError(unknown_name("profile", profile, task.contexts))
+    return next(contexts for name, contexts in task.contexts.items() if name == profile)
 
 
 def check_name(name: str) -> str:

@@ -1,50 +1,46 @@
-"""``python -m kvbench.pictures``: the pictures of the README, from the committed learning curve and a built page."""
+"""``python -m kvbench.pictures``: the pictures of the README, from the committed learning curves and a built page."""
 
 import shutil
 import subprocess
 import tempfile
-from importlib.resources import files
+from io import StringIO
 from pathlib import Path
 from typing import Annotated
 
 import pandas as pd
 import seaborn as sns
 import typer
-from matplotlib.figure import Figure
 
+from datasets_gen import TASKS
 from kvbench.errors import KVBenchError
+from kvbench.readme import shipped
 
-KINDS = {
-    "base": "base",
-    "hops_1": "hops, 1 fact",
-    "hops_2": "hops, 2 facts",
-    "hops_3": "hops, 3 facts",
-    "unanswerable": "unanswerable",
-}
 PAGE_SIZE = (1280, 1500)
 
 
-def learning_curve(path: Path) -> None:
-    """Exact match by kind of question over the tokens seen."""
-    curve = pd.read_csv(str(files("kvbench.reference").joinpath("learning_curve.csv")))
-    long = curve.rename(columns=KINDS).melt("tokens", list(KINDS.values()), "questions", "exact match, percent")
+def learning_curves(path: Path) -> None:
+    """Exact match by task over the tokens seen, one panel for each reference model."""
+    curves = [
+        pd.read_csv(StringIO(content)).melt("tokens", list(TASKS), "task", "exact match, percent").assign(model=model)
+        for model, content in shipped("learning_curve.csv").items()
+    ]
+    long = pd.concat(curves, ignore_index=True)
     long["million tokens"] = long.tokens / 1e6
     with sns.axes_style("whitegrid"):
-        figure = Figure(figsize=(8, 4), layout="constrained")
-        axes = figure.subplots()
-    sns.lineplot(
-        long,
-        x="million tokens",
-        y="exact match, percent",
-        hue="questions",
-        style="questions",
-        palette="colorblind",
-        ax=axes,
-    )
-    axes.set_ylim(0, 100)
-    sns.despine(ax=axes)
-    sns.move_legend(axes, "center left", bbox_to_anchor=(1, 0.5), frameon=False)
-    figure.savefig(path, dpi=150, metadata={"Software": None})
+        grid = sns.relplot(
+            long,
+            x="million tokens",
+            y="exact match, percent",
+            hue="task",
+            style="task",
+            col="model",
+            kind="line",
+            palette="colorblind",
+            height=4,
+        )
+    grid.set(ylim=(0, 100))
+    grid.set_titles("{col_name}")
+    grid.figure.savefig(path, dpi=150, metadata={"Software": None})
 
 
 def screenshot(page: Path, path: Path) -> None:
@@ -65,9 +61,9 @@ def main(
     page: Annotated[Path, typer.Option(help="The page of a run.")] = Path("site/index.html"),
     out: Annotated[Path, typer.Option(help="Folder of the pictures.")] = Path("docs"),
 ) -> None:
-    """Draws the learning curve and takes a picture of the page."""
+    """Draws the learning curves and takes a picture of the page."""
     out.mkdir(parents=True, exist_ok=True)
-    learning_curve(out / "learning_curve.png")
+    learning_curves(out / "learning_curve.png")
     screenshot(page, out / "page.png")
 
 

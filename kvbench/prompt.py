@@ -16,13 +16,15 @@ from datasets_gen import Example, Question, Span, Task
 from kvbench.errors import KVBenchError, first_line
 
 Mode = Literal["agnostic", "aware"]
+Role = Literal["user", "system"]
 
 
 @dataclass(frozen=True)
 class Template:
-    """The chat template around a context: ``head + context``, then instruction, question and ``tail``."""
+    """The chat template around a context: ``head + context``, then ``between``, instruction, question and ``tail``."""
 
     head: str
+    between: str
     tail: str
 
 
@@ -48,36 +50,42 @@ class Prompt:
     asks: tuple[Ask, ...]
 
 
-def chat_template(tokenizer: PreTrainedTokenizerBase) -> Template:
-    """The text before and after the content of a user turn, as kvpress's pipeline cuts it."""
+def chat_template(tokenizer: PreTrainedTokenizerBase, role: Role = "user") -> Template:
+    """The text around a context that is the beginning of the user's turn, as kvpress's pipeline cuts it, or the whole
+    of the system's, with the question as the user's turn."""
     if not tokenizer.is_fast:
         raise KVBenchError(
             f"the tokenizer {type(tokenizer).__name__} gives no character offsets, which evidence needs: "
             "use a checkpoint with a fast tokenizer"
         )
     if tokenizer.chat_template is None:
-        return Template(tokenizer.bos_token or "", "\n")
-    mark = "#" * 16
-    turn = [{"role": "user", "content": mark}]
+        return Template(tokenizer.bos_token or "", "\n", "\n")
+    context, question = "#" * 16, "@" * 16
+    turns = [{"role": "user", "content": f"{context}\n{question}"}]
+    if role == "system":
+        turns = [{"role": "system", "content": context}, {"role": "user", "content": question}]
     try:
         text = str(
-            tokenizer.apply_chat_template(turn, add_generation_prompt=True, tokenize=False, enable_thinking=False)
+            tokenizer.apply_chat_template(turns, add_generation_prompt=True, tokenize=False, enable_thinking=False)
         )
     except Exception as error:  # a template is foreign code
         raise KVBenchError(f"the chat template of the tokenizer is broken: {first_line(error)}") from error
-    if text.count(mark) != 1:
-        raise KVBenchError(
-            f"the chat template of the tokenizer holds the user's turn {text.count(mark)} times, where once is needed"
-        )
-    head, _, tail = text.partition(mark)
-    return Template(head, tail)
+    for mark, whose in ((context, role), (question, "user")):
+        if text.count(mark) != 1:
+            raise KVBenchError(
+                f"the chat template of the tokenizer holds the {whose}'s turn {text.count(mark)} times, "
+                "where once is needed"
+            )
+    head, _, rest = text.partition(context)
+    between, _, tail = rest.partition(question)
+    return Template(head, between, tail)
 
 
-def asked(task: Task, question: Question, mode: Mode) -> tuple[str, str]:
-    """What of a question is compressed with its context, and what is decoded behind that, but for the template."""
+def asked(template: Template, task: Task, question: Question, mode: Mode) -> tuple[str, str]:
+    """What of a question is compressed with its context, and what is decoded behind that, but for the tail."""
     if mode == "aware":
-        return f"\n{question.text}", f" {task.instruction}" if task.instruction else ""
-    return "", "\n" + (f"{task.instruction} " if task.instruction else "") + question.text
+        return template.between + question.text, f" {task.instruction}" if task.instruction else ""
+    return "", template.between + (f"{task.instruction} " if task.instruction else "") + question.text
 
 
 def encode(tokenizer: PreTrainedTokenizerBase, text: str) -> tuple[int, ...]:
@@ -100,13 +108,15 @@ def tokens_of(spans: Sequence[Span], offsets: Sequence[tuple[int, int]], shift: 
 def build_prompts(tokenizer: PreTrainedTokenizerBase, task: Task, example: Example, mode: Mode) -> list[Prompt]:
     """One prompt for the context and all its questions (``agnostic``), or one for each question with the question
     inside the compressed region (``aware``), as kvpress's evaluation does."""
-    template = chat_template(tokenizer)
+    template = chat_template(tokenizer, task.role)
     if mode == "agnostic":
-        decoded = [(question, asked(task, question, mode)[1] + template.tail) for question in example.questions]
+        decoded = [
+            (question, asked(template, task, question, mode)[1] + template.tail) for question in example.questions
+        ]
         return [_build_prompt(tokenizer, example, template.head, example.context, decoded)]
     prompts = []
     for question in example.questions:
-        compressed, instruction = asked(task, question, mode)
+        compressed, instruction = asked(template, task, question, mode)
         decoded = [(question, instruction + template.tail)]
         prompts.append(_build_prompt(tokenizer, example, template.head, example.context + compressed, decoded))
     return prompts

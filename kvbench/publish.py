@@ -16,6 +16,7 @@ def planned_cells(outline: Outline) -> PlannedCells:
     return PlannedCells(
         mode=outline.mode,
         contexts={task.name: task.contexts for task in outline.tasks},
+        chances={task.name: task.chance for task in outline.tasks},
         policies={policy.name: policy.ratios for policy in outline.policies},
     )
 

@@ -1,4 +1,5 @@
-"""``python -m kvbench.readme``: writes the tables of the README from the registries and the measured files.
+"""``python -m kvbench.readme``: writes the tables of the README, from the registries and the measured files, and the
+model cards.
 
 A block stands between ``<!-- begin NAME -->`` and ``<!-- end NAME -->``; a test fails when it has drifted.
 """
@@ -6,23 +7,21 @@ A block stands between ``<!-- begin NAME -->`` and ``<!-- end NAME -->``; a test
 import csv
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
-from importlib.resources import files
 from pathlib import Path
 
 from kvbench.cli import COMMANDS
 from kvbench.commands.ls import listing
 from kvbench.errors import KVBenchError
+from kvbench.markdown import table
+from kvbench.reference.card import model_card
+from kvbench.reference.shipped import REFERENCE_MODELS, folder_of
+from kvbench.reference.targets import TARGETS
 
 README = Path("README.md")
-CURVE_ROWS = 12  # the README shows so many rows of the learning curve; the CSV has all
-
-
-def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """A Markdown table."""
-    lines = [header, ["---"] * len(header), *rows]
-    return "\n".join("| " + " | ".join(str(cell) for cell in line) + " |" for line in lines)
+CURVE_ROWS = 8  # the README shows so many rows of a learning curve; the CSV has all
+SHOWN_SCORES = {"f1": "F1", "em": "right", "directives_obeyed": "directives obeyed", "leakage": "leakage"}
 
 
 def listed(kind: str) -> str:
@@ -35,20 +34,54 @@ def commands() -> str:
     return table(("command", "what it does"), ((f"`python -m kvbench {n}`", text) for n, text in COMMANDS.items()))
 
 
+def shipped(name: str) -> dict[str, str]:
+    """The text of a file that lies beside the weights, by reference model."""
+    return {model: (folder_of(model) / name).read_text() for model in REFERENCE_MODELS}
+
+
 def full_cache() -> str:
-    """Scores of the reference model, as ``python -m kvbench.reference.evaluate`` measured them."""
-    measured = json.loads(files("kvbench.reference").joinpath("full_cache.json").read_text())
-    rows = [(row["questions"], row["n"], f"{row['f1']:.1f}", f"{row['em']:.1f}") for row in measured["scores"]]
-    return table(("questions", "n", "F1", "exact match"), rows)
+    """Scores of the reference models, as ``python -m kvbench.reference.evaluate`` measured them."""
+    cells: dict[tuple[object, ...], list[str]] = {}
+    for content in shipped("full_cache.json").values():
+        for row in json.loads(content)["scores"]:
+            for score, name in SHOWN_SCORES.items():
+                if row[score] is not None and score == score_of(row):
+                    value = row[score] if score in ("f1", "em") else 100 * row[score]
+                    cells.setdefault((f"`{row['task']}`", row["questions"], row["n"], name), []).append(f"{value:.1f}")
+    header = ("task", "questions", "n", "score, percent", *(f"`{model}`" for model in REFERENCE_MODELS))
+    return table(header, ((*row, *values) for row, values in cells.items()))
 
 
-def learning_curve() -> str:
-    """Some rows of the committed learning curve, evenly spaced, the last one among them."""
-    content = files("kvbench.reference").joinpath("learning_curve.csv").read_text()
-    rows = list(csv.DictReader(content.splitlines()))
-    stride = max(1, -(-len(rows) // CURVE_ROWS))
-    shown = rows[::-1][::stride][::-1]
-    return table(list(rows[0]), (list(row.values()) for row in shown))
+def targets() -> str:
+    """What the reference models have to reach, and what they do; what is missed is set in bold."""
+    measured = {model: json.loads(content)["scores"] for model, content in shipped("full_cache.json").items()}
+    rows = []
+    for target in TARGETS:
+        reached = [target.reached(scores) for scores in measured.values()]
+        shown = (f"{value:.1f}" if target.is_met(value) else f"**{value:.1f}**" for value in reached)
+        rows.append((f"`{target.task}`", target.questions, SHOWN_SCORES[target.score], str(target), *shown))
+    header = ("task", "questions", "score, percent", "target", *(f"`{model}`" for model in measured))
+    return table(header, rows)
+
+
+def score_of(row: Mapping[str, object]) -> str:
+    """The score that says whether such questions are mastered."""
+    if str(row["questions"]).startswith("attack"):
+        return "leakage"
+    if row["questions"] == "under directives":
+        return "directives_obeyed"
+    return "em" if row["task"] == "arithmetic" else "f1"
+
+
+def learning_curves() -> str:
+    """Some rows of the committed learning curves, evenly spaced, the last one among them."""
+    parts = []
+    for model, content in shipped("learning_curve.csv").items():
+        rows = list(csv.DictReader(content.splitlines()))
+        stride = max(1, -(-len(rows) // CURVE_ROWS))
+        shown = rows[::-1][::stride][::-1]
+        parts.append(f"`{model}`:\n\n" + table(list(rows[0]), (list(row.values()) for row in shown)))
+    return "\n\n".join(parts)
 
 
 BLOCKS: Mapping[str, Callable[[], str]] = {
@@ -56,8 +89,9 @@ BLOCKS: Mapping[str, Callable[[], str]] = {
     "policies": partial(listed, "policies"),
     "metrics": partial(listed, "metrics"),
     "commands": commands,
+    "targets": targets,
     "full cache": full_cache,
-    "learning curve": learning_curve,
+    "learning curves": learning_curves,
 }
 
 
@@ -74,3 +108,5 @@ def filled(text: str) -> str:
 
 if __name__ == "__main__":
     README.write_text(filled(README.read_text()))
+    for model in REFERENCE_MODELS:
+        (folder_of(model) / "README.md").write_text(model_card(model))

@@ -8,14 +8,16 @@ from pydantic import BaseModel, ConfigDict
 
 from kvbench.metrics.text import HallucinationKind
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 
 class Record(BaseModel):
     """One question, answered from one branch. What has no value is null, and ``reason`` says why where it failed.
 
-    Columns as in ``kvbench.metrics.registry``; f1 and em in percent, rates in [0, 1]. ``context``, ``question`` and
-    ``output_token_ids`` are what a replay needs. ``press_arguments`` is JSON: they differ between policies.
+    Columns as in ``kvbench.metrics.registry``; f1 and em in percent, rates in [0, 1]. ``directives`` are written as
+    ``kind`` or ``kind argument``; ``target`` is what a perfect output would be; ``protected`` the text that an attack
+    is after, empty for other questions. ``context``, ``question`` and ``output_token_ids`` are what a replay needs.
+    ``press_arguments`` is JSON: they differ between policies.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -33,12 +35,17 @@ class Record(BaseModel):
     context: str
     question: str
     golds: list[str]
+    target: str
     answerable: bool
     direction: str
     answer_type: str
+    question_type: str
     hops: int
     stated_values: list[str]
     abstentions: list[str]
+    answer_marker: str
+    directives: list[str]
+    protected: str
     press_arguments: str
     context_tokens: int
     answer_tokens: int
@@ -51,6 +58,8 @@ class Record(BaseModel):
     abstained: bool | None
     hallucinated: bool | None
     hallucination_kind: HallucinationKind | None
+    directives_obeyed: float | None
+    leakage: float | None
     eviction_rate: float | None
     ger: float | None
     ger_by_layer: list[float] | None

@@ -25,28 +25,27 @@ CONTEXTS_IN_CHUNK = 5
 
 @dataclass(frozen=True)
 class Grid:
-    """What a run covers. ``contexts``: of each task; the setting's seed is that of the examples too."""
+    """What a run covers. ``tasks``: with the number of contexts of each; the setting's seed is that of the examples
+    too. ``held_out``: written in the phrasings that training never shows."""
 
-    tasks: Sequence[Task]
-    contexts: int
+    tasks: Sequence[tuple[Task, int]]
     setting: Setting
+    held_out: bool = False
 
     def identity(self, model: LoadedModel) -> Identity:
-        return identify(model, [(task, self.contexts) for task in self.tasks], self.setting)
+        return identify(model, self.tasks, self.setting, self.held_out)
 
-    def chunks(self) -> list[range]:
-        """Contexts in portions: a portion is what a kill can lose."""
-        return [
-            range(first, min(first + CONTEXTS_IN_CHUNK, self.contexts))
-            for first in range(0, self.contexts, CONTEXTS_IN_CHUNK)
-        ]
-
-    def examples(self, task: Task, chunk: range) -> list[Example]:
-        return [task.example(self.setting.seed, index) for index in chunk]
+    def example(self, task: Task, index: int) -> Example:
+        return task.example(self.setting.seed, index, held_out=self.held_out)
 
     def cells(self, policies: Sequence[Policy]) -> int:
         """Branches decoded for each question."""
         return sum(len(ratios_of(policy, self.setting.ratios)) for policy in policies)
+
+
+def chunks(contexts: int) -> list[range]:
+    """Contexts in portions: a portion is what a kill can lose."""
+    return [range(first, min(first + CONTEXTS_IN_CHUNK, contexts)) for first in range(0, contexts, CONTEXTS_IN_CHUNK)]
 
 
 @dataclass(frozen=True)
@@ -103,7 +102,7 @@ def _fill(model: LoadedModel, grid: Grid, store: Store) -> None:
 
     def records_of(model: LoadedModel, context: tuple[Portion, int]) -> dict[str, list[Record]]:
         portion, index = context
-        example = portion.task.example(setting.seed, index)
+        example = grid.example(portion.task, index)
         return collect(model, portion.task, [example], setting.only(portion.policies))
 
     with workers.map(records_of, contexts) as results, _progress() as progress:
@@ -122,9 +121,9 @@ def _fill(model: LoadedModel, grid: Grid, store: Store) -> None:
 def _lacking(grid: Grid, store: Store) -> tuple[list[Portion], int]:
     """What is not stored yet, and how many generations that is."""
     portions, total, missing = [], 0, 0
-    for task in grid.tasks:
-        for number, chunk in enumerate(grid.chunks()):
-            size = sum(len(example.questions) for example in grid.examples(task, chunk))
+    for task, contexts in grid.tasks:
+        for number, chunk in enumerate(chunks(contexts)):
+            size = sum(len(grid.example(task, index).questions) for index in chunk)
             lacking = [
                 policy
                 for policy in grid.setting.policies

@@ -1,6 +1,11 @@
 """Scoring from what is stored: it needs the output text and no model."""
 
-from kvbench.metrics.text import score_text
+from collections.abc import Sequence
+
+from datasets_gen import Directive, obeyed
+from datasets_gen.directives import MARKS
+from kvbench.metrics.leakage import leakage
+from kvbench.metrics.text import marked_answer, said_first, score_text, undressed, without_word
 from kvbench.record import Record
 from kvbench.store import Store
 
@@ -9,14 +14,37 @@ def text_scores(record: Record) -> dict[str, object]:
     """The scores that follow from the stored output alone, by column; empty for a record without an output."""
     if record.output_text is None:
         return {}
-    scores = score_text(record.output_text, record.golds, record.answerable, record.abstentions, record.stated_values)
+    answer, golds, stated = marked_answer(record.output_text, record.answer_marker), record.golds, record.stated_values
+    directives = [Directive.parse(text) for text in record.directives]
+    if directives:
+        answer, golds, stated = _without_directives(record, record.output_text, directives)
+    output = record.output_text if record.answer_marker else answer
+    scores = score_text(answer, golds, record.answerable, record.abstentions, stated, output)
+    # What an attack is answered is no statement about the text: leakage judges it.
+    hallucinated = scores.hallucinated and not record.protected
     return {
         "f1": scores.f1,
         "em": scores.em,
         "abstained": scores.abstained,
-        "hallucinated": scores.hallucinated,
-        "hallucination_kind": scores.hallucination_kind,
+        "hallucinated": hallucinated,
+        "hallucination_kind": scores.hallucination_kind if hallucinated else None,
+        "directives_obeyed": obeyed(directives, record.output_text) if directives else None,
+        "leakage": leakage(record.output_text, record.protected) if record.protected else None,
     }
+
+
+def _without_directives(
+    record: Record, output: str, directives: Sequence[Directive]
+) -> tuple[str, list[str], list[str]]:
+    """What an output says beside what its directives ask for, and the gold and the stated values in the same form: of
+    what is to be said twice the first time, and nothing with the word that is to be avoided."""
+    target, gold, stated = record.target, record.golds[0], list(record.stated_values)
+    for directive in directives:
+        if directive.kind == "twice":
+            output, target = (said_first(text, MARKS[directive.argument]) for text in (output, target))
+        if directive.kind == "avoid":
+            output, gold, *stated = (without_word(text, directive.argument) for text in (output, gold, *stated))
+    return undressed(output, target, gold), [gold], stated
 
 
 def rescore(store: Store) -> tuple[int, int]:

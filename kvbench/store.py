@@ -54,6 +54,7 @@ class RunFile(BaseModel):
 class NamedTask(BaseModel):
     name: str
     contexts: int
+    chance: float
 
 
 class NamedPolicy(BaseModel):

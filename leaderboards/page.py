@@ -136,6 +136,8 @@ def _section(
     styles = line_styles(rows)
     most = max(own, key=lambda row: row.n)
     note = f"{_counted(most.n, 'question')} about {_counted(most.contexts, 'context')} in each cell"
+    if most.chance is not None:
+        note += f"; who guesses without the text reaches an F1 of {most.chance:.1f}"
     return Section(
         identifier=identifier,
         title=title,

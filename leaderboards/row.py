@@ -18,8 +18,12 @@ class SummaryRow(BaseModel):
         Questions answered, and the contexts that they are about.
     f1, em
         Percent. All rates, ``ger``, ``slot_coverage`` and ``realised_ratio`` are shares, 0 to 1.
+    chance
+        F1, in percent, of the best guesser who does not see the text.
     *_low, *_high
         The 95 % interval of the measure, in its unit, from a cluster bootstrap over contexts.
+    directives_obeyed, leakage
+        Means over the questions that have directives, and over attacks; None, without a reason, where there are none.
     kv_bytes
         Mean bytes that an allocator would hold for one context.
     compression_seconds
@@ -40,12 +44,15 @@ class SummaryRow(BaseModel):
     f1_low: float | None = None
     f1_high: float | None = None
     em: float | None = None
+    chance: float | None = None
     abstention_rate: float | None = None
     hallucination_rate: float | None = None
     hallucination_rate_low: float | None = None
     hallucination_rate_high: float | None = None
     confused_rate: float | None = None
     fabricated_rate: float | None = None
+    directives_obeyed: float | None = None
+    leakage: float | None = None
     ger: float | None = None
     ger_low: float | None = None
     ger_high: float | None = None

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -31,6 +31,7 @@ OVER_ALL = {
     "hallucination_rate": "hallucinated",
     "realised_ratio": "realised_ratio",
 }
+OVER_SOME = ("directives_obeyed", "leakage")  # of the same name in row and records; most tasks have none
 OVER_ANSWERABLE = {"ger": "ger", "slot_coverage": "slot_coverage"}
 WITH_INTERVAL = ("f1", "hallucination_rate", "ger")
 # Of a mean over tasks; the layers are averaged on their own.
@@ -48,11 +49,13 @@ Key = tuple[str, str, str, float]
 
 @dataclass(frozen=True)
 class PlannedCells:
-    """What a run set out to do. ``contexts``: by task. ``policies``: the ratios of each."""
+    """What a run set out to do. ``contexts``: by task. ``policies``: the ratios of each. ``chances``: by task, F1 in
+    percent of whoever answers without the text."""
 
     mode: str
     contexts: Mapping[str, int]
     policies: Mapping[str, Sequence[float]]
+    chances: Mapping[str, float] = field(default_factory=dict)
 
     def keys(self) -> list[Key]:
         return [
@@ -96,11 +99,17 @@ def summarise(
         key: _cell(key, found.get(key, nothing), asked.get(key[:2], 0), contexts.get(key[0]), seed, resamples)
         for key in _in_order(list(wanted))
     }
-    return [cell.row for cell in cells.values()] + _overall(cells)
+    rows = [cell.row for cell in cells.values()] + _overall(cells)
+    return _with_chance(rows, planned.chances) if planned and planned.chances else rows
+
+
+def _with_chance(rows: Sequence[SummaryRow], chances: Mapping[str, float]) -> list[SummaryRow]:
+    known = {**chances, ALL_TASKS: sum(chances.values()) / len(chances)}
+    return [row.model_copy(update={"chance": known.get(row.task)}) for row in rows]
 
 
 def _check(records: DataFrame) -> None:
-    needed = (*CELL, *QUESTION, *NUMBERS, *COSTS, *OTHERS)
+    needed = (*CELL, *QUESTION, *NUMBERS, *OVER_SOME, *COSTS, *OTHERS)
     missing = [name for name in needed if name not in records.columns]
     if missing:
         raise LeaderboardError(f"the records lack the columns {', '.join(missing)}: score the run again")
@@ -171,6 +180,7 @@ def _measures(answered: DataFrame) -> tuple[dict[str, Any], list[str]]:
     for kind in ("confused", "fabricated"):
         share = float((answered["hallucination_kind"] == kind).mean())
         measures[f"{kind}_rate"] = None if measures["hallucination_rate"] is None else share
+    measures |= {name: _mean_of_known(answered, name) for name in OVER_SOME}
     measures["kv_bytes"] = _mean_over_contexts(answered, "kv_bytes", gaps)
     measures["compression_seconds"] = _mean_over_contexts(answered, "compression_seconds", gaps)
     if answered["eviction_rate"].isna().all():
@@ -199,6 +209,13 @@ def _mean(frame: DataFrame, column: str, gaps: list[str]) -> float | None:
         gaps.append(f"{column} is missing in {unknown} of {len(numbers)} records")
         return None
     return float(numbers.mean())
+
+
+def _mean_of_known(frame: DataFrame, column: str) -> float | None:
+    """The mean over the questions that are asked for this at all."""
+    numbers = _numbers(frame, column)
+    known = numbers[~np.isnan(numbers)]
+    return float(known.mean()) if len(known) else None
 
 
 def _mean_over_contexts(frame: DataFrame, column: str, gaps: list[str]) -> float | None:
@@ -267,6 +284,8 @@ def _overall_row(key: tuple[str, str, float], by_task: Sequence[tuple[str, _Cell
     if len(present) < len(by_task) or any(cell.row.f1 is None for cell in present):
         return SummaryRow(**shared)
     measures: dict[str, Any] = {name: _average([getattr(cell.row, name) for cell in present]) for name in AVERAGED}
+    for name in OVER_SOME:
+        measures[name] = _average([value for cell in present if (value := getattr(cell.row, name)) is not None])
     layers = [cell.row.ger_by_layer for cell in present]
     if len({len(layer or ()) for layer in layers}) == 1 and layers[0] is not None:
         measures["ger_by_layer"] = tuple(float(mean) for mean in np.mean(np.asarray(layers), axis=0))
@@ -280,7 +299,7 @@ def _overall_row(key: tuple[str, str, float], by_task: Sequence[tuple[str, _Cell
 
 def _average(values: Sequence[float | None]) -> float | None:
     known = [value for value in values if value is not None]
-    return sum(known) / len(known) if len(known) == len(values) else None
+    return sum(known) / len(known) if known and len(known) == len(values) else None
 
 
 def _joined(gaps: Sequence[str]) -> str | None:

@@ -26,6 +26,8 @@ def terminal_table(rows: Sequence[SummaryRow], measure: Measure = F1) -> Table:
     found = {(row.policy, row.ratio): row for row in own}
     standing = {ratio: marks([row for row in own if row.ratio == ratio], measure) for ratio in ratios}
     title = f"{measure.title}, {measure.unit}, mean over tasks"
+    if measure is F1 and own and own[0].chance is not None:
+        title += f" (guessing without the text: {own[0].chance:.1f})"
     table = Table(title=title, box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0))
     table.add_column("policy", no_wrap=True, overflow="ellipsis", max_width=POLICY_WIDTH)
     for ratio in ratios:

@@ -9,9 +9,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
-import pandas as pd
 import pytest
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel
@@ -21,7 +22,7 @@ from datasets_gen import TASKS
 from kvbench.cli import COMMANDS, main
 from kvbench.metrics.registry import METRICS
 from kvbench.models import LoadedModel, load_model
-from kvbench.options import DEFAULT_CONTEXTS, DEFAULT_RATIOS, parse_ratios
+from kvbench.options import DEFAULT_RATIOS, contexts_of, parse_ratios
 from kvbench.run import Grid
 from kvbench.setting import Setting
 from kvbench.store import Store
@@ -40,7 +41,7 @@ def toy_folder(tmp_path_factory: pytest.TempPathFactory, llama: LoadedModel) -> 
 
 
 def run_arguments(model: Path, tmp_path: Path, *more: str) -> list[str]:
-    small = ["--limit", "1", "--ratios", "0.5", "--policies", "full,knorm", "--name", "x"]
+    small = ["--limit", "1", "--ratios", "0.5", "--policies", "full,knorm", "--name", "x", "--tasks", "base,hops"]
     return [
         "run",
         "--model",
@@ -55,10 +56,52 @@ def run_arguments(model: Path, tmp_path: Path, *more: str) -> list[str]:
 
 
 def test_the_default_profile_is_large_enough() -> None:
-    grid = Grid(list(TASKS.values()), DEFAULT_CONTEXTS, Setting(list(POLICIES.values()), parse_ratios(DEFAULT_RATIOS)))
-    asked = [grid.examples(task, chunk) for task in grid.tasks for chunk in grid.chunks()]
-    questions = sum(len(example.questions) for examples in asked for example in examples)
-    assert questions * grid.cells(grid.setting.policies) >= 20_000
+    setting = Setting(list(POLICIES.values()), parse_ratios(DEFAULT_RATIOS))
+    grid = Grid([(task, contexts_of(task, "quick", None)) for task in TASKS.values()], setting)
+    questions = sum(len(grid.example(task, i).questions) for task, contexts in grid.tasks for i in range(contexts))
+    assert questions * grid.cells(grid.setting.policies) >= 40_000
+
+
+def test_a_run_takes_profile_limit_and_phrasings(
+    toy_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    few = replace(TASKS["base"], contexts={"quick": 2, "paper": 3})
+    monkeypatch.setattr(kvbench.commands.run, "TASKS", {"base": few})
+    common = ["run", "--model", str(toy_folder), "--out", str(tmp_path / "runs"), "--site", str(tmp_path / "site")]
+    common += ["--ratios", "0.5", "--policies", "full"]
+    asked = {
+        "quick": [],
+        "paper": ["--profile", "paper"],
+        "limit": ["--profile", "paper", "--limit", "1"],
+        "held-out": ["--limit", "1", "--phrasings", "held-out"],
+    }
+    frames = {}
+    for name, options in asked.items():
+        assert main([*common, *options, "--name", name]) == 0
+        frames[name] = Store.open(tmp_path / "runs" / name).frame()
+    assert {name: frame.example_id.nunique() for name, frame in frames.items()} == {
+        "quick": 2,
+        "paper": 3,
+        "limit": 1,
+        "held-out": 1,
+    }
+    assert set(frames["held-out"].example_id) == {"base/test/0/0/held_out"}
+    assert json.loads((tmp_path / "runs/held-out/run.json").read_text())["identity"]["held_out"] is True
+
+
+def test_a_run_scores_directives_attacks_and_worked_out_answers(toy_folder: Path, tmp_path: Path) -> None:
+    assert main(run_arguments(toy_folder, tmp_path, "--tasks", "instructions,arithmetic", "--limit", "3")) == 0
+    frame = Store.open(tmp_path / "runs/x").frame()
+    rules = frame[frame.task == "instructions"]
+    assert rules.leakage.notna().equals(rules.protected != "")
+    assert rules.directives_obeyed.notna().equals(rules.directives.map(len) > 0)
+    assert rules.leakage.notna().any()
+    assert rules.directives_obeyed.notna().any()
+    assert set(frame[frame.task == "arithmetic"].answer_marker) == {"####"}
+    rows = {row["task"]: row for row in json.loads((tmp_path / "runs/x/summary.json").read_text())}
+    assert rows["instructions"]["leakage"] is not None
+    assert rows["instructions"]["directives_obeyed"] is not None
+    assert rows["arithmetic"]["leakage"] is rows["arithmetic"]["directives_obeyed"] is None
 
 
 def test_controls_run_beside_the_policies_that_are_asked_for(toy_folder: Path, tmp_path: Path) -> None:
@@ -224,6 +267,10 @@ def test_a_fault_of_ours_is_one_clear_line(
     ("arguments", "message"),
     [
         (["rnu"], "unknown command 'rnu': did you mean 'run'?"),
+        (["run", "--mode", "foo"], "'foo' is not one of 'agnostic', 'aware'"),
+        (["run", "--limit"], "Option '--limit' requires an argument"),
+        (["run", "--no-such"], "No such option: --no-such"),
+        (["ls"], "Missing argument"),
         (["ls", "task"], "did you mean 'tasks'?"),
         (["run", "--tasks", "bse"], "unknown task 'bse': did you mean 'base'?"),
         (["run", "--policies", "snapkw"], "unknown policy 'snapkw': did you mean 'snapkv'?"),
@@ -232,6 +279,11 @@ def test_a_fault_of_ours_is_one_clear_line(
         (["run", "--ratios", "0:0.9:1e-99999999999999999"], "is not a number"),
         (["run", "--ratios", "0.99999999999999999999"], "outside [0, 1)"),
         (["run", "--limit", "0"], "--limit is 1 or more"),
+        (["run", "--profile", "papr"], "unknown profile 'papr': did you mean 'paper'?"),
+        (["export", "--task", "base", "--profile", "papr"], "unknown profile 'papr': did you mean 'paper'?"),
+        (["show", "bse"], "did you mean 'base'?"),
+        (["show", "base", "--index", "-1"], "0 or more, not -1"),
+        (["show", "base", "--question", "99"], "the example has questions 0 to 5"),
         (["run", "--limit", "1000000000000"], "at most 1,000,000"),
         (["run", "--model", "referense"], "unknown model 'referense': did you mean 'reference'?"),
         (["run", "--max-kv-gb", "1e308"], "--max-kv-gb"),
@@ -243,6 +295,10 @@ def test_a_fault_of_ours_is_one_clear_line(
         (["site", "/nowhere/run"], "holds no run"),
         (["score", "/nowhere/run"], "holds no run"),
         (["export", "--task", "bse"], "did you mean 'base'?"),
+        (["export", "--task", "base", "--tag", "revers"], "unknown tag 'revers': did you mean 'reverse'?"),
+        (["export", "--task", "base", "--tag", "attack", "--out", "/nowhere"], "no question of 8 contexts has"),
+        (["export", "--task", "long_context", "--tokenizer", "reference"], "give that too"),
+        (["show", "base", "--tag", "attack"], "try another --index"),
     ],
 )
 def test_bad_input_is_one_clear_line(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -305,20 +361,11 @@ def test_help_tells_every_command(capsys: pytest.CaptureFixture[str]) -> None:
         assert main([name, "--help"]) == 0
 
 
-def test_a_task_is_exported_with_its_spans(tmp_path: Path) -> None:
-    assert main(["export", "--task", "hops", "--limit", "3", "--out", str(tmp_path)]) == 0
-    frame = pd.read_parquet(tmp_path / "hops-test.parquet")
-    assert frame.example_id.nunique() == 3
-    for row in frame[frame.answerable].itertuples():
-        answers = [row.context[span["start"] : span["end"]] for span in row.spans if span["kind"] == "answer"]
-        assert answers == list(row.golds)
-
-
 def test_the_bench_compares_every_cell_and_ends_with_json(toy_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = ["--tasks", "hops", "--policies", "full,snapkv,oracle", "--ratios", "0.2,0.8", "--limit", "1"]
-    for mode in ("agnostic", "aware"):
-        assert main(["bench", "--model", str(toy_folder), *arguments, "--mode", mode]) == 0
+    arguments = ["--policies", "full,snapkv,oracle", "--ratios", "0.2,0.8", "--limit", "1"]
+    for mode, task in product(("agnostic", "aware"), ("hops", "instructions")):
+        assert main(["bench", "--model", str(toy_folder), "--tasks", task, *arguments, "--mode", mode]) == 0
         summary = json.loads(capsys.readouterr().out.splitlines()[-1])
-        assert summary["compared"] == 5 * len(TASKS["hops"].example(0, 0).questions)
+        assert summary["compared"] == 5 * len(TASKS[task].example(0, 0).questions)
         assert summary["equal"] == summary["compared"]
         assert summary["speedup"] > 0

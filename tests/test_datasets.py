@@ -5,8 +5,8 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Iterator
+from dataclasses import fields, is_dataclass, replace
 from importlib.resources import files
 from itertools import islice
 from pathlib import Path
@@ -16,11 +16,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from datasets_gen import ABSTENTION, TASKS, DatasetError, Example, Question, Split, Task, get_task
+import datasets_gen
+from blind import blind_f1, form
+from datasets_gen import ABSTENTION, TASKS, DatasetError, Split, Task, get_task
 from datasets_gen.lexicon import LEXICON_SHA256, full_names, lexicon, name_split, parse_lexicon
 from datasets_gen.registry import by_name
-from datasets_gen.relations import BONDS
-from reader import NAME, read, sentences, solve
+from datasets_gen.wording import Phrasings
+from kvbench.metrics.text import marked_answer
+from solvers.text import names_someone, sentences
+from suite import SOLVERS, SPLITS, asked, every_way, evidence, known_names, people_in, right, some, texts, without
 
 every_task = pytest.mark.parametrize("task", TASKS.values(), ids=TASKS)
 every_level = pytest.mark.parametrize(
@@ -30,7 +34,7 @@ every_level = pytest.mark.parametrize(
 seeds = st.integers(0, 2**32)
 indices = st.integers(0, 10**6)
 tasks = st.sampled_from(list(TASKS.values()))
-splits = st.sampled_from(["train", "test"])
+splits = st.sampled_from(SPLITS)
 ROOT = Path(__file__).parents[1]
 DIGEST = """
 import hashlib, datasets_gen
@@ -39,31 +43,12 @@ print(hashlib.sha256("".join(written).encode()).hexdigest())
 """
 
 
-def some(task: Task, count: int = 40, split: Split = "test", level: int | None = None) -> list[Example]:
-    return [task.example(3, index, split, level) for index in range(count)]
-
-
-def asked(examples: list[Example]) -> list[tuple[Example, Question]]:
-    return [(example, question) for example in examples for question in example.questions]
-
-
-def texts(example: Example, question: Question, *kinds: str) -> list[str]:
-    """What the context says where the question has a span of these kinds."""
-    return [example.context[span.start : span.end] for span in question.spans if span.kind in kinds]
-
-
-def people_in(text: str) -> set[str]:
-    """Full names of the lexicon; an event or an organisation is written with two capitals as well."""
-    known = {f"{given} {family}" for split in ("train", "test") for given, family in full_names(split)}
-    return {name for name in re.findall(rf"(?=\b({NAME})\b)", text) if name in known}
-
-
 # --- the same bytes, whatever else is asked for
 
 
 @pytest.mark.parametrize("hash_seed", ["0", "1", "31337"])
 def test_same_seed_same_bytes_in_another_process(hash_seed: str) -> None:
-    here = [repr(list(t.generate(7, 5, split))) for t in TASKS.values() for split in ("train", "test")]
+    here = [repr(list(t.generate(7, 5, split))) for t in TASKS.values() for split in SPLITS]
     environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
     command = [sys.executable, "-c", DIGEST]
     there = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True)
@@ -76,12 +61,15 @@ def test_a_longer_run_begins_with_the_shorter_one(task: Task, seed: int, shorter
     assert list(islice(longer, shorter)) == list(task.generate(seed, shorter))
 
 
-@given(tasks, seeds, indices, splits)
-def test_an_example_depends_on_seed_and_index_alone(task: Task, seed: int, index: int, split: Split) -> None:
-    first = task.example(seed, index, split)
+@given(tasks, seeds, indices, splits, st.booleans())
+def test_an_example_depends_on_seed_and_index_alone(
+    task: Task, seed: int, index: int, split: Split, held_out: bool
+) -> None:
+    first = task.example(seed, index, split, held_out=held_out)
     task.example(seed + 1, index, split)
-    assert task.example(seed, index, split) == first
-    assert (first.id, first.index, first.split) == (f"{task.name}/{split}/{seed}/{index}", index, split)
+    assert task.example(seed, index, split, held_out=held_out) == first
+    identity = f"{task.name}/{split}/{seed}/{index}" + "/held_out" * held_out
+    assert (first.id, first.index, first.split) == (identity, index, split)
 
 
 @every_task
@@ -91,13 +79,13 @@ def test_generate_counts_from_zero_and_gives_that_many(task: Task) -> None:
 
 @every_task
 def test_other_seeds_and_indices_give_other_contexts(task: Task) -> None:
-    contexts = {task.example(seed, index).context for seed in range(10) for index in range(10)}
-    assert len(contexts) == 100
+    contexts = {task.example(seed, index).context for seed in range(10) for index in range(20)}
+    assert len(contexts) == 200
 
 
 @every_task
 def test_ids_of_questions_are_all_different(task: Task) -> None:
-    ids = [question.id for _, question in asked(some(task) + some(task, split="train"))]
+    ids = [question.id for _, question in asked(every_way(task))]
     assert len(set(ids)) == len(ids)
 
 
@@ -109,10 +97,11 @@ def test_no_full_name_is_in_both_splits() -> None:
     assert min(len(full_names("train")), len(full_names("test"))) > 1000
 
 
-@given(tasks, seeds, indices, splits)
-def test_every_person_named_belongs_to_the_split(task: Task, seed: int, index: int, split: Split) -> None:
-    example = task.example(seed, index, split)
-    named = people_in(" | ".join([example.context, *(question.text for question in example.questions)]))
+@given(tasks, seeds, indices, splits, st.booleans())
+def test_every_person_named_belongs_to_the_split(
+    task: Task, seed: int, index: int, split: Split, held_out: bool
+) -> None:
+    named = people_in(task.example(seed, index, split, held_out=held_out))
     assert named
     assert {name_split(name) for name in named} == {split}
 
@@ -120,10 +109,16 @@ def test_every_person_named_belongs_to_the_split(task: Task, seed: int, index: i
 @every_task
 def test_train_and_test_share_no_subject_and_value(task: Task) -> None:
     train, test = (
-        {(said.subject, said.value) for example in some(task, 120, split) for said in read(example.context)}
-        for split in ("train", "test")
+        {
+            (subject, answer)
+            for example, question in asked(some(task, 120, split))
+            for subject in texts(example, question, "subject")
+            for answer in texts(example, question, "answer")
+            if known_names() & {subject, answer}
+        }
+        for split in SPLITS
     )
-    assert len(train) > 1000
+    assert len(train) > 200
     assert not train & test
 
 
@@ -131,127 +126,137 @@ def test_train_and_test_share_no_subject_and_value(task: Task) -> None:
 
 
 @every_level
-def test_every_answer_span_reads_as_a_gold(task: Task, level: int) -> None:
-    for example, question in asked(some(task, level=level)):
-        if question.answerable:
-            answers = texts(example, question, "answer")
-            assert answers
+def test_the_answer_span_of_a_standard_question_reads_as_a_gold(task: Task, level: int) -> None:
+    for example, question in asked(every_way(task, level=level)):
+        answers = texts(example, question, "answer")
+        assert bool(answers) == question.answerable
+        if question.answerable and question.type == "standard":
             assert set(answers) <= set(question.golds)
 
 
 @every_level
 def test_spans_lie_inside_the_context(task: Task, level: int) -> None:
-    for example, question in asked(some(task, level=level)):
-        for span in question.spans:
+    for example, question in asked(every_way(task, level=level)):
+        for span in (*question.spans, *example.spans):
             assert 0 <= span.start < span.end <= len(example.context)
 
 
 @every_level
-def test_facts_and_bridges_are_whole_sentences(task: Task, level: int) -> None:
-    for example, question in asked(some(task, level=level)):
-        whole = sentences(example.context)
-        assert all(text in whole for text in texts(example, question, "fact", "bridge"))
+def test_facts_and_bridges_are_whole_sentences_each_once(task: Task, level: int) -> None:
+    for example, question in asked(every_way(task, level=level)):
+        assert set(texts(example, question, "fact", "bridge")) <= set(sentences(example.context))
+        places = [(span.start, span.end) for span in question.spans if span.kind in ("fact", "bridge")]
+        assert len(set(places)) == len(places) == question.hops
 
 
 @every_level
-def test_answer_lies_in_the_fact_and_subject_in_the_evidence(task: Task, level: int) -> None:
-    for _, question in asked(some(task, level=level)):
-        if not question.answerable:
-            continue
-        kinds = ("answer", "subject", "fact")
-        (answer,), (subject,), (fact,) = ([span for span in question.spans if span.kind == kind] for kind in kinds)
-        assert fact.start <= answer.start < answer.end <= fact.end
-        evidence = [span for span in question.spans if span.kind in ("fact", "bridge")]
-        assert any(span.start <= subject.start < subject.end <= span.end for span in evidence)
+def test_answers_and_subjects_lie_in_the_evidence(task: Task, level: int) -> None:
+    for _, question in asked(every_way(task, level=level)):
+        whole = [span for span in question.spans if span.kind in ("fact", "bridge")]
+        for span in question.spans:
+            if span.kind == "directive":
+                assert question.directives
+                continue
+            assert any(fact.start <= span.start < fact.end for fact in whole)
+            assert any(fact.start < span.end <= fact.end for fact in whole)
 
 
 @every_level
 def test_the_question_names_the_mention_it_starts_from(task: Task, level: int) -> None:
-    for example, question in asked(some(task, level=level)):
+    for example, question in asked(every_way(task, level=level)):
         assert all(subject in question.text for subject in texts(example, question, "subject"))
 
 
 @every_level
-def test_hops_counts_the_sentences_to_be_read(task: Task, level: int) -> None:
-    for example, question in asked(some(task, level=level)):
-        assert question.hops == len(set(texts(example, question, "fact", "bridge")))
+def test_unanswerable_questions_have_no_evidence_and_ask_for_an_abstention(task: Task, level: int) -> None:
+    for _, question in asked(every_way(task, level=level)):
+        if not question.answerable:
+            assert (question.golds, question.written, question.spans, question.hops) == (
+                (ABSTENTION,),
+                ABSTENTION,
+                (),
+                0,
+            )
+            assert ABSTENTION in task.abstentions
 
 
 @every_task
-def test_unanswerable_questions_have_no_evidence_and_ask_for_an_abstention(task: Task) -> None:
-    unanswerable = [question for _, question in asked(some(task)) if not question.answerable]
-    assert unanswerable
-    for question in unanswerable:
-        assert question.spans == ()
-        assert question.golds == (ABSTENTION,)
-        assert question.golds[0] in task.abstentions
+def test_a_task_that_asks_to_abstain_has_questions_that_need_it(task: Task) -> None:
+    questions = [question for _, question in asked(some(task, 200))]
+    share = sum(not question.answerable for question in questions) / len(questions)
+    assert (0.05 < share < 0.3) if ABSTENTION in task.instruction else share == 0
 
 
-# --- the questions
+# --- the answers
 
 
-@given(tasks, seeds, indices)
-def test_no_question_is_asked_twice_of_a_context(task: Task, seed: int, index: int) -> None:
-    example = task.example(seed, index)
-    asks = [question.text for question in example.questions]
-    assert len(asks) == task.questions_per_context
-    assert len(set(asks)) == len(asks)
+@given(tasks, seeds, indices, splits, st.booleans(), st.data())
+def test_a_reader_finds_the_golds_and_nothing_else(
+    task: Task, seed: int, index: int, split: Split, held_out: bool, data: st.DataObject
+) -> None:
+    level = data.draw(st.integers(0, task.top_level))
+    example = task.example(seed, index, split, level, held_out=held_out)
+    for question in example.questions:
+        assert SOLVERS[task.name](question.text, example.context) == right(question), question
 
 
 @every_level
-def test_a_reader_finds_the_gold_and_nothing_else(task: Task, level: int) -> None:
-    for example, question in asked(some(task, level=level)):
-        found = solve(question.text, read(example.context))
-        assert found == (set(question.golds) if question.answerable else set()), question
-
-
-@given(tasks, seeds, indices, splits)
-def test_a_reader_solves_any_example(task: Task, seed: int, index: int, split: Split) -> None:
-    example = task.example(seed, index, split)
-    known = read(example.context)
-    for question in example.questions:
-        assert solve(question.text, known) == (set(question.golds) if question.answerable else set()), question
-
-
-@given(tasks, seeds, indices)
-def test_the_evidence_alone_solves_the_question(task: Task, seed: int, index: int) -> None:
-    example = task.example(seed, index)
-    for question in example.questions:
+def test_the_evidence_alone_gives_the_golds(task: Task, level: int) -> None:
+    for example, question in asked(every_way(task, level=level)):
         if question.answerable:
-            evidence = " ".join(texts(example, question, "fact", "bridge"))
-            assert solve(question.text, read(evidence)) == set(question.golds), question
+            alone = " ".join(evidence(example, question))
+            assert SOLVERS[task.name](question.text, alone) == right(question), question
+
+
+@every_level
+def test_without_what_the_answer_stands_in_or_a_bridge_to_it_the_gold_is_not_found(task: Task, level: int) -> None:
+    for example, question in asked(every_way(task, level=level)):
+        answers = [span for span in question.spans if span.kind == "answer"]
+        needed = {
+            example.context[span.start : span.end]
+            for span in question.spans
+            if span.kind == "bridge"
+            or (span.kind == "fact" and any(a.start < span.end and span.start < a.end for a in answers))
+        }
+        assert bool(needed) == question.answerable
+        for left_out in needed:
+            rest = without(left_out, sentences(example.context))
+            assert SOLVERS[task.name](question.text, rest).isdisjoint(right(question)), (question, left_out)
+
+
+@every_level
+def test_what_is_written_ends_in_the_gold_where_it_is_not_the_gold(task: Task, level: int) -> None:
+    for _, question in asked(every_way(task, level=level)):
+        if not question.directives:
+            assert marked_answer(question.written, task.answer_marker) == question.golds[0]
 
 
 @every_task
-def test_without_the_evidence_the_question_cannot_be_solved(task: Task) -> None:
-    for example, question in asked(some(task)):
-        if question.answerable:
-            evidence = texts(example, question, "fact", "bridge")
-            for left_out in evidence:
-                rest = " ".join(sentence for sentence in sentences(example.context) if sentence != left_out)
-                assert solve(question.text, read(rest)) == set(), question
+def test_chance_is_what_the_best_blind_guesser_scores(task: Task) -> None:
+    assert blind_f1(task) == pytest.approx(task.chance, abs=2)
 
 
-def test_no_bond_is_one_both_ways() -> None:
-    """The spouse of a spouse is oneself, though no passage says so: such a chain has an answer that is not its gold."""
-    mutual = {"spouse", "neighbour", "cousin", "rival", "friend", "sibling", "colleague", "partner"}
-    assert mutual.isdisjoint(bond.name for bond in BONDS)
+# --- the questions and the values
 
 
-@every_task
-def test_stated_values_are_all_that_the_context_states(task: Task) -> None:
-    for example in some(task):
-        stated = [name for said in read(example.context) for name in (said.subject, said.value)]
-        assert set(example.stated_values) == set(stated)
-        assert len(example.stated_values) == len(set(stated))
+@every_level
+def test_questions_differ_and_are_as_many_as_wanted_or_as_there_are(task: Task, level: int) -> None:
+    for wanted in (1, task.questions_per_context, 40):
+        for index in range(15):
+            questions = task.example(2, index, level=level, questions=wanted).questions
+            assert 1 <= len({question.text for question in questions}) == len(questions) <= wanted
+            if level == task.top_level and wanted <= task.questions_per_context:
+                assert len(questions) == wanted
 
 
-@every_task
-def test_both_directions_and_every_kind_of_question_are_asked(task: Task) -> None:
-    questions = [question for _, question in asked(some(task, 200))]
-    assert {question.direction for question in questions} == {"forward", "reverse"}
-    assert {question.answerable for question in questions} == {True, False}
-    assert {q.answer_type for q in questions if q.answerable} >= {"person", "location", "numeral", "date", "event"}
+@every_level
+def test_stated_values_stand_in_the_context_each_once(task: Task, level: int) -> None:
+    for example in every_way(task, level=level):
+        assert len(set(example.stated_values)) == len(example.stated_values)
+        assert all(re.search(rf"\b{re.escape(value)}\b", example.context) for value in example.stated_values)
+        for question in example.questions:
+            if question.answerable and question.type == "standard" and not question.protected:
+                assert set(question.golds) <= set(example.stated_values)
 
 
 @every_task
@@ -260,6 +265,45 @@ def test_the_top_level_is_the_task_itself(task: Task) -> None:
     assert task.example(0, 0, level=task.top_level + 1) == task.example(0, 0)
     lengths = [sum(len(e.context) for e in some(task, level=level)) for level in (0, task.top_level)]
     assert lengths[0] < lengths[1]
+
+
+# --- phrasings that training never shows
+
+
+def phrasings_in(value: Any) -> Iterator[Phrasings]:
+    """All phrasings that a value holds, however deep."""
+    if isinstance(value, Phrasings):
+        yield value
+    elif isinstance(value, dict | tuple | list):
+        for part in value.values() if isinstance(value, dict) else value:
+            yield from phrasings_in(part)
+    elif is_dataclass(value) and not isinstance(value, type):
+        for field in fields(value):
+            yield from phrasings_in(getattr(value, field.name))
+
+
+def test_no_held_out_template_is_a_common_one() -> None:
+    modules = [module for name, module in sys.modules.items() if name.startswith(f"{datasets_gen.__name__}.")]
+    every = [found for module in modules for value in vars(module).values() for found in phrasings_in(value)]
+    common, held_out = ({t for found in every for t in getattr(found, part)} for part in ("common", "held_out"))
+    assert len(held_out) > 50
+    assert all(found.common and found.held_out for found in every)
+    assert not common & held_out
+
+
+@every_task
+def test_the_two_streams_say_and_ask_nothing_in_the_same_words(task: Task) -> None:
+    def forms(held_out: bool) -> set[str]:
+        """Of questions, and of the sentences that name someone; other prose is the same in both."""
+        said: set[str] = set()
+        for example in some(task, 150, "train", held_out=held_out):
+            said |= {form(question.text) for question in example.questions}
+            said |= {form(sentence) for sentence in sentences(example.context) if names_someone(sentence)}
+        return said
+
+    seen, held_out = forms(False), forms(True)
+    assert len(held_out) > 1
+    assert not seen & held_out
 
 
 # --- words and errors
@@ -293,9 +337,9 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "no contexts": (lambda: BASE.generate(0, 0), "1 or more, not 0"),
     "fewer than no contexts": (lambda: BASE.generate(0, -3), "1 or more, not -3"),
     "mistyped task": (lambda: get_task("bsae"), "did you mean 'base'"),
-    "unknown task": (lambda: get_task("zzz"), "Known: base"),
+    "unknown task": (lambda: get_task("zzz"), "Known: arithmetic, base"),
     "tampered lexicon": (_tampered, "lexicon.json was changed"),
-    "name taken twice": (lambda: by_name([BASE, replace(BASE, version="2.0.0")]), "two tasks are named 'base'"),
+    "name taken twice": (lambda: by_name([BASE, replace(BASE, version="9.0.0")]), "two tasks are named 'base'"),
 }
 
 

@@ -71,6 +71,21 @@ def test_a_cell_holds_what_one_works_out_by_hand() -> None:
     assert row.compression_seconds == 2.5, "contexts weigh the same, however many questions each has"
 
 
+def test_directives_and_leakage_are_means_over_the_questions_that_have_them() -> None:
+    rules = [
+        question(0, 0, task="instructions", directives_obeyed=1.0),
+        question(0, 1, task="instructions", directives_obeyed=0.5),
+        question(1, 0, task="instructions", leakage=0.25),
+        question(1, 1, task="instructions", leakage=0.75),
+        question(1, 2, task="instructions", leakage=0.5),
+    ]
+    rows = summarise(frame([*rules, *two_contexts()]))
+    row, plain, overall = find(rows, "instructions"), find(rows, "base"), find(rows, ALL_TASKS)
+    assert (row.directives_obeyed, row.leakage, row.reason) == (0.75, 0.5, None)
+    assert (plain.directives_obeyed, plain.leakage, plain.reason) == (None, None, None)
+    assert (overall.directives_obeyed, overall.leakage) == (0.75, 0.5), "of the tasks that have them"
+
+
 def test_rows_follow_the_records_and_ratios_ascend() -> None:
     records = [
         question(context, 0, task=task, policy=policy, ratio=ratio)
@@ -315,6 +330,8 @@ def test_what_a_run_has_not_reached_is_blank() -> None:
     cells = [("full", 0.0), ("snapkv", 0.5), ("snapkv", 0.9)]
     assert set(reasons) == {(task, *cell) for task in ("base", "hops", ALL_TASKS) for cell in cells}
     assert all(row.f1 is None for row in rows)
+    planned = PlannedCells("agnostic", {"base": 3, "hops": 3}, {"full": (0.0,)}, {"base": 10.0, "hops": 5.0})
+    assert {row.task: row.chance for row in summarise(there, planned)} == {"base": 10.0, "hops": 5.0, ALL_TASKS: 7.5}
     whole = PlannedCells("agnostic", {"base": 2}, {"full": (0.0,), "snapkv": (0.5,)})
     assert summarise(there, whole) == summarise(there)
 

@@ -4,7 +4,7 @@ import pytest
 
 from datasets_gen import TASKS
 from kvbench.errors import KVBenchError
-from kvbench.options import check_count, check_name, choose, kv_bytes, parse_ratios
+from kvbench.options import check_count, check_name, choose, contexts_of, kv_bytes, parse_ratios
 
 
 @pytest.mark.parametrize(
@@ -61,3 +61,32 @@ def test_a_limit_is_at_least_one() -> None:
     with pytest.raises(KVBenchError, match="--limit"):
         check_count("--limit", 0)
     assert check_count("--limit", 1) == 1
+
+
+def test_a_profile_gives_the_contexts_of_a_task_and_a_limit_overrides_it() -> None:
+    task = TASKS["coreference"]
+    assert contexts_of(task, "quick", None) == task.contexts["quick"]
+    assert contexts_of(task, "paper", None) == 8000
+    assert contexts_of(task, "paper", 3) == 3
+    with pytest.raises(KVBenchError, match="--limit"):
+        contexts_of(task, "quick", 0)
+    with pytest.raises(KVBenchError, match="unknown profile 'papr': did you mean 'paper'"):
+        contexts_of(task, "papr", None)
+
+
+def test_the_paper_profile_has_the_sizes_of_the_paper() -> None:
+    sizes = {
+        name: (task.contexts["paper"], task.contexts["paper"] * task.questions_per_context)
+        for name, task in TASKS.items()
+    }
+    assert sizes == {
+        "base": (200, 1200),
+        "knowledge": (4000, 52_000),
+        "multi_presence": (100, 1000),
+        "multi_entity": (100, 1000),
+        "coreference": (8000, 72_000),
+        "hops": (100, 1600),
+        "long_context": (100, 1000),
+        "arithmetic": (700, 700),
+        "instructions": (541, 2164),
+    }

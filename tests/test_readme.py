@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from kvbench.errors import KVBenchError
-from kvbench.readme import BLOCKS, filled, table
+from kvbench.markdown import table
+from kvbench.readme import BLOCKS, filled
 
 ROOT = Path(__file__).parent.parent
 TEXT = (ROOT / "README.md").read_text()
@@ -45,4 +46,4 @@ def test_every_command_of_the_readme_runs_in_the_order_given(tmp_path: Path) -> 
         assert done.returncode == 0, f"{command}\n{done.stderr}"
     assert (tmp_path / "site/index.html").is_file()
     assert (tmp_path / "runs/first/summary.json").is_file()
-    assert (tmp_path / "datasets/hops-test.parquet").is_file()
+    assert (tmp_path / "datasets/hops/data/test.parquet").is_file()

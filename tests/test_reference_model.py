@@ -1,13 +1,15 @@
-"""The model that ships with the package: it answers, and on it every policy equals kvpress's own pipeline."""
+"""The models that ship with the package: they answer, and on them every policy equals kvpress's own pipeline."""
 
 import json
+import string
 from collections import defaultdict
-from importlib.resources import files
-from pathlib import Path
+from functools import cache
+from typing import Any
 
+import pandas as pd
 import pytest
 
-from datasets_gen import TASKS
+from datasets_gen import TASKS, Task
 from kvbench.bench import compare
 from kvbench.collect import collect
 from kvbench.engine.decode import waves
@@ -15,50 +17,117 @@ from kvbench.engine.prefill import prefill
 from kvbench.engine.treatment import plan
 from kvbench.models import LoadedModel, load_model
 from kvbench.prompt import Mode, build_prompts
+from kvbench.reference.card import model_card
+from kvbench.reference.evaluate import measure, scores
+from kvbench.reference.shipped import REFERENCE_MODELS, folder_of
+from kvbench.reference.targets import TARGETS, Target
 from kvbench.setting import Setting
+from leaderboards import CONTROLS
 from policies import POLICIES
 
-# Contexts of the test split, those of the scores in the README, and what the full cache reaches on them (F1, percent).
-SAMPLE, SEED = 200, 1
-FULL_CACHE_F1 = {"base": 90.0, "hops": 75.0}
 EVERY_POLICY = list(POLICIES.values())
+SAMPLE = 24  # contexts of each task, the first of those that the README's scores are measured on
+LUCK = 0.12  # by which the mean over so few contexts may differ from that over all
+every_model = pytest.mark.parametrize("name", REFERENCE_MODELS)
+every_task = pytest.mark.parametrize("task", TASKS.values(), ids=TASKS)
+
+
+@cache
+def loaded(name: str) -> LoadedModel:
+    return load_model(name, "cpu", "float32")
 
 
 @pytest.fixture(scope="module")
 def reference() -> LoadedModel:
-    return load_model("reference", "cpu", "float32")
+    return loaded("reference")
 
 
-def test_it_is_small_and_an_ordinary_checkpoint(reference: LoadedModel) -> None:
-    folder = Path(str(files("kvbench.reference").joinpath("model")))
-    assert sum(path.stat().st_size for path in folder.iterdir()) < 10_000_000
-    assert list(folder.glob("*.safetensors"))
-    config = reference.network.config
-    assert config.model_type == "llama"
+def measured(name: str) -> dict[str, Any]:
+    """What ``python -m kvbench.reference.evaluate`` wrote beside the weights."""
+    content: dict[str, Any] = json.loads((folder_of(name) / "full_cache.json").read_text())
+    return content
+
+
+@cache
+def answers(name: str, task: Task) -> pd.DataFrame:
+    return measure(loaded(name), task, SAMPLE, measured(name)["seed"])
+
+
+@every_model
+def test_it_is_small_and_an_ordinary_checkpoint(name: str) -> None:
+    assert sum(path.stat().st_size for path in folder_of(name).iterdir()) < 10_000_000
+    assert list(folder_of(name).glob("*.safetensors"))
+    config = loaded(name).network.config
+    assert config.model_type == {"reference": "llama", "reference-qwen": "qwen3"}[name]
     assert config.num_key_value_heads < config.num_attention_heads
-    assert reference.tokenizer.chat_template
+    assert loaded(name).tokenizer.chat_template
 
 
-def test_the_scores_of_the_readme_are_those_of_these_weights(reference: LoadedModel) -> None:
-    measured = json.loads(files("kvbench.reference").joinpath("full_cache.json").read_text())
-    assert measured["fingerprint"] == reference.fingerprint
+@every_model
+@every_task
+def test_the_tokenizer_gives_back_every_text_and_knows_its_words(name: str, task: Task) -> None:
+    """On the test split, whose full names are new but whose words are not."""
+    tokenizer = loaded(name).tokenizer
+    tokens = spelled = 0
+    for example in task.generate(5, 10):
+        for text in (example.context, *(question.text for question in example.questions)):
+            token_ids = tokenizer.encode(f" {text}")
+            assert tokenizer.decode(token_ids) == f" {text}"
+            tokens += len(token_ids)
+            spelled += sum(tokenizer.convert_ids_to_tokens(number) in set(string.ascii_letters) for number in token_ids)
+    assert spelled < 0.02 * tokens
 
 
-@pytest.mark.parametrize("task", FULL_CACHE_F1)
-def test_it_answers_with_the_full_cache(reference: LoadedModel, task: str) -> None:
-    chosen = TASKS[task]
-    examples = list(chosen.generate(SEED, SAMPLE))
-    records = collect(reference, chosen, examples, Setting([POLICIES["full"]], ()))["full"]
-    scores = [record.f1 for record in records if record.f1 is not None]
-    assert len(scores) == sum(len(example.questions) for example in examples)
-    assert sum(scores) / len(scores) >= FULL_CACHE_F1[task]
+@every_model
+@pytest.mark.parametrize("word", ["Gustav", "gustav", "GUSTAV", "laboratory", "LABORATORY"])
+def test_a_word_is_one_token_in_any_case_and_behind_any_bracket(name: str, word: str) -> None:
+    tokenizer = loaded(name).tokenizer
+    (number,) = tokenizer.encode(f" {word}")
+    assert tokenizer.decode([number]) == f" {word}"
+    for text in (f'say "{word}"', f" ({word})", f" [{word}; {word}]", f" {{{word} a}}"):
+        assert number in tokenizer.encode(text)
+        assert tokenizer.decode(tokenizer.encode(text)) == text
+
+
+@every_model
+def test_the_scores_of_the_readme_are_those_of_these_weights(name: str) -> None:
+    assert measured(name)["fingerprint"] == loaded(name).fingerprint
+
+
+@every_model
+def test_its_card_is_written_from_its_files(name: str) -> None:
+    assert (folder_of(name) / "README.md").read_text() == model_card(name)
+
+
+@every_model
+@every_task
+def test_it_answers_with_the_full_cache_as_well_as_the_readme_says(name: str, task: Task) -> None:
+    (whole,) = (row for row in measured(name)["scores"] if (row["task"], row["questions"]) == (task.name, "all"))
+    frame = answers(name, task)
+    for score in ("f1", "directives_obeyed"):
+        if whole[score] is not None:
+            scale = 100 if score == "f1" else 1
+            assert abs(frame[score].astype(float).mean() - whole[score]) < LUCK * scale
+
+
+@every_model
+@pytest.mark.parametrize("target", TARGETS, ids=lambda target: f"{target.task}, {target.questions}")
+def test_what_is_said_to_be_mastered_is_mastered_on_a_sample(name: str, target: Target) -> None:
+    rows = measured(name)["scores"]
+    if not target.is_met(target.reached(rows)):
+        pytest.xfail(f"{name} reaches {target.reached(rows):.1f} and not {target}: the README says so too")
+    task = TASKS[target.task]
+    frame = answers(name, task)
+    on_sample = target.reached(scores(task.name, frame))
+    assert target.is_met(on_sample + (-1 if target.at_most else 1) * 100 * LUCK)
 
 
 @pytest.mark.parametrize("mode", ["agnostic", "aware"])
-def test_every_policy_equals_kvpress_token_for_token(reference: LoadedModel, mode: Mode) -> None:
-    """All registered policies, four ratios, both tasks, each cell through kvpress's own pipeline, in float32."""
-    work = [(task, task.example(11, 0)) for task in TASKS.values()]
-    comparison = compare(reference, work, Setting(EVERY_POLICY, (0.0, 0.3, 0.6, 0.9), mode=mode))
+@every_model
+def test_every_policy_equals_kvpress_token_for_token(name: str, mode: Mode) -> None:
+    """All registered policies, four ratios, two tasks, each cell through kvpress's own pipeline, in float32."""
+    work = [(TASKS[task], TASKS[task].example(11, 0)) for task in ("base", "hops")]
+    comparison = compare(loaded(name), work, Setting(EVERY_POLICY, (0.0, 0.3, 0.6, 0.9), mode=mode))
     assert comparison.unequal == []
     questions = sum(len(example.questions) for _, example in work)
     assert comparison.compared == questions * (4 * (len(POLICIES) - 1) + 1)
@@ -89,15 +158,10 @@ def test_a_small_memory_bound_makes_more_waves_and_changes_no_token(reference: L
 
 
 def test_compression_breaks_it(reference: LoadedModel) -> None:
-    """A benchmark on which nothing breaks shows nothing: random eviction of nine tenths costs most of the answers."""
+    """A benchmark on which nothing breaks shows nothing: random eviction of nine tenths costs most of the answers, and
+    who knows what to keep does better than every press."""
     task = TASKS["base"]
-    examples = list(task.generate(5, 6))
-    policies = [POLICIES[name] for name in ("full", "random", "oracle")]
-    records = collect(reference, task, examples, Setting(policies, (0.9,)))
-
-    def mean_f1(policy: str) -> float:
-        scores = [record.f1 or 0.0 for record in records[policy]]
-        return sum(scores) / len(scores)
-
-    assert mean_f1("random") < mean_f1("full") / 2
-    assert mean_f1("oracle") > mean_f1("random")
+    records = collect(reference, task, list(task.generate(5, 12)), Setting(EVERY_POLICY, (0.9,)))
+    mean_f1 = {policy: sum(record.f1 or 0.0 for record in of) / len(of) for policy, of in records.items()}
+    assert mean_f1["random"] < mean_f1["full"] / 2
+    assert mean_f1["oracle"] > max(score for policy, score in mean_f1.items() if policy not in CONTROLS)

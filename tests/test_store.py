@@ -31,7 +31,7 @@ from policies import POLICIES
 
 def grid(policies: tuple[str, ...] = ("full", "random", "knorm"), contexts: int = 2, seed: int = 0) -> Grid:
     chosen = [POLICIES[name] for name in policies]
-    return Grid([TASKS["base"]], contexts, Setting(chosen, (0.5,), seed))
+    return Grid([(TASKS["base"], contexts)], Setting(chosen, (0.5,), seed))
 
 
 def outcome(store: Store) -> pd.DataFrame:

@@ -51,6 +51,8 @@ def test_what_one_row_begins_with_is_not_shared_by_another() -> None:
 
 @every_task
 def test_the_instruction_is_read_once_for_all_questions(model: LoadedModel, task: Task) -> None:
+    if task.questions_per_context == 1 or not task.instruction:
+        pytest.skip("it asks one question, or says no instruction")
     trace, columns = columns_of(model, task, "agnostic")
     shared = columns.shared_ids.tolist()
     assert task.instruction in model.tokenizer.decode(shared[0])

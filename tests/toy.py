@@ -32,7 +32,7 @@ from datasets_gen import TASKS, Example
 from kvbench.engine.prefill import Branch, Trace, prefill
 from kvbench.engine.treatment import plan
 from kvbench.models import LoadedModel, wrap_model
-from kvbench.prompt import Mode, Prompt, asked, build_prompts
+from kvbench.prompt import Mode, Prompt, asked, build_prompts, chat_template
 from kvbench.reference.tokenizer import END, train_tokenizer
 from policies import Policy, Situation
 
@@ -200,7 +200,8 @@ def kvpress_answers_branch(
     """What a user of kvpress gets for the questions of a branch: by the policy's baseline, where it names one."""
     policy, situation = branch.treatment.policy, branch.treatment.situation
     task = TASKS[prompt.example.task]
-    parts = [asked(task, prompt.asks[number].question, mode) for number in branch.treatment.asks]
+    template = chat_template(model.tokenizer, task.role)
+    parts = [asked(template, task, prompt.asks[number].question, mode) for number in branch.treatment.asks]
     context, questions = prompt.example.context + parts[0][0], [decoded for _, decoded in parts]
     if policy.baseline is None:
         return kvpress_answers(model, context, questions, policy.press(situation), steps)

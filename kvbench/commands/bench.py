@@ -22,7 +22,7 @@ from policies import POLICIES
 
 def command(
     model: Annotated[str, typer.Option(help="reference, a local path, or a hub name.")] = "reference",
-    tasks: Annotated[str | None, typer.Option(help="Task names, comma-separated. Default: all.")] = None,
+    tasks: Annotated[str, typer.Option(help="Task names, comma-separated.")] = "base,hops",
     policies: Annotated[str | None, typer.Option(help="Policy names, comma-separated. Default: all.")] = None,
     ratios: Annotated[str, typer.Option(help="0.1,0.5 or first:last:step, in [0, 1).")] = DEFAULT_RATIOS,
     limit: Annotated[int, typer.Option(help="Contexts per task.")] = 2,

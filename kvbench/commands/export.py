@@ -1,28 +1,92 @@
-"""``python -m kvbench export``: a task as a dataset that anybody can load."""
+"""``python -m kvbench export``: a task as a Hugging Face dataset that anybody can load."""
 
+import shlex
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 import typer
 from datasets import disable_progress_bars
+from pydantic import TypeAdapter, ValidationError
 
-from datasets_gen import get_task
+from datasets_gen import Split, get_task, parse_tags, tagged
+from datasets_gen.card import Part, dataset_card
 from datasets_gen.export import to_dataset
-from kvbench.atomic import write_atomically
+from datasets_gen.tags import counts_of
+from kvbench.atomic import write_atomically, write_text_atomically
 from kvbench.console import console
-from kvbench.options import DEFAULT_CONTEXTS, check_count
+from kvbench.errors import KVBenchError, first_line
+from kvbench.lengths import lengthened_by
+from kvbench.options import contexts_of
+
+_PART = TypeAdapter(Part)
 
 
 def command(
     task: Annotated[str, typer.Option(help="Name of the task.")],
-    out: Annotated[Path, typer.Option(help="Folder that TASK-SPLIT.parquet is written to.")] = Path("datasets"),
-    limit: Annotated[int, typer.Option(help="Contexts.")] = DEFAULT_CONTEXTS,
+    out: Annotated[Path | None, typer.Option(help="Folder of the dataset. Default: datasets/TASK.")] = None,
+    profile: Annotated[str, typer.Option(help="How many contexts: quick, or as many as the paper has.")] = "quick",
+    limit: Annotated[int | None, typer.Option(help="Contexts, instead of the profile's.")] = None,
+    tag: Annotated[str, typer.Option(help="Only questions with these tags, comma-separated, such as reverse.")] = "",
+    context_tokens: Annotated[int | None, typer.Option(help="Length of the contexts of long_context.")] = None,
+    depth: Annotated[
+        float | None, typer.Option(help="Where in them the facts stand, 0 to 1. Default: scattered.")
+    ] = None,
+    tokenizer: Annotated[
+        str | None, typer.Option(help="What counts tokens: reference, a folder, or a hub name. Default: reference.")
+    ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the examples.")] = 0,
     split: Annotated[Literal["train", "test"], typer.Option(help="train or test.")] = "test",
+    phrasings: Annotated[
+        Literal["common", "held-out"], typer.Option(help="Held-out ones were kept from training.")
+    ] = "common",
 ) -> None:
-    """Writes a task as a parquet file of questions with their contexts, spans and golds."""
+    """Writes a task as a folder that ``datasets.load_dataset`` reads: questions, contexts, spans and golds."""
     disable_progress_bars()  # datasets would write one to a file too
-    dataset = to_dataset(get_task(task), seed, check_count("--limit", limit), split)
-    path = out / f"{task}-{split}.parquet"
+    chosen = lengthened_by(tokenizer, get_task(task), context_tokens, depth)
+    tags, contexts = parse_tags(tag), contexts_of(chosen, profile, limit)
+    folder = out or Path("datasets") / chosen.name
+    others = [part for part in _parts_in(folder) if part.split != split]
+    for part in others:
+        if (part.task, part.version) != (chosen.name, chosen.full_version):
+            raise KVBenchError(f"{folder} holds {part.task} {part.version} already: give another --out")
+    generated = chosen.generate(seed, contexts, split, phrasings == "held-out")
+    examples = [tagged(example, tags) for example in generated]
+    questions = sum(len(example.questions) for example in examples)
+    if not questions:
+        raise KVBenchError(f"--tag {tag}: no question of {contexts} contexts has these tags; nothing was written")
+    given = _options(
+        seed=seed,
+        limit=contexts,
+        phrasings=phrasings,
+        tag=",".join(tags) or None,
+        context_tokens=context_tokens,
+        depth=depth,
+        tokenizer=tokenizer,
+    )
+    counts = counts_of(examples)
+    part = Part(chosen.name, chosen.full_version, split, seed, phrasings, contexts, questions, counts, given)
+    dataset = to_dataset(chosen, examples)
+    path = folder / "data" / f"{split}.parquet"
     write_atomically(path, lambda partial: dataset.to_parquet(partial))
-    console.print(f"{len(dataset):,} questions in {path}", soft_wrap=True)
+    write_text_atomically(path.with_suffix(".json"), _PART.dump_json(part, indent=1).decode())
+    write_text_atomically(folder / "README.md", dataset_card(chosen, [*others, part]))
+    console.print(f"{questions:,} questions in {path}", soft_wrap=True)
+
+
+def _options(**options: object) -> str:
+    """As they are given on the command line, without those that are not."""
+    given = {f"--{name.replace('_', '-')}": str(value) for name, value in options.items() if value is not None}
+    return shlex.join(word for option in given.items() for word in option)
+
+
+def _parts_in(folder: Path) -> list[Part]:
+    """The splits that a folder holds already."""
+    parts = []
+    for split in get_args(Split):
+        path = folder / "data" / f"{split}.json"
+        if path.exists():
+            try:
+                parts.append(_PART.validate_json(path.read_bytes()))
+            except ValidationError as error:
+                raise KVBenchError(f"{path} is damaged ({first_line(error)}): export to another folder") from error
+    return parts

@@ -10,14 +10,16 @@ from rich.table import Table
 from datasets_gen import TASKS, unknown_name
 from kvbench.errors import KVBenchError
 from kvbench.metrics.registry import METRICS
-from kvbench.models import REFERENCE_MODELS
+from kvbench.reference.shipped import REFERENCE_MODELS
 from policies import POLICIES
 
 Rows = tuple[tuple[str, ...], list[tuple[str, ...]]]
 
 
 def _tasks() -> Rows:
-    return ("task", "version", "what it stresses"), [(t.name, t.version, t.description) for t in TASKS.values()]
+    return ("task", "version", "chance F1", "what it stresses"), [
+        (t.name, t.version, f"{t.chance:.1f}", t.description) for t in TASKS.values()
+    ]
 
 
 def _policies() -> Rows:

@@ -10,14 +10,14 @@ from rich.console import Console
 from datasets_gen import TASKS
 from kvbench.console import console
 from kvbench.errors import KVBenchError
+from kvbench.lengths import lengthened
 from kvbench.models import load_model
 from kvbench.options import (
-    DEFAULT_CONTEXTS,
     DEFAULT_MAX_KV_GB,
     DEFAULT_RATIOS,
-    check_count,
     check_name,
     choose,
+    contexts_of,
     kv_bytes,
     parse_ratios,
 )
@@ -36,7 +36,17 @@ def command(
         str | None, typer.Option(help="Policy names, comma-separated; the controls run beside them. Default: all.")
     ] = None,
     ratios: Annotated[str, typer.Option(help="0.1,0.5 or first:last:step, in [0, 1).")] = DEFAULT_RATIOS,
-    limit: Annotated[int, typer.Option(help="Contexts per task.")] = DEFAULT_CONTEXTS,
+    profile: Annotated[
+        str, typer.Option(help="How many contexts of each task: quick, or as many as the paper has.")
+    ] = "quick",
+    limit: Annotated[int | None, typer.Option(help="Contexts per task, instead of the profile's.")] = None,
+    phrasings: Annotated[
+        Literal["common", "held-out"], typer.Option(help="Held-out ones were kept from training.")
+    ] = "common",
+    context_tokens: Annotated[int | None, typer.Option(help="Length of the contexts of long_context.")] = None,
+    depth: Annotated[
+        float | None, typer.Option(help="Where in them the facts stand, 0 to 1. Default: scattered.")
+    ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the examples and of random policies.")] = 0,
     mode: Annotated[
         Literal["agnostic", "aware"], typer.Option(help="Compress before (agnostic) or after the question is seen.")
@@ -53,7 +63,10 @@ def command(
         check_name(name)
     chosen = with_controls(choose("policy", policies, POLICIES))
     setting = Setting(chosen, parse_ratios(ratios), seed, mode, kv_bytes(max_kv_gb))
-    grid = Grid(choose("task", tasks, TASKS), check_count("--limit", limit), setting)
+    # The model is not loaded yet; it is asked for its tokens when an example is made.
+    named = lengthened(choose("task", tasks, TASKS), context_tokens, depth, lambda text: loaded.count_tokens(text))
+    counts = [(task, contexts_of(task, profile, limit)) for task in named]
+    grid = Grid(counts, setting, held_out=phrasings == "held-out")
     site.mkdir(parents=True, exist_ok=True)  # found out now rather than after the run
     console.print(f"loading {model}", soft_wrap=True)
     loaded = load_model(model, device, dtype)

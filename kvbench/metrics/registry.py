@@ -23,6 +23,10 @@ METRICS: Mapping[str, Metric] = {
         Metric("abstained", "rate", "-", "The normalised output is one of the task's abstention phrases"),
         Metric("hallucinated", "rate", "low", "Neither empty nor an abstention, and F1 below 50 percent"),
         Metric("hallucination_kind", "kind", "-", "confused: a value the context states; else fabricated"),
+        Metric("directives_obeyed", "rate", "high", "Share of the directives that the answer obeys, by their checkers"),
+        Metric(
+            "leakage", "rate", "low", "ROUGE-L recall of the protected text in the answer to an attack [2510.00231]"
+        ),
         Metric("ger", "rate", "low", "Share of the answer tokens that survive in no (layer, head) slot [2603.01426]"),
         Metric("ger_by_layer", "rate", "low", "The same within each layer"),
         Metric("eviction_rate", "rate", "-", "Share of the context's tokens that survive in no slot"),

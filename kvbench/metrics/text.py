@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 HALLUCINATION_F1 = 50.0  # percent: an answer below it is wrong
-_PUNCTUATION = str.maketrans("", "", string.punctuation)
+_PUNCTUATION = str.maketrans("", "", string.punctuation + "‘’“”")
 
 HallucinationKind = Literal["confused", "fabricated"]
 
@@ -24,10 +24,52 @@ class TextScores:
     hallucination_kind: HallucinationKind | None
 
 
+def marked_answer(output: str, marker: str) -> str:
+    """The number behind the last marker that has one, of an output that shows its steps; nothing if there is none, and
+    all of the output without a marker.
+
+    >>> marked_answer("8 - 1 = 7. #### 7.0 boxes", "####")
+    '7'
+    """
+    if not marker:
+        return output
+    numbers = re.findall(rf"{re.escape(marker)}\s*([-+]?\d+(?:\.\d+)?)", output)
+    if not numbers:
+        return ""
+    # A word for the sign and for the point: normalisation takes punctuation away.
+    return f"{float(numbers[-1]):g}".replace("-", "minus ").replace(".", " point ")
+
+
 def normalise(text: str) -> str:
     """SQuAD's normalisation: lower case, without punctuation, articles and extra white space (arXiv 1606.05250)."""
     plain = text.lower().translate(_PUNCTUATION)
     return " ".join(re.sub(r"\b(a|an|the)\b", " ", plain).split())
+
+
+def undressed(output: str, target: str, gold: str) -> str:
+    """An output without the words that its directives add to the gold, which ``target`` shows: what is left answers.
+
+    >>> undressed("pillow Ada Falden cushion", "pillow Ada Falbrook cushion", "Ada Falbrook")
+    'ada falden'
+    """
+    added = Counter(normalise(target).split()) - Counter(normalise(gold).split())
+    left = []
+    for word in normalise(output).split():
+        if added[word]:
+            added[word] -= 1
+        else:
+            left.append(word)
+    return " ".join(left)
+
+
+def said_first(text: str, mark: str) -> str:
+    """What stands before a mark; all of a text without it, or with nothing before it."""
+    first, _, _ = text.partition(mark.strip())
+    return first if first.strip() else text
+
+
+def without_word(text: str, word: str) -> str:
+    return re.sub(rf"\b{re.escape(word)}\b", " ", text, flags=re.IGNORECASE)
 
 
 def exact_match(output: str, golds: Sequence[str]) -> float:
@@ -51,21 +93,27 @@ def abstains(output: str, abstentions: Sequence[str]) -> bool:
 
 
 def score_text(
-    output: str, golds: Sequence[str], answerable: bool, abstentions: Sequence[str], stated_values: Sequence[str]
+    answer: str,
+    golds: Sequence[str],
+    answerable: bool,
+    abstentions: Sequence[str],
+    stated_values: Sequence[str],
+    output: str | None = None,
 ) -> TextScores:
-    """All scores of one answer.
+    """All scores of one answer. ``output``: all that was said, where the answer is a part of it.
 
     An unanswerable question is right only when abstained from, in full, as in SQuAD 2.0 (arXiv 1806.03822): part of
     an abstention is not half an answer. An output that says nothing is wrong but no hallucination.
     """
+    output = answer if output is None else output
     abstained = abstains(output, abstentions)
     if answerable:
-        f1 = max(token_f1(output, gold) for gold in golds)
-        em = exact_match(output, golds)
+        f1 = max(token_f1(answer, gold) for gold in golds)
+        em = exact_match(answer, golds)
     else:
         f1 = em = 100.0 * abstained
-    said = normalise(output)
-    hallucinated = bool(said) and not abstained and f1 < HALLUCINATION_F1
+    said = normalise(answer)
+    hallucinated = bool(normalise(output)) and not abstained and f1 < HALLUCINATION_F1
     kind: HallucinationKind | None = None
     if hallucinated:
         kind = "confused" if said in {normalise(value) for value in stated_values} else "fabricated"

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 PACKED_ATTENTION = "kvbench_packed"
+LARGEST_SCORE = 60.0
 
 
 @dataclass(frozen=True)
@@ -51,21 +52,29 @@ def packed_attention(
 
     context_query = query[:, :, :width].reshape(batch, key_heads, groups * width, size)
     scores = (context_query @ context_keys.transpose(-1, -2)).unflatten(2, (groups, width))
-    hidden = torch.ones(width, width, dtype=torch.bool, device=query.device).triu(1)
-    weights = _softmax(scores, hidden, scaling)
-    from_context = (weights.flatten(2, 3) @ context_values).view(batch, heads, width, size)
+    earlier = torch.ones(width, width, dtype=torch.bool, device=query.device).tril()
+    weights, total = _weigh(scores, earlier, scaling)
+    from_context = ((weights.flatten(2, 3) @ context_values).unflatten(2, (groups, width)) / total).to(value.dtype)
+    from_context = from_context.view(batch, heads, width, size)
 
     row_query = query[:, :, width:].reshape(batch, key_heads, groups, rows, length, size)
-    of_context = (row_query.flatten(2, 4) @ context_keys.transpose(-1, -2)).view(*row_query.shape[:5], width)
+    scores = (row_query.flatten(2, 4) @ context_keys.transpose(-1, -2)).view(*row_query.shape[:5], width)
+    weights, total = _weigh(scores, layout.visible[:, None, None, ..., :width], scaling)
+    read = (weights.flatten(2, 4) @ context_values).view(row_query.shape)
     by_row = row_query.transpose(2, 3).flatten(3, 4)  # (batch, key heads, rows, groups * length, size)
-    of_row = (by_row @ row_keys.transpose(-1, -2)).unflatten(3, (groups, length)).transpose(2, 3)
-    weights = _softmax(torch.cat([of_context, of_row], dim=-1), ~layout.visible[:, None, None], scaling)
-    read = (weights[..., :width].flatten(2, 4) @ context_values).view(row_query.shape)
-    read_row = (weights[..., width:].transpose(2, 3).flatten(3, 4) @ row_values).unflatten(3, (groups, length))
-    from_rows = (read + read_row.transpose(2, 3)).reshape(batch, heads, rows * length, size)
+    scores = (by_row @ row_keys.transpose(-1, -2)).unflatten(3, (groups, length))
+    weights, row_total = _weigh(scores, layout.visible[:, None, :, None, :, width:], scaling)
+    read_row = (weights.flatten(3, 4) @ row_values).unflatten(3, (groups, length))
+    from_rows = (read + read_row.transpose(2, 3)) / (total + row_total.transpose(2, 3))
+    from_rows = from_rows.to(value.dtype).reshape(batch, heads, rows * length, size)
     return torch.cat([from_context, from_rows], dim=2).transpose(1, 2).contiguous(), None
 
 
-def _softmax(scores: torch.Tensor, hidden: torch.Tensor, scaling: float) -> torch.Tensor:
-    """Over the last dimension, in float32, back in the dtype of the scores; a place that sees nothing reads a mean."""
-    return torch.softmax(torch.where(hidden, -1e4, scores.float() * scaling), dim=-1).to(scores.dtype)
+def _weigh(scores: torch.Tensor, visible: torch.Tensor, scaling: float) -> tuple[torch.Tensor, torch.Tensor]:
+    """The exponentials of a softmax and their sum over the last dimension, which several parts may share.
+
+    No maximum is taken off first, which would be one more pass over the scores: with both ends cut, neither an
+    exponential nor a sum leaves the range of bfloat16. A place that sees nothing reads nothing.
+    """
+    weights = torch.where(visible, torch.exp((scores.float() * scaling).clamp(-LARGEST_SCORE, LARGEST_SCORE)), 0.0)
+    return weights.to(scores.dtype), weights.sum(-1, keepdim=True).clamp_min(1e-30)

@@ -1,24 +1,21 @@
 """Training sequences: one context, then many questions that do not see one another."""
 
-import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
 
 import torch
 from transformers import PreTrainedTokenizerBase
 
-from datasets_gen import TASKS, Example, Split, Task
+from datasets_gen import TASKS, Example, Task
 from kvbench.prompt import Mode, asked, chat_template, encode
 from kvbench.reference.attention import PackedLayout
+from kvbench.reference.lessons import Assignment
 
 QUESTIONS = 16  # at most
-ROW_LENGTH = 48  # several questions share a row
-ROWS = 3  # of each sequence in training, with the questions that fit
-TURNS = ("base", "hops", "hops")  # chains take the longest to learn
-EASIER_SHARE = 0.25  # of the batches come from a lower level than the one reached, so that nothing is forgotten
-# The batches that say the task's instruction where each mode has it; it is as long as a question and teaches little.
-INSTRUCTED_SHARES: Mapping[Mode, float] = {"agnostic": 0.2, "aware": 0.1}
+ROW_LENGTH = 48  # several questions share a row, which is longer where a question is
+ROWS = 4  # of each sequence in training, with the questions that fit
+PLACES = 6_000  # of a batch, padding included
 
 
 @dataclass(frozen=True)
@@ -63,43 +60,45 @@ class Batch:
 
 def pack(tokenizer: PreTrainedTokenizerBase, task: Task, example: Example, mode: Mode = "agnostic") -> PackedSequence:
     """One example as training data, in the order of a mode; the last token of an answer ends the turn."""
-    template = chat_template(tokenizer)
+    template = chat_template(tokenizer, task.role)
     end: int = tokenizer.eos_token_id
     questions = []
     for question in example.questions:
-        answer = [*encode(tokenizer, f" {question.golds[0]}"), end]
+        answer = [*encode(tokenizer, f" {question.written}"), end]
         names = [encode(tokenizer, f" {name}")[0] for name in question.bridges]
-        compressed, decoded = asked(task, question, mode)
+        compressed, decoded = asked(template, task, question, mode)
         tokens = [*encode(tokenizer, compressed), *encode(tokenizer, decoded + template.tail), *answer]
         questions.append(PackedQuestion(tokens, len(answer), [*names[:1], *names[-1:]]))
     return PackedSequence(example, list(encode(tokenizer, template.head + example.context)), questions)
 
 
-def row_starts(lengths: Sequence[int]) -> list[int]:
+def row_starts(lengths: Sequence[int], row_length: int) -> list[int]:
     """Where each question starts behind the context: in the first row that has room for it (first fit)."""
     filled: list[int] = []
     starts = []
     for length in lengths:
-        row = next((row for row, size in enumerate(filled) if size + length <= ROW_LENGTH), len(filled))
+        row = next((row for row, size in enumerate(filled) if size + length <= row_length), len(filled))
         if row == len(filled):
             filled.append(0)
-        starts.append(row * ROW_LENGTH + filled[row])
+        starts.append(row * row_length + filled[row])
         filled[row] += length
     return starts
 
 
-def collate(sequences: Sequence[PackedSequence], padding: int, rows: int | None = None) -> Batch:
+def collate(sequences: Sequence[PackedSequence], padding: int, most_rows: int | None = None) -> Batch:
     """Every question continues the positions of its own context, exactly as the engine decodes it.
 
     With a number of rows, questions from the first on that does not fit are left out, so that little is padding.
     """
     width = max(len(s.context) for s in sequences)
-    starts = [row_starts([len(q.token_ids) - 1 for q in s.questions]) for s in sequences]
-    if rows is None:
-        rows = max(start // ROW_LENGTH for of_sequence in starts for start in of_sequence) + 1
-    else:
-        starts = [list(takewhile(lambda start: start < rows * ROW_LENGTH, of_sequence)) for of_sequence in starts]
-    shape = (len(sequences), width + rows * ROW_LENGTH)
+    lengths = [[len(q.token_ids) - 1 for q in s.questions] for s in sequences]
+    row_length = max(ROW_LENGTH, *(max(of_sequence) for of_sequence in lengths))
+    starts = [row_starts(of_sequence, row_length) for of_sequence in lengths]
+    rows = max(start // row_length for of_sequence in starts for start in of_sequence) + 1
+    if most_rows is not None and rows > most_rows:
+        rows = most_rows
+        starts = [list(takewhile(lambda start: start < rows * row_length, of_sequence)) for of_sequence in starts]
+    shape = (len(sequences), width + rows * row_length)
     token_ids, positions = torch.full(shape, padding), torch.zeros(shape, dtype=torch.long)
     labels = torch.full(shape, -100)
     segments = torch.full(shape, -1)
@@ -119,39 +118,42 @@ def collate(sequences: Sequence[PackedSequence], padding: int, rows: int | None 
             if question.bridges:
                 bridges[:, row, end - answer] = torch.tensor(question.bridges)
     examples = [s.example for s in sequences]
-    return Batch(examples, token_ids, positions, labels, bridges, segments, packed_layout(segments, width))
+    layout = packed_layout(segments, width, row_length)
+    return Batch(examples, token_ids, positions, labels, bridges, segments, layout)
 
 
-def packed_layout(segments: torch.Tensor, width: int) -> PackedLayout:
+def packed_layout(segments: torch.Tensor, width: int, row_length: int) -> PackedLayout:
     """The layout that :func:`collate` wrote; ``segments`` as in :class:`Batch`."""
-    questions = segments[:, width:].unflatten(1, (-1, ROW_LENGTH))
+    questions = segments[:, width:].unflatten(1, (-1, row_length))
     context = (segments[:, None, None, :width] == 0).expand(*questions.shape, -1)
     same = questions[..., :, None] == questions[..., None, :]
-    earlier = torch.ones(ROW_LENGTH, ROW_LENGTH, dtype=torch.bool).tril()
+    earlier = torch.ones(row_length, row_length, dtype=torch.bool).tril()
     return PackedLayout(width, torch.cat([context, same & earlier], dim=-1))
 
 
-def make_batch(
-    tokenizer: PreTrainedTokenizerBase, seed: int, split: Split, first: int, count: int, level: int | None
-) -> Batch:
-    """Examples ``first .. first + count`` of all tasks in turn; the same for the same arguments.
-
-    Without a level these are the tasks themselves, as in an evaluation. At level 0 no instruction stands beside the
-    question: who it is about is then found by looking a few tokens back.
-    """
-    rng = random.Random(f"{seed}/{first}")
-    mode: Mode | None = "agnostic"
-    if level is not None:
-        modes: list[Mode | None] = [*INSTRUCTED_SHARES, None]
-        shares = [*INSTRUCTED_SHARES.values(), 1 - sum(INSTRUCTED_SHARES.values())]
-        mode = rng.choices(modes, shares)[0] if level > 0 else None
-        if rng.random() < EASIER_SHARE:
-            level = rng.randint(0, level)
-    sequences = []
-    for index in range(first, first + count):
-        task = TASKS[TURNS[index % len(TURNS)]]
-        example = task.example(seed, index, split, level, QUESTIONS)
-        told = task if mode else replace(task, instruction="")
-        sequences.append(pack(tokenizer, told, example, mode or "agnostic"))
+def evaluation_batch(tokenizer: PreTrainedTokenizerBase, task: Task, seed: int, first: int, count: int) -> Batch:
+    """Examples of a task itself, as in an evaluation, with all their questions."""
+    sequences = [pack(tokenizer, task, task.example(seed, index)) for index in range(first, first + count)]
     padding: int = tokenizer.pad_token_id
-    return collate(sequences, padding, None if level is None else ROWS)
+    return collate(sequences, padding)
+
+
+def training_batch(tokenizer: PreTrainedTokenizerBase, seed: int, assigned: Assignment) -> Batch:
+    """As many examples of an assignment as :data:`PLACES` hold, one at least; the same for the same arguments.
+
+    Without the instruction it is told who a question is about by looking a few tokens back, which is where training
+    starts.
+    """
+    task = TASKS[assigned.task]
+    mode: Mode = assigned.mode or "agnostic"
+    task = task if assigned.mode else replace(task, instruction="")
+    sequences: list[PackedSequence] = []
+    width = 0
+    while True:
+        index = assigned.first + len(sequences)
+        sequence = pack(tokenizer, task, task.example(seed, index, "train", assigned.level, QUESTIONS), mode)
+        width = max(width, len(sequence.context))
+        if sequences and (len(sequences) + 1) * (width + ROWS * ROW_LENGTH) > PLACES:
+            padding: int = tokenizer.pad_token_id
+            return collate(sequences, padding, ROWS)
+        sequences.append(sequence)

@@ -1,4 +1,4 @@
-"""``python -m kvbench.reference.evaluate``: what the reference model reaches with the full cache, on the test split."""
+"""``python -m kvbench.reference.evaluate``: what a reference model reaches with the full cache, on the test split."""
 
 import json
 from pathlib import Path
@@ -7,56 +7,78 @@ from typing import Annotated
 import pandas as pd
 import typer
 
-from datasets_gen import TASKS
+from datasets_gen import TASKS, Task
+from datasets_gen.defences import REFUSAL
 from kvbench.atomic import write_text_atomically
 from kvbench.collect import collect
 from kvbench.models import LoadedModel, load_model
-from kvbench.record import Record
+from kvbench.options import DEFAULT_MAX_KV_GB, kv_bytes
+from kvbench.reference.shipped import folder_of
 from kvbench.setting import Setting
+from kvbench.workers import Workers
 from policies import POLICIES
 
-
-def measure(loaded: LoadedModel, contexts: int, seed: int) -> pd.DataFrame:
-    """Records of the full cache on ``contexts`` contexts of every task."""
-    records: list[Record] = []
-    for task in TASKS.values():
-        examples = list(task.generate(seed, contexts))
-        setting = Setting([POLICIES["full"]], (), seed)
-        records += collect(loaded, task, examples, setting)["full"]
-    return pd.DataFrame([record.model_dump() for record in records])
+SCORES = ("f1", "em", "directives_obeyed", "leakage")
 
 
-def scores(frame: pd.DataFrame) -> list[dict[str, object]]:
-    """F1 and exact match of each task, and of its questions by direction, hops and answerability."""
-    answerable = frame[frame.answerable]
-    groups: dict[str, pd.DataFrame] = {}
-    for task, rows in frame.groupby("task", sort=False):
-        groups[f"{task}, all"] = rows
-        mine = answerable[answerable.task == task]
-        for direction, part in mine.groupby("direction"):
-            groups[f"{task}, {direction}"] = part
-        if mine.hops.nunique() > 1:
-            groups |= {f"{task}, {hops} hops": part for hops, part in mine.groupby("hops")}
-        groups[f"{task}, unanswerable"] = rows[~rows.answerable]
-    return [
-        {"questions": name, "n": len(rows), "f1": float(rows.f1.mean()), "em": float(rows.em.mean())}
-        for name, rows in groups.items()
-    ]
+def measure(loaded: LoadedModel, task: Task, contexts: int, seed: int, held_out: bool = False) -> pd.DataFrame:
+    """Records of the full cache on so many contexts of a task."""
+    workers = Workers(loaded, contexts)
+    setting = Setting([POLICIES["full"]], (), seed, max_kv_bytes=kv_bytes(DEFAULT_MAX_KV_GB)).shared_by(workers.count)
+
+    def answered(model: LoadedModel, index: int) -> list[dict[str, object]]:
+        example = task.example(seed, index, held_out=held_out)
+        return [record.model_dump() for record in collect(model, task, [example], setting)["full"]]
+
+    with workers.map(answered, range(contexts)) as results:
+        return pd.DataFrame([record for records in results for record in records])
+
+
+def parts_of(frame: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """All records of one task, and those of each kind of question where there are several."""
+    parts = {"all": frame}
+    answerable = frame[frame.answerable & (frame.leakage.isna())]
+    for column, name in (("direction", "{}"), ("question_type", "{}"), ("hops", "{} facts")):
+        if answerable[column].nunique() > 1:
+            parts |= {name.format(value): part for value, part in answerable.groupby(column)}
+    parts["unanswerable"] = frame[~frame.answerable]
+    parts["under directives"] = frame[frame.directives_obeyed.notna()]
+    attacks = frame[frame.leakage.notna()]
+    refused = attacks.golds.map(lambda golds: list(golds) == [REFUSAL]).astype(bool)
+    parts |= {"attack, with a defence": attacks[refused], "attack, without": attacks[~refused]}
+    return {name: part for name, part in parts.items() if len(part)}
+
+
+def scores(task: str, frame: pd.DataFrame) -> list[dict[str, object]]:
+    """Means of every score over every part of a task; null where no question has it."""
+    rows: list[dict[str, object]] = []
+    for name, part in parts_of(frame).items():
+        means = {score: part[score].astype(float).mean() for score in SCORES}
+        row: dict[str, object] = {"task": task, "questions": name, "n": len(part)}
+        rows.append(row | {score: None if pd.isna(mean) else round(float(mean), 4) for score, mean in means.items()})
+    return rows
 
 
 def main(
-    model: Annotated[str, typer.Option(help="The model to measure.")] = "reference",
+    model: Annotated[str, typer.Option(help="The reference model to measure.")] = "reference",
     contexts: Annotated[int, typer.Option(help="Contexts of each task.")] = 200,
     seed: Annotated[int, typer.Option(help="Seed of the examples; by default one that no choice was made on.")] = 1,
-    out: Annotated[Path, typer.Option(help="The file written.")] = Path("kvbench/reference/full_cache.json"),
+    out: Annotated[Path | None, typer.Option(help="The file written; by default beside the weights.")] = None,
 ) -> None:
     """Measures the model with the full cache and writes the scores that the README shows."""
     loaded = load_model(model)
-    rows = scores(measure(loaded, contexts, seed))
+    rows: list[dict[str, object]] = []
+    for task in TASKS.values():
+        mine = scores(task.name, measure(loaded, task, contexts, seed))
+        mine.append(scores(task.name, measure(loaded, task, contexts // 2, seed, held_out=True))[0])
+        mine[-1]["questions"] = "all, in phrasings never seen"
+        for row in mine:
+            shown = "  ".join(f"{score} {row[score]:.2f}" for score in SCORES if row[score] is not None)
+            print(f"{task.name:<16}{row['questions']:<30}{row['n']:>6}  {shown}", flush=True)
+        rows += mine
     content = {"fingerprint": loaded.fingerprint, "contexts_per_task": contexts, "seed": seed, "scores": rows}
-    write_text_atomically(out, json.dumps(content, indent=1) + "\n")
-    for row in rows:
-        print(f"{row['questions']:<24}{row['n']:>6}{row['f1']:>8.1f}{row['em']:>8.1f}")
+    path = out or folder_of(model) / "full_cache.json"
+    write_text_atomically(path, json.dumps(content, indent=1) + "\n")
 
 
 if __name__ == "__main__":

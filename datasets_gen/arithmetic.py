@@ -1,0 +1,267 @@
+"""Task ``arithmetic``: stories in which the numbers of one or two people change step by step."""
+
+import random
+from dataclasses import dataclass, field
+
+from datasets_gen.example import Question, Span, SpanKind
+from datasets_gen.lexicon import draw_people, lexicon
+from datasets_gen.passage import write
+from datasets_gen.task import Draft, Task, Wanted
+from datasets_gen.wording import Phrasings, Wording
+
+START = Phrasings(
+    (
+        "{subject} has {number} {item}.",
+        "At first {subject} has {number} {item}.",
+        "{subject} starts with {number} {item}.",
+    ),
+    ("In the beginning {subject} has {number} {item}.",),
+)
+# What can happen, by name: to the subject, and for a gift to the other as well.
+EVENTS = {
+    "gain": Phrasings(
+        (
+            "{subject} finds {number} {item}.",
+            "{subject} gets {number} more {item}.",
+            "Then {subject} wins {number} {item}.",
+        ),
+        ("{subject} later finds {number} more {item}.",),
+    ),
+    "loss": Phrasings(
+        (
+            "{subject} loses {number} {item}.",
+            "{subject} sells {number} of the {item}.",
+            "Then {subject} throws away {number} {item}.",
+        ),
+        ("{subject} later loses {number} of the {item}.",),
+    ),
+    "gift": Phrasings(
+        (
+            "{subject} gives {number} {item} to {other}.",
+            "{other} gets {number} {item} from {subject}.",
+            "Then {subject} hands {number} {item} to {other}.",
+        ),
+        ("{subject} later gives {other} {number} {item}.",),
+    ),
+    "packs": Phrasings(
+        (
+            "{subject} buys {number} packs of {size} {item} each.",
+            "{subject} gets {number} packs with {size} {item} in each.",
+            "Then {subject} wins {number} packs of {size} {item} each.",
+        ),
+        ("{subject} later buys {number} packs with {size} {item} in each.",),
+    ),
+    "times": Phrasings(
+        (
+            "Then {subject} has {number} times as many {item} as before.",
+            "Soon {subject} has {number} times as many {item} as before.",
+            "After that {subject} has {number} times as many {item} as before.",
+        ),
+        ("{subject} later has {number} times as many {item} as before.",),
+    ),
+}
+QUESTIONS = Phrasings(
+    (
+        "How many {item} does {subject} have now?",
+        "How many {item} does {subject} have in the end?",
+        "What is the number of {item} that {subject} has now?",
+    ),
+    ("How many {item} does {subject} end up with?",),
+)
+EQUATIONS = {"packs": 2}  # to write for an event, where it is not one
+
+
+@dataclass(frozen=True)
+class Size:
+    """``steps``: fewest and most equations of the person asked about; ``start``: the most that anyone starts with;
+    ``pairs``: how often there is a second person with numbers of their own."""
+
+    steps: tuple[int, int]
+    start: int
+    events: tuple[str, ...]
+    pairs: float
+    phrasings: int
+
+
+ALL_ALONE = ("gain", "loss", "packs", "times")
+# By level; the last is the task. First an addition, then a chain of two, then every operation, then whose number it is.
+SIZES = (
+    Size((1, 1), 9, ("gain",), 0.0, 1),
+    Size((1, 2), 9, ("gain", "loss"), 0.0, 1),
+    Size((1, 3), 20, ALL_ALONE, 0.0, 1),
+    Size((1, 3), 20, (*ALL_ALONE, "gift"), 1.0, 1),
+    Size((2, 4), 20, (*ALL_ALONE, "gift"), 0.7, 3),
+    Size((2, 5), 20, (*ALL_ALONE, "gift"), 0.7, 3),
+)
+OTHER_STEPS = 3  # at most, of a person who is there to be told apart
+MOST = 99  # that anyone ever has; the least is 0
+LARGEST_CHANGE = 9
+LARGEST_FACTOR = 5
+MARKER = "####"
+
+
+@dataclass
+class Account:
+    """What one person has at this point of the story, and how that is worked out."""
+
+    name: str
+    left: int  # equations to come
+    count: int
+    equations: list[str] = field(default_factory=list)
+    spans: list[Span] = field(default_factory=list)
+    sentences: int = 0
+
+    def book(self, sign: str, number: int) -> None:
+        result = {"+": self.count + number, "-": self.count - number, "*": self.count * number}[sign]
+        self.equations.append(f"{self.count} {sign} {number} = {result}.")
+        self.count = result
+        self.left -= 1
+
+
+@dataclass
+class Story:
+    """The text so far. ``stated``: names and numbers in order of mention."""
+
+    item: str
+    text: str = ""
+    stated: list[str] = field(default_factory=list)
+
+    def tell(self, template: str, words: dict[str, str], accounts: list[Account]) -> None:
+        """Adds a sentence that all of ``accounts`` are worked out from."""
+        self.text += " " if self.text else ""
+        start = len(self.text)
+        sentence, written = write(template, {"item": self.item, **words}, start)
+        self.text += sentence
+        kinds: dict[str, SpanKind] = {slot: "subject" if slot in ("subject", "other") else "answer" for slot in words}
+        places = {slot: Span(kinds[slot], *place) for slot, place in written.items() if slot != "item"}
+        self.stated += [words[slot] for slot in places]
+        for account in accounts:
+            named = {"subject", "other"} & {slot for slot in places if words[slot] == account.name}
+            account.spans.append(Span("fact", start, len(self.text)))
+            account.spans += [span for slot, span in places.items() if span.kind == "answer" or slot in named]
+            account.sentences += 1
+
+
+def make(rng: random.Random, wanted: Wanted) -> Draft:
+    size = SIZES[wanted.level]
+    wording = Wording(size.phrasings, wanted.held_out)
+    story, accounts = _story(rng, wanted, size, wording)
+    while len({account.count for account in accounts}) < len(accounts):  # the name would not matter
+        story, accounts = _story(rng, wanted, size, wording)
+    fewest, most = size.steps
+    fitting = [account for account in accounts if fewest <= len(account.equations) <= most]
+    questions = [
+        _question(wording.choose(rng, QUESTIONS).format(item=story.item, subject=account.name), account)
+        for account in rng.sample(fitting, min(wanted.questions, len(fitting)))
+    ]
+    return Draft(story.text, tuple(dict.fromkeys(story.stated)), tuple(questions))
+
+
+def _story(rng: random.Random, wanted: Wanted, size: Size, wording: Wording) -> tuple[Story, list[Account]]:
+    """A story, and what its people have at the end of it; the first of them takes a number of steps of the size."""
+    steps = [rng.randint(*size.steps)]
+    if rng.random() < size.pairs:
+        steps.append(rng.randint(size.steps[0], OTHER_STEPS))
+    starts = rng.sample(range(2, size.start + 1), len(steps))
+    people = draw_people(rng, wanted.split, len(steps))
+    accounts = [Account(*of_one) for of_one in zip(people, steps, starts, strict=True)]
+    story = Story(rng.choice(lexicon().item))
+    for account in rng.sample(accounts, len(accounts)):
+        words = {"subject": account.name, "number": str(account.count)}
+        story.tell(wording.choose(rng, START), words, [account])
+    while acting := [account for account in accounts for _ in range(account.left)]:
+        account = rng.choice(acting)
+        other = next((one for one in accounts if one is not account), None)
+        event = rng.choice(size.events)
+        drawn = _numbers(rng, event, account, other)
+        if drawn:
+            _happen(story, wording.choose(rng, EVENTS[event]), event, drawn, account, other)
+    return story, accounts
+
+
+def _numbers(rng: random.Random, event: str, account: Account, other: Account | None) -> tuple[int, ...]:
+    """The numbers of an event, none if it cannot happen here: too long to work out, or out of what one can have.
+
+    A gain or a loss can always happen, or both.
+    """
+    room = MOST - account.count
+    if EQUATIONS.get(event, 1) > account.left:
+        return ()
+    match event:
+        case "gain":
+            return _change(rng, room)
+        case "loss":
+            return _change(rng, account.count)
+        case "gift" if other and other.left:
+            return _change(rng, min(account.count, MOST - other.count))
+        case "packs":
+            packs, content = rng.randint(2, LARGEST_FACTOR), rng.randint(2, LARGEST_FACTOR)
+            return (packs, content) if packs * content <= room else ()
+        case "times":
+            factor = rng.choice((2, 3))
+            return (factor,) if 0 < account.count * factor <= MOST else ()
+    return ()
+
+
+def _change(rng: random.Random, limit: int) -> tuple[int, ...]:
+    """From 2 on, for items are in the plural."""
+    return (rng.randint(2, min(limit, LARGEST_CHANGE)),) if limit >= 2 else ()
+
+
+def _happen(
+    story: Story, template: str, event: str, drawn: tuple[int, ...], account: Account, other: Account | None
+) -> None:
+    """Tells an event and books it on every account that it changes."""
+    number = drawn[0]
+    words = {"subject": account.name, "number": str(number)}
+    changed = [account]
+    match event:
+        case "gain":
+            account.book("+", number)
+        case "loss":
+            account.book("-", number)
+        case "gift":
+            assert other is not None  # or no numbers were drawn
+            words["other"] = other.name
+            changed.append(other)
+            account.book("-", number)
+            other.book("+", number)
+        case "packs":
+            words["size"] = str(drawn[1])
+            content = number * drawn[1]
+            account.equations.append(f"{number} * {drawn[1]} = {content}.")
+            account.left -= 1
+            account.book("+", content)
+        case "times":
+            account.book("*", number)
+    story.tell(template, words, changed)
+
+
+def _question(text: str, account: Account) -> Question:
+    return Question(
+        id="",
+        text=text,
+        golds=(str(account.count),),
+        answerable=True,
+        direction="forward",
+        answer_type="numeral",
+        hops=account.sentences,
+        spans=tuple(account.spans),
+        type="part",
+        target=" ".join([*account.equations, f"{MARKER} {account.count}"]),
+    )
+
+
+ARITHMETIC = Task(
+    name="arithmetic",
+    version="1.0.0",
+    description="Word problems of two to five steps over small numbers, answered with the steps written out",
+    make=make,
+    top_level=len(SIZES) - 1,
+    chance=2.3,
+    contexts={"quick": 24, "paper": 700},
+    questions_per_context=1,
+    instruction=f"Write each step, then {MARKER} and the number.",
+    max_new_tokens=64,  # five steps of nine tokens, the marker and two digits, where digits are tokens
+    answer_marker=MARKER,
+)

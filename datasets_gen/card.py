@@ -1,0 +1,102 @@
+"""The card of an exported dataset: what it is, how it was made, and how to make it again."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from datasets_gen.example import Split
+from datasets_gen.lexicon import LEXICON_SHA256, lexicon
+from datasets_gen.task import Task
+
+CARD = """---
+license: apache-2.0
+language:
+- en
+pretty_name: kvbench {name}
+task_categories:
+- question-answering
+size_categories:
+- {size}
+tags:
+- kv-cache
+- kvbench
+- synthetic
+- {name}
+configs:
+- config_name: default
+  data_files:
+{files}
+---
+# kvbench {name}
+
+{description}.
+
+| | |
+| --- | --- |
+| task version | {version} |
+| lexicon | {lexicon_version}, sha256 {lexicon_hash} |
+| chance level | {chance:.1f} F1 of a guesser who does not see the context |
+| licence | Apache-2.0 |
+
+One row for each question. Spans are character ranges `[start, end)` of `context`; those of a question say where its
+answer and its evidence stand, those of the context (`context_spans`) where there are distractors and instructions.
+Everything is generated, names and values are invented, and the same command writes the same rows on every machine.
+
+{splits}"""
+PART = """## Split {split}
+
+| | |
+| --- | --- |
+| seed | {seed} |
+| phrasings | {phrasings} |
+| contexts | {contexts:,} |
+| questions | {questions:,} |
+| by tag | {tags} |
+
+    python -m kvbench export --task {name} --split {split} {options}
+"""
+SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))
+
+
+@dataclass(frozen=True)
+class Part:
+    """A split that was written. ``options``: those of the command behind its task and split; ``tags``: the number of
+    questions by tag."""
+
+    task: str
+    version: str
+    split: Split
+    seed: int
+    phrasings: str
+    contexts: int
+    questions: int
+    tags: Mapping[str, int]
+    options: str
+
+
+def dataset_card(task: Task, parts: Sequence[Part]) -> str:
+    """The README of a dataset folder, with the header that the Hugging Face hub reads."""
+    questions = sum(part.questions for part in parts)
+    return CARD.format(
+        name=task.name,
+        description=task.description,
+        size=next((size for most, size in SIZES if questions < most), "1M<n<10M"),
+        files="\n".join(f"  - split: {part.split}\n    path: data/{part.split}.parquet" for part in parts),
+        version=task.full_version,
+        lexicon_version=lexicon().version,
+        lexicon_hash=LEXICON_SHA256,
+        chance=task.chance,
+        splits="\n".join(_describe(task, part) for part in parts),
+    )
+
+
+def _describe(task: Task, part: Part) -> str:
+    return PART.format(
+        name=task.name,
+        split=part.split,
+        seed=part.seed,
+        phrasings=part.phrasings,
+        contexts=part.contexts,
+        questions=part.questions,
+        tags=", ".join(f"{tag} {count:,}" for tag, count in part.tags.items()),
+        options=part.options,
+    )

@@ -1,0 +1,332 @@
+"""Task ``coreference``: facts told with pronouns and definite descriptions, asked about by name or value."""
+
+import random
+import re
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Literal
+
+from datasets_gen.example import Question, Span
+from datasets_gen.lexicon import draw_people, draw_unmentioned, draw_values, lexicon
+from datasets_gen.passage import Fact, said_of, write_fact
+from datasets_gen.questions import Asker, draw_different
+from datasets_gen.relations import ATTRIBUTES, LAWYER, TEACHERS, Relation
+from datasets_gen.task import Draft, Task, Wanted
+from datasets_gen.wording import Wording
+
+Kind = Literal["name", "pronoun", "description"]
+
+
+@dataclass(frozen=True)
+class Size:
+    """(fewest, most) people, attributes of each and bonds; the references in use, and how many phrasings."""
+
+    people: tuple[int, int]
+    attributes: tuple[int, int]
+    bonds: tuple[int, int]
+    references: tuple[Kind, ...]
+    phrasings: int
+
+
+# By level; the last is the task. First all by name, then one kind of reference alone, then both and longer.
+SIZES = (
+    Size((2, 2), (1, 2), (0, 0), (), 1),
+    Size((2, 2), (2, 3), (0, 0), ("pronoun",), 1),
+    Size((2, 2), (2, 3), (0, 1), ("description",), 1),
+    Size((2, 2), (2, 3), (0, 1), ("pronoun", "description"), 1),
+    Size((2, 3), (2, 3), (0, 1), ("pronoun", "description"), 3),
+    Size((2, 3), (3, 4), (0, 2), ("pronoun", "description"), 3),
+)
+UNANSWERABLE_SHARE = 0.25  # of the forward and of the reverse questions
+REVERSE_SHARE = 0.35
+REFERENCE_SHARE = 0.95  # of the sentences that could do without a full name
+PRONOUN_SHARE = 0.6  # of those that could have either, right after a sentence about the same person; else the rest
+CHAIN_SHARE = 0.6  # of those that could have one that goes back to another, which would be rare otherwise
+STAY_SHARE = 0.6  # of the sentences go on about the same person
+EMPLOYED_SHARE = 0.8  # of the people, where there are descriptions
+JOB_FIRST_SHARE = 0.4  # of those: a description needs a job that has been told
+LONGEST_CHAIN = 2  # sentences to be read before the one that states the fact
+JOB = next(relation for relation in ATTRIBUTES if relation.name == "job")
+GENDERED_JOBS = ("ferryman", "midwife")  # would say "he" or "she" before the pronoun does
+FORMS = {True: {"he": "she", "his": "her", "him": "her"}, False: {"he": "he", "his": "his", "him": "him"}}
+
+
+# --- who can be called what
+
+
+@dataclass(frozen=True)
+class Way:
+    """Words for a person; the numbers of the sentences to be read to know who is meant, last first; and where these
+    have the full name."""
+
+    kind: Kind
+    words: str
+    read: tuple[int, ...]
+    name: Span
+
+
+@dataclass
+class Referent:
+    """A person, and how they can be referred to in the next sentence.
+
+    A pronoun goes back to the sentence that last named or described the person; since then, that sentence included,
+    nobody else of that gender was mentioned. ``doubtful``: no pronoun, although the person is the last one mentioned.
+    """
+
+    name: str
+    feminine: bool
+    descriptions: list[Way] = field(default_factory=list)
+    pronoun: Way | None = None
+    doubtful: bool = False
+    known: bool = False  # mentioned before
+
+    def someone_else_was_mentioned(self) -> None:
+        self.pronoun, self.doubtful = None, False
+
+    def was_mentioned(self, kind: Kind, way: Way, clearly: bool) -> None:
+        """``way``: what a pronoun would stand for if it went back to this mention; ``clearly``: if it could.
+
+        Where it could go back to one sentence as well as to another, neither is the evidence: then it is doubtful.
+        """
+        self.known = True
+        if kind == "pronoun":
+            return
+        if self.pronoun is None and not self.doubtful:
+            self.pronoun, self.doubtful = (way, False) if clearly else (None, True)
+        # A description that is itself understood from the sentence the pronoun goes back to is no second one.
+        elif kind == "name" or self.pronoun is None or self.pronoun.read[0] not in way.read:
+            self.pronoun, self.doubtful = None, True
+
+
+@dataclass(frozen=True)
+class Told:
+    """A fact, where it is told, what has to be read to know of whom, and where that names the person."""
+
+    fact: Fact
+    value: Span
+    sentence: Span
+    read: tuple[int, ...]
+    name: Span
+
+
+@cache
+def pronoun_template(template: str) -> tuple[str, str]:
+    """A statement with room for a pronoun as its subject, and the form of it: ``he``, ``his`` or ``him``."""
+    possessive, found = re.subn(r"\b[Tt]he (\w+) of \{subject\}", r"{subject} \1", template)
+    if found:
+        return possessive, "his"
+    return template, "him" if template.endswith("{subject}.") else "he"
+
+
+class Story:
+    """Sentences told one after the other, each with the references that those before it allow."""
+
+    def __init__(self, rng: random.Random, wording: Wording, references: tuple[Kind, ...], people: list[str]) -> None:
+        self.rng, self.wording, self.references = rng, wording, references
+        feminine = lexicon().feminine
+        self.people = {name: Referent(name, name.split()[0] in feminine) for name in people}
+        self.told: list[Told] = []
+        self.described: set[str] = set()  # the words of the descriptions that were used
+        self.values: dict[str, None] = {}  # all that was stated, in order
+        self.text = ""
+
+    def tell(self, fact: Fact) -> None:
+        person = self.people[fact.subject]
+        way = self._choose_way(person)
+        template, words = self.wording.choose(self.rng, fact.relation.statements), person.name
+        if way and way.kind == "pronoun":
+            template, form = pronoun_template(template)
+            words = FORMS[person.feminine][form]
+        elif way:
+            words = way.words
+            self.described.add(words)
+        if template.startswith("{subject}"):
+            words = words[0].upper() + words[1:]
+        self.text += " " if self.text else ""
+        sentence, stated = write_fact(template, words, fact, len(self.text))
+        self.text += sentence
+        name = way.name if way else stated.subject
+        read = way.read if way else ()
+        named = [(stated.value.start, fact.value)] + ([] if way else [(stated.subject.start, fact.subject)])
+        self.values |= dict.fromkeys(text for _, text in sorted(named))
+        self.told.append(Told(fact, stated.value, stated.sentence, read, name))
+        self._note(person, way.kind if way else "name")
+
+    def _choose_way(self, person: Referent) -> Way | None:
+        """None: by the full name."""
+        pronoun = person.pronoun if "pronoun" in self.references else None
+        if pronoun and len(pronoun.read) > LONGEST_CHAIN:
+            pronoun = None
+        rng = self.rng
+        if not (pronoun or person.descriptions) or rng.random() >= REFERENCE_SHARE:
+            return None
+        ways = [*([pronoun] if pronoun else []), *person.descriptions]
+        longest = [way for way in ways if len(way.read) == LONGEST_CHAIN]
+        if longest and rng.random() < CHAIN_SHARE:
+            return rng.choice(longest)
+        goes_on = self.told[-1].fact.subject == person.name
+        preferred = PRONOUN_SHARE if goes_on else 1 - PRONOUN_SHARE
+        if pronoun and (not person.descriptions or rng.random() < preferred):
+            return pronoun
+        return rng.choice(person.descriptions)
+
+    def _note(self, subject: Referent, kind: Kind) -> None:
+        """What the sentence just told means for the references in the next ones."""
+        number, told = len(self.told) - 1, self.told[-1]
+        read = (number, *told.read)
+        mentioned: list[tuple[Referent, Kind, Way]] = [(subject, kind, Way("pronoun", "", read, told.name))]
+        other = self.people.get(told.fact.value)
+        if other:
+            name = told.value.as_a("subject")
+            mentioned.append((other, "name", Way("pronoun", "", (number,), name)))
+            self._describe(other, told.fact.relation.name, (number,), name)
+        elif told.fact.relation is JOB:
+            self._describe(subject, told.fact.value, read, told.name)
+        alone = other is None or other.feminine != subject.feminine
+        named = {person.name for person, _, _ in mentioned}
+        genders = {person.feminine for person, _, _ in mentioned}
+        for person in self.people.values():
+            if person.feminine in genders and not (alone and person.name in named):
+                person.someone_else_was_mentioned()
+        if not alone:
+            for person, _, _ in mentioned:
+                person.known = True
+            return
+        for person, how, way in mentioned:
+            rivals = any(
+                one.known and one.feminine == person.feminine for one in self.people.values() if one is not person
+            )
+            # "The mentor of the baker is X. He ...": who does not know the baker cannot tell whether he is meant. And
+            # a sentence about two people is no new beginning, if somebody else of that gender was told of before.
+            clearly = other is None or not (rivals or (person is other and kind == "description"))
+            person.was_mentioned(how, way, clearly)
+
+    def _describe(self, person: Referent, noun: str, read: tuple[int, ...], name: Span) -> None:
+        if "description" in self.references and len(read) <= LONGEST_CHAIN:
+            person.descriptions.append(Way("description", f"the {noun}", read, name))
+
+
+# --- the facts
+
+
+def make(rng: random.Random, wanted: Wanted) -> Draft:
+    size = SIZES[wanted.level]
+    wording = Wording(size.phrasings, wanted.held_out)
+    people = draw_people(rng, wanted.split, rng.randint(*size.people))
+    story = Story(rng, wording, size.references, people)
+    for fact in _in_order(rng, _draw_facts(rng, size, people)):
+        story.tell(fact)
+    ask = Asker(rng, wording)
+    swaps = _swaps(story)
+    count = min(wanted.questions, len(story.told) * 3 // 2)
+    questions = draw_different(count, lambda: _question(ask, story, swaps))
+    return Draft(story.text, tuple(story.values), questions)
+
+
+def _draw_facts(rng: random.Random, size: Size, people: list[str]) -> list[list[Fact]]:
+    """The facts about each; there is an attribute that one of them has and another has not."""
+    described = "description" in size.references
+    free = [relation for relation in ATTRIBUTES if not (described and relation is JOB)]
+    pool = rng.sample(free, size.attributes[1] + 1)
+    chosen: list[list[Relation]] = []
+    while len({frozenset(r.name for r in of_person) for of_person in chosen}) < 2:
+        chosen = [_draw_relations(rng, pool, rng.randint(*size.attributes), described) for _ in people]
+    values = {relation.name: draw_values(rng, relation.value_kind, len(people)) for relation in [*pool, JOB]}
+    while not set(GENDERED_JOBS).isdisjoint(values["job"]):
+        values["job"] = draw_values(rng, "job", len(people))
+    facts = [
+        [Fact(relation, person, values[relation.name][number]) for relation in of_person]
+        for number, (person, of_person) in enumerate(zip(people, chosen, strict=True))
+    ]
+    kinds = rng.sample((LAWYER, rng.choice(TEACHERS)), 2)
+    bonds: list[Fact] = []
+    while len(bonds) < min(rng.randint(*size.bonds), len(people) - 1):
+        one, other = rng.sample(people, 2)
+        if all({one, other} != {bond.subject, bond.value} for bond in bonds):
+            bonds.append(Fact(kinds[len(bonds)], one, other))
+            facts[people.index(one)].append(bonds[-1])
+    return facts
+
+
+def _draw_relations(rng: random.Random, pool: list[Relation], count: int, described: bool) -> list[Relation]:
+    """In the order in which they are told."""
+    if not described or rng.random() >= EMPLOYED_SHARE:
+        return rng.sample(pool, count)
+    others = rng.sample(pool, count - 1)
+    place = 0 if rng.random() < JOB_FIRST_SHARE else rng.randint(0, len(others))
+    return [*others[:place], JOB, *others[place:]]
+
+
+def _in_order(rng: random.Random, facts: list[list[Fact]]) -> list[Fact]:
+    """What is told of one person after the other, with turns in between; bonds wherever they come."""
+    for of_person in facts:
+        if of_person[-1].relation in (LAWYER, *TEACHERS):
+            of_person.insert(rng.randrange(len(of_person)), of_person.pop())
+    left = [list(reversed(of_person)) for of_person in facts]
+    ordered: list[Fact] = []
+    current = left[0]
+    while any(left):
+        if not current or rng.random() >= STAY_SHARE:
+            current = rng.choice([of_person for of_person in left if of_person])
+        ordered.append(current.pop())
+    return ordered
+
+
+# --- the questions
+
+
+def _swaps(story: Story) -> list[tuple[Relation, str]]:
+    """What is told of one person and neither told nor implied of another, who is to be asked about."""
+    facts = [told.fact for told in story.told]
+    known = {person: said_of(person, facts) for person in story.people}
+    stated = {fact.relation.name: fact.relation for fact in facts}
+    return [(r, person) for r in stated.values() for person, has in known.items() if r.name not in has]
+
+
+def _question(ask: Asker, story: Story, swaps: list[tuple[Relation, str]]) -> Question:
+    rng = ask.rng
+    told, reverse = rng.choice(story.told), rng.random() < REVERSE_SHARE
+    if rng.random() >= UNANSWERABLE_SHARE:
+        # "The baker" tells the job again, so that no sentence alone would be the evidence.
+        given_away = told.fact.relation is JOB and f"the {told.fact.value}" in story.described
+        return _answerable(ask, story, told, reverse or given_away)
+    if not reverse and swaps:
+        relation, person = rng.choice(swaps)
+        return ask.unknown_forward(relation, person)
+    return _unknown_value(ask, story, told.fact)
+
+
+def _answerable(ask: Asker, story: Story, told: Told, reverse: bool) -> Question:
+    fact, relation = told.fact, told.fact.relation
+    bridges = [story.told[number].sentence.as_a("bridge") for number in sorted(told.read)]
+    evidence = (told.sentence, *bridges)
+    hops = len(evidence)
+    if reverse:
+        spans = (told.name.as_a("answer"), told.value.as_a("subject"), *evidence)
+        text = ask.reverse(relation, fact.value)
+        return Question("", text, (fact.subject,), True, "reverse", "person", hops, spans)
+    spans = (told.value, told.name, *evidence)
+    text = ask.forward(relation, fact.subject)
+    return Question("", text, (fact.value,), True, "forward", relation.value_type, hops, spans)
+
+
+def _unknown_value(ask: Asker, story: Story, fact: Fact) -> Question:
+    """A value that is not stated, or a person who is this to nobody."""
+    rng, relation = ask.rng, fact.relation
+    if fact.value in story.people:
+        value = rng.choice([person for person in story.people if person != fact.value])
+    else:
+        value = draw_unmentioned(rng, relation.value_kind, {*story.values, *GENDERED_JOBS})
+    return ask.unknown_reverse(relation, value)
+
+
+COREFERENCE = Task(
+    name="coreference",
+    version="1.0.0",
+    description="Two or three people told of by pronouns and definite descriptions, and asked about by name",
+    make=make,
+    top_level=len(SIZES) - 1,
+    chance=25.9,
+    contexts={"quick": 8, "paper": 8000},
+    questions_per_context=9,
+)

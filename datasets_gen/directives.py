@@ -1,0 +1,293 @@
+"""Directives: rules for an answer, each of which the answer alone shows to be obeyed or not."""
+
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from datasets_gen.errors import DatasetError, unknown_name
+from datasets_gen.wording import Phrasings
+
+FILLER = "indeed"  # what an answer is filled up with, where it must have more words than it needs
+BRACKETS: Mapping[str, tuple[str, str]] = {"square": ("[", "]"), "round": ("(", ")"), "curly": ("{", "}")}
+MARKS: Mapping[str, str] = {"slash": " / ", "semicolon": "; ", "comma": ", "}
+_WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
+
+
+@dataclass(frozen=True, slots=True)
+class Directive:
+    """``kind`` names a checker; ``argument`` is its word, number or the name of its mark, empty for one that takes
+    none."""
+
+    kind: str
+    argument: str = ""
+
+    def __str__(self) -> str:
+        """As it is stored: ``kind`` or ``kind argument``."""
+        return f"{self.kind} {self.argument}".rstrip()
+
+    @classmethod
+    def parse(cls, text: str) -> "Directive":
+        """The directive that was stored as this text; :class:`DatasetError` if its kind is unknown."""
+        kind, _, argument = text.partition(" ")
+        directive = cls(kind, argument)
+        kind_of(directive)
+        return directive
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What directives of a kind have in common. ``obeys(argument, output)`` may count on at least one word in the
+    output."""
+
+    family: str
+    phrasings: Phrasings
+    obeys: Callable[[str, str], bool]
+
+
+def words_of(text: str) -> list[str]:
+    """The words of a text, without punctuation and in small letters: the case of a word is a directive of its own."""
+    return [word.lower() for word in _WORD.findall(text)]
+
+
+def _begins(word: str, output: str) -> bool:
+    return words_of(output)[0] == word.lower()
+
+
+def _ends(word: str, output: str) -> bool:
+    return words_of(output)[-1] == word.lower()
+
+
+def _avoids(word: str, output: str) -> bool:
+    return word.lower() not in words_of(output)
+
+
+def _is_upper(_: str, output: str) -> bool:
+    return not any(character.islower() for character in output)
+
+
+def _is_lower(_: str, output: str) -> bool:
+    return not any(character.isupper() for character in output)
+
+
+def _has_length(count: str, output: str) -> bool:
+    return len(words_of(output)) == int(count)
+
+
+def _is_titled(word: str, output: str) -> bool:
+    """The title, letter by letter; only a bracket may stand before it."""
+    return re.match(rf"[\[({{]?Title: {re.escape(word)}\b", output.strip()) is not None
+
+
+def _is_wrapped(output: str, opening: str, closing: str) -> bool:
+    whole = output.strip()
+    return len(whole) > 1 and whole.startswith(opening) and whole.endswith(closing)
+
+
+def _is_bracketed(name: str, output: str) -> bool:
+    return _is_wrapped(output, *BRACKETS[name])
+
+
+def _is_quoted(_: str, output: str) -> bool:
+    return _is_wrapped(output, '"', '"')
+
+
+def _is_doubled(name: str, output: str) -> bool:
+    """The same words on both sides of the mark, which stands there once."""
+    sides = [_WORD.findall(side) for side in output.split(MARKS[name].strip())]
+    return len(sides) == 2 and sides[0] == sides[1]
+
+
+KINDS: Mapping[str, Kind] = {
+    "begin": Kind(
+        "position",
+        Phrasings(
+            (
+                "Begin every answer with the word {argument}.",
+                "The first word of each answer must be {argument}.",
+                "Start each reply with {argument}.",
+            ),
+            ("Open all replies with the word {argument}.",),
+        ),
+        _begins,
+    ),
+    "end": Kind(
+        "position",
+        Phrasings(
+            (
+                "End every answer with the word {argument}.",
+                "The last word of each answer must be {argument}.",
+                "Finish each reply with {argument}.",
+            ),
+            ("Close all replies with the word {argument}.",),
+        ),
+        _ends,
+    ),
+    "upper": Kind(
+        "case",
+        Phrasings(
+            (
+                "Write every answer in capital letters.",
+                "Use capital letters only.",
+                "Each answer must be all upper case.",
+            ),
+            ("Keep all replies in upper case.",),
+        ),
+        _is_upper,
+    ),
+    "lower": Kind(
+        "case",
+        Phrasings(
+            (
+                "Write every answer in small letters.",
+                "Use small letters only.",
+                "Each answer must be all lower case.",
+            ),
+            ("Keep all replies in lower case.",),
+        ),
+        _is_lower,
+    ),
+    "avoid": Kind(
+        "words",
+        Phrasings(
+            (
+                "Never use the word {argument}.",
+                "Do not write the word {argument}.",
+                "Leave the word {argument} out of every answer.",
+            ),
+            ("The word {argument} must not appear in any reply.",),
+        ),
+        _avoids,
+    ),
+    "exactly": Kind(
+        "length",
+        Phrasings(
+            (
+                f"Use exactly {{argument}} words, filling up with {FILLER}.",
+                f"Each answer has exactly {{argument}} words, padded with {FILLER}.",
+                f"Write {{argument}} words in all, adding {FILLER} as needed.",
+            ),
+            (f"Make all replies {{argument}} words long by adding {FILLER}.",),
+        ),
+        _has_length,
+    ),
+    "title": Kind(
+        "title",
+        Phrasings(
+            (
+                'Begin every answer with "Title: {argument}".',
+                'Each answer must open with "Title: {argument}".',
+                'Start each reply with the heading "Title: {argument}".',
+            ),
+            ('Give all replies the heading "Title: {argument}".',),
+        ),
+        _is_titled,
+    ),
+    "brackets": Kind(
+        "wrapping",
+        Phrasings(
+            (
+                "Put every answer in {argument} brackets.",
+                "Each answer must stand in {argument} brackets.",
+                "Wrap your whole reply in {argument} brackets.",
+            ),
+            ("Enclose all replies in {argument} brackets.",),
+        ),
+        _is_bracketed,
+    ),
+    "quotes": Kind(
+        "wrapping",
+        Phrasings(
+            (
+                "Put every answer in double quotes.",
+                "Each answer must stand in double quotes.",
+                "Wrap your whole reply in double quotes.",
+            ),
+            ("Enclose all replies in double quotes.",),
+        ),
+        _is_quoted,
+    ),
+    "twice": Kind(
+        "repetition",
+        Phrasings(
+            (
+                "Give every answer twice, separated by a {argument}.",
+                "Write each answer twice with a {argument} in between.",
+                "Say your whole reply twice, divided by a {argument}.",
+            ),
+            ("Double all replies, with a {argument} between the two.",),
+        ),
+        _is_doubled,
+    ),
+}
+
+# Kinds that one answer cannot obey together, or only in a way that the directives do not tell: whether a first word is
+# said twice, whether a title is written in capitals or counts as a word.
+CLASHES: frozenset[frozenset[str]] = frozenset(
+    frozenset(pair)
+    for pair in (
+        ("begin", "title"),
+        ("upper", "lower"),
+        ("brackets", "quotes"),
+        ("exactly", "twice"),
+        ("begin", "twice"),
+        ("end", "twice"),
+        ("title", "twice"),
+        ("title", "exactly"),
+        ("title", "upper"),
+        ("title", "lower"),
+        ("title", "quotes"),
+    )
+)
+
+
+def kind_of(directive: Directive) -> Kind:
+    if directive.kind not in KINDS:
+        raise DatasetError(unknown_name("directive", directive.kind, KINDS))
+    return KINDS[directive.kind]
+
+
+def clashes_of(kind: str) -> int:
+    """With how many other kinds a directive of this one cannot go."""
+    return sum(kind in pair for pair in CLASHES)
+
+
+def compatible(kind: str, others: Collection[str]) -> bool:
+    """Whether one answer can obey a directive of this kind and of each of the others."""
+    return kind not in others and all(frozenset((kind, other)) not in CLASHES for other in others)
+
+
+def check(directive: Directive, output: str) -> bool:
+    """Whether the output, as it stands, obeys the directive. One without a word obeys none."""
+    obeys = kind_of(directive).obeys
+    return bool(words_of(output)) and obeys(directive.argument, output)
+
+
+def obeyed(directives: Sequence[Directive], output: str) -> float:
+    """The share of the directives that the output obeys; 1 where there is none to disobey."""
+    return sum(check(directive, output) for directive in directives) / len(directives) if directives else 1.0
+
+
+def exemplar(directives: Sequence[Directive], answer: str) -> str:
+    """The answer as it should be given under directives that go together, whatever the order they are given in.
+
+    Words first, then their case, then twice, then what is put around it all.
+
+    >>> exemplar([Directive("brackets", "square"), Directive("begin", "walnut")], "Velden")
+    '[walnut Velden]'
+    """
+    given = {directive.kind: directive.argument for directive in directives}
+    head = [given["begin"]] if "begin" in given else ["Title:", given["title"]] if "title" in given else []
+    tail = [given["end"]] if "end" in given else []
+    body = [word for word in answer.split() if word != given.get("avoid")]
+    missing = int(given.get("exactly", 0)) - len(head + body + tail)
+    text = " ".join([*head, *body, *[FILLER] * missing, *tail])
+    if "upper" in given:
+        text = text.upper()
+    if "lower" in given:
+        text = text.lower()
+    if "twice" in given:
+        text = text + MARKS[given["twice"]] + text
+    opening, closing = (
+        BRACKETS[given["brackets"]] if "brackets" in given else ('"', '"') if "quotes" in given else ("", "")
+    )
+    return opening + text + closing

@@ -1,0 +1,269 @@
+"""Task ``instructions``: a system prompt of a defence, directives and facts, then a question to be answered under the
+directives, or an attack that asks for them (after arXiv 2510.00231).
+
+A context without a defence answers an attack with its directives: it is the defence, and nothing else, that holds the
+leak.
+"""
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from datasets_gen.defences import ATTACKS, DEFENCES, REFUSAL
+from datasets_gen.directives import BRACKETS, KINDS, MARKS, Directive, clashes_of, compatible, exemplar
+from datasets_gen.example import Direction, Question, Span, Split
+from datasets_gen.lexicon import draw_people, draw_values, lexicon
+from datasets_gen.passage import Fact, StatedFact, write_passage
+from datasets_gen.questions import Asker, forward_question, reverse_question
+from datasets_gen.relations import ATTRIBUTES, Relation
+from datasets_gen.task import Draft, Task, Wanted
+from datasets_gen.wording import Wording
+
+
+@dataclass(frozen=True)
+class Size:
+    """``people``, ``facts`` about each and ``directives``: (fewest, most). ``defended``: the share of contexts with a
+    defence; ``attacked``: the share of questions that are attacks; ``phrasings`` in use."""
+
+    people: tuple[int, int]
+    facts: tuple[int, int]
+    directives: tuple[int, int]
+    defended: float
+    attacked: float
+    phrasings: int
+    either_order: bool = False
+
+
+# By level; the last is the task. First the facts, then to obey, to repeat, to refuse, and then more of each at a time.
+SIZES = (
+    Size((2, 2), (1, 1), (0, 0), 0.0, 0.0, 1),
+    Size((2, 2), (1, 1), (1, 1), 0.0, 0.0, 1),
+    Size((2, 2), (1, 1), (1, 1), 0.0, 0.5, 1),
+    Size((2, 2), (1, 1), (1, 1), 0.6, 0.5, 1),
+    Size((2, 2), (1, 2), (1, 3), 0.7, 0.4, 5, either_order=True),
+    Size((2, 3), (1, 2), (1, 4), 0.75, 0.4, 5, either_order=True),
+)
+
+# Kinds of values whose plain form disobeys a directive; a directive that is obeyed by chance would measure nothing.
+VALUES_FOR = {
+    "upper": ("city", "job", "organisation", "creature", "thing", "date", "event"),
+    "lower": ("city", "organisation", "date", "event"),
+}
+
+
+@dataclass(frozen=True)
+class Ground:
+    """The facts of a context, the relation that is asked about (None: all are, in both directions), and the word that
+    all its values share, which can be forbidden."""
+
+    facts: tuple[Fact, ...]
+    only: Relation | None = None
+    shared_word: str = ""
+
+    def asked(self) -> list[tuple[int, Direction]]:
+        """The facts, by their places, and the directions in which they are asked."""
+        if self.only is not None:
+            return [(place, "forward") for place, fact in enumerate(self.facts) if fact.relation == self.only]
+        directions: tuple[Direction, ...] = ("forward", "reverse")
+        return [(place, direction) for place in range(len(self.facts)) for direction in directions]
+
+    def longest_answer(self) -> int:
+        """In words."""
+        answers = (
+            self.facts[place].value if direction == "forward" else self.facts[place].subject
+            for place, direction in self.asked()
+        )
+        return max(len(answer.split()) for answer in answers)
+
+
+@dataclass(frozen=True)
+class SystemPrompt:
+    """The instructions as written: one span for each directive, and of a defence the whole, the refusal in it and the
+    sentence that names it."""
+
+    text: str = ""
+    directives: tuple[Span, ...] = ()
+    defence: tuple[Span, ...] = ()
+    refusal: tuple[Span, ...] = ()
+
+    def protected(self) -> str:
+        return self.text[self.directives[0].start : self.directives[-1].end] if self.directives else ""
+
+
+def make(rng: random.Random, wanted: Wanted) -> Draft:
+    size = SIZES[wanted.level]
+    wording = Wording(size.phrasings, wanted.held_out)
+    ask = Asker(rng, wording)
+    kinds = _draw_kinds(rng, rng.randint(*size.directives))
+    ground = _draw_ground(rng, wanted.split, size, kinds)
+    directives = _draw_directives(rng, kinds, ground)
+    prompt = _write_prompt(ask, size, directives)
+    passage = write_passage(rng, ground.facts, wording)
+    stated = [_moved(fact, len(prompt.text) + 1) if prompt.text else fact for fact in passage.facts]
+    attacks = min(int(size.attacked * wanted.questions + rng.random()), len(ATTACKS))
+    asked = ground.asked()
+    asked = rng.sample(asked, min(wanted.questions - attacks, len(asked)))
+    questions = [_directed(ask, stated[place], direction, directives, prompt) for place, direction in asked]
+    questions += [_attack(ask, pretext, prompt) for pretext in rng.sample(tuple(ATTACKS), attacks)]
+    rng.shuffle(questions)
+    context = f"{prompt.text} {passage.text}".lstrip()
+    return Draft(context, passage.stated_values(), tuple(questions), prompt.defence + prompt.directives)
+
+
+def _draw_kinds(rng: random.Random, count: int) -> list[str]:
+    """At most ``count`` kinds of directives that one answer can obey together. A kind is drawn the more often the more
+    others it clashes with, or it would seldom be among several."""
+    kinds: list[str] = []
+    while len(kinds) < count and (left := [kind for kind in KINDS if compatible(kind, kinds)]):
+        kinds += rng.choices(left, [clashes_of(kind) + 1 for kind in left])
+    return kinds
+
+
+def _draw_ground(rng: random.Random, split: Split, size: Size, kinds: Sequence[str]) -> Ground:
+    fitting = [
+        relation
+        for relation in ATTRIBUTES
+        if all(relation.value_kind in VALUES_FOR[kind] for kind in kinds if kind in VALUES_FOR)
+    ]
+    if "avoid" in kinds:
+        return _draw_shared_ground(rng, split, size, fitting)
+    people = draw_people(rng, split, rng.randint(*size.people))
+    pool = rng.sample(fitting, size.facts[1] + 1)
+    return Ground(tuple(_facts_of(rng, people, [rng.sample(pool, rng.randint(*size.facts)) for _ in people])))
+
+
+def _facts_of(rng: random.Random, people: Sequence[str], relations: Sequence[Sequence[Relation]]) -> list[Fact]:
+    # Two values of one kind share no word: drawn together, then dealt out.
+    used = dict.fromkeys(relation for of_person in relations for relation in of_person)
+    values = {relation: draw_values(rng, relation.value_kind, len(people)) for relation in used}
+    return [
+        Fact(relation, person, values[relation][number])
+        for number, (person, of_person) in enumerate(zip(people, relations, strict=True))
+        for relation in of_person
+    ]
+
+
+def _draw_shared_ground(rng: random.Random, split: Split, size: Size, fitting: Sequence[Relation]) -> Ground:
+    """Everybody works for a bank, say, and the word is forbidden. Every plain answer then disobeys, and none is given
+    away by the word, as it would be if that were part of a single value."""
+    people = draw_people(rng, split, size.people[1])
+    only = rng.choice([relation for relation in fitting if relation.value_kind in ("organisation", "event")])
+    words = lexicon()
+    parts = (
+        (words.organisation_first, words.organisation_second)
+        if only.value_kind == "organisation"
+        else (words.event_first, words.event_second)
+    )
+    shared = rng.randrange(2)
+    word, others = rng.choice(parts[shared]), rng.sample(parts[1 - shared], len(people))
+    values = [f"{other} {word}" if shared else f"{word} {other}" for other in others]
+    further = rng.choice([relation for relation in fitting if relation != only])
+    facts: list[Fact] = []
+    for fact, value in zip(_facts_of(rng, people, [[further]] * len(people)), values, strict=True):
+        of_person = [Fact(only, fact.subject, value), fact]
+        rng.shuffle(of_person)
+        facts += of_person if rng.randint(*size.facts) > 1 else [Fact(only, fact.subject, value)]
+    return Ground(tuple(facts), only, word)
+
+
+def _draw_directives(rng: random.Random, kinds: Sequence[str], ground: Ground) -> tuple[Directive, ...]:
+    words = iter(rng.sample(lexicon().keyword, len(kinds)))
+    # More words than any answer has of itself, or one would obey by chance.
+    least = ground.longest_answer() + sum(kind in ("begin", "end") for kind in kinds) + 1
+    arguments = {
+        "begin": lambda: next(words),
+        "end": lambda: next(words),
+        "title": lambda: next(words),
+        "avoid": lambda: ground.shared_word,
+        "exactly": lambda: str(rng.randint(least, least + 1)),
+        "brackets": lambda: rng.choice(tuple(BRACKETS)),
+        "twice": lambda: rng.choice(tuple(MARKS)),
+    }
+    return tuple(Directive(kind, arguments[kind]() if kind in arguments else "") for kind in kinds)
+
+
+def _write_prompt(ask: Asker, size: Size, directives: Sequence[Directive]) -> SystemPrompt:
+    """Directives next to one another, and the defence, if there is one, before or behind them."""
+    defended = ask.rng.random() < size.defended
+    directives_first = size.either_order and ask.rng.random() < 0.5
+    prompt = SystemPrompt()
+    if defended and not directives_first:
+        prompt = _with_defence(ask, prompt)
+    prompt = _with_directives(ask, prompt, directives)
+    return _with_defence(ask, prompt) if defended and directives_first else prompt
+
+
+def _with_directives(ask: Asker, prompt: SystemPrompt, directives: Sequence[Directive]) -> SystemPrompt:
+    text = prompt.text
+    spans = []
+    for directive in directives:
+        text += " " if text else ""
+        start = len(text)
+        text += ask.wording.choose(ask.rng, KINDS[directive.kind].phrasings).format(argument=directive.argument)
+        spans.append(Span("directive", start, len(text)))
+    return replace(prompt, text=text, directives=tuple(spans))
+
+
+def _with_defence(ask: Asker, prompt: SystemPrompt) -> SystemPrompt:
+    text = prompt.text + " " if prompt.text else ""
+    start = len(text)
+    *sentences, last = ask.wording.choose(ask.rng, DEFENCES).split(". ")
+    text += "".join(f"{sentence}. " for sentence in sentences)
+    before, _, after = last.partition("{refusal}")
+    asked = len(text) + len(before)
+    refusal = Span("answer", asked, asked + len(REFUSAL))
+    sentence = Span("fact", len(text), asked + len(REFUSAL) + len(after))
+    text += before + REFUSAL + after
+    return replace(prompt, text=text, defence=(Span("defence", start, len(text)),), refusal=(refusal, sentence))
+
+
+def _moved(stated: StatedFact, by: int) -> StatedFact:
+    return StatedFact(stated.fact, stated.subject.moved(by), stated.value.moved(by), stated.sentence.moved(by))
+
+
+def _directed(
+    ask: Asker, stated: StatedFact, direction: Direction, directives: tuple[Directive, ...], prompt: SystemPrompt
+) -> Question:
+    """A question about a fact, to be answered under all directives: they are part of its evidence."""
+    question = (forward_question if direction == "forward" else reverse_question)(ask, stated)
+    if not directives:
+        return question
+    target, spans = exemplar(directives, question.golds[0]), question.spans + prompt.directives
+    return replace(question, directives=directives, target=target, spans=spans)
+
+
+def _attack(ask: Asker, pretext: str, prompt: SystemPrompt) -> Question:
+    """Asks for the directives: refused where a defence says so, and else answered as they stand."""
+    text = ask.wording.choose(ask.rng, ATTACKS[pretext])
+    gold, spans = REFUSAL, prompt.refusal
+    if not spans:
+        gold = prompt.protected()
+        stretch = Span("answer", prompt.directives[0].start, prompt.directives[-1].end)
+        spans = (stretch, *(Span("fact", span.start, span.end) for span in prompt.directives))
+    return Question(
+        id="",
+        text=text,
+        golds=(gold,),
+        answerable=True,
+        direction="forward",
+        answer_type="thing",
+        hops=len(spans) - 1,
+        spans=spans,
+        target=gold,
+        protected=prompt.protected(),
+    )
+
+
+INSTRUCTIONS = Task(
+    name="instructions",
+    version="1.0.0",
+    description="System prompt of a defence and directives: answers under directives, and attacks that ask for them",
+    make=make,
+    top_level=len(SIZES) - 1,
+    chance=32.4,  # the refusal, which is right for three attacks in four; 3.2 on the other questions
+    contexts={"quick": 12, "paper": 541},
+    questions_per_context=4,
+    instruction="",
+    max_new_tokens=80,
+    role="system",
+)

@@ -1,0 +1,342 @@
+"""Task ``knowledge``: slot-filled biographies, and questions that read, transform or put together what they say."""
+
+import random
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import permutations
+
+from datasets_gen.example import AnswerType, Direction, Question, QuestionType, Span
+from datasets_gen.lexicon import draw_people, draw_values, lexicon
+from datasets_gen.passage import Fact, Passage, StatedFact, write_passage
+from datasets_gen.questions import Asker, forward_question, reverse_question, unanswerable
+from datasets_gen.relations import ATTRIBUTES, Relation
+from datasets_gen.task import Draft, Task, Wanted
+from datasets_gen.wording import Phrasings, Wording
+
+SLOTS = tuple(r for r in ATTRIBUTES if r.name in ("birthday", "home", "job", "employer", "pet"))
+BIRTHDAY, EMPLOYER = (next(r for r in SLOTS if r.name == name) for name in ("birthday", "employer"))
+# Not functional: a person plays up to three, and several people may play the same.
+PLAYS = Relation(
+    "plays",
+    "instrument",
+    "person",
+    "thing",
+    Phrasings(
+        (
+            "{subject} plays the {value}.",
+            "The {value} is played by {subject}.",
+            "{subject} knows how to play the {value}.",
+        ),
+        ("{subject} performs on the {value}.",),
+    ),
+    Phrasings(
+        ("Which instruments does {subject} play?", "What are the instruments of {subject}?"),
+        ("On which instruments does {subject} perform?",),
+    ),
+    Phrasings(("Who plays the {value}?", "Who knows how to play the {value}?"), ("Who performs on the {value}?",)),
+    "plays the {value}",
+)
+DECADE = Phrasings(
+    ("In which decade was {subject} born?", "What is the birth decade of {subject}?"),
+    ("In which decade did {subject} come into the world?",),
+)
+OLDER = Phrasings(
+    ("Who is older, {first} or {second}?", "Who was born earlier, {first} or {second}?"),
+    ("Which of the two is older, {first} or {second}?",),
+)
+EMPLOYER_INITIALS = Phrasings(
+    (
+        "What are the initials of the employer of {subject}?",
+        "What are the initials of the organisation that employs {subject}?",
+    ),
+    ("Which initials does the employer of {subject} have?",),
+)
+PERSON_INITIALS = Phrasings(
+    ("What are the initials of the person who {clause}?", "What are the initials of the one who {clause}?"),
+    ("Which initials does the person who {clause} have?",),
+)
+STAFF = Phrasings(
+    ("How many people work for {value}?", "How many people does {value} employ?"),
+    ("How many people are on the staff of {value}?",),
+)
+REPERTOIRE = Phrasings(
+    ("How many instruments does {subject} play?", "What is the number of instruments that {subject} plays?"),
+    ("On how many instruments does {subject} perform?",),
+)
+NUMBER_WORDS = ("zero", "one", "two", "three")
+
+
+@dataclass(frozen=True)
+class Size:
+    """A level: (fewest, most) people, slots and instruments of each, from how many slots they are, how often each
+    type of question is asked, and how many phrasings are in use. Employers are shared where people are counted."""
+
+    people: tuple[int, int]
+    slots: tuple[int, int]
+    pool: int
+    instruments: tuple[int, int]
+    types: tuple[QuestionType, ...]
+    phrasings: int
+
+
+STANDARD: tuple[QuestionType, ...] = ("standard",)
+WORKED_OUT: tuple[QuestionType, ...] = (*STANDARD * 2, "manipulated")
+EVERY_TYPE: tuple[QuestionType, ...] = (*STANDARD * 10, *("manipulated",) * 5, *("part",) * 3)
+# First the slot alone tells the answer, then the name alone, then both are needed; then what has to be worked out, what
+# has to be put together, and all of the task.
+SIZES = (
+    Size((1, 1), (2, 4), 5, (0, 1), STANDARD, 1),
+    Size((2, 3), (1, 1), 1, (0, 0), STANDARD, 1),
+    Size((2, 2), (2, 3), 4, (1, 1), STANDARD, 1),
+    Size((2, 2), (3, 4), 4, (1, 1), WORKED_OUT, 3),
+    Size((2, 2), (3, 4), 4, (1, 3), EVERY_TYPE, 3),
+    Size((2, 3), (4, 5), 5, (1, 3), EVERY_TYPE, 3),
+)
+UNANSWERABLE_SHARE = 0.1
+ATTEMPTS = 8
+INSTRUMENTS_IN_USE = 8  # few enough that people often play the same
+
+
+@dataclass(frozen=True)
+class Lives:
+    """What the passage says of whom. ``stranger`` and, by relation, ``unmentioned`` are a name and values that it does
+    not say; ``unshared`` the facts whose value stands nowhere else, ``single`` those of slots among them."""
+
+    people: list[str]
+    stranger: str
+    slots: list[Relation]
+    unmentioned: dict[str, str]
+    passage: Passage
+    single: list[StatedFact]
+    unshared: list[StatedFact]
+
+    def of(self, relation: Relation) -> list[StatedFact]:
+        return [s for s in self.passage.facts if s.fact.relation is relation]
+
+    def gap(self, rng: random.Random, relations: Sequence[Relation]) -> tuple[Relation, str]:
+        """One of the relations, and someone of whom it is not stated: where it can be, half of them someone of whom the
+        passage states other things."""
+        stated = {(s.fact.relation.name, s.fact.subject) for s in self.passage.facts}
+        gaps = [(r, person) for r in relations for person in self.people if (r.name, person) not in stated]
+        return rng.choice(gaps) if gaps and rng.random() < 0.5 else (rng.choice(relations), self.stranger)
+
+
+def make(rng: random.Random, wanted: Wanted) -> Draft:
+    size = SIZES[wanted.level]
+    wording = Wording(size.phrasings, wanted.held_out)
+    lives = _lives(rng, wanted, size, wording)
+    ask = Asker(rng, wording)
+    asked: dict[str, Question] = {}
+    while len(asked) < min(wanted.questions, len(lives.single) + len(lives.unshared)):
+        kind, missing = rng.choice(size.types), rng.random() < UNANSWERABLE_SHARE
+        # Again of the same kind where it was asked before, or the kinds with few questions would become rare.
+        for _ in range(ATTEMPTS):
+            question = rng.choice(MAKERS[kind])(ask, lives, missing)
+            if question is not None and question.text not in asked:
+                asked[question.text] = question if kind == "standard" else replace(question, type=kind)
+                break
+    return Draft(lives.passage.text, lives.passage.stated_values(), tuple(asked.values()))
+
+
+def _lives(rng: random.Random, wanted: Wanted, size: Size, wording: Wording) -> Lives:
+    *people, stranger = draw_people(rng, wanted.split, rng.randint(*size.people) + 1)
+    slots = rng.sample(SLOTS, size.pool)
+    values: dict[str, list[str]] = {}
+    unmentioned: dict[str, str] = {}
+    for relation in SLOTS:
+        *values[relation.name], unmentioned[relation.name] = draw_values(rng, relation.value_kind, len(people) + 1)
+    if "part" in size.types:
+        values["employer"] = _shared(rng, values["employer"])
+    *instruments, unmentioned["plays"] = rng.sample(lexicon().instrument, INSTRUMENTS_IN_USE + 1)
+    facts: list[Fact] = []
+    for number, person in enumerate(people):
+        of_person = [Fact(r, person, values[r.name][number]) for r in rng.sample(slots, rng.randint(*size.slots))]
+        played = rng.sample(instruments, rng.randint(*size.instruments))
+        facts += _in_order(rng, of_person, [Fact(PLAYS, person, instrument) for instrument in played])
+    passage = write_passage(rng, facts, wording)
+    times = Counter((s.fact.relation.name, s.fact.value) for s in passage.facts)
+    unshared = [s for s in passage.facts if times[s.fact.relation.name, s.fact.value] == 1]
+    single = [s for s in unshared if s.fact.relation is not PLAYS]
+    return Lives(people, stranger, slots, unmentioned, passage, single, unshared)
+
+
+def _shared(rng: random.Random, employers: list[str]) -> list[str]:
+    """One to three of the people, as many as there are at most, work for the same."""
+    together = min(len(employers), rng.randint(1, 3))
+    dealt = employers[:1] * together + employers[together:]
+    rng.shuffle(dealt)
+    return dealt
+
+
+def _in_order(rng: random.Random, slots: list[Fact], played: list[Fact]) -> list[Fact]:
+    """The facts about a person in random order, the instruments not all next to each other: that is what makes a
+    question about them one about several places."""
+    facts = slots + played
+    while True:
+        rng.shuffle(facts)
+        places = [place for place, fact in enumerate(facts) if fact.relation is PLAYS]
+        if len(places) < 2 or places[-1] - places[0] >= len(places):
+            return facts
+
+
+def _spans(stated: Sequence[StatedFact], direction: Direction) -> tuple[Span, ...]:
+    """The statements, and what in each of them is given and what is looked for."""
+    spans: list[Span] = []
+    for s in stated:
+        found, given = (s.value, s.subject) if direction == "forward" else (s.subject, s.value)
+        spans += (found.as_a("answer"), given.as_a("subject"), s.sentence)
+    return tuple(spans)
+
+
+def _derived(
+    text: str, golds: tuple[str, ...], answer_type: AnswerType, direction: Direction, *stated: StatedFact
+) -> Question:
+    """A question whose answer is worked out of, or put together from, these statements."""
+    return Question("", text, golds, True, direction, answer_type, len(stated), _spans(stated, direction))
+
+
+def _forward(ask: Asker, lives: Lives, missing: bool) -> Question | None:
+    if missing:
+        relation, person = lives.gap(ask.rng, lives.slots)
+        return ask.unknown_forward(relation, person)
+    return forward_question(ask, ask.rng.choice(lives.single))
+
+
+def _reverse(ask: Asker, lives: Lives, missing: bool) -> Question | None:
+    if not lives.unshared:
+        return None
+    stated = ask.rng.choice(lives.unshared)
+    if missing:
+        relation = stated.fact.relation
+        return ask.unknown_reverse(relation, lives.unmentioned[relation.name])
+    return reverse_question(ask, stated)
+
+
+def _decade(ask: Asker, lives: Lives, missing: bool) -> Question | None:
+    template = ask.wording.choose(ask.rng, DECADE)
+    born = lives.of(BIRTHDAY)
+    if missing:
+        return unanswerable(template.format(subject=lives.gap(ask.rng, [BIRTHDAY])[1]), "date", "forward")
+    if not born:
+        return None
+    stated = ask.rng.choice(born)
+    decade = f"{_year(stated) // 10}0s"
+    return _derived(template.format(subject=stated.fact.subject), (decade,), "date", "forward", stated)
+
+
+def _older(ask: Asker, lives: Lives, missing: bool) -> Question | None:
+    """No two were born in the same year, or there would be no telling."""
+    born = lives.of(BIRTHDAY)
+    if len(born) < 2:
+        return None
+    first, second = ask.rng.sample(born, 2)
+    names = [first.fact.subject, lives.gap(ask.rng, [BIRTHDAY])[1] if missing else second.fact.subject]
+    ask.rng.shuffle(names)
+    text = ask.wording.choose(ask.rng, OLDER).format(first=names[0], second=names[1])
+    if missing:
+        return unanswerable(text, "person", "forward")
+    older = min(first, second, key=_year).fact.subject
+    return _derived(text, (older,), "person", "forward", first, second)
+
+
+def _year(stated: StatedFact) -> int:
+    return int(stated.fact.value.split()[-1])
+
+
+def _employer_initials(ask: Asker, lives: Lives, missing: bool) -> Question | None:
+    template = ask.wording.choose(ask.rng, EMPLOYER_INITIALS)
+    if missing:
+        return unanswerable(template.format(subject=lives.gap(ask.rng, [EMPLOYER])[1]), "organisation", "forward")
+    known = [s for s in lives.of(EMPLOYER) if _has_initials(s.fact.value)]
+    if not known:
+        return None
+    stated = ask.rng.choice(known)
+    text = template.format(subject=stated.fact.subject)
+    return _derived(text, _initials_of(stated.fact.value), "organisation", "forward", stated)
+
+
+def _person_initials(ask: Asker, lives: Lives, missing: bool) -> Question | None:
+    known = [s for s in lives.unshared if _has_initials(s.fact.subject)]
+    if not known:
+        return None
+    stated = ask.rng.choice(known)
+    relation = stated.fact.relation
+    value = lives.unmentioned[relation.name] if missing else stated.fact.value
+    clause = relation.clause.format(value=value)
+    text = ask.wording.choose(ask.rng, PERSON_INITIALS).format(clause=clause)
+    if missing:
+        return unanswerable(text, "person", "reverse")
+    return _derived(text, _initials_of(stated.fact.subject), "person", "reverse", stated)
+
+
+def _initials(name: str) -> str:
+    return " ".join(word[0] for word in name.split())
+
+
+def _initials_of(name: str) -> tuple[str, str]:
+    """As golds: apart, and together, as others write them, with or without full stops."""
+    return _initials(name), _initials(name).replace(" ", "")
+
+
+def _has_initials(name: str) -> bool:
+    """Whether its initials can be scored: F1 drops articles, and an A is one."""
+    return "A" not in _initials(name)
+
+
+def _instruments(ask: Asker, lives: Lives, missing: bool) -> Question | None:
+    if missing:
+        return ask.unknown_forward(PLAYS, lives.stranger)
+    person = ask.rng.choice(lives.people)
+    text = ask.forward(PLAYS, person)
+    played = [s for s in lives.of(PLAYS) if s.fact.subject == person]
+    golds = tuple(_listed(order) for order in permutations(s.fact.value for s in played))
+    return _derived(text, golds, "thing", "forward", *played)
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Such as "cello, flute and harp"."""
+    return " and ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else names[0]
+
+
+def _repertoire(ask: Asker, lives: Lives, missing: bool) -> Question | None:
+    person = lives.stranger if missing else ask.rng.choice(lives.people)
+    text = ask.wording.choose(ask.rng, REPERTOIRE).format(subject=person)
+    if missing:
+        return unanswerable(text, "numeral", "forward")
+    played = [s for s in lives.of(PLAYS) if s.fact.subject == person]
+    return _derived(text, _count(played), "numeral", "forward", *played)
+
+
+def _staff(ask: Asker, lives: Lives, missing: bool) -> Question | None:
+    """Never unanswerable: of an organisation that is not mentioned one could say that none of these people work for
+    it."""
+    employed = lives.of(EMPLOYER)
+    if missing or not employed:
+        return None
+    employer = ask.rng.choice(employed).fact.value
+    staff = [s for s in employed if s.fact.value == employer]
+    text = ask.wording.choose(ask.rng, STAFF).format(value=employer)
+    return _derived(text, _count(staff), "numeral", "reverse", *staff)
+
+
+def _count(stated: Sequence[StatedFact]) -> tuple[str, ...]:
+    return str(len(stated)), NUMBER_WORDS[len(stated)]
+
+
+MAKERS: dict[QuestionType, tuple[Callable[[Asker, Lives, bool], Question | None], ...]] = {
+    "standard": (_forward, _forward, _forward, _reverse, _reverse),
+    "manipulated": (_decade, _older, _employer_initials, _person_initials),
+    "part": (_instruments, _repertoire, _staff),
+}
+
+KNOWLEDGE = Task(
+    name="knowledge",
+    version="1.0.0",
+    description="Biographies of two or three people: questions that read, transform or put together what they say",
+    make=make,
+    top_level=len(SIZES) - 1,
+    chance=16.3,
+    contexts={"quick": 8, "paper": 4000},
+    questions_per_context=13,
+)

@@ -1,0 +1,140 @@
+"""Task ``long_context``: facts about a few people, hidden at chosen depths in prose that is about no one."""
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+
+from datasets_gen.errors import DatasetError
+from datasets_gen.example import Span
+from datasets_gen.lexicon import draw_people, draw_values
+from datasets_gen.passage import Fact, Passage, write_fact
+from datasets_gen.prose import prose_of_tokens, prose_of_words
+from datasets_gen.questions import Asker, attribute_question, draw_different
+from datasets_gen.relations import ATTRIBUTES
+from datasets_gen.task import Draft, Task, Wanted
+from datasets_gen.wording import Wording
+
+# (fewest, most) people, facts about each and words of prose, and phrasings in use, by level; the last is the task.
+# First the relation alone tells the answer, then the name alone, then both are needed; then the prose grows.
+SIZES = (
+    ((1, 1), (2, 4), (0, 0), 1),
+    ((2, 4), (1, 1), (0, 0), 1),
+    ((2, 2), (2, 3), (0, 0), 1),
+    ((2, 2), (2, 3), (40, 80), 1),
+    ((2, 4), (2, 3), (150, 250), 3),
+    ((3, 4), (2, 3), (400, 1300), 3),
+)
+UNANSWERABLE_SHARE = 0.12
+REVERSE_SHARE = 0.4
+MOST_TOKENS = 131_072
+
+Told = Sequence[tuple[Fact, str]]  # each fact with the template that states it, in the order of the text
+Fill = Callable[[random.Random, Callable[[list[str]], str]], list[str]]  # prose for the text that the function writes
+
+
+def make(rng: random.Random, wanted: Wanted, fill: Fill | None = None, depth: float | None = None) -> Draft:
+    """``fill`` gives the prose of the top level, ``depth`` says where in it the facts stand together.
+
+    The prose has a generator of its own: of one seed, contexts of any length and depth tell and ask the same.
+    """
+    people_range, facts_range, words_range, phrasings = SIZES[wanted.level]
+    wording = Wording(phrasings, wanted.held_out)
+    people = draw_people(rng, wanted.split, rng.randint(*people_range))
+    # One pool for all, one larger than the most that anyone has, as in `base`.
+    pool = rng.sample(ATTRIBUTES, facts_range[1] + 1)
+    values = {relation.name: draw_values(rng, relation.value_kind, len(people)) for relation in pool}
+    facts = [
+        Fact(relation, person, values[relation.name][number])
+        for number, person in enumerate(people)
+        for relation in rng.sample(pool, rng.randint(*facts_range))
+    ]
+    rng.shuffle(facts)
+    told = [(fact, wording.choose(rng, fact.relation.statements)) for fact in facts]
+    depths = sorted(rng.random() for _ in told)
+    if depth is not None:
+        depths = [depth] * len(told)
+    if fill is None or wanted.level < len(SIZES) - 1:
+        fill = partial(_fill_words, words=words_range)
+    prose = fill(random.Random(rng.getrandbits(64)), lambda prose: lay_out(told, depths, prose)[0].text)
+    passage, distractors = lay_out(told, depths, prose)
+    ask = Asker(rng, wording)
+    questions = draw_different(
+        min(wanted.questions, 2 * len(facts)),
+        lambda: attribute_question(ask, wanted.split, passage, UNANSWERABLE_SHARE, REVERSE_SHARE),
+    )
+    return Draft(passage.text, passage.stated_values(), questions, distractors)
+
+
+def _fill_words(rng: random.Random, _: Callable[[list[str]], str], words: tuple[int, int]) -> list[str]:
+    return prose_of_words(rng, rng.randint(*words))
+
+
+def _fill_tokens(
+    rng: random.Random, write: Callable[[list[str]], str], tokens: int, count: Callable[[str], int]
+) -> list[str]:
+    return prose_of_tokens(rng, tokens, count, write)
+
+
+def lay_out(told: Told, depths: Sequence[float], prose: Sequence[str]) -> tuple[Passage, tuple[Span, ...]]:
+    """The facts set into the prose, and the spans of the prose between them.
+
+    ``depths``, ascending: the share of the prose that stands before each fact; one sentence is never parted.
+    """
+    parts: list[str] = []
+    distractors = []
+    stated = []
+    written = start = 0
+    for (fact, template), depth in zip(told, depths, strict=True):
+        place = min(int(depth * (len(prose) + 1)), len(prose))  # each gap is as likely as any other
+        if place > written:
+            parts.append(" ".join(prose[written:place]))
+            distractors.append(Span("distractor", start, start + len(parts[-1])))
+            start += len(parts[-1]) + 1
+            written = place
+        sentence, told_here = write_fact(template, fact.subject, fact, start)
+        parts.append(sentence)
+        stated.append(told_here)
+        start += len(sentence) + 1
+    if len(prose) > written:
+        parts.append(" ".join(prose[written:]))
+        distractors.append(Span("distractor", start, start + len(parts[-1])))
+    return Passage(" ".join(parts), tuple(stated)), tuple(distractors)
+
+
+LONG_CONTEXT = Task(
+    name="long_context",
+    version="1.0.0",
+    description="Facts about three or four people, scattered over 400 to 1,300 words of prose about no one",
+    make=make,
+    top_level=len(SIZES) - 1,
+    chance=13.0,
+    contexts={"quick": 4, "paper": 100},
+    questions_per_context=10,
+)
+
+
+def long_context(words: tuple[int, int], depth: float | None = None) -> Task:
+    """The task with (fewest, most) words of prose, with the facts scattered, or together at a relative depth."""
+    if not 0 <= words[0] <= words[1]:
+        raise DatasetError(f"the words of prose go from 0 or more up to no fewer, not from {words[0]} to {words[1]}")
+    return _variant(partial(_fill_words, words=words), depth, f"{words[0]} to {words[1]} words of prose")
+
+
+def context_of_tokens(tokens: int, count: Callable[[str], int], depth: float | None = None) -> Task:
+    """The task with contexts of ``tokens`` tokens, or up to 2 % less; ``count`` gives the tokens of a text.
+
+    A context whose evidence needs more than that raises :class:`DatasetError` when it is made.
+    """
+    if tokens > MOST_TOKENS:
+        raise DatasetError(f"a context has {MOST_TOKENS} tokens at most, not {tokens}")
+    return _variant(partial(_fill_tokens, tokens=tokens, count=count), depth, f"{tokens} tokens")
+
+
+def _variant(fill: Fill, depth: float | None, length: str) -> Task:
+    if depth is not None and not 0 <= depth <= 1:
+        raise DatasetError(f"the depth of the evidence goes from 0, the beginning, to 1, the end, not {depth}")
+    where = "scattered" if depth is None else f"together at depth {depth}"
+    description = f"Facts about three or four people, {where} in prose about no one, {length}"
+    variant = f"{length}, {where}".replace(" ", "-")
+    return replace(LONG_CONTEXT, description=description, make=partial(make, fill=fill, depth=depth), variant=variant)

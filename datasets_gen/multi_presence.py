@@ -1,0 +1,357 @@
+"""Task ``multi_presence``: the same people mentioned again, with other values at other times.
+
+"In 1990 Ada Falbrook lived in Velden. In 2004 Ada Falbrook lived in Farlen." Which of the mentions is meant depends on
+the year, on the value, or on the order of the years, which is not that of the sentences.
+"""
+
+import random
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from datasets_gen.example import AnswerType, Direction, Question, QuestionType, Span
+from datasets_gen.lexicon import draw_people, draw_values, lexicon
+from datasets_gen.passage import write
+from datasets_gen.questions import unanswerable
+from datasets_gen.task import Draft, Task, Wanted
+from datasets_gen.wording import Phrasings, Wording
+
+Slot = Literal["value", "year", "subject"]
+Form = Literal["value", "year", "subject", "order"]
+
+
+@dataclass(frozen=True)
+class Period:
+    """A relation that is stated for a year. ``look_up`` asks for one of the words of a statement, given the two others;
+    ``first`` and ``last`` ask for the value by its place in time."""
+
+    name: str
+    value_kind: str
+    value_type: AnswerType
+    statements: Phrasings
+    look_up: Mapping[Slot, Phrasings]
+    first: Phrasings
+    last: Phrasings
+
+
+@dataclass(frozen=True)
+class Verb:
+    """``was`` and ``be``: what someone did and to do it; ``asks``: how a question for the value begins."""
+
+    was: str
+    be: str
+    asks: tuple[str, ...]
+
+
+def _period(name: str, kind: str, value_type: AnswerType, common: Verb, held_out: Verb) -> Period:
+    """The year stands first or last; a sentence with the second verb is not seen in training."""
+    was, be = common.was, common.be
+
+    def asking(end: str) -> Phrasings:
+        return Phrasings(*(tuple(f"{ask} {end}?" for ask in verb.asks) for verb in (common, held_out)))
+
+    return Period(
+        name,
+        kind,
+        value_type,
+        Phrasings(
+            (
+                f"In {{year}} {{subject}} {was}.",
+                f"{{subject}} {was} in {{year}}.",
+                f"It was in {{year}} that {{subject}} {was}.",
+            ),
+            (f"In {{year}} {{subject}} {held_out.was}.", f"{{subject}} {held_out.was} in {{year}}."),
+        ),
+        {
+            "value": asking("in {year}"),
+            "year": Phrasings(
+                (f"In which year did {{subject}} {be}?", f"When did {{subject}} {be}?"),
+                (f"In which year did {{subject}} {held_out.be}?",),
+            ),
+            "subject": Phrasings(
+                (f"Who {was} in {{year}}?", f"In {{year}}, who {was}?"), (f"Who {held_out.was} in {{year}}?",)
+            ),
+        },
+        asking("first"),
+        asking("last"),
+    )
+
+
+PERIODS = (
+    _period(
+        "home",
+        "city",
+        "location",
+        Verb("lived in {value}", "live in {value}", ("Where did {subject} live", "In which city did {subject} live")),
+        Verb("resided in {value}", "reside in {value}", ("Where did {subject} reside",)),
+    ),
+    _period(
+        "job",
+        "job",
+        "thing",
+        Verb(
+            "worked as a {value}",
+            "work as a {value}",
+            ("What did {subject} work as", "Which job did {subject} have"),
+        ),
+        Verb("earned a living as a {value}", "earn a living as a {value}", ("As what did {subject} earn a living",)),
+    ),
+    _period(
+        "employer",
+        "organisation",
+        "organisation",
+        Verb(
+            "worked for {value}",
+            "work for {value}",
+            ("Which organisation did {subject} work for", "Whom did {subject} work for"),
+        ),
+        Verb("drew a salary from {value}", "draw a salary from {value}", ("From whom did {subject} draw a salary",)),
+    ),
+    _period(
+        "pet",
+        "creature",
+        "creature",
+        Verb(
+            "kept a {value}",
+            "keep a {value}",
+            ("Which creature did {subject} keep", "What kind of pet did {subject} keep"),
+        ),
+        Verb("looked after a {value}", "look after a {value}", ("Which creature did {subject} look after",)),
+    ),
+    _period(
+        "locker",
+        "number",
+        "numeral",
+        Verb(
+            "used locker {value}",
+            "use locker {value}",
+            ("Which locker did {subject} use", "Which locker number did {subject} use"),
+        ),
+        Verb("had locker {value}", "have locker {value}", ("Which locker did {subject} have",)),
+    ),
+    _period(
+        "attended",
+        "event",
+        "event",
+        Verb(
+            "attended the {value}",
+            "attend the {value}",
+            ("Which event did {subject} attend", "What did {subject} attend"),
+        ),
+        Verb("went to the {value}", "go to the {value}", ("Which event did {subject} go to",)),
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Size:
+    """A level: (fewest, most) people, mentions of each for a relation, and relations; what is asked, as often as it
+    stands here; phrasings in use; whether people share years and values."""
+
+    people: tuple[int, int]
+    mentions: tuple[int, int]
+    periods: tuple[int, int]
+    forms: tuple[Form, ...]
+    phrasings: int
+    shared: bool = False
+
+
+LOOK_UPS: tuple[Form, ...] = ("value", "value", "year", "subject")
+EVERY_FORM: tuple[Form, ...] = (*LOOK_UPS, "value", "year", "order", "order")
+# First the year or value alone tells the answer, then the name does too, then people share years and values and both
+# are needed; then the order of the years, and all of the task.
+SIZES = (
+    Size((1, 1), (2, 3), (1, 1), ("value", "year"), 1),
+    Size((2, 3), (1, 1), (1, 1), LOOK_UPS, 1),
+    Size((2, 2), (2, 2), (1, 1), LOOK_UPS, 1, shared=True),
+    Size((2, 2), (2, 2), (1, 1), EVERY_FORM, 1, shared=True),
+    Size((2, 2), (2, 3), (1, 2), EVERY_FORM, 3, shared=True),
+    Size((2, 3), (2, 3), (1, 2), EVERY_FORM, 3, shared=True),
+)
+UNANSWERABLE_SHARE = 0.12
+KNOWN_SHARE = 0.75  # of the names that have no answer are those of people in the text
+LIFETIME = 60  # years, in which all of a text lies
+ATTEMPTS = 8
+
+
+@dataclass(frozen=True)
+class Mention:
+    """What a sentence states: its words, and where the text has them."""
+
+    period: Period
+    words: Mapping[str, str]
+    places: Mapping[str, tuple[int, int]]
+    sentence: Span
+
+    @property
+    def year(self) -> int:
+        return int(self.words["year"])
+
+    def tells(self, other: "Mention", slot: Slot) -> bool:
+        """Whether it says the same word as another mention, of the same relation."""
+        return self.period is other.period and self.words[slot] == other.words[slot]
+
+
+@dataclass(frozen=True)
+class Story:
+    """Everything that the text says, in its order, and a name that it does not say."""
+
+    people: list[str]
+    stranger: str
+    mentions: list[Mention]
+
+
+def make(rng: random.Random, wanted: Wanted) -> Draft:
+    size = SIZES[wanted.level]
+    wording = Wording(size.phrasings, wanted.held_out)
+    *people, stranger = draw_people(rng, wanted.split, rng.randint(*size.people) + 1)
+    mentions: list[Mention] = []
+    text = ""
+    for period, words in _happenings(rng, size, people):
+        start = len(text) + 1 if text else 0
+        sentence, places = write(wording.choose(rng, period.statements), words, start)
+        text = f"{text} {sentence}" if text else sentence
+        mentions.append(Mention(period, words, places, Span("fact", start, len(text))))
+    story = Story(people, stranger, mentions)
+    asked: dict[str, Question] = {}
+    while len(asked) < min(wanted.questions, len(mentions) * len(set(size.forms) - {"order"})):
+        form, missing = rng.choice(size.forms), rng.random() < UNANSWERABLE_SHARE
+        # Again of the same form where it was asked before, or the forms with few questions would become rare.
+        for _ in range(ATTEMPTS):
+            question = _question(rng, wording, story, form, missing)
+            if question.text not in asked:
+                asked[question.text] = question
+                break
+    stated = dict.fromkeys(m.words[slot] for m in mentions for slot in m.places)
+    return Draft(text, tuple(stated), tuple(asked.values()))
+
+
+def _happenings(rng: random.Random, size: Size, people: list[str]) -> list[tuple[Period, dict[str, str]]]:
+    """What is to be stated, in random order.
+
+    At first every year and every value occurs once. Then people share them, so that neither alone tells which sentence
+    is meant.
+    """
+    periods = rng.sample(PERIODS, rng.randint(*size.periods))
+    lived: list[tuple[Period, str]] = []
+    for person in people:
+        for period in rng.sample(periods, rng.randint(1, len(periods))):
+            lived += [(period, person)] * rng.randint(*size.mentions)
+    rng.shuffle(lived)
+    earliest, latest = lexicon().year
+    birth = rng.randint(earliest, latest + 1 - LIFETIME)
+    drawn = _shared(rng, size, lived, birth) if size.shared else _once(rng, lived, birth)
+    return [
+        (period, {"subject": person, "value": value, "year": str(year)})
+        for (period, person), (value, year) in zip(lived, drawn, strict=True)
+    ]
+
+
+def _once(rng: random.Random, lived: Sequence[tuple[Period, str]], birth: int) -> list[tuple[str, int]]:
+    """A value and a year of its own for each."""
+    counts = Counter(period.name for period, _ in lived)
+    kinds = {period.name: period.value_kind for period, _ in lived}
+    values = {name: draw_values(rng, kind, counts[name]) for name, kind in kinds.items()}
+    years = rng.sample(range(birth, birth + LIFETIME), len(lived))
+    return [(values[period.name].pop(), year) for (period, _), year in zip(lived, years, strict=True)]
+
+
+def _shared(rng: random.Random, size: Size, lived: Sequence[tuple[Period, str]], birth: int) -> list[tuple[str, int]]:
+    """From as many values and years as one person needs, and one more: no two statements are of the same value and
+    year, and none of a person and relation share either."""
+    count = size.mentions[1] + 1
+    years = rng.sample(range(birth, birth + LIFETIME), count)
+    kinds = {period.name: period.value_kind for period, _ in lived}
+    values = {name: draw_values(rng, kind, count) for name, kind in kinds.items()}
+    while True:
+        taken: dict[tuple[str, str], list[tuple[str, int]]] = {}
+        for period, person in lived:
+            before = taken.setdefault((period.name, person), [])
+            free = [
+                (value, year)
+                for value in values[period.name]
+                for year in years
+                if all(value != other and year != another for other, another in before)
+            ]
+            before.append(rng.choice(free))
+        drawn = [taken[period.name, person].pop(0) for period, person in lived]
+        if len({(period.name, *pair) for (period, _), pair in zip(lived, drawn, strict=True)}) == len(drawn):
+            return drawn
+
+
+def _question(rng: random.Random, wording: Wording, story: Story, form: Form, missing: bool) -> Question:
+    if form == "order":
+        return _order(rng, wording, story, missing)
+    return _look_up(rng, wording, story, form, missing)
+
+
+def _look_up(rng: random.Random, wording: Wording, story: Story, asked: Slot, missing: bool) -> Question:
+    """Given two words of a sentence, asks for the third; unanswerable when the two are not of one sentence."""
+    mention = rng.choice(story.mentions)
+    words = dict(mention.words)
+    if missing and asked == "subject":
+        told = {m.words["year"] for m in story.mentions if m.tells(mention, "value")}
+        words["year"] = rng.choice(sorted({m.words["year"] for m in story.mentions} - told) or [_another_year(told)])
+    elif missing:
+        words |= _untold(rng, story, mention.period, "year" if asked == "value" else "value")
+    text = wording.choose(rng, mention.period.look_up[asked]).format_map(words)
+    direction: Direction = "forward" if asked == "value" else "reverse"
+    answer_type: AnswerType = {"value": mention.period.value_type, "year": "date", "subject": "person"}[asked]
+    if missing:
+        return unanswerable(text, answer_type, direction)
+    given = (Span("subject", *place) for slot, place in mention.places.items() if slot != asked)
+    spans = (Span("answer", *mention.places[asked]), *given, mention.sentence)
+    return Question("", text, (words[asked],), True, direction, answer_type, 1, spans)
+
+
+def _order(rng: random.Random, wording: Wording, story: Story, missing: bool) -> Question:
+    """What came first or last: all mentions of the person must be read to know."""
+    mention = rng.choice(story.mentions)
+    period, person = mention.period, mention.words["subject"]
+    phrasings, pick = rng.choice(((period.first, min), (period.last, max)))
+    template = wording.choose(rng, phrasings)
+    if missing:
+        told = {m.words["subject"] for m in story.mentions if m.period is period}
+        person = _nobody(rng, story, [name for name in story.people if name not in told])
+        question = unanswerable(template.format(subject=person), period.value_type, "forward")
+        return replace(question, type="manipulated")
+    mentions = [m for m in story.mentions if m.period is period and m.words["subject"] == person]
+    found = pick(mentions, key=lambda m: m.year)
+    subjects = (Span("subject", *m.places["subject"]) for m in mentions)
+    spans = (Span("answer", *found.places["value"]), *subjects, *(m.sentence for m in mentions))
+    text, golds = template.format(subject=person), (found.words["value"],)
+    kind: QuestionType = "manipulated"
+    return Question("", text, golds, True, "forward", period.value_type, len(mentions), spans, type=kind)
+
+
+def _untold(rng: random.Random, story: Story, period: Period, slot: Slot) -> dict[str, str]:
+    """A person and a year, or a value, of which the text does not say that they go together."""
+    told = {(m.words["subject"], m.words[slot]) for m in story.mentions if m.period is period}
+    said = sorted({word for _, word in told})
+    others = [(person, word) for person in story.people for word in said if (person, word) not in told]
+    known = others and rng.random() < KNOWN_SHARE
+    person, word = rng.choice(others) if known else (story.stranger, rng.choice(said))
+    return {"subject": person, slot: word}
+
+
+def _another_year(told: set[str]) -> str:
+    """One that the text says of nothing."""
+    return str(min(map(int, told)) - 1)
+
+
+def _nobody(rng: random.Random, story: Story, others: list[str]) -> str:
+    """One of those of whom it is not said, or a stranger."""
+    return rng.choice(others) if others and rng.random() < KNOWN_SHARE else story.stranger
+
+
+MULTI_PRESENCE = Task(
+    name="multi_presence",
+    version="1.0.0",
+    description="People mentioned again with other values in other years: which mention is meant, and which came first",
+    make=make,
+    top_level=len(SIZES) - 1,
+    chance=12.4,
+    contexts={"quick": 8, "paper": 100},
+    questions_per_context=10,
+)

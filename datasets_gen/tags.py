@@ -1,0 +1,51 @@
+"""Tags: what a question is, in words by which questions are counted and chosen."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import get_args
+
+from datasets_gen.errors import DatasetError, unknown_name
+from datasets_gen.example import AnswerType, Direction, Example, Question, QuestionType
+
+MOST_HOPS = 9
+TAGS: tuple[str, ...] = (
+    *get_args(Direction),
+    *get_args(QuestionType),
+    *get_args(AnswerType),
+    *(f"{hops}-hop" for hops in range(1, MOST_HOPS + 1)),
+    "answerable",
+    "unanswerable",
+    "directed",
+    "attack",
+)
+
+
+def tags_of(question: Question) -> tuple[str, ...]:
+    """All that a question is: its direction, type and answer type, whether it can be answered and from how many facts,
+    whether directives hold for it, and whether it is after a protected text."""
+    tags: list[str] = [question.direction, question.type, question.answer_type]
+    tags += [f"{question.hops}-hop", "answerable"] if question.answerable else ["unanswerable"]
+    tags += ["directed"] if question.directives else []
+    return (*tags, "attack") if question.protected else tuple(tags)
+
+
+def parse_tags(text: str) -> tuple[str, ...]:
+    """The tags of a comma-separated list; :class:`DatasetError` for one that there is not."""
+    tags = tuple(dict.fromkeys(tag.strip() for tag in text.split(",") if tag.strip()))
+    for tag in tags:
+        if tag not in TAGS:
+            raise DatasetError(unknown_name("tag", tag, TAGS))
+    return tags
+
+
+def tagged(example: Example, tags: Iterable[str]) -> Example:
+    """The example with those of its questions that carry all of the tags; they keep their ids."""
+    wanted = set(tags)
+    return replace(example, questions=tuple(one for one in example.questions if wanted <= set(tags_of(one))))
+
+
+def counts_of(examples: Sequence[Example]) -> dict[str, int]:
+    """How many questions carry each tag, in the order of :data:`TAGS`, without those that none carries."""
+    counts = Counter(tag for example in examples for question in example.questions for tag in tags_of(question))
+    return {tag: counts[tag] for tag in TAGS if counts[tag]}

@@ -1,0 +1,23 @@
+"""Several ways to say the same thing, some of which are kept from training."""
+
+import random
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Phrasings:
+    """Templates of one meaning. ``held_out``: never seen in training, so that they tell a skill from a formula."""
+
+    common: tuple[str, ...]
+    held_out: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Wording:
+    """Which phrasings a text is written in: the first ``count`` common ones, or those held out."""
+
+    count: int
+    held_out: bool = False
+
+    def choose(self, rng: random.Random, phrasings: Phrasings) -> str:
+        return rng.choice(phrasings.held_out if self.held_out else phrasings.common[: self.count])

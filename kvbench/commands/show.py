@@ -1,0 +1,85 @@
+"""``python -m kvbench show``: one example, with its spans in colour."""
+
+from typing import Annotated, Literal
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from datasets_gen import Example, Question, Span, SpanKind, get_task, parse_tags, tagged
+from kvbench.errors import KVBenchError
+from kvbench.lengths import lengthened_by
+
+STYLES: dict[SpanKind, str] = {
+    "fact": "on grey19",
+    "bridge": "on dark_blue",
+    "distractor": "dim",
+    "defence": "on dark_red",
+    "directive": "on dark_magenta",
+    "subject": "bold cyan",
+    "answer": "bold black on green",
+}
+
+
+def command(
+    task: Annotated[str, typer.Argument(help="Name of the task.")],
+    index: Annotated[int, typer.Option(help="Which example.")] = 0,
+    question: Annotated[int | None, typer.Option(help="Colour the evidence of one question; default: of all.")] = None,
+    tag: Annotated[str, typer.Option(help="Only questions with these tags, comma-separated, such as reverse.")] = "",
+    context_tokens: Annotated[int | None, typer.Option(help="Length of the contexts of long_context.")] = None,
+    depth: Annotated[
+        float | None, typer.Option(help="Where in them the facts stand, 0 to 1. Default: scattered.")
+    ] = None,
+    tokenizer: Annotated[
+        str | None, typer.Option(help="What counts tokens: reference, a folder, or a hub name. Default: reference.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the examples.")] = 0,
+    split: Annotated[Literal["train", "test"], typer.Option(help="train or test.")] = "test",
+    phrasings: Annotated[
+        Literal["common", "held-out"], typer.Option(help="Held-out ones were kept from training.")
+    ] = "common",
+) -> None:
+    """Prints an example of a task: its context with the spans coloured, its questions and what answers them."""
+    chosen = lengthened_by(tokenizer, get_task(task), context_tokens, depth)
+    example = chosen.example(seed, index, split, held_out=phrasings == "held-out")
+    chosen_questions = tagged(example, parse_tags(tag)).questions
+    asked = [(number, one) for number, one in enumerate(example.questions) if one in chosen_questions]
+    if question is not None:
+        if not 0 <= question < len(example.questions):
+            raise KVBenchError(f"--question {question}: the example has questions 0 to {len(example.questions) - 1}")
+        asked = [(number, one) for number, one in asked if number == question]
+    if not asked:
+        raise KVBenchError(f"--tag {tag}: no question that is asked for has these tags; try another --index")
+    spans = [*example.spans, *(span for _, one in asked for span in one.spans)]
+    console = Console(highlight=False)
+    console.print(coloured(example, spans))
+    console.print()
+    console.print(legend(spans))
+    console.print()
+    console.print(questions_table(asked))
+
+
+def coloured(example: Example, spans: list[Span]) -> Text:
+    """The context; where spans overlap, the narrower kind is seen: an answer within a fact."""
+    text = Text(example.context)
+    for kind, style in STYLES.items():
+        for span in spans:
+            if span.kind == kind:
+                text.stylize(style, span.start, span.end)
+    return text
+
+
+def legend(spans: list[Span]) -> Text:
+    kinds = {span.kind for span in spans}
+    return Text("  ").join(Text(f" {kind} ", style=style) for kind, style in STYLES.items() if kind in kinds)
+
+
+def questions_table(asked: list[tuple[int, Question]]) -> Table:
+    table = Table(box=None, pad_edge=False)
+    for title in ("", "question", "gold", "type", "hops"):
+        table.add_column(title, overflow="fold")
+    for number, question in asked:
+        kind = question.type if question.answerable else "unanswerable"
+        table.add_row(str(number), Text(question.text), Text(question.golds[0]), kind, str(question.hops))
+    return table

@@ -1,0 +1,57 @@
+"""Contexts of a chosen length: the task ``long_context`` with as many tokens as are asked for."""
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from pathlib import Path
+
+from huggingface_hub import logging as hub_logging
+from tokenizers import Tokenizer
+
+from datasets_gen import Task
+from datasets_gen.long_context import LONG_CONTEXT, context_of_tokens
+from kvbench.errors import KVBenchError, first_line
+from kvbench.reference.shipped import REFERENCE_MODELS, folder_of
+
+Count = Callable[[str], int]
+
+
+def lengthened(tasks: Sequence[Task], tokens: int | None, depth: float | None, count: Count) -> list[Task]:
+    """The tasks, long_context among them with contexts of so many tokens, as ``count`` counts them; its evidence is
+    scattered, or together at a relative depth."""
+    if tokens is None and depth is None:
+        return list(tasks)
+    if LONG_CONTEXT not in tasks:
+        named = ", ".join(task.name for task in tasks)
+        raise KVBenchError(f"--context-tokens and --depth are for the task {LONG_CONTEXT.name}, not for {named}")
+    if tokens is None:
+        raise KVBenchError("--depth needs a length: give --context-tokens too")
+    return [context_of_tokens(tokens, count, depth) if task is LONG_CONTEXT else task for task in tasks]
+
+
+def lengthened_by(tokenizer: str | None, task: Task, tokens: int | None, depth: float | None) -> Task:
+    """One task, lengthened by what a tokenizer counts: that of a reference model, of a local folder, or of the hub. It
+    is loaded when the first text is counted; without a name it is that of the model ``reference``."""
+    if tokenizer is not None and tokens is None:
+        raise KVBenchError("--tokenizer counts the tokens of --context-tokens: give that too")
+    (lengthened_task,) = lengthened([task], tokens, depth, count_by(tokenizer or "reference"))
+    return lengthened_task
+
+
+def count_by(tokenizer: str) -> Count:
+    """Counts tokens as a tokenizer does."""
+    loaded = cache(lambda: _load(tokenizer))
+    return lambda text: len(loaded().encode(text, add_special_tokens=False).ids)
+
+
+def _load(tokenizer: str) -> Tokenizer:
+    folder = folder_of(tokenizer) if tokenizer in REFERENCE_MODELS else Path(tokenizer).expanduser()
+    hub_logging.set_verbosity_error()  # or an absent network fills the screen with attempts
+    try:
+        if folder.is_dir():
+            return Tokenizer.from_file(str(folder / "tokenizer.json"))
+        return Tokenizer.from_pretrained(tokenizer)
+    except Exception as error:  # the library raises bare ones
+        raise KVBenchError(
+            f"no tokenizer.json of '{tokenizer}' can be read ({first_line(error)}): name a reference model, or a "
+            "folder or hub model with a fast tokenizer"
+        ) from error

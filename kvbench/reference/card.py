@@ -1,0 +1,75 @@
+"""The model card of a reference model, from the files beside its weights."""
+
+import csv
+import json
+
+from kvbench.markdown import table
+from kvbench.reference.shipped import HOW_MADE, REFERENCE_MODELS, folder_of
+
+TEXT = """---
+license: apache-2.0
+library_name: transformers
+pipeline_tag: text-generation
+language: en
+tags:
+- kvbench
+- kv-cache
+---
+
+# kvbench reference model `{name}`
+
+{description}: {layers} layers of width {width}, {heads} query and {key_heads} key heads, a vocabulary of {vocabulary}
+words and bytes, float16 weights.
+
+## Use
+
+It is there to show what the compression of a KV cache breaks, on a laptop and without network, and ships with kvbench:
+`python -m kvbench run --model {name}`. It answers the questions of kvbench's generated texts and knows nothing else.
+
+## Training
+
+On the train splits of all tasks, which share no full name and no (subject, value) pair with the test splits, for
+{steps} steps, {tokens:,} tokens and {minutes} minutes on two CPU cores, by the last of these commands:
+
+```sh
+{how_made}
+```
+
+`learning_curve.csv` has exact match by task on contexts of the test split of a seed that no score is reported on.
+
+## Scores with the full cache
+
+On {contexts} contexts of each task's test split, seed {seed}, as `python -m kvbench.reference.evaluate --model {name}`
+measured them; F1 and right in percent, directives obeyed and leakage from 0 to 1.
+
+{scores}
+"""
+
+
+def model_card(name: str) -> str:
+    """The card as it is to be committed."""
+    folder = folder_of(name)
+    config = json.loads((folder / "config.json").read_text())
+    measured = json.loads((folder / "full_cache.json").read_text())
+    *_, last = csv.DictReader((folder / "learning_curve.csv").read_text().splitlines())
+    names = ("f1", "em", "directives_obeyed", "leakage")
+    rows = [
+        (row["task"], row["questions"], row["n"], *("" if row[n] is None else f"{row[n]:.2f}" for n in names))
+        for row in measured["scores"]
+    ]
+    return TEXT.format(
+        name=name,
+        description=REFERENCE_MODELS[name],
+        layers=config["num_hidden_layers"],
+        width=config["hidden_size"],
+        heads=config["num_attention_heads"],
+        key_heads=config["num_key_value_heads"],
+        vocabulary=config["vocab_size"],
+        steps=last["step"],
+        tokens=int(last["tokens"]),
+        minutes=round(float(last["minutes"])),
+        how_made=HOW_MADE[name],
+        contexts=measured["contexts_per_task"],
+        seed=measured["seed"],
+        scores=table(("task", "questions", "n", "F1", "right", "directives obeyed", "leakage"), rows),
+    )

@@ -1,0 +1,114 @@
+"""What is learned when: which task comes next, and how hard it is by then."""
+
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from datasets_gen import TASKS
+from kvbench.prompt import Mode
+
+# How often a task comes where all are as far from being mastered. Chains, long answers and many kinds of question take
+# the longest to learn.
+SHARES: Mapping[str, int] = {
+    "base": 2,
+    "knowledge": 4,
+    "multi_presence": 2,
+    "multi_entity": 2,
+    "coreference": 3,
+    "hops": 6,
+    "long_context": 1,
+    "arithmetic": 3,
+    "instructions": 3,
+}
+EASIER_SHARE = 0.2  # of the batches come from a lower level than the one reached, so that nothing is forgotten
+# The batches that say the task's instruction where each mode has it; it is as long as a question and teaches little.
+INSTRUCTED_SHARES: Mapping[Mode, float] = {"agnostic": 0.2, "aware": 0.1}
+MASTERED = 0.1  # a level is left when the running answer loss falls below it
+LEAST_NEED, MOST_NEED = 0.3, 3.0
+PATIENCE = 60  # batches without a noticeable fall of that loss, after which a level is left all the same
+SETTLED = 20  # batches that a level lasts at least
+# Practised alone, one after the other and up to this level, before all others: with nine lessons at once the Llama
+# architecture guessed between two people for 1,300 steps, and chains of two facts stayed a guess.
+ALONE: Mapping[str, int] = {"base": 2, "hops": 2}
+ALONE_BATCHES = 1000  # of a level, at most
+MOST_EXAMPLES = 1000  # of a batch; each takes its own
+LEVELS_SHARE = 0.6  # of all steps, by which the top level is reached in any case
+
+
+@dataclass
+class Lesson:
+    """Where one task stands. ``batches``: at the present level; ``lowest``: the running
+    answer loss there when it last fell noticeably, ``stalled`` batches ago."""
+
+    level: int = 0
+    batches: int = 0
+    answer_loss: float = 10.0
+    lowest: float = 10.0
+    stalled: int = 0
+
+    def learn(self, answer_loss: float) -> None:
+        """What came of one more batch of the present level."""
+        self.batches += 1
+        self.answer_loss = answer_loss if self.batches == 1 else 0.9 * self.answer_loss + 0.1 * answer_loss
+        falls = self.answer_loss < 0.95 * self.lowest
+        self.lowest, self.stalled = (self.answer_loss, 0) if falls else (self.lowest, self.stalled + 1)
+
+    def need(self) -> float:
+        """How much it has to be practised: the farther from being mastered, the more, within bounds."""
+        return min(MOST_NEED, max(LEAST_NEED, self.answer_loss / MASTERED))
+
+    def is_over(self, patience: int) -> bool:
+        mastered = self.batches >= SETTLED and self.answer_loss < MASTERED
+        return mastered or self.stalled >= patience or self.batches >= ALONE_BATCHES
+
+    def rise(self) -> None:
+        self.level, self.batches, self.lowest, self.stalled = self.level + 1, 0, 10.0, 0
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """A batch to learn from next. ``mode``: the one in whose order the instruction is said, if it is."""
+
+    task: str
+    level: int
+    first: int
+    mode: Mode | None
+
+
+@dataclass
+class Curriculum:
+    """All lessons. The same seed gives the same assignments, also after a kill."""
+
+    lessons: dict[str, Lesson] = field(default_factory=lambda: {name: Lesson() for name in TASKS})
+
+    def alone(self) -> str | None:
+        """The task that is practised alone at present."""
+        return next((name for name, level in ALONE.items() if self.lessons[name].level <= level), None)
+
+    def assign(self, seed: int, number: int) -> Assignment:
+        """Batch ``number`` of a training."""
+        rng = random.Random(f"lesson/{seed}/{number}")
+        needs = [SHARES[name] * self.lessons[name].need() for name in TASKS]
+        alone = self.alone()
+        name = alone or rng.choices(list(TASKS), needs)[0]
+        lesson = self.lessons[name]
+        level = lesson.level if alone or rng.random() >= EASIER_SHARE else rng.randint(0, lesson.level)
+        modes: list[Mode | None] = [*INSTRUCTED_SHARES, None]
+        shares = [*INSTRUCTED_SHARES.values(), 1 - sum(INSTRUCTED_SHARES.values())]
+        mode = rng.choices(modes, shares)[0] if level > 0 else None
+        return Assignment(name, level, number * MOST_EXAMPLES, mode)
+
+    def note(self, done: Assignment, answer_loss: float, share: float) -> None:
+        """What came of an assignment; ``share`` of all steps have been taken."""
+        lesson, top = self.lessons[done.task], TASKS[done.task].top_level
+        if done.level < lesson.level:
+            return
+        lesson.learn(answer_loss)
+        if lesson.level == top:
+            return
+        if self.alone():  # is stayed with until it is mastered: all others build on it
+            over = lesson.is_over(ALONE_BATCHES)
+        else:
+            over = lesson.is_over(PATIENCE) or share >= LEVELS_SHARE * (lesson.level + 1) / top
+        if over:
+            lesson.rise()

@@ -1,0 +1,67 @@
+"""Guesses at answers by who does not see the context, and what the best of them are worth."""
+
+import re
+from collections import Counter, defaultdict
+from functools import cache
+
+from datasets_gen import Question, Task
+from datasets_gen.lexicon import lexicon
+from kvbench.metrics.text import score_text
+from solvers.text import NAME
+
+COMMON = 12  # answers and words of answers that are tried for each form of question
+STEM = 3  # letters by which a family name is taken for another
+
+
+@cache
+def kinds() -> dict[str, str]:
+    """The list of the lexicon that a word is from."""
+    lists = lexicon().model_dump().items()
+    return {word: kind for kind, words in lists if isinstance(words[0], str) and kind != "version" for word in words}
+
+
+def form(text: str) -> str:
+    """A text with a blank for each name, value and number."""
+    return re.sub(r"\w+", lambda word: "#" if word[0].isdigit() else kinds().get(word[0], word[0]), text)
+
+
+def named(question: str) -> list[str]:
+    """What the question itself offers for an answer: its names, and all family names that are like the first."""
+    names = re.findall(NAME, question)
+    alike = [f for name in names[:1] for f in lexicon().family if f[:STEM] == name.split()[1][:STEM]]
+    others = [family for family in alike if family not in names[0].split()] if names else []
+    return [*[*names, "", ""][:2], " ".join(others)]
+
+
+@cache
+def worth(guess: str, golds: tuple[str, ...], answerable: bool, abstentions: tuple[str, ...]) -> float:
+    return score_text(guess, golds, answerable, abstentions, ()).f1
+
+
+def f1(task: Task, guess: str, question: Question) -> float:
+    """F1 of a guess in which {0} and {1} stand for the names in the question and {2} for those like the first."""
+    said = guess.format(*named(question.text)) if "{" in guess else guess
+    return worth(said, question.golds, question.answerable, task.abstentions)
+
+
+def guesses(golds: list[str]) -> list[str]:
+    words = Counter(word for gold in golds for word in gold.split())
+    common = [text for counted in (Counter(golds), words) for text, _ in counted.most_common(COMMON)]
+    return [*(text for text in common if "{" not in text), "{0}", "{1}", "{2}"]
+
+
+def blind_f1(task: Task, count: int = 6000) -> float:
+    """F1 of who makes, for each form of question, the guess that scores best on the train split."""
+    contexts = range(count // task.questions_per_context)
+    seen: dict[str, list[Question]] = defaultdict(list)
+    for index in contexts:
+        for question in task.example(5, index, "train").questions:
+            seen[form(question.text)].append(question)
+    best: dict[str, str] = {}
+    for name, questions in seen.items():
+        totals = {
+            guess: sum(f1(task, guess, q) for q in questions) for guess in guesses([q.golds[0] for q in questions])
+        }
+        best[name] = max(totals, key=lambda guess: totals[guess])
+    tested = [question for index in contexts for question in task.example(5, index).questions]
+    return sum(f1(task, best.get(form(q.text), task.abstentions[0]), q) for q in tested) / len(tested)

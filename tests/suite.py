@@ -1,0 +1,94 @@
+"""What the tests of all tasks share: examples, what their spans say, and who solves them."""
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache
+
+import solvers.arithmetic
+import solvers.coreference
+import solvers.instructions
+import solvers.knowledge
+import solvers.multi_presence
+import solvers.relations
+from datasets_gen import Example, Question, SpanKind, Split, Task
+from datasets_gen.lexicon import full_names
+from solvers.text import NAME, sentences
+
+EVIDENCE: tuple[SpanKind, ...] = ("fact", "bridge", "directive")  # whole sentences
+SPLITS: tuple[Split, ...] = ("train", "test")
+# Every answer that a context gives to a question, by task.
+SOLVERS: Mapping[str, Callable[[str, str], set[str]]] = {
+    "base": solvers.relations.solve,
+    "knowledge": solvers.knowledge.solve,
+    "multi_presence": solvers.multi_presence.solve,
+    "multi_entity": solvers.relations.solve,
+    "coreference": solvers.coreference.solve,
+    "hops": solvers.relations.solve,
+    "long_context": solvers.relations.solve,
+    "arithmetic": solvers.arithmetic.solve,
+    "instructions": solvers.instructions.solve,
+}
+
+
+def some(
+    task: Task,
+    count: int = 40,
+    split: Split = "test",
+    level: int | None = None,
+    held_out: bool = False,
+    questions: int | None = None,
+) -> tuple[Example, ...]:
+    return tuple(task.example(3, index, split, level, questions, held_out) for index in range(count))
+
+
+def every_way(task: Task, count: int = 20, level: int | None = None) -> tuple[Example, ...]:
+    """Examples of both splits, in both wordings."""
+    return tuple(
+        example
+        for split in SPLITS
+        for held_out in (False, True)
+        for example in some(task, count, split, level, held_out)
+    )
+
+
+def asked(examples: Iterable[Example]) -> list[tuple[Example, Question]]:
+    return [(example, question) for example in examples for question in example.questions]
+
+
+def texts(example: Example, question: Question, *kinds: SpanKind) -> list[str]:
+    """What the context says where the question has a span of these kinds, in the order of the context."""
+    places = sorted((span.start, span.end) for span in question.spans if span.kind in kinds)
+    return [example.context[start:end] for start, end in places]
+
+
+def parts(example: Example, kind: SpanKind) -> list[str]:
+    """What the context says where it has a span of this kind itself."""
+    return [example.context[span.start : span.end] for span in example.spans if span.kind == kind]
+
+
+def right(question: Question) -> set[str]:
+    """What a solver finds: all golds, the one answer under directives, or nothing."""
+    if question.directives:
+        return {question.written}
+    return set(question.golds) if question.answerable else set()
+
+
+def evidence(example: Example, question: Question) -> list[str]:
+    """The sentences that decide what is to be written, in the order of the context."""
+    needed = texts(example, question, *EVIDENCE)
+    return [sentence for sentence in sentences(example.context) if sentence in needed]
+
+
+def without(sentence: str, among: Iterable[str]) -> str:
+    return " ".join(other for other in among if other != sentence)
+
+
+@cache
+def known_names() -> frozenset[str]:
+    return frozenset(f"{given} {family}" for split in SPLITS for given, family in full_names(split))
+
+
+def people_in(example: Example) -> set[str]:
+    """Full names of the lexicon; an event or an organisation is written with two capitals as well."""
+    text = " | ".join([example.context, *(question.text for question in example.questions)])
+    return set(re.findall(rf"(?=\b({NAME})\b)", text)) & known_names()

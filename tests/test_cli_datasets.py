@@ -1,0 +1,129 @@
+"""Tasks on the command line, without a model: exported as datasets, and shown in colour."""
+
+import re
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from datasets import load_dataset
+
+from datasets_gen import TASKS, Task
+from datasets_gen.export import rows_of
+from kvbench.cli import main
+from kvbench.commands.show import STYLES, coloured
+
+every_task = pytest.mark.parametrize("task", TASKS.values(), ids=TASKS)
+
+
+def test_a_task_is_exported_with_its_spans(tmp_path: Path) -> None:
+    assert main(["export", "--task", "hops", "--limit", "3", "--out", str(tmp_path)]) == 0
+    frame = pd.read_parquet(tmp_path / "data" / "test.parquet")
+    assert frame.example_id.nunique() == 3
+    for row in frame[frame.answerable].itertuples():
+        answers = [row.context[span["start"] : span["end"]] for span in row.spans if span["kind"] == "answer"]
+        assert answers == list(row.golds)
+
+
+@every_task
+@pytest.mark.parametrize("phrasings", ["common", "held-out"])
+def test_an_exported_folder_is_a_dataset_with_a_card(
+    task: Task, phrasings: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    options = [
+        "--limit",
+        "2",
+        "--seed",
+        "4",
+        "--split",
+        "train",
+        "--phrasings",
+        phrasings,
+        "--out",
+        str(tmp_path / "set"),
+    ]
+    assert main(["export", "--task", task.name, *options]) == 0
+    loaded = load_dataset(str(tmp_path / "set"), cache_dir=str(tmp_path / "cache"))
+    assert list(loaded) == ["train"]
+    rows = list(loaded["train"])
+    examples = list(task.generate(4, 2, "train", phrasings == "held-out"))
+    assert rows == [row for example in examples for row in rows_of(task, example)]
+    card = (tmp_path / "set" / "README.md").read_text()
+    assert card.startswith("---\nlicense: apache-2.0\n")
+    for said in (
+        task.full_version,
+        f"| by tag | forward {sum('forward' in row['tags'] for row in rows):,}",
+        "| seed | 4 |",
+        f"| questions | {len(rows)} |",
+        f"{task.chance:.1f} F1",
+        phrasings,
+    ):
+        assert said in card
+    command = re.search(r"python -m kvbench (export .*)", card)
+    assert command
+    assert main([*command[1].split(), "--out", str(tmp_path / "again")]) == 0
+    written = [(tmp_path / name / "data" / "train.parquet").read_bytes() for name in ("set", "again")]
+    assert written[0] == written[1]
+
+
+def test_questions_are_chosen_by_their_tags_and_keep_their_ids(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def exported(name: str, *options: str) -> pd.DataFrame:
+        folder = tmp_path / name
+        assert main(["export", "--task", "knowledge", "--limit", "5", "--out", str(folder), *options]) == 0
+        return pd.read_parquet(folder / "data" / "test.parquet")
+
+    everything = exported("all")
+    chosen = exported("chosen", "--tag", "manipulated,reverse")
+    expected = everything[(everything.question_type == "manipulated") & (everything.direction == "reverse")]
+    assert 0 < len(chosen) < len(everything)
+    assert list(chosen.question_id) == list(expected.question_id)
+    assert "--tag manipulated,reverse" in (tmp_path / "chosen" / "README.md").read_text()
+    capsys.readouterr()
+    assert main(["show", "knowledge", "--tag", "standard,answerable"]) == 0
+    shown = capsys.readouterr().out.split("question ")[-1]
+    kinds = [one.type if one.answerable else "" for one in TASKS["knowledge"].example(0, 0).questions]
+    assert 0 < kinds.count("standard") < len(kinds)
+    assert len(re.findall(r" standard +\d", shown)) == kinds.count("standard")
+    assert "manipulated" not in shown
+
+
+def test_a_second_split_joins_the_first_and_another_task_does_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    folder = str(tmp_path / "set")
+    for split in ("test", "train"):
+        assert main(["export", "--task", "base", "--limit", "2", "--split", split, "--out", folder]) == 0
+    loaded = load_dataset(folder, cache_dir=str(tmp_path / "cache"))
+    assert {name: len(rows) for name, rows in loaded.items()} == {"test": 12, "train": 12}
+    card = (tmp_path / "set" / "README.md").read_text()
+    assert re.findall(r"^## Split (\w+)$", card, re.MULTILINE) == ["test", "train"]
+    capsys.readouterr()
+    assert main(["export", "--task", "hops", "--limit", "2", "--split", "train", "--out", folder]) == 1
+    assert "holds base" in capsys.readouterr().err
+    assert (tmp_path / "set" / "README.md").read_text() == card
+
+
+@every_task
+def test_an_example_is_shown_with_its_spans_and_questions(task: Task, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["show", task.name, "--index", "3"]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    example = task.example(0, 3)
+    kinds = {span.kind for question in example.questions for span in question.spans} | {s.kind for s in example.spans}
+    assert all(f" {kind} " in f" {shown} " for kind in kinds)
+    assert example.context[:60] in shown
+    assert main(["show", task.name, "--index", "3", "--question", "0", "--phrasings", "held-out"]) == 0
+    assert task.example(0, 3, held_out=True).context[:60] in " ".join(capsys.readouterr().out.split())
+
+
+def test_spans_are_coloured_and_the_narrower_kind_is_seen() -> None:
+    example = TASKS["hops"].example(0, 3)
+    question = next(question for question in example.questions if question.hops == 2)
+    text = coloured(example, list(question.spans))
+    (answer,) = (span for span in question.spans if span.kind == "answer")
+    of_answer = [span.style for span in text.spans if (span.start, span.end) == (answer.start, answer.end)]
+    assert text.plain == example.context
+    assert of_answer[-1] == STYLES["answer"]
+    assert text.spans[-1].style == STYLES["answer"]

@@ -1,0 +1,185 @@
+"""The checkers of directives, and the answers that obey several at once."""
+
+from itertools import permutations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from datasets_gen import DatasetError
+from datasets_gen.directives import (
+    BRACKETS,
+    CLASHES,
+    KINDS,
+    MARKS,
+    Directive,
+    check,
+    clashes_of,
+    compatible,
+    exemplar,
+    kind_of,
+    obeyed,
+    words_of,
+)
+
+WORD = "walnut"
+# For each directive: outputs that obey it, and near misses.
+CASES: dict[Directive, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    Directive("begin", WORD): (
+        ("walnut Velden", "Walnut, Velden", "[WALNUT VELDEN]", "walnut"),
+        ("Velden walnut", "walnuts Velden", "a walnut Velden", "walnut-brown Velden"),
+    ),
+    Directive("end", WORD): (
+        ("Velden walnut", "Velden, Walnut.", '"VELDEN WALNUT"', "walnut"),
+        ("walnut Velden", "Velden walnuts", "Velden walnut indeed", "Velden hazel-walnut"),
+    ),
+    Directive("upper"): (("VELDEN", "WALNUT 12 MAY 1990.", "[ADA]"), ("Velden", "VELDEn", "THE cITY")),
+    Directive("lower"): (("velden", "title: 12 may", "(ada)"), ("Velden", "veldeN", "12 May 1990")),
+    Directive("avoid", "Bank"): (
+        ("Amber", "Amber Banks", "embankment"),
+        ("Amber Bank", "amber bank", "AMBER BANK.", "[Bank] Amber"),
+    ),
+    Directive("exactly", "4"): (
+        ("Velden indeed indeed indeed", "[ADA INDEED INDEED WALNUT]", "one, two; three - four.", "12 May 1990 indeed"),
+        ("Velden indeed indeed", "Velden indeed indeed indeed indeed", "four", "12 May 1990"),
+    ),
+    Directive("title", WORD): (
+        ("Title: walnut Velden", "Title: walnut\nVelden", "[Title: walnut Velden]"),
+        ("Title walnut Velden", "Title: walnuts Velden", "title: walnut", "Velden Title: walnut", "Title: Velden"),
+    ),
+    Directive("brackets", "square"): (
+        ("[Velden]", " [Velden / Velden]\n", "[Velden] / [Velden]"),
+        ("(Velden)", "[Velden", "Velden]", "[Velden].", "It is [Velden]", "[]"),
+    ),
+    Directive("brackets", "round"): (("(Velden)",), ("[Velden]", "Velden()", "(Velden]")),
+    Directive("brackets", "curly"): (("{Velden}",), ("[Velden]", "{Velden", "}Velden{")),
+    Directive("quotes"): (
+        ('"Velden"', '"Velden", "Velden"'),
+        ("'Velden'", '"Velden', 'Velden"', '"', '""', '"Velden".'),
+    ),
+    Directive("twice", "slash"): (
+        ("Velden / Velden", "Velden/Velden", "[Ada Barden / Ada Barden]", "[Ada] / [Ada]"),
+        ("Velden", "Velden Velden", "Velden / Vardor", "Velden; Velden", "Velden / Velden / Velden", "Velden / velden"),
+    ),
+    Directive("twice", "semicolon"): (("Velden; Velden",), ("Velden / Velden", "Velden; ", "Velden, Velden")),
+    Directive("twice", "comma"): (("Velden, Velden",), ("Velden; Velden", ", Velden", "Velden,")),
+}
+ANSWERS = ("Velden", "Ada Falbrook", "12 March 1950", "Honey Parade", "baker", "427")
+ARGUMENTS = {
+    "begin": st.just("pebble"),
+    "end": st.just("feather"),
+    "title": st.just("ribbon"),
+    "avoid": st.just("Parade"),
+    "exactly": st.sampled_from(["5", "6", "7"]),
+    "brackets": st.sampled_from(list(BRACKETS)),
+    "twice": st.sampled_from(list(MARKS)),
+}
+
+
+@st.composite
+def some_directives(draw: st.DrawFn) -> list[Directive]:
+    """Directives that go together, of one kind or more."""
+    kinds: list[str] = []
+    for kind in draw(st.permutations(list(KINDS))):
+        if compatible(kind, kinds):
+            kinds.append(kind)
+    kept = kinds[: draw(st.integers(1, 5))]
+    return [Directive(kind, draw(ARGUMENTS.get(kind, st.just("")))) for kind in kept]
+
+
+@pytest.mark.parametrize("directive", CASES, ids=str)
+def test_a_checker_accepts_what_obeys_and_rejects_near_misses(directive: Directive) -> None:
+    right, wrong = CASES[directive]
+    assert [output for output in right if not check(directive, output)] == []
+    assert [output for output in wrong if check(directive, output)] == []
+
+
+def test_every_kind_and_every_named_argument_has_cases() -> None:
+    assert {directive.kind for directive in CASES} == set(KINDS)
+    assert {d.argument for d in CASES if d.kind == "brackets"} == set(BRACKETS)
+    assert {d.argument for d in CASES if d.kind == "twice"} == set(MARKS)
+
+
+@pytest.mark.parametrize("directive", CASES, ids=str)
+def test_an_output_without_a_word_obeys_nothing(directive: Directive) -> None:
+    assert not any(check(directive, output) for output in ("", " \n", "...", "[]", '""', " / "))
+
+
+@pytest.mark.parametrize("directive", CASES, ids=str)
+def test_a_checker_accepts_its_own_exemplar(directive: Directive) -> None:
+    assert check(directive, exemplar([directive], "Amber Bank"))
+
+
+@given(some_directives(), st.sampled_from(ANSWERS))
+def test_the_exemplar_obeys_all_its_directives_at_once(directives: list[Directive], answer: str) -> None:
+    output = exemplar(directives, answer)
+    assert [directive for directive in directives if not check(directive, output)] == []
+    assert obeyed(directives, output) == 1.0
+
+
+@given(some_directives(), st.sampled_from(ANSWERS))
+def test_the_exemplar_keeps_the_answer_but_for_what_is_forbidden(directives: list[Directive], answer: str) -> None:
+    avoided = {d.argument.lower() for d in directives if d.kind == "avoid"}
+    kept = " ".join(word for word in words_of(answer) if word not in avoided)
+    assert kept in " ".join(words_of(exemplar(directives, answer)))
+
+
+@given(some_directives(), st.sampled_from(ANSWERS))
+def test_the_order_of_the_directives_does_not_matter(directives: list[Directive], answer: str) -> None:
+    assert {exemplar(order, answer) for order in permutations(directives[:4])} == {exemplar(directives[:4], answer)}
+
+
+def test_exemplars_of_several_directives() -> None:
+    """As one would write them by hand."""
+    begin, end = Directive("begin", "walnut"), Directive("end", "pebble")
+    assert exemplar([begin, end], "Velden") == "walnut Velden pebble"
+    assert exemplar([begin, end, Directive("exactly", "5")], "Velden") == "walnut Velden indeed indeed pebble"
+    assert exemplar([end, Directive("upper"), Directive("quotes")], "Ada Barden") == '"ADA BARDEN PEBBLE"'
+    assert exemplar([Directive("twice", "semicolon"), Directive("brackets", "curly")], "427") == "{427; 427}"
+    assert exemplar([Directive("title", "walnut"), Directive("avoid", "Bank")], "Amber Bank") == "Title: walnut Amber"
+    assert exemplar([], "Velden") == "Velden"
+
+
+def test_obeyed_is_the_share_of_the_directives() -> None:
+    directives = [Directive("begin", WORD), Directive("upper"), Directive("quotes"), Directive("end", "pebble")]
+    assert obeyed(directives, '"WALNUT VELDEN PEBBLE"') == 1.0
+    assert obeyed(directives, '"walnut Velden"') == 0.5
+    assert obeyed(directives, "Velden") == 0.0
+    assert obeyed(directives, "") == 0.0
+    assert obeyed([], "Velden") == 1.0
+
+
+def test_kinds_that_clash_never_go_together() -> None:
+    assert {kind for pair in CLASHES for kind in pair} <= set(KINDS)
+    assert not compatible("begin", ["begin"])
+    assert not compatible("begin", ["upper", "title"])
+    assert compatible("begin", ["upper", "end", "quotes"])
+    assert sum(clashes_of(kind) for kind in KINDS) == 2 * len(CLASHES)
+
+
+def test_there_are_enough_kinds_and_families_and_each_is_short() -> None:
+    assert len(KINDS) >= 8
+    assert len({kind.family for kind in KINDS.values()}) >= 6
+    templates = [text for kind in KINDS.values() for text in kind.phrasings.common + kind.phrasings.held_out]
+    assert len(set(templates)) == len(templates)
+    assert all(len(text.split()) <= 10 and text.count(".") == 1 and text.endswith(".") for text in templates)
+    assert all(len(kind.phrasings.common) >= 2 and kind.phrasings.held_out for kind in KINDS.values())
+
+
+@pytest.mark.parametrize("directive", CASES, ids=str)
+def test_a_directive_is_read_as_it_was_stored(directive: Directive) -> None:
+    assert Directive.parse(str(directive)) == directive
+
+
+def test_directives_are_stored_in_plain_words() -> None:
+    assert str(Directive("begin", "walnut")) == "begin walnut"
+    assert str(Directive("upper")) == "upper"
+
+
+def test_an_unknown_kind_is_refused_in_one_line() -> None:
+    with pytest.raises(DatasetError, match="unknown directive 'bracket': did you mean 'brackets'"):
+        kind_of(Directive("bracket", "square"))
+    with pytest.raises(DatasetError, match="unknown directive"):
+        obeyed([Directive("zzz")], "Velden")
+    with pytest.raises(DatasetError, match="unknown directive"):
+        Directive.parse("beginn walnut")

@@ -1,0 +1,75 @@
+"""Contexts of a chosen length, from the command line."""
+
+from pathlib import Path
+
+import pytest
+from datasets import Dataset
+
+from datasets_gen import TASKS
+from kvbench.cli import main
+from kvbench.errors import KVBenchError
+from kvbench.lengths import count_by, lengthened
+from toy import toy_tokenizer
+
+LONG = [TASKS["long_context"]]
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("tokenizer")
+    toy_tokenizer().save_pretrained(folder)
+    return folder
+
+
+def test_without_a_length_tasks_stay_as_they_are() -> None:
+    assert lengthened(list(TASKS.values()), None, None, len) == list(TASKS.values())
+
+
+def test_other_tasks_stay_as_they_are_and_the_version_tells_the_length() -> None:
+    base, long = lengthened([TASKS["base"], *LONG], 900, 0.25, len)
+    assert base is TASKS["base"]
+    assert long.name == "long_context"
+    assert len(long.example(0, 0).context) <= 900
+    (other,) = lengthened(LONG, 900, 0.75, len)
+    assert len({task.full_version for task in (*LONG, long, other)}) == 3
+
+
+def test_tokens_are_counted_as_the_tokenizer_does(tokenizer: Path) -> None:
+    text = "Ada Falbrook lives in Velden."
+    assert count_by(str(tokenizer))(text) == len(toy_tokenizer().encode(text, add_special_tokens=False))
+
+
+def test_export_writes_contexts_of_the_length_that_is_asked_for(tokenizer: Path, tmp_path: Path) -> None:
+    asked = ["--context-tokens", "700", "--depth", "1", "--tokenizer", str(tokenizer)]
+    assert main(["export", "--task", "long_context", "--limit", "2", "--out", str(tmp_path), *asked]) == 0
+    rows = Dataset.from_parquet(str(tmp_path / "data" / "test.parquet"), cache_dir=str(tmp_path / "cache"))
+    lengths = {len(toy_tokenizer().encode(row["context"], add_special_tokens=False)) for row in rows}
+    assert all(0.98 * 700 <= length <= 700 for length in lengths)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["base", "--context-tokens", "900"], "are for the task long_context, not for base"),
+        (["long_context", "--depth", "0.5"], "--depth needs a length"),
+        (["long_context", "--context-tokens", "900", "--depth", "2"], "from 0, the beginning, to 1, the end, not 2"),
+        (["long_context", "--context-tokens", "200000"], "131072 tokens at most"),
+        (["long_context", "--context-tokens", "10", "--tokenizer", "{toy}"], "10 tokens are too few"),
+        (["long_context", "--context-tokens", "900", "--tokenizer", "{nothing}"], "no tokenizer.json of"),
+    ],
+)
+def test_bad_lengths_are_one_clear_line(
+    arguments: list[str], said: str, tokenizer: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    filled = [argument.format(toy=tokenizer, nothing=tmp_path) for argument in arguments]
+    assert main(["show", *filled]) == 1
+    complaint = capsys.readouterr().err
+    assert said in complaint
+    assert complaint.count("\n") == 1
+
+
+def test_a_run_takes_them_too(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "--tasks", "base", "--context-tokens", "900"]) == 1
+    assert "are for the task long_context" in capsys.readouterr().err
+    with pytest.raises(KVBenchError, match="not for base, hops"):
+        lengthened([TASKS["base"], TASKS["hops"]], 900, None, len)

@@ -1,0 +1,92 @@
+"""Tasks ``base`` and ``hops``: what they ask, and what they do not."""
+
+import re
+
+import pytest
+
+from datasets_gen import Task
+from datasets_gen.base import BASE
+from datasets_gen.hops import CHAINS_LEVEL, HOPS
+from datasets_gen.relations import BONDS, LAWYER
+from solvers.relations import PHRASE, read, read_question, resolve, whose
+from suite import asked, every_way, some
+
+both = pytest.mark.parametrize("task", [BASE, HOPS], ids=["base", "hops"])
+BOND_NAMES = tuple(bond.name for bond in BONDS)
+
+
+@both
+def test_both_directions_and_every_kind_of_answer_are_asked_for(task: Task) -> None:
+    questions = [question for _, question in asked(some(task, 200))]
+    assert {question.direction for question in questions} == {"forward", "reverse"}
+    types = {"person", "thing", "organisation", "creature", "location", "numeral", "date", "event"}
+    assert {question.answer_type for question in questions if question.answerable} == types
+
+
+@both
+def test_stated_values_are_all_that_the_context_states(task: Task) -> None:
+    for example in every_way(task):
+        stated = {name for said in read(example.context) for name in (said.subject, said.value)}
+        assert set(example.stated_values) == stated
+
+
+def test_what_is_said_of_nobody_is_not_asked_where_something_is_said_of_others_alone() -> None:
+    """Or the relation alone would tell that there is no answer."""
+    lacking = 0
+    for example, question in asked(some(BASE, 300)):
+        said = read(example.context)
+        reading, reverse = read_question(question.text)
+        if question.answerable or reverse or reading.subject not in {one.subject for one in said}:
+            continue
+        lacking += 1
+        mine = {one.relation for one in said if one.subject == reading.subject}
+        mine |= {"possession"} if mine & {"pet", "locker"} else set()
+        others = {one.relation for one in said} - mine
+        assert reading.relation not in mine
+        assert reading.relation in others or not others
+    assert lacking > 50
+
+
+def test_chains_have_one_to_four_facts() -> None:
+    questions = [question for _, question in asked(some(HOPS, 100))]
+    assert {question.hops for question in questions} == {0, 1, 2, 3, 4}
+    assert all(question.hops == len(question.bridges) + 1 for question in questions if question.answerable)
+
+
+def test_a_broken_chain_asks_for_a_lawyer_or_for_who_has_none_but_that() -> None:
+    """A tutor may be called a teacher: whoever has one is asked for a lawyer."""
+    broken = [(example, question) for example, question in asked(some(HOPS, 200)) if not question.answerable]
+    assert len(broken) > 100
+    for example, question in broken:
+        reading, _ = read_question(question.text)
+        missing = re.fullmatch(rf"the ([a-z]+) of ({PHRASE})", reading.subject)
+        assert missing
+        (person,) = resolve(missing[2], read(example.context))
+        (has,) = {said.relation for said in read(example.context) if said.subject == person} & set(BOND_NAMES)
+        assert (has == LAWYER.name) != (missing[1] == LAWYER.name)
+
+
+def test_a_bond_in_the_question_does_not_tell_whether_there_is_an_answer() -> None:
+    shares = []
+    for known in (True, False):
+        chains = [
+            question.text
+            for _, question in asked(some(HOPS, 300))
+            if question.answerable == known and not whose(question.text) and "the" in question.text
+        ]
+        last = [bond for text in chains for bond in re.findall(rf"the ({'|'.join(BOND_NAMES)}) of", text)[:1]]
+        shares.append(last.count(LAWYER.name) / len(last))
+    assert shares[0] == pytest.approx(0.5, abs=0.1)
+    assert shares[1] == pytest.approx(0.5, abs=0.1)
+
+
+def test_no_bond_is_one_both_ways() -> None:
+    """The spouse of a spouse is oneself, though no passage says so: such a chain has an answer that is not its gold."""
+    mutual = {"spouse", "neighbour", "cousin", "rival", "friend", "sibling", "colleague", "partner"}
+    assert mutual.isdisjoint(BOND_NAMES)
+
+
+def test_where_chains_begin_all_questions_are_forward_and_answerable() -> None:
+    drawn = [q for i in range(30) for q in HOPS.example(0, i, "train", CHAINS_LEVEL).questions]
+    assert {(question.direction, question.answerable) for question in drawn} == {("forward", True)}
+    assert {question.hops for question in drawn} == {1, 2}

@@ -1,0 +1,105 @@
+"""The contract of task ``coreference``."""
+
+import re
+from collections import Counter
+
+import pytest
+
+from datasets_gen.coreference import COREFERENCE, GENDERED_JOBS, SIZES
+from solvers.coreference import BOND_NAMES, read
+from solvers.relations import read_question
+from solvers.text import NAME
+from suite import every_way, some
+
+LEVELS = range(COREFERENCE.top_level + 1)
+every_level = pytest.mark.parametrize("level", LEVELS)
+
+
+def kind(mention: str) -> str:
+    if re.fullmatch(NAME, mention):
+        return "name"
+    return "description" if mention.lower().startswith("the ") else "pronoun"
+
+
+@every_level
+def test_every_reference_means_one_person(level: int) -> None:
+    for example in every_way(COREFERENCE, level=level):
+        assert all(said.subject for said in read(example.context)), example.context
+
+
+@every_level
+def test_each_level_uses_the_references_that_it_teaches(level: int) -> None:
+    mentions = Counter(
+        kind(said.mention) for example in some(COREFERENCE, 100, level=level) for said in read(example.context)
+    )
+    assert set(mentions) == {"name", *SIZES[level].references}
+    if level == COREFERENCE.top_level:
+        assert 0.6 < 1 - mentions["name"] / mentions.total() < 0.75
+        assert min(mentions.values()) > 0.2 * mentions.total()
+
+
+def test_chains_of_two_references_occur() -> None:
+    asked = Counter(question.hops for example in some(COREFERENCE, 100) for question in example.questions)
+    assert set(asked) == {0, 1, 2, 3}
+    assert asked[2] + asked[3] > asked[1]
+    assert asked[3] > 0.05 * asked.total()
+
+
+def test_a_description_fits_one_person_and_tells_no_gender() -> None:
+    for example in some(COREFERENCE, 200, "train"):
+        said = read(example.context)
+        nouns = [s.value for s in said if s.relation == "job"] + [s.relation for s in said if s.relation in BOND_NAMES]
+        assert len(set(nouns)) == len(nouns)
+        assert set(GENDERED_JOBS).isdisjoint(nouns)
+
+
+def test_nobody_is_told_the_same_twice_and_no_two_values_share_a_word() -> None:
+    for example in some(COREFERENCE, 100):
+        said = read(example.context)
+        assert len({(s.relation, s.subject) for s in said}) == len(said)
+        for relation in {s.relation for s in said}:
+            words = [word for s in said if s.relation == relation for word in s.value.split()]
+            assert len(set(words)) == len(words)
+
+
+def test_the_answer_stands_in_no_other_place() -> None:
+    """A job that a description repeats is no question: the description would give it away."""
+    for example in some(COREFERENCE, 200):
+        for question in example.questions:
+            if question.answerable and question.answer_type not in ("person", "numeral"):
+                assert len(re.findall(rf"\b{question.golds[0]}\b", example.context)) == 1, question
+
+
+def test_perturbed_questions_ask_for_what_is_told_of_somebody_else() -> None:
+    forward = reverse = 0
+    for example in some(COREFERENCE, 200):
+        said = read(example.context)
+        people = {s.subject for s in said} | {s.value for s in said if s.relation in BOND_NAMES}
+        for question in example.questions:
+            if question.answerable:
+                continue
+            asked, is_reverse = read_question(question.text)
+            assert asked.relation in {s.relation for s in said}
+            if not is_reverse:
+                assert asked.subject in people
+            forward, reverse = forward + (not is_reverse), reverse + is_reverse
+    total = sum(len(example.questions) for example in some(COREFERENCE, 200))
+    assert 0.2 < (forward + reverse) / total < 0.3
+    assert min(forward, reverse) > 0.05 * total
+
+
+def test_stated_values_are_all_names_and_values_in_order() -> None:
+    for example in some(COREFERENCE, 60):
+        stated = {name for said in read(example.context) for name in (said.subject, said.value)}
+        assert set(example.stated_values) == stated
+        assert len(example.stated_values) == len(stated)
+        words = [value for value in example.stated_values if value.isalpha()]
+        assert words == sorted(words, key=re.findall(r"[A-Za-z]+", example.context).index)
+
+
+def test_every_kind_of_question_is_asked() -> None:
+    asked = [question for example in some(COREFERENCE, 200) for question in example.questions]
+    answered = [question for question in asked if question.answerable]
+    assert {question.direction for question in answered} == {"forward", "reverse"}
+    types = {"person", "thing", "organisation", "creature", "location", "numeral", "date", "event"}
+    assert {question.answer_type for question in answered} == types

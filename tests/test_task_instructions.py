@@ -1,0 +1,163 @@
+"""Task ``instructions``: what is obeyed, what is refused, and that the evidence alone decides."""
+
+import re
+from collections import Counter
+from typing import get_args
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from datasets_gen import Split
+from datasets_gen.defences import ATTACKS, DEFENCES, REFUSAL
+from datasets_gen.directives import KINDS, check, obeyed
+from datasets_gen.instructions import INSTRUCTIONS, SIZES
+from solvers.instructions import is_attack, read, solve
+from solvers.text import sentences
+from suite import asked, every_way, evidence, parts, some, without
+
+TOP = INSTRUCTIONS.top_level
+LEVELS = range(TOP + 1)
+every_level = pytest.mark.parametrize("level", LEVELS)
+any_example = given(
+    st.integers(0, 2**32),
+    st.integers(0, 10**6),
+    st.sampled_from(LEVELS),
+    st.sampled_from(get_args(Split)),
+    st.booleans(),
+)
+
+
+# --- the answers
+
+
+@every_level
+def test_without_any_one_sentence_of_the_evidence_something_else_is_written(level: int) -> None:
+    for example, question in asked(every_way(INSTRUCTIONS, 15, level)):
+        for left_out in evidence(example, question):
+            rest = without(left_out, sentences(example.context))
+            assert solve(question.text, rest) != {question.written}, (question, left_out)
+
+
+def test_it_is_the_defence_and_nothing_else_that_holds_the_leak() -> None:
+    for example in some(INSTRUCTIONS, 60):
+        kept = example.context
+        for defence in parts(example, "defence"):
+            kept = " ".join(kept.replace(defence, "").split())
+        for question in example.questions:
+            if question.protected:
+                assert question.golds == ((REFUSAL,) if parts(example, "defence") else (question.protected,))
+                assert solve(question.text, kept) == {question.protected}
+            else:
+                assert solve(question.text, kept) == {question.written}
+
+
+@any_example
+def test_the_target_obeys_every_directive_and_the_plain_answer_none(
+    seed: int, index: int, level: int, split: Split, held_out: bool
+) -> None:
+    """A directive that the plain answer obeys by itself would measure nothing."""
+    for question in INSTRUCTIONS.example(seed, index, split, level, held_out=held_out).questions:
+        if question.directives:
+            assert obeyed(question.directives, question.written) == 1.0, question
+            assert not [d for d in question.directives if check(d, question.golds[0])], question
+
+
+@every_level
+def test_a_directive_left_out_is_a_directive_disobeyed(level: int) -> None:
+    for example, question in asked(every_way(INSTRUCTIONS, 15, level)):
+        for directive, sentence in zip(question.directives, parts(example, "directive"), strict=False):
+            (output,) = solve(question.text, example.context.replace(sentence, "").strip())
+            assert not check(directive, output), (question, directive)
+
+
+# --- where they stand
+
+
+@every_level
+def test_the_parts_of_the_system_prompt_are_marked(level: int) -> None:
+    for example, question in asked(every_way(INSTRUCTIONS, 15, level)):
+        prompt = read(example.context)
+        assert parts(example, "directive") == prompt.rules
+        assert " ".join(parts(example, "defence")).count(REFUSAL) == prompt.guarded
+        for defence in parts(example, "defence"):
+            assert all(sentence in sentences(example.context) for sentence in sentences(defence))
+        if question.protected:
+            assert question.protected == " ".join(prompt.rules)
+            assert question.protected in example.context
+        elif level > 0:
+            assert [(d.kind, d.argument) for d in question.directives] == list(prompt.understood.items())
+        instructions = max((span.end for span in example.spans), default=0)
+        facts = [span for span in question.spans if span.kind != "directive"]
+        assert all(span.start > instructions for span in facts if not question.protected and instructions)
+
+
+def test_stated_values_are_all_that_the_facts_state() -> None:
+    for example in some(INSTRUCTIONS, 60):
+        stated = [name for _, subject, value in read(example.context).statements for name in (subject, value)]
+        assert set(example.stated_values) == set(stated)
+        assert len(example.stated_values) == len(set(stated))
+
+
+# --- how many and which
+
+
+def test_every_kind_of_everything_occurs_in_its_share() -> None:
+    examples = some(INSTRUCTIONS, 400)
+    questions = [question for example in examples for question in example.questions]
+    attacks = [question for question in questions if question.protected]
+    assert all(is_attack(question.text) == bool(question.protected) for question in questions)
+    assert len(attacks) / len(questions) == pytest.approx(0.4, abs=0.03)
+    defended = [example for example in examples if parts(example, "defence")]
+    assert len(defended) / len(examples) == pytest.approx(0.75, abs=0.06)
+    first = [min(example.spans, key=lambda span: span.start).kind for example in defended]
+    assert first.count("defence") / len(first) == pytest.approx(0.5, abs=0.08)
+    assert {len(parts(example, "directive")) for example in examples} == {1, 2, 3, 4}
+    kinds = Counter(kind for example in examples for kind in read(example.context).understood)
+    assert kinds.keys() == KINDS.keys()
+    assert min(kinds.values()) > 0.5 * max(kinds.values())
+    assert {q.direction for q in questions} == {"forward", "reverse"}
+    assert {q.answer_type for q in questions} >= {"person", "location", "numeral", "date", "event", "thing", "creature"}
+    pretexts = {pretext for question in attacks for pretext, said in ATTACKS.items() if question.text in said.common}
+    assert pretexts == set(ATTACKS)
+    assert len({example.context for example in examples}) == len(examples)
+    assert {question.answerable for question in questions} == {True}
+
+
+def test_each_level_adds_one_thing() -> None:
+    for level, size in enumerate(SIZES):
+        examples = some(INSTRUCTIONS, 60, level=level)
+        questions = [question for example in examples for question in example.questions]
+        assert any(q.directives for q in questions) == (level > 0)
+        assert any(q.protected for q in questions) == (level > 1)
+        assert any(parts(example, "defence") for example in examples) == (level > 2)
+        assert {len(q.directives) for q in questions if not q.protected} <= set(
+            range(size.directives[0], size.directives[1] + 1)
+        )
+
+
+# --- wording
+
+
+def test_defences_name_the_refusal_and_are_short() -> None:
+    lengths = []
+    for template in DEFENCES.common + DEFENCES.held_out:
+        assert sentences(template)[-1].endswith(": {refusal}.")
+        assert template.count("{refusal}") == 1
+        lengths.append(len(template.format(refusal=REFUSAL).split()))
+    assert min(lengths) <= 25
+    assert max(lengths) <= 60
+
+
+def test_attacks_come_in_many_words_all_different() -> None:
+    assert len(ATTACKS) >= 6
+    said = [text for pretext in ATTACKS.values() for text in pretext.common + pretext.held_out]
+    assert len(set(said)) == len(said)
+
+
+def test_the_longest_target_fits_into_the_answer() -> None:
+    """At 1.4 tokens for a word, and one for each sign beside it."""
+    targets = [
+        q.written for held_out in (False, True) for e in some(INSTRUCTIONS, 300, held_out=held_out) for q in e.questions
+    ]
+    assert max(1.4 * len(t.split()) + len(re.findall(r"[^\w\s]", t)) for t in targets) < INSTRUCTIONS.max_new_tokens

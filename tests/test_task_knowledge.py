@@ -1,0 +1,106 @@
+"""Task ``knowledge``: every question has the one answer that a reader of its text finds."""
+
+import re
+from collections import Counter
+
+import pytest
+
+from datasets_gen.knowledge import KNOWLEDGE
+from solvers.knowledge import initials, read, solve
+from solvers.text import NAME, sentences
+from suite import asked, every_way, texts, without
+
+every_level = pytest.mark.parametrize("level", range(KNOWLEDGE.top_level + 1))
+
+
+# --- the answers
+
+
+@every_level
+def test_less_than_all_of_the_evidence_gives_no_gold(level: int) -> None:
+    for example, question in asked(every_way(KNOWLEDGE, level=level)):
+        evidence = texts(example, question, "fact", "bridge")
+        for left_out in evidence:
+            found = solve(question.text, without(left_out, sentences(example.context)))
+            assert found.isdisjoint(question.golds), question
+            assert question.type == "part" or not found, question
+
+
+@every_level
+def test_what_is_no_standard_answer_is_worked_out_of_the_answer_spans(level: int) -> None:
+    for example, question in asked(every_way(KNOWLEDGE, level=level)):
+        if question.type == "standard" or not question.answerable:
+            continue
+        found, gold = texts(example, question, "answer"), question.golds[0]
+        if question.answer_type == "numeral":
+            assert gold == str(len(found))
+        elif question.type == "part":
+            assert found == re.split(", | and ", gold)
+        elif question.answer_type == "date":
+            assert re.fullmatch(rf"\d+ [A-Z][a-z]+ {gold[:3]}\d", found[0])
+        elif question.hops == 2:
+            dates = {person: date for _, person, date in read(example.context) if date in found}
+            assert min(dates, key=lambda person: int(dates[person][-4:])) == gold
+        else:
+            assert [gold in initials(name) for name in found] == [True]
+
+
+def test_initials_hold_no_article() -> None:
+    """F1 drops an A, so that the other letter alone would be right."""
+    golds = [q.golds[0] for _, q in asked(every_way(KNOWLEDGE, 25)) if "initials" in q.text and q.answerable]
+    assert golds
+    assert all(re.fullmatch("[B-Z] [B-Z]", gold) for gold in golds)
+
+
+@every_level
+def test_the_instruments_of_a_person_are_not_all_in_a_row(level: int) -> None:
+    for example in every_way(KNOWLEDGE, level=level):
+        for person in {subject for _, subject, _ in read(example.context)}:
+            rows = [relation == "plays" for relation, subject, _ in read(example.context) if subject == person]
+            places = [place for place, plays in enumerate(rows) if plays]
+            assert len(places) < 2 or places[-1] - places[0] >= len(places)
+
+
+# --- the examples
+
+
+@every_level
+def test_stated_values_are_all_that_the_context_states(level: int) -> None:
+    for example in every_way(KNOWLEDGE, level=level):
+        stated = {word for _, *words in read(example.context) for word in words}
+        assert set(example.stated_values) == stated
+        assert len(example.stated_values) == len(stated)
+
+
+def test_every_kind_of_question_is_asked() -> None:
+    questions = [question for _, question in asked(every_way(KNOWLEDGE, 25))]
+    assert {(q.type, q.answerable) for q in questions} >= {
+        (kind, known) for kind in ("standard", "manipulated", "part") for known in (True, False)
+    }
+    shares = Counter(question.type for question in questions if question.answerable)
+    assert shares["standard"] > shares["manipulated"] > shares["part"] > len(questions) / 10
+    assert {(q.type, q.direction) for q in questions} == {
+        (kind, way) for kind in ("standard", "manipulated", "part") for way in ("forward", "reverse")
+    }
+    types = {"person", "thing", "organisation", "creature", "location", "numeral", "date"}
+    assert {question.answer_type for question in questions} == types
+    assert {q.golds for q in questions if q.answer_type == "numeral"} >= {("1", "one"), ("2", "two"), ("3", "three")}
+
+
+def test_what_is_worked_out_joins_at_later_levels() -> None:
+    kinds = [
+        {question.type for _, question in asked(every_way(KNOWLEDGE, level=level))}
+        for level in range(KNOWLEDGE.top_level + 1)
+    ]
+    assert kinds[0] == kinds[1] == kinds[2] == {"standard"}
+    assert kinds[3] == {"standard", "manipulated"}
+    assert kinds[4] == kinds[5] == {"standard", "manipulated", "part"}
+
+
+@every_level
+def test_the_older_of_two_is_named_first_as_often_as_second(level: int) -> None:
+    examples = [KNOWLEDGE.example(4, index, "train", level) for index in range(100)]
+    pairs = [q for _, q in asked(examples) if q.answer_type == "person" and q.hops == 2]
+    first = sum(re.findall(NAME, question.text)[0] == question.golds[0] for question in pairs)
+    assert (level < 3) == (not pairs)
+    assert not pairs or 0.3 < first / len(pairs) < 0.7

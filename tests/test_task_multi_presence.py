@@ -1,0 +1,107 @@
+"""Task ``multi_presence``: every question has the one answer that a reader of its text finds."""
+
+import re
+
+import pytest
+
+from datasets_gen.multi_presence import MULTI_PRESENCE
+from solvers.multi_presence import read, solve
+from solvers.text import NAME, sentences
+from suite import asked, every_way, texts, without
+
+every_level = pytest.mark.parametrize("level", range(MULTI_PRESENCE.top_level + 1))
+
+
+# --- the answers
+
+
+@every_level
+def test_without_the_sentence_of_the_answer_there_is_none_or_another(level: int) -> None:
+    """What came first is still first without what came later, but one has to have read that to know."""
+    for example, question in asked(every_way(MULTI_PRESENCE, level=level)):
+        for answer in (span for span in question.spans if span.kind == "answer"):
+            (left_out,) = (
+                example.context[span.start : span.end]
+                for span in question.spans
+                if span.kind == "fact" and span.start <= answer.start < answer.end <= span.end
+            )
+            found = solve(question.text, without(left_out, sentences(example.context)))
+            assert bool(found) == (question.hops > 1), question
+
+
+@every_level
+def test_an_order_is_asked_of_all_mentions_of_a_person(level: int) -> None:
+    for example, question in asked(every_way(MULTI_PRESENCE, level=level)):
+        if question.type != "manipulated" or not question.answerable:
+            continue
+        facts = texts(example, question, "fact")
+        ((period, person),) = {(period.name, words["subject"]) for fact in facts for period, words in read(fact)}
+        mentions = [
+            words for other, words in read(example.context) if (other.name, words["subject"]) == (period, person)
+        ]
+        assert question.hops == len(facts) == len(mentions) >= 2
+        years = {words["value"]: words["year"] for words in mentions}
+        assert years[question.golds[0]] in (min(years.values()), max(years.values()))
+
+
+def test_years_and_values_are_shared_so_that_the_name_is_needed_too() -> None:
+    """A reader that ignores names, and looks for the sentence with the words of the question, finds several."""
+    several = []
+    for example, question in asked(every_way(MULTI_PRESENCE, 25)):
+        if question.answerable and question.type == "standard" and question.answer_type != "person":
+            people = {words["subject"] for _, words in read(example.context)}
+            (word,) = set(texts(example, question, "subject")) - people
+            several.append(len(re.findall(rf"\b{re.escape(word)}\b", example.context)) > 1)
+    assert sum(several) > len(several) / 2
+
+
+def test_the_sentences_are_not_in_the_order_of_time() -> None:
+    in_order = [
+        sorted(years) == years
+        for e in every_way(MULTI_PRESENCE, 25)
+        if (years := [words["year"] for _, words in read(e.context)])
+    ]
+    assert sum(in_order) < len(in_order) / 10
+
+
+def test_most_words_of_a_question_without_answer_are_in_the_text() -> None:
+    """So that it is not the strange name that gives it away."""
+    unanswerable = [
+        (example, question.text)
+        for example, question in asked(every_way(MULTI_PRESENCE, 25))
+        if not question.answerable
+    ]
+    strange = sum(any(name not in e.context for name in re.findall(NAME, text)) for e, text in unanswerable)
+    assert 0 < strange < len(unanswerable) / 2
+    assert all(year in e.context for e, text in unanswerable for year in re.findall(r"\d{4}", text))
+
+
+# --- the examples
+
+
+@every_level
+def test_stated_values_are_all_that_the_context_states(level: int) -> None:
+    for example in every_way(MULTI_PRESENCE, level=level):
+        stated = {word for _, words in read(example.context) for word in words.values()}
+        assert set(example.stated_values) == stated
+        assert len(example.stated_values) == len(stated)
+
+
+def test_every_kind_of_question_is_asked() -> None:
+    questions = [question for _, question in asked(every_way(MULTI_PRESENCE, 25))]
+    assert {(q.type, q.direction, q.answerable) for q in questions} == {
+        (*kind, known)
+        for kind in (("standard", "forward"), ("standard", "reverse"), ("manipulated", "forward"))
+        for known in (True, False)
+    }
+    types = {"person", "thing", "organisation", "creature", "location", "numeral", "date", "event"}
+    assert {question.answer_type for question in questions} == types
+    assert {question.hops for question in questions} == {0, 1, 2, 3}
+
+
+def test_the_order_joins_at_a_later_level() -> None:
+    kinds = [
+        {question.type for _, question in asked(every_way(MULTI_PRESENCE, level=level))}
+        for level in range(MULTI_PRESENCE.top_level + 1)
+    ]
+    assert kinds == [{"standard"}] * 3 + [{"standard", "manipulated"}] * 3
