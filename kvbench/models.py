@@ -28,6 +28,7 @@ from kvbench.errors import KVBenchError, first_line
 from kvbench.reference.shipped import REFERENCE_MODELS, folder_of
 from policies import attention_window
 
+DESCRIPTIONS = ("README.md", "full_cache.json", "learning_curve.csv")  # beside weights; they tell what was measured
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
@@ -216,11 +217,13 @@ def wrap_model(
 
 
 def _fingerprint(source: str, config: Any) -> str:
-    """Hash of all files of a local model, or of the configuration of a hub model with its commit."""
+    """Hash of all files of a local model but those that only tell of it, or of the configuration of a hub model with
+    its commit."""
     digest = hashlib.sha256()
     folder = Path(source)
     if folder.is_dir():
-        for file in sorted(path for path in folder.iterdir() if path.is_file() and not path.name.startswith(".")):
+        told = (*DESCRIPTIONS, *(path.name for path in folder.glob(".*")))
+        for file in sorted(path for path in folder.iterdir() if path.is_file() and path.name not in told):
             digest.update(file.name.encode())
             with file.open("rb") as handle:
                 digest.update(hashlib.file_digest(handle, "sha256").digest())
