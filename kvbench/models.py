@@ -222,8 +222,8 @@ def _fingerprint(source: str, config: Any) -> str:
     digest = hashlib.sha256()
     folder = Path(source)
     if folder.is_dir():
-        told = (*DESCRIPTIONS, *(path.name for path in folder.glob(".*")))
-        for file in sorted(path for path in folder.iterdir() if path.is_file() and path.name not in told):
+        files = [path for path in folder.iterdir() if path.is_file() and not path.name.startswith(".")]
+        for file in sorted(path for path in files if path.name not in DESCRIPTIONS):
             digest.update(file.name.encode())
             with file.open("rb") as handle:
                 digest.update(hashlib.file_digest(handle, "sha256").digest())

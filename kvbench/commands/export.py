@@ -2,7 +2,7 @@
 
 import shlex
 from pathlib import Path
-from typing import Annotated, Literal, get_args
+from typing import Annotated, get_args
 
 import typer
 from datasets import disable_progress_bars
@@ -13,6 +13,7 @@ from datasets_gen.card import Part, dataset_card
 from datasets_gen.export import to_dataset
 from datasets_gen.tags import counts_of
 from kvbench.atomic import write_atomically, write_text_atomically
+from kvbench.commands.parameters import ContextTokens, Depth, ExampleSeed, ExampleSplit, Phrasings, Tag, Tokenizer
 from kvbench.console import console
 from kvbench.errors import KVBenchError, first_line
 from kvbench.lengths import lengthened_by
@@ -26,19 +27,13 @@ def command(
     out: Annotated[Path | None, typer.Option(help="Folder of the dataset. Default: datasets/TASK.")] = None,
     profile: Annotated[str, typer.Option(help="How many contexts: quick, or as many as the paper has.")] = "quick",
     limit: Annotated[int | None, typer.Option(help="Contexts, instead of the profile's.")] = None,
-    tag: Annotated[str, typer.Option(help="Only questions with these tags, comma-separated, such as reverse.")] = "",
-    context_tokens: Annotated[int | None, typer.Option(help="Length of the contexts of long_context.")] = None,
-    depth: Annotated[
-        float | None, typer.Option(help="Where in them the facts stand, 0 to 1. Default: scattered.")
-    ] = None,
-    tokenizer: Annotated[
-        str | None, typer.Option(help="What counts tokens: reference, a folder, or a hub name. Default: reference.")
-    ] = None,
-    seed: Annotated[int, typer.Option(help="Seed of the examples.")] = 0,
-    split: Annotated[Literal["train", "test"], typer.Option(help="train or test.")] = "test",
-    phrasings: Annotated[
-        Literal["common", "held-out"], typer.Option(help="Held-out ones were kept from training.")
-    ] = "common",
+    tag: Tag = "",
+    context_tokens: ContextTokens = None,
+    depth: Depth = None,
+    tokenizer: Tokenizer = None,
+    seed: ExampleSeed = 0,
+    split: ExampleSplit = "test",
+    phrasings: Phrasings = "common",
 ) -> None:
     """Writes a task as a folder that ``datasets.load_dataset`` reads: questions, contexts, spans and golds."""
     disable_progress_bars()  # datasets would write one to a file too

@@ -8,6 +8,7 @@ import typer
 from rich.console import Console
 
 from datasets_gen import TASKS
+from kvbench.commands.parameters import ContextTokens, Depth, Phrasings
 from kvbench.console import console
 from kvbench.errors import KVBenchError
 from kvbench.lengths import lengthened
@@ -40,13 +41,9 @@ def command(
         str, typer.Option(help="How many contexts of each task: quick, or as many as the paper has.")
     ] = "quick",
     limit: Annotated[int | None, typer.Option(help="Contexts per task, instead of the profile's.")] = None,
-    phrasings: Annotated[
-        Literal["common", "held-out"], typer.Option(help="Held-out ones were kept from training.")
-    ] = "common",
-    context_tokens: Annotated[int | None, typer.Option(help="Length of the contexts of long_context.")] = None,
-    depth: Annotated[
-        float | None, typer.Option(help="Where in them the facts stand, 0 to 1. Default: scattered.")
-    ] = None,
+    phrasings: Phrasings = "common",
+    context_tokens: ContextTokens = None,
+    depth: Depth = None,
     seed: Annotated[int, typer.Option(help="Seed of the examples and of random policies.")] = 0,
     mode: Annotated[
         Literal["agnostic", "aware"], typer.Option(help="Compress before (agnostic) or after the question is seen.")
