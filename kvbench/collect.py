@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from datasets_gen import Example, Task
-from kvbench.engine.decode import Generation, decode
+from kvbench.engine.decode import Generation, check_length, decode
 from kvbench.engine.prefill import Branch, Trace, prefill
 from kvbench.engine.treatment import plan
 from kvbench.metrics.routing import (
@@ -28,6 +28,7 @@ def collect(model: LoadedModel, task: Task, examples: Sequence[Example], setting
     records: dict[str, list[Record]] = {policy.name: [] for policy in setting.policies}
     for example in examples:
         for prompt in build_prompts(model.tokenizer, task, example, setting.mode):
+            check_length(model, prompt, task.max_new_tokens)  # before the work is done
             trace = prefill(model, prompt, plan(setting.policies, setting.ratios, prompt, setting.seed))
             generations = decode(model, trace, task.max_new_tokens, setting.max_kv_bytes)
             for record in _records(model, task, trace, generations, setting.mode):
@@ -89,7 +90,7 @@ def _record(
         "answer_type": question.answer_type,
         "question_type": question.type,
         "hops": question.hops,
-        "stated_values": list(example.stated_values),
+        "stated_values": [*example.stated_values, *question.others],
         "abstentions": list(task.abstentions),
         "answer_marker": task.answer_marker,
         "directives": [str(directive) for directive in question.directives],

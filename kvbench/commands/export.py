@@ -40,7 +40,10 @@ def command(
     chosen = lengthened_by(tokenizer, get_task(task), context_tokens, depth)
     tags, contexts = parse_tags(tag), contexts_of(chosen, profile, limit)
     folder = out or Path("datasets") / chosen.name
-    others = [part for part in _parts_in(folder) if part.split != split]
+    written = _parts_in(folder)
+    if not written and (folder / "README.md").exists():
+        raise KVBenchError(f"{folder} has a README.md that export did not write: give another --out")
+    others = [part for part in written if part.split != split]
     for part in others:
         if (part.task, part.version) != (chosen.name, chosen.full_version):
             raise KVBenchError(f"{folder} holds {part.task} {part.version} already: give another --out")

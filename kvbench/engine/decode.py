@@ -19,6 +19,7 @@ from kvbench.engine.wave import (
 )
 from kvbench.errors import KVBenchError
 from kvbench.models import LoadedModel, attention, decoder_of, longest_sequence
+from kvbench.prompt import Prompt
 
 TOKENS_AT_ONCE = 2048  # tokens of questions in one forward pass
 
@@ -40,7 +41,7 @@ class Generation:
 @torch.inference_mode()
 def decode(model: LoadedModel, trace: Trace, steps: int, max_kv_bytes: int) -> list[Generation]:
     """Answers every question of every sound branch, at most ``steps`` tokens each."""
-    _check_length(model, trace, steps)
+    check_length(model, trace.prompt, steps)
     register_branch_attention()
     generations = []
     with attention(model.network, BRANCH_ATTENTION):
@@ -49,12 +50,13 @@ def decode(model: LoadedModel, trace: Trace, steps: int, max_kv_bytes: int) -> l
     return generations
 
 
-def _check_length(model: LoadedModel, trace: Trace, steps: int) -> None:
-    longest = trace.length + max(len(ask.token_ids) for ask in trace.prompt.asks) + steps
+def check_length(model: LoadedModel, prompt: Prompt, steps: int) -> None:
+    """Raises :class:`KVBenchError` if the context with its longest question and answer is more than the model takes."""
+    longest = len(prompt.token_ids) + max(len(ask.token_ids) for ask in prompt.asks) + steps
     limit = longest_sequence(model)
     if longest > limit:
         raise KVBenchError(
-            f"{trace.prompt.example.id} needs {longest} tokens and {model.name} takes {limit}, the least of its "
+            f"{prompt.example.id} needs {longest} tokens and {model.name} takes {limit}, the least of its "
             "positions, its tokenizer's limit and its attention windows: use shorter contexts, or another model"
         )
 
