@@ -116,14 +116,21 @@ def long_context(words: tuple[int, int], depth: float | None = None) -> Task:
     return _variant(partial(_fill_words, words=words), depth, f"{words[0]} to {words[1]} words of prose")
 
 
-def context_of_tokens(tokens: int, count: Callable[[str], int], depth: float | None = None) -> Task:
-    """The task with contexts of ``tokens`` tokens, or up to 2 % less; ``count`` gives the tokens of a text.
+def context_of_tokens(
+    tokens: int, count: Callable[[str], int], depth: float | None = None, counted_by: str = ""
+) -> Task:
+    """The task with contexts of ``tokens`` tokens, or up to 2 % less; ``count`` gives the tokens of a text, as a
+    tokenizer of that name counts them.
 
     A context whose evidence needs more than that raises :class:`DatasetError` when it is made.
     """
     if tokens > MOST_TOKENS:
         raise DatasetError(f"a context has {MOST_TOKENS} tokens at most, not {tokens}")
-    return _variant(partial(_fill_tokens, tokens=tokens, count=count), depth, f"{tokens} tokens")
+    return _variant(
+        partial(_fill_tokens, tokens=tokens, count=count),
+        depth,
+        f"{tokens} tokens{f' of {counted_by}' if counted_by else ''}",
+    )
 
 
 def _variant(fill: Fill, depth: float | None, length: str) -> Task:
@@ -131,5 +138,5 @@ def _variant(fill: Fill, depth: float | None, length: str) -> Task:
         raise DatasetError(f"the depth of the evidence goes from 0, the beginning, to 1, the end, not {depth}")
     where = "scattered" if depth is None else f"together at depth {depth}"
     description = f"Facts about three or four people, {where} in prose about no one, {length}"
-    variant = f"{length}, {where}".replace(" ", "-")
+    variant = f"{length} {where}".replace(" ", "-")
     return replace(LONG_CONTEXT, description=description, make=partial(make, fill=fill, depth=depth), variant=variant)

@@ -74,10 +74,10 @@ def check_count(option: str, value: int) -> int:
 
 def contexts_of(task: Task, profile: str, limit: int | None) -> int:
     """How many contexts of a task a profile takes, or a limit where one is given."""
-    if limit is not None:
-        return check_count("--limit", limit)
     if profile not in task.contexts:
         raise KVBenchError(unknown_name("profile", profile, task.contexts))
+    if limit is not None:
+        return check_count("--limit", limit)
     return next(contexts for name, contexts in task.contexts.items() if name == profile)
 
 

@@ -10,10 +10,12 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from datasets_gen import Example, Task
 from kvbench.collect import collect
 from kvbench.console import console
+from kvbench.engine.decode import check_length
 from kvbench.engine.treatment import ratios_of
 from kvbench.errors import InterruptedRunError, KVBenchError, first_line
 from kvbench.identity import Identity, identify
 from kvbench.models import LoadedModel
+from kvbench.prompt import build_prompts
 from kvbench.record import Record
 from kvbench.setting import Setting
 from kvbench.store import Store
@@ -60,6 +62,7 @@ class Portion:
 
 def execute(model: LoadedModel, grid: Grid, folder: Path, command: str) -> Store:
     """Runs what is missing of a grid. The store's status tells how it ended, also after Ctrl-C."""
+    check_first_contexts(model, grid)
     store = Store.start(folder, grid.identity(model).model_dump(mode="json"), command)
     try:
         _fill(model, grid, store)
@@ -82,6 +85,13 @@ def execute(model: LoadedModel, grid: Grid, folder: Path, command: str) -> Store
         raise
     store.finish()
     return store
+
+
+def check_first_contexts(model: LoadedModel, grid: Grid) -> None:
+    """What no context of a task can be read for is found out before anything is written."""
+    for task, _ in grid.tasks:
+        for prompt in build_prompts(model.tokenizer, task, grid.example(task, 0), grid.setting.mode):
+            check_length(model, prompt, task.max_new_tokens)
 
 
 def _note_failure(store: Store, reason: str) -> None:

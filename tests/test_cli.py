@@ -280,6 +280,8 @@ def test_a_fault_of_ours_is_one_clear_line(
         (["run", "--ratios", "0.99999999999999999999"], "outside [0, 1)"),
         (["run", "--limit", "0"], "--limit is 1 or more"),
         (["run", "--profile", "papr"], "unknown profile 'papr': did you mean 'paper'?"),
+        (["run", "--profile", "papr", "--limit", "1"], "unknown profile 'papr': did you mean 'paper'?"),
+        (["show", "long_context", "--context-tokens", "900", "--tokenizer", "referense"], "did you mean 'reference'?"),
         (["export", "--task", "base", "--profile", "papr"], "unknown profile 'papr': did you mean 'paper'?"),
         (["show", "bse"], "did you mean 'base'?"),
         (["show", "base", "--index", "-1"], "0 or more, not -1"),
@@ -369,3 +371,13 @@ def test_the_bench_compares_every_cell_and_ends_with_json(toy_folder: Path, caps
         assert summary["compared"] == 5 * len(TASKS[task].example(0, 0).questions)
         assert summary["equal"] == summary["compared"]
         assert summary["speedup"] > 0
+
+
+def test_what_the_model_cannot_read_is_refused_before_anything_is_written(
+    toy_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = run_arguments(toy_folder, tmp_path, "--tasks", "long_context", "--context-tokens", "5000")
+    assert main(arguments) == 1
+    complaint = " ".join(capsys.readouterr().err.split())
+    assert "takes 4096" in complaint
+    assert not (tmp_path / "runs").exists()

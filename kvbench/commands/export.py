@@ -41,12 +41,14 @@ def command(
     tags, contexts = parse_tags(tag), contexts_of(chosen, profile, limit)
     folder = out or Path("datasets") / chosen.name
     written = _parts_in(folder)
-    if not written and (folder / "README.md").exists():
-        raise KVBenchError(f"{folder} has a README.md that export did not write: give another --out")
-    others = [part for part in written if part.split != split]
-    for part in others:
+    path = folder / "data" / f"{split}.parquet"
+    for file in (folder / "README.md", path):
+        if not written and file.exists():
+            raise KVBenchError(f"{file} is there and was not written by export: give another --out")
+    for part in written:
         if (part.task, part.version) != (chosen.name, chosen.full_version):
             raise KVBenchError(f"{folder} holds {part.task} {part.version} already: give another --out")
+    others = [part for part in written if part.split != split]
     generated = chosen.generate(seed, contexts, split, phrasings == "held-out")
     examples = [tagged(example, tags) for example in generated]
     questions = sum(len(example.questions) for example in examples)
@@ -64,7 +66,9 @@ def command(
     counts = counts_of(examples)
     part = Part(chosen.name, chosen.full_version, split, seed, phrasings, contexts, questions, counts, given)
     dataset = to_dataset(chosen, examples)
-    path = folder / "data" / f"{split}.parquet"
+    for before in written:
+        if before.split == split and before != part:
+            console.print(f"replacing {before.questions:,} questions ({before.options})", soft_wrap=True)
     write_atomically(path, lambda partial: dataset.to_parquet(partial))
     write_text_atomically(path.with_suffix(".json"), _PART.dump_json(part, indent=1).decode())
     write_text_atomically(folder / "README.md", dataset_card(chosen, [*others, part]))

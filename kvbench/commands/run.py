@@ -61,7 +61,9 @@ def command(
     chosen = with_controls(choose("policy", policies, POLICIES))
     setting = Setting(chosen, parse_ratios(ratios), seed, mode, kv_bytes(max_kv_gb))
     # The model is not loaded yet; it is asked for its tokens when an example is made.
-    named = lengthened(choose("task", tasks, TASKS), context_tokens, depth, lambda text: loaded.count_tokens(text))
+    named = lengthened(
+        choose("task", tasks, TASKS), context_tokens, depth, lambda text: loaded.count_tokens(text), model
+    )
     counts = [(task, contexts_of(task, profile, limit)) for task in named]
     grid = Grid(counts, setting, held_out=phrasings == "held-out")
     site.mkdir(parents=True, exist_ok=True)  # found out now rather than after the run

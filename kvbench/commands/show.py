@@ -71,10 +71,13 @@ def legend(spans: list[Span]) -> Text:
 
 
 def questions_table(asked: list[tuple[int, Question]]) -> Table:
+    """With what is to be written where that is not the gold, as under directives and with steps."""
     table = Table(box=None, pad_edge=False)
-    for title in ("", "question", "gold", "type", "hops"):
+    written = any(question.written != question.golds[0] for _, question in asked)
+    for title in ("", "question", "gold", *(["to be written"] if written else []), "type", "hops"):
         table.add_column(title, overflow="fold")
     for number, question in asked:
         kind = question.type if question.answerable else "unanswerable"
-        table.add_row(str(number), Text(question.text), Text(question.golds[0]), kind, str(question.hops))
+        texts = [question.text, question.golds[0], *([question.written] if written else [])]
+        table.add_row(str(number), *map(Text, texts), kind, str(question.hops))
     return table
