@@ -9,7 +9,8 @@ import torch
 from kvpress import BasePress, KVPressTextGenerationPipeline
 
 from datasets_gen import Example, Task
-from kvbench.engine.decode import decode, until_end
+from kvbench.engine.decode import decode
+from kvbench.engine.generation import until_end
 from kvbench.engine.prefill import prefill
 from kvbench.engine.treatment import Treatment, plan
 from kvbench.errors import first_line

@@ -20,6 +20,7 @@ from kvbench.prompt import Mode
 from kvbench.record import SCHEMA_VERSION
 from kvbench.setting import Setting
 from kvbench.store import PROVENANCE
+from policies import Policy, Situation, arguments_of
 
 PACKAGES = ("torch", "transformers", "kvpress", "numpy")
 ARGUMENTS_AT = 1024  # tokens: an argument may follow the length of the context
@@ -43,7 +44,8 @@ class PolicyIdentity(BaseModel):
 
     name: str
     paper: str
-    arguments: dict[str, int | float]
+    arguments: dict[str, int | float | str]
+    origin: str
     arguments_at_tokens: int
     ratios: tuple[float, ...]
 
@@ -111,6 +113,12 @@ def device_name(device: torch.device) -> str:
     return f"{device.type} ({platform.machine()})"
 
 
+def _arguments(policy: Policy) -> dict[str, int | float | str]:
+    """Those of a press for a context of :data:`ARGUMENTS_AT` tokens at a middle ratio."""
+    ratio = 0.0 if policy.only_ratio_zero else min(0.5, policy.highest_ratio)
+    return arguments_of(policy.build(Situation(ratio, ARGUMENTS_AT, 0, "", question_tokens=ARGUMENTS_AT // 8)))
+
+
 def identify(
     model: LoadedModel, tasks: Sequence[tuple[Task, int]], setting: Setting, held_out: bool = False
 ) -> Identity:
@@ -145,7 +153,8 @@ def identify(
             PolicyIdentity(
                 name=policy.name,
                 paper=policy.paper,
-                arguments=dict(policy.arguments(ARGUMENTS_AT)),
+                arguments=_arguments(policy),
+                origin=policy.origin,
                 arguments_at_tokens=ARGUMENTS_AT,
                 ratios=ratios_of(policy, setting.ratios),
             )

@@ -1,8 +1,19 @@
 """Eviction policies: each a named way to build a kvpress press for a budget."""
 
 from policies.attention import attention_window
+from policies.draws import drawing_from, seed_of
 from policies.errors import PolicyError
-from policies.policy import Baseline, Policy, Situation
+from policies.policy import Baseline, Policy, Situation, arguments_of
 from policies.registry import POLICIES
 
-__all__ = ["POLICIES", "Baseline", "Policy", "PolicyError", "Situation", "attention_window"]
+__all__ = [
+    "POLICIES",
+    "Baseline",
+    "Policy",
+    "PolicyError",
+    "Situation",
+    "arguments_of",
+    "attention_window",
+    "drawing_from",
+    "seed_of",
+]

@@ -40,7 +40,7 @@ class RandomControlPress(ScorerPress):
 
     def score(
         self,
-        module: nn.Module,
+        module: Any,
         hidden_states: torch.Tensor,
         keys: torch.Tensor,
         values: torch.Tensor,

@@ -36,9 +36,7 @@ def _decoding(base: Callable[[], ScorerPress]) -> Callable[[Situation], BasePres
 
 
 def _decoding_ratio(situation: Situation) -> BasePress:
-    return CompressionRatioDecodingPress(
-        KnormPress(), compression_interval=1, target_compression_ratio=situation.ratio
-    )
+    return CompressionRatioDecodingPress(KnormPress(), compression_interval=1, target_compression_ratio=situation.ratio)
 
 
 def _prefill_decoding(situation: Situation) -> BasePress:
@@ -84,7 +82,12 @@ DECODING = (
         more_tokens_than=SINK,
     ),
     _policy("decoding_tova", "arXiv 2401.06104", "TOVA as its paper has it, at every token", _decoding(TOVAPress)),
-    _policy("decoding_keydiff", "arXiv 2504.15364", "Keys unlike the mean key, cut after every token", _decoding(KeyDiffPress)),
+    _policy(
+        "decoding_keydiff",
+        "arXiv 2504.15364",
+        "Keys unlike the mean key, cut after every token",
+        _decoding(KeyDiffPress),
+    ),
     _policy(
         "decoding_ratio_knorm",
         "arXiv 2406.11430",

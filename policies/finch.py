@@ -1,8 +1,6 @@
 """FINCH: SnapKV's idea with the question as the window, and kept keys turned to consecutive positions."""
 
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any
 
 from kvpress import BasePress, FinchPress
 
@@ -13,15 +11,13 @@ from policies.policy import Policy, Situation
 class KnownQuestionFinchPress(FinchPress):
     """Told how many tokens the question has, where kvpress's finds a delimiter that it adds to the vocabulary."""
 
-    def __call__(self, model: Any) -> AbstractContextManager[None]:
-        watched: AbstractContextManager[None] = BasePress.__call__(self, model)
-        return watched
+    window_size: int = 1
+
+    __call__ = BasePress.__call__  # without the search for the delimiter
 
 
 def _finch(situation: Situation) -> BasePress:
-    press = KnownQuestionFinchPress(situation.ratio)
-    press.window_size = situation.question_tokens
-    return press
+    return KnownQuestionFinchPress(situation.ratio, window_size=situation.question_tokens)
 
 
 FINCH = Policy(

@@ -6,7 +6,6 @@ from policies.policy import Policy, Situation
 from policies.scorers import SINK, observation_window
 
 
-
 def _think(ratio: float, context_length: int) -> ThinKPress:
     return ThinKPress(2 * ratio, window_size=min(32, observation_window(context_length)))
 

@@ -1,5 +1,6 @@
 """What a policy is: a named way to build a kvpress press for a budget."""
 
+import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
@@ -21,8 +22,8 @@ class Situation:
     ``ratio``: asked share of the cache to remove, in [0, 1). ``context_length``: tokens in the compressed region.
     ``question_tokens``: how many of them, at its end, are the question; 0 where it is compressed before the question is
     seen. ``spans``: half-open ranges of positions in it that are instructions. ``answer_tokens`` and
-    ``evidence_tokens``: positions, for the oracle alone; empty unless the policy is ``per_question``. ``texts`` gives prose to
-    calibrate heads on.
+    ``evidence_tokens``: positions, for the oracle alone; empty unless the policy is ``per_question``. ``texts`` gives
+    prose to calibrate heads on.
     """
 
     ratio: float
@@ -58,8 +59,8 @@ class Policy:
     rewrites
         What it keeps is not what it was given: it merges, turns or blanks.
     prefill
-        ``shared``: it acts in ``compress`` alone, after the attention of a layer has run on the full cache. ``private``:
-        it needs a prefill of its own.
+        ``shared``: it acts in ``compress`` alone, after the attention of a layer has run on the full cache.
+        ``private``: it needs a prefill of its own.
     while_decoding
         It acts on the cache also while an answer is written, which is then written alone.
     ratio_free_score
@@ -130,8 +131,9 @@ def arguments_of(press: BasePress) -> dict[str, int | float | str]:
     The ratio is left out, which every record has, and what the situation says.
     """
     found: dict[str, int | float | str] = {}
-    for name, value in vars(press).items():
-        if name.startswith("_") or name in ("compression_ratio", "seed", "example_id"):
+    for name in inspect.signature(type(press)).parameters:
+        value = getattr(press, name, None)
+        if name in ("compression_ratio", "ratio", "seed", "example_id"):
             continue
         if isinstance(value, bool | int | float | str):
             found[name] = value

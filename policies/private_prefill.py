@@ -20,6 +20,17 @@ OVER_THE_CACHE = "as many tokens over all layers and heads"
 
 
 @dataclass
+class TrimmedKVComposePress(KVComposePress):
+    """KVCompose, whose unstructured form in kvpress 0.5.5 leaves the second reading of the context in the cache."""
+
+    def compress_unstructured(self, model: Any) -> None:
+        super().compress_unstructured(model)
+        for layer in self.cache.layers:
+            layer.keys = layer.keys[:, :, : self.context_len].contiguous()
+            layer.values = layer.values[:, :, : self.context_len].contiguous()
+
+
+@dataclass
 class BudgetedDMSPress(DMSPress):
     """DMS with the threshold, layer by layer, below which as many scores lie as ``ratio`` asks to evict.
 
@@ -161,7 +172,7 @@ PRIVATE_PREFILL = (
         family="prefill",
         paper="arXiv 2509.05165",
         description="The same, heads of any size",
-        build=lambda situation: KVComposePress(structured=False, compression_ratio=situation.ratio),
+        build=lambda situation: TrimmedKVComposePress(structured=False, compression_ratio=situation.ratio),
         budget=OVER_THE_CACHE,
         counted="nowhere",
         frees=False,

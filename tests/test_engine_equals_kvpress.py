@@ -25,8 +25,9 @@ from transformers import DynamicCache, MistralConfig, MistralForCausalLM, PreTra
 
 import kvbench.engine.decode as engine
 from datasets_gen import TASKS
-from kvbench.engine.decode import Generation, decode, waves
-from kvbench.engine.prefill import Branch, Trace
+from kvbench.engine.branch import Branch, Trace
+from kvbench.engine.decode import decode, waves
+from kvbench.engine.generation import Generation
 from kvbench.errors import KVBenchError
 from kvbench.models import LoadedModel
 from kvbench.prompt import Mode, Prompt, build_prompts

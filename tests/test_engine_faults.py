@@ -8,8 +8,9 @@ import torch
 from kvpress import BasePress, ObservedAttentionPress
 
 import kvbench.engine.decode as engine
-from kvbench.engine.decode import Generation, decode
-from kvbench.engine.prefill import Trace
+from kvbench.engine.branch import Trace
+from kvbench.engine.decode import decode
+from kvbench.engine.generation import Generation
 from kvbench.models import LoadedModel
 from kvbench.prompt import Prompt
 from policies import POLICIES, Policy, Situation

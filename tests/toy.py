@@ -1,9 +1,13 @@
 """Toy models of every architecture that kvpress supports: random weights, built in the test process."""
 
+import atexit
+import shutil
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -29,12 +33,16 @@ from transformers import (
 )
 
 from datasets_gen import TASKS, Example
-from kvbench.engine.prefill import Branch, Trace, prefill
+from kvbench.bench import AS_WRITTEN
+from kvbench.engine.branch import Branch, Trace
+from kvbench.engine.generation import until_end
+from kvbench.engine.guard import attention_modules
+from kvbench.engine.prefill import prefill
 from kvbench.engine.treatment import plan
 from kvbench.models import LoadedModel, wrap_model
 from kvbench.prompt import Mode, Prompt, asked, build_prompts, chat_template
 from kvbench.reference.tokenizer import END, train_tokenizer
-from policies import Policy, Situation
+from policies import Policy, Situation, drawing_from, seed_of
 
 LAYERS, QUERY_HEADS, KEY_HEADS, HEAD_SIZE = 2, 4, 2, 64
 END_EVERY = 20  # one token in so many ends an answer: some answers of a wave then end early and some do not
@@ -43,6 +51,15 @@ END_EVERY = 20  # one token in so many ends an answer: some answers of a wave th
 @cache
 def toy_tokenizer() -> PreTrainedTokenizerFast:
     return train_tokenizer(0, contexts=200)
+
+
+@cache
+def toy_folder() -> Path:
+    """Where the tokenizer lies for presses that load it by the path of the model."""
+    folder = Path(tempfile.mkdtemp(prefix="kvbench-toy-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    toy_tokenizer().save_pretrained(folder)
+    return folder
 
 
 def sizes(**more: Any) -> dict[str, Any]:
@@ -95,6 +112,7 @@ def toy_model(architecture: str = "llama", build: Callable[[], PreTrainedModel] 
     torch.manual_seed(5)
     network = (build or NETWORKS[architecture])()
     network.set_attn_implementation("sdpa")
+    network.config._name_or_path = str(toy_folder())
     tokenizer = toy_tokenizer()
     end: Any = tokenizer.convert_tokens_to_ids(END)
     network.generation_config.eos_token_id = [end, *range(300, len(tokenizer), END_EVERY)]
@@ -108,6 +126,13 @@ def toy_example(task: str = "base", index: int = 1) -> Example:
 def toy_prompt(mode: Mode = "agnostic", task: str = "base", index: int = 1) -> Prompt:
     """The first prompt of an example."""
     return build_prompts(toy_tokenizer(), TASKS[task], toy_example(task, index), mode)[0]
+
+
+def prompt_for(policy: Policy) -> Prompt:
+    """A prompt that has what the policy needs: a question to read with the context, or instructions to protect."""
+    if policy.needs_question:
+        return toy_prompt("aware")
+    return toy_prompt(task="instructions") if policy.needs_spans else toy_prompt()
 
 
 def treat(
@@ -175,14 +200,6 @@ class DecodeListener:
         return self._tokenizer.decode(token_ids, **options)
 
 
-def until_end(token_ids: Sequence[int], ends: Sequence[int]) -> list[int]:
-    """Up to and including the first end token: kvpress's pipeline goes on where the end token comes first."""
-    for place, token in enumerate(token_ids):
-        if token in ends:
-            return list(token_ids[: place + 1])
-    return list(token_ids)
-
-
 def kvpress_answers(
     model: LoadedModel, context: str, questions: Sequence[str], press: BasePress | None, steps: int
 ) -> list[list[int]]:
@@ -190,7 +207,11 @@ def kvpress_answers(
     listener = DecodeListener(model.tokenizer)
     pipeline = KVPressTextGenerationPipeline(model=model.network, tokenizer=model.tokenizer)
     pipeline.tokenizer = listener
-    pipeline(context, questions=list(questions), press=press, max_new_tokens=steps)
+    try:
+        pipeline(context, questions=list(questions), press=press, max_new_tokens=steps)
+    finally:
+        for module in attention_modules(model):  # a pipeline that raises leaves them
+            module.masked_key_indices = None
     return [until_end(heard, model.end_tokens()) for heard in listener.heard]
 
 
@@ -203,6 +224,32 @@ def kvpress_answers_branch(
     template = chat_template(model.tokenizer, task.role)
     parts = [asked(template, task, prompt.asks[number].question, mode) for number in branch.treatment.asks]
     context, questions = prompt.example.context + parts[0][0], [decoded for _, decoded in parts]
+    own_template = model.tokenizer.chat_template
+    if task.role == "system":  # the pipeline knows no system's turn
+        context, questions = template.head + context, [question + template.tail for question in questions]
+        model.tokenizer.chat_template = AS_WRITTEN
+    try:
+        return _answers_of_policy(model, policy, situation, branch.treatment.asks, context, questions, steps)
+    finally:
+        model.tokenizer.chat_template = own_template
+
+
+def _answers_of_policy(
+    model: LoadedModel,
+    policy: Policy,
+    situation: Situation,
+    asks: Sequence[int],
+    context: str,
+    questions: Sequence[str],
+    steps: int,
+) -> list[list[int]]:
+    if policy.while_decoding:
+        answers = []
+        for number, question in zip(asks, questions, strict=True):
+            seed = seed_of(situation.seed, situation.example_id, f"answer {number}")
+            with drawing_from(seed, model.device):
+                answers += kvpress_answers(model, context, [question], policy.press(situation), steps)
+        return answers
     if policy.baseline is None:
         return kvpress_answers(model, context, questions, policy.press(situation), steps)
     model.network.set_attn_implementation(policy.baseline.attention)
