@@ -33,9 +33,8 @@ def left_as_it_was(model: LoadedModel) -> Iterator[None]:
         for module in attention_modules(model):
             module.masked_key_indices = None
         for module, own in hooks.items():
-            if dict(module._forward_hooks) != own:
-                module._forward_hooks.clear()
-                module._forward_hooks.update(own)
+            for key in [key for key, hook in module._forward_hooks.items() if key not in own and not _is_own(hook)]:
+                del module._forward_hooks[key]
         for part, forward in forwards.items():
             if forward is None:
                 vars(part).pop("forward", None)
@@ -43,3 +42,8 @@ def left_as_it_was(model: LoadedModel) -> Iterator[None]:
                 part.forward = forward
         if network.config._attn_implementation != implementation:
             network.set_attn_implementation(implementation)
+
+
+def _is_own(hook: Any) -> bool:
+    """Whether transformers put it there, which it does once, when hidden states are first asked for."""
+    return str(getattr(hook, "__module__", "")).startswith("transformers.")
