@@ -147,6 +147,13 @@ def keep_of(branch: Branch) -> torch.Tensor:
     return torch.stack([mask for mask in masks if mask is not None])
 
 
+def hooks_left(network: PreTrainedModel) -> list[Any]:
+    """All hooks but transformers' own, which are there to stay once hidden states were asked for."""
+    found = [hook for module in network.modules() for hook in module._forward_hooks.values()]
+    found += [hook for module in network.modules() for hook in module._forward_pre_hooks.values()]
+    return [hook for hook in found if not hook.__module__.startswith("transformers.")]
+
+
 Act = Callable[..., Any]
 
 
@@ -193,7 +200,8 @@ def hiding_keys(queries: torch.Tensor) -> torch.Tensor:
     count, size = queries.shape[1:]
     assert count <= size
     wanted = torch.full((len(queries), count, 1), -1e5, dtype=torch.float64)
-    return (torch.linalg.pinv(queries.double()) @ wanted)[..., 0].to(queries.dtype)
+    found: torch.Tensor = (torch.linalg.pinv(queries.double()) @ wanted)[..., 0].to(queries.dtype)
+    return found
 
 
 class DecodeListener:
