@@ -32,7 +32,8 @@ def collect(model: LoadedModel, task: Task, examples: Sequence[Example], setting
     for example in examples:
         for prompt in build_prompts(model.tokenizer, task, example, setting.mode):
             check_length(model, prompt, task.max_new_tokens)  # before the work is done
-            trace = prefill(model, prompt, plan(setting.policies, setting.ratios, prompt, setting.seed))
+            scorings = plan(setting.policies, setting.ratios, prompt, setting.seed, setting.cell_seconds)
+            trace = prefill(model, prompt, scorings)
             generations = decode(model, trace, task.max_new_tokens, setting.max_kv_bytes)
             for record in _records(model, task, trace, generations, setting.mode):
                 records[record.policy].append(record)
@@ -110,6 +111,7 @@ def _record(
             "ger": global_eviction_ratio(survival, asked.answer_tokens),
             "ger_by_layer": eviction_ratio_by_layer(survival, asked.answer_tokens),
             "slot_coverage": slot_coverage(survival, asked.evidence_tokens),
+            "keep_digest": survival.digest,
         }
     if generation is not None:
         values |= _outcome(model, trace, branch, generation)

@@ -14,6 +14,7 @@ import datasets_gen
 import kvbench
 import policies
 from datasets_gen import Task
+from kvbench.catalogue import covers
 from kvbench.engine.treatment import ratios_of
 from kvbench.models import LoadedModel
 from kvbench.prompt import Mode
@@ -48,6 +49,7 @@ class PolicyIdentity(BaseModel):
     origin: str
     arguments_at_tokens: int
     ratios: tuple[float, ...]
+    tasks: tuple[str, ...]
 
 
 class Identity(BaseModel):
@@ -157,6 +159,7 @@ def identify(
                 origin=policy.origin,
                 arguments_at_tokens=ARGUMENTS_AT,
                 ratios=ratios_of(policy, setting.ratios),
+                tasks=tuple(task.name for task, _ in tasks if covers(policy, task, setting.mode)),
             )
             for policy in setting.policies
         ),

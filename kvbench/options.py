@@ -88,6 +88,13 @@ def check_name(name: str) -> str:
     return name
 
 
+def cell_bound(seconds: float) -> float:
+    """How long a press may take with one context."""
+    if not math.isfinite(seconds) or seconds <= 0:
+        raise KVBenchError(f"--cell-seconds is a time above 0 in seconds, not {seconds:g}")
+    return seconds
+
+
 def kv_bytes(gigabytes: float) -> int:
     """The bound on live keys and values in bytes."""
     if not math.isfinite(gigabytes * 1e9) or gigabytes <= 0:

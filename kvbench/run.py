@@ -8,6 +8,7 @@ import torch
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from datasets_gen import Example, Task
+from kvbench.catalogue import covers
 from kvbench.collect import collect
 from kvbench.console import console
 from kvbench.engine.decode import check_length
@@ -39,6 +40,10 @@ class Grid:
 
     def example(self, task: Task, index: int) -> Example:
         return task.example(self.setting.seed, index, held_out=self.held_out)
+
+    def policies_on(self, task: Task) -> list[Policy]:
+        """Those that mean anything on a task."""
+        return [policy for policy in self.setting.policies if covers(policy, task, self.setting.mode)]
 
     def cells(self, policies: Sequence[Policy]) -> int:
         """Branches decoded for each question."""
@@ -134,14 +139,15 @@ def _lacking(grid: Grid, store: Store) -> tuple[list[Portion], int]:
     for task, contexts in grid.tasks:
         for number, chunk in enumerate(chunks(contexts)):
             size = sum(len(grid.example(task, index).questions) for index in chunk)
+            policies = grid.policies_on(task)
             lacking = [
                 policy
-                for policy in grid.setting.policies
+                for policy in policies
                 if not store.has(task.name, number, policy.name, size * grid.cells([policy]))
             ]
             if lacking:
                 portions.append(Portion(task, number, chunk, lacking))
-            total += size * grid.cells(grid.setting.policies)
+            total += size * grid.cells(policies)
             missing += size * grid.cells(lacking)
     if missing < total:
         console.print(f"{total - missing:,} of {total:,} generations are there already")

@@ -60,6 +60,7 @@ class NamedTask(BaseModel):
 class NamedPolicy(BaseModel):
     name: str
     ratios: tuple[float, ...]
+    tasks: tuple[str, ...]
 
 
 class Outline(BaseModel):

@@ -51,18 +51,21 @@ Key = tuple[str, str, str, float]
 @dataclass(frozen=True)
 class PlannedCells:
     """What a run set out to do. ``contexts``: by task. ``policies``: the ratios of each. ``chances``: by task, F1 in
-    percent of whoever answers without the text."""
+    percent of whoever answers without the text. ``covered``: the tasks of each policy that does not mean something on
+    all."""
 
     mode: str
     contexts: Mapping[str, int]
     policies: Mapping[str, Sequence[float]]
     chances: Mapping[str, float] = field(default_factory=dict)
+    covered: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def keys(self) -> list[Key]:
         return [
             (task, self.mode, policy, float(ratio))
             for task in self.contexts
             for policy, ratios in self.policies.items()
+            if task in self.covered.get(policy, self.contexts)
             for ratio in ratios
         ]
 

@@ -3,6 +3,7 @@
 from policies.attention import attention_window
 from policies.draws import drawing_from, seed_of
 from policies.errors import PolicyError
+from policies.plug_in import is_plug_in, load_plug_in, plug_ins
 from policies.policy import Baseline, Policy, Situation, arguments_of
 from policies.registry import POLICIES
 
@@ -15,5 +16,8 @@ __all__ = [
     "arguments_of",
     "attention_window",
     "drawing_from",
+    "is_plug_in",
+    "load_plug_in",
+    "plug_ins",
     "seed_of",
 ]

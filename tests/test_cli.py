@@ -17,8 +17,10 @@ import pytest
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel
 
+import kvbench.catalogue
 import kvbench.commands.run
 from datasets_gen import TASKS
+from kvbench.catalogue import choose_policies
 from kvbench.cli import COMMANDS, main
 from kvbench.metrics.registry import METRICS
 from kvbench.models import LoadedModel, load_model
@@ -56,7 +58,7 @@ def run_arguments(model: Path, tmp_path: Path, *more: str) -> list[str]:
 
 
 def test_the_default_profile_is_large_enough() -> None:
-    setting = Setting(list(POLICIES.values()), parse_ratios(DEFAULT_RATIOS))
+    setting = Setting(choose_policies(None, list(TASKS.values()), "agnostic"), parse_ratios(DEFAULT_RATIOS))
     grid = Grid([(task, contexts_of(task, "quick", None)) for task in TASKS.values()], setting)
     questions = sum(len(grid.example(task, i).questions) for task, contexts in grid.tasks for i in range(contexts))
     assert questions * grid.cells(grid.setting.policies) >= 40_000
@@ -334,7 +336,7 @@ def test_a_failing_policy_is_recorded_and_all_others_go_on(
         press.score = lambda *arguments: 1 / 0
         return press
 
-    monkeypatch.setattr(kvbench.commands.run, "POLICIES", {**POLICIES, "broken": pressing("broken", broken)})
+    monkeypatch.setattr(kvbench.catalogue, "POLICIES", {**POLICIES, "broken": pressing("broken", broken)})
     assert main(run_arguments(toy_folder, tmp_path, "--policies", "full,broken,knorm")) == 1
     assert "broken failed in layer 0: ZeroDivisionError: division by zero" in capsys.readouterr().err
     frame = Store.open(tmp_path / "runs/x").frame()

@@ -87,7 +87,7 @@ def test_what_failed_is_tried_again(llama: LoadedModel, tmp_path: Path, monkeypa
         ("tasks", []),
         ("tasks", "base"),
         ("tasks", [{"contexts": 1}]),
-        ("policies", [{"name": "full", "ratios": [0]}] * 2),
+        ("policies", [{"name": "full", "ratios": [0], "tasks": ["base"]}] * 2),
     ],
 )
 def test_an_edited_identity_is_one_clear_line(llama: LoadedModel, tmp_path: Path, part: str, content: object) -> None:

@@ -8,10 +8,11 @@ from rich.console import Console
 from rich.table import Table
 
 from datasets_gen import TASKS, unknown_name
+from kvbench.catalogue import known_policies
 from kvbench.errors import KVBenchError
 from kvbench.metrics.registry import METRICS
 from kvbench.reference.shipped import REFERENCE_MODELS
-from policies import POLICIES
+from policies import Policy
 
 Rows = tuple[tuple[str, ...], list[tuple[str, ...]]]
 
@@ -23,8 +24,22 @@ def _tasks() -> Rows:
 
 
 def _policies() -> Rows:
-    rows: list[tuple[str, ...]] = [(p.name, p.family, p.paper, p.description) for p in POLICIES.values()]
-    return ("policy", "family", "paper", "what it keeps"), rows
+    rows: list[tuple[str, ...]] = [
+        (p.name, p.paper, p.description, p.budget, _ways(p)) for p in known_policies().values()
+    ]
+    return ("policy", "paper", "what it keeps", "budget", "how it runs"), rows
+
+
+def _ways(policy: Policy) -> str:
+    """What it needs, whether it shares the prefill, and whether it frees memory."""
+    ways = [f"{policy.prefill} prefill", "frees" if policy.frees else "masks"]
+    ways += ["rewrites"] if policy.rewrites else []
+    ways += ["while decoding"] if policy.while_decoding else []
+    ways += ["--mode aware"] if policy.needs_question else []
+    ways += ["needs instructions"] if policy.needs_spans else []
+    ways += [f"needs {policy.weights}"] if policy.weights else []
+    ways += ["by default"] if policy.by_default else []
+    return ", ".join(ways)
 
 
 def _metrics() -> Rows:

@@ -49,7 +49,13 @@ def calibration_texts() -> tuple[str, ...]:
     return tuple(example.context for example in examples)
 
 
-def plan(policies: Sequence[Policy], ratios: Sequence[float], prompt: Prompt, seed: int) -> list[Scoring]:
+def plan(
+    policies: Sequence[Policy],
+    ratios: Sequence[float],
+    prompt: Prompt,
+    seed: int,
+    cell_seconds: float = CELL_SECONDS,
+) -> list[Scoring]:
     """All treatments of a prompt, grouped so that one scoring may serve all ratios of a group."""
     everything = tuple(range(len(prompt.asks)))
     scorings = []
@@ -72,6 +78,7 @@ def plan(policies: Sequence[Policy], ratios: Sequence[float], prompt: Prompt, se
                         texts=calibration_texts,
                     ),
                     asks,
+                    cell_seconds,
                 )
                 for ratio in ratios_of(policy, ratios)
             )
