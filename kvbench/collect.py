@@ -111,7 +111,6 @@ def _record(
             "ger": global_eviction_ratio(survival, asked.answer_tokens),
             "ger_by_layer": eviction_ratio_by_layer(survival, asked.answer_tokens),
             "slot_coverage": slot_coverage(survival, asked.evidence_tokens),
-            "keep_digest": survival.digest,
         }
     if generation is not None:
         values |= _outcome(model, trace, branch, generation)
@@ -133,6 +132,7 @@ def _outcome(model: LoadedModel, trace: Trace, branch: Branch, generation: Gener
         "output_text": str(model.tokenizer.decode(ids, skip_special_tokens=True)).strip(),
         "output_token_ids": ids,
         "ended": generation.ended,
+        "cache_digest": remains.digest if remains else branch.digest,
         "realised_ratio": 1 - read / (len(trace.keys) * heads * tokens),
         "kv_bytes": held * row_bytes,
         "compression_seconds": branch.seconds,

@@ -51,8 +51,8 @@ def audit(
 ) -> tuple[list[Identical], list[Unchanged]]:
     """What looks wrong in the records of a run. ``declared``: by policy, those that are the same by design.
 
-    Policies are compared by what they keep where both tell it, and else by their outputs; these say nothing where they
-    are all those of the full cache.
+    Policies are compared by the digest of what is read where both have one, and else by their outputs; these say
+    nothing where they are all those of the full cache.
     """
     sound = records[records["status"] == "ok"]
     full = sound[sound["policy"] == FULL].set_index(KEY)["output_text"]
@@ -85,8 +85,8 @@ def _identical(one: DataFrame, other: DataFrame, informative: bool) -> tuple[int
     if len(shared) == 0:
         return None
     first, second = one.loc[shared], other.loc[shared]
-    if first["keep_digest"].notna().all() and second["keep_digest"].notna().all():
-        same = np.array_equal(first["keep_digest"].to_numpy(), second["keep_digest"].to_numpy())
-        return (len(shared), "kept tokens") if same else None
+    if first["cache_digest"].notna().all() and second["cache_digest"].notna().all():
+        same = np.array_equal(first["cache_digest"].to_numpy(), second["cache_digest"].to_numpy())
+        return (len(shared), "cache") if same else None
     same = informative and np.array_equal(first["output_text"].to_numpy(), second["output_text"].to_numpy())
     return (len(shared), "outputs") if same else None

@@ -20,7 +20,7 @@ def records(**policies: tuple[list[str], list[str] | None]) -> pd.DataFrame:
             "question_id": f"base/{number // 2}/{number}",
             "status": "ok",
             "output_text": outputs[number],
-            "keep_digest": digests[number] if digests else None,
+            "cache_digest": digests[number] if digests else None,
         }
         for policy, (outputs, digests) in policies.items()
         for number in QUESTIONS
@@ -35,7 +35,7 @@ CHANGED = ["a", "b", "c", "x"]
 def test_the_same_kept_tokens_everywhere_are_found_with_both_names() -> None:
     identical, _ = audit(records(full=FULL, one=(CHANGED, list("1234")), other=(list("efgh"), list("1234"))))
     assert [str(found) for found in identical] == [
-        "one and other are identical at ratio 0.5: the same kept tokens in all of 4 records"
+        "one and other are identical at ratio 0.5: the same cache in all of 4 records"
     ]
 
 

@@ -79,8 +79,9 @@ def test_as_many_tokens_are_kept_as_the_policy_says(policy: Policy) -> None:
         if policy.counted == "head":
             assert (kept == expected).all()
         elif policy.counted == "layer":
-            # A threshold between two scores can ask for one token of a layer more or less than a count of a head.
-            assert ((kept.sum(-1) - KEY_HEADS * expected).abs() <= KEY_HEADS).all()
+            # A count of a head is rounded down, one of a layer is not.
+            exact = KEY_HEADS * length * (1 - branch.treatment.ratio)
+            assert ((kept.sum(-1) - exact).abs() <= KEY_HEADS).all()
         else:
             slots = LAYERS * KEY_HEADS * length
             assert int(kept.sum()) == slots - int(slots * branch.treatment.ratio)
@@ -95,7 +96,8 @@ def test_more_goes_at_a_higher_ratio_whatever_the_budget_means(policy: Policy) -
         left[branch.treatment.ratio] = sum(layer.read_rows * layer.filled for layer in branch.layers)
     ordered = [left[ratio] for ratio in sorted(left)]
     assert ordered == sorted(ordered, reverse=True)
-    assert policy.only_ratio_zero or ordered[-1] < ordered[0]
+    lazy = policy.name == "simlayerkv"  # and no layer of a model of random weights is
+    assert policy.only_ratio_zero or lazy or ordered[-1] < ordered[0]
 
 
 @every_policy

@@ -5,7 +5,9 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.padding import Padding
 from rich.table import Table
+from rich.text import Text
 
 from datasets_gen import TASKS, unknown_name
 from kvbench.catalogue import known_policies
@@ -25,20 +27,20 @@ def _tasks() -> Rows:
 
 def _policies() -> Rows:
     rows: list[tuple[str, ...]] = [
-        (p.name, p.paper, p.description, p.budget, _ways(p)) for p in known_policies().values()
+        (p.name, p.paper, _ways(p), p.description, p.budget) for p in known_policies().values()
     ]
-    return ("policy", "paper", "what it keeps", "budget", "how it runs"), rows
+    return ("policy", "paper", "how it runs", "what it keeps", "budget"), rows
 
 
 def _ways(policy: Policy) -> str:
-    """What it needs, whether it shares the prefill, and whether it frees memory."""
-    ways = [f"{policy.prefill} prefill", "frees" if policy.frees else "masks"]
+    """Whether it is among the default ones, shares the prefill and frees memory, and what it needs."""
+    ways = ["default"] if policy.by_default else []
+    ways += [policy.prefill, "frees" if policy.frees else "masks"]
     ways += ["rewrites"] if policy.rewrites else []
-    ways += ["while decoding"] if policy.while_decoding else []
-    ways += ["--mode aware"] if policy.needs_question else []
-    ways += ["needs instructions"] if policy.needs_spans else []
+    ways += ["decoding"] if policy.while_decoding else []
+    ways += ["aware mode"] if policy.needs_question else []
+    ways += ["instructions"] if policy.needs_spans else []
     ways += [f"needs {policy.weights}"] if policy.weights else []
-    ways += ["by default"] if policy.by_default else []
     return ", ".join(ways)
 
 
@@ -70,9 +72,15 @@ def listing(kind: str) -> Rows:
 
 def command(kind: Annotated[str, typer.Argument(help="tasks, policies, metrics or models")]) -> None:
     header, rows = listing(kind)
+    console = Console(highlight=False)
+    if kind == "policies":  # too much for columns of 80 characters
+        for name, paper, ways, *more in rows:
+            console.print(Text(f"{name:<32}{paper}", style="bold"))
+            console.print(Padding(Text(f"{ways}: {'; '.join(more)}"), (0, 0, 0, 2)))
+        return
     table = Table(box=None, pad_edge=False)
     for number, title in enumerate(header):
         table.add_column(title, no_wrap=number == 0, overflow="fold")
     for row in rows:
         table.add_row(*row)
-    Console(highlight=False).print(table)
+    console.print(table)

@@ -6,7 +6,7 @@ from transformers import DynamicCache
 from kvbench.engine.branch import Branch, Held, Trace, draws_of, faults_of
 from kvbench.engine.generation import Generation, Remains
 from kvbench.engine.guard import attention_modules, left_as_it_was, masks_of
-from kvbench.engine.keep import survivors
+from kvbench.engine.keep import LayerCache, digest_of, survivors
 from kvbench.models import LoadedModel
 
 
@@ -66,8 +66,10 @@ def _greedy(model: LoadedModel, cache: DynamicCache, question: tuple[int, ...], 
 
 def _remains(model: LoadedModel, trace: Trace, branch: Branch, cache: DynamicCache, tokens: int) -> Remains:
     keys = [layer.keys[0] for layer in cache.layers if layer.keys is not None]
+    values = [layer.values[0] for layer in cache.layers if layer.values is not None]
     masked = any(masks_of(module) is not None for module in attention_modules(model))
     keep = None
     if not masked and not branch.treatment.policy.rewrites:
         keep = tuple(survivors(full, left) for full, left in zip(trace.keys, keys, strict=True))
-    return Remains(keep, sum(left.shape[0] * left.shape[1] for left in keys), tokens)
+    own = [LayerCache(None, 0, *states) for states in zip(keys, values, strict=True)]
+    return Remains(keep, sum(left.shape[0] * left.shape[1] for left in keys), tokens, digest_of(own))

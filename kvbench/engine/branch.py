@@ -3,13 +3,14 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import torch
 from kvpress import BasePress
 from transformers import DynamicCache
 
 from kvbench.engine.bounds import TookTooLongError, time_bound
-from kvbench.engine.keep import LayerCache, PressError
+from kvbench.engine.keep import LayerCache, PressError, digest_of
 from kvbench.engine.treatment import Treatment
 from kvbench.errors import first_line
 from kvbench.prompt import Prompt
@@ -40,6 +41,11 @@ class Branch:
     held: Held | None = None
     seconds: float = 0.0
     error: str | None = None
+
+    @cached_property
+    def digest(self) -> str:
+        """Equal for branches of which the same is read."""
+        return digest_of(self.layers)
 
     @property
     def next_position(self) -> int:

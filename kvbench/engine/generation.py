@@ -13,12 +13,14 @@ class Remains:
     """What a press that acts while an answer is written has left at its end.
 
     ``keep``: by layer bool (num_kv_heads, seq_len), which tokens of the context survive; ``None`` where it rewrites.
-    ``rows``: key rows over all layers and heads, those of question and answer included; ``tokens``: how many it read.
+    ``rows``: key rows over all layers and heads, those of question and answer included; ``tokens``: how many it read;
+    ``digest``: of what is held.
     """
 
     keep: tuple[torch.Tensor, ...] | None
     rows: int
     tokens: int
+    digest: str
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,10 @@
 """What a press keeps, observed from what the decoder will read."""
 
+import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 
 
@@ -75,6 +78,22 @@ def observe(
         return LayerCache(None, heads * rows, *own, filled=_filled(*own))
     keep = torch.zeros(heads, full_keys.shape[2], dtype=torch.bool, device=keys.device).scatter_(1, found, True)
     return LayerCache(keep, heads * rows)
+
+
+def digest_of(layers: Sequence[LayerCache]) -> str:
+    """Equal for caches of which the same is read: of the keep masks, or of the rows where they are the press's own."""
+    digest = hashlib.sha256()
+    for layer in layers:
+        if layer.keep is not None:
+            digest.update(np.packbits(layer.keep.cpu().numpy()).tobytes())
+        elif layer.keys is not None and layer.values is not None:
+            digest.update(digest_of_rows(layer.keys, layer.values))
+    return digest.hexdigest()[:16]
+
+
+def digest_of_rows(*states: torch.Tensor) -> bytes:
+    """Of (heads, rows, size) each, whatever the order of the rows: one number of each head leaves the device."""
+    return torch.cat([_row_hash(part).sum(1) for part in states]).cpu().numpy().tobytes()
 
 
 def survivors(full: torch.Tensor, held: torch.Tensor) -> torch.Tensor:

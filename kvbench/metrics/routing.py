@@ -3,7 +3,6 @@
 A slot is a (layer, head) pair. ``keep``: bool, shape (layers, heads, tokens), which tokens survive in which slot.
 """
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -16,19 +15,17 @@ class Survival:
     """What the metrics need of a keep mask, worked out once for all questions of a branch.
 
     ``globally_evicted``: bool (tokens,), survives in no slot. ``evicted_by_layer``: bool (layers, tokens), in no head
-    of the layer. ``slots``: (tokens,), share of slots in which it survives. ``digest``: equal for equal masks.
+    of the layer. ``slots``: (tokens,), share of slots in which it survives.
     """
 
     globally_evicted: npt.NDArray[np.bool_]
     evicted_by_layer: npt.NDArray[np.bool_]
     slots: npt.NDArray[np.float64]
-    digest: str
 
     @classmethod
     def of(cls, keep: npt.NDArray[np.bool_]) -> "Survival":
         by_layer = np.logical_not(np.any(keep, axis=1))
-        digest = hashlib.sha256(np.packbits(keep).tobytes()).hexdigest()[:16]
-        return cls(np.asarray(np.all(by_layer, axis=0)), np.asarray(by_layer), keep.mean(axis=(0, 1)), digest)
+        return cls(np.asarray(np.all(by_layer, axis=0)), np.asarray(by_layer), keep.mean(axis=(0, 1)))
 
 
 def eviction_rate(survival: Survival, context_tokens: Sequence[int]) -> float:
