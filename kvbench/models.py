@@ -2,6 +2,7 @@
 
 import difflib
 import hashlib
+import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -144,6 +145,7 @@ def load_model(name: str, device: str = "auto", dtype: str = "auto") -> LoadedMo
     where = choose_device(device)
     precision = choose_dtype(dtype, where)
     transformers_logging.set_verbosity_error()
+    logging.getLogger("kvpress").setLevel(logging.ERROR)  # or some presses tell at each context how slow they are
     transformers_logging.disable_progress_bar()
     hub_logging.set_verbosity_error()  # or an absent network fills the screen with attempts
     try:
