@@ -18,6 +18,7 @@ from kvbench.identity import Identity, identify
 from kvbench.models import LoadedModel
 from kvbench.prompt import build_prompts
 from kvbench.record import Record
+from kvbench.reuse import adopt
 from kvbench.setting import Setting
 from kvbench.store import Store
 from kvbench.workers import Workers
@@ -70,6 +71,7 @@ def execute(model: LoadedModel, grid: Grid, folder: Path, command: str) -> Store
     check_first_contexts(model, grid)
     store = Store.start(folder, grid.identity(model).model_dump(mode="json"), command)
     try:
+        adopt(store)
         _fill(model, grid, store)
     except KeyboardInterrupt as interrupt:
         store.fail("interrupted")
