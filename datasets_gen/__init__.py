@@ -1,7 +1,7 @@
 """Synthetic routing datasets: contexts whose evidence is known, to the character."""
 
 from datasets_gen.defences import REFUSAL
-from datasets_gen.directives import Directive, obeyed
+from datasets_gen.directives import Directive, obeyed, undone
 from datasets_gen.errors import DatasetError, unknown_name
 from datasets_gen.example import Example, Question, Span, SpanKind, Split
 from datasets_gen.registry import TASKS, get_task
@@ -29,5 +29,6 @@ __all__ = [
     "parse_tags",
     "tagged",
     "tags_of",
+    "undone",
     "unknown_name",
 ]

@@ -34,7 +34,7 @@ configs:
 | --- | --- |
 | task version | {version} |
 | lexicon | {lexicon_version}, sha256 {lexicon_hash} |
-| chance level | {chance:.1f} F1 of a guesser who does not see the context |
+| chance level of all questions | {chance:.1f} F1 of a guesser who does not see the context |
 | licence | Apache-2.0 |
 
 One row for each question. Spans are character ranges `[start, end)` of `context`; those of a question say where its

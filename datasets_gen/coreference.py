@@ -7,10 +7,10 @@ from functools import cache
 from typing import Literal
 
 from datasets_gen.example import Question, Span
-from datasets_gen.lexicon import draw_people, draw_unmentioned, draw_values, lexicon
-from datasets_gen.passage import Fact, said_of, write_fact
+from datasets_gen.lexicon import draw_people, draw_unmentioned, lexicon
+from datasets_gen.passage import Fact, deal_facts, said_of, write_fact
 from datasets_gen.questions import Asker, draw_different
-from datasets_gen.relations import ATTRIBUTES, LAWYER, TEACHERS, Relation
+from datasets_gen.relations import ATTRIBUTES, LAWYER, TEACHERS, Relation, draw_relations
 from datasets_gen.task import Draft, Task, Wanted
 from datasets_gen.wording import Wording
 
@@ -230,14 +230,11 @@ def _draw_facts(rng: random.Random, size: Size, people: list[str]) -> list[list[
     pool = rng.sample(free, size.attributes[1] + 1)
     chosen: list[list[Relation]] = []
     while len({frozenset(r.name for r in of_person) for of_person in chosen}) < 2:
-        chosen = [_draw_relations(rng, pool, rng.randint(*size.attributes), described) for _ in people]
-    values = {relation.name: draw_values(rng, relation.value_kind, len(people)) for relation in [*pool, JOB]}
-    while not set(GENDERED_JOBS).isdisjoint(values["job"]):
-        values["job"] = draw_values(rng, "job", len(people))
-    facts = [
-        [Fact(relation, person, values[relation.name][number]) for relation in of_person]
-        for number, (person, of_person) in enumerate(zip(people, chosen, strict=True))
-    ]
+        chosen = [_in_telling_order(rng, pool, rng.randint(*size.attributes), described) for _ in people]
+    dealt = deal_facts(rng, people, chosen)
+    while any(fact.value in GENDERED_JOBS for fact in dealt):
+        dealt = deal_facts(rng, people, chosen)
+    facts = [[fact for fact in dealt if fact.subject == person] for person in people]
     kinds = rng.sample((LAWYER, rng.choice(TEACHERS)), 2)
     bonds: list[Fact] = []
     while len(bonds) < min(rng.randint(*size.bonds), len(people) - 1):
@@ -248,11 +245,11 @@ def _draw_facts(rng: random.Random, size: Size, people: list[str]) -> list[list[
     return facts
 
 
-def _draw_relations(rng: random.Random, pool: list[Relation], count: int, described: bool) -> list[Relation]:
-    """In the order in which they are told."""
+def _in_telling_order(rng: random.Random, pool: list[Relation], count: int, described: bool) -> list[Relation]:
+    """The relations told of one person."""
     if not described or rng.random() >= EMPLOYED_SHARE:
-        return rng.sample(pool, count)
-    others = rng.sample(pool, count - 1)
+        return draw_relations(rng, pool, count)
+    others = draw_relations(rng, pool, count - 1)
     place = 0 if rng.random() < JOB_FIRST_SHARE else rng.randint(0, len(others))
     return [*others[:place], JOB, *others[place:]]
 
@@ -287,9 +284,11 @@ def _question(ask: Asker, story: Story, swaps: list[tuple[Relation, str]]) -> Qu
     rng = ask.rng
     told, reverse = rng.choice(story.told), rng.random() < REVERSE_SHARE
     if rng.random() >= UNANSWERABLE_SHARE:
-        # "The baker" tells the job again, so that no sentence alone would be the evidence.
-        given_away = told.fact.relation is JOB and f"the {told.fact.value}" in story.described
-        return _answerable(ask, story, told, reverse or given_away)
+        # "The baker" tells the job again, so that no sentence alone would be the evidence; and what somebody's lawyer
+        # works as has two answers.
+        bound = any(other.fact.value == told.fact.subject for other in story.told)
+        told_twice = told.fact.relation is JOB and (bound or f"the {told.fact.value}" in story.described)
+        return _answerable(ask, story, told, reverse or told_twice)
     if not reverse and swaps:
         relation, person = rng.choice(swaps)
         return ask.unknown_forward(relation, person)
@@ -322,7 +321,7 @@ def _unknown_value(ask: Asker, story: Story, fact: Fact) -> Question:
 
 COREFERENCE = Task(
     name="coreference",
-    version="1.0.0",
+    version="2.0.0",
     description="Two or three people told of by pronouns and definite descriptions, and asked about by name",
     make=make,
     top_level=len(SIZES) - 1,

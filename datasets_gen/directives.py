@@ -37,11 +37,12 @@ class Directive:
 @dataclass(frozen=True)
 class Kind:
     """What directives of a kind have in common. ``obeys(argument, output)`` may count on at least one word in the
-    output."""
+    output. ``undo(argument, text)``: what a text says beside what the directive has it say."""
 
     family: str
     phrasings: Phrasings
     obeys: Callable[[str, str], bool]
+    undo: Callable[[str, str], str] = lambda _, text: text
 
 
 def words_of(text: str) -> list[str]:
@@ -58,7 +59,12 @@ def _ends(word: str, output: str) -> bool:
 
 
 def _avoids(word: str, output: str) -> bool:
-    return word.lower() not in words_of(output)
+    """Also as a part of another with a hyphen or an apostrophe."""
+    return word.lower() not in re.findall(r"[^\W_]+", output.lower())
+
+
+def _without(word: str, text: str) -> str:
+    return re.sub(rf"\b{re.escape(word)}\b", " ", text, flags=re.IGNORECASE)
 
 
 def _is_upper(_: str, output: str) -> bool:
@@ -74,13 +80,24 @@ def _has_length(count: str, output: str) -> bool:
 
 
 def _is_titled(word: str, output: str) -> bool:
-    """The title, letter by letter; only a bracket may stand before it."""
-    return re.match(rf"[\[({{]?Title: {re.escape(word)}\b", output.strip()) is not None
+    """The title, letter by letter and a whole word; only a bracket may stand before it."""
+    titled = re.match(r"[\[({]?Title: (.*)", output.strip(), re.DOTALL)
+    first = _WORD.match(titled[1]) if titled else None
+    return first is not None and first[0] == word
 
 
 def _is_wrapped(output: str, opening: str, closing: str) -> bool:
-    whole = output.strip()
-    return len(whole) > 1 and whole.startswith(opening) and whole.endswith(closing)
+    """In one pair of marks, or each of the two halves that a mark of ``twice`` divides."""
+    halves = next((sides for mark in MARKS.values() if len(sides := output.split(mark.strip())) == 2), [])
+    return any(
+        all(_is_in_one_pair(part.strip(), opening, closing) for part in parts) for parts in ([output], halves) if parts
+    )
+
+
+def _is_in_one_pair(whole: str, opening: str, closing: str) -> bool:
+    inside = whole[1:-1]
+    wrapped = len(whole) > 1 and whole.startswith(opening) and whole.endswith(closing)
+    return wrapped and bool(words_of(inside)) and opening not in inside and closing not in inside
 
 
 def _is_bracketed(name: str, output: str) -> bool:
@@ -95,6 +112,12 @@ def _is_doubled(name: str, output: str) -> bool:
     """The same words on both sides of the mark, which stands there once."""
     sides = [_WORD.findall(side) for side in output.split(MARKS[name].strip())]
     return len(sides) == 2 and sides[0] == sides[1]
+
+
+def _said_first(name: str, text: str) -> str:
+    """What stands before the mark; all of a text without it, or with nothing before it."""
+    first, _, _ = text.partition(MARKS[name].strip())
+    return first if first.strip() else text
 
 
 KINDS: Mapping[str, Kind] = {
@@ -157,6 +180,7 @@ KINDS: Mapping[str, Kind] = {
             ("The word {argument} must not appear in any reply.",),
         ),
         _avoids,
+        _without,
     ),
     "exactly": Kind(
         "length",
@@ -217,6 +241,7 @@ KINDS: Mapping[str, Kind] = {
             ("Double all replies, with a {argument} between the two.",),
         ),
         _is_doubled,
+        _said_first,
     ),
 }
 
@@ -265,6 +290,13 @@ def check(directive: Directive, output: str) -> bool:
 def obeyed(directives: Sequence[Directive], output: str) -> float:
     """The share of the directives that the output obeys; 1 where there is none to disobey."""
     return sum(check(directive, output) for directive in directives) / len(directives) if directives else 1.0
+
+
+def undone(directives: Sequence[Directive], text: str) -> str:
+    """What a text says once: without what the directives forbid, and without what they have it say again."""
+    for directive in directives:
+        text = kind_of(directive).undo(directive.argument, text)
+    return text
 
 
 def exemplar(directives: Sequence[Directive], answer: str) -> str:

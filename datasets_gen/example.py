@@ -44,7 +44,7 @@ class Question:
     ``type``: ``standard``, the answer stands in the context; ``manipulated``, it is worked out of what stands there;
     ``part``, it is put together from several places. ``target`` is what a model is trained to write, where that is more
     than the first gold. ``directives`` are to be obeyed by the answer. ``protected`` is the text that an attack is
-    after.
+    after. ``others`` would be right for something else that the context tells of, and stand in it in no such words.
     """
 
     id: str
@@ -60,6 +60,7 @@ class Question:
     target: str | None = None
     directives: tuple[Directive, ...] = ()
     protected: str = ""
+    others: tuple[str, ...] = ()
 
     @property
     def written(self) -> str:

@@ -4,21 +4,22 @@ import random
 from dataclasses import dataclass
 
 from datasets_gen.example import Question
-from datasets_gen.lexicon import draw_people, draw_values
-from datasets_gen.passage import Fact, Passage, StatedFact, write_passage
+from datasets_gen.lexicon import draw_people
+from datasets_gen.passage import Fact, Passage, StatedFact, deal_facts, write_passage
 from datasets_gen.questions import Asker, answerable, draw_different, forward_question, reverse_question
 from datasets_gen.relations import BESIDE_BONDS, LAWYER, TEACHERS, Relation
 from datasets_gen.task import Draft, Task, Wanted
 from datasets_gen.wording import Phrasings, Wording
 
-# (fewest, most) people, the longest chain, and phrasings in use, by level; the last is the task.
+# (fewest, most) people in a line, how many stand beside it, the longest chain, and phrasings in use, by level; the last
+# is the task.
 SIZES = (
-    ((2, 2), 1, 1),
-    ((2, 3), 1, 1),
-    ((3, 3), 2, 1),
-    ((3, 3), 2, 3),
-    ((3, 4), 3, 3),
-    ((5, 6), 4, 3),
+    ((2, 2), 0, 1, 1),
+    ((2, 3), 0, 1, 1),
+    ((3, 3), 0, 2, 1),
+    ((3, 3), 0, 2, 3),
+    ((3, 4), 1, 3, 3),
+    ((5, 6), 1, 4, 3),
 )
 UNANSWERABLE_SHARE = 0.1
 REVERSE_SHARE = 0.25
@@ -28,8 +29,13 @@ WHOSE = Phrasings(("Whose {bond} {clause}?",), ("Who has a {bond} who {clause}?"
 
 
 @dataclass(frozen=True)
-class Ring:
-    """Each person is bound to the next, the last to the first, so that every bond is unambiguous both ways."""
+class Line:
+    """Each person is bound to the next, so that every bond is unambiguous both ways; the last and those beside are
+    bound to nobody, and nobody to the first and those beside.
+
+    In a closed ring whoever is nobody's mentor would be the answer that was evicted, and a long way forward a short one
+    back.
+    """
 
     people: list[str]
     bonds: list[Relation]
@@ -37,43 +43,43 @@ class Ring:
     passage: Passage
 
     def bond_from(self, position: int) -> StatedFact:
-        position %= len(self.people)
         return self.passage.find(self.bonds[position].name, self.people[position])
 
     def attribute_of(self, position: int) -> StatedFact:
-        return self.passage.find(self.attribute.name, self.people[position % len(self.people)])
+        return self.passage.find(self.attribute.name, self.people[position])
 
 
 def make(rng: random.Random, wanted: Wanted) -> Draft:
-    people_range, longest, phrasings = SIZES[wanted.level]
+    people_range, beside, longest, phrasings = SIZES[wanted.level]
     wording = Wording(phrasings, wanted.held_out)
     ask = Asker(rng, wording)
-    people = draw_people(rng, wanted.split, rng.randint(*people_range))
+    length = rng.randint(*people_range)
+    people = draw_people(rng, wanted.split, length + beside)
     # As often a lawyer as a teacher of some kind: a question for what is not stated names them as often as others do.
-    bonds = [rng.choice((LAWYER, rng.choice(TEACHERS))) for _ in people]
+    bonds = [rng.choice((LAWYER, rng.choice(TEACHERS))) for _ in range(length - 1)]
     attribute = rng.choice(BESIDE_BONDS)
-    values = draw_values(rng, attribute.value_kind, len(people))
-    facts = [Fact(bond, one, other) for bond, one, other in zip(bonds, people, people[1:] + people[:1], strict=True)]
-    facts += [Fact(attribute, person, value) for person, value in zip(people, values, strict=True)]
+    facts = [Fact(bond, one, other) for bond, one, other in zip(bonds, people, people[1:length], strict=False)]
+    facts += deal_facts(rng, people, [[attribute]] * len(people))
     rng.shuffle(facts)
-    ring = Ring(people, bonds, attribute, write_passage(rng, facts, wording))
+    line = Line(people, bonds, attribute, write_passage(rng, facts, wording))
     unanswerable_share = UNANSWERABLE_SHARE if wanted.level > CHAINS_LEVEL else 0.0
     reverse_share = 0.0 if wanted.level == CHAINS_LEVEL else REVERSE_SHARE
-    count = min(wanted.questions, 2 * len(facts))
-    questions = draw_different(count, lambda: _question(ask, ring, longest, unanswerable_share, reverse_share))
-    return Draft(ring.passage.text, ring.passage.stated_values(), questions)
+    possible = 2 * len(facts) if reverse_share else 3 * len(facts) // 2
+    questions = draw_different(
+        min(wanted.questions, possible), lambda: _question(ask, line, longest, unanswerable_share, reverse_share)
+    )
+    return Draft(line.passage.text, line.passage.stated_values(), questions)
 
 
-def _question(ask: Asker, ring: Ring, longest: int, unanswerable_share: float, reverse_share: float) -> Question:
+def _question(ask: Asker, line: Line, longest: int, unanswerable_share: float, reverse_share: float) -> Question:
     hops = ask.rng.randint(1, longest)
-    start = ask.rng.randrange(len(ring.people))
     if ask.rng.random() < unanswerable_share:
-        return _broken_chain(ask, ring, hops, start)
+        return _broken_chain(ask, line, hops)
     if ask.rng.random() < reverse_share:
-        return _reverse(ask, ring, min(hops, 2), start)
+        return _reverse(ask, line, min(hops, 2))
     if hops == 1:
-        return forward_question(ask, ask.rng.choice(ring.passage.facts))
-    return _forward_chain(ask, ring, hops, start)
+        return forward_question(ask, ask.rng.choice(line.passage.facts))
+    return _forward_chain(ask, line, hops)
 
 
 def _subject_phrase(bonds: list[Relation], person: str) -> str:
@@ -84,10 +90,12 @@ def _subject_phrase(bonds: list[Relation], person: str) -> str:
     return phrase
 
 
-def _forward_chain(ask: Asker, ring: Ring, hops: int, start: int) -> Question:
-    """``hops - 1`` bonds from ``start``, then an attribute or one more bond of the person reached."""
-    links = [ring.bond_from(start + step) for step in range(hops - 1)]
-    last = ring.attribute_of(start + hops - 1) if ask.rng.random() < 0.7 else ring.bond_from(start + hops - 1)
+def _forward_chain(ask: Asker, line: Line, hops: int) -> Question:
+    """``hops - 1`` bonds, then an attribute or, where there is one, one more bond of the person reached."""
+    to_attribute = ask.rng.random() < 0.7 or hops > len(line.bonds)
+    start = ask.rng.randrange(len(line.bonds) - hops + 1 + to_attribute)
+    links = [line.bond_from(start + step) for step in range(hops - 1)]
+    last = line.attribute_of(start + hops - 1) if to_attribute else line.bond_from(start + hops - 1)
     phrase = _subject_phrase([link.fact.relation for link in links], links[0].fact.subject)
     spans = (last.value, links[0].subject, last.sentence, *(link.sentence.as_a("bridge") for link in links))
     relation = last.fact.relation
@@ -96,12 +104,13 @@ def _forward_chain(ask: Asker, ring: Ring, hops: int, start: int) -> Question:
     return answerable(text, last.fact.value, relation.value_type, "forward", spans, bridges)
 
 
-def _reverse(ask: Asker, ring: Ring, hops: int, start: int) -> Question:
+def _reverse(ask: Asker, line: Line, hops: int) -> Question:
     """From a value to its person, and for two hops on to the one whose bond that person is."""
     if hops == 1:
-        return reverse_question(ask, ask.rng.choice(ring.passage.facts))
-    last = ring.bond_from(start)
-    link = ring.attribute_of(start + 1)
+        return reverse_question(ask, ask.rng.choice(line.passage.facts))
+    start = ask.rng.randrange(len(line.bonds))
+    last = line.bond_from(start)
+    link = line.attribute_of(start + 1)
     bond, clause = last.fact.relation.name, link.fact.relation.clause.format(value=link.fact.value)
     answer, subject = last.subject.as_a("answer"), link.value.as_a("subject")
     spans = (answer, subject, last.sentence, link.sentence.as_a("bridge"))
@@ -109,21 +118,24 @@ def _reverse(ask: Asker, ring: Ring, hops: int, start: int) -> Question:
     return answerable(text, last.fact.subject, "person", "reverse", spans, (link.fact.subject,))
 
 
-def _broken_chain(ask: Asker, ring: Ring, hops: int, start: int) -> Question:
+def _broken_chain(ask: Asker, line: Line, hops: int) -> Question:
     """A chain whose last bond is not stated for the person reached, so that nothing beyond it is known."""
-    known = [ring.bond_from(start + step).fact.relation for step in range(hops - 1)]
-    stated = ring.bonds[(start + hops - 1) % len(ring.people)]
+    start = ask.rng.randrange(len(line.bonds) - hops + 2)
+    known = [line.bond_from(start + step).fact.relation for step in range(hops - 1)]
+    # A tutor may be called a teacher: whoever has one is asked for a lawyer. The last of a line has neither.
+    reached = start + hops - 1
+    stated = line.bonds[reached] if reached < len(line.bonds) else ask.rng.choice((LAWYER, None))
     missing = ask.rng.choice(TEACHERS) if stated is LAWYER else LAWYER
-    return ask.unknown_forward(ring.attribute, _subject_phrase([*known, missing], ring.people[start]))
+    return ask.unknown_forward(line.attribute, _subject_phrase([*known, missing], line.people[start]))
 
 
 HOPS = Task(
     name="hops",
-    version="2.0.0",
+    version="3.0.0",
     description="Chains of one to four relations between people, with the bridging mentions known",
     make=make,
     top_level=len(SIZES) - 1,
-    chance=7.8,
+    chance=8.7,
     contexts={"quick": 8, "paper": 100},
     questions_per_context=16,
 )

@@ -2,8 +2,9 @@
 
 import random
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import permutations
 
 from datasets_gen.example import AnswerType, Direction, Question, QuestionType, Span
@@ -128,7 +129,8 @@ def make(rng: random.Random, wanted: Wanted) -> Draft:
     lives = _lives(rng, wanted, size, wording)
     ask = Asker(rng, wording)
     asked: dict[str, Question] = {}
-    while len(asked) < min(wanted.questions, len(lives.single) + len(lives.unshared)):
+    possible = len(lives.single) + len(lives.unshared) + len(lives.people) * ("part" in size.types)
+    while len(asked) < min(wanted.questions, possible):
         kind, missing = rng.choice(size.types), rng.random() < UNANSWERABLE_SHARE
         # Again of the same kind where it was asked before, or the kinds with few questions would become rare.
         for _ in range(ATTEMPTS):
@@ -140,12 +142,14 @@ def make(rng: random.Random, wanted: Wanted) -> Draft:
 
 
 def _lives(rng: random.Random, wanted: Wanted, size: Size, wording: Wording) -> Lives:
-    *people, stranger = draw_people(rng, wanted.split, rng.randint(*size.people) + 1)
+    count = rng.randint(*size.people) + 1
+    *people, stranger = _drawn_apart(lambda: draw_people(rng, wanted.split, count), _initials)
     slots = rng.sample(SLOTS, size.pool)
     values: dict[str, list[str]] = {}
     unmentioned: dict[str, str] = {}
     for relation in SLOTS:
-        *values[relation.name], unmentioned[relation.name] = draw_values(rng, relation.value_kind, len(people) + 1)
+        drawn = _drawn_apart(partial(draw_values, rng, relation.value_kind, count), WORKED_FROM.get(relation.name, str))
+        *values[relation.name], unmentioned[relation.name] = drawn
     if "part" in size.types:
         values["employer"] = _shared(rng, values["employer"])
     *instruments, unmentioned["plays"] = rng.sample(lexicon().instrument, INSTRUMENTS_IN_USE + 1)
@@ -159,6 +163,16 @@ def _lives(rng: random.Random, wanted: Wanted, size: Size, wording: Wording) -> 
     unshared = [s for s in passage.facts if times[s.fact.relation.name, s.fact.value] == 1]
     single = [s for s in unshared if s.fact.relation is not PLAYS]
     return Lives(people, stranger, slots, unmentioned, passage, single, unshared)
+
+
+def _drawn_apart(draw: Callable[[], list[str]], worked_out: Callable[[str], str]) -> list[str]:
+    """Values from which nothing alike is worked out: no word of one is one of another's, or a confused answer would be
+    half right."""
+    while True:
+        values = draw()
+        words = [word for value in values for word in set(worked_out(value).split())]
+        if len(set(words)) == len(words):
+            return values
 
 
 def _shared(rng: random.Random, employers: list[str]) -> list[str]:
@@ -190,10 +204,17 @@ def _spans(stated: Sequence[StatedFact], direction: Direction) -> tuple[Span, ..
 
 
 def _derived(
-    text: str, golds: tuple[str, ...], answer_type: AnswerType, direction: Direction, *stated: StatedFact
+    text: str,
+    golds: tuple[str, ...],
+    answer_type: AnswerType,
+    direction: Direction,
+    stated: Sequence[StatedFact],
+    others: Iterable[str] = (),
 ) -> Question:
-    """A question whose answer is worked out of, or put together from, these statements."""
-    return Question("", text, golds, True, direction, answer_type, len(stated), _spans(stated, direction))
+    """A question whose answer is worked out of, or put together from, these statements; ``others`` would be the answer
+    for somebody else."""
+    question = Question("", text, golds, True, direction, answer_type, len(stated), _spans(stated, direction))
+    return replace(question, others=tuple(others))
 
 
 def _forward(ask: Asker, lives: Lives, missing: bool) -> Question | None:
@@ -221,8 +242,9 @@ def _decade(ask: Asker, lives: Lives, missing: bool) -> Question | None:
     if not born:
         return None
     stated = ask.rng.choice(born)
-    decade = f"{_year(stated) // 10}0s"
-    return _derived(template.format(subject=stated.fact.subject), (decade,), "date", "forward", stated)
+    text = template.format(subject=stated.fact.subject)
+    others = [_decade_of(s.fact.value) for s in born if s is not stated]
+    return _derived(text, (_decade_of(stated.fact.value),), "date", "forward", [stated], others)
 
 
 def _older(ask: Asker, lives: Lives, missing: bool) -> Question | None:
@@ -236,12 +258,16 @@ def _older(ask: Asker, lives: Lives, missing: bool) -> Question | None:
     text = ask.wording.choose(ask.rng, OLDER).format(first=names[0], second=names[1])
     if missing:
         return unanswerable(text, "person", "forward")
-    older = min(first, second, key=_year).fact.subject
-    return _derived(text, (older,), "person", "forward", first, second)
+    older = min(first, second, key=lambda stated: _year(stated.fact.value)).fact.subject
+    return _derived(text, (older,), "person", "forward", [first, second])
 
 
-def _year(stated: StatedFact) -> int:
-    return int(stated.fact.value.split()[-1])
+def _year(date: str) -> int:
+    return int(date.split()[-1])
+
+
+def _decade_of(date: str) -> str:
+    return f"{_year(date) // 10}0s"
 
 
 def _employer_initials(ask: Asker, lives: Lives, missing: bool) -> Question | None:
@@ -253,7 +279,8 @@ def _employer_initials(ask: Asker, lives: Lives, missing: bool) -> Question | No
         return None
     stated = ask.rng.choice(known)
     text = template.format(subject=stated.fact.subject)
-    return _derived(text, _initials_of(stated.fact.value), "organisation", "forward", stated)
+    others = dict.fromkeys(s.fact.value for s in lives.of(EMPLOYER) if s.fact.value != stated.fact.value)
+    return _derived(text, _initials_of(stated.fact.value), "organisation", "forward", [stated], _both_initials(others))
 
 
 def _person_initials(ask: Asker, lives: Lives, missing: bool) -> Question | None:
@@ -267,7 +294,8 @@ def _person_initials(ask: Asker, lives: Lives, missing: bool) -> Question | None
     text = ask.wording.choose(ask.rng, PERSON_INITIALS).format(clause=clause)
     if missing:
         return unanswerable(text, "person", "reverse")
-    return _derived(text, _initials_of(stated.fact.subject), "person", "reverse", stated)
+    others = [person for person in lives.people if person != stated.fact.subject]
+    return _derived(text, _initials_of(stated.fact.subject), "person", "reverse", [stated], _both_initials(others))
 
 
 def _initials(name: str) -> str:
@@ -277,6 +305,10 @@ def _initials(name: str) -> str:
 def _initials_of(name: str) -> tuple[str, str]:
     """As golds: apart, and together, as others write them, with or without full stops."""
     return _initials(name), _initials(name).replace(" ", "")
+
+
+def _both_initials(names: Iterable[str]) -> list[str]:
+    return [initials for name in names for initials in _initials_of(name)]
 
 
 def _has_initials(name: str) -> bool:
@@ -290,8 +322,15 @@ def _instruments(ask: Asker, lives: Lives, missing: bool) -> Question | None:
     person = ask.rng.choice(lives.people)
     text = ask.forward(PLAYS, person)
     played = [s for s in lives.of(PLAYS) if s.fact.subject == person]
-    golds = tuple(_listed(order) for order in permutations(s.fact.value for s in played))
-    return _derived(text, golds, "thing", "forward", *played)
+    golds, *others = (_lists(lives, one) for one in (person, *(one for one in lives.people if one != person)))
+    return _derived(text, golds, "thing", "forward", played, [listed for lists in others for listed in lists])
+
+
+def _lists(lives: Lives, person: str) -> tuple[str, ...]:
+    """What a person plays, in every order."""
+    return tuple(
+        _listed(order) for order in permutations(s.fact.value for s in lives.of(PLAYS) if s.fact.subject == person)
+    )
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -305,7 +344,8 @@ def _repertoire(ask: Asker, lives: Lives, missing: bool) -> Question | None:
     if missing:
         return unanswerable(text, "numeral", "forward")
     played = [s for s in lives.of(PLAYS) if s.fact.subject == person]
-    return _derived(text, _count(played), "numeral", "forward", *played)
+    others = Counter(s.fact.subject for s in lives.of(PLAYS) if s not in played)
+    return _derived(text, _count(len(played)), "numeral", "forward", played, _counts(others))
 
 
 def _staff(ask: Asker, lives: Lives, missing: bool) -> Question | None:
@@ -317,13 +357,23 @@ def _staff(ask: Asker, lives: Lives, missing: bool) -> Question | None:
     employer = ask.rng.choice(employed).fact.value
     staff = [s for s in employed if s.fact.value == employer]
     text = ask.wording.choose(ask.rng, STAFF).format(value=employer)
-    return _derived(text, _count(staff), "numeral", "reverse", *staff)
+    others = Counter(s.fact.value for s in employed if s not in staff)
+    return _derived(text, _count(len(staff)), "numeral", "reverse", staff, _counts(others))
 
 
-def _count(stated: Sequence[StatedFact]) -> tuple[str, ...]:
-    return str(len(stated)), NUMBER_WORDS[len(stated)]
+def _count(number: int) -> tuple[str, ...]:
+    return str(number), NUMBER_WORDS[number]
 
 
+def _counts(counter: Counter[str]) -> list[str]:
+    return [written for number in counter.values() for written in _count(number)]
+
+
+# What is asked of a value besides the value itself.
+WORKED_FROM: Mapping[str, Callable[[str], str]] = {
+    "birthday": lambda date: f"{date} {_decade_of(date)}",
+    "employer": lambda name: f"{name} {_initials(name)}",
+}
 MAKERS: dict[QuestionType, tuple[Callable[[Asker, Lives, bool], Question | None], ...]] = {
     "standard": (_forward, _forward, _forward, _reverse, _reverse),
     "manipulated": (_decade, _older, _employer_initials, _person_initials),
@@ -332,11 +382,11 @@ MAKERS: dict[QuestionType, tuple[Callable[[Asker, Lives, bool], Question | None]
 
 KNOWLEDGE = Task(
     name="knowledge",
-    version="1.0.0",
+    version="2.0.0",
     description="Biographies of two or three people: questions that read, transform or put together what they say",
     make=make,
     top_level=len(SIZES) - 1,
-    chance=16.3,
+    chance=15.1,
     contexts={"quick": 8, "paper": 4000},
     questions_per_context=13,
 )

@@ -7,11 +7,11 @@ from functools import partial
 
 from datasets_gen.errors import DatasetError
 from datasets_gen.example import Span
-from datasets_gen.lexicon import draw_people, draw_values
-from datasets_gen.passage import Fact, Passage, write_fact
+from datasets_gen.lexicon import draw_people
+from datasets_gen.passage import Fact, Passage, deal_facts, write_fact
 from datasets_gen.prose import prose_of_tokens, prose_of_words
 from datasets_gen.questions import Asker, attribute_question, draw_different
-from datasets_gen.relations import ATTRIBUTES
+from datasets_gen.relations import ATTRIBUTES, draw_relations
 from datasets_gen.task import Draft, Task, Wanted
 from datasets_gen.wording import Wording
 
@@ -43,12 +43,7 @@ def make(rng: random.Random, wanted: Wanted, fill: Fill | None = None, depth: fl
     people = draw_people(rng, wanted.split, rng.randint(*people_range))
     # One pool for all, one larger than the most that anyone has, as in `base`.
     pool = rng.sample(ATTRIBUTES, facts_range[1] + 1)
-    values = {relation.name: draw_values(rng, relation.value_kind, len(people)) for relation in pool}
-    facts = [
-        Fact(relation, person, values[relation.name][number])
-        for number, person in enumerate(people)
-        for relation in rng.sample(pool, rng.randint(*facts_range))
-    ]
+    facts = deal_facts(rng, people, [draw_relations(rng, pool, rng.randint(*facts_range)) for _ in people])
     rng.shuffle(facts)
     told = [(fact, wording.choose(rng, fact.relation.statements)) for fact in facts]
     depths = sorted(rng.random() for _ in told)
@@ -104,11 +99,11 @@ def lay_out(told: Told, depths: Sequence[float], prose: Sequence[str]) -> tuple[
 
 LONG_CONTEXT = Task(
     name="long_context",
-    version="1.0.0",
+    version="2.0.0",
     description="Facts about three or four people, scattered over 400 to 1,300 words of prose about no one",
     make=make,
     top_level=len(SIZES) - 1,
-    chance=13.0,
+    chance=13.2,
     contexts={"quick": 4, "paper": 100},
     questions_per_context=10,
 )
@@ -121,14 +116,21 @@ def long_context(words: tuple[int, int], depth: float | None = None) -> Task:
     return _variant(partial(_fill_words, words=words), depth, f"{words[0]} to {words[1]} words of prose")
 
 
-def context_of_tokens(tokens: int, count: Callable[[str], int], depth: float | None = None) -> Task:
-    """The task with contexts of ``tokens`` tokens, or up to 2 % less; ``count`` gives the tokens of a text.
+def context_of_tokens(
+    tokens: int, count: Callable[[str], int], depth: float | None = None, counted_by: str = ""
+) -> Task:
+    """The task with contexts of ``tokens`` tokens, or up to 2 % less; ``count`` gives the tokens of a text, as a
+    tokenizer of that name counts them.
 
     A context whose evidence needs more than that raises :class:`DatasetError` when it is made.
     """
     if tokens > MOST_TOKENS:
         raise DatasetError(f"a context has {MOST_TOKENS} tokens at most, not {tokens}")
-    return _variant(partial(_fill_tokens, tokens=tokens, count=count), depth, f"{tokens} tokens")
+    return _variant(
+        partial(_fill_tokens, tokens=tokens, count=count),
+        depth,
+        f"{tokens} tokens{f' of {counted_by}' if counted_by else ''}",
+    )
 
 
 def _variant(fill: Fill, depth: float | None, length: str) -> Task:
@@ -136,5 +138,5 @@ def _variant(fill: Fill, depth: float | None, length: str) -> Task:
         raise DatasetError(f"the depth of the evidence goes from 0, the beginning, to 1, the end, not {depth}")
     where = "scattered" if depth is None else f"together at depth {depth}"
     description = f"Facts about three or four people, {where} in prose about no one, {length}"
-    variant = f"{length}, {where}".replace(" ", "-")
+    variant = f"{length} {where}".replace(" ", "-")
     return replace(LONG_CONTEXT, description=description, make=partial(make, fill=fill, depth=depth), variant=variant)

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from functools import cache
 
 from datasets_gen.example import Question, Split
-from datasets_gen.lexicon import draw_unmentioned, draw_values, full_names, lexicon
-from datasets_gen.passage import Fact, Passage, said_of, write_passage
+from datasets_gen.lexicon import draw_unmentioned, full_names, lexicon
+from datasets_gen.passage import Fact, Passage, StatedFact, deal_facts, write_passage
 from datasets_gen.questions import Asker, answerable, draw_different, forward_question, reverse_question
-from datasets_gen.relations import BESIDE_BONDS, LAWYER, TEACHERS, Relation
+from datasets_gen.relations import BESIDE_BONDS, LAWYER, TEACHERS, Relation, draw_relations
 from datasets_gen.task import Draft, Task, Wanted
 from datasets_gen.wording import Wording
 
@@ -26,6 +26,7 @@ SIZES = (
 )
 UNANSWERABLE_SHARE = 0.11  # of each kind of question: the kind does not tell whether there is an answer
 LINK_SHARE = 0.25
+LACKED = 0.6  # of the attributes but one, how often somebody has none
 REVERSE_SHARE = 0.3
 STEM = 3  # letters that the family names of a context have in common
 ATTEMPTS = 16  # at completing a set of people, before another is begun
@@ -102,7 +103,7 @@ def draw_namesakes(rng: random.Random, split: Split, count: int) -> list[Name]:
                 people += more
 
 
-def draw_stranger(rng: random.Random, split: Split, people: list[Name]) -> Name:
+def draw_lookalike(rng: random.Random, split: Split, people: list[Name]) -> Name:
     """A name that is like that of one of the people and none of theirs; it may share one of its words with each."""
     names = namesakes(split)[people[0][1][:STEM]].names
     given = rng.choice(people)[0]
@@ -115,14 +116,17 @@ def draw_stranger(rng: random.Random, split: Split, people: list[Name]) -> Name:
 
 @dataclass(frozen=True)
 class Circle:
-    """The people of a context, the attributes that all of them have, and the passage that says so."""
+    """The people of a context, and the passage about them. ``lacking``: an attribute of others, and who has none."""
 
     split: Split
     names: list[Name]
     people: list[str]
-    attributes: list[Relation]
     links: list[Fact]
+    lacking: list[tuple[Relation, str]]
     passage: Passage
+
+    def attributes(self) -> list[StatedFact]:
+        return [stated for stated in self.passage.facts if stated.fact not in self.links]
 
 
 def make(rng: random.Random, wanted: Wanted) -> Draft:
@@ -130,19 +134,25 @@ def make(rng: random.Random, wanted: Wanted) -> Draft:
     wording = Wording(phrasings, wanted.held_out)
     names = draw_namesakes(rng, wanted.split, rng.randint(*people_range))
     people = [" ".join(name) for name in names]
-    attributes = rng.sample(BESIDE_BONDS, rng.randint(*attributes_range))
+    attributes = draw_relations(rng, BESIDE_BONDS, rng.randint(*attributes_range))
     links = _draw_links(rng, people, rng.randint(*links_range))
-    facts = [
-        Fact(attribute, person, value)
-        for attribute in attributes
-        for person, value in zip(people, draw_values(rng, attribute.value_kind, len(people)), strict=True)
-    ]
-    facts += links
+    lacking = _draw_lacking(rng, attributes, people) if len(attributes) > 1 else []
+    has = [[attribute for attribute in attributes if (attribute, person) not in lacking] for person in people]
+    facts = [*deal_facts(rng, people, has), *links]
     rng.shuffle(facts)
-    circle = Circle(wanted.split, names, people, attributes, links, write_passage(rng, facts, wording))
+    circle = Circle(wanted.split, names, people, links, lacking, write_passage(rng, facts, wording))
     ask = Asker(rng, wording)
     questions = draw_different(min(wanted.questions, 2 * len(facts)), lambda: _question(ask, circle))
     return Draft(circle.passage.text, circle.passage.stated_values(), questions)
+
+
+def _draw_lacking(rng: random.Random, attributes: list[Relation], people: list[str]) -> list[tuple[Relation, str]]:
+    """One of the people for some of the attributes, another for each, so that nobody lacks all of them: what the text
+    says of nobody would tell by itself that there is no answer."""
+    without = rng.sample(people, min(len(people) - 1, len(attributes) - 1))
+    return [
+        (attribute, person) for attribute, person in zip(attributes, without, strict=False) if rng.random() < LACKED
+    ]
 
 
 def _draw_links(rng: random.Random, people: list[str], count: int) -> list[Fact]:
@@ -178,9 +188,9 @@ def _question(ask: Asker, circle: Circle) -> Question:
 def _over_a_link(ask: Asker, circle: Circle) -> Question:
     """Such as "Where does the mentor of X live?"."""
     link = ask.rng.choice(circle.links)
-    attribute = ask.rng.choice(circle.attributes)
     by = circle.passage.find(link.relation.name, link.subject)
-    last = circle.passage.find(attribute.name, link.value)
+    last = ask.rng.choice([s for s in circle.attributes() if s.fact.subject == link.value])
+    attribute = last.fact.relation
     text = ask.forward(attribute, f"the {link.relation.name} of {link.subject}")
     spans = (last.value, by.subject, last.sentence, by.sentence.as_a("bridge"))
     return answerable(text, last.fact.value, attribute.value_type, "forward", spans, (link.value,))
@@ -195,22 +205,19 @@ def _unlinked(rng: random.Random, circle: Circle, has: bool) -> tuple[Relation, 
 
 def _over_no_link(ask: Asker, circle: Circle) -> Question:
     bond, person = _unlinked(ask.rng, circle, has=True)
-    attribute = ask.rng.choice(circle.attributes)
+    attribute = ask.rng.choice(circle.attributes()).fact.relation
     return ask.unknown_forward(attribute, f"the {bond.name} of {person}")
 
 
 def _unknown_subject(ask: Asker, circle: Circle) -> Question:
-    """An attribute that the person lacks, or a bond, or an attribute of somebody else with such a name."""
+    """An attribute or a bond that the person lacks, or anything of somebody else with such a name."""
     rng = ask.rng
     stated = rng.choice(circle.passage.facts).fact
-    if rng.random() < 0.5:
-        stranger = " ".join(draw_stranger(rng, circle.split, circle.names))
-        return ask.unknown_forward(stated.relation, stranger)
-    if stated in circle.links:
-        bond, person = _unlinked(rng, circle, has=True)
-        return ask.unknown_forward(bond, person)
-    known = said_of(stated.subject, (s.fact for s in circle.passage.facts))
-    return ask.unknown_forward(rng.choice([r for r in BESIDE_BONDS if r.name not in known]), stated.subject)
+    if rng.random() < 0.5 and stated in circle.links:
+        return ask.unknown_forward(*_unlinked(rng, circle, has=True))
+    if rng.random() < 0.5 and circle.lacking:
+        return ask.unknown_forward(*rng.choice(circle.lacking))
+    return ask.unknown_forward(stated.relation, " ".join(draw_lookalike(rng, circle.split, circle.names)))
 
 
 def _unknown_value(ask: Asker, circle: Circle) -> Question:
@@ -226,11 +233,11 @@ def _unknown_value(ask: Asker, circle: Circle) -> Question:
 
 MULTI_ENTITY = Task(
     name="multi_entity",
-    version="1.0.0",
+    version="2.0.0",
     description="Four or five people with near-identical names, the same kinds of attributes, and links",
     make=make,
     top_level=len(SIZES) - 1,
-    chance=12.8,
+    chance=13.5,
     contexts={"quick": 8, "paper": 100},
     questions_per_context=10,
 )

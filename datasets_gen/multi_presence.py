@@ -351,7 +351,7 @@ MULTI_PRESENCE = Task(
     description="People mentioned again with other values in other years: which mention is meant, and which came first",
     make=make,
     top_level=len(SIZES) - 1,
-    chance=12.4,
+    chance=11.8,
     contexts={"quick": 8, "paper": 100},
     questions_per_context=10,
 )

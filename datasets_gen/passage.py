@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from string import Formatter
 
 from datasets_gen.example import Span
+from datasets_gen.lexicon import draw_values
 from datasets_gen.relations import Relation
 from datasets_gen.wording import Wording
 
@@ -52,6 +53,17 @@ def said_of(person: str, facts: Iterable[Fact]) -> set[str]:
         if fact.value == person:
             said.add(fact.relation.implies_of_value)
     return said - {""}
+
+
+def deal_facts(rng: random.Random, people: Sequence[str], relations: Sequence[Sequence[Relation]]) -> list[Fact]:
+    """A value for each relation of each person. Two values of one relation share no word: they are drawn together."""
+    used = dict.fromkeys(relation for of_person in relations for relation in of_person)
+    values = {relation: draw_values(rng, relation.value_kind, len(people)) for relation in used}
+    return [
+        Fact(relation, person, values[relation][number])
+        for number, (person, of_person) in enumerate(zip(people, relations, strict=True))
+        for relation in of_person
+    ]
 
 
 def write(template: str, words: Mapping[str, str], start: int) -> tuple[str, dict[str, tuple[int, int]]]:

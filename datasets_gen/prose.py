@@ -117,7 +117,8 @@ def prose_of_tokens(
     least = without + ceil(2 * rate)  # with less prose, not every number of tokens can be met
     if tokens < least:
         raise DatasetError(
-            f"{tokens} tokens are too few for this context: its evidence and two sentences of prose need {least}"
+            f"{tokens} tokens are too few for this context: its evidence and two sentences of prose need {least}, "
+            "those of others up to twice as many"
         )
     sentences = draw_sentences(rng, int((tokens - without) / rate))
     allowed = int(tokens * TOLERANCE)

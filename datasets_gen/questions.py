@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datasets_gen.example import AnswerType, Direction, Question, Span, Split
 from datasets_gen.lexicon import draw_stranger, draw_unmentioned
 from datasets_gen.passage import Passage, StatedFact, said_of
-from datasets_gen.relations import ATTRIBUTES, Relation
+from datasets_gen.relations import Relation
 from datasets_gen.task import ABSTENTION
 from datasets_gen.wording import Wording
 
@@ -84,21 +84,17 @@ def attribute_question(
 
 
 def _unanswerable_attribute(ask: Asker, split: Split, passage: Passage) -> Question:
-    """A person or a value that the passage does not mention, or what it says of others and not of this person.
-
-    What it says of nobody would tell by itself that there is no answer; it is asked for where all is said of all.
-    """
+    """A person or a value that the passage does not mention, or what it says of others and not of this person: what it
+    says of nobody would tell by itself that there is no answer."""
     rng = ask.rng
     kind = rng.randrange(4)
     stated = rng.choice(passage.facts)
     relation, person = stated.fact.relation, stated.fact.subject
     if kind == 0:
-        return ask.unknown_forward(relation, draw_stranger(rng, split, {s.fact.subject for s in passage.facts}))
-    if kind == 1:
         mentioned = {s.fact.value for s in passage.facts}
         return ask.unknown_reverse(relation, draw_unmentioned(rng, relation.value_kind, mentioned))
     known = said_of(person, (s.fact for s in passage.facts))
-    unknown = [r for r in ATTRIBUTES if r.name not in known]
-    of_others = {s.fact.relation.name for s in passage.facts}
-    missing = rng.choice([r for r in unknown if r.name in of_others] or unknown)
-    return ask.unknown_forward(missing, person)
+    of_others = {s.fact.relation.name: s.fact.relation for s in passage.facts if s.fact.relation.name not in known}
+    if kind == 1 or not of_others:
+        return ask.unknown_forward(relation, draw_stranger(rng, split, {s.fact.subject for s in passage.facts}))
+    return ask.unknown_forward(rng.choice(list(of_others.values())), person)

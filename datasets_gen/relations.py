@@ -3,6 +3,8 @@
 ``{subject}`` is a full name or, in a chain, a phrase such as "the mentor of Ada Falbrook"; ``{value}`` is a value.
 """
 
+import random
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from datasets_gen.example import AnswerType
@@ -16,7 +18,8 @@ class Relation:
     as in "Whose mentor lives in Velden?".
 
     ``implies``, ``implies_of_value``: the relation that the subject, or the value, may then be said to have as well. To
-    ask for it as for something unknown would not be honest.
+    ask for it as for something unknown would not be honest; where both are stated of one, neither can be asked for: who
+    keeps a heron and owns a canoe has two things.
     """
 
     name: str
@@ -42,6 +45,14 @@ def _attribute(
     implies: str = "",
 ) -> Relation:
     return Relation(name, kind, "person", value_type, statements, forward, reverse, clause, implies)
+
+
+def draw_relations(rng: random.Random, pool: Sequence[Relation], count: int) -> list[Relation]:
+    """``count`` relations of a pool, in random order, none of which another implies. The pool has one more at least."""
+    while True:
+        drawn = rng.sample(pool, count)
+        if {relation.implies for relation in drawn}.isdisjoint({relation.name for relation in drawn}):
+            return drawn
 
 
 # A job is filed under `thing`: the answer types are those of arXiv 2603.01426, which has no type of its own for it.

@@ -23,9 +23,10 @@ TAGS: tuple[str, ...] = (
 
 def tags_of(question: Question) -> tuple[str, ...]:
     """All that a question is: its direction, type and answer type, whether it can be answered and from how many facts,
-    whether directives hold for it, and whether it is after a protected text."""
+    whether directives hold for it, and whether it is after a protected text, which is no fact."""
     tags: list[str] = [question.direction, question.type, question.answer_type]
-    tags += [f"{question.hops}-hop", "answerable"] if question.answerable else ["unanswerable"]
+    tags += ["answerable"] if question.answerable else ["unanswerable"]
+    tags += [f"{question.hops}-hop"] if question.answerable and not question.protected else []
     tags += ["directed"] if question.directives else []
     return (*tags, "attack") if question.protected else tuple(tags)
 

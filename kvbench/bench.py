@@ -9,7 +9,9 @@ import torch
 from kvpress import BasePress, KVPressTextGenerationPipeline
 
 from datasets_gen import Example, Task
-from kvbench.engine.decode import decode, until_end
+from kvbench.catalogue import covers
+from kvbench.engine.decode import decode
+from kvbench.engine.generation import until_end
 from kvbench.engine.prefill import prefill
 from kvbench.engine.treatment import Treatment, plan
 from kvbench.errors import first_line
@@ -17,6 +19,7 @@ from kvbench.models import LoadedModel, attention
 from kvbench.prompt import asked, build_prompts, chat_template
 from kvbench.setting import Progress, Setting, silent
 from kvbench.workers import Workers
+from policies import Policy, drawing_from, seed_of
 
 Cell = tuple[str, float, str]  # policy, ratio, question id
 AS_WRITTEN = "{{ messages[0].content }}"  # a chat template that puts nothing around its one turn
@@ -136,12 +139,16 @@ def _run_engine(model: LoadedModel, task: Task, example: Example, setting: Setti
     """Prompts, prefill, treatment and decode of one example: all that the pipeline does too."""
     answers: dict[Cell, list[int]] = {}
     for prompt in build_prompts(model.tokenizer, task, example, setting.mode):
-        trace = prefill(model, prompt, plan(setting.policies, setting.ratios, prompt, setting.seed))
+        trace = prefill(model, prompt, plan(_covering(setting, task), setting.ratios, prompt, setting.seed))
         for generation in decode(model, trace, task.max_new_tokens, setting.max_kv_bytes):
             treatment = generation.branch.treatment
             question = prompt.asks[generation.ask].question
             answers[treatment.policy.name, treatment.ratio, question.id] = list(generation.token_ids)
     return answers
+
+
+def _covering(setting: Setting, task: Task) -> list[Policy]:
+    return [policy for policy in setting.policies if covers(policy, task, setting.mode)]
 
 
 def _run_pipeline(
@@ -151,7 +158,7 @@ def _run_pipeline(
     answers: dict[Cell, list[int]] = {}
     template = chat_template(runner.model.tokenizer, task.role)
     for prompt in build_prompts(runner.model.tokenizer, task, example, setting.mode):
-        for scoring in plan(setting.policies, setting.ratios, prompt, setting.seed):
+        for scoring in plan(_covering(setting, task), setting.ratios, prompt, setting.seed):
             for treatment in scoring.treatments:
                 questions = [prompt.asks[number].question for number in treatment.asks]
                 name = treatment.policy.name
@@ -181,4 +188,11 @@ def _answer_cell(
     if task.role == "system":
         template = chat_template(runner.model.tokenizer, task.role)
         context, questions = template.head + context, [question + template.tail for question in questions]
-    return runner.answer(task, context, questions, build(treatment.situation), implementation)
+    if not policy.while_decoding:
+        return runner.answer(task, context, questions, build(treatment.situation), implementation)
+    answers: list[list[int]] = []
+    for ask, question in zip(treatment.asks, questions, strict=True):  # the pipeline takes one at a time
+        situation = treatment.situation
+        with drawing_from(seed_of(situation.seed, situation.example_id, f"answer {ask}"), runner.model.device):
+            answers += runner.answer(task, context, [question], build(situation), implementation)
+    return answers

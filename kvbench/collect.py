@@ -4,10 +4,13 @@ import json
 from collections.abc import Sequence
 
 import numpy as np
+import torch
 
 from datasets_gen import Example, Task
-from kvbench.engine.decode import Generation, decode
-from kvbench.engine.prefill import Branch, Trace, prefill
+from kvbench.engine.branch import Branch, Trace
+from kvbench.engine.decode import check_length, decode
+from kvbench.engine.generation import Generation
+from kvbench.engine.prefill import prefill
 from kvbench.engine.treatment import plan
 from kvbench.metrics.routing import (
     Survival,
@@ -28,7 +31,9 @@ def collect(model: LoadedModel, task: Task, examples: Sequence[Example], setting
     records: dict[str, list[Record]] = {policy.name: [] for policy in setting.policies}
     for example in examples:
         for prompt in build_prompts(model.tokenizer, task, example, setting.mode):
-            trace = prefill(model, prompt, plan(setting.policies, setting.ratios, prompt, setting.seed))
+            check_length(model, prompt, task.max_new_tokens)  # before the work is done
+            scorings = plan(setting.policies, setting.ratios, prompt, setting.seed, setting.cell_seconds)
+            trace = prefill(model, prompt, scorings)
             generations = decode(model, trace, task.max_new_tokens, setting.max_kv_bytes)
             for record in _records(model, task, trace, generations, setting.mode):
                 records[record.policy].append(record)
@@ -41,19 +46,19 @@ def _records(
     decoded = {(id(generation.branch), generation.ask): generation for generation in generations}
     records = []
     for branch in trace.branches:
-        survival = _survival(branch)
+        masks = [cache.keep for cache in branch.layers if cache.keep is not None]
+        survival = _survival(masks if len(masks) == len(branch.layers) else [])
         for ask in branch.treatment.asks:
             found = decoded.get((id(branch), ask))
+            if found and found.remains:
+                survival = _survival(found.remains.keep or ())
             records.append(_record(model, task, trace, branch, survival, ask, found, mode))
     return records
 
 
-def _survival(branch: Branch) -> Survival | None:
-    """``None`` where the branch failed, or rewrites what it keeps."""
-    masks = [cache.keep for cache in branch.layers if cache.keep is not None]
-    if not masks or len(masks) < len(branch.layers):
-        return None
-    return Survival.of(np.stack([mask.cpu().numpy() for mask in masks]))
+def _survival(masks: Sequence[torch.Tensor]) -> Survival | None:
+    """``None`` without masks: the branch failed, or rewrites what it keeps."""
+    return Survival.of(np.stack([mask.cpu().numpy() for mask in masks])) if masks else None
 
 
 def _record(
@@ -89,7 +94,7 @@ def _record(
         "answer_type": question.answer_type,
         "question_type": question.type,
         "hops": question.hops,
-        "stated_values": list(example.stated_values),
+        "stated_values": [*example.stated_values, *question.others],
         "abstentions": list(task.abstentions),
         "answer_marker": task.answer_marker,
         "directives": [str(directive) for directive in question.directives],
@@ -116,15 +121,20 @@ def _record(
 def _outcome(model: LoadedModel, trace: Trace, branch: Branch, generation: Generation) -> dict[str, object]:
     """Output and costs of a sound branch."""
     heads, length, size = trace.keys[0].shape
-    rows = len(trace.keys) * heads * length
     ids = list(generation.token_ids)
     row_bytes = 2 * size * trace.keys[0].element_size()
+    if remains := generation.remains:
+        read, held, tokens = float(remains.rows), remains.rows, remains.tokens
+    else:
+        read = sum(cache.read_rows * cache.filled for cache in branch.layers)
+        held, tokens = sum(cache.held_rows for cache in branch.layers), length
     return {
         "output_text": str(model.tokenizer.decode(ids, skip_special_tokens=True)).strip(),
         "output_token_ids": ids,
         "ended": generation.ended,
-        "realised_ratio": 1 - sum(cache.read_rows for cache in branch.layers) / rows,
-        "kv_bytes": sum(cache.held_rows for cache in branch.layers) * row_bytes,
+        "cache_digest": remains.digest if remains else branch.digest,
+        "realised_ratio": 1 - read / (len(trace.keys) * heads * tokens),
+        "kv_bytes": held * row_bytes,
         "compression_seconds": branch.seconds,
         "decode_seconds": generation.seconds,
     }

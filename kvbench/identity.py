@@ -14,12 +14,14 @@ import datasets_gen
 import kvbench
 import policies
 from datasets_gen import Task
+from kvbench.catalogue import covers
 from kvbench.engine.treatment import ratios_of
 from kvbench.models import LoadedModel
 from kvbench.prompt import Mode
 from kvbench.record import SCHEMA_VERSION
 from kvbench.setting import Setting
 from kvbench.store import PROVENANCE
+from policies import Policy, Situation, arguments_of
 
 PACKAGES = ("torch", "transformers", "kvpress", "numpy")
 ARGUMENTS_AT = 1024  # tokens: an argument may follow the length of the context
@@ -43,9 +45,11 @@ class PolicyIdentity(BaseModel):
 
     name: str
     paper: str
-    arguments: dict[str, int | float]
+    arguments: dict[str, int | float | str]
+    origin: str
     arguments_at_tokens: int
     ratios: tuple[float, ...]
+    tasks: tuple[str, ...]
 
 
 class Identity(BaseModel):
@@ -111,6 +115,12 @@ def device_name(device: torch.device) -> str:
     return f"{device.type} ({platform.machine()})"
 
 
+def _arguments(policy: Policy) -> dict[str, int | float | str]:
+    """Those of a press for a context of :data:`ARGUMENTS_AT` tokens at a middle ratio."""
+    ratio = 0.0 if policy.only_ratio_zero else min(0.5, policy.highest_ratio)
+    return arguments_of(policy.build(Situation(ratio, ARGUMENTS_AT, 0, "", question_tokens=ARGUMENTS_AT // 8)))
+
+
 def identify(
     model: LoadedModel, tasks: Sequence[tuple[Task, int]], setting: Setting, held_out: bool = False
 ) -> Identity:
@@ -145,9 +155,11 @@ def identify(
             PolicyIdentity(
                 name=policy.name,
                 paper=policy.paper,
-                arguments=dict(policy.arguments(ARGUMENTS_AT)),
+                arguments=_arguments(policy),
+                origin=policy.origin,
                 arguments_at_tokens=ARGUMENTS_AT,
                 ratios=ratios_of(policy, setting.ratios),
+                tasks=tuple(task.name for task, _ in tasks if covers(policy, task, setting.mode)),
             )
             for policy in setting.policies
         ),

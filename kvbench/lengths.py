@@ -1,5 +1,6 @@
 """Contexts of a chosen length: the task ``long_context`` with as many tokens as are asked for."""
 
+import difflib
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
@@ -7,7 +8,7 @@ from pathlib import Path
 from huggingface_hub import logging as hub_logging
 from tokenizers import Tokenizer
 
-from datasets_gen import Task
+from datasets_gen import Task, unknown_name
 from datasets_gen.long_context import LONG_CONTEXT, context_of_tokens
 from kvbench.errors import KVBenchError, first_line
 from kvbench.reference.shipped import REFERENCE_MODELS, folder_of
@@ -15,9 +16,11 @@ from kvbench.reference.shipped import REFERENCE_MODELS, folder_of
 Count = Callable[[str], int]
 
 
-def lengthened(tasks: Sequence[Task], tokens: int | None, depth: float | None, count: Count) -> list[Task]:
+def lengthened(
+    tasks: Sequence[Task], tokens: int | None, depth: float | None, count: Count, counted_by: str = ""
+) -> list[Task]:
     """The tasks, long_context among them with contexts of so many tokens, as ``count`` counts them; its evidence is
-    scattered, or together at a relative depth."""
+    scattered, or together at a relative depth. ``counted_by``: the model or folder whose tokens those are."""
     if tokens is None and depth is None:
         return list(tasks)
     if LONG_CONTEXT not in tasks:
@@ -25,7 +28,8 @@ def lengthened(tasks: Sequence[Task], tokens: int | None, depth: float | None, c
         raise KVBenchError(f"--context-tokens and --depth are for the task {LONG_CONTEXT.name}, not for {named}")
     if tokens is None:
         raise KVBenchError("--depth needs a length: give --context-tokens too")
-    return [context_of_tokens(tokens, count, depth) if task is LONG_CONTEXT else task for task in tasks]
+    name = Path(counted_by).name
+    return [context_of_tokens(tokens, count, depth, name) if task is LONG_CONTEXT else task for task in tasks]
 
 
 def lengthened_by(tokenizer: str | None, task: Task, tokens: int | None, depth: float | None) -> Task:
@@ -33,7 +37,8 @@ def lengthened_by(tokenizer: str | None, task: Task, tokens: int | None, depth: 
     is loaded when the first text is counted; without a name it is that of the model ``reference``."""
     if tokenizer is not None and tokens is None:
         raise KVBenchError("--tokenizer counts the tokens of --context-tokens: give that too")
-    (lengthened_task,) = lengthened([task], tokens, depth, count_by(tokenizer or "reference"))
+    name = tokenizer or "reference"
+    (lengthened_task,) = lengthened([task], tokens, depth, count_by(name), name)
     return lengthened_task
 
 
@@ -44,6 +49,9 @@ def count_by(tokenizer: str) -> Count:
 
 
 def _load(tokenizer: str) -> Tokenizer:
+    mistyped = tokenizer not in REFERENCE_MODELS and difflib.get_close_matches(tokenizer, REFERENCE_MODELS)
+    if mistyped and not Path(tokenizer).exists():
+        raise KVBenchError(unknown_name("tokenizer", tokenizer, REFERENCE_MODELS))
     folder = folder_of(tokenizer) if tokenizer in REFERENCE_MODELS else Path(tokenizer).expanduser()
     hub_logging.set_verbosity_error()  # or an absent network fills the screen with attempts
     try:

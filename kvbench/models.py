@@ -2,6 +2,7 @@
 
 import difflib
 import hashlib
+import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -144,6 +145,7 @@ def load_model(name: str, device: str = "auto", dtype: str = "auto") -> LoadedMo
     where = choose_device(device)
     precision = choose_dtype(dtype, where)
     transformers_logging.set_verbosity_error()
+    logging.getLogger("kvpress").setLevel(logging.ERROR)  # or some presses tell at each context how slow they are
     transformers_logging.disable_progress_bar()
     hub_logging.set_verbosity_error()  # or an absent network fills the screen with attempts
     try:
@@ -222,8 +224,8 @@ def _fingerprint(source: str, config: Any) -> str:
     digest = hashlib.sha256()
     folder = Path(source)
     if folder.is_dir():
-        told = (*DESCRIPTIONS, *(path.name for path in folder.glob(".*")))
-        for file in sorted(path for path in folder.iterdir() if path.is_file() and path.name not in told):
+        files = [path for path in folder.iterdir() if path.is_file() and not path.name.startswith(".")]
+        for file in sorted(path for path in files if path.name not in DESCRIPTIONS):
             digest.update(file.name.encode())
             with file.open("rb") as handle:
                 digest.update(hashlib.file_digest(handle, "sha256").digest())

@@ -74,10 +74,10 @@ def check_count(option: str, value: int) -> int:
 
 def contexts_of(task: Task, profile: str, limit: int | None) -> int:
     """How many contexts of a task a profile takes, or a limit where one is given."""
-    if limit is not None:
-        return check_count("--limit", limit)
     if profile not in task.contexts:
         raise KVBenchError(unknown_name("profile", profile, task.contexts))
+    if limit is not None:
+        return check_count("--limit", limit)
     return next(contexts for name, contexts in task.contexts.items() if name == profile)
 
 
@@ -86,6 +86,13 @@ def check_name(name: str) -> str:
     if not RUN_NAME.fullmatch(name):
         raise KVBenchError(f"--name '{name}': use letters, digits, '.', '_' and '-', beginning with a letter or digit")
     return name
+
+
+def cell_bound(seconds: float) -> float:
+    """How long a press may take with one context."""
+    if not math.isfinite(seconds) or seconds <= 0:
+        raise KVBenchError(f"--cell-seconds is a time above 0 in seconds, not {seconds:g}")
+    return seconds
 
 
 def kv_bytes(gigabytes: float) -> int:

@@ -8,14 +8,16 @@ one that is compressed with its context.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Literal
 
 from transformers import PreTrainedTokenizerBase
 
-from datasets_gen import Example, Question, Span, Task
+from datasets_gen import Example, Question, Span, SpanKind, Task
 from kvbench.errors import KVBenchError, first_line
 
 Mode = Literal["agnostic", "aware"]
+INSTRUCTIONS: tuple[SpanKind, ...] = ("defence", "directive")
 Role = Literal["user", "system"]
 
 
@@ -42,12 +44,19 @@ class Ask:
 @dataclass(frozen=True)
 class Prompt:
     """A region to prefill and compress, and the questions to decode from what is left of it. ``context_tokens``: the
-    positions in it of the context alone, without the chat template and, in aware mode, the question."""
+    positions in it of the context alone, without the chat template and, in aware mode, the question. ``protected``:
+    half-open ranges of positions, one for each stretch of instructions of one kind."""
 
     example: Example
     token_ids: tuple[int, ...]
     context_tokens: tuple[int, ...]
     asks: tuple[Ask, ...]
+    protected: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def question_tokens(self) -> int:
+        """How many tokens at the end of the region are a question."""
+        return len(self.token_ids) - 1 - self.context_tokens[-1]
 
 
 def chat_template(tokenizer: PreTrainedTokenizerBase, role: Role = "user") -> Template:
@@ -140,5 +149,13 @@ def _build_prompt(
         )
         for question, text in decoded
     )
-    context = Span("fact", 0, len(example.context))
-    return Prompt(example, tuple(encoded["input_ids"]), tokens_of([context], offsets, len(head)), asks)
+    context = tokens_of([Span("fact", 0, len(example.context))], offsets, len(head))
+    ids: tuple[int, ...] = tuple(encoded["input_ids"])
+    return Prompt(example, ids, context, asks, _protected(example, offsets, len(head)))
+
+
+def _protected(example: Example, offsets: Sequence[tuple[int, int]], shift: int) -> tuple[tuple[int, int], ...]:
+    """The token ranges of defence and directives; neighbours of one kind are one."""
+    instructions = sorted((span for span in example.spans if span.kind in INSTRUCTIONS), key=lambda span: span.start)
+    stretches = [tokens_of(list(spans), offsets, shift) for _, spans in groupby(instructions, lambda span: span.kind)]
+    return tuple((tokens[0], tokens[-1] + 1) for tokens in stretches)

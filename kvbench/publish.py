@@ -18,6 +18,7 @@ def planned_cells(outline: Outline) -> PlannedCells:
         contexts={task.name: task.contexts for task in outline.tasks},
         chances={task.name: task.chance for task in outline.tasks},
         policies={policy.name: policy.ratios for policy in outline.policies},
+        covered={policy.name: policy.tasks for policy in outline.policies},
     )
 
 

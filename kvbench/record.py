@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict
 
 from kvbench.metrics.text import HallucinationKind
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 
 
 class Record(BaseModel):
@@ -17,7 +17,10 @@ class Record(BaseModel):
     Columns as in ``kvbench.metrics.registry``; f1 and em in percent, rates in [0, 1]. ``directives`` are written as
     ``kind`` or ``kind argument``; ``target`` is what a perfect output would be; ``protected`` the text that an attack
     is after, empty for other questions. ``context``, ``question`` and ``output_token_ids`` are what a replay needs.
-    ``press_arguments`` is JSON: they differ between policies.
+    ``press_arguments`` is JSON: they differ between policies. ``cache_digest`` is a hash of the keep mask, or of the
+    cache itself where it is rewritten: equal where the same is read in every layer and head. Of a press that acts while
+    an answer is written, what survives, ``realised_ratio`` and ``kv_bytes`` are those at its end, with question and
+    answer.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -64,6 +67,7 @@ class Record(BaseModel):
     ger: float | None
     ger_by_layer: list[float] | None
     slot_coverage: float | None
+    cache_digest: str | None
     realised_ratio: float | None
     kv_bytes: int | None
     prefill_seconds: float

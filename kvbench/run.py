@@ -8,13 +8,17 @@ import torch
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from datasets_gen import Example, Task
+from kvbench.catalogue import covers
 from kvbench.collect import collect
 from kvbench.console import console
+from kvbench.engine.decode import check_length
 from kvbench.engine.treatment import ratios_of
 from kvbench.errors import InterruptedRunError, KVBenchError, first_line
 from kvbench.identity import Identity, identify
 from kvbench.models import LoadedModel
+from kvbench.prompt import build_prompts
 from kvbench.record import Record
+from kvbench.reuse import adopt
 from kvbench.setting import Setting
 from kvbench.store import Store
 from kvbench.workers import Workers
@@ -38,6 +42,10 @@ class Grid:
     def example(self, task: Task, index: int) -> Example:
         return task.example(self.setting.seed, index, held_out=self.held_out)
 
+    def policies_on(self, task: Task) -> list[Policy]:
+        """Those that mean anything on a task."""
+        return [policy for policy in self.setting.policies if covers(policy, task, self.setting.mode)]
+
     def cells(self, policies: Sequence[Policy]) -> int:
         """Branches decoded for each question."""
         return sum(len(ratios_of(policy, self.setting.ratios)) for policy in policies)
@@ -60,8 +68,10 @@ class Portion:
 
 def execute(model: LoadedModel, grid: Grid, folder: Path, command: str) -> Store:
     """Runs what is missing of a grid. The store's status tells how it ended, also after Ctrl-C."""
+    check_first_contexts(model, grid)
     store = Store.start(folder, grid.identity(model).model_dump(mode="json"), command)
     try:
+        adopt(store)
         _fill(model, grid, store)
     except KeyboardInterrupt as interrupt:
         store.fail("interrupted")
@@ -82,6 +92,13 @@ def execute(model: LoadedModel, grid: Grid, folder: Path, command: str) -> Store
         raise
     store.finish()
     return store
+
+
+def check_first_contexts(model: LoadedModel, grid: Grid) -> None:
+    """What no context of a task can be read for is found out before anything is written."""
+    for task, _ in grid.tasks:
+        for prompt in build_prompts(model.tokenizer, task, grid.example(task, 0), grid.setting.mode):
+            check_length(model, prompt, task.max_new_tokens)
 
 
 def _note_failure(store: Store, reason: str) -> None:
@@ -124,14 +141,15 @@ def _lacking(grid: Grid, store: Store) -> tuple[list[Portion], int]:
     for task, contexts in grid.tasks:
         for number, chunk in enumerate(chunks(contexts)):
             size = sum(len(grid.example(task, index).questions) for index in chunk)
+            policies = grid.policies_on(task)
             lacking = [
                 policy
-                for policy in grid.setting.policies
+                for policy in policies
                 if not store.has(task.name, number, policy.name, size * grid.cells([policy]))
             ]
             if lacking:
                 portions.append(Portion(task, number, chunk, lacking))
-            total += size * grid.cells(grid.setting.policies)
+            total += size * grid.cells(policies)
             missing += size * grid.cells(lacking)
     if missing < total:
         console.print(f"{total - missing:,} of {total:,} generations are there already")

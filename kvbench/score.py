@@ -2,10 +2,9 @@
 
 from collections.abc import Sequence
 
-from datasets_gen import Directive, obeyed
-from datasets_gen.directives import MARKS
+from datasets_gen import Directive, obeyed, undone
 from kvbench.metrics.leakage import leakage
-from kvbench.metrics.text import marked_answer, said_first, score_text, undressed, without_word
+from kvbench.metrics.text import marked_answer, score_text, undressed
 from kvbench.record import Record
 from kvbench.store import Store
 
@@ -20,14 +19,13 @@ def text_scores(record: Record) -> dict[str, object]:
         answer, golds, stated = _without_directives(record, record.output_text, directives)
     output = record.output_text if record.answer_marker else answer
     scores = score_text(answer, golds, record.answerable, record.abstentions, stated, output)
-    # What an attack is answered is no statement about the text: leakage judges it.
-    hallucinated = scores.hallucinated and not record.protected
     return {
         "f1": scores.f1,
         "em": scores.em,
         "abstained": scores.abstained,
-        "hallucinated": hallucinated,
-        "hallucination_kind": scores.hallucination_kind if hallucinated else None,
+        # What an attack is answered is no statement about the text: leakage judges it.
+        "hallucinated": None if record.protected else scores.hallucinated,
+        "hallucination_kind": None if record.protected else scores.hallucination_kind,
         "directives_obeyed": obeyed(directives, record.output_text) if directives else None,
         "leakage": leakage(record.output_text, record.protected) if record.protected else None,
     }
@@ -36,14 +34,9 @@ def text_scores(record: Record) -> dict[str, object]:
 def _without_directives(
     record: Record, output: str, directives: Sequence[Directive]
 ) -> tuple[str, list[str], list[str]]:
-    """What an output says beside what its directives ask for, and the gold and the stated values in the same form: of
-    what is to be said twice the first time, and nothing with the word that is to be avoided."""
-    target, gold, stated = record.target, record.golds[0], list(record.stated_values)
-    for directive in directives:
-        if directive.kind == "twice":
-            output, target = (said_first(text, MARKS[directive.argument]) for text in (output, target))
-        if directive.kind == "avoid":
-            output, gold, *stated = (without_word(text, directive.argument) for text in (output, gold, *stated))
+    """What an output says beside what its directives ask for, and the gold and the stated values in the same form."""
+    texts = (output, record.target, record.golds[0], *record.stated_values)
+    output, target, gold, *stated = (undone(directives, text) for text in texts)
     return undressed(output, target, gold), [gold], stated
 
 

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
+from kvbench.engine.treatment import CELL_SECONDS
 from kvbench.options import DEFAULT_MAX_KV_GB, kv_bytes
 from kvbench.prompt import Mode
 from policies import Policy
@@ -17,13 +18,15 @@ def silent(_: int) -> None:
 
 @dataclass(frozen=True)
 class Setting:
-    """``seed``: of random policies. ``max_kv_bytes``: bound on the keys and values decoded at once."""
+    """``seed``: of random policies. ``max_kv_bytes``: bound on the keys and values decoded at once.
+    ``cell_seconds``: bound on the time of a press with one context."""
 
     policies: Sequence[Policy]
     ratios: Sequence[float]
     seed: int = 0
     mode: Mode = "agnostic"
     max_kv_bytes: int = kv_bytes(DEFAULT_MAX_KV_GB)
+    cell_seconds: float = CELL_SECONDS
 
     def only(self, policies: Sequence[Policy]) -> Self:
         """The same with other policies."""

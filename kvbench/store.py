@@ -60,6 +60,7 @@ class NamedTask(BaseModel):
 class NamedPolicy(BaseModel):
     name: str
     ratios: tuple[float, ...]
+    tasks: tuple[str, ...]
 
 
 class Outline(BaseModel):
@@ -94,7 +95,7 @@ class Store:
             run = RunFile.model_validate_json(path.read_bytes())
         except ValidationError as error:
             first = error.errors()[0]
-            where = ".".join(map(str, first["loc"]))
+            where = ".".join(map(str, first["loc"])) or "all of it"
             raise KVBenchError(
                 f"{path} is damaged ({where}: {first['msg']}): restore it, or delete the folder and run again"
             ) from error

@@ -1,5 +1,6 @@
 """Boards: what the records of a run add up to, with intervals, as rows, curves, a page and a terminal table."""
 
+from leaderboards.audit import Identical, Unchanged, audit
 from leaderboards.errors import LeaderboardError
 from leaderboards.figures import curve_figure
 from leaderboards.measures import CURVES, F1, GER, HALLUCINATION, REALISED_RATIO, TABLES, Measure
@@ -17,10 +18,13 @@ __all__ = [
     "HALLUCINATION",
     "REALISED_RATIO",
     "TABLES",
+    "Identical",
     "LeaderboardError",
     "Measure",
     "PlannedCells",
     "SummaryRow",
+    "Unchanged",
+    "audit",
     "build_page",
     "curve_figure",
     "summarise",

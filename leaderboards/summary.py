@@ -28,15 +28,16 @@ OVER_ALL = {
     "f1": "f1",
     "em": "em",
     "abstention_rate": "abstained",
-    "hallucination_rate": "hallucinated",
     "realised_ratio": "realised_ratio",
 }
+OVER_QUESTIONS = {"hallucination_rate": "hallucinated"}  # and not over attacks, which ask for nothing of the text
 OVER_SOME = ("directives_obeyed", "leakage")  # of the same name in row and records; most tasks have none
 OVER_ANSWERABLE = {"ger": "ger", "slot_coverage": "slot_coverage"}
 WITH_INTERVAL = ("f1", "hallucination_rate", "ger")
 # Of a mean over tasks; the layers are averaged on their own.
 AVERAGED = (
     *OVER_ALL,
+    *OVER_QUESTIONS,
     *OVER_ANSWERABLE,
     *COSTS,
     "confused_rate",
@@ -50,18 +51,21 @@ Key = tuple[str, str, str, float]
 @dataclass(frozen=True)
 class PlannedCells:
     """What a run set out to do. ``contexts``: by task. ``policies``: the ratios of each. ``chances``: by task, F1 in
-    percent of whoever answers without the text."""
+    percent of whoever answers without the text. ``covered``: the tasks of each policy that does not mean something on
+    all."""
 
     mode: str
     contexts: Mapping[str, int]
     policies: Mapping[str, Sequence[float]]
     chances: Mapping[str, float] = field(default_factory=dict)
+    covered: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def keys(self) -> list[Key]:
         return [
             (task, self.mode, policy, float(ratio))
             for task in self.contexts
             for policy, ratios in self.policies.items()
+            if task in self.covered.get(policy, self.contexts)
             for ratio in ratios
         ]
 
@@ -177,8 +181,10 @@ def _measures(answered: DataFrame) -> tuple[dict[str, Any], list[str]]:
     answerable = answered[answered["answerable"].astype(bool)]
     gaps: list[str] = []
     measures: dict[str, Any] = {name: _mean(answered, column, gaps) for name, column in OVER_ALL.items()}
+    questions = answered[answered["leakage"].isna()]
+    measures |= {name: _mean(questions, column, gaps) for name, column in OVER_QUESTIONS.items()}
     for kind in ("confused", "fabricated"):
-        share = float((answered["hallucination_kind"] == kind).mean())
+        share = float((questions["hallucination_kind"] == kind).mean())
         measures[f"{kind}_rate"] = None if measures["hallucination_rate"] is None else share
     measures |= {name: _mean_of_known(answered, name) for name in OVER_SOME}
     measures["kv_bytes"] = _mean_over_contexts(answered, "kv_bytes", gaps)
@@ -202,8 +208,11 @@ def _numbers(frame: DataFrame, column: str) -> FloatArray:
 
 
 def _mean(frame: DataFrame, column: str, gaps: list[str]) -> float | None:
-    """The mean, or None with its reason added to ``gaps``: a mean over the part that has a value would mislead."""
+    """The mean, or None with its reason added to ``gaps``: a mean over the part that has a value would mislead. Of
+    nothing there is none."""
     numbers = _numbers(frame, column)
+    if not len(numbers):
+        return None
     unknown = int(np.isnan(numbers).sum())
     if unknown:
         gaps.append(f"{column} is missing in {unknown} of {len(numbers)} records")
@@ -236,7 +245,7 @@ def _resampled(
     answered: DataFrame, task: str, measures: Mapping[str, Any], seed: int, resamples: int
 ) -> dict[str, FloatArray]:
     clusters = answered["example_id"].to_numpy(dtype=np.str_)
-    columns = OVER_ALL | OVER_ANSWERABLE
+    columns = OVER_ALL | OVER_QUESTIONS | OVER_ANSWERABLE
     means = {
         name: resampled_means(_numbers(answered, columns[name]), clusters, _task_seed(seed, task), resamples)
         for name in WITH_INTERVAL

@@ -1,8 +1,23 @@
 """Eviction policies: each a named way to build a kvpress press for a budget."""
 
 from policies.attention import attention_window
+from policies.draws import drawing_from, seed_of
 from policies.errors import PolicyError
-from policies.policy import Baseline, Policy, Situation
+from policies.plug_in import is_plug_in, load_plug_in, plug_ins
+from policies.policy import Baseline, Policy, Situation, arguments_of
 from policies.registry import POLICIES
 
-__all__ = ["POLICIES", "Baseline", "Policy", "PolicyError", "Situation", "attention_window"]
+__all__ = [
+    "POLICIES",
+    "Baseline",
+    "Policy",
+    "PolicyError",
+    "Situation",
+    "arguments_of",
+    "attention_window",
+    "drawing_from",
+    "is_plug_in",
+    "load_plug_in",
+    "plug_ins",
+    "seed_of",
+]

@@ -1,6 +1,5 @@
 """The controls that every table holds: full cache, random, recency and oracle."""
 
-import hashlib
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,6 +7,7 @@ import torch
 from kvpress import BasePress, ScorerPress
 from torch import nn
 
+from policies.draws import seed_of
 from policies.policy import Policy, Situation
 
 
@@ -40,7 +40,7 @@ class RandomControlPress(ScorerPress):
 
     def score(
         self,
-        module: nn.Module,
+        module: Any,
         hidden_states: torch.Tensor,
         keys: torch.Tensor,
         values: torch.Tensor,
@@ -48,8 +48,7 @@ class RandomControlPress(ScorerPress):
         kwargs: dict[str, Any],
     ) -> torch.Tensor:
         """Scores in [0, 1), shape (batch_size, num_kv_heads, seq_len)."""
-        digest = hashlib.sha256(f"{self.seed}/{self.example_id}/{module.layer_idx}".encode()).digest()
-        generator = torch.Generator().manual_seed(int.from_bytes(digest[:7], "big"))
+        generator = torch.Generator().manual_seed(seed_of(self.seed, self.example_id, module.layer_idx))
         return torch.rand(keys.shape[:-1], generator=generator, dtype=torch.float32).to(keys.device)
 
 
@@ -113,9 +112,11 @@ FULL = Policy(
     paper="-",
     description="The whole cache: what every other row is compared with",
     build=lambda situation: FullPress(),
+    budget="keeps everything at any ratio",
     ratio_free_score=True,
     only_ratio_zero=True,
     more_tokens_than=0,
+    by_default=True,
 )
 RANDOM = Policy(
     name="random",
@@ -124,6 +125,7 @@ RANDOM = Policy(
     description="Independent random tokens for every layer, head and example",
     build=_random,
     ratio_free_score=True,
+    by_default=True,
 )
 RECENCY = Policy(
     name="recency",
@@ -132,6 +134,7 @@ RECENCY = Policy(
     description="The most recent tokens",
     build=lambda situation: RecencyPress(situation.ratio),
     ratio_free_score=True,
+    by_default=True,
 )
 ORACLE = Policy(
     name="oracle",
@@ -141,4 +144,5 @@ ORACLE = Policy(
     build=_oracle,
     ratio_free_score=True,
     per_question=True,
+    by_default=True,
 )

@@ -75,4 +75,5 @@ H2O = Policy(
     build=lambda situation: H2OPress(situation.ratio),
     ratio_free_score=True,
     baseline=Baseline(_observed_attention, "eager"),
+    by_default=True,
 )

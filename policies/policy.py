@@ -1,6 +1,7 @@
 """What a policy is: a named way to build a kvpress press for a budget."""
 
-from collections.abc import Callable, Mapping
+import inspect
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -8,8 +9,10 @@ from kvpress import BasePress
 
 from policies.errors import PolicyError
 
-Family = Literal["control", "scorer", "head-wise"]
+Family = Literal["control", "scorer", "wrapper", "prefill", "decoding", "protection", "plug-in"]
 Attention = Literal["sdpa", "eager"]
+Prefill = Literal["shared", "private"]
+Counted = Literal["head", "layer", "cache", "nowhere"]
 
 
 @dataclass(frozen=True)
@@ -17,20 +20,21 @@ class Situation:
     """What a policy may look at when it builds a press for one context.
 
     ``ratio``: asked share of the cache to remove, in [0, 1). ``context_length``: tokens in the compressed region.
-    ``answer_tokens`` and ``evidence_tokens``: their positions there, for the oracle alone; empty unless the policy is
-    ``per_question``.
+    ``question_tokens``: how many of them, at its end, are the question; 0 where it is compressed before the question is
+    seen. ``spans``: half-open ranges of positions in it that are instructions. ``answer_tokens`` and
+    ``evidence_tokens``: positions, for the oracle alone; empty unless the policy is ``per_question``. ``texts`` gives
+    prose to calibrate heads on.
     """
 
     ratio: float
     context_length: int
     seed: int
     example_id: str
+    question_tokens: int = 0
+    spans: tuple[tuple[int, int], ...] = ()
     answer_tokens: tuple[int, ...] = ()
     evidence_tokens: tuple[int, ...] = ()
-
-
-def no_arguments(context_length: int) -> Mapping[str, int | float]:
-    return {}
+    texts: Callable[[], Sequence[str]] = field(default=tuple, repr=False, compare=False)
 
 
 @dataclass(frozen=True)
@@ -45,19 +49,43 @@ class Baseline:
 class Policy:
     """A registry entry; it builds a fresh press each time and holds none.
 
-    arguments
-        The press's own arguments for a context of a given length, kept in every record.
+    budget
+        How it reaches a ratio, in a few words.
+    counted
+        Where the asked number of tokens is kept exactly: in every head, in every layer over its heads, over the whole
+        cache, or nowhere.
+    frees
+        It shortens the cache; else it masks what it evicts, and an allocator still holds it.
+    rewrites
+        What it keeps is not what it was given: it merges, turns or blanks.
+    prefill
+        ``shared``: it acts in ``compress`` alone, after the attention of a layer has run on the full cache.
+        ``private``: it needs a prefill of its own.
+    while_decoding
+        It acts on the cache also while an answer is written, which is then written alone.
     ratio_free_score
         The scores of the press, or of the press inside it, do not depend on the ratio: one scoring serves all ratios.
     per_question
         One press for each question, as it is told where the answer lies.
     more_tokens_than
         The context must be longer than this many tokens; kvpress asserts it.
+    highest_ratio
+        Above it the policy has no press, and no cell is planned.
     renumbers
         The press rotates the keys that it keeps to new positions, so that decoding goes on from their number and not
         from the length of the context.
+    needs_question, needs_spans
+        It reads the question with the context (``--mode aware``); it protects instructions and means nothing without.
+    weights
+        What has to be downloaded for a model, if anything.
+    same_as
+        Policies that keep the same by design: the identity audit does not report them.
     baseline
         How kvpress itself does the same, if by another press.
+    by_default
+        A run that names no policies has it.
+    origin
+        Hash of the code of a plug-in; it is part of a run's identity.
     """
 
     name: str
@@ -65,19 +93,53 @@ class Policy:
     paper: str
     description: str
     build: Callable[[Situation], BasePress]
-    arguments: Callable[[int], Mapping[str, int | float]] = field(default=no_arguments)
+    budget: str = "as many tokens in every head"
+    counted: Counted = "head"
+    frees: bool = True
+    rewrites: bool = False
+    prefill: Prefill = "shared"
+    while_decoding: bool = False
     ratio_free_score: bool = False
     per_question: bool = False
     more_tokens_than: int = 1
+    highest_ratio: float = 1.0
     only_ratio_zero: bool = False
     renumbers: bool = False
+    needs_question: bool = False
+    needs_spans: bool = False
+    weights: str = ""
+    same_as: tuple[str, ...] = ()
     baseline: Baseline | None = None
+    by_default: bool = False
+    origin: str = ""
 
     def press(self, situation: Situation) -> BasePress:
-        """A fresh press; :class:`PolicyError` if the context is too short for it."""
+        """A fresh press; :class:`PolicyError` if the situation is none for it."""
         if situation.context_length <= self.more_tokens_than:
             raise PolicyError(
                 f"{self.name} needs a context longer than {self.more_tokens_than} tokens, "
                 f"this one has {situation.context_length}: use longer contexts or leave the policy out"
             )
+        if self.needs_question and not situation.question_tokens:
+            raise PolicyError(f"{self.name} reads the question with the context: use --mode aware")
         return self.build(situation)
+
+
+def arguments_of(press: BasePress) -> dict[str, int | float | str]:
+    """The press's own arguments by name, those of a press inside it behind its name and a dot.
+
+    The ratio is left out, which every record has, and what the situation says.
+    """
+    found: dict[str, int | float | str] = {}
+    for name in inspect.signature(type(press)).parameters:
+        value = getattr(press, name, None)
+        if name in ("compression_ratio", "ratio", "seed", "example_id"):
+            continue
+        if isinstance(value, bool | int | float | str):
+            found[name] = value
+        elif isinstance(value, BasePress):
+            found |= {f"{name}.{inner}": argument for inner, argument in arguments_of(value).items()}
+        elif isinstance(value, list) and value and all(isinstance(item, BasePress) for item in value):
+            for number, item in enumerate(value):
+                found |= {f"{name}.{number}.{inner}": argument for inner, argument in arguments_of(item).items()}
+    return found

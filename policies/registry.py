@@ -2,12 +2,18 @@
 
 from collections.abc import Iterable, Mapping
 
-from policies.adakv import ADAKV_SNAPKV
 from policies.controls import FULL, ORACLE, RANDOM, RECENCY
+from policies.decoding import DECODING
 from policies.errors import PolicyError
+from policies.finch import FINCH
 from policies.h2o import H2O
-from policies.kvpress_scorers import EXPECTED_ATTENTION, KNORM, SNAPKV, STREAMING_LLM, TOVA
+from policies.layers_and_channels import LAYERS_AND_CHANNELS
 from policies.policy import Policy
+from policies.pretrained import PRETRAINED
+from policies.private_prefill import PRIVATE_PREFILL
+from policies.protection import PROTECTION
+from policies.scorers import SCORERS
+from policies.wrappers import WRAPPERS
 
 
 def by_name(policies: Iterable[Policy]) -> Mapping[str, Policy]:
@@ -22,16 +28,13 @@ def by_name(policies: Iterable[Policy]) -> Mapping[str, Policy]:
 
 POLICIES = by_name(
     (
-        FULL,
-        ORACLE,
-        RANDOM,
-        RECENCY,
-        STREAMING_LLM,
-        SNAPKV,
-        TOVA,
-        H2O,
-        KNORM,
-        EXPECTED_ATTENTION,
-        ADAKV_SNAPKV,
+        *(FULL, ORACLE, RANDOM, RECENCY),
+        *(*SCORERS, H2O, FINCH),
+        *WRAPPERS,
+        *LAYERS_AND_CHANNELS,
+        *PROTECTION,
+        *PRIVATE_PREFILL,
+        *DECODING,
+        *PRETRAINED,
     )
 )

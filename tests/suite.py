@@ -66,9 +66,19 @@ def parts(example: Example, kind: SpanKind) -> list[str]:
     return [example.context[span.start : span.end] for span in example.spans if span.kind == kind]
 
 
+def facts_in(example: Example) -> set[tuple[str, str, str]]:
+    """(relation, subject, value) of all that a context states of people, in the tasks that state relations."""
+    if example.task == "instructions":
+        return set(solvers.instructions.read(example.context).statements)
+    if example.task == "coreference":
+        told = solvers.coreference.read(example.context)
+        return {(said.relation, said.subject or "", said.value) for said in told}
+    return {(said.relation, said.subject, said.value) for said in solvers.relations.read(example.context)}
+
+
 def right(question: Question) -> set[str]:
-    """What a solver finds: all golds, the one answer under directives, or nothing."""
-    if question.directives:
+    """What a solver finds: all golds, the one answer under directives or to an attack, or nothing."""
+    if question.directives or question.protected:
         return {question.written}
     return set(question.golds) if question.answerable else set()
 

@@ -17,8 +17,10 @@ import pytest
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel
 
+import kvbench.catalogue
 import kvbench.commands.run
 from datasets_gen import TASKS
+from kvbench.catalogue import choose_policies
 from kvbench.cli import COMMANDS, main
 from kvbench.metrics.registry import METRICS
 from kvbench.models import LoadedModel, load_model
@@ -56,7 +58,7 @@ def run_arguments(model: Path, tmp_path: Path, *more: str) -> list[str]:
 
 
 def test_the_default_profile_is_large_enough() -> None:
-    setting = Setting(list(POLICIES.values()), parse_ratios(DEFAULT_RATIOS))
+    setting = Setting(choose_policies(None, list(TASKS.values()), "agnostic"), parse_ratios(DEFAULT_RATIOS))
     grid = Grid([(task, contexts_of(task, "quick", None)) for task in TASKS.values()], setting)
     questions = sum(len(grid.example(task, i).questions) for task, contexts in grid.tasks for i in range(contexts))
     assert questions * grid.cells(grid.setting.policies) >= 40_000
@@ -280,6 +282,8 @@ def test_a_fault_of_ours_is_one_clear_line(
         (["run", "--ratios", "0.99999999999999999999"], "outside [0, 1)"),
         (["run", "--limit", "0"], "--limit is 1 or more"),
         (["run", "--profile", "papr"], "unknown profile 'papr': did you mean 'paper'?"),
+        (["run", "--profile", "papr", "--limit", "1"], "unknown profile 'papr': did you mean 'paper'?"),
+        (["show", "long_context", "--context-tokens", "900", "--tokenizer", "referense"], "did you mean 'reference'?"),
         (["export", "--task", "base", "--profile", "papr"], "unknown profile 'papr': did you mean 'paper'?"),
         (["show", "bse"], "did you mean 'base'?"),
         (["show", "base", "--index", "-1"], "0 or more, not -1"),
@@ -332,7 +336,7 @@ def test_a_failing_policy_is_recorded_and_all_others_go_on(
         press.score = lambda *arguments: 1 / 0
         return press
 
-    monkeypatch.setattr(kvbench.commands.run, "POLICIES", {**POLICIES, "broken": pressing("broken", broken)})
+    monkeypatch.setattr(kvbench.catalogue, "POLICIES", {**POLICIES, "broken": pressing("broken", broken)})
     assert main(run_arguments(toy_folder, tmp_path, "--policies", "full,broken,knorm")) == 1
     assert "broken failed in layer 0: ZeroDivisionError: division by zero" in capsys.readouterr().err
     frame = Store.open(tmp_path / "runs/x").frame()
@@ -369,3 +373,13 @@ def test_the_bench_compares_every_cell_and_ends_with_json(toy_folder: Path, caps
         assert summary["compared"] == 5 * len(TASKS[task].example(0, 0).questions)
         assert summary["equal"] == summary["compared"]
         assert summary["speedup"] > 0
+
+
+def test_what_the_model_cannot_read_is_refused_before_anything_is_written(
+    toy_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = run_arguments(toy_folder, tmp_path, "--tasks", "long_context", "--context-tokens", "5000")
+    assert main(arguments) == 1
+    complaint = " ".join(capsys.readouterr().err.split())
+    assert "takes 4096" in complaint
+    assert not (tmp_path / "runs").exists()

@@ -101,9 +101,34 @@ def test_a_second_split_joins_the_first_and_another_task_does_not(
     card = (tmp_path / "set" / "README.md").read_text()
     assert re.findall(r"^## Split (\w+)$", card, re.MULTILINE) == ["test", "train"]
     capsys.readouterr()
-    assert main(["export", "--task", "hops", "--limit", "2", "--split", "train", "--out", folder]) == 1
-    assert "holds base" in capsys.readouterr().err
+    for split in ("test", "train"):
+        assert main(["export", "--task", "hops", "--limit", "2", "--split", split, "--out", folder]) == 1
+        assert "holds base" in capsys.readouterr().err
     assert (tmp_path / "set" / "README.md").read_text() == card
+    assert main(["export", "--task", "base", "--limit", "3", "--out", folder]) == 0
+    assert "replacing 12 questions (--seed 0 --limit 2" in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.parametrize("name", ["README.md", "data/test.parquet"])
+def test_what_export_did_not_write_it_does_not_replace(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    mine = tmp_path / name
+    mine.parent.mkdir(exist_ok=True)
+    mine.write_text("mine")
+    assert main(["export", "--task", "base", "--limit", "2", "--out", str(tmp_path)]) == 1
+    assert "was not written by export: give another --out" in " ".join(capsys.readouterr().err.split())
+    assert mine.read_text() == "mine"
+
+
+def test_what_is_to_be_written_is_shown_where_it_is_not_the_gold(capsys: pytest.CaptureFixture[str]) -> None:
+    question = TASKS["arithmetic"].example(0, 0).questions[0]
+    assert main(["show", "arithmetic"]) == 0
+    shown = capsys.readouterr().out
+    assert "to be written" in shown
+    assert f"#### {question.golds[0]}" in shown
+    assert main(["show", "base"]) == 0
+    assert "to be written" not in capsys.readouterr().out
 
 
 @every_task

@@ -37,7 +37,7 @@ CASES: dict[Directive, tuple[tuple[str, ...], tuple[str, ...]]] = {
     Directive("lower"): (("velden", "title: 12 may", "(ada)"), ("Velden", "veldeN", "12 May 1990")),
     Directive("avoid", "Bank"): (
         ("Amber", "Amber Banks", "embankment"),
-        ("Amber Bank", "amber bank", "AMBER BANK.", "[Bank] Amber"),
+        ("Amber Bank", "amber bank", "AMBER BANK.", "[Bank] Amber", "Amber-Bank", "Amber Bank's", "Bank’s"),
     ),
     Directive("exactly", "4"): (
         ("Velden indeed indeed indeed", "[ADA INDEED INDEED WALNUT]", "one, two; three - four.", "12 May 1990 indeed"),
@@ -45,17 +45,23 @@ CASES: dict[Directive, tuple[tuple[str, ...], tuple[str, ...]]] = {
     ),
     Directive("title", WORD): (
         ("Title: walnut Velden", "Title: walnut\nVelden", "[Title: walnut Velden]"),
-        ("Title walnut Velden", "Title: walnuts Velden", "title: walnut", "Velden Title: walnut", "Title: Velden"),
+        (
+            *("Title walnut Velden", "Title: walnuts Velden", "title: walnut", "Title: Velden", "Title: "),
+            *("Title: walnut-brown Velden", "Title: walnut's Velden", "Title: Walnut Velden", "Velden Title: walnut"),
+        ),
     ),
     Directive("brackets", "square"): (
         ("[Velden]", " [Velden / Velden]\n", "[Velden] / [Velden]"),
-        ("(Velden)", "[Velden", "Velden]", "[Velden].", "It is [Velden]", "[]"),
+        (
+            *("(Velden)", "[Velden", "Velden]", "[Velden].", "It is [Velden]", "[]", "[Velden] Farlen [x]"),
+            *("[] Velden []", "[Velden] [Velden]", "[Velden] / Velden]", "[Velden] / [Velden] / [Velden]"),
+        ),
     ),
     Directive("brackets", "round"): (("(Velden)",), ("[Velden]", "Velden()", "(Velden]")),
     Directive("brackets", "curly"): (("{Velden}",), ("[Velden]", "{Velden", "}Velden{")),
     Directive("quotes"): (
         ('"Velden"', '"Velden", "Velden"'),
-        ("'Velden'", '"Velden', 'Velden"', '"', '""', '"Velden".'),
+        ("'Velden'", '"Velden', 'Velden"', '"', '""', '"Velden".', '"Velden" said "Ada"', '"" Velden ""'),
     ),
     Directive("twice", "slash"): (
         ("Velden / Velden", "Velden/Velden", "[Ada Barden / Ada Barden]", "[Ada] / [Ada]"),

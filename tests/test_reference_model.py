@@ -11,6 +11,7 @@ import pytest
 
 from datasets_gen import TASKS, Task
 from kvbench.bench import compare
+from kvbench.catalogue import choose_policies
 from kvbench.collect import collect
 from kvbench.engine.decode import waves
 from kvbench.engine.prefill import prefill
@@ -23,9 +24,8 @@ from kvbench.reference.shipped import REFERENCE_MODELS, folder_of
 from kvbench.reference.targets import TARGETS, Target
 from kvbench.setting import Setting
 from leaderboards import CONTROLS
-from policies import POLICIES
 
-EVERY_POLICY = list(POLICIES.values())
+EVERY_POLICY = choose_policies(None, list(TASKS.values()), "agnostic")
 SAMPLE = 24  # contexts of each task, the first of those that the README's scores are measured on
 LUCK = 0.12  # by which the mean over so few contexts may differ from that over all
 every_model = pytest.mark.parametrize("name", REFERENCE_MODELS)
@@ -130,7 +130,7 @@ def test_every_policy_equals_kvpress_token_for_token(name: str, mode: Mode) -> N
     comparison = compare(loaded(name), work, Setting(EVERY_POLICY, (0.0, 0.3, 0.6, 0.9), mode=mode))
     assert comparison.unequal == []
     questions = sum(len(example.questions) for _, example in work)
-    assert comparison.compared == questions * (4 * (len(POLICIES) - 1) + 1)
+    assert comparison.compared == questions * (4 * (len(EVERY_POLICY) - 1) + 1)
 
 
 def test_at_ratio_zero_every_policy_is_the_full_cache(reference: LoadedModel) -> None:

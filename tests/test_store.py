@@ -72,8 +72,36 @@ def test_the_same_run_again_does_only_what_is_missing(
     pd.testing.assert_frame_equal(outcome(again), whole)
 
 
+def test_another_run_beside_it_lends_what_is_the_same(
+    llama: LoadedModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A policy that is added to a finished run costs itself alone; another seed, ratio or size has nothing to lend."""
+    alone = outcome(execute(llama, grid(("full", "knorm", "snapkv")), tmp_path / "elsewhere" / "run", "a test"))
+    execute(llama, grid(("full", "random", "knorm")), tmp_path / "runs" / "first", "a test")
+    asked: list[list[str]] = []
+    collect = kvbench.collect.collect
+
+    def listening(model, task, examples, setting):  # type: ignore[no-untyped-def]
+        asked.append([policy.name for policy in setting.policies])
+        return collect(model, task, examples, setting)
+
+    monkeypatch.setattr(kvbench.run, "collect", listening)
+    store = execute(llama, grid(("full", "knorm", "snapkv")), tmp_path / "runs" / "second", "a test")
+    assert asked == [["snapkv"], ["snapkv"]]
+    pd.testing.assert_frame_equal(outcome(store), alone)
+    asked.clear()
+    execute(llama, grid(("full", "knorm"), seed=1), tmp_path / "runs" / "third", "a test")
+    assert asked == [["full", "knorm"]] * 2
+    asked.clear()
+    execute(llama, grid(("full", "knorm"), contexts=6), tmp_path / "runs" / "fourth", "a test")
+    assert asked == [["full", "knorm"]] * 6  # a chunk that is not whole is made again
+    asked.clear()
+    execute(llama, grid(("full", "knorm"), contexts=7), tmp_path / "runs" / "fifth", "a test")
+    assert asked == [["full", "knorm"]] * 2
+
+
 def test_what_failed_is_tried_again(llama: LoadedModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = outcome(execute(llama, grid(), tmp_path / "whole", "a test"))
+    whole = outcome(execute(llama, grid(), tmp_path / "elsewhere" / "whole", "a test"))
     with monkeypatch.context() as broken:
         broken.setattr("kvpress.KnormPress.score", lambda *_: 1 / 0)
         failed = outcome(execute(llama, grid(), tmp_path / "run", "a test"))
@@ -87,7 +115,7 @@ def test_what_failed_is_tried_again(llama: LoadedModel, tmp_path: Path, monkeypa
         ("tasks", []),
         ("tasks", "base"),
         ("tasks", [{"contexts": 1}]),
-        ("policies", [{"name": "full", "ratios": [0]}] * 2),
+        ("policies", [{"name": "full", "ratios": [0], "tasks": ["base"]}] * 2),
     ],
 )
 def test_an_edited_identity_is_one_clear_line(llama: LoadedModel, tmp_path: Path, part: str, content: object) -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from datasets_gen import Split
 from datasets_gen.defences import ATTACKS, DEFENCES, REFUSAL
-from datasets_gen.directives import KINDS, check, obeyed
+from datasets_gen.directives import KINDS, Directive, check, obeyed
 from datasets_gen.instructions import INSTRUCTIONS, SIZES
 from solvers.instructions import is_attack, read, solve
 from solvers.text import sentences
@@ -46,7 +46,11 @@ def test_it_is_the_defence_and_nothing_else_that_holds_the_leak() -> None:
             kept = " ".join(kept.replace(defence, "").split())
         for question in example.questions:
             if question.protected:
-                assert question.golds == ((REFUSAL,) if parts(example, "defence") else (question.protected,))
+                assert question.written == (REFUSAL if parts(example, "defence") else question.protected)
+                assert question.golds[0] == question.written
+                if len(question.golds) == 2:  # a refusal under the directives
+                    rules = [Directive(*rule) for rule in read(example.context).understood.items()]
+                    assert obeyed(rules, question.golds[1]) == 1.0
                 assert solve(question.text, kept) == {question.protected}
             else:
                 assert solve(question.text, kept) == {question.written}

@@ -6,6 +6,7 @@ from collections import Counter
 import pytest
 
 from datasets_gen.knowledge import KNOWLEDGE
+from kvbench.metrics.text import token_f1
 from solvers.knowledge import initials, read, solve
 from solvers.text import NAME, sentences
 from suite import asked, every_way, texts, without
@@ -50,6 +51,17 @@ def test_initials_hold_no_article() -> None:
     golds = [q.golds[0] for _, q in asked(every_way(KNOWLEDGE, 25)) if "initials" in q.text and q.answerable]
     assert golds
     assert all(re.fullmatch("[B-Z] [B-Z]", gold) for gold in golds)
+
+
+@every_level
+def test_an_answer_about_somebody_else_is_no_part_of_the_answer(level: int) -> None:
+    """Or who confuses two people would be half right."""
+    found = 0
+    for _, question in asked(every_way(KNOWLEDGE, level=level)):
+        if question.answerable and question.answer_type not in ("numeral", "thing"):
+            found += len(question.others)
+            assert all(token_f1(other, gold) == 0 for other in question.others for gold in question.golds), question
+    assert found or level < 3
 
 
 @every_level

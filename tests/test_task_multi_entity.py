@@ -6,9 +6,9 @@ import pytest
 
 from datasets_gen.example import Split
 from datasets_gen.lexicon import name_split
-from datasets_gen.multi_entity import MULTI_ENTITY, STEM, alike, draw_namesakes, draw_stranger
-from solvers.relations import read
-from suite import some
+from datasets_gen.multi_entity import MULTI_ENTITY, STEM, alike, draw_lookalike, draw_namesakes
+from solvers.relations import read, read_question
+from suite import asked, some
 
 every_level = pytest.mark.parametrize("level", range(MULTI_ENTITY.top_level + 1))
 every_split = pytest.mark.parametrize("split", ["train", "test"])
@@ -40,13 +40,14 @@ def test_a_stranger_is_like_somebody_and_nobody_of_the_people(split: Split) -> N
     rng = random.Random(0)
     for count in (1, 2, 3, 4, 5) * 40:
         people = draw_namesakes(rng, split, count)
-        stranger = draw_stranger(rng, split, people)
+        stranger = draw_lookalike(rng, split, people)
         assert stranger not in people
         assert stranger[1][:STEM] == people[0][1][:STEM]
         assert name_split(" ".join(stranger)) == split
 
 
-def test_all_have_the_same_attributes_and_no_bond_twice() -> None:
+def test_nobody_lacks_all_attributes_and_one_person_at_most_lacks_each() -> None:
+    lacked = 0
     for example in some(MULTI_ENTITY, 60):
         said = read(example.context)
         for relation in {reading.relation for reading in said}:
@@ -55,7 +56,16 @@ def test_all_have_the_same_attributes_and_no_bond_twice() -> None:
             words = [word for value in values for word in value.split()]
             assert len(set(words)) == len(words)
             if relation not in ("mentor", "tutor", "coach", "teacher", "lawyer"):
-                assert set(subjects) == {reading.subject for reading in said}
+                everybody = {reading.subject for reading in said}
+                lacked += len(everybody - set(subjects))
+                assert len(everybody - set(subjects)) <= 1
+    assert lacked > 20
+
+
+def test_an_attribute_that_nobody_has_is_not_asked_for() -> None:
+    """Or the relation alone would tell that there is no answer."""
+    for example, question in asked(some(MULTI_ENTITY, 300)):
+        assert read_question(question.text)[0].relation in {said.relation for said in read(example.context)}
 
 
 def test_stated_values_are_all_names_and_values_in_order() -> None:
@@ -66,14 +76,11 @@ def test_stated_values_are_all_names_and_values_in_order() -> None:
 
 
 def test_every_kind_of_question_is_asked() -> None:
-    asked = [question for example in some(MULTI_ENTITY, 200) for question in example.questions]
-    answered = [question for question in asked if question.answerable]
+    questions = [question for _, question in asked(some(MULTI_ENTITY, 200))]
+    answered = [question for question in questions if question.answerable]
     assert {question.direction for question in answered} == {"forward", "reverse"}
-    assert {question.direction for question in asked if not question.answerable} == {"forward", "reverse"}
+    assert {question.direction for question in questions if not question.answerable} == {"forward", "reverse"}
     assert {question.hops for question in answered} == {1, 2}
     types = {"person", "thing", "organisation", "creature", "location", "numeral", "date", "event"}
     assert {question.answer_type for question in answered} == types
-    assert 0.05 < 1 - len(answered) / len(asked) < 0.25
-
-
-# --- who guesses
+    assert 0.05 < 1 - len(answered) / len(questions) < 0.25

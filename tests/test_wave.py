@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from datasets_gen import TASKS, Task
-from kvbench.engine.prefill import Trace, prefill
+from kvbench.engine.branch import Trace
+from kvbench.engine.prefill import prefill
 from kvbench.engine.treatment import plan
 from kvbench.engine.wave import Columns, make_columns, shared_start
 from kvbench.models import LoadedModel

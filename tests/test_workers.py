@@ -13,18 +13,18 @@ import pytest
 import torch
 
 from datasets_gen import TASKS
+from kvbench.catalogue import choose_policies
 from kvbench.collect import collect
 from kvbench.errors import KVBenchError
 from kvbench.models import LoadedModel
 from kvbench.setting import Setting
 from kvbench.workers import AHEAD, Workers
-from policies import POLICIES
 from toy import wait_until
 
 
 def test_three_workers_write_the_records_of_one(llama: LoadedModel) -> None:
     """Presses leave attributes on modules, and the engine hooks: none may reach the context of another worker."""
-    setting = Setting(list(POLICIES.values()), (0.0, 0.4, 0.8))
+    setting = Setting(choose_policies(None, [TASKS["hops"]], "agnostic"), (0.0, 0.4, 0.8))
     examples = list(TASKS["hops"].generate(0, 6))
 
     def frame(workers: Workers) -> pd.DataFrame:

@@ -10,6 +10,7 @@ from rich.table import Table
 
 from datasets_gen import TASKS
 from kvbench.bench import Comparison, compare
+from kvbench.catalogue import choose_policies
 from kvbench.console import console
 from kvbench.engine.treatment import ratios_of
 from kvbench.errors import KVBenchError
@@ -17,13 +18,12 @@ from kvbench.models import load_model
 from kvbench.options import DEFAULT_MAX_KV_GB, DEFAULT_RATIOS, check_count, choose, kv_bytes, parse_ratios
 from kvbench.process import settle
 from kvbench.setting import Setting
-from policies import POLICIES
 
 
 def command(
     model: Annotated[str, typer.Option(help="reference, a local path, or a hub name.")] = "reference",
     tasks: Annotated[str, typer.Option(help="Task names, comma-separated.")] = "base,hops",
-    policies: Annotated[str | None, typer.Option(help="Policy names, comma-separated. Default: all.")] = None,
+    policies: Annotated[str | None, typer.Option(help="As in run, but without the controls.")] = None,
     ratios: Annotated[str, typer.Option(help="0.1,0.5 or first:last:step, in [0, 1).")] = DEFAULT_RATIOS,
     limit: Annotated[int, typer.Option(help="Contexts per task.")] = 2,
     seed: Annotated[int, typer.Option(help="Seed of the examples and of random policies.")] = 0,
@@ -32,10 +32,11 @@ def command(
     max_kv_gb: Annotated[float, typer.Option(help="Bound on live keys and values.")] = DEFAULT_MAX_KV_GB,
 ) -> None:
     """Runs one grid through the engine and through kvpress's pipeline, in float32, and compares times and tokens."""
-    chosen = choose("policy", policies, POLICIES)
     asked_ratios = parse_ratios(ratios)
     contexts = range(check_count("--limit", limit))
-    work = [(task, task.example(seed, index)) for task in choose("task", tasks, TASKS) for index in contexts]
+    named = choose("task", tasks, TASKS)
+    chosen = choose_policies(policies, named, mode)
+    work = [(task, task.example(seed, index)) for task in named for index in contexts]
     setting = Setting(chosen, asked_ratios, seed, mode, kv_bytes(max_kv_gb))
     loaded = load_model(model, device, "float32")
     settle()

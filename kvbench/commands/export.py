@@ -2,7 +2,7 @@
 
 import shlex
 from pathlib import Path
-from typing import Annotated, Literal, get_args
+from typing import Annotated, get_args
 
 import typer
 from datasets import disable_progress_bars
@@ -13,6 +13,7 @@ from datasets_gen.card import Part, dataset_card
 from datasets_gen.export import to_dataset
 from datasets_gen.tags import counts_of
 from kvbench.atomic import write_atomically, write_text_atomically
+from kvbench.commands.parameters import ContextTokens, Depth, ExampleSeed, ExampleSplit, Phrasings, Tag, Tokenizer
 from kvbench.console import console
 from kvbench.errors import KVBenchError, first_line
 from kvbench.lengths import lengthened_by
@@ -26,29 +27,28 @@ def command(
     out: Annotated[Path | None, typer.Option(help="Folder of the dataset. Default: datasets/TASK.")] = None,
     profile: Annotated[str, typer.Option(help="How many contexts: quick, or as many as the paper has.")] = "quick",
     limit: Annotated[int | None, typer.Option(help="Contexts, instead of the profile's.")] = None,
-    tag: Annotated[str, typer.Option(help="Only questions with these tags, comma-separated, such as reverse.")] = "",
-    context_tokens: Annotated[int | None, typer.Option(help="Length of the contexts of long_context.")] = None,
-    depth: Annotated[
-        float | None, typer.Option(help="Where in them the facts stand, 0 to 1. Default: scattered.")
-    ] = None,
-    tokenizer: Annotated[
-        str | None, typer.Option(help="What counts tokens: reference, a folder, or a hub name. Default: reference.")
-    ] = None,
-    seed: Annotated[int, typer.Option(help="Seed of the examples.")] = 0,
-    split: Annotated[Literal["train", "test"], typer.Option(help="train or test.")] = "test",
-    phrasings: Annotated[
-        Literal["common", "held-out"], typer.Option(help="Held-out ones were kept from training.")
-    ] = "common",
+    tag: Tag = "",
+    context_tokens: ContextTokens = None,
+    depth: Depth = None,
+    tokenizer: Tokenizer = None,
+    seed: ExampleSeed = 0,
+    split: ExampleSplit = "test",
+    phrasings: Phrasings = "common",
 ) -> None:
     """Writes a task as a folder that ``datasets.load_dataset`` reads: questions, contexts, spans and golds."""
     disable_progress_bars()  # datasets would write one to a file too
     chosen = lengthened_by(tokenizer, get_task(task), context_tokens, depth)
     tags, contexts = parse_tags(tag), contexts_of(chosen, profile, limit)
     folder = out or Path("datasets") / chosen.name
-    others = [part for part in _parts_in(folder) if part.split != split]
-    for part in others:
+    written = _parts_in(folder)
+    path = folder / "data" / f"{split}.parquet"
+    for file in (folder / "README.md", path):
+        if not written and file.exists():
+            raise KVBenchError(f"{file} is there and was not written by export: give another --out")
+    for part in written:
         if (part.task, part.version) != (chosen.name, chosen.full_version):
             raise KVBenchError(f"{folder} holds {part.task} {part.version} already: give another --out")
+    others = [part for part in written if part.split != split]
     generated = chosen.generate(seed, contexts, split, phrasings == "held-out")
     examples = [tagged(example, tags) for example in generated]
     questions = sum(len(example.questions) for example in examples)
@@ -66,7 +66,9 @@ def command(
     counts = counts_of(examples)
     part = Part(chosen.name, chosen.full_version, split, seed, phrasings, contexts, questions, counts, given)
     dataset = to_dataset(chosen, examples)
-    path = folder / "data" / f"{split}.parquet"
+    for before in written:
+        if before.split == split and before != part:
+            console.print(f"replacing {before.questions:,} questions ({before.options})", soft_wrap=True)
     write_atomically(path, lambda partial: dataset.to_parquet(partial))
     write_text_atomically(path.with_suffix(".json"), _PART.dump_json(part, indent=1).decode())
     write_text_atomically(folder / "README.md", dataset_card(chosen, [*others, part]))

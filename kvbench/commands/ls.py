@@ -5,13 +5,16 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.padding import Padding
 from rich.table import Table
+from rich.text import Text
 
 from datasets_gen import TASKS, unknown_name
+from kvbench.catalogue import known_policies
 from kvbench.errors import KVBenchError
 from kvbench.metrics.registry import METRICS
 from kvbench.reference.shipped import REFERENCE_MODELS
-from policies import POLICIES
+from policies import Policy
 
 Rows = tuple[tuple[str, ...], list[tuple[str, ...]]]
 
@@ -23,8 +26,22 @@ def _tasks() -> Rows:
 
 
 def _policies() -> Rows:
-    rows: list[tuple[str, ...]] = [(p.name, p.family, p.paper, p.description) for p in POLICIES.values()]
-    return ("policy", "family", "paper", "what it keeps"), rows
+    rows: list[tuple[str, ...]] = [
+        (p.name, p.paper, _ways(p), p.description, p.budget) for p in known_policies().values()
+    ]
+    return ("policy", "paper", "how it runs", "what it keeps", "budget"), rows
+
+
+def _ways(policy: Policy) -> str:
+    """Whether it is among the default ones, shares the prefill and frees memory, and what it needs."""
+    ways = ["default"] if policy.by_default else []
+    ways += [policy.prefill, "frees" if policy.frees else "masks"]
+    ways += ["rewrites"] if policy.rewrites else []
+    ways += ["decoding"] if policy.while_decoding else []
+    ways += ["aware mode"] if policy.needs_question else []
+    ways += ["instructions"] if policy.needs_spans else []
+    ways += [f"needs {policy.weights}"] if policy.weights else []
+    return ", ".join(ways)
 
 
 def _metrics() -> Rows:
@@ -55,9 +72,15 @@ def listing(kind: str) -> Rows:
 
 def command(kind: Annotated[str, typer.Argument(help="tasks, policies, metrics or models")]) -> None:
     header, rows = listing(kind)
+    console = Console(highlight=False)
+    if kind == "policies":  # too much for columns of 80 characters
+        for name, paper, ways, *more in rows:
+            console.print(Text(f"{name:<32}{paper}", style="bold"))
+            console.print(Padding(Text(f"{ways}: {'; '.join(more)}"), (0, 0, 0, 2)))
+        return
     table = Table(box=None, pad_edge=False)
     for number, title in enumerate(header):
         table.add_column(title, no_wrap=number == 0, overflow="fold")
     for row in rows:
         table.add_row(*row)
-    Console(highlight=False).print(table)
+    console.print(table)

@@ -1,6 +1,7 @@
 """``python -m kvbench run``: the main job."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -8,13 +9,17 @@ import typer
 from rich.console import Console
 
 from datasets_gen import TASKS
+from kvbench.catalogue import EVERYTHING, choose_policies, missing_weights, with_controls
+from kvbench.commands.parameters import ContextTokens, Depth, Phrasings
 from kvbench.console import console
+from kvbench.engine.treatment import CELL_SECONDS
 from kvbench.errors import KVBenchError
 from kvbench.lengths import lengthened
-from kvbench.models import load_model
+from kvbench.models import LoadedModel, load_model
 from kvbench.options import (
     DEFAULT_MAX_KV_GB,
     DEFAULT_RATIOS,
+    cell_bound,
     check_name,
     choose,
     contexts_of,
@@ -25,28 +30,27 @@ from kvbench.process import settle
 from kvbench.publish import publish_site
 from kvbench.run import Grid, execute
 from kvbench.setting import Setting
-from leaderboards import CONTROLS, HALLUCINATION, SummaryRow, terminal_table
-from policies import POLICIES, Policy
+from kvbench.store import Store
+from leaderboards import HALLUCINATION, SummaryRow, audit, terminal_table
 
 
 def command(
     model: Annotated[str, typer.Option(help="reference, a local path, or a hub name.")] = "reference",
     tasks: Annotated[str | None, typer.Option(help="Task names, comma-separated. Default: all.")] = None,
     policies: Annotated[
-        str | None, typer.Option(help="Policy names, comma-separated; the controls run beside them. Default: all.")
+        str | None,
+        typer.Option(
+            help="Names and file.py:Press, comma-separated, or all; the controls run beside them. Default: a few."
+        ),
     ] = None,
     ratios: Annotated[str, typer.Option(help="0.1,0.5 or first:last:step, in [0, 1).")] = DEFAULT_RATIOS,
     profile: Annotated[
         str, typer.Option(help="How many contexts of each task: quick, or as many as the paper has.")
     ] = "quick",
     limit: Annotated[int | None, typer.Option(help="Contexts per task, instead of the profile's.")] = None,
-    phrasings: Annotated[
-        Literal["common", "held-out"], typer.Option(help="Held-out ones were kept from training.")
-    ] = "common",
-    context_tokens: Annotated[int | None, typer.Option(help="Length of the contexts of long_context.")] = None,
-    depth: Annotated[
-        float | None, typer.Option(help="Where in them the facts stand, 0 to 1. Default: scattered.")
-    ] = None,
+    phrasings: Phrasings = "common",
+    context_tokens: ContextTokens = None,
+    depth: Depth = None,
     seed: Annotated[int, typer.Option(help="Seed of the examples and of random policies.")] = 0,
     mode: Annotated[
         Literal["agnostic", "aware"], typer.Option(help="Compress before (agnostic) or after the question is seen.")
@@ -56,21 +60,25 @@ def command(
     out: Annotated[Path, typer.Option(help="Folder that holds the runs.")] = Path("runs"),
     name: Annotated[str | None, typer.Option(help="Name of the run. Default: made from its identity.")] = None,
     site: Annotated[Path, typer.Option(help="Folder of the page.")] = Path("site"),
+    cell_seconds: Annotated[float, typer.Option(help="How long a press may take with one context.")] = CELL_SECONDS,
     max_kv_gb: Annotated[float, typer.Option(help="Bound on live keys and values.")] = DEFAULT_MAX_KV_GB,
 ) -> None:
     """Runs tasks and policies over ratios, stores every answer, and builds the page."""
     if name is not None:
         check_name(name)
-    chosen = with_controls(choose("policy", policies, POLICIES))
-    setting = Setting(chosen, parse_ratios(ratios), seed, mode, kv_bytes(max_kv_gb))
     # The model is not loaded yet; it is asked for its tokens when an example is made.
-    named = lengthened(choose("task", tasks, TASKS), context_tokens, depth, lambda text: loaded.count_tokens(text))
+    named = lengthened(
+        choose("task", tasks, TASKS), context_tokens, depth, lambda text: loaded.count_tokens(text), model
+    )
     counts = [(task, contexts_of(task, profile, limit)) for task in named]
+    chosen = with_controls(choose_policies(policies, named, mode))
+    setting = Setting(chosen, parse_ratios(ratios), seed, mode, kv_bytes(max_kv_gb), cell_bound(cell_seconds))
     grid = Grid(counts, setting, held_out=phrasings == "held-out")
     site.mkdir(parents=True, exist_ok=True)  # found out now rather than after the run
     console.print(f"loading {model}", soft_wrap=True)
     loaded = load_model(model, device, dtype)
     settle()
+    grid = with_weights(grid, loaded, everything=policies == EVERYTHING)
     folder = out / (name or f"{Path(model).resolve().name}-{mode}-{grid.identity(loaded).short_hash()}")
     store = execute(loaded, grid, folder, " ".join(["python -m kvbench", *sys.argv[1:]]))
     page, rows = publish_site(store, site)
@@ -78,12 +86,31 @@ def command(
     output.print(terminal_table(rows))
     output.print(terminal_table(rows, HALLUCINATION))
     console.print(f"records: {folder}\npage:    {page}", soft_wrap=True)
+    _report_identities(store, grid)
     _report_failures(rows)
 
 
-def with_controls(chosen: list[Policy]) -> list[Policy]:
-    """The policies behind the controls that are not among them: no board goes without."""
-    return [POLICIES[name] for name in CONTROLS if POLICIES[name] not in chosen] + chosen
+def with_weights(grid: Grid, model: LoadedModel, everything: bool) -> Grid:
+    """The grid without the policies whose weights are not there, which is told; of one that was named, an error."""
+    missing = missing_weights(grid.setting.policies, model)
+    if missing and not everything:
+        raise KVBenchError(f"{next(iter(missing.values()))}: leave it out")
+    for reason in missing.values():
+        console.print(f"left out: {reason}", soft_wrap=True, markup=False)
+    left = [policy for policy in grid.setting.policies if policy.name not in missing]
+    return replace(grid, setting=grid.setting.only(left))
+
+
+def _report_identities(store: Store, grid: Grid) -> None:
+    """A warning for every policy that changes nothing; two names for one method make the run fail."""
+    declared = {policy.name: policy.same_as for policy in grid.setting.policies}
+    identical, unchanged = audit(store.frame(), declared)
+    for flagged in unchanged:
+        console.print(f"warning: {flagged}", style="yellow", soft_wrap=True, markup=False)
+    if identical:
+        reason = "; ".join(map(str, identical[:3])) + (f"; and {len(identical) - 3} more" if len(identical) > 3 else "")
+        store.fail(reason)
+        raise KVBenchError(f"{reason}: one of them is not what it is called; declare it (same_as) if that is meant")
 
 
 def _report_failures(rows: list[SummaryRow]) -> None:

@@ -1,13 +1,14 @@
 """``python -m kvbench show``: one example, with its spans in colour."""
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from datasets_gen import Example, Question, Span, SpanKind, get_task, parse_tags, tagged
+from datasets_gen import Example, Question, Span, SpanKind, get_task, parse_tags, tags_of
+from kvbench.commands.parameters import ContextTokens, Depth, ExampleSeed, ExampleSplit, Phrasings, Tag, Tokenizer
 from kvbench.errors import KVBenchError
 from kvbench.lengths import lengthened_by
 
@@ -26,25 +27,19 @@ def command(
     task: Annotated[str, typer.Argument(help="Name of the task.")],
     index: Annotated[int, typer.Option(help="Which example.")] = 0,
     question: Annotated[int | None, typer.Option(help="Colour the evidence of one question; default: of all.")] = None,
-    tag: Annotated[str, typer.Option(help="Only questions with these tags, comma-separated, such as reverse.")] = "",
-    context_tokens: Annotated[int | None, typer.Option(help="Length of the contexts of long_context.")] = None,
-    depth: Annotated[
-        float | None, typer.Option(help="Where in them the facts stand, 0 to 1. Default: scattered.")
-    ] = None,
-    tokenizer: Annotated[
-        str | None, typer.Option(help="What counts tokens: reference, a folder, or a hub name. Default: reference.")
-    ] = None,
-    seed: Annotated[int, typer.Option(help="Seed of the examples.")] = 0,
-    split: Annotated[Literal["train", "test"], typer.Option(help="train or test.")] = "test",
-    phrasings: Annotated[
-        Literal["common", "held-out"], typer.Option(help="Held-out ones were kept from training.")
-    ] = "common",
+    tag: Tag = "",
+    context_tokens: ContextTokens = None,
+    depth: Depth = None,
+    tokenizer: Tokenizer = None,
+    seed: ExampleSeed = 0,
+    split: ExampleSplit = "test",
+    phrasings: Phrasings = "common",
 ) -> None:
     """Prints an example of a task: its context with the spans coloured, its questions and what answers them."""
     chosen = lengthened_by(tokenizer, get_task(task), context_tokens, depth)
     example = chosen.example(seed, index, split, held_out=phrasings == "held-out")
-    chosen_questions = tagged(example, parse_tags(tag)).questions
-    asked = [(number, one) for number, one in enumerate(example.questions) if one in chosen_questions]
+    wanted = set(parse_tags(tag))
+    asked = [(number, one) for number, one in enumerate(example.questions) if wanted <= set(tags_of(one))]
     if question is not None:
         if not 0 <= question < len(example.questions):
             raise KVBenchError(f"--question {question}: the example has questions 0 to {len(example.questions) - 1}")
@@ -76,10 +71,13 @@ def legend(spans: list[Span]) -> Text:
 
 
 def questions_table(asked: list[tuple[int, Question]]) -> Table:
+    """With what is to be written where that is not the gold, as under directives and with steps."""
     table = Table(box=None, pad_edge=False)
-    for title in ("", "question", "gold", "type", "hops"):
+    written = any(question.written != question.golds[0] for _, question in asked)
+    for title in ("", "question", "gold", *(["to be written"] if written else []), "type", "hops"):
         table.add_column(title, overflow="fold")
     for number, question in asked:
         kind = question.type if question.answerable else "unanswerable"
-        table.add_row(str(number), Text(question.text), Text(question.golds[0]), kind, str(question.hops))
+        texts = [question.text, question.golds[0], *([question.written] if written else [])]
+        table.add_row(str(number), *map(Text, texts), kind, str(question.hops))
     return table

@@ -2,12 +2,13 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 
-from kvbench.engine.prefill import Branch, Trace
+from kvbench.engine.alone import answers_alone
+from kvbench.engine.branch import Branch, Trace
+from kvbench.engine.generation import Generation, until_end
 from kvbench.engine.wave import (
     BRANCH_ATTENTION,
     PLACES_AT_ONCE,
@@ -19,28 +20,23 @@ from kvbench.engine.wave import (
 )
 from kvbench.errors import KVBenchError
 from kvbench.models import LoadedModel, attention, decoder_of, longest_sequence
+from kvbench.prompt import Prompt
 
 TOKENS_AT_ONCE = 2048  # tokens of questions in one forward pass
 
 
-@dataclass(frozen=True)
-class Generation:
-    """What was decoded for one question from one branch. ``token_ids`` holds the end token, if one came.
-
-    ``seconds``: the question's equal share of the wave it was decoded in.
-    """
-
-    branch: Branch
-    ask: int
-    token_ids: tuple[int, ...]
-    ended: bool
-    seconds: float
+def decode(model: LoadedModel, trace: Trace, steps: int, max_kv_bytes: int) -> list[Generation]:
+    """Answers every question of every sound branch, at most ``steps`` tokens each."""
+    check_length(model, trace.prompt, steps)
+    generations = _decode_together(model, trace, steps, max_kv_bytes)
+    for branch in trace.branches:
+        if branch.held is not None:
+            generations += answers_alone(model, trace, branch, steps)
+    return generations
 
 
 @torch.inference_mode()
-def decode(model: LoadedModel, trace: Trace, steps: int, max_kv_bytes: int) -> list[Generation]:
-    """Answers every question of every sound branch, at most ``steps`` tokens each."""
-    _check_length(model, trace, steps)
+def _decode_together(model: LoadedModel, trace: Trace, steps: int, max_kv_bytes: int) -> list[Generation]:
     register_branch_attention()
     generations = []
     with attention(model.network, BRANCH_ATTENTION):
@@ -49,18 +45,20 @@ def decode(model: LoadedModel, trace: Trace, steps: int, max_kv_bytes: int) -> l
     return generations
 
 
-def _check_length(model: LoadedModel, trace: Trace, steps: int) -> None:
-    longest = trace.length + max(len(ask.token_ids) for ask in trace.prompt.asks) + steps
+def check_length(model: LoadedModel, prompt: Prompt, steps: int) -> None:
+    """Raises :class:`KVBenchError` if the context with its longest question and answer is more than the model takes."""
+    longest = len(prompt.token_ids) + max(len(ask.token_ids) for ask in prompt.asks) + steps
     limit = longest_sequence(model)
     if longest > limit:
         raise KVBenchError(
-            f"{trace.prompt.example.id} needs {longest} tokens and {model.name} takes {limit}, the least of its "
+            f"{prompt.example.id} needs {longest} tokens and {model.name} takes {limit}, the least of its "
             "positions, its tokenizer's limit and its attention windows: use shorter contexts, or another model"
         )
 
 
 def waves(trace: Trace, steps: int, max_kv_bytes: int) -> list[list[Branch]]:
-    """The sound branches in batches whose caches stay within ``max_kv_bytes``, longest together, one row at least.
+    """The sound branches whose presses are done, in batches of at most ``max_kv_bytes`` of cache, longest together,
+    one row at least.
 
     Branches that ask as many questions go together, and those that keep as many tokens in every head and layer, since
     one mask then serves all layers.
@@ -68,7 +66,7 @@ def waves(trace: Trace, steps: int, max_kv_bytes: int) -> list[list[Branch]]:
     batches: list[list[Branch]] = []
     groups: dict[tuple[int, bool], list[Branch]] = {}
     for branch in trace.branches:
-        if branch.error is None:
+        if branch.error is None and branch.held is None:
             groups.setdefault((len(branch.treatment.asks), _even(branch)), []).append(branch)
     for group in groups.values():
         group.sort(key=_longest, reverse=True)
@@ -118,11 +116,6 @@ def _decode_wave(model: LoadedModel, trace: Trace, branches: Sequence[Branch], s
         for branch, row in zip(branches, cut, strict=True)
         for ask, ids in zip(branch.treatment.asks, row, strict=True)
     ]
-
-
-def until_end(token_ids: Sequence[int], ends: set[int]) -> list[int]:
-    length = next((place + 1 for place, token in enumerate(token_ids) if token in ends), len(token_ids))
-    return list(token_ids[:length])
 
 
 def _greedy(model: LoadedModel, wave: Wave, columns: Columns, steps: int) -> torch.Tensor:

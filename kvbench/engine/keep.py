@@ -1,7 +1,10 @@
 """What a press keeps, observed from what the decoder will read."""
 
+import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 
 
@@ -17,15 +20,19 @@ class LayerCache:
         bool, shape (num_kv_heads, seq_len): which tokens survive; ``None`` where the press merges or rewrites, and
         surviving means nothing.
     keys, values
-        shape (num_kv_heads, rows, head_dim), only where rewritten: a press that selects is read from the trace.
+        shape (num_kv_heads, rows, head_dim). Without ``keep`` what is read, all of it; with it the whole cache from
+        which the kept rows are read, where that is not the trace's.
     held_rows
         Key rows that an allocator holds over all heads. A head-wise press masks rows and frees none.
+    filled
+        The share of the numbers in the rows that are read which are not in channels blanked for a whole head.
     """
 
     keep: torch.Tensor | None
     held_rows: int
     keys: torch.Tensor | None = None
     values: torch.Tensor | None = None
+    filled: float = 1.0
 
     @property
     def read_rows(self) -> int:
@@ -67,9 +74,40 @@ def observe(
         return LayerCache(keep, heads * rows)
     found = matched_rows(full_keys[0], keys[0])
     if found is None or not torch.equal(full_values[0].gather(1, _rows(found, values)), values[0]):
-        return LayerCache(None, heads * rows, keys[0].contiguous(), values[0].contiguous())
+        own = keys[0].contiguous(), values[0].contiguous()
+        return LayerCache(None, heads * rows, *own, filled=_filled(*own))
     keep = torch.zeros(heads, full_keys.shape[2], dtype=torch.bool, device=keys.device).scatter_(1, found, True)
     return LayerCache(keep, heads * rows)
+
+
+def digest_of(layers: Sequence[LayerCache]) -> str:
+    """Equal for caches of which the same is read: of the keep masks, or of the rows where they are the press's own."""
+    digest = hashlib.sha256()
+    for layer in layers:
+        if layer.keep is not None:
+            digest.update(np.packbits(layer.keep.cpu().numpy()).tobytes())
+        elif layer.keys is not None and layer.values is not None:
+            digest.update(digest_of_rows(layer.keys, layer.values))
+    return digest.hexdigest()[:16]
+
+
+def digest_of_rows(*states: torch.Tensor) -> bytes:
+    """Of (heads, rows, size) each, whatever the order of the rows: one number of each head leaves the device."""
+    return torch.cat([_row_hash(part).sum(1) for part in states]).cpu().numpy().tobytes()
+
+
+def survivors(full: torch.Tensor, held: torch.Tensor) -> torch.Tensor:
+    """Which rows of the full tensor are still among those held, wherever those now stand: bool (heads, tokens).
+
+    Shapes (heads, tokens, size) and (heads, rows, size).
+    """
+    full_hash, held_hash = _row_hash(full), _row_hash(held)
+    return torch.stack([torch.isin(one, other) for one, other in zip(full_hash, held_hash, strict=True)])
+
+
+def _filled(keys: torch.Tensor, values: torch.Tensor) -> float:
+    blank = sum(int((states == 0).all(dim=1).sum()) for states in (keys, values))
+    return 1 - blank / (2 * keys.shape[0] * keys.shape[2])
 
 
 def check_cache(full_keys: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> None:

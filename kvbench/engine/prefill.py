@@ -1,295 +1,41 @@
-"""One prefill of a context, and all branches cut from it while it runs.
+"""A context read once, and what every treatment leaves of it."""
 
-A press acts after the attention of its layer has run on the full cache, so what the next layer sees does not depend on
-what was evicted: one forward pass serves every press at every ratio (DESIGN.md, "one prefill, many branches").
-"""
-
-import copy
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Sequence
 
 import torch
-from kvpress import BasePress, ScorerPress
-from kvpress.utils import compute_n_kept
-from torch import nn
 from transformers import DynamicCache
 
-from kvbench.engine.keep import LayerCache, PressError, kept_highest, observe
-from kvbench.engine.treatment import Scoring, Treatment
-from kvbench.errors import first_line
-from kvbench.models import LoadedModel, compressed_by_kvpress, decoder_of
+from kvbench.engine.bounds import memory_bound
+from kvbench.engine.branch import Trace, new_branch
+from kvbench.engine.private import prefill_alone
+from kvbench.engine.shared import Group, cutting
+from kvbench.engine.treatment import Scoring
+from kvbench.models import LoadedModel, decoder_of
 from kvbench.prompt import Prompt
-from policies import PolicyError
 
 
-@dataclass
-class Branch:
-    """What one treatment leaves of a trace. ``error``: why it failed, and then there are no layers to read.
-    ``arguments``: of the press, for this context.
-
-    ``seconds``: time spent in this branch's own press, as if it had been run alone; a scoring that serves several
-    ratios is counted in full for each.
-    """
-
-    treatment: Treatment
-    press: BasePress | None
-    arguments: dict[str, int | float] = field(default_factory=dict)
-    layers: list[LayerCache] = field(default_factory=list)
-    seconds: float = 0.0
-    error: str | None = None
-
-    @property
-    def next_position(self) -> int:
-        """Where the positions of its questions begin: behind the context, wherever its tokens went."""
-        if self.treatment.policy.renumbers:
-            heads = self.layers[0].keys
-            return self.treatment.situation.context_length if heads is None else heads.shape[1]
-        return self.treatment.situation.context_length
-
-
-@dataclass
-class Trace:
-    """One uncompressed prefill. ``keys`` and ``values``: by layer, shape (num_kv_heads, seq_len, head_dim)."""
-
-    prompt: Prompt
-    keys: list[torch.Tensor]
-    values: list[torch.Tensor]
-    seconds: float
-    branches: list[Branch]
-
-    @property
-    def length(self) -> int:
-        return len(self.prompt.token_ids)
-
-
-@dataclass(frozen=True)
-class LayerInputs:
-    """What kvpress hands to a press; keys and values of shape (1, num_kv_heads, seq_len, head_dim). ``module`` is the
-    attention layer of any architecture, on which kvpress sets attributes of its own."""
-
-    module: Any
-    hidden_states: torch.Tensor
-    keys: torch.Tensor
-    values: torch.Tensor
-    attentions: torch.Tensor | None
-    kwargs: dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Scored:
-    """A press's scores, shape (1, num_kv_heads, seq_len), and the seconds that they took."""
-
-    scores: torch.Tensor
-    seconds: float
+def prefill(model: LoadedModel, prompt: Prompt, scorings: Sequence[Scoring]) -> Trace:
+    """Prefills a prompt once and cuts the branches of all scorings; those that need a prefill of their own get one."""
+    groups = [(scoring, [new_branch(treatment) for treatment in scoring.treatments]) for scoring in scorings]
+    branches = [branch for _, of_scoring in groups for branch in of_scoring]
+    shared = [group for group in groups if group[0].policy.prefill == "shared"]
+    with memory_bound(model.device):
+        trace = _read(model, prompt, shared)
+        for branch in branches:
+            if branch.treatment.policy.prefill == "private" and branch.error is None:
+                prefill_alone(model, trace, branch)
+    trace.branches = branches
+    return trace
 
 
 @torch.inference_mode()
-def prefill(model: LoadedModel, prompt: Prompt, scorings: Sequence[Scoring]) -> Trace:
-    """Prefills a prompt once and cuts the branches of all scorings."""
-    groups = [(scoring, [_new_branch(t) for t in scoring.treatments]) for scoring in scorings]
-    for _, branches in groups:
-        _initialise(model, branches)
-    treating = 0.0
-
-    def treat(inputs: LayerInputs) -> None:
-        nonlocal treating
-        started = model.clock()
-        for scoring, branches in groups:
-            _treat_layer(model, scoring, branches, inputs)
-        treating += model.clock() - started
-
+def _read(model: LoadedModel, prompt: Prompt, groups: Sequence[Group]) -> Trace:
     cache = DynamicCache()
-    started = model.clock()
-    with _after_attention(model, treat):
+    with cutting(model, groups) as treating:
+        started = model.clock()
         token_ids = torch.tensor([prompt.token_ids], device=model.device)
         decoder_of(model.network)(input_ids=token_ids, past_key_values=cache)
-    seconds = model.clock() - started - treating
+        seconds = model.clock() - started - treating()
     keys = [layer.keys[0] for layer in cache.layers if layer.keys is not None]
     values = [layer.values[0] for layer in cache.layers if layer.values is not None]
-    return Trace(prompt, keys, values, seconds, [branch for _, branches in groups for branch in branches])
-
-
-def _new_branch(treatment: Treatment) -> Branch:
-    branch = Branch(treatment, None)
-    with _faults_of(branch, "at the start"):
-        branch.arguments = dict(treatment.policy.arguments(treatment.situation.context_length))
-        branch.press = treatment.policy.press(treatment.situation)
-        changed = [
-            name for name in ("__call__", "forward_hook") if _own(branch.press, name) is not _own(BasePress, name)
-        ]
-        if changed:
-            raise PressError(f"it replaces kvpress's {changed[0]} and needs a prefill of its own")
-    return branch
-
-
-def _own(press: BasePress | type[BasePress], name: str) -> Any:
-    """The function that the class of a press has for a name."""
-    return getattr(press if isinstance(press, type) else type(press), name)
-
-
-def _initialise(model: LoadedModel, branches: Sequence[Branch]) -> None:
-    for branch in branches:
-        if branch.press is not None and branch.error is None:
-            with _faults_of(branch, "at the start"):
-                branch.press.post_init_from_model(model.network)
-
-
-@contextmanager
-def _after_attention(model: LoadedModel, treat: Callable[[LayerInputs], None]) -> Iterator[None]:
-    """Calls ``treat`` after the attention of every layer, as kvpress's own hooks are called."""
-
-    def hook(module: nn.Module, _: Any, kwargs: dict[str, Any], output: Any) -> None:
-        layer = kwargs["past_key_values"].layers[module.layer_idx]
-        treat(LayerInputs(module, kwargs["hidden_states"], layer.keys, layer.values, output[1], kwargs))
-
-    decoder = decoder_of(model.network)
-    handles = []
-    try:
-        for layer in decoder.layers:
-            layer.self_attn.rotary_emb = decoder.rotary_emb  # kvpress does the same; ExpectedAttention reads it
-            handles.append(layer.self_attn.register_forward_hook(hook, with_kwargs=True))
-        yield
-    finally:
-        for handle in handles:
-            handle.remove()
-
-
-@contextmanager
-def _faults_of(branch: Branch, where: str) -> Iterator[None]:
-    """Whatever a press raises is recorded as its failure, and every other branch goes on.
-
-    A press is foreign code and may raise anything: this is the one place where every exception is caught.
-    """
-    try:
-        yield
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:  # an exit too
-        reason = first_line(error)
-        kind = "" if isinstance(error, PressError | PolicyError) else f"{type(error).__name__}: "
-        branch.error = f"{branch.treatment.policy.name} failed {where}: {kind}{reason}"
-        branch.layers = []
-
-
-def _treat_layer(model: LoadedModel, scoring: Scoring, branches: Sequence[Branch], inputs: LayerInputs) -> None:
-    alive = [branch for branch in branches if branch.error is None]
-    if not alive:
-        return
-    press = alive[-1].press
-    if not compressed_by_kvpress(model.network, inputs.module):
-        for branch in alive:
-            branch.layers.append(_everything(inputs))
-    elif isinstance(press, ScorerPress) and _prunes_by_score(press):
-        for together in [alive] if scoring.policy.ratio_free_score else [[branch] for branch in alive]:
-            _score_once(model, together, inputs)
-    else:
-        remembered: list[Scored] | None = [] if scoring.policy.ratio_free_score else None
-        for branch in alive:
-            _compress(model, branch, inputs, remembered)
-
-
-def _everything(inputs: LayerInputs) -> LayerCache:
-    keep = torch.ones(inputs.keys.shape[1:3], dtype=torch.bool, device=inputs.keys.device)
-    return LayerCache(keep, keep.numel())
-
-
-def _prunes_by_score(press: ScorerPress) -> bool:
-    """Whether the press removes the lowest scores by kvpress's own code, and adds nothing to it."""
-    return type(press).compress is ScorerPress.compress
-
-
-@contextmanager
-def _isolated(inputs: LayerInputs) -> Iterator[LayerInputs]:
-    """Copies of what a press is handed of its layer: what it writes there must not reach the model or other branches.
-
-    Raises :class:`PressError` if it put others into the cache that it was shown, instead of returning what it keeps.
-    """
-    hidden_states, keys, values = inputs.hidden_states.clone(), inputs.keys.clone(), inputs.values.clone()
-    kwargs = {**inputs.kwargs, "hidden_states": hidden_states}
-    if "position_embeddings" in kwargs:
-        kwargs["position_embeddings"] = tuple(part.clone() for part in kwargs["position_embeddings"])
-    cache = copy.copy(inputs.kwargs["past_key_values"])
-    cache.layers = list(cache.layers)
-    shown = cache.layers[inputs.module.layer_idx] = copy.copy(cache.layers[inputs.module.layer_idx])
-    shown.keys, shown.values = keys, values
-    kwargs["past_key_values"] = cache
-    inputs.module.masked_key_indices = None
-    try:
-        yield LayerInputs(inputs.module, hidden_states, keys, values, inputs.attentions, kwargs)
-    finally:
-        inputs.module.masked_key_indices = None
-    if shown.keys is not keys or shown.values is not values:
-        raise PressError("it replaced the live cache instead of returning what it keeps")
-
-
-def _score_once(model: LoadedModel, branches: Sequence[Branch], inputs: LayerInputs) -> None:
-    """What ``ScorerPress.compress`` does, for all branches after one call of ``score``."""
-    press = branches[-1].press
-    assert isinstance(press, ScorerPress)
-    length = inputs.keys.shape[2]
-    scored: Scored | None = None
-    for branch in branches:
-        with _faults_of(branch, f"in layer {inputs.module.layer_idx}"):
-            if branch.treatment.ratio == 0:
-                branch.layers.append(_everything(inputs))
-                continue
-            if scored is None:
-                scored = _checked_scores(model, press, inputs)
-            started = model.clock()
-            keep = kept_highest(scored.scores, compute_n_kept(length, branch.treatment.ratio))
-            branch.seconds += scored.seconds + model.clock() - started
-            branch.layers.append(LayerCache(keep, int(keep.sum())))
-
-
-def _checked_scores(model: LoadedModel, press: ScorerPress, inputs: LayerInputs) -> Scored:
-    with _isolated(inputs) as own:
-        started = model.clock()
-        scores: torch.Tensor = press.score(
-            own.module, own.hidden_states, own.keys, own.values, own.attentions, own.kwargs
-        )
-        seconds = model.clock() - started
-    if scores.shape != inputs.keys.shape[:3]:
-        raise PressError(f"it scored with shape {tuple(scores.shape)}, not {tuple(inputs.keys.shape[:3])}")
-    if scores.isnan().any():
-        raise PressError("its scores are NaN")
-    return Scored(scores, seconds)
-
-
-@contextmanager
-def _scoring_once(model: LoadedModel, branch: Branch, remembered: list[Scored] | None) -> Iterator[None]:
-    """A press around another, such as AdaKV's, has it score anew for each ratio; here the first time serves all."""
-    inner = getattr(branch.press, "press", None)
-    if remembered is None or not isinstance(inner, ScorerPress):
-        yield
-        return
-    own_score = inner.score
-
-    def score(*arguments: Any, **named: Any) -> torch.Tensor:
-        started = model.clock()
-        if remembered:
-            branch.seconds += remembered[0].seconds
-        else:
-            remembered.append(Scored(own_score(*arguments, **named), model.clock() - started))
-        return remembered[0].scores.clone()
-
-    inner.score = score
-    try:
-        yield
-    finally:
-        del inner.score
-
-
-def _compress(model: LoadedModel, branch: Branch, inputs: LayerInputs, remembered: list[Scored] | None) -> None:
-    """The press's own ``compress``, and what it kept."""
-    assert branch.press is not None
-    with _faults_of(branch, f"in layer {inputs.module.layer_idx}"):
-        with _isolated(inputs) as own, _scoring_once(model, branch, remembered):
-            started = model.clock()
-            keys, values = branch.press.compress(
-                own.module, own.hidden_states, own.keys, own.values, own.attentions, own.kwargs
-            )
-            branch.seconds += model.clock() - started
-            masked = own.module.masked_key_indices
-        branch.layers.append(observe(inputs.keys, inputs.values, keys, values, masked))
+    return Trace(prompt, keys, values, seconds, [])

@@ -20,8 +20,8 @@ import torch
 from torch.nn import functional as F
 from transformers import AttentionInterface, Cache
 
+from kvbench.engine.branch import Branch, Trace
 from kvbench.engine.keep import LayerCache
-from kvbench.engine.prefill import Branch, Trace
 
 BRANCH_ATTENTION = "kvbench_branches"
 PLACES_AT_ONCE = 64  # as many questions as fit side by side are read together, one at least
@@ -126,7 +126,7 @@ class Wave(Cache):
 
     def _add_layer(self, keys: torch.Tensor, values: torch.Tensor, caches: Sequence[LayerCache]) -> None:
         heads, _, size = keys.shape
-        if all(cache.keep is not None for cache in caches):
+        if all(cache.keep is not None and cache.keys is None for cache in caches):
             keep = torch.stack([cache.keep for cache in caches if cache.keep is not None])
             counts = keep.sum(-1)
             longest = int(counts.max())
@@ -250,11 +250,11 @@ def _kept_last(keep: torch.Tensor, longest: int) -> torch.Tensor:
 def _own_rows(
     keys: torch.Tensor, values: torch.Tensor, cache: LayerCache
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Keys and values (heads, rows, size) of one branch where some press of the wave rewrites, and rows per head."""
+    """Keys and values (heads, rows, size) of one branch where some of the wave have their own, and rows per head."""
+    if cache.keys is not None and cache.values is not None:
+        keys, values = cache.keys, cache.values
     if cache.keep is None:
-        assert cache.keys is not None
-        assert cache.values is not None
-        return cache.keys, cache.values, torch.full((keys.shape[0],), cache.keys.shape[1], device=keys.device)
+        return keys, values, torch.full((keys.shape[0],), keys.shape[1], device=keys.device)
     counts = cache.keep.sum(-1)
     index = _kept_last(cache.keep, int(counts.max()))
     rows = index[..., None].expand(-1, -1, keys.shape[-1])

@@ -33,17 +33,18 @@ def marked_answer(output: str, marker: str) -> str:
     """
     if not marker:
         return output
-    numbers = re.findall(rf"{re.escape(marker)}\s*([-+]?\d+(?:\.\d+)?)", output)
+    numbers = re.findall(rf"{re.escape(marker)}[\s*$€£]*([-+]?\d[\d,]*(?:\.\d+)?)", output)
     if not numbers:
         return ""
     # A word for the sign and for the point: normalisation takes punctuation away.
-    return f"{float(numbers[-1]):g}".replace("-", "minus ").replace(".", " point ")
+    return f"{float(numbers[-1].replace(',', '')):.15g}".replace("-", "minus ").replace(".", " point ")
 
 
 def normalise(text: str) -> str:
-    """SQuAD's normalisation: lower case, without punctuation, articles and extra white space (arXiv 1606.05250)."""
+    """SQuAD's normalisation: lower case, without punctuation, articles and extra white space (arXiv 1606.05250); and
+    without "and", which would be a third of a wrong list of two."""
     plain = text.lower().translate(_PUNCTUATION)
-    return " ".join(re.sub(r"\b(a|an|the)\b", " ", plain).split())
+    return " ".join(re.sub(r"\b(a|an|the|and)\b", " ", plain).split())
 
 
 def undressed(output: str, target: str, gold: str) -> str:
@@ -60,16 +61,6 @@ def undressed(output: str, target: str, gold: str) -> str:
         else:
             left.append(word)
     return " ".join(left)
-
-
-def said_first(text: str, mark: str) -> str:
-    """What stands before a mark; all of a text without it, or with nothing before it."""
-    first, _, _ = text.partition(mark.strip())
-    return first if first.strip() else text
-
-
-def without_word(text: str, word: str) -> str:
-    return re.sub(rf"\b{re.escape(word)}\b", " ", text, flags=re.IGNORECASE)
 
 
 def exact_match(output: str, golds: Sequence[str]) -> float:

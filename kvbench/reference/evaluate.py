@@ -7,8 +7,7 @@ from typing import Annotated
 import pandas as pd
 import typer
 
-from datasets_gen import TASKS, Task
-from datasets_gen.defences import REFUSAL
+from datasets_gen import REFUSAL, TASKS, Task
 from kvbench.atomic import write_text_atomically
 from kvbench.collect import collect
 from kvbench.models import LoadedModel, load_model
@@ -37,14 +36,19 @@ def measure(loaded: LoadedModel, task: Task, contexts: int, seed: int, held_out:
 def parts_of(frame: pd.DataFrame) -> dict[str, pd.DataFrame]:
     """All records of one task, and those of each kind of question where there are several."""
     parts = {"all": frame}
-    answerable = frame[frame.answerable & (frame.leakage.isna())]
-    for column, name in (("direction", "{}"), ("question_type", "{}"), ("hops", "{} facts")):
-        if answerable[column].nunique() > 1:
-            parts |= {name.format(value): part for value, part in answerable.groupby(column)}
+    plain = frame[frame.leakage.isna()]
+    columns = {
+        "direction": (plain, "{}"),
+        "question_type": (plain, "{}"),
+        "hops": (plain[plain.answerable], "{} facts"),
+    }
+    for column, (records, name) in columns.items():
+        if records[column].nunique() > 1:
+            parts |= {name.format(value): part for value, part in records.groupby(column)}
     parts["unanswerable"] = frame[~frame.answerable]
     parts["under directives"] = frame[frame.directives_obeyed.notna()]
     attacks = frame[frame.leakage.notna()]
-    refused = attacks.golds.map(lambda golds: list(golds) == [REFUSAL]).astype(bool)
+    refused = attacks.golds.map(lambda golds: golds[0] == REFUSAL).astype(bool)
     parts |= {"attack, with a defence": attacks[refused], "attack, without": attacks[~refused]}
     return {name: part for name, part in parts.items() if len(part)}
 

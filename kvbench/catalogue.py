@@ -1,0 +1,102 @@
+"""Which policies a run has: those that are named, and of them those that the tasks, the mode and the model allow."""
+
+from collections.abc import Mapping, Sequence
+
+from datasets_gen import Task, unknown_name
+from kvbench.errors import KVBenchError, first_line
+from kvbench.models import LoadedModel
+from kvbench.prompt import Mode
+from leaderboards import CONTROLS
+from policies import POLICIES, Policy, PolicyError, Situation, is_plug_in, load_plug_in, plug_ins
+
+EVERYTHING = "all"
+MIDDLE = 0.5
+
+
+def covers(policy: Policy, task: Task, mode: Mode) -> bool:
+    """Whether the policy means anything on this task in this mode."""
+    return not why_not(policy, task, mode)
+
+
+def why_not(policy: Policy, task: Task, mode: Mode) -> str:
+    """Why it does not, or nothing."""
+    if policy.needs_question and mode != "aware":
+        return "it reads the question with the context: use --mode aware"
+    if policy.needs_spans and task.role != "system":
+        return f"it protects instructions, and the contexts of {task.name} have none"
+    return ""
+
+
+def choose_policies(names: str | None, tasks: Sequence[Task], mode: Mode) -> list[Policy]:
+    """The policies that are asked for: a comma-separated list of names and plug-ins, ``all``, or None for the default
+    ones. :class:`KVBenchError` for one that can run nowhere, unless it came with ``all``."""
+    if names is None:
+        chosen = [policy for policy in POLICIES.values() if policy.by_default]
+    elif names.strip() == EVERYTHING:
+        chosen = [p for p in known_policies().values() if any(covers(p, task, mode) for task in tasks)]
+    else:
+        chosen = [_named(name) for name in dict.fromkeys(_split(names))]
+        if not chosen:
+            raise KVBenchError(f"no policy given: name one of {', '.join(sorted(POLICIES))}, or {EVERYTHING}")
+    for policy in chosen:
+        reasons = [why_not(policy, task, mode) for task in tasks]
+        if all(reasons):
+            raise KVBenchError(f"{policy.name} cannot be run here: {reasons[0]}")
+    twice = [policy.name for policy in chosen if [other.name for other in chosen].count(policy.name) > 1]
+    if twice:
+        raise KVBenchError(f"two of the policies are named '{twice[0]}': rename one")
+    return chosen
+
+
+def with_controls(chosen: Sequence[Policy]) -> list[Policy]:
+    """The policies behind the controls that are not among them: no board goes without."""
+    return [*(POLICIES[name] for name in CONTROLS if POLICIES[name] not in chosen), *chosen]
+
+
+def known_policies() -> Mapping[str, Policy]:
+    """Those of the registry, and those that installed packages bring."""
+    try:
+        return {**POLICIES, **plug_ins()}
+    except PolicyError as error:
+        raise KVBenchError(str(error)) from error
+
+
+def _named(name: str) -> Policy:
+    if name in POLICIES:
+        return POLICIES[name]
+    try:
+        if is_plug_in(name):
+            return load_plug_in(name)
+    except PolicyError as error:
+        raise KVBenchError(str(error)) from error
+    known = known_policies()
+    if name not in known:
+        raise KVBenchError(unknown_name("policy", name, known))
+    return known[name]
+
+
+def _split(names: str) -> list[str]:
+    """At the commas outside of brackets."""
+    parts, depth = [""], 0
+    for character in names:
+        depth += (character in "([{") - (character in ")]}")
+        if character == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += character
+    return [part.strip() for part in parts if part.strip()]
+
+
+def missing_weights(policies: Sequence[Policy], model: LoadedModel) -> dict[str, str]:
+    """Policies whose weights for this model are not there, each with one line that says so."""
+    missing = {}
+    for policy in policies:
+        if policy.weights:
+            try:
+                policy.build(Situation(MIDDLE, 1024, 0, "")).post_init_from_model(model.network)
+            except Exception as error:  # the hub's, a press's
+                missing[policy.name] = (
+                    f"{policy.name} needs {policy.weights} for '{model.name}', which cannot be loaded "
+                    f"({type(error).__name__}: {first_line(error)[:100]})"
+                )
+    return missing

@@ -1,0 +1,59 @@
+"""``python -m kvbench doctor``: is this press sound?"""
+
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from datasets_gen import TASKS
+from kvbench.catalogue import choose_policies, missing_weights
+from kvbench.console import console
+from kvbench.doctor import Finding, admit, examine
+from kvbench.errors import KVBenchError
+from kvbench.models import load_model
+from kvbench.prompt import Mode
+from policies import POLICIES, Policy
+
+STYLES = {"sound": "green", "note": "yellow", "fails": "bold red"}
+
+
+def command(
+    press: Annotated[str, typer.Argument(help="file.py:Press, package.module:factory, or a name of ls policies.")],
+    model: Annotated[str, typer.Option(help="reference, a local path, or a hub name.")] = "reference",
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+) -> None:
+    """Runs the contract of every policy on one press and tells what was found; fails if it is broken."""
+    policy = _one(press)
+    console.print(f"loading {model}", soft_wrap=True)
+    loaded = load_model(model, device, "float32")
+    if missing := missing_weights([policy], loaded):
+        raise KVBenchError(missing[policy.name])
+    findings = []
+    with console.status("examining") as status:
+        for finding in examine(admit(policy, loaded)):
+            findings.append(finding)
+            status.update(f"examined: {finding.question}")
+    Console(highlight=False).print(report(policy.name, findings))
+    broken = [finding for finding in findings if finding.outcome == "fails"]
+    if broken:
+        raise KVBenchError(f"{policy.name} is not sound: {broken[0].question} {broken[0].found}")
+
+
+def _one(press: str) -> Policy:
+    """The press that is named, in whichever mode it can be run."""
+    mode: Mode = "aware" if press in POLICIES and POLICIES[press].needs_question else "agnostic"
+    chosen = choose_policies(press, list(TASKS.values()), mode)
+    if len(chosen) != 1:
+        raise KVBenchError(f"doctor examines one press at a time, not {len(chosen)}")
+    return chosen[0]
+
+
+def report(name: str, findings: list[Finding]) -> Table:
+    table = Table(title=name, box=None, pad_edge=False, title_justify="left", show_header=False)
+    for width in (39, 6, None):
+        table.add_column(overflow="fold", width=width)
+    for finding in findings:
+        table.add_row(finding.question, Text(finding.outcome, STYLES[finding.outcome]), Text(finding.found))
+    return table

@@ -1,0 +1,15 @@
+"""Options that several commands take, each with the one help text it has."""
+
+from typing import Annotated, Literal
+
+import typer
+
+Tag = Annotated[str, typer.Option(help="Only questions with these tags, comma-separated, such as reverse.")]
+ContextTokens = Annotated[int | None, typer.Option(help="Length of the contexts of long_context.")]
+Depth = Annotated[float | None, typer.Option(help="Where in them the facts stand, 0 to 1. Default: scattered.")]
+Tokenizer = Annotated[
+    str | None, typer.Option(help="What counts tokens: reference, a folder, or a hub name. Default: reference.")
+]
+ExampleSeed = Annotated[int, typer.Option(help="Seed of the examples.")]
+ExampleSplit = Annotated[Literal["train", "test"], typer.Option(help="train or test.")]
+Phrasings = Annotated[Literal["common", "held-out"], typer.Option(help="Held-out ones were kept from training.")]

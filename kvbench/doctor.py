@@ -1,0 +1,203 @@
+"""Whether a press is sound: the contract of every policy, run on one, with what was found."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import torch
+
+from datasets_gen import TASKS
+from kvbench.catalogue import covers
+from kvbench.engine.branch import Branch, Trace
+from kvbench.engine.decode import decode
+from kvbench.engine.prefill import prefill
+from kvbench.engine.treatment import plan, ratios_of
+from kvbench.models import LoadedModel
+from kvbench.options import DEFAULT_MAX_KV_GB, kv_bytes
+from kvbench.prompt import Mode, Prompt, build_prompts
+from policies import POLICIES, Policy
+
+Outcome = Literal["sound", "note", "fails"]
+RATIOS = (0.1, 0.25, 0.5, 0.75, 0.9)
+MIDDLE = 0.5
+SHORT = (2, 5, 16, 40)
+STEPS = 8
+CONTEXTS = 3
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One question about a press, and what came of it in a line."""
+
+    question: str
+    outcome: Outcome
+    found: str
+
+
+@dataclass(frozen=True)
+class Patient:
+    """A policy, the model it is tried on, and the prompts: some of a task it means something on, and a long one."""
+
+    policy: Policy
+    model: LoadedModel
+    prompts: Sequence[Prompt]
+    long: Prompt
+
+    def treated(self, prompt: Prompt, ratios: Sequence[float], policy: Policy | None = None, seed: int = 0) -> Trace:
+        return prefill(self.model, prompt, plan([policy or self.policy], ratios, prompt, seed))
+
+    def answers(self, trace: Trace) -> list[tuple[int, ...]]:
+        generations = decode(self.model, trace, STEPS, kv_bytes(DEFAULT_MAX_KV_GB))
+        return [generation.token_ids for generation in generations]
+
+
+def admit(policy: Policy, model: LoadedModel) -> Patient:
+    mode: Mode = "aware" if policy.needs_question else "agnostic"
+    task = next(task for task in TASKS.values() if covers(policy, task, mode))
+
+    def prompt(name: str, index: int) -> Prompt:
+        return build_prompts(model.tokenizer, TASKS[name], TASKS[name].example(0, index), mode)[0]
+
+    long = task.name if policy.needs_spans else "long_context"
+    return Patient(policy, model, [prompt(task.name, index) for index in range(CONTEXTS)], prompt(long, 0))
+
+
+def examine(patient: Patient) -> Iterator[Finding]:
+    """All findings in turn. A press that fails outright is asked nothing more."""
+    first = patient.treated(patient.prompts[0], [MIDDLE if patient.policy.highest_ratio >= MIDDLE else 0.25])
+    if error := _error(first.branches):
+        yield Finding("does it run?", "fails", error)
+        return
+    yield Finding("does it run?", "sound", f"on {first.length} tokens of {patient.model.name}")
+    for check in (_prefill, _budget, _nothing, _again, _short, _freed, _unique, _left_alone, _time):
+        yield check(patient)
+
+
+def _error(branches: Sequence[Branch]) -> str:
+    return next((branch.error for branch in branches if branch.error), "")
+
+
+def _prefill(patient: Patient) -> Finding:
+    question = "does it share the prefill?"
+    ratios = ratios_of(patient.policy, [0.25, MIDDLE])
+    digests = {}
+    for kind in ("shared", "private"):
+        policy = replace(patient.policy, prefill=kind)
+        trace = patient.treated(patient.prompts[0], ratios, policy)
+        digests[kind] = None if _error(trace.branches) else [branch.digest for branch in trace.branches]
+    if patient.policy.while_decoding:
+        return Finding(question, "note", "no: it acts while an answer is written, which is then written alone")
+    if digests["shared"] is None:
+        return Finding(question, "note", "no: it gets a prefill of its own, which costs one for every ratio")
+    if digests["shared"] != digests["private"]:
+        outcome: Outcome = "fails" if patient.policy.prefill == "shared" else "note"
+        return Finding(question, outcome, "no: in the shared one it leaves another cache than in its own")
+    return Finding(question, "sound", "yes: it leaves the same cache as in a prefill of its own")
+
+
+def _budget(patient: Patient) -> Finding:
+    """A token of each head more or less is rounding."""
+    question = "is the budget kept?"
+    worst, at = 0.0, 0.0
+    for prompt in patient.prompts:
+        trace = patient.treated(prompt, ratios_of(patient.policy, RATIOS))
+        if error := _error(trace.branches):
+            return Finding(question, "fails", error)
+        if patient.policy.while_decoding:
+            return Finding(question, "note", "it is spent while decoding: see realised_ratio of a run")
+        slots = len(trace.keys) * trace.keys[0].shape[0]
+        for branch in trace.branches:
+            read = sum(layer.read_rows * layer.filled for layer in branch.layers)
+            off = read / slots - trace.length * (1 - branch.treatment.ratio)
+            if abs(off) > abs(worst):
+                worst, at = off, branch.treatment.ratio
+    outcome: Outcome = "sound" if abs(worst) <= 1 else "note" if patient.policy.counted == "nowhere" else "fails"
+    return Finding(question, outcome, f"at most {abs(worst):.1f} tokens of a head off (at ratio {at:g})")
+
+
+def _nothing(patient: Patient) -> Finding:
+    trace = patient.treated(patient.prompts[0], [0.0])
+    full = patient.treated(patient.prompts[0], [0.0], POLICIES["full"])
+    if error := _error(trace.branches):
+        return Finding("does ratio 0 change nothing?", "fails", error)
+    same = sorted(patient.answers(trace)) == sorted(patient.answers(full))
+    found = "the answers of the full cache" if same else "it answers otherwise than the full cache"
+    return Finding("does ratio 0 change nothing?", "sound" if same else "fails", found)
+
+
+def _again(patient: Patient) -> Finding:
+    digests = []
+    for seed in (1, 2):
+        torch.manual_seed(seed)
+        trace = patient.treated(patient.prompts[0], ratios_of(patient.policy, [0.25, MIDDLE]))
+        digests.append(([branch.digest for branch in trace.branches], patient.answers(trace)))
+    same = digests[0] == digests[1]
+    found = "twice the same" if same else "a second run leaves another cache: seed what it draws"
+    return Finding("is it deterministic?", "sound" if same else "fails", found)
+
+
+def _short(patient: Patient) -> Finding:
+    """A press may refuse a short context; it is told of."""
+    prompt, refused = patient.prompts[0], []
+    for length in SHORT:
+        asks = tuple(replace(ask, answer_tokens=(), evidence_tokens=()) for ask in prompt.asks)
+        context = tuple(range(max(1, length - prompt.question_tokens)))
+        ids = prompt.token_ids[len(prompt.token_ids) - length :]
+        cut = replace(prompt, token_ids=ids, context_tokens=context, asks=asks, protected=())
+        trace = patient.treated(cut, [min(MIDDLE, patient.policy.highest_ratio)])
+        refused += [(length, error)] if (error := _error(trace.branches)) else []
+    if not refused:
+        return Finding("short contexts?", "sound", f"treated down to {SHORT[0]} tokens")
+    return Finding(
+        "short contexts?", "note", f"fails on {', '.join(str(n) for n, _ in refused)} tokens: {refused[-1][1]}"
+    )
+
+
+def _freed(patient: Patient) -> Finding:
+    trace = patient.treated(patient.prompts[0], [min(MIDDLE, patient.policy.highest_ratio)])
+    held = sum(layer.held_rows for layer in trace.branches[0].layers)
+    rows = len(trace.keys) * trace.keys[0].shape[0] * trace.length
+    outcome: Outcome = "sound" if held < rows else "note"
+    return Finding("is memory freed?", outcome, f"{1 - held / rows:.0%} of the rows at ratio {MIDDLE:g}")
+
+
+def _unique(patient: Patient) -> Finding:
+    question = "is it another policy under a new name?"
+    if patient.policy.while_decoding:
+        return Finding(question, "note", "not compared: it acts while decoding")
+    others = [p for p in POLICIES.values() if p.prefill == "shared" and not (p.weights or p.only_ratio_zero)]
+    others = [p for p in others if p.name != patient.policy.name and not (p.per_question or p.needs_question)]
+    if not patient.prompts[0].protected:
+        others = [p for p in others if not p.needs_spans]
+    alike = {policy.name for policy in others}
+    for prompt in patient.prompts:
+        ratios = [min(MIDDLE, patient.policy.highest_ratio)]
+        mine = patient.treated(prompt, ratios).branches[0].digest
+        scorings = [one for policy in others if policy.name in alike for one in plan([policy], ratios, prompt, 0)]
+        found = prefill(patient.model, prompt, scorings).branches
+        alike &= {branch.treatment.policy.name for branch in found if not branch.error and branch.digest == mine}
+    if alike - set(patient.policy.same_as):
+        return Finding(question, "fails", f"it leaves the same cache as {', '.join(sorted(alike))} everywhere")
+    return Finding(question, "sound", f"no: compared with {len(others)} policies on {len(patient.prompts)} contexts")
+
+
+def _left_alone(patient: Patient) -> Finding:
+    network = patient.model.network
+    before = {name: weight.clone() for name, weight in network.named_parameters()}
+    trace = patient.treated(patient.prompts[0], [min(MIDDLE, patient.policy.highest_ratio)])
+    patient.answers(trace)
+    changed = [name for name, weight in network.named_parameters() if not torch.equal(weight, before[name])]
+    if changed:
+        return Finding("is the model left alone?", "fails", f"it changed {changed[0]} ({len(changed)} weights in all)")
+    return Finding("is the model left alone?", "sound", "no weight changed")
+
+
+def _time(patient: Patient) -> Finding:
+    trace = patient.treated(patient.long, [min(MIDDLE, patient.policy.highest_ratio)])
+    if error := _error(trace.branches):
+        return Finding("time?", "fails", error)
+    seconds = trace.branches[0].seconds / trace.length * 1000
+    beside = trace.seconds / trace.length * 1000
+    return Finding(
+        "time?", "sound", f"{1000 * seconds:.1f} ms for 1,000 tokens, beside {1000 * beside:.1f} ms of prefill"
+    )

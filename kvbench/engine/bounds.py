@@ -1,0 +1,60 @@
+"""How long a press may take and how much memory it may ask for: what it exceeds is its own failure."""
+
+import resource
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+
+import torch
+
+MEMORY = Path("/proc/meminfo")
+SELF = Path("/proc/self/statm")
+RESERVE = 0.9  # of the memory that is free
+
+
+class TookTooLongError(Exception):
+    """A press ran into its time bound."""
+
+
+@contextmanager
+def time_bound(seconds: float) -> Iterator[None]:
+    """Raises :class:`TookTooLongError` in what runs inside when the time is up, again and again where that is caught.
+
+    Only in the main thread of a process, where signals arrive; Python alone is interrupted, not an operation of torch.
+    """
+    if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "setitimer"):
+        yield
+        return
+
+    def ring(_: int, __: FrameType | None) -> None:
+        raise TookTooLongError(f"it took longer than {seconds:g} s (--cell-seconds)")
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, max(seconds, 1e-3), 1.0)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+@contextmanager
+def memory_bound(device: torch.device) -> Iterator[None]:
+    """What is allocated inside may be nearly as much as is free on the machine: more raises, where the kernel would
+    kill the process. On Linux alone, and not for a CUDA process, which reserves addresses at will and raises itself."""
+    if sys.platform != "linux" or device.type == "cuda":
+        yield
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    free = next(int(line.split()[1]) * 1024 for line in MEMORY.read_text().splitlines() if "MemAvailable" in line)
+    held = int(SELF.read_text().split()[0]) * resource.getpagesize()
+    bound = held + int(free * RESERVE)
+    resource.setrlimit(resource.RLIMIT_AS, (bound if hard == resource.RLIM_INFINITY else min(bound, hard), hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))

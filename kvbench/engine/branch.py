@@ -1,0 +1,107 @@
+"""What one treatment leaves of a prefilled context, and what becomes of a press that fails."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import torch
+from kvpress import BasePress
+from transformers import DynamicCache
+
+from kvbench.engine.bounds import TookTooLongError, time_bound
+from kvbench.engine.keep import LayerCache, PressError, digest_of
+from kvbench.engine.treatment import Treatment
+from kvbench.errors import first_line
+from kvbench.prompt import Prompt
+from policies import PolicyError, arguments_of, drawing_from, seed_of
+
+
+@dataclass(frozen=True)
+class Held:
+    """A cache as its press left it, and by layer the (batch, head, token) indices that are masked out, if any."""
+
+    cache: DynamicCache
+    masked: list[tuple[torch.Tensor, torch.Tensor, torch.Tensor] | None]
+
+
+@dataclass
+class Branch:
+    """What one treatment leaves of a trace. ``error``: why it failed, and then there are no layers to read.
+    ``arguments``: of the press, for this context. ``held``: where the press goes on while an answer is written.
+
+    ``seconds``: time spent in this branch's own press, as if it had been run alone; a scoring that serves several
+    ratios is counted in full for each.
+    """
+
+    treatment: Treatment
+    press: BasePress | None = None
+    arguments: dict[str, int | float | str] = field(default_factory=dict)
+    layers: list[LayerCache] = field(default_factory=list)
+    held: Held | None = None
+    seconds: float = 0.0
+    error: str | None = None
+
+    @cached_property
+    def digest(self) -> str:
+        """Equal for branches of which the same is read."""
+        return digest_of(self.layers)
+
+    @property
+    def next_position(self) -> int:
+        """Where the positions of its questions begin: behind the context, wherever its tokens went."""
+        if self.treatment.policy.renumbers:
+            keys = self.layers[0].keys
+            return self.treatment.situation.context_length if keys is None else keys.shape[1]
+        return self.treatment.situation.context_length
+
+
+@dataclass
+class Trace:
+    """One uncompressed prefill. ``keys`` and ``values``: by layer, shape (num_kv_heads, seq_len, head_dim)."""
+
+    prompt: Prompt
+    keys: list[torch.Tensor]
+    values: list[torch.Tensor]
+    seconds: float
+    branches: list[Branch]
+
+    @property
+    def length(self) -> int:
+        return len(self.prompt.token_ids)
+
+
+def new_branch(treatment: Treatment) -> Branch:
+    """A branch with a fresh press, or with the reason why there is none."""
+    branch = Branch(treatment)
+    with faults_of(branch, "at the start"):
+        branch.press = treatment.policy.press(treatment.situation)
+        branch.arguments = arguments_of(branch.press)
+    return branch
+
+
+@contextmanager
+def faults_of(branch: Branch, where: str) -> Iterator[None]:
+    """Whatever a press raises is recorded as its failure, and every other branch goes on.
+
+    A press is foreign code and may raise anything, or never return: this is the one place where every exception is
+    caught.
+    """
+    try:
+        with time_bound(branch.treatment.cell_seconds - branch.seconds):
+            yield
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # an exit too
+        own = PressError | PolicyError | TookTooLongError
+        kind = "" if isinstance(error, own) else f"{type(error).__name__}: "
+        branch.error = f"{branch.treatment.policy.name} failed {where}: {kind}{first_line(error)}"
+        branch.layers, branch.held = [], None
+
+
+@contextmanager
+def draws_of(branch: Branch, part: int | str, device: torch.device) -> Iterator[None]:
+    """What a press draws from torch's generator is the same in every run, and changes nothing for any other."""
+    situation = branch.treatment.situation
+    with drawing_from(seed_of(situation.seed, situation.example_id, part), device):
+        yield

@@ -1,0 +1,49 @@
+"""The model as presses find it, and as they have to leave it."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import nn
+
+from kvbench.models import LoadedModel, decoder_of
+
+
+def attention_modules(model: LoadedModel) -> list[Any]:
+    return [layer.self_attn for layer in decoder_of(model.network).layers]
+
+
+def masks_of(module: nn.Module) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor] | None:
+    """What a head-wise press has masked out of the module's keys."""
+    masked: Any = getattr(module, "masked_key_indices", None)
+    return None if masked is None else tuple(masked)
+
+
+@contextmanager
+def left_as_it_was(model: LoadedModel) -> Iterator[None]:
+    """Undoes whatever a press does to the model in its own pass: masks, hooks, another forward, another attention."""
+    network, decoder = model.network, decoder_of(model.network)
+    implementation = network.config._attn_implementation
+    hooks = {module: dict(module._forward_hooks) for module in network.modules()}
+    forwards = {part: vars(part).get("forward") for part in (network, decoder)}
+    try:
+        yield
+    finally:
+        for module in attention_modules(model):
+            module.masked_key_indices = None
+        for module, own in hooks.items():
+            for key in [key for key, hook in module._forward_hooks.items() if key not in own and not _is_own(hook)]:
+                del module._forward_hooks[key]
+        for part, forward in forwards.items():
+            if forward is None:
+                vars(part).pop("forward", None)
+            else:
+                part.forward = forward
+        if network.config._attn_implementation != implementation:
+            network.set_attn_implementation(implementation)
+
+
+def _is_own(hook: Any) -> bool:
+    """Whether transformers put it there, which it does once, when hidden states are first asked for."""
+    return str(getattr(hook, "__module__", "")).startswith("transformers.")

@@ -1,0 +1,75 @@
+"""A prefill of its own for a press that reads the context again, acts on more than one layer at a time, or chooses once
+all layers are read. The press runs under its own context manager, as in kvpress's pipeline."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from transformers import DynamicCache
+
+from kvbench.engine.branch import Branch, Held, Trace, draws_of, faults_of
+from kvbench.engine.guard import attention_modules, left_as_it_was, masks_of
+from kvbench.engine.keep import LayerCache, PressError, observe
+from kvbench.models import LoadedModel, decoder_of
+
+Full = dict[int, tuple[torch.Tensor, torch.Tensor]]  # by layer, keys and values right after its attention
+
+
+def prefill_alone(model: LoadedModel, trace: Trace, branch: Branch) -> None:
+    """Runs the context under the branch's press and notes what is left of every layer."""
+    press = branch.press
+    assert press is not None
+    started = model.clock()
+    # Some presses look for gradients: no inference mode, whose tensors have none.
+    with (
+        faults_of(branch, "in its own prefill"),
+        torch.inference_mode(False),
+        torch.no_grad(),
+        draws_of(branch, "prefill", model.device),
+        left_as_it_was(model),
+    ):
+        cache = DynamicCache()
+        with _remembering(model) as full, press(model.network):
+            token_ids = torch.tensor([trace.prompt.token_ids], device=model.device)
+            decoder_of(model.network)(input_ids=token_ids, past_key_values=cache)
+        masked = [masks_of(module) for module in attention_modules(model)]
+        branch.layers = [
+            _observed(trace, number, full[number], layer.keys, layer.values, masked[number])
+            for number, layer in enumerate(cache.layers)
+        ]
+        if branch.treatment.policy.while_decoding:
+            branch.held = Held(cache, masked)
+    branch.seconds = max(0.0, model.clock() - started - trace.seconds)
+
+
+def _observed(
+    trace: Trace, number: int, full: tuple[torch.Tensor, torch.Tensor], keys: Any, values: Any, masked: Any
+) -> LayerCache:
+    """What the press kept. Where its prefill computed other bits than the shared one, such as by another attention,
+    the branch is read from its own rows."""
+    if keys is None or values is None:
+        raise PressError("it emptied the cache")
+    found = observe(*full, keys, values, masked)
+    same = torch.equal(full[0][0], trace.keys[number]) and torch.equal(full[1][0], trace.values[number])
+    if found.keep is None or same:
+        return found
+    return LayerCache(found.keep, found.held_rows, full[0][0], full[1][0])
+
+
+@contextmanager
+def _remembering(model: LoadedModel) -> Iterator[Full]:
+    """Keys and values of each layer as they were when it had read the context, before any press came to them."""
+    full: Full = {}
+
+    def remember(module: Any, _: Any, kwargs: dict[str, Any], __: Any) -> None:
+        if module.layer_idx not in full:
+            layer = kwargs["past_key_values"].layers[module.layer_idx]
+            full[module.layer_idx] = layer.keys.clone(), layer.values.clone()
+
+    hooks = [module.register_forward_hook(remember, with_kwargs=True) for module in attention_modules(model)]
+    try:
+        yield full
+    finally:
+        for hook in hooks:
+            hook.remove()

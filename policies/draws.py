@@ -1,0 +1,37 @@
+"""Randomness that is the same in every run: drawn from (run seed, example, layer), whatever ran before."""
+
+import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+
+def seed_of(seed: int, example_id: str, part: int | str) -> int:
+    """A seed for torch, of a run's seed, an example, and a layer or another part of it."""
+    digest = hashlib.sha256(f"{seed}/{example_id}/{part}".encode()).digest()
+    return int.from_bytes(digest[:7], "big")
+
+
+@contextmanager
+def drawing_from(seed: int, device: torch.device) -> Iterator[None]:
+    """Whatever draws from torch's own generator inside draws from this seed, and nothing outside notices."""
+    with torch.random.fork_rng([device] if device.type == "cuda" else []):
+        torch.manual_seed(seed)
+        yield
+
+
+@dataclass
+class SeededScore:
+    """Put before a scorer press that draws from torch's generator, it makes its scores the same in every run."""
+
+    seed: int = 0
+    example_id: str = ""
+
+    def score(self, module: Any, hidden_states: torch.Tensor, *others: Any, **named: Any) -> torch.Tensor:
+        """The press's own scores, shape (batch_size, num_kv_heads, seq_len)."""
+        with drawing_from(seed_of(self.seed, self.example_id, module.layer_idx), hidden_states.device):
+            scores: torch.Tensor = super().score(module, hidden_states, *others, **named)  # type: ignore[misc]
+            return scores

@@ -1,0 +1,61 @@
+"""Presses that remove something else than tokens of every layer: whole layers' middles, or channels of the keys."""
+
+from kvpress import BasePress, ComposedPress, SimLayerKVPress, SnapKVPress, ThinKPress
+
+from policies.policy import Policy, Situation
+from policies.scorers import SINK, observation_window
+
+
+def _think(ratio: float, context_length: int) -> ThinKPress:
+    return ThinKPress(2 * ratio, window_size=min(32, observation_window(context_length)))
+
+
+def _simlayerkv(situation: Situation) -> BasePress:
+    """A threshold of 1 compresses nothing, one of 0 every layer."""
+    recent = observation_window(situation.context_length)
+    return SimLayerKVPress(lazy_threshold=1 - situation.ratio, n_recent=recent + 1, n_initial=SINK)
+
+
+def _composed(situation: Situation) -> BasePress:
+    """Either part removes as large a share of what it is given."""
+    each = 1 - (1 - situation.ratio) ** 0.5
+    length = situation.context_length
+    return ComposedPress([SnapKVPress(each, window_size=observation_window(length)), _think(each, length)])
+
+
+LAYERS_AND_CHANNELS = (
+    Policy(
+        name="simlayerkv",
+        family="wrapper",
+        paper="arXiv 2410.13846",
+        description="The first and the last tokens in layers whose last token looks at little else",
+        build=_simlayerkv,
+        budget="the ratio sets how lazy a layer has to be; what comes of it differs",
+        counted="nowhere",
+        more_tokens_than=16,
+    ),
+    Policy(
+        name="think",
+        family="wrapper",
+        paper="arXiv 2407.21018",
+        description="All tokens, the weakest channels of their keys blanked",
+        build=lambda situation: _think(situation.ratio, situation.context_length),
+        budget="channels of the keys, of which all are half of the cache",
+        counted="nowhere",
+        frees=False,
+        rewrites=True,
+        highest_ratio=0.49,
+    ),
+    Policy(
+        name="composed_snapkv_think",
+        family="wrapper",
+        paper="arXiv 2407.21018",
+        description="SnapKV, then ThinK on what it keeps",
+        build=_composed,
+        budget="tokens and channels, as large a share of either",
+        counted="nowhere",
+        rewrites=True,
+        prefill="private",
+        highest_ratio=0.74,
+    ),
+)

@@ -1,0 +1,161 @@
+"""Policies from outside: ``file.py:Press``, ``package.module:factory``, with arguments, or of an installed package."""
+
+import ast
+import hashlib
+import importlib
+import importlib.util
+import inspect
+import re
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from importlib.metadata import entry_points
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from kvpress import BasePress, DecodingPress, FinchPress, KeyRerotationPress, PrefillDecodingPress
+
+from policies.errors import PolicyError
+from policies.policy import Policy, Situation
+
+GROUP = "kvbench.policies"
+SPECIFICATION = re.compile(r"(?P<where>.+?):(?P<name>[A-Za-z_][\w.]*)(\((?P<arguments>.*)\))?", re.DOTALL)
+SOME_RATIO = 0.5
+
+
+def is_plug_in(text: str) -> bool:
+    """Whether it is written as a plug-in and not as a name."""
+    return ":" in text
+
+
+def load_plug_in(text: str) -> Policy:
+    """The policy that ``file.py:Press(window_size=16)`` or ``package.module:factory`` names; :class:`PolicyError` in
+    one line if there is none.
+
+    What is named is a class derived from kvpress's ``BasePress`` or a function that gives one, either with a parameter
+    ``compression_ratio``; or a :class:`Policy`, or a function that gives one.
+    """
+    matched = SPECIFICATION.fullmatch(text.strip())
+    if not matched:
+        raise PolicyError(f"'{text}' names no plug-in: write file.py:Press or package.module:factory(argument=1)")
+    where, name, written = matched["where"], matched["name"], matched["arguments"] or ""
+    arguments = _arguments(text, written)
+    module = _module(where)
+    found: Any = module
+    for part in name.split("."):
+        if not hasattr(found, part):
+            named = [one for one in vars(module) if not one.startswith("_")]
+            raise PolicyError(f"{where} has no '{name}': it has {', '.join(named) or 'nothing'}")
+        found = getattr(found, part)
+    origin = hashlib.sha256(Path(str(module.__file__)).read_bytes()).hexdigest()[:16]
+    shown = f"{name}({written})" if written else name
+    return _policy(shown, found, arguments, origin, text)
+
+
+def plug_ins() -> Mapping[str, Policy]:
+    """What installed packages bring under the entry-point group ``kvbench.policies``, by entry-point name."""
+    return {
+        entry.name: _policy(entry.name, _loaded(entry), {}, _origin(entry.module), f"entry point {entry.name}")
+        for entry in entry_points(group=GROUP)
+    }
+
+
+def _loaded(entry: Any) -> Any:
+    try:
+        return entry.load()
+    except Exception as error:  # a package of somebody else's
+        raise PolicyError(f"the plug-in {entry.name} ({entry.value}) cannot be imported: {_told(error)}") from error
+
+
+def _origin(module: str) -> str:
+    file = importlib.import_module(module).__file__
+    return hashlib.sha256(Path(str(file)).read_bytes()).hexdigest()[:16]
+
+
+def _told(error: BaseException) -> str:
+    lines = str(error).splitlines() or [""]
+    return f"{type(error).__name__}: {lines[0]}"
+
+
+def _arguments(text: str, written: str) -> dict[str, Any]:
+    try:
+        call = ast.parse(f"f({written})", mode="eval").body
+        assert isinstance(call, ast.Call)
+        if call.args or any(keyword.arg is None for keyword in call.keywords):
+            raise ValueError("arguments have names")
+        return {str(keyword.arg): ast.literal_eval(keyword.value) for keyword in call.keywords}
+    except (SyntaxError, ValueError, AssertionError) as error:
+        raise PolicyError(f"'{text}': write arguments as (window_size=16, kind='mean'), with plain values") from error
+
+
+def _module(where: str) -> ModuleType:
+    try:
+        if not where.endswith(".py"):
+            return importlib.import_module(where)
+        path = Path(where).expanduser().resolve()
+        if not path.is_file():
+            raise PolicyError(f"there is no file {where}: check the path of the plug-in")
+        name = f"kvbench_plug_in_{hashlib.sha256(str(path).encode()).hexdigest()[:12]}"
+        specification = importlib.util.spec_from_file_location(name, path)
+        assert specification is not None
+        assert specification.loader is not None
+        module = importlib.util.module_from_spec(specification)
+        sys.modules[name] = module  # dataclasses look their module up
+        specification.loader.exec_module(module)
+        return module
+    except PolicyError:
+        raise
+    except BaseException as error:  # it may exit too
+        if isinstance(error, KeyboardInterrupt):
+            raise
+        raise PolicyError(f"{where} cannot be imported: {_told(error)}") from error
+
+
+def _policy(name: str, found: Any, arguments: dict[str, Any], origin: str, text: str) -> Policy:
+    if isinstance(found, type) and not issubclass(found, BasePress):
+        raise PolicyError(f"{text}: {found.__name__} is no press: derive it from kvpress.BasePress")
+    if not isinstance(found, Policy) and not callable(found):
+        raise PolicyError(f"{text}: it is neither a press class, nor a function, nor a Policy")
+    if isinstance(found, Policy):
+        return replace(found, origin=origin)
+    if "compression_ratio" not in inspect.signature(found).parameters:
+        given = _called(found, arguments, text) if not isinstance(found, type) else None
+        if isinstance(given, Policy):
+            return replace(given, origin=origin)
+        raise PolicyError(
+            f"{text}: it has no parameter compression_ratio: name a function that has one, and gives a press for it"
+        )
+
+    def build(situation: Situation) -> BasePress:
+        return _called(found, {**arguments, "compression_ratio": situation.ratio}, text)
+
+    press = build(Situation(SOME_RATIO, 1024, 0, ""))
+    if not isinstance(press, BasePress):
+        raise PolicyError(f"{text}: it gives a {type(press).__name__}, which is no kvpress.BasePress")
+    return Policy(
+        name=name,
+        family="plug-in",
+        paper="-",
+        description=text,
+        build=build,
+        budget="as its compression_ratio says",
+        counted="nowhere",
+        prefill="private" if acts_elsewhere(press) else "shared",
+        while_decoding=isinstance(press, DecodingPress | PrefillDecodingPress),
+        renumbers=isinstance(press, KeyRerotationPress) or bool(isinstance(press, FinchPress) and press.rerotate_keys),
+        origin=origin,
+    )
+
+
+def acts_elsewhere(press: BasePress) -> bool:
+    """Whether it replaces the part of kvpress that calls ``compress`` after each layer."""
+    own: list[Callable[..., Any]] = [type(press).__call__, type(press).forward_hook]
+    return own != [BasePress.__call__, BasePress.forward_hook]
+
+
+def _called(found: Callable[..., Any], arguments: dict[str, Any], text: str) -> Any:
+    try:
+        return found(**arguments)
+    except Exception as error:  # foreign code
+        raise PolicyError(f"{text} cannot be built: {_told(error)}") from error

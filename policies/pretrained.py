@@ -1,0 +1,99 @@
+"""Presses that need something learned or measured for the model beforehand, which has to be downloaded."""
+
+from kvpress import (
+    BasePress,
+    DMSPress,
+    ExpectedAttentionStatsPress,
+    FastKVzipPress,
+    KVzapPress,
+    LUKVPress,
+    QFilterPress,
+    RestoreKVPress,
+)
+
+from policies.policy import Policy, Situation
+from policies.private_prefill import OVER_THE_CACHE, BudgetedDMSPress
+from policies.scorers import SINK, expected_attention_press, observation_window
+
+
+def _kvzap(situation: Situation) -> DMSPress:
+    window = observation_window(situation.context_length)
+    return BudgetedDMSPress(KVzapPress(), sliding_window_size=window, ratio=situation.ratio)
+
+
+def _lukv(situation: Situation) -> BasePress:
+    return LUKVPress(expected_attention_press(situation), compression_ratio=situation.ratio)
+
+
+PRETRAINED = (
+    Policy(
+        name="qfilter",
+        family="scorer",
+        paper="arXiv 2503.02812",
+        description="Keys along a learned direction of each head",
+        build=lambda situation: QFilterPress(situation.ratio),
+        ratio_free_score=True,
+        weights="its Q-filters (hub: nthngdy)",
+    ),
+    Policy(
+        name="expected_attention_stats",
+        family="scorer",
+        paper="arXiv 2510.00636",
+        description="Attention expected from queries as other texts have them",
+        build=lambda situation: ExpectedAttentionStatsPress(situation.ratio, n_sink=SINK),
+        ratio_free_score=True,
+        more_tokens_than=SINK,
+        weights="the statistics of its queries (hub: alessiodevoto)",
+    ),
+    Policy(
+        name="kvzap",
+        family="prefill",
+        paper="arXiv 2601.07891",
+        description="KVzip's scores, predicted from the hidden states",
+        build=_kvzap,
+        budget="a threshold for each layer, set so that as many tokens go",
+        counted="layer",
+        frees=False,
+        prefill="private",
+        weights="its KVzap predictor (hub: nvidia)",
+    ),
+    Policy(
+        name="fastkvzip",
+        family="prefill",
+        paper="arXiv 2601.17668",
+        description="KVzip's scores, predicted by gates",
+        build=lambda situation: FastKVzipPress(situation.ratio, n_sink=SINK),
+        budget=OVER_THE_CACHE,
+        counted="cache",
+        frees=False,
+        prefill="private",
+        weights="its gates (hub: Jang-Hyun/Fast-KVzip)",
+    ),
+    Policy(
+        name="lukv",
+        family="wrapper",
+        paper="arXiv 2602.08585",
+        description="Expected attention, the budget of each head from a curve measured before",
+        build=_lukv,
+        budget="a share for each head, from the curve",
+        counted="nowhere",
+        frees=False,
+        more_tokens_than=SINK,
+        weights="its budget curve (github: baidu-baige/LU-KV)",
+    ),
+    Policy(
+        name="restorekv",
+        family="prefill",
+        paper="arXiv 2608.01247",
+        description="KVzip, with learned tokens that restore a part of what goes",
+        build=lambda situation: RestoreKVPress(situation.ratio, n_sink=SINK),
+        budget=OVER_THE_CACHE,
+        counted="cache",
+        frees=False,
+        rewrites=True,
+        prefill="private",
+        renumbers=True,
+        more_tokens_than=16,
+        weights="its restore tokens and adapter (hub: higokri)",
+    ),
+)

@@ -1,0 +1,211 @@
+"""kvpress's presses that keep the tokens of highest score.
+
+A window, a lag or a sink of kvpress's size would fill the budget of a short context alone. Where one depends on the
+length of the context, every record carries the size that was used.
+"""
+
+from dataclasses import dataclass
+
+from kvpress import (
+    BasePress,
+    CapPress,
+    CompactorPress,
+    CURPress,
+    ExpectedAttentionPress,
+    KeyDiffPress,
+    KnormPress,
+    LagKVPress,
+    LeverageScorePress,
+    NonCausalAttnPress,
+    PyramidKVPress,
+    SnapKVPress,
+    StreamingLLMPress,
+    TOVAPress,
+)
+
+from policies.draws import SeededScore
+from policies.policy import Policy, Situation
+
+SINK = 4
+LONGEST_WINDOW = 64
+LONGEST_LAG = 128
+STEEPEST = 20  # kvpress's beta: the most budgets that the lowest layer of a pyramid has for one of the highest
+
+
+def observation_window(context_length: int) -> int:
+    """SnapKV's window: kvpress's 64 tokens, but at most a sixteenth of the context.
+
+    The window itself is always kept. At 64 of 120 tokens it alone would fill the budget above a ratio of 0.47, and
+    which of its equal scores survive would be left to chance.
+    """
+    return max(1, min(LONGEST_WINDOW, context_length // 16))
+
+
+def snapkv_press(situation: Situation) -> SnapKVPress:
+    return SnapKVPress(situation.ratio, window_size=observation_window(situation.context_length))
+
+
+def expected_attention_press(situation: Situation) -> ExpectedAttentionPress:
+    return ExpectedAttentionPress(situation.ratio, n_sink=SINK)
+
+
+@dataclass
+class SeededLeveragePress(SeededScore, LeverageScorePress):
+    """Its sketch of the keys is drawn at random."""
+
+
+@dataclass
+class SeededCompactorPress(SeededScore, CompactorPress):
+    """Its sketch of the keys is drawn at random."""
+
+
+def _leverage(situation: Situation) -> BasePress:
+    return SeededLeveragePress(situation.ratio, seed=situation.seed, example_id=situation.example_id)
+
+
+def _compactor(situation: Situation) -> BasePress:
+    return SeededCompactorPress(situation.ratio, seed=situation.seed, example_id=situation.example_id)
+
+
+def _lagkv(situation: Situation) -> BasePress:
+    """kvpress falls back on the most recent tokens where the context is shorter than two lags and the sink."""
+    lag = max(1, min(LONGEST_LAG, (situation.context_length - SINK) // 8))
+    return LagKVPress(situation.ratio, n_sink=SINK, lag_size=lag)
+
+
+def _pyramidkv(situation: Situation) -> BasePress:
+    """kvpress gives every layer the same, and so is SnapKV, where the highest layer would get less than the window."""
+    window = max(1, min(LONGEST_WINDOW, situation.context_length // 64))
+    kept = int(situation.context_length * (1 - situation.ratio))
+    return PyramidKVPress(situation.ratio, window_size=window, beta=max(2, min(STEEPEST, kept // window)))
+
+
+STREAMING_LLM = Policy(
+    name="streaming_llm",
+    family="scorer",
+    paper="arXiv 2309.17453",
+    description="The first tokens and the most recent ones (not re-rotated)",
+    build=lambda situation: StreamingLLMPress(situation.ratio, n_sink=SINK),
+    more_tokens_than=SINK,
+    by_default=True,
+)
+SNAPKV = Policy(
+    name="snapkv",
+    family="scorer",
+    paper="arXiv 2404.14469",
+    description="Attention from the last tokens of the context, smoothed",
+    build=snapkv_press,
+    ratio_free_score=True,
+    by_default=True,
+)
+TOVA = Policy(
+    name="tova",
+    family="scorer",
+    paper="arXiv 2401.06104",
+    description="Attention from the last token, averaged over heads",
+    build=lambda situation: TOVAPress(situation.ratio),
+    ratio_free_score=True,
+    by_default=True,
+)
+KNORM = Policy(
+    name="knorm",
+    family="scorer",
+    paper="arXiv 2406.11430",
+    description="Keys of small norm",
+    build=lambda situation: KnormPress(situation.ratio),
+    ratio_free_score=True,
+    by_default=True,
+)
+EXPECTED_ATTENTION = Policy(
+    name="expected_attention",
+    family="scorer",
+    paper="arXiv 2510.00636",
+    description="Attention expected from future queries",
+    build=expected_attention_press,
+    ratio_free_score=True,
+    more_tokens_than=SINK,
+    by_default=True,
+)
+PYRAMIDKV = Policy(
+    name="pyramidkv",
+    family="scorer",
+    paper="arXiv 2406.02069",
+    description="SnapKV's scores, more of the budget for the lower layers",
+    build=_pyramidkv,
+    budget="fewer tokens from layer to layer, on average as many as asked",
+    counted="nowhere",
+    ratio_free_score=False,
+)
+KEYDIFF = Policy(
+    name="keydiff",
+    family="scorer",
+    paper="arXiv 2504.15364",
+    description="Keys unlike the mean key",
+    build=lambda situation: KeyDiffPress(situation.ratio),
+    ratio_free_score=True,
+)
+LAGKV = Policy(
+    name="lagkv",
+    family="scorer",
+    paper="arXiv 2504.04704",
+    description="Keys and values that stand out from those a lag later",
+    build=_lagkv,
+    ratio_free_score=True,
+    more_tokens_than=SINK,
+)
+LEVERAGE = Policy(
+    name="leverage",
+    family="scorer",
+    paper="arXiv 2507.08143",
+    description="Keys that others do not span (statistical leverage, sketched)",
+    build=_leverage,
+    ratio_free_score=True,
+)
+NON_CAUSAL = Policy(
+    name="non_causal",
+    family="scorer",
+    paper="arXiv 2507.08143",
+    description="Attention without the causal mask, chunk by chunk",
+    build=lambda situation: NonCausalAttnPress(situation.ratio),
+    ratio_free_score=True,
+)
+COMPACTOR = Policy(
+    name="compactor",
+    family="scorer",
+    paper="arXiv 2507.08143",
+    description="Leverage and non-causal attention, blended by the ratio",
+    build=_compactor,
+    more_tokens_than=16,
+)
+CUR = Policy(
+    name="cur",
+    family="scorer",
+    paper="arXiv 2509.15038",
+    description="Leverage of keys times leverage of values",
+    build=lambda situation: CURPress(situation.ratio, num_sinks=SINK),
+    ratio_free_score=True,
+)
+CAPKV = Policy(
+    name="capkv",
+    family="scorer",
+    paper="arXiv 2604.25975",
+    description="What a token adds to the capacity of the cache, weighted by the mean query",
+    build=lambda situation: CapPress(situation.ratio, n_sink=SINK),
+    ratio_free_score=True,
+    more_tokens_than=SINK,
+)
+SCORERS = (
+    STREAMING_LLM,
+    SNAPKV,
+    TOVA,
+    KNORM,
+    EXPECTED_ATTENTION,
+    PYRAMIDKV,
+    KEYDIFF,
+    LAGKV,
+    LEVERAGE,
+    NON_CAUSAL,
+    COMPACTOR,
+    CUR,
+    CAPKV,
+)

@@ -1,0 +1,74 @@
+"""The identity audit: what it finds, and what it leaves alone."""
+
+import pandas as pd
+import pytest
+
+from leaderboards import audit
+
+QUESTIONS = range(4)
+
+
+def records(**policies: tuple[list[str], list[str] | None]) -> pd.DataFrame:
+    """By policy the outputs at ratio 0.5, and what was kept."""
+    rows = [
+        {
+            "task": "base",
+            "mode": "agnostic",
+            "policy": policy,
+            "ratio": 0.0 if policy == "full" else 0.5,
+            "example_id": f"base/{number // 2}",
+            "question_id": f"base/{number // 2}/{number}",
+            "status": "ok",
+            "output_text": outputs[number],
+            "cache_digest": digests[number] if digests else None,
+        }
+        for policy, (outputs, digests) in policies.items()
+        for number in QUESTIONS
+    ]
+    return pd.DataFrame(rows)
+
+
+FULL = (["a", "b", "c", "d"], ["all"] * 4)
+CHANGED = ["a", "b", "c", "x"]
+
+
+def test_the_same_kept_tokens_everywhere_are_found_with_both_names() -> None:
+    identical, _ = audit(records(full=FULL, one=(CHANGED, list("1234")), other=(list("efgh"), list("1234"))))
+    assert [str(found) for found in identical] == [
+        "one and other are identical at ratio 0.5: the same cache in all of 4 records"
+    ]
+
+
+def test_other_tokens_and_the_same_outputs_are_two_policies() -> None:
+    assert audit(records(full=FULL, one=(CHANGED, list("1234")), other=(CHANGED, list("1235")))) == ([], [])
+
+
+def test_where_kept_tokens_are_not_known_outputs_decide() -> None:
+    identical, _ = audit(records(full=FULL, one=(CHANGED, None), other=(CHANGED, list("1234"))))
+    assert [(found.one, found.other, found.by) for found in identical] == [("one", "other", "outputs")]
+    assert audit(records(full=FULL, one=(CHANGED, None), other=(["a", "b", "y", "x"], None))) == ([], [])
+
+
+def test_outputs_that_are_those_of_the_full_cache_say_nothing_of_two_policies() -> None:
+    """At a low ratio many policies change nothing."""
+    identical, unchanged = audit(records(full=FULL, one=(FULL[0], None), other=(FULL[0], None)))
+    assert identical == []
+    assert [flagged.policy for flagged in unchanged] == ["one", "other"]
+    assert str(unchanged[0]) == (
+        "one at ratio 0.5 writes what the full cache writes in all of 4 records: is it compressed at all?"
+    )
+
+
+@pytest.mark.parametrize("declared", [{"one": ("other",)}, {"other": ("one",)}])
+def test_what_is_declared_equal_may_be_equal(declared: dict[str, tuple[str, ...]]) -> None:
+    frame = records(full=FULL, one=(CHANGED, list("1234")), other=(CHANGED, list("1234")))
+    assert audit(frame, declared) == ([], [])
+
+
+def test_ratio_zero_and_low_ratios_are_not_flagged() -> None:
+    frame = records(full=FULL, one=(FULL[0], list("1234")))
+    assert len(audit(frame)[1]) == 1
+    frame.loc[frame.policy == "one", "ratio"] = 0.4
+    assert audit(frame) == ([], [])
+    frame.loc[frame.policy == "one", "ratio"] = 0.0
+    assert audit(frame) == ([], [])

@@ -1,0 +1,171 @@
+"""A press that never ends or asks for all memory fails alone; and what is read is what was left of the cache."""
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from kvpress import KnormPress
+
+from kvbench.engine.bounds import TookTooLongError, time_bound
+from kvbench.engine.branch import Trace
+from kvbench.engine.decode import decode
+from kvbench.engine.keep import LayerCache
+from kvbench.engine.prefill import prefill
+from kvbench.engine.treatment import plan
+from kvbench.models import LoadedModel
+from kvbench.prompt import Prompt
+from policies import POLICIES, Policy
+from toy import ActingPress, ActingScorer, hooks_left, pressing, treat
+
+STEPS = 6
+PLENTY = 10**9
+OTHERS = [POLICIES[name] for name in ("full", "knorm", "leverage", "adakv_snapkv", "kvzip", "decoding_knorm")]
+
+
+def answers(model: LoadedModel, trace: Trace) -> dict[tuple[str, float, int], tuple[int, ...]]:
+    generations = decode(model, trace, STEPS, PLENTY)
+    return {(g.branch.treatment.policy.name, g.branch.treatment.ratio, g.ask): g.token_ids for g in generations}
+
+
+@pytest.fixture(scope="module")
+def alone(llama: LoadedModel, prompt: Prompt) -> dict[tuple[str, float, int], tuple[int, ...]]:
+    return answers(llama, treat(llama, OTHERS, [0.5], prompt))
+
+
+# --- bounds
+
+
+def never_ends(*_: Any) -> Any:
+    while True:
+        pass
+
+
+def never_ends_and_catches(*_: Any) -> Any:
+    try:
+        while True:
+            time.sleep(0.01)
+    except Exception as error:
+        raise ValueError("something else") from error
+
+
+def takes_all_memory(*_: Any) -> Any:
+    held = []
+    while True:  # never touched, so that no page of it is real
+        held.append(torch.empty(2**30, dtype=torch.uint8))
+
+
+FAULTS: dict[str, tuple[Callable[..., Any], str]] = {
+    "never ends": (never_ends, "failed in layer 0: it took longer than"),
+    "never ends and catches": (never_ends_and_catches, "failed in layer 0: ValueError: something else"),
+    "all memory": (takes_all_memory, "memory"),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_press_out_of_bounds_fails_and_the_others_answer_as_without_it(
+    llama: LoadedModel, prompt: Prompt, alone: dict[Any, Any], name: str
+) -> None:
+    act, reason = FAULTS[name]
+    faulty = pressing("faulty", lambda situation: ActingPress(act))
+    scorings = [*plan([faulty], [0.5], prompt, 0, cell_seconds=0.2), *plan(OTHERS, [0.5], prompt, 0)]
+    trace = prefill(llama, prompt, scorings)
+    assert trace.branches[0].error is not None
+    assert reason in trace.branches[0].error
+    assert "\n" not in trace.branches[0].error
+    assert answers(llama, trace) == alone
+
+
+def test_a_press_that_hangs_while_decoding_fails_alone(llama: LoadedModel, prompt: Prompt) -> None:
+    class Hanging(KnormPress):
+        def forward_hook(self, module: Any, inputs: Any, kwargs: Any, output: Any) -> Any:
+            return never_ends() if kwargs["cache_position"][0] > 0 else output
+
+    policy = pressing("hanging", lambda s: Hanging(s.ratio), prefill="private", while_decoding=True)
+    trace = prefill(llama, prompt, plan([policy, POLICIES["full"]], [0.5], prompt, 0, cell_seconds=0.5))
+    assert {g.branch.treatment.policy.name for g in decode(llama, trace, STEPS, PLENTY)} == {"full"}
+    assert str(trace.branches[0].error).startswith("hanging failed while decoding: it took longer than")
+    assert not hooks_left(llama.network)
+
+
+def test_the_time_bound_ends_with_what_it_bounds() -> None:
+    with time_bound(0.05):
+        pass
+    time.sleep(0.1)
+    with pytest.raises(TookTooLongError, match=r"it took longer than 0.05 s \(--cell-seconds\)"), time_bound(0.05):
+        never_ends()
+
+
+# --- vandals
+
+
+def tampers(
+    module: Any, hidden_states: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, _: Any, kwargs: Any
+) -> Any:
+    torch.manual_seed(99)
+    torch.rand(7)
+    module.masked_key_indices = (torch.tensor([0]), torch.tensor([0]), torch.tensor([3]))
+    for part in (hidden_states, keys, values, *kwargs["position_embeddings"]):
+        part.zero_()
+    kwargs["past_key_values"].layers.clear()
+    kwargs.clear()
+    raise RuntimeError("done")
+
+
+class Vandal(KnormPress):
+    """In its own prefill it leaves hooks, another attention and another forward behind."""
+
+    def __call__(self, model: Any) -> Any:
+        for layer in model.model.layers:
+            layer.register_forward_hook(lambda module, inputs, output: output * 0)
+            layer.self_attn.masked_key_indices = (torch.tensor([0]), torch.tensor([0]), torch.tensor([3]))
+        model.model.forward = lambda *arguments, **named: 1 / 0
+        model.set_attn_implementation("eager")
+        raise RuntimeError("done")
+
+
+VANDALS: dict[str, Policy] = {
+    "compress": pressing("vandal", lambda s: ActingPress(tampers)),
+    "score": pressing("vandal", lambda s: ActingScorer(s.ratio, tampers)),
+    "own prefill": pressing("vandal", lambda s: Vandal(s.ratio), prefill="private"),
+}
+
+
+@pytest.mark.parametrize("name", VANDALS)
+def test_a_vandal_changes_nothing_for_the_others(
+    llama: LoadedModel, prompt: Prompt, alone: dict[Any, Any], name: str
+) -> None:
+    for order in ([VANDALS[name], *OTHERS], [*OTHERS, VANDALS[name]]):
+        trace = treat(llama, order, [0.5], prompt)
+        found = {key: ids for key, ids in answers(llama, trace).items() if key[0] != "vandal"}
+        assert found == alone
+        (broken,) = (branch for branch in trace.branches if branch.treatment.policy.name == "vandal")
+        assert str(broken.error).endswith("RuntimeError: done")
+    assert answers(llama, treat(llama, OTHERS, [0.5], prompt)) == alone
+
+
+# --- the compressed cache is the one that is read
+
+
+def corrupted(cache: LayerCache, trace: Trace, number: int, kept: bool) -> tuple[torch.Tensor, torch.Tensor]:
+    """The trace's keys and values with noise in a row that the layer keeps in all its heads, or in none."""
+    assert cache.keep is not None
+    places = cache.keep.all(0) if kept else ~cache.keep.any(0)
+    keys, values = trace.keys[number].clone(), trace.values[number].clone()
+    keys[:, places] += 1.0
+    values[:, places] -= 1.0
+    return keys, values
+
+
+@pytest.mark.parametrize("name", ["streaming_llm", "knorm", "adakv_snapkv", "snapkv", "kvzip"])
+def test_a_kept_row_is_read_and_an_evicted_one_is_not(llama: LoadedModel, prompt: Prompt, name: str) -> None:
+    trace = treat(llama, [POLICIES[name]], [0.5], prompt)
+    before = answers(llama, trace)
+    for kept in (False, True):
+        layers = trace.branches[0].layers
+        states = [corrupted(cache, trace, number, kept) for number, cache in enumerate(layers)]
+        changed = replace(trace, keys=[keys for keys, _ in states], values=[values for _, values in states])
+        assert any(not torch.equal(one, other) for one, other in zip(changed.keys, trace.keys, strict=True))
+        assert (answers(llama, changed) != before) == kept

@@ -1,0 +1,111 @@
+"""The doctor finds what is wrong with a press, and nothing with a sound one."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from kvpress import BasePress, KnormPress
+
+from kvbench.cli import main
+from kvbench.doctor import admit, examine
+from kvbench.models import LoadedModel
+from policies import POLICIES, Policy
+from toy import ActingPress, ActingScorer, pressing, toy_model
+
+PRESS = """
+from dataclasses import dataclass
+from kvpress import ScorerPress
+
+@dataclass
+class LoudValues(ScorerPress):
+    def score(self, module, hidden_states, keys, values, attentions, kwargs):
+        return values.norm(dim=-1)
+"""
+
+
+def found(model: LoadedModel, policy: Policy) -> dict[str, tuple[str, str]]:
+    return {finding.question: (finding.outcome, finding.found) for finding in examine(admit(policy, model))}
+
+
+def unseeded(module: Any, hidden_states: Any, keys: torch.Tensor, *_: Any) -> torch.Tensor:
+    return torch.rand(keys.shape[:3], generator=torch.Generator().manual_seed(torch.seed() % 2**31))
+
+
+def keeps_a_third(module: Any, hidden_states: Any, keys: torch.Tensor, values: torch.Tensor, *_: Any) -> Any:
+    return keys[:, :, ::3], values[:, :, ::3]
+
+
+def gives_nan(module: Any, hidden_states: Any, keys: torch.Tensor, values: torch.Tensor, *_: Any) -> Any:
+    return keys * float("nan"), values
+
+
+def changes_weights(module: Any, hidden_states: Any, keys: torch.Tensor, values: torch.Tensor, *_: Any) -> Any:
+    module.o_proj.weight.data.mul_(1.001)
+    return keys[:, :, 1:], values[:, :, 1:]
+
+
+BROKEN: dict[str, tuple[Callable[[Any], BasePress], str, str]] = {
+    "unseeded": (
+        lambda s: ActingScorer(s.ratio, unseeded),
+        "is it deterministic?",
+        "a second run leaves another cache",
+    ),
+    "budget": (lambda s: ActingPress(keeps_a_third), "is the budget kept?", "tokens of a head off"),
+    "ratio 0": (lambda s: ActingPress(keeps_a_third), "does ratio 0 change nothing?", "it answers otherwise"),
+    "NaN": (lambda s: ActingPress(gives_nan), "does it run?", "it returned NaN"),
+    "renamed": (lambda s: KnormPress(s.ratio), "is it another policy under a new name?", "the same cache as knorm"),
+    "weights": (lambda s: ActingPress(changes_weights), "is the model left alone?", "o_proj.weight"),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_what_is_broken_is_found(name: str) -> None:
+    build, question, said = BROKEN[name]
+    outcome, told = found(toy_model("llama"), pressing("broken", build))[question]
+    assert outcome == "fails"
+    assert said in told
+
+
+@pytest.mark.parametrize(
+    "name", ["snapkv", "leverage", "adakv_snapkv", "think", "finch", "snapkv+fair", "decoding_knorm"]
+)
+def test_registered_policies_are_sound(llama: LoadedModel, name: str) -> None:
+    findings = found(llama, POLICIES[name])
+    assert len(findings) == 10
+    assert [told for outcome, told in findings.values() if outcome == "fails"] == []
+
+
+def test_whether_the_prefill_is_shared_is_found_out_by_trying(llama: LoadedModel) -> None:
+    question = "does it share the prefill?"
+    assert found(llama, POLICIES["snapkv"])[question] == (
+        "sound",
+        "yes: it leaves the same cache as in a prefill of its own",
+    )
+    assert found(llama, POLICIES["kvzip"])[question][1].startswith("no: it gets a prefill of its own")
+
+    def looks_at_the_live_cache(module: Any, _: Any, keys: torch.Tensor, values: torch.Tensor, *more: Any) -> Any:
+        before = more[1]["past_key_values"].layers[0].keys.shape[2]
+        return keys[:, :, : before // 2], values[:, :, : before // 2]
+
+    policy = pressing("looking", lambda s: ActingPress(looks_at_the_live_cache))
+    assert found(llama, policy)[question] == ("fails", "no: in the shared one it leaves another cache than in its own")
+
+
+def test_the_report_names_every_question_and_ends_with_a_status(
+    llama: LoadedModel, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for part in (llama.network, llama.tokenizer):
+        part.save_pretrained(tmp_path / "toy")
+    (tmp_path / "press.py").write_text(PRESS)
+    model = ["--model", str(tmp_path / "toy")]
+    assert main(["doctor", f"{tmp_path / 'press.py'}:LoudValues", *model]) == 0
+    report = capsys.readouterr().out
+    for question in ("does it run?", "is the budget kept?", "is it deterministic?", "is memory freed?", "time?"):
+        assert question in report
+    assert max(map(len, report.splitlines())) <= 80
+    assert main(["doctor", "kvpress:KnormPress", *model]) == 1
+    assert "KnormPress is not sound: is it another policy under a new name?" in capsys.readouterr().err
+    assert main(["doctor", "snapkv,knorm", *model]) == 1
+    assert "one press at a time" in capsys.readouterr().err

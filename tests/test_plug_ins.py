@@ -1,0 +1,173 @@
+"""Policies from files and packages."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kvpress import DecodingPress, KnormPress, KVzipPress, SnapKVPress
+
+import policies.plug_in
+from datasets_gen import TASKS
+from kvbench.catalogue import choose_policies
+from kvbench.errors import KVBenchError
+from policies import PolicyError, Situation, arguments_of, load_plug_in, plug_ins
+
+SITUATION = Situation(0.25, 100, 0, "example")
+BASE = [TASKS["base"]]
+PRESSES = """
+from dataclasses import dataclass
+from kvpress import DecodingPress, KnormPress, KVzipPress, ScorerPress
+from policies import Policy
+
+@dataclass
+class Loud(ScorerPress):
+    window_size: int = 8
+    kind: str = "mean"
+
+    def score(self, module, hidden_states, keys, values, attentions, kwargs):
+        return keys.norm(dim=-1)
+
+class Kept(KVzipPress):
+    pass
+
+def decoding(compression_ratio, interval=1):
+    return DecodingPress(KnormPress(), compression_interval=interval, target_size=int(100 * (1 - compression_ratio)))
+
+def described():
+    return Policy("described", "plug-in", "-", "for a test", lambda situation: KnormPress(situation.ratio))
+
+class NoPress:
+    def __init__(self, compression_ratio): pass
+
+def gives_none(compression_ratio): return None
+def breaks(compression_ratio): raise OSError("no weights")
+def takes_nothing(): return 3
+number = 3
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> str:
+    path = tmp_path / "my presses.py"
+    path.write_text(PRESSES)
+    return str(path)
+
+
+def test_a_press_class_of_a_file_is_a_policy(file: str) -> None:
+    policy = load_plug_in(f"{file}:Loud(window_size=16, kind='max')")
+    press = policy.press(SITUATION)
+    assert press.compression_ratio == 0.25
+    assert arguments_of(press) == {"window_size": 16, "kind": "max"}
+    assert policy.name == "Loud(window_size=16, kind='max')"
+    assert (policy.prefill, policy.while_decoding) == ("shared", False)
+
+
+def test_whether_it_needs_its_own_prefill_is_found_out(file: str) -> None:
+    assert load_plug_in(f"{file}:Kept").prefill == "private"
+    decoding = load_plug_in(f"{file}:decoding(interval=2)")
+    assert (decoding.prefill, decoding.while_decoding) == ("private", True)
+    press: Any = decoding.press(SITUATION)
+    assert isinstance(press, DecodingPress)
+    assert (press.compression_interval, press.target_size) == (2, 75)
+    assert load_plug_in("kvpress:KVzipPress").prefill == "private"
+
+
+def test_a_package_and_a_policy_can_be_named(file: str) -> None:
+    assert isinstance(load_plug_in("kvpress:SnapKVPress(window_size=4)").press(SITUATION), SnapKVPress)
+    policy = load_plug_in(f"{file}:described")
+    assert policy.name == "described"
+    assert isinstance(policy.press(SITUATION), KnormPress)
+    assert KVzipPress.__name__ in dir(__import__("kvpress"))
+
+
+def test_the_code_of_a_plug_in_is_part_of_its_identity(file: str) -> None:
+    first = load_plug_in(f"{file}:Loud").origin
+    path = Path(file)
+    path.write_text(path.read_text() + "\n# changed\n")
+    assert load_plug_in(f"{file}:Loud").origin != first
+
+
+REFUSED = {
+    "no file": ("nowhere.py:Loud", "there is no file nowhere.py"),
+    "no such name": ("{file}:Lout", "has no 'Lout': it has .*Loud"),
+    "no press": ("{file}:NoPress", "NoPress is no press: derive it from kvpress.BasePress"),
+    "gives none": ("{file}:gives_none", "it gives a NoneType, which is no kvpress.BasePress"),
+    "breaks": ("{file}:breaks", "cannot be built: OSError: no weights"),
+    "no ratio": ("{file}:takes_nothing", "it has no parameter compression_ratio"),
+    "neither": ("{file}:number", "neither a press class, nor a function, nor a Policy"),
+    "unknown argument": ("{file}:Loud(widow_size=3)", "cannot be built: TypeError: .*widow_size"),
+    "positional": ("{file}:Loud(3)", "write arguments as"),
+    "no literal": ("{file}:Loud(window_size=open('x'))", "write arguments as"),
+    "no module": ("no.such.package:Press", "no.such.package cannot be imported: ModuleNotFoundError"),
+    "no name": ("{file}:", "names no plug-in"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_is_no_press_is_refused_in_one_line(case: str, file: str) -> None:
+    text, said = REFUSED[case]
+    with pytest.raises(PolicyError, match=said) as refused:
+        load_plug_in(text.format(file=file))
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("content", ["import nothing_there", "def f(:", "raise SystemExit(3)", "1 / 0"])
+def test_a_file_that_does_not_import_is_refused_in_one_line(tmp_path: Path, content: str) -> None:
+    (tmp_path / "bad.py").write_text(content)
+    with pytest.raises(PolicyError, match=r"bad\.py cannot be imported: [A-Z]") as refused:
+        load_plug_in(f"{tmp_path / 'bad.py'}:Press")
+    assert "\n" not in str(refused.value)
+
+
+def test_installed_packages_bring_policies(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Entry:
+        name, value, module = "theirs", "kvpress:KnormPress", "kvpress"
+
+        def load(self) -> Any:
+            return KnormPress
+
+    monkeypatch.setattr(
+        policies.plug_in, "entry_points", lambda group: [Entry()] if group == "kvbench.policies" else []
+    )
+    assert isinstance(plug_ins()["theirs"].press(SITUATION), KnormPress)
+    assert [policy.name for policy in choose_policies("theirs", BASE, "agnostic")] == ["theirs"]
+    assert "theirs" in [policy.name for policy in choose_policies("all", BASE, "agnostic")]
+
+
+# --- choosing
+
+
+def test_names_and_plug_ins_are_chosen_together_and_commas_in_brackets_are_no_separators(file: str) -> None:
+    chosen = choose_policies(f"knorm, {file}:Loud(window_size=2, kind='a,b'),snapkv,knorm", BASE, "agnostic")
+    assert [policy.name for policy in chosen] == ["knorm", "Loud(window_size=2, kind='a,b')", "snapkv"]
+
+
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        ("knrom", "unknown policy 'knrom': did you mean 'knorm'"),
+        (" , ", "no policy given"),
+        ("finch", "finch cannot be run here: it reads the question with the context: use --mode aware"),
+        ("snapkv+fair", "it protects instructions, and the contexts of base have none"),
+        ("nowhere.py:Loud", "there is no file"),
+    ],
+)
+def test_what_cannot_be_run_is_refused_in_one_line(names: str, said: str) -> None:
+    with pytest.raises(KVBenchError, match=said.replace("+", r"\+")) as refused:
+        choose_policies(names, BASE, "agnostic")
+    assert "\n" not in str(refused.value)
+
+
+def test_two_of_one_name_are_refused(file: str, tmp_path: Path) -> None:
+    other = tmp_path / "other.py"
+    other.write_text(PRESSES)
+    with pytest.raises(KVBenchError, match="two of the policies are named 'Loud'"):
+        choose_policies(f"{file}:Loud,{other}:Loud", BASE, "agnostic")
+
+
+def test_all_leaves_out_what_means_nothing_here() -> None:
+    names = {policy.name for policy in choose_policies("all", BASE, "agnostic")}
+    assert {"kvzip", "decoding_knorm", "qfilter"} <= names
+    assert not {"finch", "snapkv+fair"} & names
+    assert "finch" in {policy.name for policy in choose_policies("all", BASE, "aware")}
+    assert "snapkv+fair" in {policy.name for policy in choose_policies("all", [TASKS["instructions"]], "agnostic")}

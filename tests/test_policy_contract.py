@@ -1,0 +1,214 @@
+"""The contract of every registered policy that needs nothing downloaded, on a toy Llama and through the engine."""
+
+from dataclasses import replace
+from functools import cache
+
+import pytest
+import torch
+from kvpress.utils import compute_n_kept
+
+from kvbench.engine.branch import Branch, Trace
+from kvbench.engine.decode import decode
+from kvbench.engine.treatment import ratios_of
+from kvbench.models import LoadedModel
+from kvbench.prompt import Prompt
+from policies import POLICIES, Policy, PolicyError, Situation, arguments_of
+from toy import HEAD_SIZE, KEY_HEADS, LAYERS, hooks_left, keep_of, prompt_for, toy_model, treat
+
+RATIOS = (0.0, 0.1, 0.45, 0.9)
+STEPS = 4
+PLENTY = 10**9
+RUNNABLE = {name: policy for name, policy in POLICIES.items() if not policy.weights}
+every_policy = pytest.mark.parametrize("policy", RUNNABLE.values(), ids=RUNNABLE)
+
+
+@cache
+def model() -> LoadedModel:
+    return toy_model("llama")
+
+
+@cache
+def trace_of(name: str) -> Trace:
+    return treat(model(), [RUNNABLE[name]], RATIOS, prompt_for(RUNNABLE[name]))
+
+
+def branches(policy: Policy, above: float = -1.0) -> list[Branch]:
+    found = [branch for branch in trace_of(policy.name).branches if branch.treatment.ratio > above]
+    for branch in found:
+        assert branch.error is None
+    if not found:
+        pytest.skip(f"{policy.name} runs at ratio 0 only")
+    return found
+
+
+# --- the budget
+
+
+@every_policy
+def test_every_ratio_that_it_reaches_has_a_branch_for_every_question(policy: Policy) -> None:
+    trace = trace_of(policy.name)
+    assert {b.treatment.ratio for b in trace.branches} == {*ratios_of(policy, RATIOS)}
+    for ratio in ratios_of(policy, RATIOS):
+        asked = [ask for b in trace.branches if b.treatment.ratio == ratio for ask in b.treatment.asks]
+        assert sorted(asked) == list(range(len(trace.prompt.asks)))
+
+
+@every_policy
+def test_ratio_zero_is_the_full_cache_token_for_token(policy: Policy) -> None:
+    prompt = prompt_for(policy)
+    plain = decode(model(), treat(model(), [RUNNABLE["full"]], [0.0], prompt), STEPS, PLENTY)
+    trace = treat(model(), [policy], [0.0], prompt)
+    answers = {generation.ask: generation.token_ids for generation in decode(model(), trace, STEPS, PLENTY)}
+    assert answers == {generation.ask: generation.token_ids for generation in plain}
+    for branch in trace.branches:
+        assert keep_of(branch).shape == (LAYERS, KEY_HEADS, trace.length)
+        assert keep_of(branch).all()
+
+
+@every_policy
+def test_as_many_tokens_are_kept_as_the_policy_says(policy: Policy) -> None:
+    for branch in branches(policy, above=0.0):
+        if policy.counted == "nowhere" or policy.while_decoding:
+            continue
+        length = trace_of(policy.name).length
+        expected = compute_n_kept(length, branch.treatment.ratio)
+        if policy.rewrites:
+            assert [layer.read_rows for layer in branch.layers] == [KEY_HEADS * expected] * LAYERS
+            continue
+        kept = keep_of(branch).sum(-1)
+        if policy.counted == "head":
+            assert (kept == expected).all()
+        elif policy.counted == "layer":
+            # A count of a head is rounded down, one of a layer is not.
+            exact = KEY_HEADS * length * (1 - branch.treatment.ratio)
+            assert ((kept.sum(-1) - exact).abs() <= KEY_HEADS).all()
+        else:
+            slots = LAYERS * KEY_HEADS * length
+            assert int(kept.sum()) == slots - int(slots * branch.treatment.ratio)
+
+
+@every_policy
+def test_more_goes_at_a_higher_ratio_whatever_the_budget_means(policy: Policy) -> None:
+    if policy.while_decoding:
+        pytest.skip("it acts later")
+    left = {}
+    for branch in branches(policy):
+        left[branch.treatment.ratio] = sum(layer.read_rows * layer.filled for layer in branch.layers)
+    ordered = [left[ratio] for ratio in sorted(left)]
+    assert ordered == sorted(ordered, reverse=True)
+    lazy = policy.name == "simlayerkv"  # and no layer of a model of random weights is
+    assert policy.only_ratio_zero or lazy or ordered[-1] < ordered[0]
+
+
+@every_policy
+def test_what_frees_holds_what_is_read_and_what_masks_holds_everything(policy: Policy) -> None:
+    for branch in branches(policy):
+        for layer in branch.layers:
+            whole = KEY_HEADS * trace_of(policy.name).length
+            assert layer.held_rows == (layer.read_rows if policy.frees else whole)
+
+
+# --- what is kept
+
+
+@every_policy
+def test_kept_rows_are_rows_of_the_full_cache_unless_it_says_that_it_rewrites(policy: Policy) -> None:
+    """The keep mask is found by comparing rows bit by bit: there is one just where all rows were found."""
+    for branch in branches(policy, above=0.2):
+        selects = [layer.keep is not None for layer in branch.layers]
+        assert selects == [not policy.rewrites or policy.while_decoding] * LAYERS
+
+
+@every_policy
+def test_shape_dtype_and_device_are_those_of_the_cache(policy: Policy) -> None:
+    full = trace_of(policy.name).keys[0]
+    for branch in branches(policy):
+        for layer in branch.layers:
+            for states in (layer.keys, layer.values):
+                if states is not None:
+                    assert states.shape[0::2] == (KEY_HEADS, HEAD_SIZE)
+                    assert (states.dtype, states.device) == (full.dtype, full.device)
+                    assert states.isfinite().all()
+
+
+# --- the same again, and nothing left behind
+
+
+def left_of(branch: Branch) -> list[torch.Tensor]:
+    found = []
+    for layer in branch.layers:
+        found += [part for part in (layer.keep, layer.keys, layer.values) if part is not None]
+    return found
+
+
+@every_policy
+def test_a_second_run_gives_the_same_whatever_was_drawn_before(policy: Policy) -> None:
+    prompt = prompt_for(policy)
+    answers = []
+    for seed in (12345, 7):
+        torch.manual_seed(seed)
+        trace = treat(model(), [policy], RATIOS, prompt)
+        generations = decode(model(), trace, STEPS, PLENTY)
+        answers.append([generation.token_ids for generation in generations])
+        for one, other in zip(trace.branches, trace_of(policy.name).branches, strict=True):
+            assert all(torch.equal(a, b) for a, b in zip(left_of(one), left_of(other), strict=True))
+    assert answers[0] == answers[1]
+
+
+@every_policy
+def test_the_generator_hooks_masks_and_the_model_are_left_alone(policy: Policy) -> None:
+    network, prompt = model().network, prompt_for(policy)
+    weights = {name: weight.clone() for name, weight in network.named_parameters()}
+    torch.manual_seed(3)
+    expected = torch.rand(2)
+    torch.manual_seed(3)
+    trace = treat(model(), [policy], [0.4], prompt)
+    decode(model(), trace, 2, PLENTY)
+    assert torch.equal(torch.rand(2), expected)
+    assert not hooks_left(network)
+    for module in network.modules():
+        assert getattr(module, "masked_key_indices", None) is None
+        assert "forward" not in vars(module)
+    assert network.config._attn_implementation == "sdpa"
+    assert all(torch.equal(weight, weights[name]) for name, weight in network.named_parameters())
+    assert all(not weight.requires_grad or weight.grad is None for weight in network.parameters())
+
+
+@every_policy
+def test_each_press_is_built_anew_and_its_arguments_are_plain(policy: Policy) -> None:
+    ratio = 0.0 if policy.only_ratio_zero else 0.4
+    situation = Situation(ratio, 160, 0, "example", 9 if policy.needs_question else 0, ((3, 9), (9, 20)))
+    one, other = policy.press(situation), policy.press(situation)
+    assert one is not other
+    assert arguments_of(one) == arguments_of(other)
+    assert all(isinstance(value, bool | int | float | str) for value in arguments_of(one).values())
+
+
+# --- contexts that are too short
+
+
+def shortened(prompt: Prompt, length: int) -> Prompt:
+    asks = tuple(replace(ask, answer_tokens=(), evidence_tokens=()) for ask in prompt.asks)
+    context = tuple(range(max(1, length - prompt.question_tokens)))
+    return replace(prompt, token_ids=prompt.token_ids[:length], context_tokens=context, asks=asks, protected=())
+
+
+@pytest.mark.parametrize("length", [1, 2, 5, 17, 30])
+@every_policy
+def test_a_context_shorter_than_its_window_is_treated_or_refused_in_one_line(policy: Policy, length: int) -> None:
+    for branch in treat(model(), [policy], [0.45], shortened(prompt_for(policy), length)).branches:
+        if branch.error is None:
+            assert len(branch.layers) == LAYERS
+            continue
+        assert "\n" not in branch.error
+        assert branch.layers == []
+        if length <= policy.more_tokens_than:
+            assert f"{policy.name} needs a context longer than {policy.more_tokens_than} tokens" in branch.error
+        else:
+            assert policy.needs_question, branch.error
+
+
+@every_policy
+def test_a_press_is_not_built_for_a_context_that_is_too_short(policy: Policy) -> None:
+    with pytest.raises(PolicyError, match="needs a context longer than"):
+        policy.press(Situation(0.0, policy.more_tokens_than, 0, "example"))
