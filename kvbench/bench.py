@@ -9,7 +9,7 @@ import torch
 from kvpress import BasePress, KVPressTextGenerationPipeline
 
 from datasets_gen import Example, Task
-from kvbench.catalogue import covers
+from kvbench.catalogue import covering
 from kvbench.engine.decode import decode
 from kvbench.engine.generation import until_end
 from kvbench.engine.prefill import prefill
@@ -19,7 +19,7 @@ from kvbench.models import LoadedModel, attention
 from kvbench.prompt import asked, build_prompts, chat_template
 from kvbench.setting import Progress, Setting, silent
 from kvbench.workers import Workers
-from policies import Policy, drawing_from, seed_of
+from policies import drawing_from, seed_of
 
 Cell = tuple[str, float, str]  # policy, ratio, question id
 AS_WRITTEN = "{{ messages[0].content }}"  # a chat template that puts nothing around its one turn
@@ -139,16 +139,13 @@ def _run_engine(model: LoadedModel, task: Task, example: Example, setting: Setti
     """Prompts, prefill, treatment and decode of one example: all that the pipeline does too."""
     answers: dict[Cell, list[int]] = {}
     for prompt in build_prompts(model.tokenizer, task, example, setting.mode):
-        trace = prefill(model, prompt, plan(_covering(setting, task), setting.ratios, prompt, setting.seed))
+        policies = covering(setting.policies, task, setting.mode)
+        trace = prefill(model, prompt, plan(policies, setting.ratios, prompt, setting.seed))
         for generation in decode(model, trace, task.max_new_tokens, setting.max_kv_bytes):
             treatment = generation.branch.treatment
             question = prompt.asks[generation.ask].question
             answers[treatment.policy.name, treatment.ratio, question.id] = list(generation.token_ids)
     return answers
-
-
-def _covering(setting: Setting, task: Task) -> list[Policy]:
-    return [policy for policy in setting.policies if covers(policy, task, setting.mode)]
 
 
 def _run_pipeline(
@@ -157,8 +154,9 @@ def _run_pipeline(
     """One call of the pipeline for each cell, with the press as a user of kvpress would build it."""
     answers: dict[Cell, list[int]] = {}
     template = chat_template(runner.model.tokenizer, task.role)
+    policies = covering(setting.policies, task, setting.mode)
     for prompt in build_prompts(runner.model.tokenizer, task, example, setting.mode):
-        for scoring in plan(_covering(setting, task), setting.ratios, prompt, setting.seed):
+        for scoring in plan(policies, setting.ratios, prompt, setting.seed):
             for treatment in scoring.treatments:
                 questions = [prompt.asks[number].question for number in treatment.asks]
                 name = treatment.policy.name

@@ -18,6 +18,11 @@ def covers(policy: Policy, task: Task, mode: Mode) -> bool:
     return not why_not(policy, task, mode)
 
 
+def covering(policies: Sequence[Policy], task: Task, mode: Mode) -> list[Policy]:
+    """Those that mean anything on a task."""
+    return [policy for policy in policies if covers(policy, task, mode)]
+
+
 def why_not(policy: Policy, task: Task, mode: Mode) -> str:
     """Why it does not, or nothing."""
     if policy.needs_question and mode != "aware":

@@ -8,7 +8,7 @@ import torch
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from datasets_gen import Example, Task
-from kvbench.catalogue import covers
+from kvbench.catalogue import covering
 from kvbench.collect import collect
 from kvbench.console import console
 from kvbench.engine.decode import check_length
@@ -18,7 +18,7 @@ from kvbench.identity import Identity, identify
 from kvbench.models import LoadedModel
 from kvbench.prompt import build_prompts
 from kvbench.record import Record
-from kvbench.reuse import adopt
+from kvbench.reuse import Lenders
 from kvbench.setting import Setting
 from kvbench.store import Store
 from kvbench.workers import Workers
@@ -43,8 +43,7 @@ class Grid:
         return task.example(self.setting.seed, index, held_out=self.held_out)
 
     def policies_on(self, task: Task) -> list[Policy]:
-        """Those that mean anything on a task."""
-        return [policy for policy in self.setting.policies if covers(policy, task, self.setting.mode)]
+        return covering(self.setting.policies, task, self.setting.mode)
 
     def cells(self, policies: Sequence[Policy]) -> int:
         """Branches decoded for each question."""
@@ -71,7 +70,6 @@ def execute(model: LoadedModel, grid: Grid, folder: Path, command: str) -> Store
     check_first_contexts(model, grid)
     store = Store.start(folder, grid.identity(model).model_dump(mode="json"), command)
     try:
-        adopt(store)
         _fill(model, grid, store)
     except KeyboardInterrupt as interrupt:
         store.fail("interrupted")
@@ -137,16 +135,18 @@ def _fill(model: LoadedModel, grid: Grid, store: Store) -> None:
 
 def _lacking(grid: Grid, store: Store) -> tuple[list[Portion], int]:
     """What is not stored yet, and how many generations that is."""
+    lenders = Lenders(store)
     portions, total, missing = [], 0, 0
     for task, contexts in grid.tasks:
         for number, chunk in enumerate(chunks(contexts)):
             size = sum(len(grid.example(task, index).questions) for index in chunk)
             policies = grid.policies_on(task)
-            lacking = [
-                policy
-                for policy in policies
-                if not store.has(task.name, number, policy.name, size * grid.cells([policy]))
-            ]
+            lacking = []
+            for policy in policies:
+                count, ratios = size * grid.cells([policy]), ratios_of(policy, grid.setting.ratios)
+                there = store.has(task.name, number, policy.name, count)
+                if not there and not lenders.lend(task.name, number, policy.name, ratios, chunk, count):
+                    lacking.append(policy)
             if lacking:
                 portions.append(Portion(task, number, chunk, lacking))
             total += size * grid.cells(policies)

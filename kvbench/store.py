@@ -172,14 +172,17 @@ class Store:
     def record_files(self) -> list[Path]:
         return sorted((self.folder / "records").glob("*/*/*.parquet"))
 
+    def read_records(self, path: Path) -> list[Record]:
+        """The records of one file, checked against the schema."""
+        try:
+            return [Record.model_validate(row) for row in pq.read_table(path, schema=arrow_schema()).to_pylist()]
+        except (pa.ArrowInvalid, OSError, ValidationError) as error:
+            raise _unreadable(path, error) from error
+
     def read_files(self) -> Iterator[tuple[Path, list[Record]]]:
-        """Every record file with its records, checked against the schema."""
+        """Every record file with its records."""
         for path in self.record_files():
-            try:
-                rows = pq.read_table(path, schema=arrow_schema()).to_pylist()
-                yield path, [Record.model_validate(row) for row in rows]
-            except (pa.ArrowInvalid, OSError, ValidationError) as error:
-                raise _unreadable(path, error) from error
+            yield path, self.read_records(path)
 
     def frame(self) -> pd.DataFrame:
         """All records as one table, in the order of the run's tasks and policies."""

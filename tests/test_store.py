@@ -29,9 +29,14 @@ from kvbench.store import Store
 from policies import POLICIES
 
 
-def grid(policies: tuple[str, ...] = ("full", "random", "knorm"), contexts: int = 2, seed: int = 0) -> Grid:
+def grid(
+    policies: tuple[str, ...] = ("full", "random", "knorm"),
+    contexts: int = 2,
+    seed: int = 0,
+    ratios: tuple[float, ...] = (0.5,),
+) -> Grid:
     chosen = [POLICIES[name] for name in policies]
-    return Grid([(TASKS["base"], contexts)], Setting(chosen, (0.5,), seed))
+    return Grid([(TASKS["base"], contexts)], Setting(chosen, ratios, seed))
 
 
 def outcome(store: Store) -> pd.DataFrame:
@@ -98,6 +103,19 @@ def test_another_run_beside_it_lends_what_is_the_same(
     asked.clear()
     execute(llama, grid(("full", "knorm"), contexts=7), tmp_path / "runs" / "fifth", "a test")
     assert asked == [["full", "knorm"]] * 2
+
+
+def test_a_larger_run_beside_it_lends_a_part_and_a_complete_run_borrows_nothing(
+    llama: LoadedModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alone = outcome(execute(llama, grid(contexts=3, ratios=(0.5,)), tmp_path / "elsewhere" / "run", "a test"))
+    execute(llama, grid(contexts=4, ratios=(0.5, 0.75)), tmp_path / "runs" / "larger", "a test")
+    with monkeypatch.context() as idle:
+        idle.setattr(kvbench.run, "collect", lambda *_: pytest.fail("all of it was there"))
+        small = execute(llama, grid(contexts=3, ratios=(0.5,)), tmp_path / "runs" / "small", "a test")
+        pd.testing.assert_frame_equal(outcome(small), alone)
+        execute(llama, grid(contexts=3, ratios=(0.5,)), tmp_path / "runs" / "small", "a test")
+    pd.testing.assert_frame_equal(outcome(small), alone)
 
 
 def test_what_failed_is_tried_again(llama: LoadedModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -213,7 +231,7 @@ def test_an_interrupt_keeps_what_was_finished(
         execute(llama, grid(), tmp_path / "run", "a test")
     store = Store.open(tmp_path / "run")
     assert (store.run.status, store.run.reason) == ("failed", "interrupted")
-    rows = publish_summary(store)
+    rows = publish_summary(store, store.frame())
     assert {row.reason for row in rows if row.task == "base"} == {"1 of 2 contexts are not run yet"}
     assert {row.f1 for row in rows} == {None}
     assert set(store.frame().example_index) == {0}
