@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+from pandas import DataFrame
+
 from kvbench.atomic import write_text_atomically
 from kvbench.console import console
 from kvbench.errors import KVBenchError
@@ -22,10 +24,10 @@ def planned_cells(outline: Outline) -> PlannedCells:
     )
 
 
-def publish_summary(store: Store) -> list[SummaryRow]:
-    """Aggregates all records and writes ``summary.json`` beside them."""
+def publish_summary(store: Store, records: DataFrame) -> list[SummaryRow]:
+    """Aggregates all records of a store and writes ``summary.json`` beside them."""
     try:
-        rows = summarise(store.frame(), planned_cells(store.run.outline))
+        rows = summarise(records, planned_cells(store.run.outline))
     except LeaderboardError as error:
         raise KVBenchError(f"{store.folder} cannot be summarised: {error}") from error
     if store.run.status != "complete":
@@ -39,9 +41,9 @@ def publish_summary(store: Store) -> list[SummaryRow]:
     return rows
 
 
-def publish_site(store: Store, folder: Path) -> tuple[Path, list[SummaryRow]]:
+def publish_site(store: Store, records: DataFrame, folder: Path) -> tuple[Path, list[SummaryRow]]:
     """Writes the page, self-contained, and the summary; returns the page's path and the rows."""
-    rows = publish_summary(store)
+    rows = publish_summary(store, records)
     path = folder / PAGE_NAME
     write_text_atomically(path, build_page(store.run.model_dump(), rows))
     return path, rows

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
+from pandas import DataFrame
 from rich.console import Console
 
 from datasets_gen import TASKS
@@ -81,12 +82,13 @@ def command(
     grid = with_weights(grid, loaded, everything=policies == EVERYTHING)
     folder = out / (name or f"{Path(model).resolve().name}-{mode}-{grid.identity(loaded).short_hash()}")
     store = execute(loaded, grid, folder, " ".join(["python -m kvbench", *sys.argv[1:]]))
-    page, rows = publish_site(store, site)
+    records = store.frame()
+    page, rows = publish_site(store, records, site)
     output = Console()
     output.print(terminal_table(rows))
     output.print(terminal_table(rows, HALLUCINATION))
     console.print(f"records: {folder}\npage:    {page}", soft_wrap=True)
-    _report_identities(store, grid)
+    _report_identities(store, records, grid)
     _report_failures(rows)
 
 
@@ -101,10 +103,10 @@ def with_weights(grid: Grid, model: LoadedModel, everything: bool) -> Grid:
     return replace(grid, setting=grid.setting.only(left))
 
 
-def _report_identities(store: Store, grid: Grid) -> None:
+def _report_identities(store: Store, records: DataFrame, grid: Grid) -> None:
     """A warning for every policy that changes nothing; two names for one method make the run fail."""
     declared = {policy.name: policy.same_as for policy in grid.setting.policies}
-    identical, unchanged = audit(store.frame(), declared)
+    identical, unchanged = audit(records, declared)
     for flagged in unchanged:
         console.print(f"warning: {flagged}", style="yellow", soft_wrap=True, markup=False)
     if identical:

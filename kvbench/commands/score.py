@@ -14,5 +14,5 @@ from kvbench.store import Store
 def command(run: Annotated[Path, typer.Argument(help="Folder of a run, such as runs/x.")]) -> None:
     store = Store.open(run)
     total, changed = rescore(store)
-    publish_summary(store)
+    publish_summary(store, store.frame())
     console.print(f"{total:,} records scored, {changed:,} changed; summary in {run / 'summary.json'}", soft_wrap=True)

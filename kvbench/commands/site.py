@@ -14,5 +14,6 @@ def command(
     run: Annotated[Path, typer.Argument(help="Folder of a run, such as runs/x.")],
     out: Annotated[Path, typer.Option(help="Folder that index.html is written to.")] = Path("site"),
 ) -> None:
-    page, _ = publish_site(Store.open(run), out)
+    store = Store.open(run)
+    page, _ = publish_site(store, store.frame(), out)
     console.print(f"page: {page}", soft_wrap=True)
