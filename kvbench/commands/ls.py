@@ -33,8 +33,8 @@ def _policies() -> Rows:
 
 
 def _ways(policy: Policy) -> str:
-    """Whether it is among the default ones, shares the prefill and frees memory, and what it needs."""
-    ways = ["default"] if policy.by_default else []
+    """What it is, whether it is among the default ones, shares the prefill and frees memory, and what it needs."""
+    ways = [policy.family, *(["default"] if policy.by_default else [])]
     ways += [policy.prefill, "frees" if policy.frees else "masks"]
     ways += ["rewrites"] if policy.rewrites else []
     ways += ["decoding"] if policy.while_decoding else []
