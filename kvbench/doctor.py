@@ -43,8 +43,13 @@ class Patient:
     prompts: Sequence[Prompt]
     long: Prompt
 
-    def treated(self, prompt: Prompt, ratios: Sequence[float], policy: Policy | None = None, seed: int = 0) -> Trace:
-        return prefill(self.model, prompt, plan([policy or self.policy], ratios, prompt, seed))
+    @property
+    def middle(self) -> float:
+        """A ratio that the policy reaches."""
+        return min(MIDDLE, self.policy.highest_ratio)
+
+    def treated(self, prompt: Prompt, ratios: Sequence[float], policy: Policy | None = None) -> Trace:
+        return prefill(self.model, prompt, plan([policy or self.policy], ratios, prompt, seed=0))
 
     def answers(self, trace: Trace) -> list[tuple[int, ...]]:
         generations = decode(self.model, trace, STEPS, kv_bytes(DEFAULT_MAX_KV_GB))
@@ -64,7 +69,7 @@ def admit(policy: Policy, model: LoadedModel) -> Patient:
 
 def examine(patient: Patient) -> Iterator[Finding]:
     """All findings in turn. A press that fails outright is asked nothing more."""
-    first = patient.treated(patient.prompts[0], [MIDDLE if patient.policy.highest_ratio >= MIDDLE else 0.25])
+    first = patient.treated(patient.prompts[0], [patient.middle])
     if error := _error(first.branches):
         yield Finding("does it run?", "fails", error)
         return
@@ -144,7 +149,7 @@ def _short(patient: Patient) -> Finding:
         context = tuple(range(max(1, length - prompt.question_tokens)))
         ids = prompt.token_ids[len(prompt.token_ids) - length :]
         cut = replace(prompt, token_ids=ids, context_tokens=context, asks=asks, protected=())
-        trace = patient.treated(cut, [min(MIDDLE, patient.policy.highest_ratio)])
+        trace = patient.treated(cut, [patient.middle])
         refused += [(length, error)] if (error := _error(trace.branches)) else []
     if not refused:
         return Finding("short contexts?", "sound", f"treated down to {SHORT[0]} tokens")
@@ -154,11 +159,11 @@ def _short(patient: Patient) -> Finding:
 
 
 def _freed(patient: Patient) -> Finding:
-    trace = patient.treated(patient.prompts[0], [min(MIDDLE, patient.policy.highest_ratio)])
+    trace = patient.treated(patient.prompts[0], [patient.middle])
     held = sum(layer.held_rows for layer in trace.branches[0].layers)
     rows = len(trace.keys) * trace.keys[0].shape[0] * trace.length
     outcome: Outcome = "sound" if held < rows else "note"
-    return Finding("is memory freed?", outcome, f"{1 - held / rows:.0%} of the rows at ratio {MIDDLE:g}")
+    return Finding("is memory freed?", outcome, f"{1 - held / rows:.0%} of the rows at ratio {patient.middle:g}")
 
 
 def _unique(patient: Patient) -> Finding:
@@ -171,7 +176,7 @@ def _unique(patient: Patient) -> Finding:
         others = [p for p in others if not p.needs_spans]
     alike = {policy.name for policy in others}
     for prompt in patient.prompts:
-        ratios = [min(MIDDLE, patient.policy.highest_ratio)]
+        ratios = [patient.middle]
         mine = patient.treated(prompt, ratios).branches[0].digest
         scorings = [one for policy in others if policy.name in alike for one in plan([policy], ratios, prompt, 0)]
         found = prefill(patient.model, prompt, scorings).branches
@@ -184,7 +189,7 @@ def _unique(patient: Patient) -> Finding:
 def _left_alone(patient: Patient) -> Finding:
     network = patient.model.network
     before = {name: weight.clone() for name, weight in network.named_parameters()}
-    trace = patient.treated(patient.prompts[0], [min(MIDDLE, patient.policy.highest_ratio)])
+    trace = patient.treated(patient.prompts[0], [patient.middle])
     patient.answers(trace)
     changed = [name for name, weight in network.named_parameters() if not torch.equal(weight, before[name])]
     if changed:
@@ -193,7 +198,7 @@ def _left_alone(patient: Patient) -> Finding:
 
 
 def _time(patient: Patient) -> Finding:
-    trace = patient.treated(patient.long, [min(MIDDLE, patient.policy.highest_ratio)])
+    trace = patient.treated(patient.long, [patient.middle])
     if error := _error(trace.branches):
         return Finding("time?", "fails", error)
     seconds = trace.branches[0].seconds / trace.length * 1000

@@ -1,6 +1,5 @@
 """Contexts of a chosen length: the task ``long_context`` with as many tokens as are asked for."""
 
-import difflib
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
@@ -11,7 +10,7 @@ from tokenizers import Tokenizer
 from datasets_gen import Task, unknown_name
 from datasets_gen.long_context import LONG_CONTEXT, context_of_tokens
 from kvbench.errors import KVBenchError, first_line
-from kvbench.reference.shipped import REFERENCE_MODELS, folder_of
+from kvbench.reference.shipped import REFERENCE_MODELS, folder_of, mistyped
 
 Count = Callable[[str], int]
 
@@ -49,8 +48,7 @@ def count_by(tokenizer: str) -> Count:
 
 
 def _load(tokenizer: str) -> Tokenizer:
-    mistyped = tokenizer not in REFERENCE_MODELS and difflib.get_close_matches(tokenizer, REFERENCE_MODELS)
-    if mistyped and not Path(tokenizer).exists():
+    if mistyped(tokenizer) and not Path(tokenizer).exists():
         raise KVBenchError(unknown_name("tokenizer", tokenizer, REFERENCE_MODELS))
     folder = folder_of(tokenizer) if tokenizer in REFERENCE_MODELS else Path(tokenizer).expanduser()
     hub_logging.set_verbosity_error()  # or an absent network fills the screen with attempts

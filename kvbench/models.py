@@ -1,6 +1,5 @@
 """Loading the model under test: the reference model that ships with kvbench, a local folder, or a hub name."""
 
-import difflib
 import hashlib
 import logging
 import time
@@ -26,7 +25,7 @@ from transformers.utils import logging as transformers_logging
 
 from datasets_gen import unknown_name
 from kvbench.errors import KVBenchError, first_line
-from kvbench.reference.shipped import REFERENCE_MODELS, folder_of
+from kvbench.reference.shipped import REFERENCE_MODELS, folder_of, mistyped
 from policies import attention_window
 
 DESCRIPTIONS = ("README.md", "full_cache.json", "learning_curve.csv")  # beside weights; they tell what was measured
@@ -134,7 +133,7 @@ def model_source(name: str) -> str:
         return str(path)
     if looks_local:
         raise KVBenchError(f"there is no model at {path}: check the path, or use --model reference")
-    if "/" not in name and difflib.get_close_matches(name, REFERENCE_MODELS):
+    if "/" not in name and mistyped(name):
         raise KVBenchError(unknown_name("model", name, REFERENCE_MODELS))
     return name
 

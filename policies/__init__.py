@@ -3,7 +3,7 @@
 from policies.attention import attention_window
 from policies.draws import drawing_from, seed_of
 from policies.errors import PolicyError
-from policies.plug_in import is_plug_in, load_plug_in, plug_ins
+from policies.plug_in import is_plug_in, load_plug_in, plug_ins, replaced_hooks
 from policies.policy import Baseline, Policy, Situation, arguments_of
 from policies.registry import POLICIES
 
@@ -19,5 +19,6 @@ __all__ = [
     "is_plug_in",
     "load_plug_in",
     "plug_ins",
+    "replaced_hooks",
     "seed_of",
 ]

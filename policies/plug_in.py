@@ -141,17 +141,16 @@ def _policy(name: str, found: Any, arguments: dict[str, Any], origin: str, text:
         build=build,
         budget="as its compression_ratio says",
         counted="nowhere",
-        prefill="private" if acts_elsewhere(press) else "shared",
+        prefill="private" if replaced_hooks(press) else "shared",
         while_decoding=isinstance(press, DecodingPress | PrefillDecodingPress),
         renumbers=isinstance(press, KeyRerotationPress) or bool(isinstance(press, FinchPress) and press.rerotate_keys),
         origin=origin,
     )
 
 
-def acts_elsewhere(press: BasePress) -> bool:
-    """Whether it replaces the part of kvpress that calls ``compress`` after each layer."""
-    own: list[Callable[..., Any]] = [type(press).__call__, type(press).forward_hook]
-    return own != [BasePress.__call__, BasePress.forward_hook]
+def replaced_hooks(press: BasePress) -> list[str]:
+    """Names of the parts of kvpress that call ``compress`` after each layer, where the press has its own."""
+    return [name for name in ("__call__", "forward_hook") if getattr(type(press), name) != getattr(BasePress, name)]
 
 
 def _called(found: Callable[..., Any], arguments: dict[str, Any], text: str) -> Any:

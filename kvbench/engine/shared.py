@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from kvpress import BasePress, ScorerPress
+from kvpress import ScorerPress
 from kvpress.utils import compute_n_kept
 from torch import nn
 
@@ -21,6 +21,7 @@ from kvbench.engine.guard import left_as_it_was
 from kvbench.engine.keep import LayerCache, PressError, kept_highest, observe
 from kvbench.engine.treatment import Scoring
 from kvbench.models import LoadedModel, compressed_by_kvpress, decoder_of
+from policies import replaced_hooks
 
 
 @dataclass(frozen=True)
@@ -71,15 +72,9 @@ def _make_ready(model: LoadedModel, branch: Branch) -> None:
     press = branch.press
     assert press is not None
     with faults_of(branch, "at the start"), left_as_it_was(model):
-        changed = [name for name in ("__call__", "forward_hook") if _own(press, name) is not _own(BasePress, name)]
-        if changed:
-            raise PressError(f"it replaces kvpress's {changed[0]} and needs a prefill of its own")
+        if replaced := replaced_hooks(press):
+            raise PressError(f"it replaces kvpress's {replaced[0]} and needs a prefill of its own")
         press.post_init_from_model(model.network)
-
-
-def _own(press: BasePress | type[BasePress], name: str) -> Any:
-    """The function that the class of a press has for a name."""
-    return getattr(press if isinstance(press, type) else type(press), name)
 
 
 @contextmanager

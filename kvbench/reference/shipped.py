@@ -1,5 +1,6 @@
 """Which models ship with the package, and where their files are."""
 
+import difflib
 from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
@@ -16,6 +17,11 @@ HOW_MADE: Mapping[str, str] = {
     "    --from training/reference-qwen",
     "reference-qwen": _FROM_NOTHING,
 }
+
+
+def mistyped(name: str) -> bool:
+    """Whether a name that is no file's looks like one of theirs."""
+    return name not in REFERENCE_MODELS and bool(difflib.get_close_matches(name, REFERENCE_MODELS))
 
 
 def folder_of(name: str) -> Path:
