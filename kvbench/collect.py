@@ -32,7 +32,9 @@ def collect(model: LoadedModel, task: Task, examples: Sequence[Example], setting
     for example in examples:
         for prompt in build_prompts(model.tokenizer, task, example, setting.mode):
             check_length(model, prompt, task.max_new_tokens)  # before the work is done
-            scorings = plan(setting.policies, setting.ratios, prompt, setting.seed, setting.cell_seconds)
+            scorings = plan(
+                setting.policies, setting.ratios, prompt, setting.seed, setting.cell_seconds, setting.budgets
+            )
             trace = prefill(model, prompt, scorings)
             generations = decode(model, trace, task.max_new_tokens, setting.max_kv_bytes)
             for record in _records(model, task, trace, generations, setting.mode):
@@ -83,6 +85,7 @@ def _record(
         "mode": mode,
         "policy": policy.name,
         "ratio": branch.treatment.ratio,
+        "budget": branch.treatment.budget,
         "status": "failed" if branch.error else "ok",
         "reason": branch.error,
         "context": example.context,
@@ -134,6 +137,7 @@ def _outcome(model: LoadedModel, trace: Trace, branch: Branch, generation: Gener
         "ended": generation.ended,
         "cache_digest": remains.digest if remains else branch.digest,
         "realised_ratio": 1 - read / (len(trace.keys) * heads * tokens),
+        "kept_tokens": read / (len(trace.keys) * heads),
         "kv_bytes": held * row_bytes,
         "compression_seconds": branch.seconds,
         "decode_seconds": generation.seconds,

@@ -49,6 +49,7 @@ class PolicyIdentity(BaseModel):
     origin: str
     arguments_at_tokens: int
     ratios: tuple[float, ...]
+    budgets: tuple[int, ...]
     tasks: tuple[str, ...]
 
 
@@ -159,6 +160,7 @@ def identify(
                 origin=policy.origin,
                 arguments_at_tokens=ARGUMENTS_AT,
                 ratios=ratios_of(policy, setting.ratios),
+                budgets=() if policy.only_ratio_zero else tuple(setting.budgets),
                 tasks=tuple(task.name for task, _ in tasks if covers(policy, task, setting.mode)),
             )
             for policy in setting.policies

@@ -11,10 +11,12 @@ from kvbench.errors import KVBenchError
 
 DEFAULT_RATIOS = "0.1:0.9:0.1"
 MOST_RATIOS = 1000
+MOST_TOKENS = 10_000_000
 MOST_CONTEXTS = 1_000_000
 DEFAULT_MAX_KV_GB = 0.5
 RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
+Levels = tuple[tuple[float, ...], tuple[int, ...]]  # ratios and budgets, one of them empty
 Entry = TypeVar("Entry")
 
 
@@ -41,6 +43,25 @@ def parse_ratios(text: str) -> tuple[float, ...]:
         if not 0 <= float(ratio) < 1:
             raise KVBenchError(f"--ratios {text}: {ratio} is outside [0, 1): a ratio is the share of the cache removed")
     return tuple(sorted(float(ratio) + 0.0 for ratio in ratios))  # -0 is 0
+
+
+def parse_budgets(text: str) -> tuple[int, ...]:
+    """``64,128,256``, tokens to keep in every head, ascending and each once."""
+    budgets = set()
+    for part in text.split(","):
+        if not part.strip().isdecimal() or not 0 < int(part) < MOST_TOKENS:
+            raise KVBenchError(f"--budgets {text}: '{part.strip()}' is no count of tokens: give such as 64,128,256")
+        budgets.add(int(part))
+    return tuple(sorted(budgets))
+
+
+def parse_levels(ratios: str | None, budgets: str | None, default: str = DEFAULT_RATIOS) -> Levels:
+    """What policies are asked to reach: ratios, of which there are default ones, or budgets."""
+    if ratios is not None and budgets is not None:
+        raise KVBenchError("--ratios and --budgets are two ways to ask for the same: give one of them")
+    if budgets is not None:
+        return (), parse_budgets(budgets)
+    return parse_ratios(default if ratios is None else ratios), ()
 
 
 def _decimal(number: str, text: str) -> Decimal:

@@ -8,7 +8,7 @@ from kvbench.atomic import write_text_atomically
 from kvbench.console import console
 from kvbench.errors import KVBenchError
 from kvbench.store import Outline, Store
-from leaderboards import LeaderboardError, PlannedCells, SummaryRow, build_page, summarise
+from leaderboards import Asked, LeaderboardError, PlannedCells, SummaryRow, build_page, summarise
 
 PAGE_NAME = "index.html"
 
@@ -19,7 +19,13 @@ def planned_cells(outline: Outline) -> PlannedCells:
         mode=outline.mode,
         contexts={task.name: task.contexts for task in outline.tasks},
         chances={task.name: task.chance for task in outline.tasks},
-        policies={policy.name: policy.ratios for policy in outline.policies},
+        policies={
+            policy.name: [
+                *(Asked("ratio", ratio) for ratio in policy.ratios),
+                *(Asked("budget", tokens) for tokens in policy.budgets),
+            ]
+            for policy in outline.policies
+        },
         covered={policy.name: policy.tasks for policy in outline.policies},
     )
 

@@ -8,19 +8,22 @@ from pydantic import BaseModel, ConfigDict
 
 from kvbench.metrics.text import HallucinationKind
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 
 
 class Record(BaseModel):
     """One question, answered from one branch. What has no value is null, and ``reason`` says why where it failed.
+
+    ``budget``: the tokens of a head that were asked for, if a budget was and not a ratio; ``ratio`` is then what that
+    is of this context. ``kept_tokens``: those of a head that are read, the mean over layers and heads.
 
     Columns as in ``kvbench.metrics.registry``; f1 and em in percent, rates in [0, 1]. ``directives`` are written as
     ``kind`` or ``kind argument``; ``target`` is what a perfect output would be; ``protected`` the text that an attack
     is after, empty for other questions. ``context``, ``question`` and ``output_token_ids`` are what a replay needs.
     ``press_arguments`` is JSON: they differ between policies. ``cache_digest`` is a hash of the keep mask, or of the
     cache itself where it is rewritten: equal where the same is read in every layer and head. Of a press that acts while
-    an answer is written, what survives, ``realised_ratio`` and ``kv_bytes`` are those at its end, with question and
-    answer.
+    an answer is written, what survives, ``realised_ratio``, ``kept_tokens`` and ``kv_bytes`` are those at its end,
+    with question and answer.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -33,6 +36,7 @@ class Record(BaseModel):
     mode: Literal["agnostic", "aware"]
     policy: str
     ratio: float
+    budget: int | None
     status: Literal["ok", "failed"]
     reason: str | None
     context: str
@@ -69,6 +73,7 @@ class Record(BaseModel):
     slot_coverage: float | None
     cache_digest: str | None
     realised_ratio: float | None
+    kept_tokens: float | None
     kv_bytes: int | None
     prefill_seconds: float
     compression_seconds: float | None

@@ -6,9 +6,15 @@ from typing import Any
 from kvbench.errors import KVBenchError
 from kvbench.record import Record
 from kvbench.store import PROVENANCE, RUN_FILE, Store
+from leaderboards import Asked
 
 PARTS = ("tasks", "policies")  # of an identity, of which runs that are otherwise the same may share some
-ASIDE = ("contexts", "tasks", "ratios")  # of a task or policy: how much of it was run, which the records tell
+ASIDE = (
+    "contexts",
+    "tasks",
+    "ratios",
+    "budgets",
+)  # of a task or policy: how much of it was run, which the records tell
 
 
 class Lenders:
@@ -28,7 +34,7 @@ class Lenders:
             if _rest(other) == _rest(store):
                 self.others.append(other)
 
-    def lend(self, task: str, number: int, policy: str, ratios: Sequence[float], contexts: range, count: int) -> bool:
+    def lend(self, task: str, number: int, policy: str, levels: Sequence[Asked], contexts: range, count: int) -> bool:
         """Copies the ``count`` records of some contexts, which are in chunk ``number``, from a run that has them all,
         of the same task and of the same policy with its arguments. Whether there was one."""
         for other in self.others:
@@ -40,7 +46,9 @@ class Lenders:
             wanted = [
                 record
                 for record in _records(other, task, number, policy)
-                if record.status == "ok" and record.example_index in contexts and record.ratio in ratios
+                if record.status == "ok"
+                and record.example_index in contexts
+                and Asked.of(record.ratio, record.budget) in levels
             ]
             if len(wanted) == count:
                 self.store.write_records(self.store.record_file(task, number, policy), wanted)

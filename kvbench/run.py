@@ -12,7 +12,7 @@ from kvbench.catalogue import covering
 from kvbench.collect import collect
 from kvbench.console import console
 from kvbench.engine.decode import check_length
-from kvbench.engine.treatment import ratios_of
+from kvbench.engine.treatment import levels_of
 from kvbench.errors import InterruptedRunError, KVBenchError, first_line
 from kvbench.identity import Identity, identify
 from kvbench.models import LoadedModel
@@ -22,6 +22,7 @@ from kvbench.reuse import Lenders
 from kvbench.setting import Setting
 from kvbench.store import Store
 from kvbench.workers import Workers
+from leaderboards import Asked
 from policies import Policy
 
 CONTEXTS_IN_CHUNK = 5
@@ -47,7 +48,11 @@ class Grid:
 
     def cells(self, policies: Sequence[Policy]) -> int:
         """Branches decoded for each question."""
-        return sum(len(ratios_of(policy, self.setting.ratios)) for policy in policies)
+        return sum(len(self.levels(policy)) for policy in policies)
+
+    def levels(self, policy: Policy) -> tuple[Asked, ...]:
+        """What it is asked to reach."""
+        return levels_of(policy, self.setting.ratios, self.setting.budgets)
 
 
 def chunks(contexts: int) -> list[range]:
@@ -143,9 +148,9 @@ def _lacking(grid: Grid, store: Store) -> tuple[list[Portion], int]:
             policies = grid.policies_on(task)
             lacking = []
             for policy in policies:
-                count, ratios = size * grid.cells([policy]), ratios_of(policy, grid.setting.ratios)
+                count = size * grid.cells([policy])
                 there = store.has(task.name, number, policy.name, count)
-                if not there and not lenders.lend(task.name, number, policy.name, ratios, chunk, count):
+                if not there and not lenders.lend(task.name, number, policy.name, grid.levels(policy), chunk, count):
                     lacking.append(policy)
             if lacking:
                 portions.append(Portion(task, number, chunk, lacking))

@@ -18,8 +18,8 @@ def silent(_: int) -> None:
 
 @dataclass(frozen=True)
 class Setting:
-    """``seed``: of random policies. ``max_kv_bytes``: bound on the keys and values decoded at once.
-    ``cell_seconds``: bound on the time of a press with one context."""
+    """``budgets``: in tokens of a head. ``seed``: of random policies. ``max_kv_bytes``: bound on the keys and values
+    decoded at once. ``cell_seconds``: bound on the time of a press with one context."""
 
     policies: Sequence[Policy]
     ratios: Sequence[float]
@@ -27,6 +27,7 @@ class Setting:
     mode: Mode = "agnostic"
     max_kv_bytes: int = kv_bytes(DEFAULT_MAX_KV_GB)
     cell_seconds: float = CELL_SECONDS
+    budgets: Sequence[int] = ()
 
     def only(self, policies: Sequence[Policy]) -> Self:
         """The same with other policies."""

@@ -60,6 +60,7 @@ class NamedTask(BaseModel):
 class NamedPolicy(BaseModel):
     name: str
     ratios: tuple[float, ...]
+    budgets: tuple[int, ...] = ()
     tasks: tuple[str, ...]
 
 
@@ -199,7 +200,8 @@ class Store:
                     f"{self.folder} holds records of the {column} '{unknown[0]}', which {RUN_FILE} does not name"
                 )
             frame[column] = pd.Categorical(frame[column], categories=order, ordered=True)
-        frame = frame.sort_values(["task", "policy", "ratio", "example_index", "question_id"], kind="stable")
+        order = ["task", "policy", "budget", "ratio", "example_index", "question_id"]
+        frame = frame.sort_values(order, kind="stable")
         return frame.astype({"task": str, "policy": str}).reset_index(drop=True)
 
     def write_summary(self, rows: list[dict[str, Any]]) -> Path:

@@ -1,5 +1,6 @@
 """Boards: what the records of a run add up to, with intervals, as rows, curves, a page and a terminal table."""
 
+from leaderboards.asked import Asked
 from leaderboards.audit import Identical, Unchanged, audit
 from leaderboards.errors import LeaderboardError
 from leaderboards.figures import curve_figure
@@ -18,6 +19,7 @@ __all__ = [
     "HALLUCINATION",
     "REALISED_RATIO",
     "TABLES",
+    "Asked",
     "Identical",
     "LeaderboardError",
     "Measure",

@@ -8,6 +8,7 @@ from itertools import combinations
 import numpy as np
 from pandas import DataFrame, Series
 
+from leaderboards.asked import Asked, asked_in
 from leaderboards.row import FULL
 
 UNCHANGED_FROM = 0.5  # at this ratio and above, outputs that are all those of the full cache are worth a look
@@ -16,17 +17,17 @@ KEY = ["task", "mode", "example_id", "question_id"]
 
 @dataclass(frozen=True)
 class Identical:
-    """Two policies that do the same at a ratio, wherever both were run, though nothing says that they should."""
+    """Two policies that do the same at a level, wherever both were run, though nothing says that they should."""
 
     one: str
     other: str
-    ratio: float
+    asked: Asked
     records: int
     by: str
 
     def __str__(self) -> str:
         return (
-            f"{self.one} and {self.other} are identical at ratio {self.ratio:g}: the same {self.by} "
+            f"{self.one} and {self.other} are identical at {self.asked.where}: the same {self.by} "
             f"in all of {self.records} records"
         )
 
@@ -36,12 +37,12 @@ class Unchanged:
     """A policy whose outputs at a high ratio are all those of the full cache."""
 
     policy: str
-    ratio: float
+    asked: Asked
     records: int
 
     def __str__(self) -> str:
         return (
-            f"{self.policy} at ratio {self.ratio:g} writes what the full cache writes in all of {self.records} "
+            f"{self.policy} at {self.asked.where} writes what the full cache writes in all of {self.records} "
             "records: is it compressed at all?"
         )
 
@@ -59,17 +60,17 @@ def audit(
     identical: list[Identical] = []
     unchanged: list[Unchanged] = []
     compressed = sound[(sound["policy"] != FULL) & (sound["ratio"] > 0)]
-    for ratio, at_ratio in compressed.groupby("ratio"):
-        groups = {str(policy): group.set_index(KEY) for policy, group in at_ratio.groupby("policy", observed=True)}
+    for asked, alike in compressed.groupby(asked_in(compressed)):
+        groups = {str(policy): group.set_index(KEY) for policy, group in alike.groupby("policy", observed=True)}
         same = {name: _same(group["output_text"], full) for name, group in groups.items()}
         for one, other in combinations(groups, 2):
             if declared and (other in declared.get(one, ()) or one in declared.get(other, ())):
                 continue
             found = _identical(groups[one], groups[other], informative=not (same[one] and same[other]))
             if found:
-                identical.append(Identical(one, other, float(ratio), *found))
-        if float(ratio) >= UNCHANGED_FROM:
-            unchanged += [Unchanged(name, float(ratio), len(groups[name])) for name, is_same in same.items() if is_same]
+                identical.append(Identical(one, other, asked, *found))
+        if alike["ratio"].mean() >= UNCHANGED_FROM:
+            unchanged += [Unchanged(name, asked, len(groups[name])) for name, is_same in same.items() if is_same]
     return identical, unchanged
 
 

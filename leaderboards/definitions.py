@@ -52,10 +52,10 @@ DEFINITIONS = (
         "slots.",
     ),
     Definition(
-        "Asked ratio, realised ratio, bytes",
-        "Compression is three numbers: the share of the cache that was asked to go; the share that went, counted from "
-        "what is really kept in each layer and head; and the bytes that an allocator would still hold. A head-wise "
-        "press masks, and frees nothing.",
+        "Asked ratio or budget, realised ratio, bytes",
+        "Compression is three numbers: the share of the cache that was asked to go, or the tokens that were asked to "
+        "stay in each head; what went, counted from what is really kept in each layer and head; and the bytes that an "
+        "allocator would still hold. A head-wise press masks, and frees nothing.",
     ),
     Definition(
         "Interval",
@@ -64,9 +64,9 @@ DEFINITIONS = (
     ),
     Definition(
         "Best and tied",
-        "At each ratio, among the policies that are not controls. A policy is best when the interval of no other "
-        "overlaps its own; those whose intervals overlap that of the best value are tied with it. This is cautious: "
-        "two policies that a paired test would tell apart can be tied here.",
+        "At each ratio or budget, among the policies that are not controls. A policy is best when the interval of no "
+        "other overlaps its own; those whose intervals overlap that of the best value are tied with it. This is "
+        "cautious: two policies that a paired test would tell apart can be tied here.",
     ),
     Definition(
         "Blank",

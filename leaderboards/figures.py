@@ -1,4 +1,4 @@
-"""Curves of a measure over the asked ratio, as SVG text to stand inside a page.
+"""Curves of a measure over the asked ratio or budget, as SVG text to stand inside a page.
 
 Colours are style-sheet variables with a fallback, so that a page can set them for light and for dark. Text stays
 text and takes the page's typeface. The same rows give the same bytes.
@@ -9,13 +9,15 @@ import io
 import math
 import re
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Self
 
 import matplotlib
 import seaborn
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from leaderboards.asked import Asked
 from leaderboards.measures import Interval, Measure
 from leaderboards.row import ALL_TASKS, FULL, SummaryRow
 from leaderboards.style import INK_COLOUR, LineStyle, line_styles
@@ -26,6 +28,29 @@ INK = INK_COLOUR[0]
 NO_METADATA = {"Creator": None, "Date": None, "Format": None, "Type": None}
 
 Point = tuple[float, float | None, Interval | None]
+
+
+@dataclass(frozen=True)
+class Scale:
+    """The horizontal axis: ratios from 0 on, or budgets, each twice the last one as papers choose them."""
+
+    title: str
+    first: float
+    last: float
+    ticks: tuple[float, ...]
+
+    @classmethod
+    def of(cls, levels: Sequence[Asked]) -> Self:
+        budgets = [asked.value for asked in levels if asked.kind == "budget"]
+        if budgets:
+            return cls("asked budget, in tokens of a head", budgets[0], budgets[-1], tuple(budgets))
+        last = max((asked.value for asked in levels), default=0.0) or 1.0
+        return cls("asked ratio", 0.0, last, tuple(tenth / 10 for tenth in range(math.floor(last * 10 + 1e-9) + 1)))
+
+    @property
+    def has_full(self) -> bool:
+        """Whether the full cache is at a place of its own."""
+        return self.first == 0
 
 
 def curve_figure(rows: Sequence[SummaryRow], task: str, mode: str, measure: Measure) -> str:
@@ -41,16 +66,16 @@ def curve_figure(rows: Sequence[SummaryRow], task: str, mode: str, measure: Meas
         figure = Figure(figsize=SIZE)
         axes = figure.add_axes((0.085, 0.125, 0.895, 0.845))
         full = next((row for row in shown if row.policy == FULL), None)
-        last = max((row.ratio for row in shown), default=0.0) or 1.0
-        _dress(axes, measure, last)
+        scale = Scale.of(sorted({row.asked for row in shown}))
+        _dress(axes, measure, scale)
         for policy, style in styles.items():
-            points = _points([row for row in shown if row.policy == policy], full, measure, last)
+            points = _points([row for row in shown if row.policy == policy], full, measure, scale)
             _draw_line(axes, style, points, band=measure.name == "f1")
         buffer = io.StringIO()
         figure.savefig(buffer, format="svg", transparent=True, metadata=NO_METADATA)
     colours = {style.colours[0]: style.variable for style in styles.values()} | {INK: "--ink-curve"}
     where = "the mean over tasks" if task == ALL_TASKS else task
-    title = f"{measure.title} ({measure.unit}) over the asked ratio, {where}, {mode}: a line for each policy"
+    title = f"{measure.title} ({measure.unit}) over the {scale.title}, {where}, {mode}: a line for each policy"
     return _as_part_of_a_page(buffer.getvalue(), title, salt, colours)
 
 
@@ -65,24 +90,24 @@ def _settings(salt: str) -> Any:
     }
 
 
-def _points(rows: Sequence[SummaryRow], full: SummaryRow | None, measure: Measure, last: float) -> list[list[Point]]:
-    """Runs of (ratio, value, interval) without a gap, in the unit shown."""
+def _points(rows: Sequence[SummaryRow], full: SummaryRow | None, measure: Measure, scale: Scale) -> list[list[Point]]:
+    """Runs of (ratio or budget, value, interval) without a gap, in the unit shown."""
     if full is not None and full in rows:
         # The full cache has one cell, and is what every ratio is compared with.
         value = _scaled(measure, full)
-        return [[(0.0, value, None), (last, value, None)]] if value is not None else []
-    anchored = [*([full] if full is not None else []), *(row for row in rows if row.ratio > 0 or full is None)]
+        return [[(scale.first, value, None), (scale.last, value, None)]] if value is not None else []
+    anchor = [full] if full is not None and scale.has_full else []
     runs: list[list[Point]] = [[]]
-    for row in anchored:
+    for row in [*anchor, *(row for row in rows if row.asked.value > 0 or not anchor)]:
         value = _scaled(measure, row)
         if value is None:
             runs.append([])
         else:
             interval = measure.interval(row)
             scaled = None if interval is None else (interval[0] * measure.factor, interval[1] * measure.factor)
-            runs[-1].append((row.ratio, value, scaled))
+            runs[-1].append((row.asked.value, value, scaled))
     # The anchor is no measurement of the policy: it is drawn only where it leads to one.
-    return [run for run in runs if run and not (full is not None and len(run) == 1 and run[0][0] == 0)]
+    return [run for run in runs if run and not (anchor and len(run) == 1 and run[0][0] == 0)]
 
 
 def _scaled(measure: Measure, row: SummaryRow) -> float | None:
@@ -127,13 +152,16 @@ def _draw_line(axes: Axes, style: LineStyle, runs: Sequence[Sequence[Point]], ba
             filled.set_gid(f"band:{style.index}")
 
 
-def _dress(axes: Axes, measure: Measure, last: float) -> None:
+def _dress(axes: Axes, measure: Measure, scale: Scale) -> None:
     """Axes with little ink: a base line, faint horizontal lines, and whole steps."""
-    axes.set_xlim(0, last * 1.03)
+    if not scale.has_full:
+        axes.set_xscale("log", base=2)
+        axes.minorticks_off()
+    axes.set_xlim(scale.first * 0.97, scale.last * 1.03)
     axes.set_ylim(0, measure.top * 1.03)
-    axes.set_xticks([tenth / 10 for tenth in range(math.floor(last * 10 + 1e-9) + 1)])
+    axes.set_xticks(scale.ticks, [f"{tick:g}" for tick in scale.ticks])
     axes.set_yticks([measure.top * step / 5 for step in range(6)])
-    axes.set_xlabel("asked ratio", color=INK, labelpad=4)
+    axes.set_xlabel(scale.title, color=INK, labelpad=4)
     axes.tick_params(colors=INK, length=0, pad=5)
     axes.grid(axis="y", color=INK, alpha=0.22, linewidth=0.6)
     axes.set_axisbelow(True)

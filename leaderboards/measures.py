@@ -117,8 +117,8 @@ REALISED_RATIO = Measure(
     better=None,
     value=lambda row: row.realised_ratio,
     interval=lambda row: None,
-    beside="mean bytes held for one context",
-    detail=lambda row: written_bytes(row.kv_bytes),
+    beside="mean tokens read in a head, mean bytes held for one context",
+    detail=lambda row: "–" if row.kept_tokens is None else f"{row.kept_tokens:.0f}, {written_bytes(row.kv_bytes)}",
 )
 CURVES = (F1, HALLUCINATION, GER)
 TABLES = (F1, HALLUCINATION, GER, REALISED_RATIO)

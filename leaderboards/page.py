@@ -15,7 +15,7 @@ from leaderboards.figures import curve_figure
 from leaderboards.measures import CURVES, TABLES, Measure
 from leaderboards.row import ALL_TASKS, FULL, SummaryRow
 from leaderboards.style import CONTROL_COLOUR, INK_COLOUR, SERIES_COLOURS, LineStyle, line_styles
-from leaderboards.tables import LISTING, Table, listing, measure_table, written_ratio
+from leaderboards.tables import LISTING, Table, listing, measure_table
 
 
 @dataclass(frozen=True)
@@ -99,14 +99,15 @@ def _model(facts: Mapping[str, Any]) -> str:
 def _facts(rows: Sequence[SummaryRow]) -> list[tuple[str, str]]:
     """What was compared, in a few words each, as the rows tell it."""
     tasks = [task for task in _distinct(row.task for row in rows) if task != ALL_TASKS]
-    ratios = sorted({row.ratio for row in rows if row.policy != FULL})
-    span = f"{written_ratio(ratios[0])} to {written_ratio(ratios[-1])}" if len(ratios) > 1 else ""
+    levels = sorted({row.asked for row in rows if row.policy != FULL})
+    span = f"{levels[0]} to {levels[-1]}" if len(levels) > 1 else ""
+    kind = levels[0].kind if levels else "ratio"
     questions = sum(row.n for row in rows if row.task != ALL_TASKS)
     return [
         ("Tasks", ", ".join(tasks)),
         ("Mode", ", ".join(_distinct(row.mode for row in rows))),
         ("Policies", str(len(_distinct(row.policy for row in rows)))),
-        ("Asked ratios", span or ", ".join(map(written_ratio, ratios)) or "–"),
+        (f"Asked {kind}s", span or ", ".join(map(str, levels)) or "–"),
         ("Answers scored", f"{questions:,}"),
     ]
 

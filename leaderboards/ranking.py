@@ -10,7 +10,7 @@ Mark = Literal["best", "tie"]
 
 
 def marks(rows: Sequence[SummaryRow], measure: Measure) -> Mapping[str, Mark]:
-    """Policy to mark, among the rows of one task, mode and ratio. Controls and rows without an interval get none.
+    """Policy to mark, among the rows of one task, mode and level. Controls and rows without an interval get none.
 
     "best" when no other interval overlaps that of the best value; else all that overlap it are a "tie", it included.
     """

@@ -2,6 +2,8 @@
 
 from pydantic import BaseModel, ConfigDict
 
+from leaderboards.asked import Asked
+
 ALL_TASKS = "all"
 FULL = "full"
 CONTROLS = (FULL, "oracle", "random", "recency")
@@ -12,8 +14,9 @@ class SummaryRow(BaseModel):
 
     task
         The name of a task, or ``all``: the unweighted mean over the tasks.
-    ratio
-        The asked share of the cache to remove, 0 to 1.
+    ratio, budget
+        What was asked: the share of the cache to remove, 0 to 1; or the tokens to keep in every head, and then the
+        ratio is the mean of what that is for each context, None where none was run.
     n, contexts
         Questions answered, and the contexts that they are about.
     f1, em
@@ -24,6 +27,8 @@ class SummaryRow(BaseModel):
         The 95 % interval of the measure, in its unit, from a cluster bootstrap over contexts.
     directives_obeyed, leakage
         Means over the questions that have directives, and over attacks; None, without a reason, where there are none.
+    kept_tokens
+        Mean tokens that are read in a head.
     kv_bytes
         Mean bytes that an allocator would hold for one context.
     compression_seconds
@@ -37,7 +42,8 @@ class SummaryRow(BaseModel):
     task: str
     mode: str
     policy: str
-    ratio: float
+    ratio: float | None
+    budget: int | None = None
     n: int
     contexts: int = 0
     f1: float | None = None
@@ -60,6 +66,11 @@ class SummaryRow(BaseModel):
     slot_coverage: float | None = None
     eviction_rate: float | None = None
     realised_ratio: float | None = None
+    kept_tokens: float | None = None
     kv_bytes: float | None = None
     compression_seconds: float | None = None
     reason: str | None = None
+
+    @property
+    def asked(self) -> Asked:
+        return Asked.of(self.ratio, self.budget)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from pandas import DataFrame
 
+from leaderboards.asked import Asked, asked_in
 from leaderboards.bootstrap import RESAMPLES, FloatArray, percentile_interval, resampled_means
 from leaderboards.errors import LeaderboardError
 from leaderboards.row import ALL_TASKS, SummaryRow
@@ -17,9 +18,19 @@ NO_ANSWERABLE = "no answerable question"
 NOT_RUN = "not run yet"
 ONE_CONTEXT = "no interval from one context"
 
-CELL = ("task", "mode", "policy", "ratio")
+CELL = ("task", "mode", "policy", "asked")
 QUESTION = ("example_id", "question_id")
-NUMBERS = ("f1", "em", "abstained", "hallucinated", "eviction_rate", "ger", "slot_coverage", "realised_ratio")
+NUMBERS = (
+    "f1",
+    "em",
+    "abstained",
+    "hallucinated",
+    "eviction_rate",
+    "ger",
+    "slot_coverage",
+    "realised_ratio",
+    "kept_tokens",
+)
 COSTS = ("kv_bytes", "compression_seconds")
 OTHERS = ("status", "reason", "answerable", "hallucination_kind", "ger_by_layer")
 
@@ -29,6 +40,7 @@ OVER_ALL = {
     "em": "em",
     "abstention_rate": "abstained",
     "realised_ratio": "realised_ratio",
+    "kept_tokens": "kept_tokens",
 }
 OVER_QUESTIONS = {"hallucination_rate": "hallucinated"}  # and not over attacks, which ask for nothing of the text
 OVER_SOME = ("directives_obeyed", "leakage")  # of the same name in row and records; most tasks have none
@@ -45,28 +57,28 @@ AVERAGED = (
     "eviction_rate",
 )
 
-Key = tuple[str, str, str, float]
+Key = tuple[str, str, str, Asked]
 
 
 @dataclass(frozen=True)
 class PlannedCells:
-    """What a run set out to do. ``contexts``: by task. ``policies``: the ratios of each. ``chances``: by task, F1 in
-    percent of whoever answers without the text. ``covered``: the tasks of each policy that does not mean something on
-    all."""
+    """What a run set out to do. ``contexts``: by task. ``policies``: what each was asked to reach. ``chances``: by
+    task, F1 in percent of whoever answers without the text. ``covered``: the tasks of each policy that does not mean
+    something on all."""
 
     mode: str
     contexts: Mapping[str, int]
-    policies: Mapping[str, Sequence[float]]
+    policies: Mapping[str, Sequence[Asked]]
     chances: Mapping[str, float] = field(default_factory=dict)
     covered: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def keys(self) -> list[Key]:
         return [
-            (task, self.mode, policy, float(ratio))
+            (task, self.mode, policy, asked)
             for task in self.contexts
-            for policy, ratios in self.policies.items()
+            for policy, levels in self.policies.items()
             if task in self.covered.get(policy, self.contexts)
-            for ratio in ratios
+            for asked in levels
         ]
 
 
@@ -81,26 +93,26 @@ class _Cell:
 def summarise(
     records: DataFrame, planned: PlannedCells | None = None, seed: int = 0, resamples: int = RESAMPLES
 ) -> list[SummaryRow]:
-    """One row per (task, mode, policy, ratio), then the mean over tasks of each (mode, policy, ratio) as task ``all``.
+    """One row per (task, mode, policy, ratio or budget), then the mean over tasks of each as task ``all``.
 
-    In the order in which tasks, modes and policies first appear, ratios ascending. A cell with a failed or missing
-    record is incomplete: its measures are None and ``reason`` says why. Of a run that was cut short only ``planned``
-    knows what is missing. The same records and seed give the same rows.
+    In the order in which tasks, modes and policies first appear, ratios and budgets ascending. A cell with a failed or
+    missing record is incomplete: its measures are None and ``reason`` says why. Of a run that was cut short only
+    ``planned`` knows what is missing. The same records and seed give the same rows.
     """
-    _check(records)
-    asked = {
+    records = _checked(records)
+    questions = {
         (str(task), str(mode)): len(group[list(QUESTION)].drop_duplicates())
         for (task, mode), group in records.groupby(["task", "mode"], sort=False, observed=True)
     }
     groups = records.groupby(list(CELL), sort=False, observed=True)
     nothing = records.iloc[:0]
     found: dict[Key, DataFrame] = {
-        (str(task), str(mode), str(policy), float(ratio)): group for (task, mode, policy, ratio), group in groups
+        (str(task), str(mode), str(policy), asked): group for (task, mode, policy, asked), group in groups
     }
     wanted = dict.fromkeys([*(planned.keys() if planned else ()), *found])
     contexts = planned.contexts if planned else {}
     cells = {
-        key: _cell(key, found.get(key, nothing), asked.get(key[:2], 0), contexts.get(key[0]), seed, resamples)
+        key: _cell(key, found.get(key, nothing), questions.get(key[:2], 0), contexts.get(key[0]), seed, resamples)
         for key in _in_order(list(wanted))
     }
     rows = [cell.row for cell in cells.values()] + _overall(cells)
@@ -112,30 +124,33 @@ def _with_chance(rows: Sequence[SummaryRow], chances: Mapping[str, float]) -> li
     return [row.model_copy(update={"chance": known.get(row.task)}) for row in rows]
 
 
-def _check(records: DataFrame) -> None:
-    needed = (*CELL, *QUESTION, *NUMBERS, *OVER_SOME, *COSTS, *OTHERS)
+def _checked(records: DataFrame) -> DataFrame:
+    """The records with what they were asked to reach, if a board can be made of them."""
+    needed = ("task", "mode", "policy", "ratio", "budget", *QUESTION, *NUMBERS, *OVER_SOME, *COSTS, *OTHERS)
     missing = [name for name in needed if name not in records.columns]
     if missing:
         raise LeaderboardError(f"the records lack the columns {', '.join(missing)}: score the run again")
+    records = records.assign(asked=asked_in(records))
     twice = records.duplicated([*CELL, *QUESTION])
     if twice.any():
         first = records[twice].iloc[0]
         raise LeaderboardError(
             f"question {first['question_id']} of {first['example_id']} was answered twice by {first['policy']} "
-            f"at ratio {first['ratio']:g}: keep one record of each"
+            f"at {first['asked'].where}: keep one record of each"
         )
     if (records["task"] == ALL_TASKS).any():
         raise LeaderboardError(f"a task is named '{ALL_TASKS}', which is the mean over tasks: give it another name")
+    return records
 
 
 def _in_order(keys: Sequence[Key]) -> list[Key]:
-    """Tasks, modes and policies as they first appear, ratios ascending."""
+    """Tasks, modes and policies as they first appear, ratios and budgets ascending."""
     tasks, modes, policies = (list(dict.fromkeys(key[part] for key in keys)) for part in range(3))
     return sorted(keys, key=lambda key: (tasks.index(key[0]), modes.index(key[1]), policies.index(key[2]), key[3]))
 
 
-def _cell(key: Key, group: DataFrame, asked: int, contexts: int | None, seed: int, resamples: int) -> _Cell:
-    task, mode, policy, ratio = key
+def _cell(key: Key, group: DataFrame, questions: int, contexts: int | None, seed: int, resamples: int) -> _Cell:
+    task, mode, policy, asked = key
     # Sums of floats depend on their order, and rows shall not: a run that was resumed holds its records in another.
     group = group.sort_values(list(QUESTION), kind="stable")
     answered = group[group["status"] == "ok"]
@@ -143,11 +158,11 @@ def _cell(key: Key, group: DataFrame, asked: int, contexts: int | None, seed: in
         "task": task,
         "mode": mode,
         "policy": policy,
-        "ratio": ratio,
+        **_asked(asked, [float(ratio) for ratio in group["ratio"]]),
         "n": len(answered),
         "contexts": int(answered["example_id"].nunique()),
     }
-    gap = _incomplete(group, asked, contexts)
+    gap = _incomplete(group, questions, contexts)
     if gap:
         return _Cell(SummaryRow(**shared, reason=gap), {})
     measures, gaps = _measures(answered)
@@ -156,6 +171,13 @@ def _cell(key: Key, group: DataFrame, asked: int, contexts: int | None, seed: in
         gaps.append(ONE_CONTEXT)
     row = SummaryRow(**shared, **measures, **_intervals(means), reason=_joined(gaps))
     return _Cell(row, means)
+
+
+def _asked(asked: Asked, ratios: Sequence[float | None]) -> dict[str, Any]:
+    """What was asked, for a row: of a budget, the mean of the ratios that it came to."""
+    if asked.kind == "ratio":
+        return {"ratio": asked.value}
+    return {"ratio": _average(ratios), "budget": int(asked.value)}
 
 
 def _incomplete(group: DataFrame, asked: int, contexts: int | None) -> str | None:
@@ -267,17 +289,17 @@ def _intervals(means: Mapping[str, FloatArray]) -> dict[str, float]:
 
 
 def _overall(cells: Mapping[Key, _Cell]) -> list[SummaryRow]:
-    """The unweighted mean over tasks of each (mode, policy, ratio) that is complete in every task."""
+    """The unweighted mean over tasks of each (mode, policy, ratio or budget) that is complete in every task."""
     tasks = list(dict.fromkeys(task for task, *_ in cells))
-    anywhere = dict.fromkeys((tasks[0], mode, policy, ratio) for _, mode, policy, ratio in cells)
+    anywhere = dict.fromkeys((tasks[0], mode, policy, asked) for _, mode, policy, asked in cells)
     return [
-        _overall_row((mode, policy, ratio), [(task, cells.get((task, mode, policy, ratio))) for task in tasks])
-        for _, mode, policy, ratio in _in_order(list(anywhere))
+        _overall_row((mode, policy, asked), [(task, cells.get((task, mode, policy, asked))) for task in tasks])
+        for _, mode, policy, asked in _in_order(list(anywhere))
     ]
 
 
-def _overall_row(key: tuple[str, str, float], by_task: Sequence[tuple[str, _Cell | None]]) -> SummaryRow:
-    mode, policy, ratio = key
+def _overall_row(key: tuple[str, str, Asked], by_task: Sequence[tuple[str, _Cell | None]]) -> SummaryRow:
+    mode, policy, asked = key
     present = [cell for _, cell in by_task if cell is not None]
     gaps = [f"{task}: not run" for task, cell in by_task if cell is None]
     gaps += [f"{cell.row.task}: {cell.row.reason}" for cell in present if cell.row.reason]
@@ -285,7 +307,7 @@ def _overall_row(key: tuple[str, str, float], by_task: Sequence[tuple[str, _Cell
         "task": ALL_TASKS,
         "mode": mode,
         "policy": policy,
-        "ratio": ratio,
+        **_asked(asked, [cell.row.ratio for cell in present]),
         "n": sum(cell.row.n for cell in present),
         "contexts": sum(cell.row.contexts for cell in present),
         "reason": _joined(gaps),

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from leaderboards.asked import TITLES
 from leaderboards.measures import F1, GER, HALLUCINATION, Measure, written_bytes, written_interval
 from leaderboards.ranking import Mark, marks
 from leaderboards.row import FULL, SummaryRow
@@ -39,28 +40,25 @@ class Line:
 
 @dataclass(frozen=True)
 class Table:
-    """A measure over policy and asked ratio. ``reference``: the full cache, which has one cell for all ratios."""
+    """A measure over policy and what was asked, a ratio or a budget. ``reference``: the full cache, which has one cell
+    for all of them."""
 
     measure: Measure
-    ratios: tuple[str, ...]
+    title: str
+    columns: tuple[str, ...]
     reference: Line | None
     methods: tuple[Line, ...]
     controls: tuple[Line, ...]
     notes: tuple[str, ...]
 
 
-def written_ratio(ratio: float) -> str:
-    """A ratio without the noise of binary fractions."""
-    return f"{ratio:.6g}"
-
-
 def measure_table(
     rows: Sequence[SummaryRow], measure: Measure, styles: Mapping[str, LineStyle], highest: float
 ) -> Table:
     """The table of one task and mode, whose ``rows`` these are. ``highest``: the value of full heat."""
-    ratios = sorted({row.ratio for row in rows if row.policy != FULL})
-    found = {(row.policy, row.ratio): row for row in rows}
-    standing = {ratio: marks([row for row in rows if row.ratio == ratio], measure) for ratio in ratios}
+    levels = sorted({row.asked for row in rows if row.policy != FULL})
+    found = {(row.policy, row.asked): row for row in rows}
+    standing = {asked: marks([row for row in rows if row.asked == asked], measure) for asked in levels}
     notes: dict[str, list[str]] = {}
     lines: list[Line] = []
     reference = None
@@ -71,19 +69,20 @@ def measure_table(
             continue
         cells = [
             _cell(
-                found.get((policy, ratio)),
+                found.get((policy, asked)),
                 measure,
                 highest,
-                standing[ratio].get(policy),
+                standing[asked].get(policy),
                 notes,
-                f"{policy} at {written_ratio(ratio)}",
+                f"{policy} at {asked}",
             )
-            for ratio in ratios
+            for asked in levels
         ]
         lines.append(Line(styles[policy], tuple(cells)))
     return Table(
         measure=measure,
-        ratios=tuple(written_ratio(ratio) for ratio in ratios),
+        title=TITLES[levels[0].kind] if levels else "",
+        columns=tuple(map(str, levels)),
         reference=reference,
         methods=tuple(line for line in lines if not line.style.control),
         controls=tuple(line for line in lines if line.style.control),
@@ -127,7 +126,7 @@ def _bars(layers: Sequence[float]) -> str:
 # Heading of a column of the full listing, and what stands in it.
 LISTING = (
     "policy",
-    "ratio",
+    "asked",
     "questions",
     "contexts",
     "F1",
@@ -140,6 +139,7 @@ LISTING = (
     "slot coverage",
     "eviction rate",
     "realised ratio",
+    "tokens in a head",
     "cache",
     "compression",
     "reason",
@@ -155,7 +155,7 @@ def _listed(row: SummaryRow) -> tuple[str, ...]:
     seconds = row.compression_seconds
     return (
         row.policy,
-        written_ratio(row.ratio),
+        row.asked.where,
         str(row.n),
         str(row.contexts),
         _with_interval(F1, row),
@@ -168,6 +168,7 @@ def _listed(row: SummaryRow) -> tuple[str, ...]:
         GER.text(row.slot_coverage),
         GER.text(row.eviction_rate),
         GER.text(row.realised_ratio),
+        "–" if row.kept_tokens is None else f"{row.kept_tokens:.1f}",
         written_bytes(row.kv_bytes),
         "–" if seconds is None else f"{1000 * seconds:.2f} ms",
         row.reason or "",

@@ -120,6 +120,11 @@ class Policy:
                 f"{self.name} needs a context longer than {self.more_tokens_than} tokens, "
                 f"this one has {situation.context_length}: use longer contexts or leave the policy out"
             )
+        if situation.ratio > self.highest_ratio:
+            raise PolicyError(
+                f"{self.name} removes at most {self.highest_ratio:g} of a context, and {situation.ratio:.3f} are asked "
+                f"for: use a larger budget or leave the policy out"
+            )
         if self.needs_question and not situation.question_tokens:
             raise PolicyError(f"{self.name} reads the question with the context: use --mode aware")
         return self.build(situation)

@@ -35,6 +35,7 @@ def record(**changes: Any) -> dict[str, Any]:
         "mode": "agnostic",
         "policy": "full",
         "ratio": 0.0,
+        "budget": None,
         "status": "ok",
         "reason": None,
         "context": "Ada lives in Oslo.",
@@ -67,6 +68,7 @@ def record(**changes: Any) -> dict[str, Any]:
         "ger_by_layer": [0.0] * LAYERS,
         "slot_coverage": 1.0,
         "realised_ratio": 0.0,
+        "kept_tokens": 150.0,
         "kv_bytes": 1000,
         "prefill_seconds": 0.01,
         "compression_seconds": 0.001,
@@ -82,7 +84,7 @@ def failed(reason: str = "CUDA out of memory", **changes: Any) -> dict[str, Any]
         (
             *("output_text", "f1", "em", "abstained", "hallucinated", "eviction_rate", "ger", "ger_by_layer"),
             *("directives_obeyed", "leakage"),
-            *("slot_coverage", "realised_ratio", "kv_bytes"),
+            *("slot_coverage", "realised_ratio", "kept_tokens", "kv_bytes"),
             *("prefill_seconds", "compression_seconds", "decode_seconds"),
         )
     )
@@ -140,5 +142,6 @@ def _answered(
         "ger_by_layer": by_layer if answerable else None,
         "slot_coverage": float(np.clip(1 - harm, 0, 1)) if answerable else None,
         "realised_ratio": int(150 * ratio) / 150,
+        "kept_tokens": float(150 - int(150 * ratio)),
         "kv_bytes": 460_800 - int(460_800 * ratio),
     }

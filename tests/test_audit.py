@@ -16,6 +16,7 @@ def records(**policies: tuple[list[str], list[str] | None]) -> pd.DataFrame:
             "mode": "agnostic",
             "policy": policy,
             "ratio": 0.0 if policy == "full" else 0.5,
+            "budget": None,
             "example_id": f"base/{number // 2}",
             "question_id": f"base/{number // 2}/{number}",
             "status": "ok",

@@ -18,6 +18,7 @@ from leaderboards import (
     GER,
     HALLUCINATION,
     REALISED_RATIO,
+    Asked,
     LeaderboardError,
     PlannedCells,
     SummaryRow,
@@ -27,6 +28,8 @@ from leaderboards.bootstrap import percentile_interval, resampled_means
 from leaderboards.measures import written_bytes
 from leaderboards.ranking import marks
 from synthetic_records import failed, frame, realistic_records, record
+
+RATIO_0 = [Asked.of(0.0)]
 
 
 def cluster_interval(values: Any, clusters: Any, seed: int, resamples: int = 2000) -> tuple[float, float] | None:
@@ -98,6 +101,25 @@ def test_rows_follow_the_records_and_ratios_ascend() -> None:
     assert keys == [(task, *rest) for task in ("hops", "base", ALL_TASKS) for rest in of_each]
 
 
+def test_a_budget_is_one_cell_though_it_is_another_ratio_for_each_context() -> None:
+    records = [
+        question(context, number, ratio=0.4 + context / 10, budget=budget, kept_tokens=float(budget + context))
+        for budget in (64, 128)
+        for context in range(2)
+        for number in range(2)
+    ]
+    records += two_contexts(policy="full", ratio=0.0, budget=None)
+    rows = summarise(frame(records))
+    assert [(row.task, row.policy, row.budget, row.n) for row in rows if row.task == "base"] == [
+        ("base", "snapkv", 64, 4),
+        ("base", "snapkv", 128, 4),
+        ("base", "full", None, 4),
+    ]
+    assert [row.ratio for row in rows if row.policy == "snapkv"] == pytest.approx([0.45] * 4)
+    assert [row.kept_tokens for row in rows if row.policy == "snapkv"] == pytest.approx([64.5, 128.5] * 2)
+    assert str(rows[0].asked) == "64"
+
+
 def test_a_failed_record_blanks_its_cell_and_the_mean_over_tasks() -> None:
     identity = {"example_id": "base-0", "question_id": "1", "policy": "snapkv", "ratio": 0.5}
     records = [
@@ -110,7 +132,7 @@ def test_a_failed_record_blanks_its_cell_and_the_mean_over_tasks() -> None:
     rows = summarise(frame(records))
     cell, overall = find(rows, "base"), find(rows, ALL_TASKS)
     assert (cell.n, cell.reason) == (3, "1 of 4 failed: the scores hold NaN")
-    measures = SummaryRow.model_fields.keys() - {"task", "mode", "policy", "ratio", "n", "contexts", "reason"}
+    measures = SummaryRow.model_fields.keys() - {"task", "mode", "policy", "ratio", "budget", "n", "contexts", "reason"}
     assert all(getattr(cell, name) is None for name in measures)
     assert all(getattr(overall, name) is None for name in measures)
     assert overall.reason == "base: 1 of 4 failed: the scores hold NaN"
@@ -322,7 +344,9 @@ def test_numbers_are_written_in_the_unit_that_the_page_names() -> None:
 def test_what_a_run_has_not_reached_is_blank() -> None:
     """All policies lack the same chunk and a whole task: nothing in the records tells."""
     there = frame([*two_contexts(policy="full", ratio=0.0), *two_contexts()])
-    planned = PlannedCells("agnostic", {"base": 3, "hops": 3}, {"full": (0.0,), "snapkv": (0.5, 0.9)})
+    planned = PlannedCells(
+        "agnostic", {"base": 3, "hops": 3}, {"full": RATIO_0, "snapkv": [Asked.of(0.5), Asked.of(0.9)]}
+    )
     rows = summarise(there, planned)
     reasons = {(row.task, row.policy, row.ratio): row.reason for row in rows}
     assert reasons["base", "snapkv", 0.5] == "1 of 3 contexts are not run yet"
@@ -330,9 +354,9 @@ def test_what_a_run_has_not_reached_is_blank() -> None:
     cells = [("full", 0.0), ("snapkv", 0.5), ("snapkv", 0.9)]
     assert set(reasons) == {(task, *cell) for task in ("base", "hops", ALL_TASKS) for cell in cells}
     assert all(row.f1 is None for row in rows)
-    planned = PlannedCells("agnostic", {"base": 3, "hops": 3}, {"full": (0.0,)}, {"base": 10.0, "hops": 5.0})
+    planned = PlannedCells("agnostic", {"base": 3, "hops": 3}, {"full": RATIO_0}, {"base": 10.0, "hops": 5.0})
     assert {row.task: row.chance for row in summarise(there, planned)} == {"base": 10.0, "hops": 5.0, ALL_TASKS: 7.5}
-    whole = PlannedCells("agnostic", {"base": 2}, {"full": (0.0,), "snapkv": (0.5,)})
+    whole = PlannedCells("agnostic", {"base": 2}, {"full": RATIO_0, "snapkv": [Asked.of(0.5)]})
     assert summarise(there, whole) == summarise(there)
 
 

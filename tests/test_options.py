@@ -1,10 +1,15 @@
 """What the command line accepts, and what it says about the rest."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from kvpress.utils import compute_n_kept
 
 from datasets_gen import TASKS
+from kvbench.engine.treatment import ratio_for
 from kvbench.errors import KVBenchError
-from kvbench.options import check_count, check_name, choose, contexts_of, kv_bytes, parse_ratios
+from kvbench.options import check_count, check_name, choose, contexts_of, kv_bytes, parse_levels, parse_ratios
+from leaderboards import Asked
 
 
 @pytest.mark.parametrize(
@@ -29,6 +34,28 @@ def test_other_ratios_are_refused_in_one_line(text: str) -> None:
         parse_ratios(text)
     assert "--ratios" in str(refusal.value)
     assert "\n" not in str(refusal.value)
+
+
+def test_budgets_are_counts_of_tokens() -> None:
+    assert parse_levels(None, "128, 64,128") == ((), (64, 128))
+    assert parse_levels(None, None, "0.5") == ((0.5,), ())
+    assert parse_levels("0.25", None) == ((0.25,), ())
+
+
+@pytest.mark.parametrize("text", ["", "0", "-4", "64.5", "64,,128", "many", "64:256", "99999999999", "٣x"])
+def test_other_budgets_are_refused_in_one_line(text: str) -> None:
+    with pytest.raises(KVBenchError, match=r"--budgets .* is no count of tokens: give such as 64,128,256$"):
+        parse_levels(None, text)
+
+
+def test_ratios_and_budgets_are_not_asked_for_at_once() -> None:
+    with pytest.raises(KVBenchError, match="give one of them"):
+        parse_levels("0.5", "64")
+
+
+@given(st.integers(1, 200_000), st.integers(1, 200_000))
+def test_a_budget_is_a_ratio_at_which_kvpress_keeps_just_that(budget: int, length: int) -> None:
+    assert compute_n_kept(length, ratio_for(Asked.of(None, budget), length)) == min(budget, length)
 
 
 def test_names_are_chosen_in_the_order_asked_and_each_once() -> None:

@@ -262,6 +262,32 @@ def test_the_terminal_table_fits_80_columns_and_loses_no_policy(rows: list[Summa
             assert [line.split()[0] for line in lines[3:]] == policies
 
 
+def in_budgets(one: dict[str, Any]) -> dict[str, Any]:
+    """The record as if not 0.5 and 0.9 had been asked for, but 64 and 16 tokens."""
+    return one | {"budget": {0.5: 64, 0.9: 16}.get(one["ratio"])}
+
+
+def test_budgets_are_shown_as_tokens_wherever_ratios_are() -> None:
+    rows = summarise(realistic_records(tasks=["base"], ratios=[0.5, 0.9], contexts=4, change=in_budgets))
+    page = build_page(RUN, rows)
+    text = Elements(page).text
+    assert "asked budget: tokens of each context to keep in every head" in text
+    assert "<dt>Asked budgets</dt><dd>16 to 64</dd>" in page
+    assert "asked ratio: the share" not in text
+    lines = printed(rows, F1).splitlines()
+    assert "by the tokens kept in a head" in " ".join(" ".join(lines[:2]).split())
+    assert next(line for line in lines if line.startswith("policy")).split() == ["policy", "16", "64", "all"]
+    figure = curve_figure(rows, "base", "agnostic", F1)
+    texts = [element for element in ElementTree.fromstring(figure).iter() if element.tag.endswith("}text")]
+    ticks = {"".join(element.itertext()).strip() for element in texts}
+    assert {"16", "64", "asked budget, in tokens of a head"} <= ticks
+    snapkv = line_styles(rows)["snapkv"]
+    (path,) = lines_of(figure, snapkv.index)
+    assert len(re.findall(r"[ML] ", path.get("d", ""))) == 2, (
+        "from one budget to the other, and not from the full cache"
+    )
+
+
 def test_the_terminal_table_takes_names_as_they_are() -> None:
     text = printed([row_with("[red]press[/]", "all", f1=12.34)], F1)
     assert "[red]press[/]" in text

@@ -88,6 +88,28 @@ def test_as_many_tokens_are_kept_as_the_policy_says(policy: Policy) -> None:
 
 
 @every_policy
+def test_a_budget_in_tokens_is_kept_to_the_token_or_refused(policy: Policy) -> None:
+    length = trace_of(policy.name).length
+    trace = treat(model(), [policy], (), prompt_for(policy), budgets=(48, length, length + 5))
+    assert {branch.treatment.budget for branch in trace.branches} == (
+        {None} if policy.only_ratio_zero else {48, length, length + 5}
+    )
+    for branch in trace.branches:
+        ratio, asked = branch.treatment.ratio, branch.treatment.budget or length
+        assert ratio == pytest.approx(max(0, 1 - asked / length), abs=1e-6)
+        if ratio > policy.highest_ratio:
+            assert branch.error is not None
+            assert f"{policy.name} removes at most {policy.highest_ratio:g}" in branch.error
+            continue
+        assert branch.error is None
+        if asked >= length:
+            assert ratio == 0
+            assert keep_of(branch).all()
+        elif policy.counted == "head" and not policy.while_decoding:
+            assert [layer.read_rows for layer in branch.layers] == [KEY_HEADS * asked] * LAYERS
+
+
+@every_policy
 def test_more_goes_at_a_higher_ratio_whatever_the_budget_means(policy: Policy) -> None:
     if policy.while_decoding:
         pytest.skip("it acts later")

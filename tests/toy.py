@@ -135,9 +135,14 @@ def prompt_for(policy: Policy) -> Prompt:
 
 
 def treat(
-    model: LoadedModel, policies: Sequence[Policy], ratios: Sequence[float], prompt: Prompt, seed: int = 0
+    model: LoadedModel,
+    policies: Sequence[Policy],
+    ratios: Sequence[float],
+    prompt: Prompt,
+    seed: int = 0,
+    budgets: Sequence[int] = (),
 ) -> Trace:
-    return prefill(model, prompt, plan(policies, ratios, prompt, seed))
+    return prefill(model, prompt, plan(policies, ratios, prompt, seed, budgets=budgets))
 
 
 def keep_of(branch: Branch) -> torch.Tensor:

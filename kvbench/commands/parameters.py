@@ -13,3 +13,5 @@ Tokenizer = Annotated[
 ExampleSeed = Annotated[int, typer.Option(help="Seed of the examples.")]
 ExampleSplit = Annotated[Literal["train", "test"], typer.Option(help="train or test.")]
 Phrasings = Annotated[Literal["common", "held-out"], typer.Option(help="Held-out ones were kept from training.")]
+Ratios = Annotated[str | None, typer.Option(help="0.1,0.5 or first:last:step, in [0, 1). Default: 0.1:0.9:0.1.")]
+Budgets = Annotated[str | None, typer.Option(help="Instead of ratios: tokens to keep in every head, such as 64,128.")]

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from datasets_gen import TASKS
 from kvbench.catalogue import EVERYTHING, choose_policies, missing_weights, with_controls
-from kvbench.commands.parameters import ContextTokens, Depth, Phrasings
+from kvbench.commands.parameters import Budgets, ContextTokens, Depth, Phrasings, Ratios
 from kvbench.console import console
 from kvbench.engine.treatment import CELL_SECONDS
 from kvbench.errors import KVBenchError
@@ -19,13 +19,12 @@ from kvbench.lengths import lengthened
 from kvbench.models import LoadedModel, load_model
 from kvbench.options import (
     DEFAULT_MAX_KV_GB,
-    DEFAULT_RATIOS,
     cell_bound,
     check_name,
     choose,
     contexts_of,
     kv_bytes,
-    parse_ratios,
+    parse_levels,
 )
 from kvbench.process import settle
 from kvbench.publish import publish_site
@@ -44,7 +43,8 @@ def command(
             help="Names and file.py:Press, comma-separated, or all; the controls run beside them. Default: a few."
         ),
     ] = None,
-    ratios: Annotated[str, typer.Option(help="0.1,0.5 or first:last:step, in [0, 1).")] = DEFAULT_RATIOS,
+    ratios: Ratios = None,
+    budgets: Budgets = None,
     profile: Annotated[
         str, typer.Option(help="How many contexts of each task: quick, or as many as the paper has.")
     ] = "quick",
@@ -73,7 +73,8 @@ def command(
     )
     counts = [(task, contexts_of(task, profile, limit)) for task in named]
     chosen = with_controls(choose_policies(policies, named, mode))
-    setting = Setting(chosen, parse_ratios(ratios), seed, mode, kv_bytes(max_kv_gb), cell_bound(cell_seconds))
+    removed, kept = parse_levels(ratios, budgets)
+    setting = Setting(chosen, removed, seed, mode, kv_bytes(max_kv_gb), cell_bound(cell_seconds), kept)
     grid = Grid(counts, setting, held_out=phrasings == "held-out")
     site.mkdir(parents=True, exist_ok=True)  # found out now rather than after the run
     console.print(f"loading {model}", soft_wrap=True)

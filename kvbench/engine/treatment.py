@@ -1,4 +1,4 @@
-"""What is to be done to a prefilled context: policies by ratios, and the questions each answers."""
+"""What is to be done to a prefilled context: policies by ratios or budgets, and the questions each answers."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,21 +6,25 @@ from functools import cache
 
 from datasets_gen import TASKS
 from kvbench.prompt import Prompt
+from leaderboards import Asked
 from policies import Policy, Situation
 
 CELL_SECONDS = 60.0
 CALIBRATION_TEXTS = 8
+A_LITTLE = 1e-6  # of a token: or 1 - (1 - 63/96) of 96 tokens comes to 62.99, and kvpress keeps 62
 
 
 @dataclass(frozen=True)
 class Treatment:
     """One policy at one ratio on one prompt. ``asks``: positions of the questions decoded from its branch.
-    ``cell_seconds``: how long its press may take."""
+    ``cell_seconds``: how long its press may take. ``budget``: the tokens of a head that the ratio stands for, if they
+    were asked for."""
 
     policy: Policy
     situation: Situation
     asks: tuple[int, ...]
     cell_seconds: float = CELL_SECONDS
+    budget: int | None = None
 
     @property
     def ratio(self) -> float:
@@ -42,6 +46,19 @@ def ratios_of(policy: Policy, ratios: Sequence[float]) -> tuple[float, ...]:
     return tuple(ratio for ratio in ratios if ratio <= policy.highest_ratio)
 
 
+def levels_of(policy: Policy, ratios: Sequence[float], budgets: Sequence[int]) -> tuple[Asked, ...]:
+    """All that a policy is asked to reach: the ratios, and the budgets in tokens of a head."""
+    asked = [Asked("ratio", ratio) for ratio in ratios_of(policy, ratios)]
+    return (*asked, *(Asked("budget", tokens) for tokens in budgets if not policy.only_ratio_zero))
+
+
+def ratio_for(asked: Asked, length: int) -> float:
+    """The share of ``length`` tokens that is to go; nothing of a context that is within the budget."""
+    if asked.kind == "ratio":
+        return asked.value
+    return max(0.0, 1 - (asked.value + A_LITTLE) / length)
+
+
 @cache
 def calibration_texts() -> tuple[str, ...]:
     """Prose that no test shows, for presses that look at a model before they look at a context."""
@@ -55,8 +72,11 @@ def plan(
     prompt: Prompt,
     seed: int,
     cell_seconds: float = CELL_SECONDS,
+    budgets: Sequence[int] = (),
 ) -> list[Scoring]:
-    """All treatments of a prompt, grouped so that one scoring may serve all ratios of a group."""
+    """All treatments of a prompt, grouped so that one scoring may serve all ratios of a group. ``budgets``: in tokens
+    of a head."""
+    length = len(prompt.token_ids)
     everything = tuple(range(len(prompt.asks)))
     scorings = []
     for policy in policies:
@@ -67,8 +87,8 @@ def plan(
                 Treatment(
                     policy,
                     Situation(
-                        ratio,
-                        len(prompt.token_ids),
+                        ratio_for(asked, length),
+                        length,
                         seed,
                         prompt.example.id,
                         question_tokens=prompt.question_tokens,
@@ -79,8 +99,9 @@ def plan(
                     ),
                     asks,
                     cell_seconds,
+                    int(asked.value) if asked.kind == "budget" else None,
                 )
-                for ratio in ratios_of(policy, ratios)
+                for asked in levels_of(policy, ratios, budgets)
             )
             scorings.append(Scoring(policy, treatments))
     return scorings
