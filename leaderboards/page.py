@@ -1,21 +1,18 @@
 """The page of a run: one file, no remote origin, readable without its script."""
 
-import base64
-import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib.resources import files
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from leaderboards.definitions import DEFINITIONS
 from leaderboards.figures import curve_figure
 from leaderboards.measures import CURVES, TABLES, Measure
 from leaderboards.row import ALL_TASKS, FULL, SummaryRow
-from leaderboards.style import CONTROL_COLOUR, INK_COLOUR, SERIES_COLOURS, LineStyle, line_styles
+from leaderboards.style import LineStyle, line_styles
 from leaderboards.tables import LISTING, Table, listing, measure_table
+from leaderboards.templating import render
 
 
 @dataclass(frozen=True)
@@ -48,40 +45,16 @@ class Entry:
 
 def build_page(run: Mapping[str, Any], rows: Sequence[SummaryRow]) -> str:
     """The page as text. ``run``: what ``run.json`` holds; all of it is shown. The same input gives the same bytes."""
-    environment = Environment(
-        loader=PackageLoader("leaderboards", "templates"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    script = _template_text("page.js")
     facts = _spread(run)
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    return environment.get_template("index.html.j2").render(
+    return render(
+        "index.html.j2",
         model=_model(facts),
         facts=_facts(rows),
         sections=_sections(rows),
         definitions=DEFINITIONS,
         entries=_entries(facts),
         listing_columns=LISTING,
-        style=Markup(_palette() + _template_text("page.css")),
-        script=Markup(script),
-        script_digest=digest,
     )
-
-
-def _template_text(name: str) -> str:
-    return files("leaderboards").joinpath("templates", name).read_text(encoding="utf-8")
-
-
-def _palette() -> str:
-    """The colours of the curves as style-sheet variables, for light and for dark."""
-    named = {f"--series-{number}": colours for number, colours in enumerate(SERIES_COLOURS)}
-    named |= {"--control-curve": CONTROL_COLOUR, "--ink-curve": INK_COLOUR}
-    light = "".join(f"{name}:{colours[0]};" for name, colours in named.items())
-    dark = "".join(f"{name}:{colours[1]};" for name, colours in named.items())
-    return f":root{{{light}}}\n@media (prefers-color-scheme: dark){{:root{{{dark}}}}}\n"
 
 
 def _spread(run: Mapping[str, Any]) -> dict[str, Any]:

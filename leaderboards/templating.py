@@ -1,0 +1,42 @@
+"""Templates to pages: one file each, with its style and its script inside, and no remote origin."""
+
+import base64
+import hashlib
+from importlib.resources import files
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from leaderboards.style import CONTROL_COLOUR, INK_COLOUR, SERIES_COLOURS
+
+
+def render(template: str, **values: Any) -> str:
+    """A page as text; whatever is no :class:`~markupsafe.Markup` is escaped."""
+    environment = Environment(
+        loader=PackageLoader("leaderboards", "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    script = _text("page.js")
+    return environment.get_template(template).render(
+        style=Markup(_palette() + _text("page.css")),
+        script=Markup(script),
+        script_digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+        **values,
+    )
+
+
+def _text(name: str) -> str:
+    return files("leaderboards").joinpath("templates", name).read_text(encoding="utf-8")
+
+
+def _palette() -> str:
+    """The colours of the curves as style-sheet variables, for light and for dark."""
+    named = {f"--series-{number}": colours for number, colours in enumerate(SERIES_COLOURS)}
+    named |= {"--control-curve": CONTROL_COLOUR, "--ink-curve": INK_COLOUR}
+    light = "".join(f"{name}:{colours[0]};" for name, colours in named.items())
+    dark = "".join(f"{name}:{colours[1]};" for name, colours in named.items())
+    return f":root{{{light}}}\n@media (prefers-color-scheme: dark){{:root{{{dark}}}}}\n"
