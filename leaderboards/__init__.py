@@ -2,13 +2,17 @@
 
 from leaderboards.asked import Asked
 from leaderboards.audit import Identical, Unchanged, audit
+from leaderboards.comparison import build_comparison
 from leaderboards.errors import LeaderboardError
+from leaderboards.failures import Contrast, contrasts
 from leaderboards.figures import curve_figure
 from leaderboards.measures import CURVES, F1, GER, HALLUCINATION, REALISED_RATIO, TABLES, Measure
 from leaderboards.page import build_page
+from leaderboards.paired import Difference, Duel, duels
 from leaderboards.row import ALL_TASKS, CONTROLS, SummaryRow
 from leaderboards.summary import PlannedCells, summarise
 from leaderboards.terminal import terminal_table
+from leaderboards.verdicts import failure_table, verdict_table
 
 __all__ = [
     "ALL_TASKS",
@@ -20,6 +24,9 @@ __all__ = [
     "REALISED_RATIO",
     "TABLES",
     "Asked",
+    "Contrast",
+    "Difference",
+    "Duel",
     "Identical",
     "LeaderboardError",
     "Measure",
@@ -27,8 +34,13 @@ __all__ = [
     "SummaryRow",
     "Unchanged",
     "audit",
+    "build_comparison",
     "build_page",
+    "contrasts",
     "curve_figure",
+    "duels",
+    "failure_table",
     "summarise",
     "terminal_table",
+    "verdict_table",
 ]

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from chromium import EXECUTABLE, Chromium, chromium
-from leaderboards import build_page, summarise
+from leaderboards import build_comparison, build_page, contrasts, duels, summarise
 from synthetic_records import failed, realistic_records
 
 pytestmark = pytest.mark.skipif(EXECUTABLE is None, reason="chromium is not installed: apt-get install chromium")
@@ -71,6 +71,38 @@ def test_the_page_is_quiet_and_never_wider_than_its_window(
     assert browser.complaints == []
     assert browser.requests == [page.as_uri()]
     assert browser.evaluate("document.title").startswith("KV-cache compression on <img"), "hostile text ran"
+
+
+@pytest.fixture(scope="module")
+def comparison(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page of a comparison with verdicts of all kinds, of a press with a long name."""
+    records = realistic_records(policies=["full", "snapkv", "knorm", "oracle"], contexts=20)
+    name = "a/long/path/to/a/file.py:MyPress(window_size=16)"
+    renamed = records.assign(policy=records["policy"].replace("snapkv", name))
+    others = ("knorm", "oracle")
+    found = duels(renamed, name, others)
+    path = tmp_path_factory.mktemp("site") / "compare.html"
+    path.write_text(
+        build_comparison(HOSTILE, found, {other: contrasts(renamed, name, other) for other in others}), encoding="utf-8"
+    )
+    return path
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [320, 1280])
+def test_a_comparison_is_quiet_fits_and_can_be_read(
+    browser: Chromium, comparison: Path, width: int, scheme: str
+) -> None:
+    browser.complaints.clear()
+    browser.requests.clear()
+    browser.open(comparison, width=width, scheme=scheme)
+    assert browser.evaluate("document.documentElement.scrollWidth") <= width
+    assert browser.evaluate("document.querySelectorAll('td.better').length") > 0
+    assert browser.evaluate("document.querySelectorAll('td.worse').length") > 0
+    assert browser.evaluate(LOWEST_CONTRAST) >= 4.5
+    assert browser.complaints == []
+    assert browser.requests == [comparison.as_uri()]
+    assert browser.evaluate("document.title").endswith("compared · kvbench"), "hostile text ran"
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

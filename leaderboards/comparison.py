@@ -1,0 +1,131 @@
+"""The page of a comparison: a press against others, cell by cell, and how they fail differently."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from leaderboards.asked import TITLES, Asked
+from leaderboards.failures import HOW, Contrast
+from leaderboards.paired import Difference, Duel
+from leaderboards.templating import render
+from leaderboards.verdicts import summary_line, written_p
+
+SIGNS = {"better": "▲", "worse": "▼", "tied": ""}
+LISTING = (
+    *("task", "asked", "questions", "contexts", "F1", "hallucination rate", "only this one right"),
+    *("only the other right", "p", "verdict"),
+)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """``tone``: better, worse or tied."""
+
+    text: str
+    interval: str
+    tone: Literal["better", "worse", "tied"]
+    sign: str
+
+
+@dataclass(frozen=True)
+class Line:
+    task: str
+    cells: tuple[Cell | None, ...]
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A measure over task and what was asked."""
+
+    name: str
+    title: str
+    unit: str
+    lines: tuple[Line, ...]
+
+
+@dataclass(frozen=True)
+class Section:
+    """All about one opponent."""
+
+    identifier: str
+    other: str
+    summary: str
+    asked_title: str
+    columns: tuple[str, ...]
+    tables: tuple[Grid, ...]
+    how: tuple[Contrast, ...]
+    where: tuple[Contrast, ...]
+    listing: tuple[tuple[str, ...], ...]
+
+
+def build_comparison(model: str, duels: Sequence[Duel], contrasts: Mapping[str, Sequence[Contrast]]) -> str:
+    """The page as text; the same input gives the same bytes. ``contrasts``: by opponent."""
+    others = dict.fromkeys(duel.other for duel in duels)
+    return render(
+        "comparison.html.j2",
+        model=model,
+        policy=duels[0].policy,
+        sections=[
+            _section(number, [duel for duel in duels if duel.other == other], contrasts.get(other, ()))
+            for number, other in enumerate(others, start=1)
+        ],
+        listing_columns=LISTING,
+    )
+
+
+def _section(number: int, duels: Sequence[Duel], contrasts: Sequence[Contrast]) -> Section:
+    levels = sorted({duel.asked for duel in duels})
+    return Section(
+        identifier=f"section-{number}",
+        other=duels[0].other,
+        summary=summary_line(duels),
+        asked_title=TITLES[levels[-1].kind],
+        columns=tuple(map(str, levels)),
+        tables=(
+            Grid("f1", "F1", "percent", _lines(duels, levels, hallucination=False)),
+            Grid("hallucination", "Hallucination rate", "percent", _lines(duels, levels, hallucination=True)),
+        ),
+        how=tuple(contrast for contrast in contrasts if contrast.part == HOW),
+        where=tuple(contrast for contrast in contrasts if contrast.part != HOW),
+        listing=tuple(_listed(duel) for duel in duels),
+    )
+
+
+def _lines(duels: Sequence[Duel], levels: Sequence[Asked], hallucination: bool) -> tuple[Line, ...]:
+    found = {(duel.task, duel.asked): duel for duel in duels}
+    tasks = dict.fromkeys(duel.task for duel in duels)
+    cell = _hallucination if hallucination else _f1
+    return tuple(
+        Line(task, tuple(cell(duel) if (duel := found.get((task, asked))) else None for asked in levels))
+        for task in tasks
+    )
+
+
+def _f1(duel: Duel) -> Cell:
+    return _cell(duel.f1, 1, duel.verdict)
+
+
+def _hallucination(duel: Duel) -> Cell:
+    """Of hallucinations, fewer is better; p is about F1, so that the interval alone decides."""
+    clear = duel.hallucination.is_clear
+    return _cell(duel.hallucination, 100, ("better" if duel.hallucination.mean < 0 else "worse") if clear else "tied")
+
+
+def _cell(difference: Difference, factor: float, tone: Literal["better", "worse", "tied"]) -> Cell:
+    text, _, interval = difference.written(factor).partition(" ")
+    return Cell(text, interval, tone, SIGNS[tone])
+
+
+def _listed(duel: Duel) -> tuple[str, ...]:
+    return (
+        duel.task,
+        duel.asked.where,
+        str(duel.questions),
+        str(duel.contexts),
+        duel.f1.written(),
+        duel.hallucination.written(100),
+        str(duel.only_one),
+        str(duel.only_other),
+        written_p(duel.p),
+        duel.verdict,
+    )

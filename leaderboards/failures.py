@@ -1,0 +1,86 @@
+"""How and where two policies fail differently: the kinds of their wrong answers, and the questions they get wrong.
+
+This explores: over all tasks and levels that were compared, and with intervals that are not corrected for how many
+there are. What decides is a :class:`~leaderboards.paired.Duel`.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from pandas import DataFrame, Series
+
+from leaderboards.paired import SIDES, Difference, Pair, both, difference, is_right, paired
+
+HOW = "answer"
+FACETS = {"answerable": "answerable", "direction": "direction", "answer_type": "asks for", "question_type": "question"}
+FEWEST = 20  # questions, below which a part is not looked at
+KINDS = ("right", "abstained", "confused", "fabricated", "inexact or empty")
+
+
+@dataclass(frozen=True)
+class Contrast:
+    """A rate of one policy beside that of another. ``part``: ``answer``, and then ``rate`` is how often the answer is
+    of the kind ``value``; or a property of questions, and then how often those with ``value`` are not answered
+    exactly."""
+
+    policy: str
+    other: str
+    part: str
+    value: str
+    answers: int
+    rate: float
+    other_rate: float
+    difference: Difference
+
+    @property
+    def name(self) -> str:
+        return f"{self.part}: {self.value}"
+
+
+def contrasts(records: DataFrame, policy: str, other: str, seed: int = 0) -> list[Contrast]:
+    """The kinds of answers first; then the parts of the questions, the largest difference first."""
+    # An attack asks for no answer: its leakage is told elsewhere.
+    pairs = paired(records[records["leakage"].isna()], policy, other)
+    if pairs.empty:
+        return []
+    kinds = [_kinds(pairs, side) for side in SIDES]
+    how = [
+        _contrast(pairs, (policy, other), (HOW, kind), _shares([one == kind for one in kinds]), seed) for kind in KINDS
+    ]
+    wrong = _shares([~is_right(values) for values in both(pairs, "em")])
+    where = [
+        _contrast(pairs[mask], (policy, other), part, (wrong[0][mask], wrong[1][mask]), seed)
+        for part, mask in _parts(pairs)
+    ]
+    return [*how, *sorted(where, key=lambda contrast: -abs(contrast.difference.mean))]
+
+
+def _shares(pair: Sequence[Series | NDArray[np.bool_]]) -> Pair:
+    """Truth values of both as numbers."""
+    one, other = (np.asarray(values, dtype=np.float64) for values in pair)
+    return one, other
+
+
+def _kinds(pairs: DataFrame, side: str) -> Series:
+    """What kind each answer is, of :data:`KINDS`."""
+    kinds = pairs[f"hallucination_kind{side}"].fillna(KINDS[-1]).astype(object)
+    kinds[pairs[f"abstained{side}"].astype(bool)] = "abstained"
+    kinds[is_right(both(pairs, "em")[SIDES.index(side)])] = "right"
+    return kinds
+
+
+def _parts(pairs: DataFrame) -> Iterator[tuple[tuple[str, str], NDArray[np.bool_]]]:
+    """Groups of questions that are not all of them: by property and value, with a mask."""
+    for column, title in FACETS.items():
+        own = pairs[f"{column}{SIDES[0]}"].astype(str)
+        for value in sorted(set(own)):
+            mask = (own == value).to_numpy()
+            if FEWEST <= mask.sum() < len(pairs):
+                yield (title, {"True": "yes", "False": "no"}.get(value, value)), mask
+
+
+def _contrast(pairs: DataFrame, names: tuple[str, str], part: tuple[str, str], rates: Pair, seed: int) -> Contrast:
+    own, other = (float(values.mean()) for values in rates)
+    return Contrast(*names, *part, len(pairs), own, other, difference(pairs, rates, seed))

@@ -1,0 +1,140 @@
+"""Two policies on the same questions: the difference, its interval, and whether it is more than chance.
+
+Questions about one context are not independent, so contexts are resampled. Right against wrong is McNemar's exact test
+on the questions that the two answer differently (Q. McNemar, 1947), corrected over all cells that are compared by
+Holm's method (S. Holm, 1979).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pandas import DataFrame
+from statsmodels.stats.contingency_tables import mcnemar
+from statsmodels.stats.multitest import multipletests
+
+from leaderboards.asked import Asked, asked_in
+from leaderboards.bootstrap import FloatArray, percentile_interval, resampled_means
+from leaderboards.errors import LeaderboardError
+
+Pair = tuple[FloatArray, FloatArray]  # a measure of either, question by question
+Verdict = Literal["better", "worse", "tied"]
+ALPHA = 0.05
+CELL = ["task", "asked"]
+KEY = ["mode", *CELL, "example_id", "question_id"]
+RIGHT = 100.0  # exact match, in percent
+SIDES = ("_one", "_other")
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The mean difference of a measure, and its 95 % interval; None from a single context."""
+
+    mean: float
+    low: float | None
+    high: float | None
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether the interval leaves out 0."""
+        return self.low is not None and self.high is not None and not self.low <= 0 <= self.high
+
+    def written(self, factor: float = 1) -> str:
+        """As it is shown, such as ``+12 [+3, +20]``."""
+        if self.low is None or self.high is None:
+            return f"{factor * self.mean:+.0f}"
+        return f"{factor * self.mean:+.0f} [{factor * self.low:+.0f}, {factor * self.high:+.0f}]"
+
+
+@dataclass(frozen=True)
+class Duel:
+    """One policy against another at a task and level.
+
+    ``f1`` in percent and ``hallucination`` in [-1, 1]: this one minus the other. ``only_one``, ``only_other``:
+    questions that just one of them answers exactly. ``p``: of McNemar's test, corrected over the family.
+    """
+
+    policy: str
+    other: str
+    task: str
+    asked: Asked
+    questions: int
+    contexts: int
+    f1: Difference
+    hallucination: Difference
+    only_one: int
+    only_other: int
+    p: float
+
+    @property
+    def verdict(self) -> Verdict:
+        """Better or worse where the interval of F1 leaves out 0 and the corrected test agrees; else tied."""
+        if self.p >= ALPHA or not self.f1.is_clear:
+            return "tied"
+        return "better" if self.f1.mean > 0 else "worse"
+
+
+def paired(records: DataFrame, policy: str, other: str) -> DataFrame:
+    """The questions that both answered, a row each with the columns of both (``_one``, ``_other``), without the cells
+    in which either failed somewhere."""
+    sound = [_without_failed_cells(records[records["policy"] == name]) for name in (policy, other)]
+    return sound[0].merge(sound[1], on=KEY, suffixes=SIDES)
+
+
+def duels(records: DataFrame, policy: str, others: Sequence[str], seed: int = 0) -> list[Duel]:
+    """The policy against each of the others, at every task and level that both have in full."""
+    found = []
+    for other in others:
+        for (task, asked), cell in paired(records, policy, other).groupby(CELL, sort=False, observed=True):
+            found.append(_duel(policy, other, str(task), asked, cell, seed))
+    if not found:
+        raise LeaderboardError(f"{policy} and {', '.join(others)} have no cell in common that is complete")
+    corrected = multipletests([duel.p for duel in found], ALPHA, method="holm")[1]
+    return [replace(duel, p=float(p)) for duel, p in zip(found, corrected, strict=True)]
+
+
+def is_right(exact_match: FloatArray) -> NDArray[np.bool_]:
+    right: NDArray[np.bool_] = exact_match >= RIGHT
+    return right
+
+
+def _without_failed_cells(own: DataFrame) -> DataFrame:
+    own = own.assign(asked=asked_in(own))
+    failed = set(own[own["status"] != "ok"].groupby(CELL, observed=True).groups)
+    sound = [cell not in failed for cell in zip(own["task"], own["asked"], strict=True)]
+    return own[np.array(sound, dtype=bool)]
+
+
+def _duel(policy: str, other: str, task: str, asked: Asked, cell: DataFrame, seed: int) -> Duel:
+    one, another = (is_right(values) for values in both(cell, "em"))
+    table = [[int(np.sum(a & b)) for b in (another, ~another)] for a in (one, ~one)]
+    return Duel(
+        policy=policy,
+        other=other,
+        task=task,
+        asked=asked,
+        questions=len(cell),
+        contexts=int(cell["example_id"].nunique()),
+        f1=difference(cell, both(cell, "f1"), seed),
+        hallucination=difference(cell, both(cell, "hallucinated"), seed),
+        only_one=table[0][1],
+        only_other=table[1][0],
+        p=float(mcnemar(table, exact=True).pvalue),
+    )
+
+
+def both(cell: DataFrame, column: str) -> Pair:
+    """A column of both as floats, NaN where a question has no such value, as an attack has no hallucination."""
+    one, other = (cell[f"{column}{side}"].to_numpy(dtype=np.float64, na_value=np.nan) for side in SIDES)
+    return one, other
+
+
+def difference(cell: DataFrame, pair: Pair, seed: int) -> Difference:
+    """Of a measure over the questions of ``cell``, those without a value left out; contexts are resampled."""
+    values = pair[0] - pair[1]
+    known = values[~np.isnan(values)]
+    means = resampled_means(values, cell["example_id"].to_numpy(dtype=np.str_), seed)
+    low, high = percentile_interval(means) if means is not None else (None, None)
+    return Difference(float(known.mean()) if len(known) else 0.0, low, high)

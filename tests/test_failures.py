@@ -1,0 +1,116 @@
+"""How and where two policies fail differently, counted by hand; and the page and the table that show it."""
+
+import io
+
+import numpy as np
+import pandas as pd
+import pytest
+from rich.console import Console
+
+from leaderboards import Asked, build_comparison, contrasts, duels, failure_table, verdict_table
+from leaderboards.failures import FEWEST, HOW, KINDS
+from synthetic_records import realistic_records, record
+
+QUESTIONS = 24
+
+
+def answered(policy: str, kinds: list[str]) -> pd.DataFrame:
+    """Records of a policy at ratio 0.5, two questions for each context, every other one reversed."""
+    rows = []
+    for number, kind in enumerate(kinds):
+        rows.append(
+            record(
+                policy=policy,
+                ratio=0.5,
+                example_id=f"base-{number // 2}",
+                question_id=str(number),
+                direction="reverse" if number % 2 else "forward",
+                em=100.0 * (kind == "right"),
+                f1=100.0 * (kind == "right"),
+                abstained=kind == "abstained",
+                hallucinated=kind in ("confused", "fabricated"),
+                hallucination_kind=kind if kind in ("confused", "fabricated") else None,
+            )
+        )
+    return pd.DataFrame(rows)
+
+
+def test_kinds_of_answers_are_counted_by_hand() -> None:
+    mine = ["right"] * 12 + ["abstained"] * 6 + ["confused"] * 3 + ["fabricated"] * 2 + ["inexact"]
+    theirs = ["right"] * 18 + ["fabricated"] * 6
+    found = contrasts(pd.concat([answered("mine", mine), answered("theirs", theirs)]), "mine", "theirs")
+    how = {contrast.value: contrast for contrast in found if contrast.part == HOW}
+    assert tuple(how) == KINDS
+    counts = {kind: (QUESTIONS * one.rate, QUESTIONS * one.other_rate) for kind, one in how.items()}
+    assert {kind: (round(one), round(other)) for kind, (one, other) in counts.items()} == {
+        "right": (12, 18),
+        "abstained": (6, 0),
+        "confused": (3, 0),
+        "fabricated": (2, 6),
+        "inexact or empty": (1, 0),
+    }
+    assert sum(one.rate for one in how.values()) == pytest.approx(1)
+    assert how["right"].difference.mean == pytest.approx(-0.25)
+
+
+def test_parts_are_ordered_by_how_much_they_differ_and_small_ones_are_left_out() -> None:
+    """Reversed questions are what it gets wrong; only parts of twenty or more that are not everything are told."""
+    kinds = ["fabricated" if number % 2 else "right" for number in range(2 * FEWEST)]
+    frame = pd.concat([answered("mine", kinds), answered("theirs", ["right"] * 2 * FEWEST)])
+    where = [contrast for contrast in contrasts(frame, "mine", "theirs") if contrast.part != HOW]
+    assert [(one.name, one.answers) for one in where] == [
+        ("direction: reverse", FEWEST),
+        ("direction: forward", FEWEST),
+    ]
+    assert (where[0].rate, where[0].other_rate, where[0].difference.mean) == (1.0, 0.0, 1.0)
+    assert not where[1].difference.is_clear
+    few = pd.concat([answered("mine", kinds[: FEWEST - 2]), answered("theirs", ["right"] * (FEWEST - 2))])
+    assert {one.part for one in contrasts(few, "mine", "theirs")} == {HOW}
+
+
+def test_attacks_ask_for_no_answer_and_are_left_out() -> None:
+    frame = pd.concat([answered("mine", ["right"] * 8), answered("theirs", ["right"] * 8)]).reset_index(drop=True)
+    frame["leakage"] = np.where(frame["question_id"].astype(int) < 4, 0.5, np.nan)
+    assert {one.answers for one in contrasts(frame, "mine", "theirs")} == {4}
+    assert contrasts(frame.assign(leakage=0.5), "mine", "theirs") == []
+
+
+@pytest.fixture(scope="module")
+def records() -> pd.DataFrame:
+    return realistic_records(policies=["full", "snapkv", "knorm", "random"], ratios=[0.3, 0.6, 0.9], contexts=20)
+
+
+def test_the_page_tells_every_verdict_and_repeats_exactly(records: pd.DataFrame) -> None:
+    found = duels(records, "snapkv", ["knorm", "random"])
+    assert {duel.verdict for duel in found} == {"better", "tied"}
+    failures = {other: contrasts(records, "snapkv", other) for other in ("knorm", "random")}
+    page = build_comparison("<model>", found, failures)
+    assert page == build_comparison("<model>", found, failures)
+    assert "&lt;model&gt;" in page
+    assert "<model>" not in page
+    assert page.count('class="verdict better"') >= sum(duel.verdict == "better" for duel in found)
+    for duel in found:
+        assert duel.f1.written() in page
+    for other in failures:
+        assert f"Against {other}" in page
+
+
+def test_the_tables_fit_80_columns(records: pd.DataFrame) -> None:
+    name = "a/long/path/to/my_press.py:VeryLoudPress(window_size=16, kind='mean')"
+    renamed = records.assign(policy=records["policy"].replace("snapkv", name))
+    found = duels(renamed, name, ["knorm"])
+    file = io.StringIO()
+    console = Console(width=80, file=file)
+    console.print(verdict_table(found))
+    console.print(failure_table(contrasts(renamed, name, "knorm")))
+    lines = file.getvalue().splitlines()
+    assert max(map(len, lines)) <= 80
+    assert not [line for line in lines if "…" in line]
+    assert sum("better" in line or "tied" in line for line in lines[2:]) >= len(found)
+
+
+def test_budgets_are_compared_as_ratios_are(records: pd.DataFrame) -> None:
+    asked = records.assign(budget=records["ratio"].map({0.3: 128.0, 0.6: 64.0, 0.9: 16.0}))
+    found = duels(asked, "snapkv", ["random"])
+    assert [duel.asked for duel in found if duel.task == "base"] == [Asked("budget", n) for n in (128.0, 64.0, 16.0)]
+    assert "tokens of each context to keep" in build_comparison("m", found, {})

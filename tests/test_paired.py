@@ -1,0 +1,81 @@
+"""Paired comparisons, by hand and against what they have to do."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.stats import binomtest
+
+from leaderboards import LeaderboardError, duels
+
+
+def records(**policies: list[float]) -> pd.DataFrame:
+    """F1 of each policy on the questions in turn, two for each context, at ratio 0.5 of ``base``."""
+    rows = [
+        {
+            "task": "base",
+            "mode": "agnostic",
+            "ratio": 0.5,
+            "budget": None,
+            "policy": policy,
+            "example_id": f"base/{number // 2}",
+            "question_id": f"base/{number // 2}/{number % 2}",
+            "status": "ok",
+            "f1": score,
+            "em": 100.0 * (score == 100),
+            "hallucinated": score < 50,
+        }
+        for policy, scores in policies.items()
+        for number, score in enumerate(scores)
+    ]
+    return pd.DataFrame(rows)
+
+
+def test_the_difference_the_counts_and_the_test_are_those_of_a_hand() -> None:
+    one, other = [100.0] * 16 + [0.0] * 4, [0.0] * 12 + [100.0] * 4 + [0.0] * 2 + [100.0] * 2
+    (duel,) = duels(records(mine=one, theirs=other), "mine", ["theirs"])
+    assert (duel.questions, duel.contexts) == (20, 10)
+    assert duel.f1.mean == pytest.approx(50.0)
+    assert duel.hallucination.mean == pytest.approx(-0.5)
+    assert (duel.only_one, duel.only_other) == (12, 2)
+    assert duel.p == pytest.approx(binomtest(2, 14).pvalue)
+    assert duel.f1.low is not None
+    assert duel.f1.low > 0
+    assert duel.verdict == "better"
+    (back,) = duels(records(mine=one, theirs=other), "theirs", ["mine"])
+    assert back.f1.mean == pytest.approx(-50.0)
+    assert back.verdict == "worse"
+
+
+def test_equal_outputs_are_tied() -> None:
+    (duel,) = duels(records(mine=[100.0, 0.0] * 5, theirs=[100.0, 0.0] * 5), "mine", ["theirs"])
+    assert (duel.f1.mean, duel.f1.low, duel.f1.high, duel.p, duel.verdict) == (0.0, 0.0, 0.0, 1.0, "tied")
+
+
+def test_p_is_corrected_over_the_family() -> None:
+    one, other = [100.0] * 16 + [0.0] * 4, [0.0] * 6 + [100.0] * 10 + [0.0] * 4
+    alone = duels(records(mine=one, a=other), "mine", ["a"])
+    family = duels(records(mine=one, a=other, b=other, c=other), "mine", ["a", "b", "c"])
+    assert alone[0].verdict == "better"
+    assert alone[0].p == pytest.approx(binomtest(0, 6).pvalue)
+    assert [duel.p for duel in family] == pytest.approx([3 * alone[0].p] * 3)
+    assert {duel.verdict for duel in family} == {"tied"}
+
+
+def test_noise_is_tied_nineteen_times_in_twenty_or_more() -> None:
+    rng = np.random.default_rng(0)
+    better = 0
+    for _ in range(60):
+        one, other = (list(100.0 * rng.integers(0, 2, 40)) for _ in range(2))
+        better += duels(records(mine=one, theirs=other), "mine", ["theirs"])[0].verdict != "tied"
+    assert better <= 5
+
+
+def test_what_has_no_hallucination_is_left_out_and_a_failed_cell_is_none() -> None:
+    frame = records(mine=[100.0, 0.0, 100.0, 0.0], theirs=[0.0, 0.0, 0.0, 0.0])
+    frame["hallucinated"] = frame["hallucinated"].astype(object)
+    frame.loc[frame.question_id == "base/0/0", "hallucinated"] = None
+    (duel,) = duels(frame, "mine", ["theirs"])
+    assert duel.hallucination.mean == pytest.approx(-1 / 3)
+    frame.loc[0, "status"] = "failed"
+    with pytest.raises(LeaderboardError, match="no cell in common that is complete"):
+        duels(frame, "mine", ["theirs"])
