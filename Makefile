@@ -40,6 +40,8 @@ readme: $(INSTALLED)
 	$(BIN)/python -m kvbench.readme
 
 pictures: $(INSTALLED)
+	$(BIN)/python -m kvbench run
+	$(BIN)/python -m kvbench compare docs/loud_values.py:LoudValuesPress --against snapkv,knorm
 	$(BIN)/python -m kvbench.pictures
 
 clean:

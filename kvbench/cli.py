@@ -20,6 +20,7 @@ COMMANDS = {
     "bench": "Time the engine against kvpress's own pipeline, and compare every token",
     "ls": "List tasks, policies, metrics or models",
     "export": "Write a task as a Hugging Face dataset",
+    "compare": "Tell where a press is better, worse or tied, against others, with its intervals",
     "doctor": "Examine a press: budget, determinism, short contexts, time, and whether it is new",
     "show": "Print an example of a task, with its evidence in colour",
 }

@@ -1,4 +1,4 @@
-"""``python -m kvbench.pictures``: the pictures of the README, from the committed learning curves and a built page."""
+"""``python -m kvbench.pictures``: the pictures of the README, from the committed learning curves and built pages."""
 
 import shutil
 import subprocess
@@ -59,12 +59,16 @@ def screenshot(page: Path, path: Path) -> None:
 
 def main(
     page: Annotated[Path, typer.Option(help="The page of a run.")] = Path("site/index.html"),
+    comparison: Annotated[Path, typer.Option(help="The page of a comparison.")] = Path(
+        "site/compare-LoudValuesPress.html"
+    ),
     out: Annotated[Path, typer.Option(help="Folder of the pictures.")] = Path("docs"),
 ) -> None:
-    """Draws the learning curves and takes a picture of the page."""
+    """Draws the learning curves and takes pictures of the pages."""
     out.mkdir(parents=True, exist_ok=True)
     learning_curves(out / "learning_curve.png")
     screenshot(page, out / "page.png")
+    screenshot(comparison, out / "comparison.png")
 
 
 if __name__ == "__main__":

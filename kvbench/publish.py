@@ -1,5 +1,7 @@
 """From the store to what people look at: summary.json and the page."""
 
+import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from pandas import DataFrame
@@ -8,9 +10,22 @@ from kvbench.atomic import write_text_atomically
 from kvbench.console import console
 from kvbench.errors import KVBenchError
 from kvbench.store import Outline, Store
-from leaderboards import Asked, LeaderboardError, PlannedCells, SummaryRow, build_page, summarise
+from leaderboards import (
+    Asked,
+    Contrast,
+    Duel,
+    LeaderboardError,
+    PlannedCells,
+    SummaryRow,
+    build_comparison,
+    build_page,
+    contrasts,
+    duels,
+    summarise,
+)
 
 PAGE_NAME = "index.html"
+COMPARISON_NAME = "compare-{}.html"
 
 
 def planned_cells(outline: Outline) -> PlannedCells:
@@ -53,3 +68,19 @@ def publish_site(store: Store, records: DataFrame, folder: Path) -> tuple[Path, 
     path = folder / PAGE_NAME
     write_text_atomically(path, build_page(store.run.model_dump(), rows))
     return path, rows
+
+
+def publish_comparison(
+    store: Store, policy: str, others: Sequence[str], folder: Path, seed: int
+) -> tuple[Path, list[Duel], dict[str, list[Contrast]]]:
+    """Writes the page of a policy against others; returns its path, the verdicts, and by opponent the failures."""
+    records = store.frame()
+    try:
+        found = duels(records, policy, others, seed)
+    except LeaderboardError as error:
+        reasons = records[(records["policy"] == policy) & records["reason"].notna()]["reason"]
+        raise KVBenchError(f"{error}{f': {reasons.iloc[0]}' if len(reasons) else ''}") from error
+    failures = {other: contrasts(records, policy, other, seed) for other in others}
+    path = folder / COMPARISON_NAME.format(re.sub(r"[^A-Za-z0-9._+-]+", "-", policy).strip("-"))
+    write_text_atomically(path, build_comparison(str(store.run.identity["model"]), found, failures))
+    return path, found, failures

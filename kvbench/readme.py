@@ -20,6 +20,7 @@ from kvbench.reference.shipped import REFERENCE_MODELS, folder_of
 from kvbench.reference.targets import TARGETS
 
 README = Path("README.md")
+PRESS = Path(__file__).parent.parent / "docs" / "loud_values.py"
 CURVE_ROWS = 8  # the README shows so many rows of a learning curve; the CSV has all
 SHOWN_SCORES = {"f1": "F1", "em": "right", "directives_obeyed": "directives obeyed", "leakage": "leakage"}
 
@@ -84,6 +85,11 @@ def learning_curves() -> str:
     return "\n\n".join(parts)
 
 
+def press() -> str:
+    """The press of the tutorial, which is a file so that it can be run."""
+    return f"```python\n{PRESS.read_text()}```"
+
+
 BLOCKS: Mapping[str, Callable[[], str]] = {
     "tasks": partial(listed, "tasks"),
     "policies": partial(listed, "policies"),
@@ -92,6 +98,7 @@ BLOCKS: Mapping[str, Callable[[], str]] = {
     "targets": targets,
     "full cache": full_cache,
     "learning curves": learning_curves,
+    "press": press,
 }
 
 

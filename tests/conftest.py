@@ -1,5 +1,7 @@
 """Fixtures that are dear to build, made once; and settings that every test shares."""
 
+from pathlib import Path
+
 import pytest
 import torch
 from hypothesis import settings
@@ -24,6 +26,15 @@ def tokenizer() -> PreTrainedTokenizerFast:
 @pytest.fixture(scope="session")
 def llama() -> LoadedModel:
     return toy_model("llama")
+
+
+@pytest.fixture(scope="session")
+def toy_folder(tmp_path_factory: pytest.TempPathFactory, llama: LoadedModel) -> Path:
+    """The toy model as a checkpoint on disk."""
+    folder = tmp_path_factory.mktemp("model")
+    llama.network.save_pretrained(folder)
+    llama.tokenizer.save_pretrained(folder)
+    return folder
 
 
 @pytest.fixture(scope="session")

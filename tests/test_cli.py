@@ -23,7 +23,7 @@ from datasets_gen import TASKS
 from kvbench.catalogue import choose_policies
 from kvbench.cli import COMMANDS, main
 from kvbench.metrics.registry import METRICS
-from kvbench.models import LoadedModel, load_model
+from kvbench.models import load_model
 from kvbench.options import DEFAULT_RATIOS, contexts_of, parse_ratios
 from kvbench.run import Grid
 from kvbench.setting import Setting
@@ -31,15 +31,6 @@ from kvbench.store import Store
 from leaderboards import CONTROLS
 from policies import POLICIES
 from toy import pressing, toy_tokenizer, wait_until
-
-
-@pytest.fixture(scope="module")
-def toy_folder(tmp_path_factory: pytest.TempPathFactory, llama: LoadedModel) -> Path:
-    """The toy model as a checkpoint on disk."""
-    folder = tmp_path_factory.mktemp("model")
-    llama.network.save_pretrained(folder)
-    llama.tokenizer.save_pretrained(folder)
-    return folder
 
 
 def run_arguments(model: Path, tmp_path: Path, *more: str) -> list[str]:

@@ -39,6 +39,9 @@ def test_pictures_and_links_are_there() -> None:
 
 def test_every_command_of_the_readme_runs_in_the_order_given(tmp_path: Path) -> None:
     assert len(COMMANDS) >= 6
+    (press,) = re.findall(r"^```python\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)
+    (tmp_path / "loud_values.py").write_text(press)
+    assert len(press.splitlines()) <= 20
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "HF_HUB_OFFLINE": "1"}
     for command in COMMANDS:
         words = [sys.executable, *shlex.split(command)[1:]]
@@ -46,4 +49,5 @@ def test_every_command_of_the_readme_runs_in_the_order_given(tmp_path: Path) -> 
         assert done.returncode == 0, f"{command}\n{done.stderr}"
     assert (tmp_path / "site/index.html").is_file()
     assert (tmp_path / "runs/first/summary.json").is_file()
+    assert "against knorm" in (tmp_path / "site/compare-LoudValuesPress.html").read_text().lower()
     assert (tmp_path / "datasets/hops/data/test.parquet").is_file()

@@ -1,0 +1,82 @@
+"""``python -m kvbench compare``: is this press better than the others, and where?"""
+
+import sys
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+from rich.console import Console
+
+from datasets_gen import TASKS
+from kvbench.catalogue import choose_policies, missing_weights, with_controls
+from kvbench.commands.parameters import Budgets
+from kvbench.console import console
+from kvbench.engine.treatment import CELL_SECONDS
+from kvbench.errors import KVBenchError
+from kvbench.models import load_model
+from kvbench.options import DEFAULT_MAX_KV_GB, cell_bound, choose, contexts_of, kv_bytes, parse_levels
+from kvbench.process import settle
+from kvbench.publish import publish_comparison
+from kvbench.run import Grid, execute
+from kvbench.setting import Setting
+from leaderboards import failure_table, verdict_table
+from policies import Policy
+
+SOME_RATIOS = "0.3,0.5,0.7,0.9"  # which the default run has too: its records serve
+OTHERS = "snapkv,expected_attention"
+
+
+def command(
+    press: Annotated[str, typer.Argument(help="file.py:Press, package.module:factory, or a name of ls policies.")],
+    against: Annotated[str, typer.Option(help="Names of policies and plug-ins, comma-separated.")] = OTHERS,
+    tasks: Annotated[str | None, typer.Option(help="Task names, comma-separated. Default: all.")] = None,
+    ratios: Annotated[
+        str | None, typer.Option(help=f"0.1,0.5 or first:last:step, in [0, 1). Default: {SOME_RATIOS}.")
+    ] = None,
+    budgets: Budgets = None,
+    profile: Annotated[str, typer.Option(help="How many contexts of each task: quick or paper.")] = "quick",
+    limit: Annotated[int | None, typer.Option(help="Contexts per task, instead of the profile's.")] = None,
+    model: Annotated[str, typer.Option(help="reference, a local path, or a hub name.")] = "reference",
+    seed: Annotated[int, typer.Option(help="Seed of the examples and of random policies.")] = 0,
+    mode: Annotated[Literal["agnostic", "aware"], typer.Option(help="As in run.")] = "agnostic",
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")] = "auto",
+    out: Annotated[Path, typer.Option(help="Folder that holds the runs.")] = Path("runs"),
+    site: Annotated[Path, typer.Option(help="Folder of the page.")] = Path("site"),
+    cell_seconds: Annotated[float, typer.Option(help="How long a press may take with one context.")] = CELL_SECONDS,
+    max_kv_gb: Annotated[float, typer.Option(help="Bound on live keys and values.")] = DEFAULT_MAX_KV_GB,
+) -> None:
+    """Runs what is missing of a press and of those it is compared with, and tells where it is better, worse or tied."""
+    named = choose("task", tasks, TASKS)
+    mine = _one(press, choose_policies(press, named, mode))
+    others = [policy for policy in choose_policies(against, named, mode) if policy.name != mine.name]
+    if not others:
+        raise KVBenchError(f"--against {against}: name a policy other than {mine.name}")
+    removed, kept = parse_levels(ratios, budgets, SOME_RATIOS)
+    chosen = with_controls([*others, mine])
+    setting = Setting(chosen, removed, seed, mode, kv_bytes(max_kv_gb), cell_bound(cell_seconds), kept)
+    grid = Grid([(task, contexts_of(task, profile, limit)) for task in named], setting)
+    site.mkdir(parents=True, exist_ok=True)  # found out now rather than after the run
+    console.print(f"loading {model}", soft_wrap=True)
+    loaded = load_model(model, device, dtype)
+    settle()
+    if missing := missing_weights(chosen, loaded):
+        raise KVBenchError(next(iter(missing.values())))
+    folder = out / f"compare-{Path(model).resolve().name}-{mode}-{grid.identity(loaded).short_hash()}"
+    store = execute(loaded, grid, folder, " ".join(["python -m kvbench", *sys.argv[1:]]))
+    page, duels, contrasts = publish_comparison(store, mine.name, [policy.name for policy in others], site, seed)
+    output = Console(highlight=False)
+    for other in others:
+        against_it = [duel for duel in duels if duel.other == other.name]
+        if not against_it:
+            console.print(f"no verdict against {other.name}: they have no complete cell in common", style="yellow")
+            continue
+        output.print(verdict_table(against_it))
+        output.print(failure_table(contrasts[other.name]))
+    console.print(f"records: {folder}\npage:    {page}", soft_wrap=True)
+
+
+def _one(press: str, chosen: list[Policy]) -> Policy:
+    if len(chosen) != 1:
+        raise KVBenchError(f"compare takes one press, and '{press}' names {len(chosen)}: name others with --against")
+    return chosen[0]
