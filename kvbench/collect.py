@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -11,7 +12,8 @@ from kvbench.engine.branch import Branch, Trace
 from kvbench.engine.decode import check_length, decode
 from kvbench.engine.generation import Generation
 from kvbench.engine.prefill import prefill
-from kvbench.engine.treatment import plan
+from kvbench.engine.treatment import Scoring, plan
+from kvbench.errors import KVBenchError
 from kvbench.metrics.routing import (
     Survival,
     eviction_rate,
@@ -20,7 +22,7 @@ from kvbench.metrics.routing import (
     slot_coverage,
 )
 from kvbench.models import LoadedModel
-from kvbench.prompt import Mode, build_prompts
+from kvbench.prompt import Mode, Prompt, build_prompts
 from kvbench.record import Record
 from kvbench.score import text_scores
 from kvbench.setting import Setting
@@ -32,14 +34,59 @@ def collect(model: LoadedModel, task: Task, examples: Sequence[Example], setting
     for example in examples:
         for prompt in build_prompts(model.tokenizer, task, example, setting.mode):
             check_length(model, prompt, task.max_new_tokens)  # before the work is done
-            scorings = plan(
-                setting.policies, setting.ratios, prompt, setting.seed, setting.cell_seconds, setting.budgets
-            )
-            trace = prefill(model, prompt, scorings)
-            generations = decode(model, trace, task.max_new_tokens, setting.max_kv_bytes)
-            for record in _records(model, task, trace, generations, setting.mode):
-                records[record.policy].append(record)
+            for trace, generations in _answered(model, task, prompt, setting):
+                for record in _records(model, task, trace, generations, setting.mode):
+                    records[record.policy].append(record)
     return records
+
+
+Answered = tuple[Trace, list[Generation]]
+
+
+def _answered(model: LoadedModel, task: Task, prompt: Prompt, setting: Setting) -> list[Answered]:
+    """All policies together; or, where one of them wrote to the model, each alone on the model as it was."""
+    together, written = _watched(model, task, prompt, setting)
+    if together:
+        return [together]
+    answered = []
+    _restore(model, written)
+    for policy in setting.policies:
+        own = setting.only([policy])
+        alone, written = _watched(model, task, prompt, own)
+        if alone is None:
+            _restore(model, written)
+            alone = _failed(model, prompt, own, f"{policy.name} changed {written} of the model")
+        answered.append(alone)
+    return answered
+
+
+def _failed(model: LoadedModel, prompt: Prompt, setting: Setting, reason: str) -> Answered:
+    """All treatments of a prompt as failed."""
+    treatments = [treatment for scoring in _scorings(prompt, setting) for treatment in scoring.treatments]
+    branches = [Branch(treatment, error=reason) for treatment in treatments]
+    return replace(prefill(model, prompt, []), branches=branches), []
+
+
+def _restore(model: LoadedModel, written: str) -> None:
+    if not model.pristine.restore():
+        raise KVBenchError(f"a press changed {written} of the model: find it with python -m kvbench doctor")
+
+
+def _watched(model: LoadedModel, task: Task, prompt: Prompt, setting: Setting) -> tuple[Answered | None, str]:
+    """What came of the policies; or, if one of them wrote to the model, where."""
+    try:
+        trace = prefill(model, prompt, _scorings(prompt, setting))
+        found = trace, decode(model, trace, task.max_new_tokens, setting.max_kv_bytes)
+    except Exception:  # of the model, which a press may have left in pieces
+        if written := model.pristine.written():
+            return None, written
+        raise
+    written = model.pristine.written()
+    return (None if written else found), written
+
+
+def _scorings(prompt: Prompt, setting: Setting) -> list[Scoring]:
+    return plan(setting.policies, setting.ratios, prompt, setting.seed, setting.cell_seconds, setting.budgets)
 
 
 def _records(

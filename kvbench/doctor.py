@@ -187,13 +187,9 @@ def _unique(patient: Patient) -> Finding:
 
 
 def _left_alone(patient: Patient) -> Finding:
-    network = patient.model.network
-    before = {name: weight.clone() for name, weight in network.named_parameters()}
-    trace = patient.treated(patient.prompts[0], [patient.middle])
-    patient.answers(trace)
-    changed = [name for name, weight in network.named_parameters() if not torch.equal(weight, before[name])]
-    if changed:
-        return Finding("is the model left alone?", "fails", f"it changed {changed[0]} ({len(changed)} weights in all)")
+    patient.answers(patient.treated(patient.prompts[0], [patient.middle]))
+    if changed := patient.model.pristine.written():
+        return Finding("is the model left alone?", "fails", f"it changed {changed}")
     return Finding("is the model left alone?", "sound", "no weight changed")
 
 

@@ -25,6 +25,7 @@ from transformers.utils import logging as transformers_logging
 
 from datasets_gen import unknown_name
 from kvbench.errors import KVBenchError, first_line
+from kvbench.pristine import Pristine
 from kvbench.reference.shipped import REFERENCE_MODELS, folder_of, mistyped
 from policies import attention_window
 
@@ -34,12 +35,14 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch
 
 @dataclass(frozen=True)
 class LoadedModel:
-    """A model ready to run, with what identifies it. ``fingerprint``: hash of config and weights."""
+    """A model ready to run, with what identifies it. ``fingerprint``: hash of config and weights. ``pristine``: what
+    no press may change."""
 
     name: str
     network: PreTrainedModel
     tokenizer: PreTrainedTokenizerBase
     fingerprint: str
+    pristine: Pristine
 
     @cached_property
     def device(self) -> torch.device:
@@ -214,7 +217,8 @@ def wrap_model(
     """A network already in memory; :class:`KVBenchError` for an architecture that kvpress does not know."""
     if not isinstance(network, SUPPORTED_MODELS):
         raise _unsupported(name, type(network).__name__)
-    return LoadedModel(name, network.eval(), tokenizer, fingerprint)
+    network = network.eval()
+    return LoadedModel(name, network, tokenizer, fingerprint, Pristine.of(network))
 
 
 def _fingerprint(source: str, config: Any) -> str:

@@ -1,7 +1,7 @@
 """A press that never ends or asks for all memory fails alone; and what is read is what was left of the cache."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -9,14 +9,20 @@ import pytest
 import torch
 from kvpress import KnormPress
 
+from datasets_gen import TASKS
+from kvbench.collect import collect
 from kvbench.engine.bounds import TookTooLongError, time_bound
 from kvbench.engine.branch import Trace
 from kvbench.engine.decode import decode
 from kvbench.engine.keep import LayerCache
 from kvbench.engine.prefill import prefill
 from kvbench.engine.treatment import plan
+from kvbench.errors import KVBenchError
 from kvbench.models import LoadedModel
+from kvbench.pristine import Pristine
 from kvbench.prompt import Prompt
+from kvbench.record import Record
+from kvbench.setting import Setting
 from policies import POLICIES, Policy
 from toy import ActingPress, ActingScorer, hooks_left, pressing, treat
 
@@ -144,6 +150,58 @@ def test_a_vandal_changes_nothing_for_the_others(
         (broken,) = (branch for branch in trace.branches if branch.treatment.policy.name == "vandal")
         assert str(broken.error).endswith("RuntimeError: done")
     assert answers(llama, treat(llama, OTHERS, [0.5], prompt)) == alone
+
+
+def spoils_weights(module: Any, *_: Any) -> Any:
+    module.k_proj.weight.data.mul_(1.5)  # what autograd does not count
+    return torch.ones(1, 2, 1)
+
+
+def spoils_the_scale(module: Any, *_: Any) -> Any:
+    module.scaling = 0.0
+    raise RuntimeError("done")
+
+
+def spoils_a_forward(module: Any, *_: Any) -> Any:
+    module.o_proj.forward = lambda states: states * 0
+    raise RuntimeError("done")
+
+
+@pytest.mark.parametrize(
+    ("act", "where"),
+    [(spoils_weights, "k_proj.weight"), (spoils_the_scale, "scaling"), (spoils_a_forward, "o_proj.forward")],
+)
+def test_whoever_writes_to_the_model_fails_and_the_others_are_run_on_it_as_it_was(
+    llama: LoadedModel, act: Callable[..., Any], where: str
+) -> None:
+    task, vandal = TASKS["base"], pressing("vandal", lambda s: ActingScorer(s.ratio, act))
+
+    def records(policies: Sequence[Policy]) -> dict[str, list[dict[str, Any]]]:
+        found = collect(llama, task, [task.example(0, 0)], Setting(policies, (0.5,)))
+        return {
+            name: [one.model_dump(exclude={n for n in Record.model_fields if n.endswith("_seconds")}) for one in own]
+            for name, own in found.items()
+        }
+
+    undisturbed = records(OTHERS)
+    found = records([vandal, *OTHERS])
+    spoiled = found.pop("vandal")
+    assert found == undisturbed
+    assert {one["status"] for one in spoiled} == {"failed"}
+    assert all(one["reason"].startswith("vandal changed model.layers.") for one in spoiled)
+    assert all(one["reason"].endswith(f"{where} of the model") for one in spoiled)
+    assert llama.pristine.written() == ""
+
+
+def test_a_model_too_large_to_be_copied_stops_the_run(llama: LoadedModel) -> None:
+    task, vandal = TASKS["base"], pressing("vandal", lambda s: ActingScorer(s.ratio, spoils_weights))
+    large = replace(llama, pristine=Pristine.of(llama.network, most_copied=0))
+    assert large.pristine.written() == ""
+    try:
+        with pytest.raises(KVBenchError, match=r"a press changed model.layers.0.self_attn.k_proj.weight of the model"):
+            collect(large, task, [task.example(0, 0)], Setting([vandal, *OTHERS], (0.5,)))
+    finally:
+        assert llama.pristine.restore()
 
 
 # --- the compressed cache is the one that is read
