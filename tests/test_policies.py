@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
+import kvpress
 import pytest
 import torch
 from kvpress import BasePress, ObservedAttentionPress
@@ -282,3 +283,25 @@ def test_h2o_never_holds_the_attention_matrix(llama: LoadedModel) -> None:
     assert largest_tensor_of_h2o(llama, length, block) <= QUERY_HEADS * block * length < length * length
     # The meter sees the matrix where one block is the whole context.
     assert largest_tensor_of_h2o(llama, length, length) >= length * length
+
+
+OWN_CONTROL = {"RandomPress"}  # ours draws anew for each layer, head and example, and the same on any device
+
+
+def presses_in(press: BasePress) -> set[str]:
+    """The classes of a press and of those inside it, with what kvpress derives them from."""
+    found = {each.__name__ for each in type(press).__mro__}
+    for value in vars(press).values():
+        for inner in value if isinstance(value, list) else [value]:
+            found |= presses_in(inner) if isinstance(inner, BasePress) else set()
+    return found
+
+
+def test_every_press_of_kvpress_is_a_policy_or_inside_one() -> None:
+    exported = {name for name, each in vars(kvpress).items() if isinstance(each, type) and issubclass(each, BasePress)}
+    assert len(exported) > 30
+    used: set[str] = set()
+    for policy in POLICIES.values():
+        ratio = 0.0 if policy.only_ratio_zero else min(0.4, policy.highest_ratio)
+        used |= presses_in(policy.build(Situation(ratio, 160, 0, "example", 9, ((3, 9), (9, 20)))))
+    assert exported - used == OWN_CONTROL - used
