@@ -1,21 +1,15 @@
 """How the reference models are made: packed sequences, lessons of growing difficulty, and going on after a kill."""
 
-import csv
-import multiprocessing
-import socket
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import asdict, replace
-from pathlib import Path
+from dataclasses import asdict
 
 import pytest
 import torch
 
 import kvbench.reference.batches as batches
-import kvbench.reference.losses as losses
 import kvbench.reference.train as train
 from datasets_gen import TASKS, Task
-from kvbench.models import load_model
 from kvbench.prompt import Mode
 from kvbench.reference.architecture import ARCHITECTURES, new_model
 from kvbench.reference.batches import (
@@ -28,7 +22,6 @@ from kvbench.reference.batches import (
     row_starts,
     training_batch,
 )
-from kvbench.reference.crew import Crew
 from kvbench.reference.lessons import (
     ALONE,
     ALONE_BATCHES,
@@ -42,8 +35,8 @@ from kvbench.reference.lessons import (
     Curriculum,
 )
 from kvbench.reference.losses import FIRST_WORD, answer_logits, bridge_loss, copying_loss, states_of
-from kvbench.reference.tokenizer import SPECIAL_TOKENS, train_tokenizer
-from kvbench.reference.train import Progress, Trainer, exact_matches, prepared, train_to_the_end
+from kvbench.reference.tokenizer import SPECIAL_TOKENS
+from kvbench.reference.train import Progress, exact_matches
 from toy import toy_tokenizer
 
 TAUGHT = ("base", "hops", "arithmetic", "instructions")  # short contexts; answers of a word, of steps, and of a text
@@ -332,139 +325,9 @@ def test_an_answer_counts_when_all_its_tokens_are_right_on_the_test_split(monkey
     assert rates["arithmetic"] == 100
 
 
-# --- training
-
-
-def curve_of(trainer: Trainer) -> list[dict[str, str]]:
-    return list(csv.DictReader(trainer.curve.read_text().splitlines()))
-
-
-@pytest.fixture
-def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Steps that take a moment."""
-    monkeypatch.setattr(train, "train_tokenizer", lambda seed: train_tokenizer(seed, contexts=50))
-    monkeypatch.setattr(train, "TASKS", {"base": TASKS["base"], "hops": TASKS["hops"]})
-    monkeypatch.setattr(train, "EVALUATION_CONTEXTS", 4)
-    monkeypatch.setattr(train, "COPY_STEPS", 1)
-    monkeypatch.setattr(losses, "COPY_BATCH", 2)
-    monkeypatch.setattr(batches, "PLACES", 300)
-
-
-@pytest.mark.usefixtures("small")
-def test_training_goes_on_after_a_kill_as_if_nothing_had_happened(tmp_path: Path) -> None:
-    def steps(trainer: Trainer, count: int) -> None:
-        for _ in range(count):
-            trainer.step()
-
-    undisturbed = Trainer(tmp_path / "undisturbed", 0, 10)
-    steps(undisturbed, 5)
-    first = Trainer(tmp_path / "killed", 0, 10)
-    steps(first, 3)
-    first.save()
-    steps(first, 1)  # lost with the kill
-    first.evaluate()
-    second = Trainer(tmp_path / "killed", 0, 10)
-    assert second.progress.step == 3
-    assert curve_of(second) == []  # the row of the lost step is gone
-    steps(second, 2)
-    weights, expected = second.model.state_dict(), undisturbed.model.state_dict()
-    assert all(torch.equal(weights[name], expected[name]) for name in expected)
-    assert second.progress.curriculum == undisturbed.progress.curriculum
-    second.evaluate()
-    (row,) = curve_of(second)
-    assert row["step"] == "5"
-    assert list(row) == ["step", "minutes", "tokens", "base", "hops"]
-
-
-@pytest.mark.usefixtures("small")
-def test_the_llama_model_is_made_from_the_qwen_model(tmp_path: Path) -> None:
-    """Its queries and keys are as long as the norms make those of the other, and it begins where that one stood."""
-    source = Trainer(tmp_path / "normed", 0, 10, "reference-qwen")
-    for _ in range(2):
-        source.step()
-    with torch.no_grad():
-        for name, weight in source.model.named_parameters():
-            if "q_norm" in name or "k_norm" in name:
-                weight.uniform_(0.5, 2)
-            if "o_proj" in name:
-                weight.normal_(std=0.05)
-    source.save()
-    made = Trainer(tmp_path / "plain", 0, 10, "reference", earlier=tmp_path / "normed")
-    assert made.tokenizer.get_vocab() == source.tokenizer.get_vocab()
-    assert made.progress.curriculum == source.progress.curriculum
-    assert (made.progress.step, made.progress.copying) == (0, False)
-    batch = batch_of("base")
-    batch = replace(batch, token_ids=batch.token_ids % len(made.tokenizer))
-    expected, states = (states_of(trainer.model, batch)[-1].detach() for trainer in (source, made))
-    tokens = batch.segments >= 0
-    alike = torch.nn.functional.cosine_similarity(states[tokens], expected[tokens], dim=-1)
-    assert alike.mean() > 0.95
-    made.save()
-    again = Trainer(tmp_path / "plain", 0, 10, "reference", earlier=tmp_path / "nowhere")
-    assert torch.equal(again.model.lm_head.weight, made.model.lm_head.weight)
-
-
 def test_batches_hold_fewer_examples_than_each_has_for_itself() -> None:
     shortest = training_batch(toy_tokenizer(), 0, Assignment("base", 0, 0, None))
     assert len(shortest.examples) < MOST_EXAMPLES / 10
-
-
-def train_in_a_crew(rank: int, folder: Path, port: int) -> None:
-    """Three steps, one of copying, by one of two processes; the first writes its weights."""
-    torch.distributed.init_process_group("gloo", f"tcp://localhost:{port}", rank=rank, world_size=2)
-    torch.set_num_threads(1)
-    train.COPY_STEPS, losses.COPY_BATCH, batches.PLACES = 1, 2, 300
-    crew = Crew(rank, 2)
-    trainer = prepared(crew, lambda: Trainer(folder, 0, 10, crew=crew))
-    train_to_the_end(trainer, 3)
-    crew.wait()
-    torch.save((trainer.model.state_dict(), asdict(trainer.progress)), folder / f"{rank}.pt")
-    crew.leave()
-
-
-@pytest.mark.usefixtures("small")
-def test_two_processes_learn_what_one_learns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    alone = Trainer(tmp_path, 0, 10)
-    for _ in range(3):
-        alone.step()
-    with socket.socket() as free:
-        free.bind(("localhost", 0))
-        port = free.getsockname()[1]
-    context = multiprocessing.get_context("spawn")
-    crew = [context.Process(target=train_in_a_crew, args=(rank, tmp_path, port)) for rank in range(2)]
-    for process in crew:
-        process.start()
-    for process in crew:
-        process.join()
-        assert process.exitcode == 0
-    (first, progress), (second, _) = (torch.load(tmp_path / f"{rank}.pt") for rank in range(2))
-    expected = asdict(alone.progress)
-    for lesson in (*progress["curriculum"]["lessons"].values(), *expected["curriculum"]["lessons"].values()):
-        lesson["answer_loss"], lesson["lowest"] = round(lesson["answer_loss"], 2), round(lesson["lowest"], 2)
-    assert progress["curriculum"] == expected["curriculum"]
-    assert (progress["step"], progress["tokens"]) == (expected["step"], expected["tokens"])
-    for name, weight in alone.model.state_dict().items():
-        assert torch.equal(first[name], second[name])
-        assert torch.allclose(first[name], weight, atol=2e-3)
-
-
-@every_architecture
-@pytest.mark.usefixtures("small")
-def test_an_export_is_an_ordinary_checkpoint(architecture: str, tmp_path: Path) -> None:
-    trainer = Trainer(tmp_path / "work", 0, 10, architecture)
-    trainer.export(tmp_path / "model")
-    files = {path.name for path in (tmp_path / "model").iterdir()}
-    assert {"config.json", "model.safetensors", "tokenizer.json", "generation_config.json"} <= files
-    assert sum(path.stat().st_size for path in (tmp_path / "model").iterdir()) < 10_000_000
-    loaded = load_model(str(tmp_path / "model"), "cpu", "float32")
-    config = loaded.network.config
-    assert config.model_type == {"reference": "llama", "reference-qwen": "qwen3"}[architecture]
-    assert config.num_key_value_heads < config.num_attention_heads
-    token_ids = torch.tensor([loaded.tokenizer.encode(TASKS["base"].example(0, 0).context)])
-    trainer.model.set_attn_implementation("sdpa")
-    with torch.no_grad():
-        ours, theirs = trainer.model(token_ids).logits, loaded.network(token_ids).logits
-    assert torch.allclose(ours, theirs, atol=1e-2)
 
 
 def test_special_tokens_come_first() -> None:

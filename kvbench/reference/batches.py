@@ -14,7 +14,7 @@ from kvbench.reference.lessons import Assignment
 
 QUESTIONS = 16  # at most
 ROW_LENGTH = 48  # several questions share a row, which is longer where a question is
-ROWS = 4  # of each sequence in training, with the questions that fit
+ROWS = 6  # of each sequence in training, with the questions that fit
 PLACES = 6_000  # of a batch, padding included
 
 

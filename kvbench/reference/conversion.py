@@ -1,10 +1,11 @@
-"""A Llama model made from a trained Qwen 3 model of the same shape, which has a norm on queries and keys besides.
+"""A model begun with the weights of an earlier one of the same shape: under other tokens, or without its norms.
 
-With that norm two people in one passage are told apart after 100 steps, and without it not after 400; afterwards it
-does little: a query's length before it differs by some 15 % from token to token. So what it does on average is made
-part of the matrices, and a short training mends the rest.
+Qwen 3's architecture norms queries and keys, Llama's does not. With the norm two people in one passage are told apart
+after 100 steps, and without it not after 400; afterwards it does little: a query's length before it differs by some
+15 % from token to token. So what it does on average is made part of the matrices, and a short training mends the rest.
 """
 
+from collections.abc import Mapping
 from contextlib import ExitStack
 from functools import partial
 
@@ -16,7 +17,21 @@ from kvbench.reference.losses import states_of
 
 
 @torch.no_grad()
-def take_over(model: PreTrainedModel, normed: PreTrainedModel, batch: Batch) -> None:
+def under_tokens(
+    state: Mapping[str, torch.Tensor], earlier: Mapping[str, int], tokens: Mapping[str, int]
+) -> dict[str, torch.Tensor]:
+    """A model's weights for another vocabulary; both map entries to numbers. An entry that both have keeps its
+    embedding, and one that is new gets one drawn from the spread of those there are."""
+    table = state["model.embed_tokens.weight"]
+    embeddings = table.mean(0) + table.std(0) * torch.randn(len(tokens), table.shape[1])
+    for token, number in tokens.items():
+        if token in earlier:
+            embeddings[number] = table[earlier[token]]
+    return {**state, "model.embed_tokens.weight": embeddings, "lm_head.weight": embeddings}
+
+
+@torch.no_grad()
+def without_norms(model: PreTrainedModel, normed: PreTrainedModel, batch: Batch) -> None:
     """Gives the model the weights of the normed one, and its queries and keys the length that the norms give them in
     this batch, on average over its tokens and for each head."""
     own = model.state_dict()

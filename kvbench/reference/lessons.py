@@ -11,14 +11,14 @@ from kvbench.prompt import Mode
 # the longest to learn.
 SHARES: Mapping[str, int] = {
     "base": 2,
-    "knowledge": 4,
-    "multi_presence": 2,
+    "knowledge": 3,
+    "multi_presence": 4,
     "multi_entity": 2,
     "coreference": 3,
-    "hops": 6,
-    "long_context": 1,
+    "hops": 5,
+    "long_context": 2,
     "arithmetic": 3,
-    "instructions": 3,
+    "instructions": 5,
 }
 EASIER_SHARE = 0.2  # of the batches come from a lower level than the one reached, so that nothing is forgotten
 # The batches that say the task's instruction where each mode has it; it is as long as a question and teaches little.
@@ -29,7 +29,7 @@ PATIENCE = 60  # batches without a noticeable fall of that loss, after which a l
 SETTLED = 20  # batches that a level lasts at least
 # Practised alone, one after the other and up to this level, before all others: with nine lessons at once the Llama
 # architecture guessed between two people for 1,300 steps, and chains of two facts stayed a guess.
-ALONE: Mapping[str, int] = {"base": 2, "hops": 2}
+ALONE: Mapping[str, int] = {"base": 2, "hops": 2, "multi_presence": 2}
 ALONE_BATCHES = 1000  # of a level, at most
 MOST_EXAMPLES = 1000  # of a batch; each takes its own
 LEVELS_SHARE = 0.6  # of all steps, by which the top level is reached in any case

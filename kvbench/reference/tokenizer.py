@@ -26,8 +26,8 @@ CHAT_TEMPLATE = (
     "{% else %}<|assistant|> {{ message['content'] }}<|end|>{% endif %}"
     "{% endfor %}{% if add_generation_prompt %}<|assistant|>{% endif %}"
 )
-# Words with the space before them and with their apostrophe, digits one by one, runs of punctuation, white space.
-WORDS = r" ?\p{L}+(?:'\p{L}+)?| ?\p{N}| ?[^\s\p{L}\p{N}]+|\s"
+# Words with the space before them and with their apostrophe, numbers, runs of punctuation, white space.
+WORDS = r" ?\p{L}+(?:'\p{L}+)?| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s"
 
 # Where a word follows an opening bracket or quotation mark, and what is put there until the text is decoded: a word
 # joiner, which shows nothing, and the space that it has elsewhere. It is the same token then.

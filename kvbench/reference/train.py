@@ -7,7 +7,6 @@ learning curve is appended to a CSV that is committed with the model.
 """
 
 import csv
-import shutil
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
@@ -22,7 +21,7 @@ from datasets_gen import TASKS
 from kvbench.errors import KVBenchError
 from kvbench.reference.architecture import ARCHITECTURES, new_model
 from kvbench.reference.batches import evaluation_batch, training_batch
-from kvbench.reference.conversion import take_over
+from kvbench.reference.conversion import under_tokens, without_norms
 from kvbench.reference.crew import Crew
 from kvbench.reference.lessons import Curriculum, Lesson
 from kvbench.reference.losses import COPY_BATCH, COPY_LENGTH, answer_logits, copying_loss, task_loss
@@ -32,6 +31,7 @@ CHECKPOINT_EVERY = 100
 EVALUATE_EVERY = 250
 EVALUATION_CONTEXTS = 16  # of each task
 WATCHED_SEED = 1000
+TOKENIZER_SEED = 0  # all models have the same
 COPY_STEPS = 1200  # at most
 COPY_LOSS = 0.2  # the warm-up ends here
 BATCHES = 2  # whose gradients make a step: each is of one task
@@ -119,7 +119,7 @@ class Trainer:
         self.crew = crew or Crew()
         folder.mkdir(parents=True, exist_ok=True)
         torch.manual_seed(seed)
-        self.tokenizer = self._tokenizer(earlier)
+        self.tokenizer = self._tokenizer()
         self.model = new_model(self.tokenizer, name)
         self.optimizers = make_optimizers(self.model)
         self.progress = Progress()
@@ -128,17 +128,14 @@ class Trainer:
         if self.checkpoint.exists():
             self._restore()
         elif earlier:
-            self._inherit(earlier / "checkpoint.pt")
+            self._inherit(earlier)
 
-    def _tokenizer(self, earlier: Path | None) -> PreTrainedTokenizerFast:
+    def _tokenizer(self) -> PreTrainedTokenizerFast:
         """Learned once and kept: weights mean nothing under another numbering of the tokens."""
         folder = self.folder / "tokenizer"
         if not folder.exists():
             partial = self.folder / "tokenizer.partial"
-            if earlier:
-                shutil.copytree(earlier / "tokenizer", partial)
-            else:
-                train_tokenizer(self.seed).save_pretrained(partial)
+            train_tokenizer(TOKENIZER_SEED).save_pretrained(partial)
             partial.rename(folder)
         tokenizer: PreTrainedTokenizerFast = PreTrainedTokenizerFast.from_pretrained(folder)
         return tokenizer
@@ -154,13 +151,17 @@ class Trainer:
         kept = [row for row in rows if not row[0].isdigit() or int(row.split(",")[0]) <= self.progress.step]
         self.curve.write_text("".join(f"{row}\n" for row in kept))
 
-    def _inherit(self, checkpoint: Path) -> None:
-        state: dict[str, Any] = torch.load(checkpoint, weights_only=True)
-        normed = new_model(self.tokenizer, "reference-qwen")
-        normed.load_state_dict(state["model"])
+    def _inherit(self, earlier: Path) -> None:
+        state: dict[str, Any] = torch.load(earlier / "checkpoint.pt", weights_only=True)
+        known = PreTrainedTokenizerFast.from_pretrained(earlier / "tokenizer").get_vocab()
+        source = new_model(self.tokenizer, "reference-qwen")
+        source.load_state_dict(under_tokens(state["model"], known, self.tokenizer.get_vocab()))
         curriculum = Progress.of(state["progress"]).curriculum
-        batch = training_batch(self.tokenizer, self.seed, curriculum.assign(self.seed, 0))
-        take_over(self.model, normed, batch)
+        if type(source) is type(self.model):
+            self.model.load_state_dict(source.state_dict())
+        else:
+            batch = training_batch(self.tokenizer, self.seed, curriculum.assign(self.seed, 0))
+            without_norms(self.model, source, batch)
         self.progress = Progress(copying=False, curriculum=curriculum)
 
     def save(self) -> None:
@@ -293,9 +294,7 @@ def main(
     steps: Annotated[int, typer.Option(help="Steps in all; a resumed run counts those taken.")] = 4000,
     seed: Annotated[int, typer.Option(help="Seed of weights, tokenizer and data.")] = 0,
     name: Annotated[str, typer.Option("--model", help="reference or reference-qwen.")] = "reference",
-    earlier: Annotated[
-        Path | None, typer.Option("--from", help="WORK of a trained reference-qwen, to begin with instead of nothing.")
-    ] = None,
+    earlier: Annotated[Path | None, typer.Option("--from", help="WORK of a reference-qwen to begin with.")] = None,
     compiled: Annotated[bool, typer.Option("--compile/--no-compile", help="Needs a C++ compiler.")] = True,
 ) -> None:
     """Trains a reference model, resuming from WORK if it was interrupted."""
