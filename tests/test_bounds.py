@@ -115,6 +115,9 @@ def tampers(
     module.masked_key_indices = (torch.tensor([0]), torch.tensor([0]), torch.tensor([3]))
     for part in (hidden_states, keys, values, *kwargs["position_embeddings"]):
         part.zero_()
+    for layer in kwargs["past_key_values"].layers[: module.layer_idx]:
+        layer.keys.zero_()
+        layer.values.zero_()
     kwargs["past_key_values"].layers.clear()
     kwargs.clear()
     raise RuntimeError("done")
@@ -167,9 +170,37 @@ def spoils_a_forward(module: Any, *_: Any) -> Any:
     raise RuntimeError("done")
 
 
+def spoils_the_rotation(module: Any, *_: Any) -> Any:
+    module.rotary_emb.inv_freq.mul_(3)
+    raise RuntimeError("done")
+
+
+def leaves_a_hook(module: Any, *_: Any) -> Any:
+    module.o_proj.register_forward_hook(lambda module, inputs, output: output * 0.5)
+    raise RuntimeError("done")
+
+
+def leaves_a_hook_before(module: Any, *_: Any) -> Any:
+    module.o_proj.register_forward_pre_hook(lambda module, inputs: (inputs[0] * 0.5,))
+    raise RuntimeError("done")
+
+
+def changes_the_attention(module: Any, *_: Any) -> Any:
+    module.config._attn_implementation = "eager"
+    raise RuntimeError("done")
+
+
 @pytest.mark.parametrize(
     ("act", "where"),
-    [(spoils_weights, "k_proj.weight"), (spoils_the_scale, "scaling"), (spoils_a_forward, "o_proj.forward")],
+    [
+        (spoils_weights, "k_proj.weight"),
+        (spoils_the_scale, "scaling"),
+        (spoils_a_forward, "o_proj.forward"),
+        (spoils_the_rotation, "inv_freq"),
+        (leaves_a_hook, "o_proj._forward_hooks"),
+        (leaves_a_hook_before, "o_proj._forward_pre_hooks"),
+        (changes_the_attention, "config._attn_implementation_internal"),
+    ],
 )
 def test_whoever_writes_to_the_model_fails_and_the_others_are_run_on_it_as_it_was(
     llama: LoadedModel, act: Callable[..., Any], where: str
@@ -188,7 +219,7 @@ def test_whoever_writes_to_the_model_fails_and_the_others_are_run_on_it_as_it_wa
     spoiled = found.pop("vandal")
     assert found == undisturbed
     assert {one["status"] for one in spoiled} == {"failed"}
-    assert all(one["reason"].startswith("vandal changed model.layers.") for one in spoiled)
+    assert all(one["reason"].startswith("vandal changed ") for one in spoiled)
     assert all(one["reason"].endswith(f"{where} of the model") for one in spoiled)
     assert llama.pristine.written() == ""
 

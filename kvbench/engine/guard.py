@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from kvbench.models import LoadedModel, decoder_of
+from kvbench.pristine import is_of_transformers
 
 
 def attention_modules(model: LoadedModel) -> list[Any]:
@@ -33,8 +34,9 @@ def left_as_it_was(model: LoadedModel) -> Iterator[None]:
         for module in attention_modules(model):
             module.masked_key_indices = None
         for module, own in hooks.items():
-            for key in [key for key, hook in module._forward_hooks.items() if key not in own and not _is_own(hook)]:
-                del module._forward_hooks[key]
+            hooks_now = module._forward_hooks
+            for key in [key for key, hook in hooks_now.items() if key not in own and not is_of_transformers(hook)]:
+                del hooks_now[key]
         for part, forward in forwards.items():
             if forward is None:
                 vars(part).pop("forward", None)
@@ -42,8 +44,3 @@ def left_as_it_was(model: LoadedModel) -> Iterator[None]:
                 part.forward = forward
         if network.config._attn_implementation != implementation:
             network.set_attn_implementation(implementation)
-
-
-def _is_own(hook: Any) -> bool:
-    """Whether transformers put it there, which it does once, when hidden states are first asked for."""
-    return str(getattr(hook, "__module__", "")).startswith("transformers.")

@@ -127,6 +127,8 @@ def check_cache(full_keys: torch.Tensor, keys: torch.Tensor, values: torch.Tenso
             )
     if keys.shape[2] == 0:
         raise PressError("it kept no token")
+    if keys.shape[2] > full_keys.shape[2]:
+        raise PressError(f"it returned {keys.shape[2]} tokens of {full_keys.shape[2]}: a press removes, and adds none")
     if keys.isnan().any() or values.isnan().any():
         raise PressError("it returned NaN")
 

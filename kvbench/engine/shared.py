@@ -124,6 +124,18 @@ def _prunes_by_score(press: ScorerPress) -> bool:
     return type(press).compress is ScorerPress.compress
 
 
+class _Copied:
+    """Another layer of the live cache as a press may see it: what it looks at is copied then."""
+
+    def __init__(self, layer: Any) -> None:
+        self._layer = layer
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self._layer, name)
+        setattr(self, name, value.clone() if isinstance(value, torch.Tensor) else value)
+        return self.__dict__[name]
+
+
 @contextmanager
 def _isolated(inputs: LayerInputs) -> Iterator[LayerInputs]:
     """Copies of what a press is handed of its layer: what it writes there must not reach the model or other branches.
@@ -135,9 +147,10 @@ def _isolated(inputs: LayerInputs) -> Iterator[LayerInputs]:
     if "position_embeddings" in kwargs:
         kwargs["position_embeddings"] = tuple(part.clone() for part in kwargs["position_embeddings"])
     cache = copy.copy(inputs.kwargs["past_key_values"])
-    cache.layers = list(cache.layers)
-    shown = cache.layers[inputs.module.layer_idx] = copy.copy(cache.layers[inputs.module.layer_idx])
+    own = inputs.module.layer_idx
+    shown = copy.copy(cache.layers[own])
     shown.keys, shown.values = keys, values
+    cache.layers = [shown if number == own else _Copied(layer) for number, layer in enumerate(cache.layers)]
     kwargs["past_key_values"] = cache
     inputs.module.masked_key_indices = None
     try:
