@@ -7,7 +7,16 @@ from kvbench.errors import KVBenchError, first_line
 from kvbench.models import LoadedModel
 from kvbench.prompt import Mode
 from leaderboards import CONTROLS
-from policies import POLICIES, Policy, PolicyError, Situation, is_plug_in, load_plug_in, plug_ins
+from policies import (
+    POLICIES,
+    Policy,
+    PolicyError,
+    Situation,
+    is_plug_in,
+    load_even_if_broken,
+    load_plug_in,
+    plug_ins,
+)
 
 EVERYTHING = "all"
 MIDDLE = 0.5
@@ -32,25 +41,32 @@ def why_not(policy: Policy, task: Task, mode: Mode) -> str:
     return ""
 
 
-def choose_policies(names: str | None, tasks: Sequence[Task], mode: Mode) -> list[Policy]:
+def choose_policies(names: str | None, tasks: Sequence[Task], mode: Mode, even_if_broken: bool = False) -> list[Policy]:
     """The policies that are asked for: a comma-separated list of names and plug-ins, ``all``, or None for the default
-    ones. :class:`KVBenchError` for one that can run nowhere, unless it came with ``all``."""
+    ones. :class:`KVBenchError` for one that can run nowhere, unless it came with ``all``, and for a plug-in that cannot
+    be used, unless it may be recorded as failed."""
     if names is None:
         chosen = [policy for policy in POLICIES.values() if policy.by_default]
     elif names.strip() == EVERYTHING:
         chosen = [p for p in known_policies().values() if any(covers(p, task, mode) for task in tasks)]
     else:
-        chosen = [_named(name) for name in dict.fromkeys(_split(names))]
+        chosen = [named(name, even_if_broken) for name in dict.fromkeys(_split(names))]
         if not chosen:
             raise KVBenchError(f"no policy given: name one of {', '.join(sorted(POLICIES))}, or {EVERYTHING}")
     for policy in chosen:
         reasons = [why_not(policy, task, mode) for task in tasks]
         if all(reasons):
             raise KVBenchError(f"{policy.name} cannot be run here: {reasons[0]}")
-    twice = [policy.name for policy in chosen if [other.name for other in chosen].count(policy.name) > 1]
-    if twice:
-        raise KVBenchError(f"two of the policies are named '{twice[0]}': rename one")
+    check_names(chosen)
     return chosen
+
+
+def check_names(policies: Sequence[Policy]) -> None:
+    """Records are told apart by the names of their policies."""
+    for number, policy in enumerate(policies):
+        others = [other for other in (*policies[:number], *POLICIES.values()) if other is not policy]
+        if any(other.name == policy.name for other in others):
+            raise KVBenchError(f"two policies are named '{policy.name}': rename yours")
 
 
 def with_controls(chosen: Sequence[Policy]) -> list[Policy]:
@@ -60,18 +76,28 @@ def with_controls(chosen: Sequence[Policy]) -> list[Policy]:
 
 def known_policies() -> Mapping[str, Policy]:
     """Those of the registry, and those that installed packages bring."""
-    try:
-        return {**POLICIES, **plug_ins()}
-    except PolicyError as error:
-        raise KVBenchError(str(error)) from error
+    brought = plug_ins()
+    for name in brought:
+        if name in POLICIES:
+            raise KVBenchError(f"an installed package brings a policy '{name}', as kvbench does: rename it")
+    return {**POLICIES, **brought}
 
 
-def _named(name: str) -> Policy:
+def only_one(names: str) -> Policy:
+    """The one policy that is named; :class:`KVBenchError` if it is none, or cannot be used."""
+    parts = _split(names)
+    if len(parts) != 1:
+        raise KVBenchError(f"this takes one press at a time, and '{names}' names {len(parts)}")
+    return named(parts[0])
+
+
+def named(name: str, even_if_broken: bool = False) -> Policy:
+    """A policy of the registry, of an installed package, or a plug-in."""
     if name in POLICIES:
         return POLICIES[name]
     try:
         if is_plug_in(name):
-            return load_plug_in(name)
+            return load_even_if_broken(name) if even_if_broken else load_plug_in(name)
     except PolicyError as error:
         raise KVBenchError(str(error)) from error
     known = known_policies()

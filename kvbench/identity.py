@@ -21,7 +21,7 @@ from kvbench.prompt import Mode
 from kvbench.record import SCHEMA_VERSION
 from kvbench.setting import Setting
 from kvbench.store import PROVENANCE
-from policies import Policy, Situation, arguments_of
+from policies import Policy, PolicyError, Situation, arguments_of
 
 PACKAGES = ("torch", "transformers", "kvpress", "numpy")
 ARGUMENTS_AT = 1024  # tokens: an argument may follow the length of the context
@@ -117,9 +117,12 @@ def device_name(device: torch.device) -> str:
 
 
 def _arguments(policy: Policy) -> dict[str, int | float | str]:
-    """Those of a press for a context of :data:`ARGUMENTS_AT` tokens at a middle ratio."""
+    """Those of a press for a context of :data:`ARGUMENTS_AT` tokens at a middle ratio; none if it cannot be built."""
     ratio = 0.0 if policy.only_ratio_zero else min(0.5, policy.highest_ratio)
-    return arguments_of(policy.build(Situation(ratio, ARGUMENTS_AT, 0, "", question_tokens=ARGUMENTS_AT // 8)))
+    try:
+        return arguments_of(policy.build(Situation(ratio, ARGUMENTS_AT, 0, "", question_tokens=ARGUMENTS_AT // 8)))
+    except PolicyError:  # each record says so
+        return {}
 
 
 def identify(

@@ -4,11 +4,13 @@
 there, so that a run that was killed goes on with what is missing.
 """
 
+import hashlib
 import json
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal, Self
+from urllib.parse import quote
 
 import pandas as pd
 import pyarrow as pa
@@ -22,6 +24,8 @@ from kvbench.record import SCHEMA_VERSION, Record, arrow_schema, to_table
 RUN_FILE = "run.json"
 SUMMARY_FILE = "summary.json"
 
+SAFE = " ()[]=+,"  # in the name of a file, besides letters, digits and _.-~
+LONGEST_NAME = 150
 PROVENANCE = ("git_revision", "git_dirty")  # parts of an identity that do not make another run
 
 Status = Literal["started", "complete", "failed"]
@@ -152,7 +156,11 @@ class Store:
         write_text_atomically(self.folder / RUN_FILE, self.run.model_dump_json(indent=2) + "\n")
 
     def record_file(self, task: str, chunk: int, policy: str) -> Path:
-        return self.folder / "records" / task / f"{chunk:05d}" / f"{policy}.parquet"
+        """The name of a policy may hold anything, the name of a file may not."""
+        name = quote(policy, safe=SAFE)
+        if len(name) > LONGEST_NAME:
+            name = f"{name[:LONGEST_NAME]}-{hashlib.sha256(policy.encode()).hexdigest()[:8]}"
+        return self.folder / "records" / task / f"{chunk:05d}" / f"{name}.parquet"
 
     def has(self, task: str, chunk: int, policy: str, count: int) -> bool:
         """Whether all ``count`` records are there and none of them failed: the next start tries again what failed."""

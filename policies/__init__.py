@@ -3,7 +3,7 @@
 from policies.attention import attention_window
 from policies.draws import drawing_from, seed_of
 from policies.errors import PolicyError
-from policies.plug_in import is_plug_in, load_plug_in, plug_ins, replaced_hooks
+from policies.plug_in import is_plug_in, load_even_if_broken, load_plug_in, plug_ins, replaced_hooks
 from policies.policy import Baseline, Policy, Situation, arguments_of
 from policies.registry import POLICIES
 
@@ -17,6 +17,7 @@ __all__ = [
     "attention_window",
     "drawing_from",
     "is_plug_in",
+    "load_even_if_broken",
     "load_plug_in",
     "plug_ins",
     "replaced_hooks",

@@ -16,12 +16,13 @@ from typing import Any
 
 from kvpress import BasePress, DecodingPress, FinchPress, KeyRerotationPress, PrefillDecodingPress
 
-from policies.errors import PolicyError
+from policies.errors import BrokenPlugInError, PolicyError
 from policies.policy import Policy, Situation
 
 GROUP = "kvbench.policies"
 SPECIFICATION = re.compile(r"(?P<where>.+?):(?P<name>[A-Za-z_][\w.]*)(\((?P<arguments>.*)\))?", re.DOTALL)
 SOME_RATIO = 0.5
+OURS = ("kvbench", "policies", "datasets_gen", "leaderboards")
 
 
 def is_plug_in(text: str) -> bool:
@@ -36,10 +37,7 @@ def load_plug_in(text: str) -> Policy:
     What is named is a class derived from kvpress's ``BasePress`` or a function that gives one, either with a parameter
     ``compression_ratio``; or a :class:`Policy`, or a function that gives one.
     """
-    matched = SPECIFICATION.fullmatch(text.strip())
-    if not matched:
-        raise PolicyError(f"'{text}' names no plug-in: write file.py:Press or package.module:factory(argument=1)")
-    where, name, written = matched["where"], matched["name"], matched["arguments"] or ""
+    where, name, written = _parts(text)
     arguments = _arguments(text, written)
     module = _module(where)
     found: Any = module
@@ -48,29 +46,75 @@ def load_plug_in(text: str) -> Policy:
             named = [one for one in vars(module) if not one.startswith("_")]
             raise PolicyError(f"{where} has no '{name}': it has {', '.join(named) or 'nothing'}")
         found = getattr(found, part)
-    origin = hashlib.sha256(Path(str(module.__file__)).read_bytes()).hexdigest()[:16]
-    shown = f"{name}({written})" if written else name
-    return _policy(shown, found, arguments, origin, text)
+    return _policy(_shown(name, written), found, arguments, _origin(module), text)
+
+
+def load_even_if_broken(text: str) -> Policy:
+    """As :func:`load_plug_in`; of one that is there and cannot be used, a policy that fails with the reason."""
+    try:
+        return load_plug_in(text)
+    except BrokenPlugInError as error:
+        _, name, written = _parts(text)
+        return _broken(_shown(name, written), str(error))
+
+
+def _parts(text: str) -> tuple[str, str, str]:
+    """Where it is, its name, and its arguments as they are written."""
+    matched = SPECIFICATION.fullmatch(text.strip())
+    if not matched:
+        raise PolicyError(f"'{text}' names no plug-in: write file.py:Press or package.module:factory(argument=1)")
+    return matched["where"], matched["name"], matched["arguments"] or ""
+
+
+def _shown(name: str, written: str) -> str:
+    return f"{name}({written})" if written else name
+
+
+def _broken(name: str, reason: str) -> Policy:
+    def build(_: Situation) -> BasePress:
+        raise PolicyError(reason)
+
+    return Policy(name=name, family="plug-in", paper="-", description=f"broken: {reason}", build=build)
 
 
 def plug_ins() -> Mapping[str, Policy]:
     """What installed packages bring under the entry-point group ``kvbench.policies``, by entry-point name."""
-    return {
-        entry.name: _policy(entry.name, _loaded(entry), {}, _origin(entry.module), f"entry point {entry.name}")
-        for entry in entry_points(group=GROUP)
-    }
+    return {entry.name: _of_entry_point(entry) for entry in entry_points(group=GROUP)}
 
 
-def _loaded(entry: Any) -> Any:
+def _of_entry_point(entry: Any) -> Policy:
+    """A package of somebody else's may be broken, and then its policy is."""
+    text = f"entry point {entry.name}"
     try:
-        return entry.load()
-    except Exception as error:  # a package of somebody else's
-        raise PolicyError(f"the plug-in {entry.name} ({entry.value}) cannot be imported: {_told(error)}") from error
+        found = entry.load()
+        return _policy(entry.name, found, {}, _origin(importlib.import_module(entry.module)), text)
+    except Exception as error:
+        told = str(error) if isinstance(error, PolicyError) else f"it cannot be imported: {_told(error)}"
+        return _broken(entry.name, f"the plug-in {entry.name} ({entry.value}): {told}")
 
 
-def _origin(module: str) -> str:
-    file = importlib.import_module(module).__file__
-    return hashlib.sha256(Path(str(file)).read_bytes()).hexdigest()[:16]
+def _origin(module: ModuleType) -> str:
+    """Hash of the code that it stands in, and of what that takes from modules of its own package or beside it."""
+    digest, pending, seen = hashlib.sha256(), [module], set[str]()
+    package = module.__name__.partition(".")[0]
+    while pending:
+        file = getattr(each := pending.pop(), "__file__", None)
+        if file is None or file in seen:
+            continue
+        seen.add(file)
+        taken = (value if isinstance(value, ModuleType) else inspect.getmodule(value) for value in vars(each).values())
+        pending += [other for other in taken if other is not None and _belongs(other, package)]
+    for file in sorted(seen):
+        digest.update(Path(file).read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def _belongs(module: ModuleType, package: str) -> bool:
+    """Of the same package, or of no installed one."""
+    if module.__name__.partition(".")[0] == package:
+        return True
+    file = str(getattr(module, "__file__", None) or sys.prefix)
+    return module.__name__.partition(".")[0] not in OURS and not file.startswith((sys.prefix, sys.base_prefix))
 
 
 def _told(error: BaseException) -> str:
@@ -92,7 +136,10 @@ def _arguments(text: str, written: str) -> dict[str, Any]:
 def _module(where: str) -> ModuleType:
     try:
         if not where.endswith(".py"):
-            return importlib.import_module(where)
+            found = importlib.import_module(where)
+            if not getattr(found, "__file__", None):
+                raise PolicyError(f"{where} is no module of Python code: name the file or package of a press")
+            return found
         path = Path(where).expanduser().resolve()
         if not path.is_file():
             raise PolicyError(f"there is no file {where}: check the path of the plug-in")
@@ -109,21 +156,25 @@ def _module(where: str) -> ModuleType:
     except BaseException as error:  # it may exit too
         if isinstance(error, KeyboardInterrupt):
             raise
-        raise PolicyError(f"{where} cannot be imported: {_told(error)}") from error
+        absent = isinstance(error, ModuleNotFoundError) and str(error.name) in where
+        kind = PolicyError if absent else BrokenPlugInError
+        raise kind(f"{where} cannot be imported: {_told(error)}") from error
 
 
 def _policy(name: str, found: Any, arguments: dict[str, Any], origin: str, text: str) -> Policy:
     if isinstance(found, type) and not issubclass(found, BasePress):
-        raise PolicyError(f"{text}: {found.__name__} is no press: derive it from kvpress.BasePress")
+        raise BrokenPlugInError(f"{text}: {found.__name__} is no press: derive it from kvpress.BasePress")
     if not isinstance(found, Policy) and not callable(found):
-        raise PolicyError(f"{text}: it is neither a press class, nor a function, nor a Policy")
+        raise BrokenPlugInError(f"{text}: it is neither a press class, nor a function, nor a Policy")
+    if isinstance(found, Policy) and arguments:
+        raise PolicyError(f"{text}: a Policy is complete and takes no arguments")
     if isinstance(found, Policy):
         return replace(found, origin=origin)
     if "compression_ratio" not in inspect.signature(found).parameters:
         given = _called(found, arguments, text) if not isinstance(found, type) else None
         if isinstance(given, Policy):
             return replace(given, origin=origin)
-        raise PolicyError(
+        raise BrokenPlugInError(
             f"{text}: it has no parameter compression_ratio: name a function that has one, and gives a press for it"
         )
 
@@ -132,7 +183,7 @@ def _policy(name: str, found: Any, arguments: dict[str, Any], origin: str, text:
 
     press = build(Situation(SOME_RATIO, 1024, 0, ""))
     if not isinstance(press, BasePress):
-        raise PolicyError(f"{text}: it gives a {type(press).__name__}, which is no kvpress.BasePress")
+        raise BrokenPlugInError(f"{text}: it gives a {type(press).__name__}, which is no kvpress.BasePress")
     return Policy(
         name=name,
         family="plug-in",
@@ -140,7 +191,7 @@ def _policy(name: str, found: Any, arguments: dict[str, Any], origin: str, text:
         description=text,
         build=build,
         budget="as its compression_ratio says",
-        counted="nowhere",
+        counted="cache",
         prefill="private" if replaced_hooks(press) else "shared",
         while_decoding=isinstance(press, DecodingPress | PrefillDecodingPress),
         renumbers=isinstance(press, KeyRerotationPress) or bool(isinstance(press, FinchPress) and press.rerotate_keys),
@@ -157,4 +208,4 @@ def _called(found: Callable[..., Any], arguments: dict[str, Any], text: str) -> 
     try:
         return found(**arguments)
     except Exception as error:  # foreign code
-        raise PolicyError(f"{text} cannot be built: {_told(error)}") from error
+        raise BrokenPlugInError(f"{text} cannot be built: {_told(error)}") from error

@@ -29,6 +29,19 @@ def found(model: LoadedModel, policy: Policy) -> dict[str, tuple[str, str]]:
     return {finding.question: (finding.outcome, finding.found) for finding in examine(admit(policy, model))}
 
 
+LAZY = """
+from dataclasses import dataclass
+from kvpress import BasePress
+
+@dataclass
+class Lazy(BasePress):
+    compression_ratio: float = 0.0
+
+    def compress(self, module, hidden_states, keys, values, attentions, kwargs):
+        return keys, values
+"""
+
+
 def unseeded(module: Any, hidden_states: Any, keys: torch.Tensor, *_: Any) -> torch.Tensor:
     return torch.rand(keys.shape[:3], generator=torch.Generator().manual_seed(torch.seed() % 2**31))
 
@@ -107,5 +120,8 @@ def test_the_report_names_every_question_and_ends_with_a_status(
     assert max(map(len, report.splitlines())) <= 80
     assert main(["doctor", "kvpress:KnormPress", *model]) == 1
     assert "KnormPress is not sound: is it another policy under a new name?" in capsys.readouterr().err
+    (tmp_path / "lazy.py").write_text(LAZY)
+    assert main(["doctor", f"{tmp_path / 'lazy.py'}:Lazy", *model]) == 1
+    assert "Lazy is not sound: is the budget kept?" in capsys.readouterr().err
     assert main(["doctor", "snapkv,knorm", *model]) == 1
     assert "one press at a time" in capsys.readouterr().err

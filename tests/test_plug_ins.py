@@ -10,7 +10,8 @@ import policies.plug_in
 from datasets_gen import TASKS
 from kvbench.catalogue import choose_policies
 from kvbench.errors import KVBenchError
-from policies import PolicyError, Situation, arguments_of, load_plug_in, plug_ins
+from policies import PolicyError, Situation, arguments_of, load_even_if_broken, load_plug_in, plug_ins
+from policies.errors import BrokenPlugInError
 
 SITUATION = Situation(0.25, 100, 0, "example")
 BASE = [TASKS["base"]]
@@ -43,6 +44,7 @@ def gives_none(compression_ratio): return None
 def breaks(compression_ratio): raise OSError("no weights")
 def takes_nothing(): return 3
 number = 3
+ready = described()
 """
 
 
@@ -87,6 +89,24 @@ def test_the_code_of_a_plug_in_is_part_of_its_identity(file: str) -> None:
     assert load_plug_in(f"{file}:Loud").origin != first
 
 
+def test_so_is_the_code_that_it_takes_from_beside_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A package that brings a press from another of its files, and a file that takes a helper from beside it."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "some_helper.py").write_text("def scale(): return 1\n")
+    (tmp_path / "a_file.py").write_text(PRESSES + "\nfrom some_helper import scale\n")
+    (tmp_path / "some_package").mkdir()
+    (tmp_path / "some_package/inside.py").write_text(PRESSES)
+    (tmp_path / "some_package/__init__.py").write_text("from some_package.inside import Loud\n")
+    for text, changed in (
+        (f"{tmp_path / 'a_file.py'}:Loud", tmp_path / "some_helper.py"),
+        ("some_package:Loud", tmp_path / "some_package/inside.py"),
+    ):
+        first = load_plug_in(text).origin
+        assert load_plug_in(text).origin == first
+        changed.write_text(changed.read_text() + "\n# changed\n")
+        assert load_plug_in(text).origin != first
+
+
 REFUSED = {
     "no file": ("nowhere.py:Loud", "there is no file nowhere.py"),
     "no such name": ("{file}:Lout", "has no 'Lout': it has .*Loud"),
@@ -100,6 +120,8 @@ REFUSED = {
     "no literal": ("{file}:Loud(window_size=open('x'))", "write arguments as"),
     "no module": ("no.such.package:Press", "no.such.package cannot be imported: ModuleNotFoundError"),
     "no name": ("{file}:", "names no plug-in"),
+    "no Python": ("sys:exit", "sys is no module of Python code"),
+    "complete": ("{file}:ready(window_size=3)", "a Policy is complete and takes no arguments"),
 }
 
 
@@ -109,6 +131,23 @@ def test_what_is_no_press_is_refused_in_one_line(case: str, file: str) -> None:
     with pytest.raises(PolicyError, match=said) as refused:
         load_plug_in(text.format(file=file))
     assert "\n" not in str(refused.value)
+    if isinstance(refused.value, BrokenPlugInError):
+        broken = load_even_if_broken(text.format(file=file))
+        with pytest.raises(PolicyError, match=said):
+            broken.press(SITUATION)
+    else:
+        with pytest.raises(PolicyError, match=said):
+            load_even_if_broken(text.format(file=file))
+
+
+def test_what_is_mistyped_is_refused_and_what_is_broken_is_recorded(file: str) -> None:
+    refused = {}
+    for case, (text, _) in REFUSED.items():
+        with pytest.raises(PolicyError) as error:
+            load_plug_in(text.format(file=file))
+        refused[case] = type(error.value)
+    broken = {case for case, kind in refused.items() if kind is BrokenPlugInError}
+    assert broken == {"no press", "gives none", "breaks", "no ratio", "neither", "unknown argument"}
 
 
 @pytest.mark.parametrize("content", ["import nothing_there", "def f(:", "raise SystemExit(3)", "1 / 0"])
@@ -132,6 +171,18 @@ def test_installed_packages_bring_policies(monkeypatch: pytest.MonkeyPatch) -> N
     assert isinstance(plug_ins()["theirs"].press(SITUATION), KnormPress)
     assert [policy.name for policy in choose_policies("theirs", BASE, "agnostic")] == ["theirs"]
     assert "theirs" in [policy.name for policy in choose_policies("all", BASE, "agnostic")]
+    monkeypatch.setattr(Entry, "load", lambda self: 1 / 0)
+    with pytest.raises(PolicyError, match=r"the plug-in theirs \(kvpress:KnormPress\): it cannot be imported: Zero"):
+        plug_ins()["theirs"].press(SITUATION)
+    monkeypatch.setattr(Entry, "name", "snapkv")
+    with pytest.raises(KVBenchError, match="an installed package brings a policy 'snapkv', as kvbench does"):
+        choose_policies("all", BASE, "agnostic")
+
+
+def test_a_plug_in_with_the_name_of_a_policy_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(PRESSES.replace("class Loud", "class snapkv"))
+    with pytest.raises(KVBenchError, match="two policies are named 'snapkv': rename yours"):
+        choose_policies(f"{tmp_path / 'mine.py'}:snapkv", BASE, "agnostic")
 
 
 # --- choosing
@@ -161,7 +212,7 @@ def test_what_cannot_be_run_is_refused_in_one_line(names: str, said: str) -> Non
 def test_two_of_one_name_are_refused(file: str, tmp_path: Path) -> None:
     other = tmp_path / "other.py"
     other.write_text(PRESSES)
-    with pytest.raises(KVBenchError, match="two of the policies are named 'Loud'"):
+    with pytest.raises(KVBenchError, match="two policies are named 'Loud': rename yours"):
         choose_policies(f"{file}:Loud,{other}:Loud", BASE, "agnostic")
 
 

@@ -7,14 +7,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from datasets_gen import TASKS
-from kvbench.catalogue import choose_policies, missing_weights
+from kvbench.catalogue import missing_weights, only_one
 from kvbench.console import console
 from kvbench.doctor import Finding, admit, examine
 from kvbench.errors import KVBenchError
 from kvbench.models import load_model
-from kvbench.prompt import Mode
-from policies import POLICIES, Policy
 
 STYLES = {"sound": "green", "note": "yellow", "fails": "bold red"}
 
@@ -25,7 +22,7 @@ def command(
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
 ) -> None:
     """Runs the contract of every policy on one press and tells what was found; fails if it is broken."""
-    policy = _one(press)
+    policy = only_one(press)
     console.print(f"loading {model}", soft_wrap=True)
     loaded = load_model(model, device, "float32")
     if missing := missing_weights([policy], loaded):
@@ -39,15 +36,6 @@ def command(
     broken = [finding for finding in findings if finding.outcome == "fails"]
     if broken:
         raise KVBenchError(f"{policy.name} is not sound: {broken[0].question} {broken[0].found}")
-
-
-def _one(press: str) -> Policy:
-    """The press that is named, in whichever mode it can be run."""
-    mode: Mode = "aware" if press in POLICIES and POLICIES[press].needs_question else "agnostic"
-    chosen = choose_policies(press, list(TASKS.values()), mode)
-    if len(chosen) != 1:
-        raise KVBenchError(f"doctor examines one press at a time, not {len(chosen)}")
-    return chosen[0]
 
 
 def report(name: str, findings: list[Finding]) -> Table:

@@ -72,7 +72,7 @@ def command(
         choose("task", tasks, TASKS), context_tokens, depth, lambda text: loaded.count_tokens(text), model
     )
     counts = [(task, contexts_of(task, profile, limit)) for task in named]
-    chosen = with_controls(choose_policies(policies, named, mode))
+    chosen = with_controls(choose_policies(policies, named, mode, even_if_broken=True))
     removed, kept = parse_levels(ratios, budgets)
     setting = Setting(chosen, removed, seed, mode, kv_bytes(max_kv_gb), cell_bound(cell_seconds), kept)
     grid = Grid(counts, setting, held_out=phrasings == "held-out")
