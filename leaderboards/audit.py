@@ -9,9 +9,10 @@ import numpy as np
 from pandas import DataFrame, Series
 
 from leaderboards.asked import Asked, asked_in
-from leaderboards.row import FULL
+from leaderboards.row import CONTROLS, FULL
 
 UNCHANGED_FROM = 0.5  # at this ratio and above, outputs that are all those of the full cache are worth a look
+FEWEST_TOKENS = 8  # kept in a head, below which two methods may agree by chance: the last token is everybody's choice
 KEY = ["task", "mode", "example_id", "question_id"]
 
 
@@ -34,16 +35,16 @@ class Identical:
 
 @dataclass(frozen=True)
 class Unchanged:
-    """A policy whose outputs at a high ratio are all those of the full cache."""
+    """A policy whose outputs at high ratios are all those of the full cache. ``records``: at each of them."""
 
     policy: str
-    asked: Asked
+    levels: tuple[Asked, ...]
     records: int
 
     def __str__(self) -> str:
         return (
-            f"{self.policy} at {self.asked.where} writes what the full cache writes in all of {self.records} "
-            "records: is it compressed at all?"
+            f"{self.policy} at {self.levels[0].kind} {', '.join(map(str, self.levels))} writes what the full cache "
+            f"writes in all of {self.records} records: is it compressed at all?"
         )
 
 
@@ -58,20 +59,23 @@ def audit(
     sound = records[records["status"] == "ok"]
     full = sound[sound["policy"] == FULL].set_index(KEY)["output_text"]
     identical: list[Identical] = []
-    unchanged: list[Unchanged] = []
+    unchanged: dict[str, Unchanged] = {}
     compressed = sound[(sound["policy"] != FULL) & (sound["ratio"] > 0)]
     for asked, alike in compressed.groupby(asked_in(compressed)):
         groups = {str(policy): group.set_index(KEY) for policy, group in alike.groupby("policy", observed=True)}
         same = {name: _same(group["output_text"], full) for name, group in groups.items()}
+        telling = {name: group[group["kept_tokens"] >= FEWEST_TOKENS] for name, group in groups.items()}
         for one, other in combinations(groups, 2):
             if declared and (other in declared.get(one, ()) or one in declared.get(other, ())):
                 continue
-            found = _identical(groups[one], groups[other], informative=not (same[one] and same[other]))
+            found = _identical(telling[one], telling[other], informative=not (same[one] and same[other]))
             if found:
                 identical.append(Identical(one, other, asked, *found))
-        if alike["ratio"].mean() >= UNCHANGED_FROM:
-            unchanged += [Unchanged(name, asked, len(groups[name])) for name, is_same in same.items() if is_same]
-    return identical, unchanged
+        for name in (name for name, is_same in same.items() if is_same and name not in CONTROLS):
+            if alike["ratio"].mean() >= UNCHANGED_FROM:
+                before = unchanged[name].levels if name in unchanged else ()
+                unchanged[name] = Unchanged(name, (*before, asked), len(groups[name]))
+    return identical, list(unchanged.values())
 
 
 def _same(outputs: Series, full: Series) -> bool:

@@ -70,10 +70,12 @@ class Duel:
 
     @property
     def verdict(self) -> Verdict:
-        """Better or worse where the interval of F1 leaves out 0 and the corrected test agrees; else tied."""
-        if self.p >= ALPHA or not self.f1.is_clear:
+        """Better or worse where the interval of F1 leaves out 0, and the corrected test agrees that more questions are
+        answered exactly by the same one; else tied."""
+        more = self.only_one - self.only_other
+        if self.p >= ALPHA or not self.f1.is_clear or more * self.f1.mean <= 0:
             return "tied"
-        return "better" if self.f1.mean > 0 else "worse"
+        return "better" if more > 0 else "worse"
 
 
 def paired(records: DataFrame, policy: str, other: str) -> DataFrame:

@@ -17,6 +17,7 @@ def records(**policies: tuple[list[str], list[str] | None]) -> pd.DataFrame:
             "policy": policy,
             "ratio": 0.0 if policy == "full" else 0.5,
             "budget": None,
+            "kept_tokens": 50.0,
             "example_id": f"base/{number // 2}",
             "question_id": f"base/{number // 2}/{number}",
             "status": "ok",
@@ -73,3 +74,19 @@ def test_ratio_zero_and_low_ratios_are_not_flagged() -> None:
     assert audit(frame) == ([], [])
     frame.loc[frame.policy == "one", "ratio"] = 0.0
     assert audit(frame) == ([], [])
+
+
+def test_where_next_to_nothing_is_kept_policies_may_agree() -> None:
+    """At 0.99 of a hundred tokens one is left, and it is the last one for many."""
+    frame = records(full=FULL, one=(CHANGED, list("1234")), other=(CHANGED, list("1234")))
+    frame.loc[frame.policy != "full", "kept_tokens"] = 1.0
+    assert audit(frame) == ([], [])
+
+
+def test_a_policy_that_changes_nothing_is_flagged_once_and_a_control_never() -> None:
+    low, high = (records(full=FULL, one=(FULL[0], None), oracle=(FULL[0], None)) for _ in range(2))
+    high.loc[high.policy != "full", "ratio"] = 0.9
+    _, unchanged = audit(pd.concat([low, high[high.policy != "full"]]))
+    assert [str(flagged) for flagged in unchanged] == [
+        "one at ratio 0.5, 0.9 writes what the full cache writes in all of 4 records: is it compressed at all?"
+    ]

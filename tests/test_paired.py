@@ -79,3 +79,14 @@ def test_what_has_no_hallucination_is_left_out_and_a_failed_cell_is_none() -> No
     frame.loc[0, "status"] = "failed"
     with pytest.raises(LeaderboardError, match="no cell in common that is complete"):
         duels(frame, "mine", ["theirs"])
+
+
+def test_two_measures_that_disagree_are_no_verdict() -> None:
+    """Ten questions nearly right against exactly, and ten that the other misses by far: F1 and exactness disagree."""
+    one, other = [99.0] * 10 + [90.0] * 10, [100.0] * 10 + [0.0] * 10
+    (duel,) = duels(records(mine=one, theirs=other), "mine", ["theirs"])
+    assert duel.f1.is_clear
+    assert duel.f1.mean > 0
+    assert (duel.only_one, duel.only_other) == (0, 10)
+    assert duel.p < 0.05
+    assert duel.verdict == "tied"
