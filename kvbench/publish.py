@@ -17,6 +17,7 @@ from leaderboards import (
     LeaderboardError,
     PlannedCells,
     SummaryRow,
+    asked_in,
     build_comparison,
     build_page,
     contrasts,
@@ -71,16 +72,24 @@ def publish_site(store: Store, records: DataFrame, folder: Path) -> tuple[Path, 
 
 
 def publish_comparison(
-    store: Store, policy: str, others: Sequence[str], folder: Path, seed: int
+    store: Store, records: DataFrame, policy: str, others: Sequence[str], folder: Path
 ) -> tuple[Path, list[Duel], dict[str, list[Contrast]]]:
     """Writes the page of a policy against others; returns its path, the verdicts, and by opponent the failures."""
-    records = store.frame()
     try:
-        found = duels(records, policy, others, seed)
+        found = duels(records, policy, others)
     except LeaderboardError as error:
-        reasons = records[(records["policy"] == policy) & records["reason"].notna()]["reason"]
-        raise KVBenchError(f"{error}{f': {reasons.iloc[0]}' if len(reasons) else ''}") from error
-    failures = {other: contrasts(records, policy, other, seed) for other in others}
+        missing = _missing(records, (policy, *others))
+        raise KVBenchError(f"{error}{f': {missing[0]}' if missing else ''}") from error
+    failures = {other: contrasts(records, policy, other) for other in others}
     path = folder / COMPARISON_NAME.format(re.sub(r"[^A-Za-z0-9._+-]+", "-", policy).strip("-"))
-    write_text_atomically(path, build_comparison(str(store.run.identity["model"]), found, failures))
+    write_text_atomically(
+        path, build_comparison(str(store.run.identity["model"]), found, failures, _missing(records, (policy, *others)))
+    )
     return path, found, failures
+
+
+def _missing(records: DataFrame, policies: Sequence[str]) -> list[str]:
+    """Which cells of some policies failed, and why, a line each."""
+    failed = records[(records["status"] != "ok") & records["policy"].isin(policies)]
+    cells = failed.assign(asked=asked_in(failed)).groupby(["policy", "task", "asked"], sort=False, observed=True)
+    return [f"{policy} at {asked.where} of {task}: {cell['reason'].iloc[0]}" for (policy, task, asked), cell in cells]

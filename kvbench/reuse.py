@@ -1,6 +1,6 @@
 """Records that another run beside this one has: a policy that is added to a finished run costs itself alone."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from kvbench.errors import KVBenchError
@@ -9,12 +9,7 @@ from kvbench.store import PROVENANCE, RUN_FILE, Store
 from leaderboards import Asked
 
 PARTS = ("tasks", "policies")  # of an identity, of which runs that are otherwise the same may share some
-ASIDE = (
-    "contexts",
-    "tasks",
-    "ratios",
-    "budgets",
-)  # of a task or policy: how much of it was run, which the records tell
+ASIDE = ("contexts", "tasks", "ratios", "budgets")  # of a task or policy: how much of it was run, as records tell
 
 
 class Lenders:
@@ -34,26 +29,24 @@ class Lenders:
             if _rest(other) == _rest(store):
                 self.others.append(other)
 
-    def lend(self, task: str, number: int, policy: str, levels: Sequence[Asked], contexts: range, count: int) -> bool:
-        """Copies the ``count`` records of some contexts, which are in chunk ``number``, from a run that has them all,
-        of the same task and of the same policy with its arguments. Whether there was one."""
+    def lend(self, task: str, number: int, policy: str) -> Iterator[Record]:
+        """The sound records of chunk ``number``, of the same task and of the same policy with its arguments, each
+        once."""
+        seen = set()
         for other in self.others:
-            if any(
-                _entry(other, part, name) != _entry(self.store, part, name)
+            alike = all(
+                _entry(other, part, name) == _entry(self.store, part, name)
                 for part, name in zip(PARTS, (task, policy), strict=True)
-            ):
-                continue
-            wanted = [
-                record
-                for record in _records(other, task, number, policy)
-                if record.status == "ok"
-                and record.example_index in contexts
-                and Asked.of(record.ratio, record.budget) in levels
-            ]
-            if len(wanted) == count:
-                self.store.write_records(self.store.record_file(task, number, policy), wanted)
-                return True
-        return False
+            )
+            for record in _records(other, task, number, policy) if alike else ():
+                question = (record.example_index, record.question_id, asked_of(record))
+                if record.status == "ok" and question not in seen:
+                    seen.add(question)
+                    yield record
+
+
+def asked_of(record: Record) -> Asked:
+    return Asked.of(record.ratio, record.budget)
 
 
 def _rest(store: Store) -> dict[str, Any]:

@@ -1,12 +1,13 @@
 """How examples are treated, whatever the examples are."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
 from kvbench.engine.treatment import CELL_SECONDS
 from kvbench.options import DEFAULT_MAX_KV_GB, kv_bytes
 from kvbench.prompt import Mode
+from leaderboards import Asked
 from policies import Policy
 
 Progress = Callable[[int], None]  # told how many questions were just answered
@@ -32,6 +33,14 @@ class Setting:
     def only(self, policies: Sequence[Policy]) -> Self:
         """The same with other policies."""
         return replace(self, policies=policies)
+
+    def at(self, levels: Collection[Asked]) -> Self:
+        """The same with those of its ratios and budgets alone."""
+        return replace(
+            self,
+            ratios=[ratio for ratio in self.ratios if Asked("ratio", ratio) in levels],
+            budgets=[budget for budget in self.budgets if Asked("budget", budget) in levels],
+        )
 
     def shared_by(self, workers: int) -> Self:
         """The same for each of several workers: together they stay within the bound."""

@@ -1,6 +1,6 @@
 """Boards: what the records of a run add up to, with intervals, as rows, curves, a page and a terminal table."""
 
-from leaderboards.asked import Asked
+from leaderboards.asked import Asked, asked_in
 from leaderboards.audit import Identical, Unchanged, audit
 from leaderboards.comparison import build_comparison
 from leaderboards.errors import LeaderboardError
@@ -33,6 +33,7 @@ __all__ = [
     "PlannedCells",
     "SummaryRow",
     "Unchanged",
+    "asked_in",
     "audit",
     "build_comparison",
     "build_page",

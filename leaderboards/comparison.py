@@ -58,8 +58,11 @@ class Section:
     listing: tuple[tuple[str, ...], ...]
 
 
-def build_comparison(model: str, duels: Sequence[Duel], contrasts: Mapping[str, Sequence[Contrast]]) -> str:
-    """The page as text; the same input gives the same bytes. ``contrasts``: by opponent."""
+def build_comparison(
+    model: str, duels: Sequence[Duel], contrasts: Mapping[str, Sequence[Contrast]], missing: Sequence[str] = ()
+) -> str:
+    """The page as text; the same input gives the same bytes. ``contrasts``: by opponent. ``missing``: cells without a
+    verdict, and why, a line each."""
     others = dict.fromkeys(duel.other for duel in duels)
     return render(
         "comparison.html.j2",
@@ -70,6 +73,7 @@ def build_comparison(model: str, duels: Sequence[Duel], contrasts: Mapping[str, 
             for number, other in enumerate(others, start=1)
         ],
         listing_columns=LISTING,
+        missing=missing,
     )
 
 

@@ -22,10 +22,10 @@ import kvbench.commands.run
 from datasets_gen import TASKS
 from kvbench.catalogue import choose_policies
 from kvbench.cli import COMMANDS, main
+from kvbench.grid import Grid
 from kvbench.metrics.registry import METRICS
 from kvbench.models import load_model
 from kvbench.options import DEFAULT_RATIOS, contexts_of, parse_ratios
-from kvbench.run import Grid
 from kvbench.setting import Setting
 from kvbench.store import Store
 from leaderboards import CONTROLS

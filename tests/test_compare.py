@@ -20,6 +20,13 @@ class Loud(ScorerPress):
         return values.norm(dim=-1)
 
 @dataclass
+class Picky(ScorerPress):
+    def score(self, module, hidden_states, keys, values, attentions, kwargs):
+        if self.compression_ratio > 0.6:
+            raise ValueError("too much")
+        return values.norm(dim=-1)
+
+@dataclass
 class Broken(ScorerPress):
     def score(self, module, hidden_states, keys, values, attentions, kwargs):
         raise ValueError("no such luck")
@@ -95,3 +102,35 @@ def test_what_cannot_be_compared_is_refused_in_one_line(
     assert main(arguments(toy_folder, tmp_path, "compare", *given)) == 1
     assert complaint in " ".join(capsys.readouterr().err.split())
     assert not (tmp_path / "runs").exists()
+
+
+def test_cells_that_failed_are_told_of_and_the_others_have_their_verdict(
+    toy_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    press = f"{tmp_path / 'press.py'}:Picky"
+    given = ("compare", press, "--against", "knorm", "--ratios", "0.5,0.9")
+    assert main(arguments(toy_folder, tmp_path, *given)) == 1
+    output, complaint = (" ".join(text.split()) for text in capsys.readouterr())
+    assert "tied in" in output
+    assert "some cells failed, all others are complete: Picky" in complaint
+    assert "ValueError: too much" in complaint
+    page = (tmp_path / "site/compare-Picky.html").read_text()
+    assert "What failed" in page
+    assert "Picky at ratio 0.9 of base: Picky failed in layer 0: ValueError: too much" in page
+
+
+def test_two_names_for_one_method_fail_a_comparison_too(
+    toy_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = ("compare", "kvpress:KnormPress", "--against", "knorm,snapkv", "--ratios", "0.5")
+    assert main(arguments(toy_folder, tmp_path, *given)) == 1
+    assert "KnormPress and knorm are identical at ratio 0.5" in " ".join(capsys.readouterr().err.split())
+
+
+def test_presses_of_one_name_are_not_compared(
+    toy_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "other.py").write_text(PRESS)
+    presses = [f"{tmp_path / name}:Loud" for name in ("press.py", "other.py")]
+    assert main(arguments(toy_folder, tmp_path, "compare", presses[0], "--against", presses[1])) == 1
+    assert "two policies are named 'Loud': rename yours" in " ".join(capsys.readouterr().err.split())

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -14,15 +15,17 @@ import pytest
 import torch
 
 import kvbench.collect
+import kvbench.portions
 import kvbench.run
 from datasets_gen import TASKS
 from kvbench.atomic import write_text_atomically
 from kvbench.errors import KVBenchError
+from kvbench.grid import Grid
 from kvbench.identity import source_hash
 from kvbench.models import LoadedModel
 from kvbench.publish import publish_summary
 from kvbench.record import Record
-from kvbench.run import Grid, execute
+from kvbench.run import execute
 from kvbench.score import rescore
 from kvbench.setting import Setting
 from kvbench.store import Store
@@ -99,10 +102,10 @@ def test_another_run_beside_it_lends_what_is_the_same(
     assert asked == [["full", "knorm"]] * 2
     asked.clear()
     execute(llama, grid(("full", "knorm"), contexts=6), tmp_path / "runs" / "fourth", "a test")
-    assert asked == [["full", "knorm"]] * 6  # a chunk that is not whole is made again
+    assert asked == [["full", "knorm"]] * 4  # and not the two contexts that are there
     asked.clear()
     execute(llama, grid(("full", "knorm"), contexts=7), tmp_path / "runs" / "fifth", "a test")
-    assert asked == [["full", "knorm"]] * 2
+    assert asked == [["full", "knorm"]]
 
 
 def test_a_larger_run_beside_it_lends_a_part_and_a_complete_run_borrows_nothing(
@@ -116,6 +119,34 @@ def test_a_larger_run_beside_it_lends_a_part_and_a_complete_run_borrows_nothing(
         pd.testing.assert_frame_equal(outcome(small), alone)
         execute(llama, grid(contexts=3, ratios=(0.5,)), tmp_path / "runs" / "small", "a test")
     pd.testing.assert_frame_equal(outcome(small), alone)
+
+
+def test_of_each_policy_only_the_levels_and_contexts_that_nobody_has_are_run(
+    llama: LoadedModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alone = outcome(execute(llama, grid(contexts=3, ratios=(0.3, 0.5)), tmp_path / "elsewhere" / "run", "a test"))
+    execute(llama, grid(contexts=1, ratios=(0.5,)), tmp_path / "runs" / "one", "a test")
+    execute(llama, grid(contexts=2, ratios=(0.3,)), tmp_path / "runs" / "other", "a test")
+    ran: list[tuple[int, tuple[str, ...], tuple[float, ...]]] = []
+    collect = kvbench.collect.collect
+
+    def listening(model, task, examples, setting):  # type: ignore[no-untyped-def]
+        ran.append((examples[0].index, tuple(policy.name for policy in setting.policies), tuple(setting.ratios)))
+        return collect(model, task, examples, setting)
+
+    monkeypatch.setattr(kvbench.run, "collect", listening)
+    both = execute(llama, grid(contexts=3, ratios=(0.3, 0.5)), tmp_path / "runs" / "both", "a test")
+    assert ran == [(1, ("random", "knorm"), (0.5,)), (2, ("full", "random", "knorm"), (0.3, 0.5))]
+    pd.testing.assert_frame_equal(outcome(both), alone)
+
+
+def test_a_policy_may_be_called_anything_and_stays_in_its_folder(llama: LoadedModel, tmp_path: Path) -> None:
+    names = ["../../../../outside", "a/b", "x" * 300, "y" * 300, "Press(kind='mean', size=3)"]
+    odd = [replace(POLICIES["knorm"], name=name, same_as=tuple(names)) for name in names]
+    store = execute(llama, Grid([(TASKS["base"], 1)], Setting(odd, (0.5,))), tmp_path / "runs" / "odd", "a test")
+    assert set(store.frame().policy) == set(names)
+    assert {path.parent for path in tmp_path.rglob("*.parquet")} == {store.folder / "records/base/00000"}
+    assert len(store.record_files()) == len(names)
 
 
 def test_what_failed_is_tried_again(llama: LoadedModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -226,7 +257,7 @@ def test_an_interrupt_keeps_what_was_finished(
         return collect(*arguments)
 
     monkeypatch.setattr(kvbench.run, "collect", interrupted)
-    monkeypatch.setattr(kvbench.run, "CONTEXTS_IN_CHUNK", 1)
+    monkeypatch.setattr(kvbench.portions, "CONTEXTS_IN_CHUNK", 1)
     with pytest.raises(KVBenchError, match="interrupted: what was finished is kept"):
         execute(llama, grid(), tmp_path / "run", "a test")
     store = Store.open(tmp_path / "run")

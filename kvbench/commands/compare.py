@@ -8,16 +8,18 @@ import typer
 from rich.console import Console
 
 from datasets_gen import TASKS
-from kvbench.catalogue import choose_policies, missing_weights, with_controls
+from kvbench.catalogue import check_names, choose_policies, missing_weights
 from kvbench.commands.parameters import Budgets
 from kvbench.console import console
 from kvbench.engine.treatment import CELL_SECONDS
 from kvbench.errors import KVBenchError
+from kvbench.grid import Grid
 from kvbench.models import load_model
 from kvbench.options import DEFAULT_MAX_KV_GB, cell_bound, choose, contexts_of, kv_bytes, parse_levels
 from kvbench.process import settle
-from kvbench.publish import publish_comparison
-from kvbench.run import Grid, execute
+from kvbench.publish import publish_comparison, publish_summary
+from kvbench.report import report_failures, report_identities
+from kvbench.run import execute
 from kvbench.setting import Setting
 from leaderboards import failure_table, verdict_table
 from policies import Policy
@@ -49,11 +51,12 @@ def command(
     """Runs what is missing of a press and of those it is compared with, and tells where it is better, worse or tied."""
     named = choose("task", tasks, TASKS)
     mine = _one(press, choose_policies(press, named, mode))
-    others = [policy for policy in choose_policies(against, named, mode) if policy.name != mine.name]
+    others = [policy for policy in choose_policies(against, named, mode) if policy is not mine]
     if not others:
         raise KVBenchError(f"--against {against}: name a policy other than {mine.name}")
+    chosen = [*others, mine]
+    check_names(chosen)
     removed, kept = parse_levels(ratios, budgets, SOME_RATIOS)
-    chosen = with_controls([*others, mine])
     setting = Setting(chosen, removed, seed, mode, kv_bytes(max_kv_gb), cell_bound(cell_seconds), kept)
     grid = Grid([(task, contexts_of(task, profile, limit)) for task in named], setting)
     site.mkdir(parents=True, exist_ok=True)  # found out now rather than after the run
@@ -64,16 +67,21 @@ def command(
         raise KVBenchError(next(iter(missing.values())))
     folder = out / f"compare-{Path(model).resolve().name}-{mode}-{grid.identity(loaded).short_hash()}"
     store = execute(loaded, grid, folder, " ".join(["python -m kvbench", *sys.argv[1:]]))
-    page, duels, contrasts = publish_comparison(store, mine.name, [policy.name for policy in others], site, seed)
+    records = store.frame()
+    rows = publish_summary(store, records)
+    page, duels, contrasts = publish_comparison(store, records, mine.name, [other.name for other in others], site)
     output = Console(highlight=False)
     for other in others:
         against_it = [duel for duel in duels if duel.other == other.name]
         if not against_it:
-            console.print(f"no verdict against {other.name}: they have no complete cell in common", style="yellow")
+            console.print(f"no verdict against {other.name}: no cell of both is complete", style="yellow", markup=False)
             continue
         output.print(verdict_table(against_it))
-        output.print(failure_table(contrasts[other.name]))
+        if contrasts[other.name]:
+            output.print(failure_table(contrasts[other.name]))
     console.print(f"records: {folder}\npage:    {page}", soft_wrap=True)
+    report_identities(store, records, chosen)
+    report_failures(rows)
 
 
 def _one(press: str, chosen: list[Policy]) -> Policy:

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
-from pandas import DataFrame
 from rich.console import Console
 
 from datasets_gen import TASKS
@@ -15,6 +14,7 @@ from kvbench.commands.parameters import Budgets, ContextTokens, Depth, Phrasings
 from kvbench.console import console
 from kvbench.engine.treatment import CELL_SECONDS
 from kvbench.errors import KVBenchError
+from kvbench.grid import Grid
 from kvbench.lengths import lengthened
 from kvbench.models import LoadedModel, load_model
 from kvbench.options import (
@@ -28,10 +28,10 @@ from kvbench.options import (
 )
 from kvbench.process import settle
 from kvbench.publish import publish_site
-from kvbench.run import Grid, execute
+from kvbench.report import report_failures, report_identities
+from kvbench.run import execute
 from kvbench.setting import Setting
-from kvbench.store import Store
-from leaderboards import HALLUCINATION, SummaryRow, audit, terminal_table
+from leaderboards import HALLUCINATION, terminal_table
 
 
 def command(
@@ -89,8 +89,8 @@ def command(
     output.print(terminal_table(rows))
     output.print(terminal_table(rows, HALLUCINATION))
     console.print(f"records: {folder}\npage:    {page}", soft_wrap=True)
-    _report_identities(store, records, grid)
-    _report_failures(rows)
+    report_identities(store, records, grid.setting.policies)
+    report_failures(rows)
 
 
 def with_weights(grid: Grid, model: LoadedModel, everything: bool) -> Grid:
@@ -102,29 +102,3 @@ def with_weights(grid: Grid, model: LoadedModel, everything: bool) -> Grid:
         console.print(f"left out: {reason}", soft_wrap=True, markup=False)
     left = [policy for policy in grid.setting.policies if policy.name not in missing]
     return replace(grid, setting=grid.setting.only(left))
-
-
-def _report_identities(store: Store, records: DataFrame, grid: Grid) -> None:
-    """A warning for every policy that changes nothing; two names for one method make the run fail."""
-    declared = {policy.name: policy.same_as for policy in grid.setting.policies}
-    identical, unchanged = audit(records, declared)
-    for flagged in unchanged:
-        console.print(f"warning: {flagged}", style="yellow", soft_wrap=True, markup=False)
-    if identical:
-        reason = "; ".join(map(str, identical[:3])) + (f"; and {len(identical) - 3} more" if len(identical) > 3 else "")
-        store.fail(reason)
-        raise KVBenchError(f"{reason}: one of them is not what it is called; declare it (same_as) if that is meant")
-
-
-def _report_failures(rows: list[SummaryRow]) -> None:
-    """One line for every policy that failed somewhere, and a non-zero exit: it is easily overlooked in a table."""
-    failed: dict[str, str | None] = {}
-    for row in rows:
-        if row.f1 is None:
-            failed.setdefault(row.policy, row.reason)
-    if failed:
-        (policy, reason), *more = failed.items()
-        others = f" (also failed: {', '.join(name for name, _ in more)})" if more else ""
-        raise KVBenchError(
-            f"some cells failed, all others are complete: {policy}: {reason}{others}; the same command tries them again"
-        )

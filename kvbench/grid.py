@@ -1,0 +1,48 @@
+"""What a run covers: tasks by policies by what they are asked to reach."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from datasets_gen import Example, Task
+from kvbench.catalogue import covering
+from kvbench.engine.treatment import levels_of
+from kvbench.identity import Identity, identify
+from kvbench.models import LoadedModel
+from kvbench.setting import Setting
+from leaderboards import Asked
+from policies import Policy
+
+
+@dataclass(frozen=True)
+class Grid:
+    """``tasks``: with the number of contexts of each; the setting's seed is that of the examples too. ``held_out``:
+    written in the phrasings that training never shows."""
+
+    tasks: Sequence[tuple[Task, int]]
+    setting: Setting
+    held_out: bool = False
+
+    def identity(self, model: LoadedModel) -> Identity:
+        return identify(model, self.tasks, self.setting, self.held_out)
+
+    def example(self, task: Task, index: int) -> Example:
+        return task.example(self.setting.seed, index, held_out=self.held_out)
+
+    def policies_on(self, task: Task) -> list[Policy]:
+        return covering(self.setting.policies, task, self.setting.mode)
+
+    def levels(self, policy: Policy) -> tuple[Asked, ...]:
+        """What it is asked to reach."""
+        return levels_of(policy, self.setting.ratios, self.setting.budgets)
+
+    def cells(self, policies: Sequence[Policy]) -> int:
+        """Branches decoded for each question."""
+        return sum(len(self.levels(policy)) for policy in policies)
+
+    def generations(self) -> int:
+        """Answers in all."""
+        return sum(
+            len(self.example(task, index).questions) * self.cells(self.policies_on(task))
+            for task, contexts in self.tasks
+            for index in range(contexts)
+        )

@@ -1,0 +1,37 @@
+"""What is told at the end of a run, and makes it fail: two names for one method, and cells that failed."""
+
+from collections.abc import Sequence
+
+from pandas import DataFrame
+
+from kvbench.console import console
+from kvbench.errors import KVBenchError
+from kvbench.store import Store
+from leaderboards import SummaryRow, audit
+from policies import Policy
+
+
+def report_identities(store: Store, records: DataFrame, policies: Sequence[Policy]) -> None:
+    """A warning for every policy that changes nothing; two names for one method make the run fail."""
+    declared = {policy.name: policy.same_as for policy in policies}
+    identical, unchanged = audit(records, declared)
+    for flagged in unchanged:
+        console.print(f"warning: {flagged}", style="yellow", soft_wrap=True, markup=False)
+    if identical:
+        reason = "; ".join(map(str, identical[:3])) + (f"; and {len(identical) - 3} more" if len(identical) > 3 else "")
+        store.fail(reason)
+        raise KVBenchError(f"{reason}: one of them is not what it is called; declare it (same_as) if that is meant")
+
+
+def report_failures(rows: Sequence[SummaryRow]) -> None:
+    """One line for every policy that failed somewhere, and a non-zero exit: it is easily overlooked in a table."""
+    failed: dict[str, str | None] = {}
+    for row in rows:
+        if row.f1 is None:
+            failed.setdefault(row.policy, row.reason)
+    if failed:
+        (policy, reason), *more = failed.items()
+        others = f" (also failed: {', '.join(name for name, _ in more)})" if more else ""
+        raise KVBenchError(
+            f"some cells failed, all others are complete: {policy}: {reason}{others}; the same command tries them again"
+        )
