@@ -338,6 +338,22 @@ def test_a_failing_policy_is_recorded_and_all_others_go_on(
     assert all((row["f1"] is None) == (row["policy"] == "broken") for row in rows)
 
 
+def test_plug_ins_that_cannot_be_used_fail_alone(
+    toy_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "bad.py").write_text("import nothing_there\n")
+    (tmp_path / "other.py").write_text("class NoPress:\n    def __init__(self, compression_ratio): pass\n")
+    presses = f"{tmp_path / 'bad.py'}:Press,{tmp_path / 'other.py'}:NoPress,knorm"
+    assert main(run_arguments(toy_folder, tmp_path, "--policies", presses)) == 1
+    complaint = " ".join(capsys.readouterr().err.split())
+    assert "bad.py cannot be imported: ModuleNotFoundError: No module named 'nothing_there'" in complaint
+    assert "(also failed: NoPress)" in complaint
+    frame = Store.open(tmp_path / "runs/x").frame()
+    outcomes = frame.groupby("policy").status.unique().map(list).to_dict()
+    assert outcomes == {**{name: ["ok"] for name in (*CONTROLS, "knorm")}, "Press": ["failed"], "NoPress": ["failed"]}
+    assert set(frame[frame.policy == "NoPress"].reason.str.endswith("derive it from kvpress.BasePress")) == {True}
+
+
 @pytest.mark.parametrize(
     ("kind", "names"), [("tasks", TASKS), ("policies", POLICIES), ("metrics", METRICS), ("models", ["reference"])]
 )

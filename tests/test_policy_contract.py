@@ -67,9 +67,9 @@ def test_ratio_zero_is_the_full_cache_token_for_token(policy: Policy) -> None:
 
 @every_policy
 def test_as_many_tokens_are_kept_as_the_policy_says(policy: Policy) -> None:
+    if policy.counted == "nowhere" or policy.while_decoding:
+        pytest.skip("it says of no place that the budget is counted there")
     for branch in branches(policy, above=0.0):
-        if policy.counted == "nowhere" or policy.while_decoding:
-            continue
         length = trace_of(policy.name).length
         expected = compute_n_kept(length, branch.treatment.ratio)
         if policy.rewrites:

@@ -351,13 +351,13 @@ def wait_for(condition, seconds: float) -> bool:  # type: ignore[no-untyped-def]
 
 def test_a_killed_run_goes_on_and_ends_as_if_it_had_not_been_killed(tmp_path: Path) -> None:
     code = (
-        "import sys\nfrom pathlib import Path\nimport kvbench.run\n"
+        "import sys\nfrom pathlib import Path\nimport kvbench.portions, kvbench.run\n"
         "from test_store import grid\nfrom toy import toy_model\n"
-        "kvbench.run.CONTEXTS_IN_CHUNK = 1\n"
+        "kvbench.portions.CONTEXTS_IN_CHUNK = 1\n"
         "kvbench.run.execute(toy_model(), grid(contexts=12), Path(sys.argv[1]), 'a test')\n"
     )
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    killed, undisturbed = tmp_path / "killed", tmp_path / "undisturbed"
+    killed, undisturbed = tmp_path / "killed", tmp_path / "elsewhere" / "undisturbed"  # or it would borrow
     process = subprocess.Popen([sys.executable, "-c", code, str(killed)], env=environment, stderr=subprocess.DEVNULL)
     assert wait_for(lambda: len(list(killed.rglob("*.parquet"))) >= 3, 120)
     process.send_signal(signal.SIGKILL)

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from kvbench.engine.alone import answers_alone
+from kvbench.engine.bounds import memory_bound
 from kvbench.engine.branch import Branch, Trace
 from kvbench.engine.generation import Generation, until_end
 from kvbench.engine.wave import (
@@ -29,9 +30,10 @@ def decode(model: LoadedModel, trace: Trace, steps: int, max_kv_bytes: int) -> l
     """Answers every question of every sound branch, at most ``steps`` tokens each."""
     check_length(model, trace.prompt, steps)
     generations = _decode_together(model, trace, steps, max_kv_bytes)
-    for branch in trace.branches:
-        if branch.held is not None:
-            generations += answers_alone(model, trace, branch, steps)
+    with memory_bound(model.device):
+        for branch in trace.branches:
+            if branch.held is not None:
+                generations += answers_alone(model, trace, branch, steps)
     return generations
 
 
