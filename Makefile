@@ -31,8 +31,10 @@ bench: $(INSTALLED)
 # The reference models, from nothing, on two cores: hours. It goes on where it was interrupted.
 TRAIN := $(BIN)/torchrun --nproc-per-node 2 -m kvbench.reference.train
 train: $(INSTALLED)
-	$(TRAIN) --model reference-qwen --work training/reference-qwen --out training/reference-qwen/model
-	$(TRAIN) --model reference --from training/reference-qwen --seed 1 --steps 200 \
+	$(TRAIN) --model reference-qwen --work training/first --steps 2900
+	$(TRAIN) --model reference-qwen --from training/first --seed 1 --steps 6000 \
+		--work training/reference-qwen --out training/reference-qwen/model
+	$(TRAIN) --model reference --from training/reference-qwen --seed 1 --steps 600 --decay 1 \
 		--work training/reference --out training/reference/model
 
 # What the README shows, from the registries, the measured files and a real run.

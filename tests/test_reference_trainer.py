@@ -21,7 +21,7 @@ from kvbench.reference.crew import Crew
 from kvbench.reference.lessons import Assignment
 from kvbench.reference.losses import states_of
 from kvbench.reference.tokenizer import train_tokenizer
-from kvbench.reference.train import Trainer, prepared, train_to_the_end
+from kvbench.reference.train import WARMUP_STEPS, Trainer, prepared, rate_factor, train_to_the_end
 from toy import toy_tokenizer
 
 
@@ -165,3 +165,12 @@ def test_words_keep_their_embeddings_under_another_numbering_and_new_ones_get_or
     new = found["model.embed_tokens.weight"][0]
     assert (new - 1).norm() == pytest.approx((table - 1).norm(dim=1).mean(), rel=0.5)
     assert not (table == new).all(dim=1).any()
+
+
+def test_the_rate_rises_stays_and_falls_over_the_share_that_is_asked_for() -> None:
+    late, always = ([rate_factor(step, 1000, share) for step in range(1000)] for share in (0.3, 1.0))
+    assert late[0] < late[WARMUP_STEPS] == late[600] == 1
+    assert late[850] == pytest.approx(0.5)
+    assert always[500] == pytest.approx(0.5)
+    assert always[WARMUP_STEPS:] == sorted(always[WARMUP_STEPS:], reverse=True)
+    assert min(late[-1], always[-1]) > 0

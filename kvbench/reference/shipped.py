@@ -10,12 +10,14 @@ REFERENCE_MODELS: Mapping[str, str] = {
     "reference-qwen": "Qwen 3 architecture, which norms queries and keys, ships with kvbench",
 }
 _TRAIN = "torchrun --nproc-per-node 2 -m kvbench.reference.train"
-_FROM_NOTHING = f"{_TRAIN} --model reference-qwen --work training/reference-qwen --steps 4000"
+_GOING_ON = f"{_TRAIN} --seed 1 --from training"
+_FIRST = f"{_TRAIN} --model reference-qwen --work training/first --steps 4000  # ended after step 2,900"
+_QWEN = f"{_GOING_ON}/first \\\n    --model reference-qwen --work training/reference-qwen --steps 6000"
+_LLAMA = f"{_GOING_ON}/reference-qwen \\\n    --model reference --work training/reference --steps 600 --decay 1"
 # The commands that made each, in their order.
 HOW_MADE: Mapping[str, str] = {
-    "reference": f"{_FROM_NOTHING}\n{_TRAIN} --model reference --work training/reference --steps 200 --seed 1 \\\n"
-    "    --from training/reference-qwen",
-    "reference-qwen": _FROM_NOTHING,
+    "reference": "\n".join((_FIRST, _QWEN, _LLAMA)),
+    "reference-qwen": "\n".join((_FIRST, _QWEN)),
 }
 
 

@@ -75,9 +75,9 @@ def make_optimizers(model: PreTrainedModel) -> list[torch.optim.Optimizer]:
     ]
 
 
-def rate_factor(step: int, total: int) -> float:
-    """Warm-up, constant, then linear decay over the last :data:`DECAY_SHARE` of the steps."""
-    decay = int(total * DECAY_SHARE)
+def rate_factor(step: int, total: int, decay_share: float = DECAY_SHARE) -> float:
+    """Warm-up, constant, then linear decay over the last share of the steps."""
+    decay = int(total * decay_share)
     return min(1.0, (step + 1) / WARMUP_STEPS, max(0.02, (total - step) / max(decay, 1)))
 
 
@@ -113,9 +113,11 @@ class Trainer:
         name: str = "reference",
         crew: Crew | None = None,
         earlier: Path | None = None,
+        decay_share: float = DECAY_SHARE,
     ) -> None:
-        """``earlier``: the folder of a training of ``reference-qwen``, whose weights and lessons are begun with."""
-        self.folder, self.seed, self.total_steps = folder, seed, total_steps
+        """``earlier``: the folder of a training of ``reference-qwen``, whose weights and lessons are begun with.
+        ``decay_share``: of the steps, at their end, over which the learning rate falls to nothing."""
+        self.folder, self.seed, self.total_steps, self.decay_share = folder, seed, total_steps, decay_share
         self.crew = crew or Crew()
         folder.mkdir(parents=True, exist_ok=True)
         torch.manual_seed(seed)
@@ -196,7 +198,7 @@ class Trainer:
     def step(self) -> None:
         started = time.perf_counter()
         p = self.progress
-        factor = rate_factor(p.step, self.total_steps)
+        factor = rate_factor(p.step, self.total_steps, self.decay_share)
         for optimizer, rate in zip(self.optimizers, (MUON_RATE, ADAM_RATE), strict=True):
             for group in optimizer.param_groups:
                 group["lr"] = rate * factor
@@ -295,13 +297,16 @@ def main(
     seed: Annotated[int, typer.Option(help="Seed of weights, tokenizer and data.")] = 0,
     name: Annotated[str, typer.Option("--model", help="reference or reference-qwen.")] = "reference",
     earlier: Annotated[Path | None, typer.Option("--from", help="WORK of a reference-qwen to begin with.")] = None,
+    decay: Annotated[float, typer.Option(help="Share of the steps over which the learning rate falls.")] = DECAY_SHARE,
     compiled: Annotated[bool, typer.Option("--compile/--no-compile", help="Needs a C++ compiler.")] = True,
 ) -> None:
     """Trains a reference model, resuming from WORK if it was interrupted."""
     if name not in ARCHITECTURES:
         raise KVBenchError(f"--model {name}: choose one of {', '.join(ARCHITECTURES)}")
+    if not 0 <= decay <= 1:
+        raise KVBenchError(f"--decay {decay:g}: it is a share, from 0 to 1")
     crew = Crew.join()
-    trainer = prepared(crew, lambda: Trainer(work, seed, steps, name, crew, earlier))
+    trainer = prepared(crew, lambda: Trainer(work, seed, steps, name, crew, earlier, decay))
     if compiled:
         for layer in trainer.model.model.layers:
             layer.compile(dynamic=True)
