@@ -70,20 +70,28 @@ def admit(policy: Policy, model: LoadedModel) -> Patient:
 
 
 def examine(patient: Patient) -> Iterator[Finding]:
-    """All findings in turn. A press that fails outright is asked nothing more."""
-    first = patient.treated(patient.prompts[0], [patient.middle])
-    if error := _error(first.branches):
-        yield Finding("does it run?", "fails", error)
-        return
-    yield Finding("does it run?", "sound", f"on {first.length} tokens of {patient.model.name}")
-    for check in (_prefill, _budget, _nothing, _again, _short, _freed, _unique, _time):
-        found = check(patient)
+    """All findings in turn. A press that fails outright, or changes the model, is asked nothing more."""
+    for check in (_runs, _prefill, _budget, _nothing, _again, _short, _freed, _unique, _time):
+        try:
+            found = check(patient)
+        except Exception:  # of the model, which a press may have left in pieces
+            if not patient.model.pristine.written():
+                raise
         if changed := patient.model.pristine.written():  # and whatever was found on such a model says nothing
             patient.model.pristine.restore()
             yield Finding(LEFT_ALONE, "fails", f"it changed {changed}")
             return
         yield found
+        if check is _runs and found.outcome == "fails":
+            return
     yield Finding(LEFT_ALONE, "sound", "no weight, buffer, hook or setting changed")
+
+
+def _runs(patient: Patient) -> Finding:
+    trace = patient.treated(patient.prompts[0], [patient.middle])
+    if error := _error(trace.branches):
+        return Finding("does it run?", "fails", error)
+    return Finding("does it run?", "sound", f"on {trace.length} tokens of {patient.model.name}")
 
 
 def _error(branches: Sequence[Branch]) -> str:
@@ -122,7 +130,7 @@ def _budget(patient: Patient) -> Finding:
         for branch in trace.branches:
             read = sum(layer.read_rows * layer.filled for layer in branch.layers)
             off = abs(read / slots - trace.length * (1 - branch.treatment.ratio))
-            if off > worst:
+            if off / trace.length > worst / length:
                 worst, at, length = off, branch.treatment.ratio, trace.length
     outcome: Outcome = "sound" if worst <= 1 else "note"
     if patient.policy.counted != "nowhere" and worst > max(1, MOST_OFF * length):

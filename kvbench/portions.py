@@ -1,32 +1,30 @@
 """What of a grid is not stored yet, chunk by chunk, and what other runs lend of it."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from datasets_gen import Task
 from kvbench.grid import Grid
 from kvbench.record import Record
-from kvbench.reuse import Lenders, asked_of
+from kvbench.reuse import Cell, Lenders, cell_of
 from kvbench.setting import Setting
 from kvbench.store import Store
-from leaderboards import Asked
 from policies import Policy
 
 CONTEXTS_IN_CHUNK = 5
 
-Cell = tuple[str, int, Asked]  # policy, context, what was asked
-
 
 @dataclass
 class Portion:
-    """A chunk of contexts of one task, and the policies whose record files of it are missing. ``lent``: what other runs
-    have of these, whole cells each."""
+    """A chunk of contexts of one task, and the policies whose record files of it are missing. ``lent``: the cells of
+    these that other runs have; their records are read when they are needed."""
 
     task: Task
     number: int
     chunk: range
     policies: list[Policy] = field(default_factory=list)
-    lent: dict[Cell, list[Record]] = field(default_factory=dict)
+    lent: set[Cell] = field(default_factory=set)
 
     def setting_for(self, grid: Grid, index: int) -> Setting | None:
         """What is to be run of one context; None if all of it is lent."""
@@ -38,17 +36,16 @@ class Portion:
         levels = {level for missing in lacking.values() for level in missing}
         return grid.setting.at(levels).only(policies) if policies else None
 
-    def completed(self, found: Sequence[Record]) -> dict[str, list[Record]]:
-        """By policy what was run and what was lent; what is there twice was run."""
-        cells = dict(self.lent)
-        for record in found:
-            cells.pop(cell_of(record), None)
-        everything = [*found, *(record for own in cells.values() for record in own)]
-        return {p.name: [record for record in everything if record.policy == p.name] for p in self.policies}
-
-
-def cell_of(record: Record) -> Cell:
-    return record.policy, record.example_index, asked_of(record)
+    def completed(self, found: Sequence[Record], lenders: Lenders) -> dict[str, list[Record]]:
+        """By policy what was run and what is lent; what is there twice was run."""
+        wanted = self.lent - {cell_of(record) for record in found}
+        return {
+            policy.name: [
+                *(record for record in found if record.policy == policy.name),
+                *lenders.lend(self.task.name, self.number, policy.name, wanted),
+            ]
+            for policy in self.policies
+        }
 
 
 def chunks(contexts: int) -> list[range]:
@@ -56,9 +53,8 @@ def chunks(contexts: int) -> list[range]:
     return [range(first, min(first + CONTEXTS_IN_CHUNK, contexts)) for first in range(0, contexts, CONTEXTS_IN_CHUNK)]
 
 
-def lacking(grid: Grid, store: Store) -> list[Portion]:
+def lacking(grid: Grid, store: Store, lenders: Lenders) -> list[Portion]:
     """What is not stored, nor wholly lent; what is lent whole is stored at once."""
-    lenders = Lenders(store)
     return [
         portion
         for task, contexts in grid.tasks
@@ -71,18 +67,14 @@ def _portion(grid: Grid, store: Store, lenders: Lenders, task: Task, number: int
     portion = Portion(task, number, chunk)
     questions = {index: len(grid.example(task, index).questions) for index in chunk}
     for policy in grid.policies_on(task):
-        levels = grid.levels(policy)
-        if store.has(task.name, number, policy.name, sum(questions.values()) * len(levels)):
+        cells = {(policy.name, index, level) for index in chunk for level in grid.levels(policy)}
+        if store.has(task.name, number, policy.name, sum(questions[index] for _, index, _ in cells)):
             continue
-        cells: dict[Cell, list[Record]] = {}
-        for record in lenders.lend(task.name, number, policy.name):
-            if record.example_index in questions and asked_of(record) in levels:
-                cells.setdefault(cell_of(record), []).append(record)
-        whole = {cell: own for cell, own in cells.items() if len(own) == questions[cell[1]]}
-        if len(whole) == len(questions) * len(levels):
-            store.write_records(
-                store.record_file(task.name, number, policy.name), [one for own in whole.values() for one in own]
-            )
+        lent = list(lenders.lend(task.name, number, policy.name, cells))
+        counts = Counter(cell_of(record) for record in lent)
+        whole = {cell for cell, count in counts.items() if count == questions[cell[1]]}
+        if whole == cells:
+            store.write_records(store.record_file(task.name, number, policy.name), lent)
         else:
             portion.policies.append(policy)
             portion.lent |= whole

@@ -15,28 +15,65 @@ WORDS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
 @dataclass(frozen=True)
+class Kept:
+    """A weight or buffer in its place. ``was``: a copy of it, or of a model that is too large the sum of its bits."""
+
+    place: dict[str, Any]
+    own_name: str
+    tensor: torch.Tensor
+    data: torch.Tensor
+    was: torch.Tensor | int
+
+    @property
+    def is_same(self) -> bool:
+        now = self.place.get(self.own_name)
+        if now is not self.tensor or (now.dtype, now.shape) != (self.data.dtype, self.data.shape):
+            return False
+        return _sum(now.detach()) == self.was if isinstance(self.was, int) else torch.equal(now, self.was)
+
+    def restore(self) -> None:
+        self.place[self.own_name] = self.tensor
+        self.tensor.data = self.data
+        if isinstance(self.was, torch.Tensor):
+            self.data.copy_(self.was)
+
+
+@dataclass(frozen=True)
 class Pristine:
     """``parts``: modules and the configuration, by the names that they had. ``attributes``: the plain ones of each,
-    such as the scale of an attention, and a forward of its own. ``tensors``: weights and buffers, by name a copy, or of
-    a model that is too large the sum of the bits."""
+    such as the scale of an attention, and a forward of its own. ``children``: the modules in each. ``tensors``: weights
+    and buffers by name."""
 
     parts: Mapping[str, Any]
     attributes: Mapping[str, Mapping[str, Any]]
-    tensors: Mapping[str, torch.Tensor | int]
+    children: Mapping[str, Mapping[str, nn.Module | None]]
+    tensors: Mapping[str, Kept]
 
     @classmethod
     def of(cls, network: PreTrainedModel, most_copied: int = MOST_COPIED) -> Self:
         parts = dict(_parts(network))
-        tensors = _tensors(parts)
-        copied = sum(tensor.numel() * tensor.element_size() for tensor in tensors.values()) <= most_copied
+        size = sum(weight.numel() * weight.element_size() for weight in network.parameters())
+        modules = {name: part for name, part in parts.items() if isinstance(part, nn.Module)}
         return cls(
             parts,
             {name: _attributes(part) for name, part in parts.items()},
-            {name: tensor.clone() if copied else _sum(tensor) for name, tensor in tensors.items()},
+            {name: dict(module._modules) for name, module in modules.items()},
+            {
+                f"{name}.{own}": Kept(place, own, tensor, tensor.data, _kept(tensor.data, size <= most_copied))
+                for name, module in modules.items()
+                for place in (module._parameters, module._buffers)
+                for own, tensor in place.items()
+                if tensor is not None
+            },
         )
 
     def written(self) -> str:
         """The name of the first thing that is no longer what it was; nothing if all is."""
+        for name, children in self.children.items():
+            now_in = self.parts[name]._modules
+            for own, child in children.items():
+                if now_in.get(own) is not child:
+                    return f"{name}.{own}"
         for name, part in self.parts.items():
             if hooks := _strange_hooks(part):
                 return f"{name}.{hooks[0][0]}"
@@ -44,16 +81,15 @@ class Pristine:
             for attribute in (*was, "forward"):
                 if now.get(attribute) != was.get(attribute):
                     return f"{name}.{attribute}"
-        own = _tensors(self.parts)
-        return next((name for name, was in self.tensors.items() if name not in own or not _same(own[name], was)), "")
+        return next((name for name, tensor in self.tensors.items() if not tensor.is_same), "")
 
     def restore(self) -> bool:
         """Puts everything back; whether that was possible."""
-        own = _tensors(self.parts)
+        for name, children in self.children.items():
+            self.parts[name]._modules.update(children)
         with torch.no_grad():
-            for name, was in self.tensors.items():
-                if isinstance(was, torch.Tensor) and name in own:
-                    own[name].copy_(was)
+            for tensor in self.tensors.values():
+                tensor.restore()
         for name, part in self.parts.items():
             for kind, key in _strange_hooks(part):
                 del getattr(part, kind)[key]
@@ -88,17 +124,8 @@ def _strange_hooks(part: Any) -> list[tuple[str, int]]:
     ]
 
 
-def _tensors(parts: Mapping[str, Any]) -> dict[str, torch.Tensor]:
-    modules = ((name, part) for name, part in parts.items() if isinstance(part, nn.Module))
-    return {
-        f"{name}.{own}": tensor.detach()
-        for name, module in modules
-        for own, tensor in (*module.named_parameters(recurse=False), *module.named_buffers(recurse=False))
-    }
-
-
-def _same(tensor: torch.Tensor, was: torch.Tensor | int) -> bool:
-    return _sum(tensor) == was if isinstance(was, int) else torch.equal(tensor, was)
+def _kept(tensor: torch.Tensor, whole: bool) -> torch.Tensor | int:
+    return tensor.clone() if whole else _sum(tensor)
 
 
 def _sum(tensor: torch.Tensor) -> int:

@@ -1,6 +1,6 @@
 """Records that another run beside this one has: a policy that is added to a finished run costs itself alone."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from kvbench.errors import KVBenchError
@@ -8,6 +8,7 @@ from kvbench.record import Record
 from kvbench.store import PROVENANCE, RUN_FILE, Store
 from leaderboards import Asked
 
+Cell = tuple[str, int, Asked]  # policy, context, what was asked
 PARTS = ("tasks", "policies")  # of an identity, of which runs that are otherwise the same may share some
 ASIDE = ("contexts", "tasks", "ratios", "budgets")  # of a task or policy: how much of it was run, as records tell
 
@@ -29,24 +30,26 @@ class Lenders:
             if _rest(other) == _rest(store):
                 self.others.append(other)
 
-    def lend(self, task: str, number: int, policy: str) -> Iterator[Record]:
-        """The sound records of chunk ``number``, of the same task and of the same policy with its arguments, each
-        once."""
-        seen = set()
+    def lend(self, task: str, number: int, policy: str, cells: Collection[Cell]) -> Iterator[Record]:
+        """The sound records of some cells in chunk ``number``, of the same task and of the same policy with its
+        arguments. A cell comes from the first run that has something of it."""
+        missing = set(cells)
         for other in self.others:
-            alike = all(
-                _entry(other, part, name) == _entry(self.store, part, name)
+            if not missing:
+                return
+            if any(
+                _entry(other, part, name) != _entry(self.store, part, name)
                 for part, name in zip(PARTS, (task, policy), strict=True)
-            )
-            for record in _records(other, task, number, policy) if alike else ():
-                question = (record.example_index, record.question_id, asked_of(record))
-                if record.status == "ok" and question not in seen:
-                    seen.add(question)
-                    yield record
+            ):
+                continue
+            sound = [record for record in _records(other, task, number, policy) if record.status == "ok"]
+            here = [record for record in sound if cell_of(record) in missing]
+            missing -= {cell_of(record) for record in here}
+            yield from here
 
 
-def asked_of(record: Record) -> Asked:
-    return Asked.of(record.ratio, record.budget)
+def cell_of(record: Record) -> Cell:
+    return record.policy, record.example_index, Asked.of(record.ratio, record.budget)
 
 
 def _rest(store: Store) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from kvbench.models import LoadedModel
 from kvbench.portions import lacking
 from kvbench.prompt import build_prompts
 from kvbench.record import Record
+from kvbench.reuse import Lenders
 from kvbench.setting import Setting
 from kvbench.store import Store
 from kvbench.workers import Workers
@@ -64,7 +65,8 @@ def _note_failure(store: Store, reason: str) -> None:
 
 
 def _fill(model: LoadedModel, grid: Grid, store: Store) -> None:
-    portions = lacking(grid, store)
+    lenders = Lenders(store)
+    portions = lacking(grid, store, lenders)
     work = [
         (portion.task, index, setting)
         for portion in portions
@@ -91,7 +93,7 @@ def _fill(model: LoadedModel, grid: Grid, store: Store) -> None:
             for _ in (index for index in portion.chunk if portion.setting_for(grid, index)):
                 found += (fresh := next(results))
                 progress.advance(bar, len(fresh))
-            for name, records in portion.completed(found).items():
+            for name, records in portion.completed(found, lenders).items():
                 store.write_records(store.record_file(portion.task.name, portion.number, name), records)
 
 

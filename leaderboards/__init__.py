@@ -9,7 +9,7 @@ from leaderboards.figures import curve_figure
 from leaderboards.measures import CURVES, F1, GER, HALLUCINATION, REALISED_RATIO, TABLES, Measure
 from leaderboards.page import build_page
 from leaderboards.paired import Difference, Duel, duels
-from leaderboards.row import ALL_TASKS, CONTROLS, SummaryRow
+from leaderboards.row import ALL_TASKS, CONTROLS, FULL, SummaryRow
 from leaderboards.summary import PlannedCells, summarise
 from leaderboards.terminal import terminal_table
 from leaderboards.verdicts import failure_table, verdict_table
@@ -19,6 +19,7 @@ __all__ = [
     "CONTROLS",
     "CURVES",
     "F1",
+    "FULL",
     "GER",
     "HALLUCINATION",
     "REALISED_RATIO",

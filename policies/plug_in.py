@@ -7,7 +7,7 @@ import importlib.util
 import inspect
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -94,27 +94,46 @@ def _of_entry_point(entry: Any) -> Policy:
 
 
 def _origin(module: ModuleType) -> str:
-    """Hash of the code that it stands in, and of what that takes from modules of its own package or beside it."""
-    digest, pending, seen = hashlib.sha256(), [module], set[str]()
+    """Hash of the file that it stands in, and of all that this takes from files of its package or beside it."""
+    digest, pending, seen = hashlib.sha256(), [(Path(str(module.__file__)), module.__name__)], set[Path]()
     package = module.__name__.partition(".")[0]
     while pending:
-        file = getattr(each := pending.pop(), "__file__", None)
-        if file is None or file in seen:
+        file, name = pending.pop()
+        if file in seen or file.suffix != ".py":
             continue
         seen.add(file)
-        taken = (value if isinstance(value, ModuleType) else inspect.getmodule(value) for value in vars(each).values())
-        pending += [other for other in taken if other is not None and _belongs(other, package)]
+        pending += [(path, other) for other in _imported(file, name) if (path := _own_file(other, package))]
     for file in sorted(seen):
-        digest.update(Path(file).read_bytes())
+        digest.update(file.read_bytes())
     return digest.hexdigest()[:16]
 
 
-def _belongs(module: ModuleType, package: str) -> bool:
-    """Of the same package, or of no installed one."""
-    if module.__name__.partition(".")[0] == package:
-        return True
-    file = str(getattr(module, "__file__", None) or sys.prefix)
-    return module.__name__.partition(".")[0] not in OURS and not file.startswith((sys.prefix, sys.base_prefix))
+def _imported(file: Path, name: str) -> Iterator[str]:
+    """Names of the modules that a file imports anywhere, and of what may be modules."""
+    package = name if file.name == "__init__.py" else name.rpartition(".")[0]
+    for node in ast.walk(ast.parse(file.read_bytes())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            above = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
+            base = ".".join([*above, *([node.module] if node.module else [])])
+            yield base
+            yield from (f"{base}.{alias.name}" for alias in node.names)
+
+
+def _own_file(name: str, package: str) -> Path | None:
+    """The file of a module of the same package, or of no installed one."""
+    top = name.partition(".")[0]
+    if not top or top in OURS or top in sys.stdlib_module_names:
+        return None
+    try:
+        found = importlib.util.find_spec(name)
+    except (ImportError, ValueError, AttributeError):
+        return None
+    if found is None or not found.has_location or found.origin is None:
+        return None
+    installed = {"site-packages", "dist-packages"} & set(Path(found.origin).parts)
+    return Path(found.origin) if top == package or not installed else None
 
 
 def _told(error: BaseException) -> str:
@@ -156,7 +175,7 @@ def _module(where: str) -> ModuleType:
     except BaseException as error:  # it may exit too
         if isinstance(error, KeyboardInterrupt):
             raise
-        absent = isinstance(error, ModuleNotFoundError) and str(error.name) in where
+        absent = isinstance(error, ModuleNotFoundError) and f"{where}.".startswith(f"{error.name}.")
         kind = PolicyError if absent else BrokenPlugInError
         raise kind(f"{where} cannot be imported: {_told(error)}") from error
 
@@ -170,7 +189,7 @@ def _policy(name: str, found: Any, arguments: dict[str, Any], origin: str, text:
         raise PolicyError(f"{text}: a Policy is complete and takes no arguments")
     if isinstance(found, Policy):
         return replace(found, origin=origin)
-    if "compression_ratio" not in inspect.signature(found).parameters:
+    if "compression_ratio" not in _parameters(found, text):
         given = _called(found, arguments, text) if not isinstance(found, type) else None
         if isinstance(given, Policy):
             return replace(given, origin=origin)
@@ -204,8 +223,17 @@ def replaced_hooks(press: BasePress) -> list[str]:
     return [name for name in ("__call__", "forward_hook") if getattr(type(press), name) != getattr(BasePress, name)]
 
 
+def _parameters(found: Callable[..., Any], text: str) -> Mapping[str, inspect.Parameter]:
+    try:
+        return inspect.signature(found).parameters
+    except ValueError as error:  # of a builtin
+        raise BrokenPlugInError(f"{text}: it does not say what parameters it has") from error
+
+
 def _called(found: Callable[..., Any], arguments: dict[str, Any], text: str) -> Any:
     try:
         return found(**arguments)
-    except Exception as error:  # foreign code
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # foreign code, which may exit too
         raise BrokenPlugInError(f"{text} cannot be built: {_told(error)}") from error

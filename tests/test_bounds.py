@@ -118,6 +118,9 @@ def tampers(
     for layer in kwargs["past_key_values"].layers[: module.layer_idx]:
         layer.keys.zero_()
         layer.values.zero_()
+    kwargs["past_key_values"].update(keys, values, 0)
+    if module.layer_idx:
+        kwargs["past_key_values"].layers[0].crop(-3)
     kwargs["past_key_values"].layers.clear()
     kwargs.clear()
     raise RuntimeError("done")
@@ -190,9 +193,39 @@ def changes_the_attention(module: Any, *_: Any) -> Any:
     raise RuntimeError("done")
 
 
+def replaces_a_module(module: Any, *_: Any) -> Any:
+    module.o_proj = torch.nn.Linear(64, 64, bias=False)
+    raise RuntimeError("done")
+
+
+def replaces_a_weight(module: Any, *_: Any) -> Any:
+    module.o_proj.weight = torch.nn.Parameter(torch.zeros(3, 3))
+    raise RuntimeError("done")
+
+
+def removes_a_weight(module: Any, *_: Any) -> Any:
+    del module.o_proj.weight
+    raise RuntimeError("done")
+
+
+def halves_the_precision(module: Any, *_: Any) -> Any:
+    module.half()
+    raise RuntimeError("done")
+
+
+def leaves_a_hook_that_raises(module: Any, *_: Any) -> Any:
+    module.o_proj.register_forward_hook(lambda *_: 1 / 0)
+    raise RuntimeError("done")
+
+
 @pytest.mark.parametrize(
     ("act", "where"),
     [
+        (replaces_a_module, "o_proj"),
+        (replaces_a_weight, "o_proj.weight"),
+        (removes_a_weight, "o_proj.weight"),
+        (halves_the_precision, "q_proj.weight"),
+        (leaves_a_hook_that_raises, "o_proj._forward_hooks"),
         (spoils_weights, "k_proj.weight"),
         (spoils_the_scale, "scaling"),
         (spoils_a_forward, "o_proj.forward"),
@@ -220,7 +253,7 @@ def test_whoever_writes_to_the_model_fails_and_the_others_are_run_on_it_as_it_wa
     assert found == undisturbed
     assert {one["status"] for one in spoiled} == {"failed"}
     assert all(one["reason"].startswith("vandal changed ") for one in spoiled)
-    assert all(one["reason"].endswith(f"{where} of the model") for one in spoiled)
+    assert all(one["reason"].endswith(f"{where} of the model") for one in spoiled), spoiled[0]["reason"]
     assert llama.pristine.written() == ""
 
 

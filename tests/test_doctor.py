@@ -59,6 +59,13 @@ def changes_weights(module: Any, hidden_states: Any, keys: torch.Tensor, values:
     return keys[:, :, 1:], values[:, :, 1:]
 
 
+def leaves_a_hook_that_raises(
+    module: Any, hidden_states: Any, keys: torch.Tensor, values: torch.Tensor, *_: Any
+) -> Any:
+    module.o_proj.register_forward_hook(lambda *_: 1 / 0)
+    return keys[:, :, 1:], values[:, :, 1:]
+
+
 BROKEN: dict[str, tuple[Callable[[Any], BasePress], str, str]] = {
     "unseeded": (
         lambda s: ActingScorer(s.ratio, unseeded),
@@ -69,6 +76,7 @@ BROKEN: dict[str, tuple[Callable[[Any], BasePress], str, str]] = {
     "ratio 0": (lambda s: ActingPress(keeps_a_third), "does ratio 0 change nothing?", "it answers otherwise"),
     "NaN": (lambda s: ActingPress(gives_nan), "does it run?", "it returned NaN"),
     "renamed": (lambda s: KnormPress(s.ratio), "is it another policy under a new name?", "the same cache as knorm"),
+    "hook": (lambda s: ActingPress(leaves_a_hook_that_raises), "is the model left alone?", "o_proj._forward_hooks"),
     "weights": (lambda s: ActingPress(changes_weights), "is the model left alone?", "o_proj.weight"),
 }
 

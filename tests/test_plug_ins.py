@@ -43,6 +43,7 @@ class NoPress:
 def gives_none(compression_ratio): return None
 def breaks(compression_ratio): raise OSError("no weights")
 def takes_nothing(): return 3
+def leaves(compression_ratio): raise SystemExit(3)
 number = 3
 ready = described()
 """
@@ -92,11 +93,11 @@ def test_the_code_of_a_plug_in_is_part_of_its_identity(file: str) -> None:
 def test_so_is_the_code_that_it_takes_from_beside_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A package that brings a press from another of its files, and a file that takes a helper from beside it."""
     monkeypatch.syspath_prepend(str(tmp_path))
-    (tmp_path / "some_helper.py").write_text("def scale(): return 1\n")
-    (tmp_path / "a_file.py").write_text(PRESSES + "\nfrom some_helper import scale\n")
+    (tmp_path / "some_helper.py").write_text("SCALE = 1.0\n")
+    (tmp_path / "a_file.py").write_text(PRESSES + "\ndef late():\n    from some_helper import SCALE\n")
     (tmp_path / "some_package").mkdir()
     (tmp_path / "some_package/inside.py").write_text(PRESSES)
-    (tmp_path / "some_package/__init__.py").write_text("from some_package.inside import Loud\n")
+    (tmp_path / "some_package/__init__.py").write_text("from .inside import Loud\n")
     for text, changed in (
         (f"{tmp_path / 'a_file.py'}:Loud", tmp_path / "some_helper.py"),
         ("some_package:Loud", tmp_path / "some_package/inside.py"),
@@ -113,6 +114,7 @@ REFUSED = {
     "no press": ("{file}:NoPress", "NoPress is no press: derive it from kvpress.BasePress"),
     "gives none": ("{file}:gives_none", "it gives a NoneType, which is no kvpress.BasePress"),
     "breaks": ("{file}:breaks", "cannot be built: OSError: no weights"),
+    "leaves": ("{file}:leaves", "cannot be built: SystemExit: 3"),
     "no ratio": ("{file}:takes_nothing", "it has no parameter compression_ratio"),
     "neither": ("{file}:number", "neither a press class, nor a function, nor a Policy"),
     "unknown argument": ("{file}:Loud(widow_size=3)", "cannot be built: TypeError: .*widow_size"),
@@ -147,7 +149,13 @@ def test_what_is_mistyped_is_refused_and_what_is_broken_is_recorded(file: str) -
             load_plug_in(text.format(file=file))
         refused[case] = type(error.value)
     broken = {case for case, kind in refused.items() if kind is BrokenPlugInError}
-    assert broken == {"no press", "gives none", "breaks", "no ratio", "neither", "unknown argument"}
+    assert broken == {"no press", "gives none", "breaks", "leaves", "no ratio", "neither", "unknown argument"}
+
+
+def test_a_file_named_like_what_it_lacks_is_broken_and_not_missing(tmp_path: Path) -> None:
+    (tmp_path / "nothing_there_press.py").write_text("import nothing_there\n")
+    with pytest.raises(BrokenPlugInError):
+        load_plug_in(f"{tmp_path / 'nothing_there_press.py'}:Press")
 
 
 @pytest.mark.parametrize("content", ["import nothing_there", "def f(:", "raise SystemExit(3)", "1 / 0"])

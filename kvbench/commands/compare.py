@@ -21,8 +21,8 @@ from kvbench.publish import publish_comparison, publish_summary
 from kvbench.report import report_failures, report_identities
 from kvbench.run import execute
 from kvbench.setting import Setting
-from leaderboards import failure_table, verdict_table
-from policies import Policy
+from leaderboards import FULL, failure_table, verdict_table
+from policies import POLICIES, Policy
 
 SOME_RATIOS = "0.3,0.5,0.7,0.9"  # which the default run has too: its records serve
 OTHERS = "snapkv,expected_attention"
@@ -51,10 +51,14 @@ def command(
     """Runs what is missing of a press and of those it is compared with, and tells where it is better, worse or tied."""
     named = choose("task", tasks, TASKS)
     mine = _one(press, choose_policies(press, named, mode))
-    others = [policy for policy in choose_policies(against, named, mode) if policy is not mine]
+    others = [
+        policy
+        for policy in choose_policies(against, named, mode)
+        if (policy.name, policy.origin) != (mine.name, mine.origin)
+    ]
     if not others:
         raise KVBenchError(f"--against {against}: name a policy other than {mine.name}")
-    chosen = [*others, mine]
+    chosen = [POLICIES[FULL], *(policy for policy in (*others, mine) if policy.name != FULL)]
     check_names(chosen)
     removed, kept = parse_levels(ratios, budgets, SOME_RATIOS)
     setting = Setting(chosen, removed, seed, mode, kv_bytes(max_kv_gb), cell_bound(cell_seconds), kept)

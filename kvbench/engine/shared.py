@@ -125,15 +125,17 @@ def _prunes_by_score(press: ScorerPress) -> bool:
 
 
 class _Copied:
-    """Another layer of the live cache as a press may see it: what it looks at is copied then."""
+    """Another layer of the live cache as a press may see it: a copy, made when it is first looked at."""
 
     def __init__(self, layer: Any) -> None:
         self._layer = layer
 
     def __getattr__(self, name: str) -> Any:
-        value = getattr(self._layer, name)
-        setattr(self, name, value.clone() if isinstance(value, torch.Tensor) else value)
-        return self.__dict__[name]
+        if name == "_copy":
+            self._copy = copy.copy(self._layer)
+            self._copy.keys, self._copy.values = self._layer.keys.clone(), self._layer.values.clone()
+            return self._copy
+        return getattr(self._copy, name)
 
 
 @contextmanager
