@@ -130,7 +130,7 @@ def test_two_names_for_one_method_fail_a_comparison_too(
 def test_presses_of_one_name_are_not_compared(
     toy_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "other.py").write_text(PRESS)
+    (tmp_path / "other.py").write_text(PRESS + "\n# and not the same code\n")
     presses = [f"{tmp_path / name}:Loud" for name in ("press.py", "other.py")]
     assert main(arguments(toy_folder, tmp_path, "compare", presses[0], "--against", presses[1])) == 1
     assert "two policies are named 'Loud': rename yours" in " ".join(capsys.readouterr().err.split())
