@@ -4,10 +4,12 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import pyarrow as pa
+
 from datasets_gen import Task
 from kvbench.grid import Grid
-from kvbench.record import Record
-from kvbench.reuse import Cell, Lenders, cell_of
+from kvbench.record import Record, to_table
+from kvbench.reuse import Cell, Lenders, cells_of
 from kvbench.setting import Setting
 from kvbench.store import Store
 from policies import Policy
@@ -36,16 +38,14 @@ class Portion:
         levels = {level for missing in lacking.values() for level in missing}
         return grid.setting.at(levels).only(policies) if policies else None
 
-    def completed(self, found: Sequence[Record], lenders: Lenders) -> dict[str, list[Record]]:
+    def completed(self, found: Sequence[Record], lenders: Lenders) -> dict[str, pa.Table]:
         """By policy what was run and what is lent; what is there twice was run."""
-        wanted = self.lent - {cell_of(record) for record in found}
-        return {
-            policy.name: [
-                *(record for record in found if record.policy == policy.name),
-                *lenders.lend(self.task.name, self.number, policy.name, wanted),
-            ]
-            for policy in self.policies
-        }
+        complete = {}
+        for policy in self.policies:
+            own = to_table([record for record in found if record.policy == policy.name])
+            lent = lenders.lend(self.task.name, self.number, policy.name, self.lent - set(cells_of(own)))
+            complete[policy.name] = pa.concat_tables([own, lent])
+        return complete
 
 
 def chunks(contexts: int) -> list[range]:
@@ -70,11 +70,11 @@ def _portion(grid: Grid, store: Store, lenders: Lenders, task: Task, number: int
         cells = {(policy.name, index, level) for index in chunk for level in grid.levels(policy)}
         if store.has(task.name, number, policy.name, sum(questions[index] for _, index, _ in cells)):
             continue
-        lent = list(lenders.lend(task.name, number, policy.name, cells))
-        counts = Counter(cell_of(record) for record in lent)
+        lent = lenders.lend(task.name, number, policy.name, cells)
+        counts = Counter(cells_of(lent))
         whole = {cell for cell, count in counts.items() if count == questions[cell[1]]}
         if whole == cells:
-            store.write_records(store.record_file(task.name, number, policy.name), lent)
+            store.write_table(store.record_file(task.name, number, policy.name), lent)
         else:
             portion.policies.append(policy)
             portion.lent |= whole

@@ -1,10 +1,12 @@
 """Records that another run beside this one has: a policy that is added to a finished run costs itself alone."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
+import pyarrow as pa
+
 from kvbench.errors import KVBenchError
-from kvbench.record import Record
+from kvbench.record import arrow_schema
 from kvbench.store import PROVENANCE, RUN_FILE, Store
 from leaderboards import Asked
 
@@ -30,26 +32,37 @@ class Lenders:
             if _rest(other) == _rest(store):
                 self.others.append(other)
 
-    def lend(self, task: str, number: int, policy: str, cells: Collection[Cell]) -> Iterator[Record]:
+    def lend(self, task: str, number: int, policy: str, cells: Collection[Cell]) -> pa.Table:
         """The sound records of some cells in chunk ``number``, of the same task and of the same policy with its
         arguments. A cell comes from the first run that has something of it."""
-        missing = set(cells)
+        missing, found = set(cells), [arrow_schema().empty_table()]
         for other in self.others:
             if not missing:
-                return
+                break
             if any(
                 _entry(other, part, name) != _entry(self.store, part, name)
                 for part, name in zip(PARTS, (task, policy), strict=True)
             ):
                 continue
-            sound = [record for record in _records(other, task, number, policy) if record.status == "ok"]
-            here = [record for record in sound if cell_of(record) in missing]
-            missing -= {cell_of(record) for record in here}
-            yield from here
+            table = _table(other, task, number, policy)
+            wanted = [
+                status == "ok" and cell in missing
+                for status, cell in zip(_statuses(table), cells_of(table), strict=True)
+            ]
+            found.append(table.filter(pa.array(wanted, pa.bool_())))
+            missing -= set(cells_of(found[-1]))
+        return pa.concat_tables(found)
 
 
-def cell_of(record: Record) -> Cell:
-    return record.policy, record.example_index, Asked.of(record.ratio, record.budget)
+def cells_of(table: pa.Table) -> list[Cell]:
+    """The cell that each record belongs to."""
+    columns = (table[name].to_pylist() for name in ("policy", "example_index", "ratio", "budget"))
+    return [(policy, index, Asked.of(ratio, budget)) for policy, index, ratio, budget in zip(*columns, strict=True)]
+
+
+def _statuses(table: pa.Table) -> list[str]:
+    statuses: list[str] = table["status"].to_pylist()
+    return statuses
 
 
 def _rest(store: Store) -> dict[str, Any]:
@@ -61,8 +74,8 @@ def _entry(store: Store, part: str, name: str) -> Mapping[str, Any] | None:
     return next(({key: value for key, value in entry.items() if key not in ASIDE} for entry in found), None)
 
 
-def _records(store: Store, task: str, number: int, policy: str) -> list[Record]:
+def _table(store: Store, task: str, number: int, policy: str) -> pa.Table:
     try:
-        return store.read_records(store.record_file(task, number, policy))
+        return store.read_table(store.record_file(task, number, policy))
     except KVBenchError:  # missing, or damaged, which is for its own run to complain of
-        return []
+        return arrow_schema().empty_table()

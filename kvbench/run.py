@@ -93,8 +93,8 @@ def _fill(model: LoadedModel, grid: Grid, store: Store) -> None:
             for _ in (index for index in portion.chunk if portion.setting_for(grid, index)):
                 found += (fresh := next(results))
                 progress.advance(bar, len(fresh))
-            for name, records in portion.completed(found, lenders).items():
-                store.write_records(store.record_file(portion.task.name, portion.number, name), records)
+            for name, table in portion.completed(found, lenders).items():
+                store.write_table(store.record_file(portion.task.name, portion.number, name), table)
 
 
 def _generations(grid: Grid, task: Task, index: int, setting: Setting) -> int:

@@ -176,16 +176,26 @@ class Store:
 
     def write_records(self, path: Path, records: list[Record]) -> None:
         """Writes or replaces one record file."""
-        write_atomically(path, lambda partial: pq.write_table(to_table(records), partial, compression="zstd"))
+        self.write_table(path, to_table(records))
+
+    def write_table(self, path: Path, table: pa.Table) -> None:
+        write_atomically(path, lambda partial: pq.write_table(table, partial, compression="zstd"))
 
     def record_files(self) -> list[Path]:
         return sorted((self.folder / "records").glob("*/*/*.parquet"))
 
-    def read_records(self, path: Path) -> list[Record]:
-        """The records of one file, checked against the schema."""
+    def read_table(self, path: Path) -> pa.Table:
+        """The records of one file, as columns of the types of the schema."""
         try:
-            return [Record.model_validate(row) for row in pq.read_table(path, schema=arrow_schema()).to_pylist()]
-        except (pa.ArrowInvalid, OSError, ValidationError) as error:
+            return pq.read_table(path, schema=arrow_schema())
+        except (pa.ArrowInvalid, OSError) as error:
+            raise _unreadable(path, error) from error
+
+    def read_records(self, path: Path) -> list[Record]:
+        """The records of one file, each checked against the schema."""
+        try:
+            return [Record.model_validate(row) for row in self.read_table(path).to_pylist()]
+        except ValidationError as error:
             raise _unreadable(path, error) from error
 
     def read_files(self) -> Iterator[tuple[Path, list[Record]]]:
