@@ -15,7 +15,7 @@ from urllib.parse import quote
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, field_validator
 
 from kvbench.atomic import write_atomically, write_text_atomically
 from kvbench.errors import KVBenchError, first_line
@@ -28,6 +28,7 @@ SAFE = " ()[]=+,"  # in the name of a file, besides letters, digits and _.-~
 LONGEST_NAME = 150
 PROVENANCE = ("git_revision", "git_dirty")  # parts of an identity that do not make another run
 
+RECORDS = TypeAdapter(list[Record])
 Status = Literal["started", "complete", "failed"]
 
 
@@ -193,10 +194,15 @@ class Store:
 
     def read_records(self, path: Path) -> list[Record]:
         """The records of one file, each checked against the schema."""
+        return RECORDS.validate_python(self._checked_rows(path))
+
+    def _checked_rows(self, path: Path) -> list[dict[str, Any]]:
+        rows: list[dict[str, Any]] = self.read_table(path).to_pylist()
         try:
-            return [Record.model_validate(row) for row in self.read_table(path).to_pylist()]
+            RECORDS.validate_python(rows)
         except ValidationError as error:
             raise _unreadable(path, error) from error
+        return rows
 
     def read_files(self) -> Iterator[tuple[Path, list[Record]]]:
         """Every record file with its records."""
@@ -205,7 +211,7 @@ class Store:
 
     def frame(self) -> pd.DataFrame:
         """All records as one table, in the order of the run's tasks and policies."""
-        rows = [record.model_dump() for _, records in self.read_files() for record in records]
+        rows = [row for path in self.record_files() for row in self._checked_rows(path)]
         if not rows:
             raise KVBenchError(f"{self.folder} holds no records yet: start the run again to go on with it")
         frame = pd.DataFrame(rows, columns=list(Record.model_fields))

@@ -104,12 +104,15 @@ def summarise(
         (str(task), str(mode)): len(group[list(QUESTION)].drop_duplicates())
         for (task, mode), group in records.groupby(["task", "mode"], sort=False, observed=True)
     }
-    groups = records.groupby(list(CELL), sort=False, observed=True)
     nothing = records.iloc[:0]
+    appeared = records[list(CELL)].drop_duplicates().itertuples(index=False)
+    # Sums of floats depend on their order, and rows shall not: a run that was resumed holds its records in another.
+    groups = records.sort_values(list(QUESTION), kind="stable").groupby(list(CELL), sort=False, observed=True)
     found: dict[Key, DataFrame] = {
         (str(task), str(mode), str(policy), asked): group for (task, mode, policy, asked), group in groups
     }
-    wanted = dict.fromkeys([*(planned.keys() if planned else ()), *found])
+    in_order = [(str(task), str(mode), str(policy), asked) for task, mode, policy, asked in appeared]
+    wanted = dict.fromkeys([*(planned.keys() if planned else ()), *in_order])
     contexts = planned.contexts if planned else {}
     cells = {
         key: _cell(key, found.get(key, nothing), questions.get(key[:2], 0), contexts.get(key[0]), seed, resamples)
@@ -126,11 +129,12 @@ def _with_chance(rows: Sequence[SummaryRow], chances: Mapping[str, float]) -> li
 
 def _checked(records: DataFrame) -> DataFrame:
     """The records with what they were asked to reach, if a board can be made of them."""
-    needed = ("task", "mode", "policy", "ratio", "budget", *QUESTION, *NUMBERS, *OVER_SOME, *COSTS, *OTHERS)
+    needed = ["task", "mode", "policy", "ratio", "budget", *QUESTION, *NUMBERS, *OVER_SOME, *COSTS, *OTHERS]
     missing = [name for name in needed if name not in records.columns]
     if missing:
         raise LeaderboardError(f"the records lack the columns {', '.join(missing)}: score the run again")
-    records = records.assign(asked=asked_in(records))
+    numbers = dict.fromkeys((*NUMBERS, *OVER_SOME, *COSTS), np.float64)  # once, and not for each of a thousand cells
+    records = records[needed].astype(numbers).assign(asked=asked_in(records))
     twice = records.duplicated([*CELL, *QUESTION])
     if twice.any():
         first = records[twice].iloc[0]
@@ -151,8 +155,6 @@ def _in_order(keys: Sequence[Key]) -> list[Key]:
 
 def _cell(key: Key, group: DataFrame, questions: int, contexts: int | None, seed: int, resamples: int) -> _Cell:
     task, mode, policy, asked = key
-    # Sums of floats depend on their order, and rows shall not: a run that was resumed holds its records in another.
-    group = group.sort_values(list(QUESTION), kind="stable")
     answered = group[group["status"] == "ok"]
     shared: dict[str, Any] = {
         "task": task,
