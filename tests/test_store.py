@@ -48,6 +48,19 @@ def outcome(store: Store) -> pd.DataFrame:
     return frame.drop(columns=[column for column in frame.columns if column.endswith("_seconds")])
 
 
+def listening(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """The policies that are run from now on, a list of names for each context."""
+    asked: list[list[str]] = []
+    collect = kvbench.collect.collect
+
+    def noted(model, task, examples, setting):  # type: ignore[no-untyped-def]
+        asked.append([policy.name for policy in setting.policies])
+        return collect(model, task, examples, setting)
+
+    monkeypatch.setattr(kvbench.run, "collect", noted)
+    return asked
+
+
 def test_a_run_is_identified_first_and_complete_at_its_end(llama: LoadedModel, tmp_path: Path) -> None:
     store = execute(llama, grid(), tmp_path / "run", "a test")
     saved = json.loads((tmp_path / "run" / "run.json").read_text())
@@ -67,14 +80,7 @@ def test_the_same_run_again_does_only_what_is_missing(
     whole = outcome(execute(llama, grid(), tmp_path / "run", "a test"))
     removed = Store.open(tmp_path / "run").record_file("base", 0, "knorm")
     removed.unlink()
-    asked: list[list[str]] = []
-    collect = kvbench.collect.collect
-
-    def listening(model, task, examples, setting):  # type: ignore[no-untyped-def]
-        asked.append([policy.name for policy in setting.policies])
-        return collect(model, task, examples, setting)
-
-    monkeypatch.setattr(kvbench.run, "collect", listening)
+    asked = listening(monkeypatch)
     again = execute(llama, grid(), tmp_path / "run", "a test")
     assert asked == [["knorm"], ["knorm"]]
     pd.testing.assert_frame_equal(outcome(again), whole)
@@ -86,14 +92,7 @@ def test_another_run_beside_it_lends_what_is_the_same(
     """A policy that is added to a finished run costs itself alone; another seed, ratio or size has nothing to lend."""
     alone = outcome(execute(llama, grid(("full", "knorm", "snapkv")), tmp_path / "elsewhere" / "run", "a test"))
     execute(llama, grid(("full", "random", "knorm")), tmp_path / "runs" / "first", "a test")
-    asked: list[list[str]] = []
-    collect = kvbench.collect.collect
-
-    def listening(model, task, examples, setting):  # type: ignore[no-untyped-def]
-        asked.append([policy.name for policy in setting.policies])
-        return collect(model, task, examples, setting)
-
-    monkeypatch.setattr(kvbench.run, "collect", listening)
+    asked = listening(monkeypatch)
     store = execute(llama, grid(("full", "knorm", "snapkv")), tmp_path / "runs" / "second", "a test")
     assert asked == [["snapkv"], ["snapkv"]]
     pd.testing.assert_frame_equal(outcome(store), alone)

@@ -154,6 +154,8 @@ with Workers(toy_model(), 2, 2).map(work, range(2)) as results:
     started.wait()
     workers = [int(path.name) for path in tmp_path.iterdir()]
     wait_until(lambda: not any(is_running(worker) for worker in workers))
+    assert len(set(workers)) == 2
+    assert not any(is_running(worker) for worker in workers)
 
 
 def is_running(process: int) -> bool:
