@@ -24,16 +24,9 @@ from kvbench.prompt import Prompt
 from kvbench.record import Record
 from kvbench.setting import Setting
 from policies import POLICIES, Policy
-from toy import ActingPress, ActingScorer, hooks_left, pressing, treat
+from toy import PLENTY, STEPS, ActingPress, ActingScorer, answers, hooks_left, pressing, treat
 
-STEPS = 6
-PLENTY = 10**9
 OTHERS = [POLICIES[name] for name in ("full", "knorm", "leverage", "adakv_snapkv", "kvzip", "decoding_knorm")]
-
-
-def answers(model: LoadedModel, trace: Trace) -> dict[tuple[str, float, int], tuple[int, ...]]:
-    generations = decode(model, trace, STEPS, PLENTY)
-    return {(g.branch.treatment.policy.name, g.branch.treatment.ratio, g.ask): g.token_ids for g in generations}
 
 
 @pytest.fixture(scope="module")

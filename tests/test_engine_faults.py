@@ -8,25 +8,29 @@ import torch
 from kvpress import BasePress, ObservedAttentionPress
 
 import kvbench.engine.decode as engine
-from kvbench.engine.branch import Trace
 from kvbench.engine.decode import decode
 from kvbench.engine.generation import Generation
 from kvbench.models import LoadedModel
 from kvbench.prompt import Prompt
 from policies import POLICIES, Policy, Situation
-from toy import KEY_HEADS, ActingPress, ActingScorer, hooks_left, keep_of, pressing, toy_model, treat
+from toy import (
+    KEY_HEADS,
+    PLENTY,
+    STEPS,
+    ActingPress,
+    ActingScorer,
+    answers,
+    hooks_left,
+    keep_of,
+    pressing,
+    toy_model,
+    treat,
+)
 
-STEPS = 6
-PLENTY = 10**9
 OTHERS = [POLICIES[name] for name in ("full", "knorm", "snapkv", "h2o", "expected_attention", "adakv_snapkv")]
 
 Keys = torch.Tensor
 Values = torch.Tensor
-
-
-def answers(model: LoadedModel, trace: Trace) -> dict[tuple[str, float, int], tuple[int, ...]]:
-    generations = decode(model, trace, STEPS, PLENTY)
-    return {(g.branch.treatment.policy.name, g.branch.treatment.ratio, g.ask): g.token_ids for g in generations}
 
 
 @pytest.fixture(scope="module")

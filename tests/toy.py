@@ -36,6 +36,7 @@ from transformers import (
 from datasets_gen import TASKS, Example
 from kvbench.bench import AS_WRITTEN
 from kvbench.engine.branch import Branch, Trace
+from kvbench.engine.decode import decode
 from kvbench.engine.generation import until_end
 from kvbench.engine.guard import attention_modules
 from kvbench.engine.prefill import prefill
@@ -45,6 +46,8 @@ from kvbench.prompt import Mode, Prompt, asked, build_prompts, chat_template
 from kvbench.reference.tokenizer import END, train_tokenizer
 from policies import Policy, Situation, drawing_from, seed_of
 
+STEPS = 6  # of an answer
+PLENTY = 10**9  # bytes
 LAYERS, QUERY_HEADS, KEY_HEADS, HEAD_SIZE = 2, 4, 2, 128
 END_EVERY = 20  # one token in so many ends an answer: some answers of a wave then end early and some do not
 
@@ -143,6 +146,12 @@ def treat(
     budgets: Sequence[int] = (),
 ) -> Trace:
     return prefill(model, prompt, plan(policies, ratios, prompt, seed, budgets=budgets))
+
+
+def answers(model: LoadedModel, trace: Trace) -> dict[tuple[str, float, int], tuple[int, ...]]:
+    """By policy, ratio and question."""
+    generations = decode(model, trace, STEPS, PLENTY)
+    return {(g.branch.treatment.policy.name, g.branch.treatment.ratio, g.ask): g.token_ids for g in generations}
 
 
 def keep_of(branch: Branch) -> torch.Tensor:
