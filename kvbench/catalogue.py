@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from datasets_gen import Task, unknown_name
 from kvbench.errors import KVBenchError, first_line
+from kvbench.hub import look_for_hub
 from kvbench.models import LoadedModel
 from kvbench.prompt import Mode
 from leaderboards import CONTROLS
@@ -120,14 +121,16 @@ def _split(names: str) -> list[str]:
 
 def missing_weights(policies: Sequence[Policy], model: LoadedModel) -> dict[str, str]:
     """Policies whose weights for this model are not there, each with one line that says so."""
+    needing = [policy for policy in policies if policy.weights]
+    if needing:
+        look_for_hub()
     missing = {}
-    for policy in policies:
-        if policy.weights:
-            try:
-                policy.build(Situation(MIDDLE, 1024, 0, "")).post_init_from_model(model.network)
-            except Exception as error:  # the hub's, a press's
-                missing[policy.name] = (
-                    f"{policy.name} needs {policy.weights} for '{model.name}', which cannot be loaded "
-                    f"({type(error).__name__}: {first_line(error)[:100]})"
-                )
+    for policy in needing:
+        try:
+            policy.build(Situation(MIDDLE, 1024, 0, "")).post_init_from_model(model.network)
+        except Exception as error:  # the hub's, a press's
+            missing[policy.name] = (
+                f"{policy.name} needs {policy.weights} for '{model.name}', which cannot be loaded "
+                f"({type(error).__name__}: {first_line(error)[:100]})"
+            )
     return missing

@@ -86,7 +86,7 @@ def _watched(model: LoadedModel, task: Task, prompt: Prompt, setting: Setting) -
 
 
 def _scorings(prompt: Prompt, setting: Setting) -> list[Scoring]:
-    return plan(setting.policies, setting.ratios, prompt, setting.seed, setting.cell_seconds, setting.budgets)
+    return plan(setting.policies, setting.ratios, prompt, setting.seed, setting.patience, setting.budgets)
 
 
 def _records(

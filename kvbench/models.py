@@ -25,6 +25,7 @@ from transformers.utils import logging as transformers_logging
 
 from datasets_gen import unknown_name
 from kvbench.errors import KVBenchError, first_line
+from kvbench.hub import look_for_hub
 from kvbench.pristine import Pristine
 from kvbench.reference.shipped import REFERENCE_MODELS, folder_of, mistyped
 from policies import attention_window
@@ -150,6 +151,8 @@ def load_model(name: str, device: str = "auto", dtype: str = "auto") -> LoadedMo
     logging.getLogger("kvpress").setLevel(logging.ERROR)  # or some presses tell at each context how slow they are
     transformers_logging.disable_progress_bar()
     hub_logging.set_verbosity_error()  # or an absent network fills the screen with attempts
+    if not Path(source).exists():
+        look_for_hub()
     try:
         config = AutoConfig.from_pretrained(source)
         _check_architecture(name, config.architectures or [])

@@ -1,10 +1,10 @@
 """How examples are treated, whatever the examples are."""
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Self
 
-from kvbench.engine.treatment import CELL_SECONDS
+from kvbench.engine.bounds import Patience
 from kvbench.options import DEFAULT_MAX_KV_GB, kv_bytes
 from kvbench.prompt import Mode
 from leaderboards import Asked
@@ -20,14 +20,14 @@ def silent(_: int) -> None:
 @dataclass(frozen=True)
 class Setting:
     """``budgets``: in tokens of a head. ``seed``: of random policies. ``max_kv_bytes``: bound on the keys and values
-    decoded at once. ``cell_seconds``: bound on the time of a press with one context."""
+    decoded at once. ``patience``: with a press that takes long."""
 
     policies: Sequence[Policy]
     ratios: Sequence[float]
     seed: int = 0
     mode: Mode = "agnostic"
     max_kv_bytes: int = kv_bytes(DEFAULT_MAX_KV_GB)
-    cell_seconds: float = CELL_SECONDS
+    patience: Patience = field(default_factory=Patience)
     budgets: Sequence[int] = ()
 
     def only(self, policies: Sequence[Policy]) -> Self:

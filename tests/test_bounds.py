@@ -11,7 +11,7 @@ from kvpress import KnormPress
 
 from datasets_gen import TASKS
 from kvbench.collect import collect
-from kvbench.engine.bounds import TookTooLongError, time_bound
+from kvbench.engine.bounds import Patience, TookTooLongError
 from kvbench.engine.branch import Trace
 from kvbench.engine.decode import decode
 from kvbench.engine.keep import LayerCache
@@ -69,7 +69,7 @@ def test_a_press_out_of_bounds_fails_and_the_others_answer_as_without_it(
 ) -> None:
     act, reason = FAULTS[name]
     faulty = pressing("faulty", lambda situation: ActingPress(act))
-    scorings = [*plan([faulty], [0.5], prompt, 0, cell_seconds=0.2), *plan(OTHERS, [0.5], prompt, 0)]
+    scorings = [*plan([faulty], [0.5], prompt, 0, Patience(0.2)), *plan(OTHERS, [0.5], prompt, 0)]
     trace = prefill(llama, prompt, scorings)
     assert trace.branches[0].error is not None
     assert reason in trace.branches[0].error
@@ -83,18 +83,42 @@ def test_a_press_that_hangs_while_decoding_fails_alone(llama: LoadedModel, promp
             return never_ends() if kwargs["cache_position"][0] > 0 else output
 
     policy = pressing("hanging", lambda s: Hanging(s.ratio), prefill="private", while_decoding=True)
-    trace = prefill(llama, prompt, plan([policy, POLICIES["full"]], [0.5], prompt, 0, cell_seconds=0.5))
+    trace = prefill(llama, prompt, plan([policy, POLICIES["full"]], [0.5], prompt, 0, Patience(0.5)))
     assert {g.branch.treatment.policy.name for g in decode(llama, trace, STEPS, PLENTY)} == {"full"}
     assert str(trace.branches[0].error).startswith("hanging failed while decoding: it took longer than")
     assert not hooks_left(llama.network)
 
 
 def test_the_time_bound_ends_with_what_it_bounds() -> None:
-    with time_bound(0.05):
+    patience = Patience(0.05)
+    with patience.with_press("quick"):
         pass
     time.sleep(0.1)
-    with pytest.raises(TookTooLongError, match=r"it took longer than 0.05 s \(--cell-seconds\)"), time_bound(0.05):
+    with (
+        pytest.raises(TookTooLongError, match=r"^it took longer than 0.05 s \(--cell-seconds\)$"),
+        patience.with_press("slow"),
+    ):
         never_ends()
+
+
+def test_a_press_that_hangs_again_and_again_is_waited_for_three_times(llama: LoadedModel, prompt: Prompt) -> None:
+    tried: list[float] = []
+
+    def waits(*_: Any) -> Any:
+        started = time.monotonic()
+        try:
+            never_ends()
+        finally:
+            tried.append(time.monotonic() - started)
+
+    hanging = pressing("hanging", lambda situation: ActingPress(waits))
+    ratios = [0.1, 0.3, 0.5, 0.7, 0.9]
+    branches = prefill(llama, prompt, plan([hanging, POLICIES["knorm"]], ratios, prompt, 0, Patience(0.2))).branches
+    reasons = [str(branch.error).partition(": ")[2] for branch in branches[: len(ratios)]]
+    waited = "it took longer than 0.2 s (--cell-seconds)"
+    assert reasons == [waited] * 3 + [f"given up: {waited} 3 times before"] * 2
+    assert all(seconds > 0.1 for seconds in tried[:3])
+    assert all(branch.error is None for branch in branches[len(ratios) :])
 
 
 # --- vandals

@@ -11,7 +11,7 @@ from datasets_gen import TASKS
 from kvbench.catalogue import check_names, choose_policies, missing_weights
 from kvbench.commands.parameters import Budgets
 from kvbench.console import console
-from kvbench.engine.treatment import CELL_SECONDS
+from kvbench.engine.bounds import CELL_SECONDS, Patience
 from kvbench.errors import KVBenchError
 from kvbench.grid import Grid
 from kvbench.models import load_model
@@ -61,7 +61,7 @@ def command(
     chosen = [POLICIES[FULL], *(policy for policy in (*others, mine) if policy.name != FULL)]
     check_names(chosen)
     removed, kept = parse_levels(ratios, budgets, SOME_RATIOS)
-    setting = Setting(chosen, removed, seed, mode, kv_bytes(max_kv_gb), cell_bound(cell_seconds), kept)
+    setting = Setting(chosen, removed, seed, mode, kv_bytes(max_kv_gb), Patience(cell_bound(cell_seconds)), kept)
     grid = Grid([(task, contexts_of(task, profile, limit)) for task in named], setting)
     site.mkdir(parents=True, exist_ok=True)  # found out now rather than after the run
     console.print(f"loading {model}", soft_wrap=True)

@@ -12,7 +12,7 @@ from datasets_gen import TASKS
 from kvbench.catalogue import EVERYTHING, choose_policies, missing_weights, with_controls
 from kvbench.commands.parameters import Budgets, ContextTokens, Depth, Phrasings, Ratios
 from kvbench.console import console
-from kvbench.engine.treatment import CELL_SECONDS
+from kvbench.engine.bounds import CELL_SECONDS, Patience
 from kvbench.errors import KVBenchError
 from kvbench.grid import Grid
 from kvbench.lengths import lengthened
@@ -74,7 +74,7 @@ def command(
     counts = [(task, contexts_of(task, profile, limit)) for task in named]
     chosen = with_controls(choose_policies(policies, named, mode, even_if_broken=True))
     removed, kept = parse_levels(ratios, budgets)
-    setting = Setting(chosen, removed, seed, mode, kv_bytes(max_kv_gb), cell_bound(cell_seconds), kept)
+    setting = Setting(chosen, removed, seed, mode, kv_bytes(max_kv_gb), Patience(cell_bound(cell_seconds)), kept)
     grid = Grid(counts, setting, held_out=phrasings == "held-out")
     site.mkdir(parents=True, exist_ok=True)  # found out now rather than after the run
     console.print(f"loading {model}", soft_wrap=True)

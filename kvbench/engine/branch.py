@@ -9,7 +9,7 @@ import torch
 from kvpress import BasePress
 from transformers import DynamicCache
 
-from kvbench.engine.bounds import TookTooLongError, time_bound
+from kvbench.engine.bounds import TookTooLongError
 from kvbench.engine.keep import LayerCache, PressError, digest_of
 from kvbench.engine.treatment import Treatment
 from kvbench.errors import first_line
@@ -87,15 +87,16 @@ def faults_of(branch: Branch, where: str) -> Iterator[None]:
     A press is foreign code and may raise anything, or never return: this is the one place where every exception is
     caught.
     """
+    policy = branch.treatment.policy.name
     try:
-        with time_bound(branch.treatment.cell_seconds - branch.seconds):
+        with branch.treatment.patience.with_press(policy, branch.seconds):
             yield
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # an exit too
         own = PressError | PolicyError | TookTooLongError
         kind = "" if isinstance(error, own) else f"{type(error).__name__}: "
-        branch.error = f"{branch.treatment.policy.name} failed {where}: {kind}{first_line(error)}"
+        branch.error = f"{policy} failed {where}: {kind}{first_line(error)}"
         branch.layers, branch.held = [], None
 
 

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from functools import cache
 
 from datasets_gen import TASKS
+from kvbench.engine.bounds import Patience
 from kvbench.prompt import Prompt
 from leaderboards import Asked
 from policies import Policy, Situation
 
-CELL_SECONDS = 60.0
 CALIBRATION_TEXTS = 8
 A_LITTLE = 1e-6  # of a token: or 1 - (1 - 63/96) of 96 tokens comes to 62.99, and kvpress keeps 62
 
@@ -17,13 +17,13 @@ A_LITTLE = 1e-6  # of a token: or 1 - (1 - 63/96) of 96 tokens comes to 62.99, a
 @dataclass(frozen=True)
 class Treatment:
     """One policy at one ratio on one prompt. ``asks``: positions of the questions decoded from its branch.
-    ``cell_seconds``: how long its press may take. ``budget``: the tokens of a head that the ratio stands for, if they
-    were asked for."""
+    ``patience``: how long its press may take. ``budget``: the tokens of a head that the ratio stands for, if they were
+    asked for."""
 
     policy: Policy
     situation: Situation
     asks: tuple[int, ...]
-    cell_seconds: float = CELL_SECONDS
+    patience: Patience
     budget: int | None = None
 
     @property
@@ -71,12 +71,13 @@ def plan(
     ratios: Sequence[float],
     prompt: Prompt,
     seed: int,
-    cell_seconds: float = CELL_SECONDS,
+    patience: Patience | None = None,
     budgets: Sequence[int] = (),
 ) -> list[Scoring]:
     """All treatments of a prompt, grouped so that one scoring may serve all ratios of a group. ``budgets``: in tokens
     of a head."""
     length = len(prompt.token_ids)
+    patience = patience or Patience()
     everything = tuple(range(len(prompt.asks)))
     scorings = []
     for policy in policies:
@@ -98,7 +99,7 @@ def plan(
                         texts=calibration_texts,
                     ),
                     asks,
-                    cell_seconds,
+                    patience,
                     int(asked.value) if asked.kind == "budget" else None,
                 )
                 for asked in levels_of(policy, ratios, budgets)

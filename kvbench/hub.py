@@ -1,0 +1,29 @@
+"""The model hub, which many machines cannot reach: asked once, before anything waits for it again and again."""
+
+from functools import cache
+
+from huggingface_hub import constants, get_session
+
+from kvbench.console import console
+
+PATIENCE = 10.0  # seconds
+
+
+@cache
+def look_for_hub() -> bool:
+    """Whether the hub answers. If it does not, only what was downloaded before is looked for from here on: each file
+    would else be asked for six times, 23 s long."""
+    if constants.is_offline_mode():
+        return False
+    try:
+        get_session().head(constants.ENDPOINT, timeout=PATIENCE)
+    except Exception as error:  # of the network: httpx has dozens, and proxies theirs
+        console.print(
+            f"the model hub at {constants.ENDPOINT} cannot be reached ({type(error).__name__}): "
+            "only what was downloaded before is used",
+            soft_wrap=True,
+            markup=False,
+        )
+        constants.HF_HUB_OFFLINE = True
+        return False
+    return True
