@@ -1,7 +1,7 @@
 """What a run covers: tasks by policies by what they are asked to reach."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from datasets_gen import Example, Task
 from kvbench.catalogue import covering
@@ -16,17 +16,24 @@ from policies import Policy
 @dataclass(frozen=True)
 class Grid:
     """``tasks``: with the number of contexts of each; the setting's seed is that of the examples too. ``held_out``:
-    written in the phrasings that training never shows."""
+    written in the phrasings that training never shows. ``counted``: the questions of the contexts made so far."""
 
     tasks: Sequence[tuple[Task, int]]
     setting: Setting
     held_out: bool = False
+    counted: dict[tuple[str, int], int] = field(default_factory=dict, repr=False, compare=False)
 
     def identity(self, model: LoadedModel) -> Identity:
         return identify(model, self.tasks, self.setting, self.held_out)
 
     def example(self, task: Task, index: int) -> Example:
         return task.example(self.setting.seed, index, held_out=self.held_out)
+
+    def questions(self, task: Task, index: int) -> int:
+        """How many an example has: it is made once for that."""
+        if (task.name, index) not in self.counted:
+            self.counted[task.name, index] = len(self.example(task, index).questions)
+        return self.counted[task.name, index]
 
     def policies_on(self, task: Task) -> list[Policy]:
         return covering(self.setting.policies, task, self.setting.mode)
@@ -42,7 +49,7 @@ class Grid:
     def generations(self) -> int:
         """Answers in all."""
         return sum(
-            len(self.example(task, index).questions) * self.cells(self.policies_on(task))
+            self.questions(task, index) * self.cells(self.policies_on(task))
             for task, contexts in self.tasks
             for index in range(contexts)
         )

@@ -65,7 +65,7 @@ def lacking(grid: Grid, store: Store, lenders: Lenders) -> list[Portion]:
 
 def _portion(grid: Grid, store: Store, lenders: Lenders, task: Task, number: int, chunk: range) -> Portion:
     portion = Portion(task, number, chunk)
-    questions = {index: len(grid.example(task, index).questions) for index in chunk}
+    questions = {index: grid.questions(task, index) for index in chunk}
     for policy in grid.policies_on(task):
         cells = {(policy.name, index, level) for index in chunk for level in grid.levels(policy)}
         if store.has(task.name, number, policy.name, sum(questions[index] for _, index, _ in cells)):

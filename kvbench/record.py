@@ -103,5 +103,25 @@ def arrow_schema() -> pa.Schema:
     return pa.schema(fields, metadata={"kvbench_schema_version": str(SCHEMA_VERSION)})
 
 
+def fault_in(table: pa.Table) -> str:
+    """What no record may hold, of a table of the schema's types; nothing if all is well."""
+    for name, info in Record.model_fields.items():
+        column, kinds = table[name], _kinds(info.annotation)
+        if column.null_count and NoneType not in kinds:
+            return f"{column.null_count} records have no {name}"
+        allowed = [value for kind in kinds if get_origin(kind) is Literal for value in get_args(kind)]
+        strange = set(column.unique().drop_null().to_pylist()) - set(allowed) if allowed else set()
+        if strange:
+            return f"{name} is '{min(strange)}', not one of {', '.join(allowed)}"
+        if pa.types.is_list(column.type) and any(chunk.flatten().null_count for chunk in column.chunks):
+            return f"{name} has an empty place"
+    return ""
+
+
+def _kinds(annotation: Any) -> tuple[Any, ...]:
+    """The parts of a union; what is none is its own only part."""
+    return get_args(annotation) if get_origin(annotation) in (Union, UnionType) else (annotation,)
+
+
 def to_table(records: list[Record]) -> pa.Table:
     return pa.Table.from_pylist([record.model_dump() for record in records], schema=arrow_schema())

@@ -99,7 +99,7 @@ def _fill(model: LoadedModel, grid: Grid, store: Store) -> None:
 
 def _generations(grid: Grid, task: Task, index: int, setting: Setting) -> int:
     part = replace(grid, setting=setting)
-    return len(grid.example(task, index).questions) * part.cells(part.policies_on(task))
+    return grid.questions(task, index) * part.cells(part.policies_on(task))
 
 
 def _progress() -> Progress:

@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, field_
 
 from kvbench.atomic import write_atomically, write_text_atomically
 from kvbench.errors import KVBenchError, first_line
-from kvbench.record import SCHEMA_VERSION, Record, arrow_schema, to_table
+from kvbench.record import SCHEMA_VERSION, Record, arrow_schema, fault_in, to_table
 
 RUN_FILE = "run.json"
 SUMMARY_FILE = "summary.json"
@@ -194,15 +194,13 @@ class Store:
 
     def read_records(self, path: Path) -> list[Record]:
         """The records of one file, each checked against the schema."""
-        return RECORDS.validate_python(self._checked_rows(path))
+        return RECORDS.validate_python(self._checked_table(path).to_pylist())
 
-    def _checked_rows(self, path: Path) -> list[dict[str, Any]]:
-        rows: list[dict[str, Any]] = self.read_table(path).to_pylist()
-        try:
-            RECORDS.validate_python(rows)
-        except ValidationError as error:
-            raise _unreadable(path, error) from error
-        return rows
+    def _checked_table(self, path: Path) -> pa.Table:
+        table = self.read_table(path)
+        if fault := fault_in(table):
+            raise _unreadable(path, ValueError(fault))
+        return table
 
     def read_files(self) -> Iterator[tuple[Path, list[Record]]]:
         """Every record file with its records."""
@@ -211,10 +209,10 @@ class Store:
 
     def frame(self) -> pd.DataFrame:
         """All records as one table, in the order of the run's tasks and policies."""
-        rows = [row for path in self.record_files() for row in self._checked_rows(path)]
-        if not rows:
+        tables = [self._checked_table(path) for path in self.record_files()]
+        if not any(table.num_rows for table in tables):
             raise KVBenchError(f"{self.folder} holds no records yet: start the run again to go on with it")
-        frame = pd.DataFrame(rows, columns=list(Record.model_fields))
+        frame = _as_frame(pa.concat_tables(tables))
         for column in ("task", "policy"):
             plural = {"task": "tasks", "policy": "policies"}[column]
             order = [entry.name for entry in getattr(self.run.outline, plural)]
@@ -232,6 +230,14 @@ class Store:
         path = self.folder / SUMMARY_FILE
         write_text_atomically(path, json.dumps(rows, indent=1) + "\n")
         return path
+
+
+def _as_frame(table: pa.Table) -> pd.DataFrame:
+    """Lists stay lists, which pandas would make arrays of."""
+    frame = table.to_pandas()
+    return frame.assign(
+        **{field.name: table[field.name].to_pylist() for field in table.schema if pa.types.is_list(field.type)}
+    )
 
 
 def _unreadable(path: Path, error: Exception) -> KVBenchError:

@@ -4,9 +4,11 @@ all of its 7,800 pairs, unnoticed.)"""
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from itertools import combinations
+from typing import Self
 
 import numpy as np
-from pandas import DataFrame, Series
+from numpy.typing import NDArray
+from pandas import DataFrame, factorize
 
 from leaderboards.asked import Asked, asked_in
 from leaderboards.row import CONTROLS, FULL
@@ -57,14 +59,20 @@ def audit(
     nothing where they are all those of the full cache.
     """
     sound = records[records["status"] == "ok"]
-    full = sound[sound["policy"] == FULL].set_index(KEY)["output_text"]
+    seen = sound.assign(
+        asked=asked_in(sound),
+        question=sound.groupby(KEY, sort=False, observed=True).ngroup(),
+        digest=factorize(sound["cache_digest"])[0],
+        output=factorize(sound["output_text"])[0],
+    )
+    full = _Seen.of(seen[seen["policy"] == FULL])
     identical: list[Identical] = []
     unchanged: dict[str, Unchanged] = {}
-    compressed = sound[(sound["policy"] != FULL) & (sound["ratio"] > 0)]
-    for asked, alike in compressed.groupby(asked_in(compressed)):
-        groups = {str(policy): group.set_index(KEY) for policy, group in alike.groupby("policy", observed=True)}
-        same = {name: _same(group["output_text"], full) for name, group in groups.items()}
-        telling = {name: group[group["kept_tokens"] >= FEWEST_TOKENS] for name, group in groups.items()}
+    compressed = seen[(seen["policy"] != FULL) & (seen["ratio"] > 0)]
+    for asked, alike in compressed.groupby("asked"):
+        groups = {str(policy): group for policy, group in alike.groupby("policy", observed=True)}
+        same = {name: _same(_Seen.of(group), full) for name, group in groups.items()}
+        telling = {name: _Seen.of(group[group["kept_tokens"] >= FEWEST_TOKENS]) for name, group in groups.items()}
         for one, other in combinations(groups, 2):
             if declared and (other in declared.get(one, ()) or one in declared.get(other, ())):
                 continue
@@ -78,20 +86,43 @@ def audit(
     return identical, list(unchanged.values())
 
 
-def _same(outputs: Series, full: Series) -> bool:
+Numbers = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """What was read and written for some questions, in their order: equal numbers for what is equal, -1 for nothing."""
+
+    question: Numbers
+    digest: Numbers
+    output: Numbers
+
+    @classmethod
+    def of(cls, records: DataFrame) -> Self:
+        ordered = records.sort_values("question")
+        return cls(*(ordered[name].to_numpy(dtype=np.int64) for name in ("question", "digest", "output")))
+
+    def shared_with(self, other: "_Seen") -> tuple["_Seen", "_Seen"]:
+        """What both have, question by question."""
+        _, one, two = np.intersect1d(self.question, other.question, assume_unique=True, return_indices=True)
+        return self._at(one), other._at(two)
+
+    def _at(self, places: NDArray[np.intp]) -> "_Seen":
+        return _Seen(self.question[places], self.digest[places], self.output[places])
+
+
+def _same(seen: _Seen, full: _Seen) -> bool:
     """Whether all outputs that the full cache has an equal for are equal to it."""
-    shared = outputs.index.intersection(full.index)
-    return len(shared) > 0 and bool(np.array_equal(outputs.loc[shared].to_numpy(), full.loc[shared].to_numpy()))
+    own, of_full = seen.shared_with(full)
+    return len(own.question) > 0 and bool((own.output == of_full.output).all())
 
 
-def _identical(one: DataFrame, other: DataFrame, informative: bool) -> tuple[int, str] | None:
+def _identical(one: _Seen, other: _Seen, informative: bool) -> tuple[int, str] | None:
     """How many records they share, and what is the same in all of them."""
-    shared = one.index.intersection(other.index)
-    if len(shared) == 0:
+    first, second = one.shared_with(other)
+    count = len(first.question)
+    if count == 0:
         return None
-    first, second = one.loc[shared], other.loc[shared]
-    if first["cache_digest"].notna().all() and second["cache_digest"].notna().all():
-        same = np.array_equal(first["cache_digest"].to_numpy(), second["cache_digest"].to_numpy())
-        return (len(shared), "cache") if same else None
-    same = informative and np.array_equal(first["output_text"].to_numpy(), second["output_text"].to_numpy())
-    return (len(shared), "outputs") if same else None
+    if (first.digest >= 0).all() and (second.digest >= 0).all():
+        return (count, "cache") if (first.digest == second.digest).all() else None
+    return (count, "outputs") if informative and (first.output == second.output).all() else None

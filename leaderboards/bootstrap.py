@@ -18,7 +18,7 @@ LEVEL = 0.95
 
 def resampled_means(
     values: Sequence[float] | FloatArray,
-    clusters: Sequence[str] | NDArray[np.str_],
+    clusters: Sequence[str] | NDArray[np.str_] | NDArray[np.intp],
     seed: int,
     resamples: int = RESAMPLES,
 ) -> FloatArray | None:

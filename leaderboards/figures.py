@@ -27,7 +27,7 @@ SIZE = (4.5, 3.3)
 INK = INK_COLOUR[0]
 NO_METADATA = {"Creator": None, "Date": None, "Format": None, "Type": None}
 
-Point = tuple[float, float | None, Interval | None]
+Point = tuple[float, float, Interval | None]
 
 
 @dataclass(frozen=True)

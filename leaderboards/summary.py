@@ -6,10 +6,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from pandas import DataFrame
+from pandas import DataFrame, factorize, isna
 
 from leaderboards.asked import Asked, asked_in
 from leaderboards.bootstrap import RESAMPLES, FloatArray, percentile_interval, resampled_means
+from leaderboards.columns import Columns, groups
 from leaderboards.errors import LeaderboardError
 from leaderboards.row import ALL_TASKS, SummaryRow
 
@@ -104,12 +105,14 @@ def summarise(
         (str(task), str(mode)): len(group[list(QUESTION)].drop_duplicates())
         for (task, mode), group in records.groupby(["task", "mode"], sort=False, observed=True)
     }
-    nothing = records.iloc[:0]
     appeared = records[list(CELL)].drop_duplicates().itertuples(index=False)
     # Sums of floats depend on their order, and rows shall not: a run that was resumed holds its records in another.
-    groups = records.sort_values(list(QUESTION), kind="stable").groupby(list(CELL), sort=False, observed=True)
-    found: dict[Key, DataFrame] = {
-        (str(task), str(mode), str(policy), asked): group for (task, mode, policy, asked), group in groups
+    in_order_of_questions = records.sort_values(list(QUESTION), kind="stable")
+    columns = Columns.of(in_order_of_questions)
+    nothing = columns.at(np.arange(0))
+    found: dict[Key, Columns] = {
+        (str(task), str(mode), str(policy), asked): columns.at(places)
+        for (task, mode, policy, asked), places in groups(in_order_of_questions, CELL)
     }
     in_order = [(str(task), str(mode), str(policy), asked) for task, mode, policy, asked in appeared]
     wanted = dict.fromkeys([*(planned.keys() if planned else ()), *in_order])
@@ -134,7 +137,8 @@ def _checked(records: DataFrame) -> DataFrame:
     if missing:
         raise LeaderboardError(f"the records lack the columns {', '.join(missing)}: score the run again")
     numbers = dict.fromkeys((*NUMBERS, *OVER_SOME, *COSTS), np.float64)  # once, and not for each of a thousand cells
-    records = records[needed].astype(numbers).assign(asked=asked_in(records))
+    records = records[needed].astype(numbers)
+    records = records.assign(asked=asked_in(records), context=factorize(records["example_id"], sort=True)[0])
     twice = records.duplicated([*CELL, *QUESTION])
     if twice.any():
         first = records[twice].iloc[0]
@@ -153,16 +157,16 @@ def _in_order(keys: Sequence[Key]) -> list[Key]:
     return sorted(keys, key=lambda key: (tasks.index(key[0]), modes.index(key[1]), policies.index(key[2]), key[3]))
 
 
-def _cell(key: Key, group: DataFrame, questions: int, contexts: int | None, seed: int, resamples: int) -> _Cell:
+def _cell(key: Key, group: Columns, questions: int, contexts: int | None, seed: int, resamples: int) -> _Cell:
     task, mode, policy, asked = key
-    answered = group[group["status"] == "ok"]
+    answered = group.where(group["status"] == "ok")
     shared: dict[str, Any] = {
         "task": task,
         "mode": mode,
         "policy": policy,
         **_asked(asked, [float(ratio) for ratio in group["ratio"]]),
         "n": len(answered),
-        "contexts": int(answered["example_id"].nunique()),
+        "contexts": len(np.unique(answered["context"])),
     }
     gap = _incomplete(group, questions, contexts)
     if gap:
@@ -182,42 +186,42 @@ def _asked(asked: Asked, ratios: Sequence[float | None]) -> dict[str, Any]:
     return {"ratio": _average(ratios), "budget": int(asked.value)}
 
 
-def _incomplete(group: DataFrame, asked: int, contexts: int | None) -> str | None:
+def _incomplete(group: Columns, asked: int, contexts: int | None) -> str | None:
     """Why a cell may enter no mean; ``asked`` is the number of questions that other cells of the task answered."""
-    if group.empty:
+    if not len(group):
         return NOT_RUN
     gaps = []
-    there = group["example_id"].nunique()
+    there = len(np.unique(group["context"]))
     if contexts is not None and there < contexts:
         gaps.append(f"{contexts - there} of {contexts} contexts are not run yet")
-    failed = group[group["status"] != "ok"]
+    failed = group.where(group["status"] != "ok")
     if len(failed):
-        reasons = failed["reason"].dropna()
-        first = str(reasons.iloc[0]) if len(reasons) else "no reason was recorded"
+        reasons = (str(reason) for reason in failed["reason"] if not isna(reason))
+        first = next(reasons, "no reason was recorded")
         gaps.append(f"{len(failed)} of {asked} failed: {first}")
     if len(group) < asked:
         gaps.append(f"{asked - len(group)} of {asked} have no record")
     return _joined(gaps)
 
 
-def _measures(answered: DataFrame) -> tuple[dict[str, Any], list[str]]:
+def _measures(answered: Columns) -> tuple[dict[str, Any], list[str]]:
     """The measures of a complete cell, and why those that are None are."""
-    answerable = answered[answered["answerable"].astype(bool)]
+    answerable = answered.where(answered["answerable"].astype(bool))
     gaps: list[str] = []
     measures: dict[str, Any] = {name: _mean(answered, column, gaps) for name, column in OVER_ALL.items()}
-    questions = answered[answered["leakage"].isna()]
+    questions = answered.where(np.isnan(answered["leakage"]))
     measures |= {name: _mean(questions, column, gaps) for name, column in OVER_QUESTIONS.items()}
     for kind in ("confused", "fabricated"):
-        share = float((questions["hallucination_kind"] == kind).mean())
-        measures[f"{kind}_rate"] = None if measures["hallucination_rate"] is None else share
+        known = measures["hallucination_rate"] is not None
+        measures[f"{kind}_rate"] = float((questions["hallucination_kind"] == kind).mean()) if known else None
     measures |= {name: _mean_of_known(answered, name) for name in OVER_SOME}
     measures["kv_bytes"] = _mean_over_contexts(answered, "kv_bytes", gaps)
     measures["compression_seconds"] = _mean_over_contexts(answered, "compression_seconds", gaps)
-    if answered["eviction_rate"].isna().all():
+    if np.isnan(answered["eviction_rate"]).all():
         gaps.append(REWRITES)
         return measures, gaps
     measures["eviction_rate"] = _mean(answered, "eviction_rate", gaps)
-    if answerable.empty:
+    if not len(answerable):
         gaps.append(NO_ANSWERABLE)
         return measures, gaps
     measures |= {name: _mean(answerable, column, gaps) for name, column in OVER_ANSWERABLE.items()}
@@ -225,16 +229,10 @@ def _measures(answered: DataFrame) -> tuple[dict[str, Any], list[str]]:
     return measures, gaps
 
 
-def _numbers(frame: DataFrame, column: str) -> FloatArray:
-    """A column of numbers or truth values as floats, NaN where there is none."""
-    numbers: FloatArray = frame[column].to_numpy(dtype=np.float64, na_value=np.nan)
-    return numbers
-
-
-def _mean(frame: DataFrame, column: str, gaps: list[str]) -> float | None:
+def _mean(records: Columns, column: str, gaps: list[str]) -> float | None:
     """The mean, or None with its reason added to ``gaps``: a mean over the part that has a value would mislead. Of
     nothing there is none."""
-    numbers = _numbers(frame, column)
+    numbers = records[column]
     if not len(numbers):
         return None
     unknown = int(np.isnan(numbers).sum())
@@ -244,21 +242,22 @@ def _mean(frame: DataFrame, column: str, gaps: list[str]) -> float | None:
     return float(numbers.mean())
 
 
-def _mean_of_known(frame: DataFrame, column: str) -> float | None:
+def _mean_of_known(records: Columns, column: str) -> float | None:
     """The mean over the questions that are asked for this at all."""
-    numbers = _numbers(frame, column)
+    numbers = records[column]
     known = numbers[~np.isnan(numbers)]
     return float(known.mean()) if len(known) else None
 
 
-def _mean_over_contexts(frame: DataFrame, column: str, gaps: list[str]) -> float | None:
+def _mean_over_contexts(records: Columns, column: str, gaps: list[str]) -> float | None:
     """A cost of a context stands in the record of each of its questions: contexts weigh the same, however many."""
-    if _mean(frame, column, gaps) is None:
+    if _mean(records, column, gaps) is None:
         return None
-    return float(frame.groupby("example_id", observed=True)[column].mean().mean())
+    _, context, counts = np.unique(records["context"], return_inverse=True, return_counts=True)
+    return float((np.bincount(context, weights=records[column]) / counts).mean())
 
 
-def _mean_by_layer(answerable: DataFrame) -> tuple[float, ...] | None:
+def _mean_by_layer(answerable: Columns) -> tuple[float, ...] | None:
     layers = list(answerable["ger_by_layer"])
     if any(layer is None for layer in layers) or len({len(layer) for layer in layers}) != 1:
         return None
@@ -266,12 +265,12 @@ def _mean_by_layer(answerable: DataFrame) -> tuple[float, ...] | None:
 
 
 def _resampled(
-    answered: DataFrame, task: str, measures: Mapping[str, Any], seed: int, resamples: int
+    answered: Columns, task: str, measures: Mapping[str, Any], seed: int, resamples: int
 ) -> dict[str, FloatArray]:
-    clusters = answered["example_id"].to_numpy(dtype=np.str_)
+    clusters = answered["context"]
     columns = OVER_ALL | OVER_QUESTIONS | OVER_ANSWERABLE
     means = {
-        name: resampled_means(_numbers(answered, columns[name]), clusters, _task_seed(seed, task), resamples)
+        name: resampled_means(answered[columns[name]], clusters, _task_seed(seed, task), resamples)
         for name in WITH_INTERVAL
         if measures.get(name) is not None
     }
