@@ -1,7 +1,7 @@
 """Wrappers that keep a press from taking the instructions of a prompt first (after arXiv 2510.00231, for any spans)."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -117,20 +117,19 @@ class WhitelistPress(Protection):
 
 
 @dataclass
-class DebiasPress(Protection):
-    """Each part of the context, the spans and what lies between them, keeps a number of tokens between what the press
-    would leave it (``strength`` 0) and its fair share, the same share of each part (1).
+class FairEvictionPress(Protection):
+    """Each part of the context, the spans and what lies between them, keeps the same share of its tokens, and the press
+    chooses which.
 
     ``window``: the press scores a part by the last tokens of that part, as if it were the context.
     """
 
-    strength: float = 1.0
-    window: bool = False
+    window: bool = field(default=False, kw_only=True)
 
     def kept(self, score: Scores, kept: int, length: int) -> torch.Tensor:
         parts = parts_of(self.spans, length)
         whole = score(0, length)
-        counts = self._counts(whole, parts, kept)
+        counts = self.counts(whole, parts, kept)
         positions = []
         for number, (start, end) in enumerate(parts):
             own = score(start, end) if self.window and end - start > self._least() else whole[..., start:end]
@@ -140,19 +139,27 @@ class DebiasPress(Protection):
         # Every head keeps as many: their positions in order are a rectangle.
         return keep.nonzero()[:, -1].view(*keep.shape[:2], kept)
 
+    def counts(self, whole: torch.Tensor, parts: Spans, kept: int) -> torch.Tensor:
+        """Tokens that each head keeps of each part, (batch, num_kv_heads, parts). ``whole``: the scores of all."""
+        sizes = torch.tensor([end - start for start, end in parts], device=whole.device)
+        return shared_out(kept, sizes).expand(*whole.shape[:2], -1)
+
     def _least(self) -> int:
         """Tokens that a part must be longer than for the press to look at it from its own end."""
         return int(getattr(self.press, "window_size", 1))
 
-    def _counts(self, whole: torch.Tensor, parts: Spans, kept: int) -> torch.Tensor:
-        """Tokens that each head keeps of each part, (batch, num_kv_heads, parts)."""
-        sizes = torch.tensor([end - start for start, end in parts], device=whole.device)
-        fair = shared_out(kept, sizes).expand(*whole.shape[:2], -1)
-        if self.strength == 1:
-            return fair
+
+@dataclass
+class DebiasPress(FairEvictionPress):
+    """Each part keeps a number of tokens between what the press would leave it (``strength`` 0) and its fair share
+    (1)."""
+
+    strength: float = 0.5
+
+    def counts(self, whole: torch.Tensor, parts: Spans, kept: int) -> torch.Tensor:
         chosen = torch.zeros_like(whole, dtype=torch.long).scatter_(-1, whole.topk(kept, dim=-1).indices, 1)
         own = torch.stack([chosen[..., start:end].sum(-1) for start, end in parts], dim=-1)
-        return shared_out(kept, (1 - self.strength) * own + self.strength * fair)
+        return shared_out(kept, (1 - self.strength) * own + self.strength * super().counts(whole, parts, kept))
 
 
 def _whitelist(press: ScorerPress, spans: Spans, window: bool) -> BasePress:
@@ -160,11 +167,11 @@ def _whitelist(press: ScorerPress, spans: Spans, window: bool) -> BasePress:
 
 
 def _fair(press: ScorerPress, spans: Spans, window: bool) -> BasePress:
-    return DebiasPress(press, spans, 1.0, window)
+    return FairEvictionPress(press, spans, window=window)
 
 
 def _half_fair(press: ScorerPress, spans: Spans, window: bool) -> BasePress:
-    return DebiasPress(press, spans, 0.5, window)
+    return DebiasPress(press, spans, 0.5, window=window)
 
 
 # The five of the paper, by name: how each is built, and whether it looks from the last tokens.

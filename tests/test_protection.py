@@ -11,7 +11,7 @@ from kvpress.utils import compute_n_kept
 
 from kvbench.models import LoadedModel
 from policies import POLICIES, PolicyError
-from policies.protection import DebiasPress, WhitelistPress, check_spans, parts_of, shared_out
+from policies.protection import DebiasPress, FairEvictionPress, WhitelistPress, check_spans, parts_of, shared_out
 from toy import KEY_HEADS, LAYERS, ActingScorer, keep_of, pressing, toy_prompt, treat
 
 # Ten tokens; one head likes the end, the other the beginning.
@@ -50,13 +50,13 @@ def test_of_a_whitelist_larger_than_the_budget_the_press_chooses() -> None:
 
 def test_fair_eviction_keeps_the_same_share_of_every_part() -> None:
     """Parts of 4, 2 and 4 tokens share five kept ones: 2, 1 and 2, each by the press's order within it."""
-    press = DebiasPress(scorer(), [(4, 6)])
+    press = FairEvictionPress(scorer(), [(4, 6)])
     assert kept(press, 0.5) == [[2, 3, 5, 8, 9], [0, 1, 4, 6, 7]]
 
 
 def test_a_part_votes_with_its_own_window_where_the_press_has_one() -> None:
     """Scored as if it were the context, a part of four tokens has the scores of the first four."""
-    press = DebiasPress(scorer(), [(4, 6)], window=True)
+    press = FairEvictionPress(scorer(), [(4, 6)], window=True)
     assert kept(press, 0.5) == [[2, 3, 5, 8, 9], [0, 1, 4, 6, 7]]
     seen: list[int] = []
 
@@ -64,7 +64,7 @@ def test_a_part_votes_with_its_own_window_where_the_press_has_one() -> None:
         seen.append(keys.shape[2])
         return scores_given(module, hidden_states, keys)
 
-    kept(DebiasPress(ActingScorer(0.0, watched), [(4, 6)], window=True), 0.5)
+    kept(FairEvictionPress(ActingScorer(0.0, watched), [(4, 6)], window=True), 0.5)
     assert seen == [10, 4, 2, 4]
 
 
@@ -72,7 +72,7 @@ def test_strength_goes_from_the_choice_of_the_press_to_the_same_share() -> None:
     """Of parts 0-3, 4-5 and 6-9 the first head alone would keep 0, 1 and 4, and fairly 2, 1 and 2; half-way 1, 1, 3."""
     assert kept(DebiasPress(scorer(), [(4, 6)], 0.0), 0.5) == [[5, 6, 7, 8, 9], [0, 1, 2, 3, 4]]
     assert kept(DebiasPress(scorer(), [(4, 6)], 0.5), 0.5) == [[3, 5, 7, 8, 9], [0, 1, 2, 4, 6]]
-    assert kept(DebiasPress(scorer(), [(4, 6)], 1.0), 0.5) == kept(DebiasPress(scorer(), [(4, 6)]), 0.5)
+    assert kept(DebiasPress(scorer(), [(4, 6)], 1.0), 0.5) == kept(FairEvictionPress(scorer(), [(4, 6)]), 0.5)
 
 
 @given(st.integers(1, 60), st.lists(st.integers(1, 40), min_size=1, max_size=6))
