@@ -1,9 +1,9 @@
 """Synthetic routing datasets: contexts whose evidence is known, to the character."""
 
 from datasets_gen.defences import REFUSAL
-from datasets_gen.directives import Directive, obeyed, undone
+from datasets_gen.directives import Directive, check, family_of, obeyed, undone
 from datasets_gen.errors import DatasetError, unknown_name
-from datasets_gen.example import Example, Question, Span, SpanKind, Split
+from datasets_gen.example import Arm, Example, Question, Span, SpanKind, Split
 from datasets_gen.registry import TASKS, get_task
 from datasets_gen.tags import TAGS, parse_tags, tagged, tags_of
 from datasets_gen.task import ABSTENTION, INSTRUCTION, Profile, Task, Wanted
@@ -14,6 +14,7 @@ __all__ = [
     "REFUSAL",
     "TAGS",
     "TASKS",
+    "Arm",
     "DatasetError",
     "Directive",
     "Example",
@@ -24,6 +25,8 @@ __all__ = [
     "Split",
     "Task",
     "Wanted",
+    "check",
+    "family_of",
     "get_task",
     "obeyed",
     "parse_tags",

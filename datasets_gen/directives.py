@@ -271,6 +271,10 @@ def kind_of(directive: Directive) -> Kind:
     return KINDS[directive.kind]
 
 
+def family_of(directive: Directive) -> str:
+    return kind_of(directive).family
+
+
 def clashes_of(kind: str) -> int:
     """With how many other kinds a directive of this one cannot go."""
     return sum(kind in pair for pair in CLASHES)

@@ -8,6 +8,7 @@ from datasets_gen.directives import Directive
 SpanKind = Literal["answer", "subject", "fact", "bridge", "distractor", "defence", "directive"]
 Split = Literal["train", "test"]
 Direction = Literal["forward", "reverse"]
+Arm = Literal["", "defence first", "directives first", "no defence"]
 QuestionType = Literal["standard", "manipulated", "part"]
 AnswerType = Literal["person", "thing", "organisation", "creature", "location", "numeral", "date", "event"]
 
@@ -71,7 +72,8 @@ class Question:
 @dataclass(frozen=True, slots=True)
 class Example:
     """A context and its questions. ``stated_values`` are all values that the context states about anything: a wrong
-    answer that is one of them is a confusion and not a fabrication. ``spans`` are those of the context as a whole."""
+    answer that is one of them is a confusion and not a fabrication. ``spans`` are those of the context as a whole.
+    ``arm``: which version of a draw this is, where each is written in several ways; all of these have its ``draw``."""
 
     id: str
     task: str
@@ -81,3 +83,9 @@ class Example:
     stated_values: tuple[str, ...]
     questions: tuple[Question, ...]
     spans: tuple[Span, ...] = ()
+    arm: Arm = ""
+    draw: str = ""
+
+    def text_of(self, kind: SpanKind) -> str:
+        """What the context says in its spans of a kind; nothing if it has none."""
+        return " ".join(self.context[span.start : span.end] for span in self.spans if span.kind == kind)

@@ -11,13 +11,16 @@ from dataclasses import dataclass, replace
 
 from datasets_gen.defences import ATTACKS, DEFENCES, REFUSAL
 from datasets_gen.directives import BRACKETS, KINDS, MARKS, Directive, clashes_of, compatible, exemplar
-from datasets_gen.example import Direction, Question, Span, Split
+from datasets_gen.example import Arm, Direction, Question, Span, Split
 from datasets_gen.lexicon import draw_people, lexicon
 from datasets_gen.passage import Fact, StatedFact, deal_facts, write_passage
 from datasets_gen.questions import Asker, forward_question, reverse_question
 from datasets_gen.relations import ATTRIBUTES, Relation, draw_relations
 from datasets_gen.task import Draft, Task, Wanted
 from datasets_gen.wording import Wording
+
+# Every draw in both orders, and without the defence: what each span loses where the other stands in its place.
+ARMS: tuple[Arm, ...] = ("defence first", "directives first", "no defence")
 
 
 @dataclass(frozen=True)
@@ -97,7 +100,7 @@ def make(rng: random.Random, wanted: Wanted) -> Draft:
     kinds = _draw_kinds(rng, rng.randint(*size.directives))
     ground = _draw_ground(rng, wanted.split, size, kinds)
     directives = _draw_directives(rng, kinds, ground)
-    prompt = _write_prompt(ask, size, directives)
+    prompt = _write_prompt(ask, size, directives, wanted.arm)
     passage = write_passage(rng, ground.facts, wording)
     stated = [_moved(fact, len(prompt.text) + 1) if prompt.text else fact for fact in passage.facts]
     attacks = min(int(size.attacked * wanted.questions + rng.random()), len(ATTACKS))
@@ -171,15 +174,20 @@ def _draw_directives(rng: random.Random, kinds: Sequence[str], ground: Ground) -
     return tuple(Directive(kind, arguments[kind]() if kind in arguments else "") for kind in kinds)
 
 
-def _write_prompt(ask: Asker, size: Size, directives: Sequence[Directive]) -> SystemPrompt:
+def _write_prompt(ask: Asker, size: Size, directives: Sequence[Directive], arm: Arm) -> SystemPrompt:
     """Directives next to one another, and the defence, if there is one, before or behind them."""
     defended = ask.rng.random() < size.defended
     directives_first = size.either_order and ask.rng.random() < 0.5
+    for_directives = for_defence = ask
+    if arm:
+        defended, directives_first = arm != "no defence", arm == "directives first"
+        # Each from a stream of its own: all arms have the same words, and leave the same draws to what follows.
+        for_directives, for_defence = (Asker(random.Random(ask.rng.getrandbits(64)), ask.wording) for _ in range(2))
     prompt = SystemPrompt()
     if defended and not directives_first:
-        prompt = _with_defence(ask, prompt)
-    prompt = _with_directives(ask, prompt, directives)
-    return _with_defence(ask, prompt) if defended and directives_first else prompt
+        prompt = _with_defence(for_defence, prompt)
+    prompt = _with_directives(for_directives, prompt, directives)
+    return _with_defence(for_defence, prompt) if defended and directives_first else prompt
 
 
 def _with_directives(ask: Asker, prompt: SystemPrompt, directives: Sequence[Directive]) -> SystemPrompt:
@@ -256,4 +264,13 @@ INSTRUCTIONS = Task(
     instruction="",
     max_new_tokens=80,
     role="system",
+)
+
+# The same contexts, each in every arm: for comparing them.
+INSTRUCTIONS_IN_ARMS = replace(
+    INSTRUCTIONS,
+    arms=ARMS,
+    variant="arms",
+    chance=27.0,
+    contexts={"quick": 24 * len(ARMS), "paper": 541 * len(ARMS)},
 )

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 from datasets_gen.errors import DatasetError, unknown_name
-from datasets_gen.example import Example, Question, Span, Split
+from datasets_gen.example import Arm, Example, Question, Span, Split
 from datasets_gen.lexicon import LEXICON_SHA256
 
 # Said after every question, and never part of what is compressed.
@@ -20,12 +20,13 @@ Profile = Literal["quick", "paper"]
 @dataclass(frozen=True)
 class Wanted:
     """What is asked of a generator: ``level`` scales the difficulty, ``held_out`` takes the phrasings that training
-    never shows."""
+    never shows. ``arm``: what of the same draw is to be written, nothing where that is drawn too."""
 
     split: Split
     level: int
     questions: int
     held_out: bool = False
+    arm: Arm = ""
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,8 @@ class Task:
     ``top_level`` (the task itself); everything but training uses the top. ``chance``: F1, in percent, of the best blind
     guesser, who knows how often each answer is right for a question of that form and does not see the context.
     ``contexts``: how many by profile. ``role``: whose turn of a chat the context is. ``answer_marker`` stands
-    before the answer in an output that shows its steps.
+    before the answer in an output that shows its steps. ``arms``: the ways in which each draw is written, one context
+    after the other; they differ in nothing else.
     """
 
     name: str
@@ -63,6 +65,7 @@ class Task:
     role: Literal["user", "system"] = "user"
     answer_marker: str = ""
     variant: str = ""
+    arms: tuple[Arm, ...] = ("",)
 
     @property
     def full_version(self) -> str:
@@ -90,11 +93,16 @@ class Task:
         for what, value, least in (("index", index, 0), ("level", level, 0), ("number of questions", questions, 1)):
             if value < least:
                 raise DatasetError(f"the {what} of an example is {least} or more, not {value}")
-        identity = f"{self.name}/{split}/{seed}/{index}" + ("/held_out" if held_out else "")
-        rng = random.Random(f"{self.version}/{identity}")
-        draft = self.make(rng, Wanted(split, level, questions, held_out))
+        number, way = divmod(index, len(self.arms))
+        draw = f"{self.name}/{split}/{seed}/{number}" + ("/held_out" if held_out else "")
+        arm = self.arms[way]
+        identity = f"{draw}/{arm}" if arm else draw
+        rng = random.Random(f"{self.version}/{draw}")
+        draft = self.make(rng, Wanted(split, level, questions, held_out, arm))
         numbered = tuple(replace(question, id=f"{identity}/{i}") for i, question in enumerate(draft.questions))
-        return Example(identity, self.name, split, index, draft.context, draft.stated_values, numbered, draft.spans)
+        return Example(
+            identity, self.name, split, index, draft.context, draft.stated_values, numbered, draft.spans, arm, draw
+        )
 
     def generate(self, seed: int, count: int, split: Split = "test", held_out: bool = False) -> Iterator[Example]:
         """The first ``count`` examples of a seed, one at a time."""

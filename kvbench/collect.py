@@ -14,15 +14,17 @@ from kvbench.engine.generation import Generation
 from kvbench.engine.prefill import prefill
 from kvbench.engine.treatment import Scoring, plan
 from kvbench.errors import KVBenchError
+from kvbench.metrics.directives import families
 from kvbench.metrics.routing import (
     Survival,
     eviction_rate,
     eviction_ratio_by_layer,
     global_eviction_ratio,
     slot_coverage,
+    slot_coverage_by_layer,
 )
 from kvbench.models import LoadedModel
-from kvbench.prompt import Mode, Prompt, build_prompts
+from kvbench.prompt import INSTRUCTIONS, Ask, Mode, Prompt, build_prompts
 from kvbench.record import Record
 from kvbench.score import text_scores
 from kvbench.setting import Setting
@@ -128,6 +130,8 @@ def _record(
         "task_version": task.full_version,
         "example_id": example.id,
         "example_index": example.index,
+        "draw_id": example.draw or example.id,
+        "arm": example.arm,
         "question_id": question.id,
         "mode": mode,
         "policy": policy.name,
@@ -147,8 +151,10 @@ def _record(
         "stated_values": [*example.stated_values, *question.others],
         "abstentions": list(task.abstentions),
         "answer_marker": task.answer_marker,
-        "directives": [str(directive) for directive in question.directives],
+        "directives": (directives := [str(directive) for directive in question.directives]),
+        "directive_families": families(directives),
         "protected": question.protected,
+        "defence": example.text_of("defence") if question.protected else "",
         "press_arguments": json.dumps(branch.arguments, sort_keys=True),
         "context_tokens": trace.length,
         "answer_tokens": len(asked.answer_tokens),
@@ -156,16 +162,26 @@ def _record(
         "prefill_seconds": trace.seconds,
     }
     if survival is not None:
-        values |= {
-            "eviction_rate": eviction_rate(survival, trace.prompt.context_tokens),
-            "ger": global_eviction_ratio(survival, asked.answer_tokens),
-            "ger_by_layer": eviction_ratio_by_layer(survival, asked.answer_tokens),
-            "slot_coverage": slot_coverage(survival, asked.evidence_tokens),
-        }
+        values |= _routing(trace.prompt, asked, survival)
     if generation is not None:
         values |= _outcome(model, trace, branch, generation)
         values |= text_scores(Record.model_validate(values))
     return Record.model_validate(values)
+
+
+def _routing(prompt: Prompt, asked: Ask, survival: Survival) -> dict[str, object]:
+    """What is left of the evidence of a question, and of the instructions."""
+    defence, directives = (prompt.tokens_of(kind) for kind in INSTRUCTIONS)
+    return {
+        "eviction_rate": eviction_rate(survival, prompt.context_tokens),
+        "ger": global_eviction_ratio(survival, asked.answer_tokens),
+        "ger_by_layer": eviction_ratio_by_layer(survival, asked.answer_tokens),
+        "slot_coverage": slot_coverage(survival, asked.evidence_tokens),
+        "defence_kept": slot_coverage(survival, defence),
+        "defence_kept_by_layer": slot_coverage_by_layer(survival, defence),
+        "directives_kept": slot_coverage(survival, directives),
+        "directives_kept_by_layer": slot_coverage_by_layer(survival, directives),
+    }
 
 
 def _outcome(model: LoadedModel, trace: Trace, branch: Branch, generation: Generation) -> dict[str, object]:

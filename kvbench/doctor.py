@@ -166,7 +166,7 @@ def _short(patient: Patient) -> Finding:
         asks = tuple(replace(ask, answer_tokens=(), evidence_tokens=()) for ask in prompt.asks)
         context = tuple(range(max(1, length - prompt.question_tokens)))
         ids = prompt.token_ids[len(prompt.token_ids) - length :]
-        cut = replace(prompt, token_ids=ids, context_tokens=context, asks=asks, protected=())
+        cut = replace(prompt, token_ids=ids, context_tokens=context, asks=asks, stretches=())
         trace = patient.treated(cut, [patient.middle])
         refused += [(length, error)] if (error := _error(trace.branches)) else []
     if not refused:

@@ -9,7 +9,7 @@ one that is compressed with its context.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from transformers import PreTrainedTokenizerBase
 
@@ -41,17 +41,35 @@ class Ask:
     evidence_tokens: tuple[int, ...]
 
 
+class Stretch(NamedTuple):
+    """Tokens ``[start, end)`` of instructions of one kind."""
+
+    kind: SpanKind
+    start: int
+    end: int
+
+
 @dataclass(frozen=True)
 class Prompt:
     """A region to prefill and compress, and the questions to decode from what is left of it. ``context_tokens``: the
-    positions in it of the context alone, without the chat template and, in aware mode, the question. ``protected``:
-    half-open ranges of positions, one for each stretch of instructions of one kind."""
+    positions in it of the context alone, without the chat template and, in aware mode, the question. ``stretches``:
+    of instructions, in their order."""
 
     example: Example
     token_ids: tuple[int, ...]
     context_tokens: tuple[int, ...]
     asks: tuple[Ask, ...]
-    protected: tuple[tuple[int, int], ...] = ()
+    stretches: tuple[Stretch, ...] = ()
+
+    @property
+    def protected(self) -> tuple[tuple[int, int], ...]:
+        """Half-open ranges of positions, one for each stretch."""
+        return tuple((stretch.start, stretch.end) for stretch in self.stretches)
+
+    def tokens_of(self, kind: SpanKind) -> tuple[int, ...]:
+        """Positions of the instructions of one kind."""
+        own = (stretch for stretch in self.stretches if stretch.kind == kind)
+        return tuple(position for stretch in own for position in range(stretch.start, stretch.end))
 
     @property
     def question_tokens(self) -> int:
@@ -151,11 +169,13 @@ def _build_prompt(
     )
     context = tokens_of([Span("fact", 0, len(example.context))], offsets, len(head))
     ids: tuple[int, ...] = tuple(encoded["input_ids"])
-    return Prompt(example, ids, context, asks, _protected(example, offsets, len(head)))
+    return Prompt(example, ids, context, asks, _stretches(example, offsets, len(head)))
 
 
-def _protected(example: Example, offsets: Sequence[tuple[int, int]], shift: int) -> tuple[tuple[int, int], ...]:
-    """The token ranges of defence and directives; neighbours of one kind are one."""
+def _stretches(example: Example, offsets: Sequence[tuple[int, int]], shift: int) -> tuple[Stretch, ...]:
+    """Defence and directives; neighbours of one kind are one."""
     instructions = sorted((span for span in example.spans if span.kind in INSTRUCTIONS), key=lambda span: span.start)
-    stretches = [tokens_of(list(spans), offsets, shift) for _, spans in groupby(instructions, lambda span: span.kind)]
-    return tuple((tokens[0], tokens[-1] + 1) for tokens in stretches)
+    stretches = [
+        (kind, tokens_of(list(spans), offsets, shift)) for kind, spans in groupby(instructions, lambda span: span.kind)
+    ]
+    return tuple(Stretch(kind, tokens[0], tokens[-1] + 1) for kind, tokens in stretches)

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict
 
 from kvbench.metrics.text import HallucinationKind
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 
 
 class Record(BaseModel):
@@ -18,12 +18,13 @@ class Record(BaseModel):
     is of this context. ``kept_tokens``: those of a head that are read, the mean over layers and heads.
 
     Columns as in ``kvbench.metrics.registry``; f1 and em in percent, rates in [0, 1]. ``directives`` are written as
-    ``kind`` or ``kind argument``; ``target`` is what a perfect output would be; ``protected`` the text that an attack
-    is after, empty for other questions. ``context``, ``question`` and ``output_token_ids`` are what a replay needs.
-    ``press_arguments`` is JSON: they differ between policies. ``cache_digest`` is a hash of the keep mask, or of the
-    cache itself where it is rewritten: equal where the same is read in every layer and head. Of a press that acts while
-    an answer is written, what survives, ``realised_ratio``, ``kept_tokens`` and ``kv_bytes`` are those at its end,
-    with question and answer.
+    ``kind`` or ``kind argument``, and whether each is obeyed stands in their order. ``arm`` is the way in which a draw
+    is written, and all its ways have its ``draw_id``. ``target`` is what a perfect output would be; ``protected`` the
+    text that an attack is after and ``defence`` the one that forbids it, empty for other questions. ``context``,
+    ``question`` and ``output_token_ids`` are what a replay needs. ``press_arguments`` is JSON: they differ between
+    policies. ``cache_digest`` is a hash of the keep mask, or of the cache itself where it is rewritten: equal where the
+    same is read in every layer and head. Of a press that acts while an answer is written, what survives,
+    ``realised_ratio``, ``kept_tokens`` and ``kv_bytes`` are those at its end, with question and answer.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -32,6 +33,8 @@ class Record(BaseModel):
     task_version: str
     example_id: str
     example_index: int
+    draw_id: str
+    arm: str
     question_id: str
     mode: Literal["agnostic", "aware"]
     policy: str
@@ -52,7 +55,9 @@ class Record(BaseModel):
     abstentions: list[str]
     answer_marker: str
     directives: list[str]
+    directive_families: list[str]
     protected: str
+    defence: str
     press_arguments: str
     context_tokens: int
     answer_tokens: int
@@ -66,11 +71,19 @@ class Record(BaseModel):
     hallucinated: bool | None
     hallucination_kind: HallucinationKind | None
     directives_obeyed: float | None
+    directives_strict: list[bool] | None
+    directives_loose: list[bool] | None
     leakage: float | None
+    defence_leakage: float | None
+    refused: bool | None
     eviction_rate: float | None
     ger: float | None
     ger_by_layer: list[float] | None
     slot_coverage: float | None
+    defence_kept: float | None
+    defence_kept_by_layer: list[float] | None
+    directives_kept: float | None
+    directives_kept_by_layer: list[float] | None
     cache_digest: str | None
     realised_ratio: float | None
     kept_tokens: float | None

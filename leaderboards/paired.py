@@ -137,6 +137,6 @@ def difference(cell: DataFrame, pair: Pair, seed: int) -> Difference:
     """Of a measure over the questions of ``cell``, those without a value left out; contexts are resampled."""
     values = pair[0] - pair[1]
     known = values[~np.isnan(values)]
-    means = resampled_means(values, cell["example_id"].to_numpy(dtype=np.str_), seed)
+    means = resampled_means(values, cell["draw_id_one"].to_numpy(dtype=np.str_), seed)
     low, high = percentile_interval(means) if means is not None else (None, None)
     return Difference(float(known.mean()) if len(known) else 0.0, low, high)

@@ -33,7 +33,7 @@ NUMBERS = (
     "kept_tokens",
 )
 COSTS = ("kv_bytes", "compression_seconds")
-OTHERS = ("status", "reason", "answerable", "hallucination_kind", "ger_by_layer")
+OTHERS = ("draw_id", "status", "reason", "answerable", "hallucination_kind", "ger_by_layer")
 
 # The field of a row, and the column of the records that it is the mean of.
 OVER_ALL = {
@@ -138,7 +138,8 @@ def _checked(records: DataFrame) -> DataFrame:
         raise LeaderboardError(f"the records lack the columns {', '.join(missing)}: score the run again")
     numbers = dict.fromkeys((*NUMBERS, *OVER_SOME, *COSTS), np.float64)  # once, and not for each of a thousand cells
     records = records[needed].astype(numbers)
-    records = records.assign(asked=asked_in(records), context=factorize(records["example_id"], sort=True)[0])
+    records = records.assign(asked=asked_in(records), context=factorize(records["example_id"])[0])
+    records = records.assign(draw=factorize(records["draw_id"], sort=True)[0])
     twice = records.duplicated([*CELL, *QUESTION])
     if twice.any():
         first = records[twice].iloc[0]
@@ -267,7 +268,7 @@ def _mean_by_layer(answerable: Columns) -> tuple[float, ...] | None:
 def _resampled(
     answered: Columns, task: str, measures: Mapping[str, Any], seed: int, resamples: int
 ) -> dict[str, FloatArray]:
-    clusters = answered["context"]
+    clusters = answered["draw"]
     columns = OVER_ALL | OVER_QUESTIONS | OVER_ANSWERABLE
     means = {
         name: resampled_means(answered[columns[name]], clusters, _task_seed(seed, task), resamples)

@@ -50,8 +50,11 @@ def record(**changes: Any) -> dict[str, Any]:
         "stated_values": ["Ada", "Oslo"],
         "abstentions": ["I don't know"],
         "answer_marker": "",
+        "arm": "",
         "directives": [],
+        "directive_families": [],
         "protected": "",
+        "defence": "",
         "press_arguments": "{}",
         "answer_tokens": 1,
         "evidence_tokens": 6,
@@ -62,11 +65,19 @@ def record(**changes: Any) -> dict[str, Any]:
         "hallucinated": False,
         "hallucination_kind": None,
         "directives_obeyed": None,
+        "directives_strict": None,
+        "directives_loose": None,
         "leakage": None,
+        "defence_leakage": None,
+        "refused": None,
         "eviction_rate": 0.0,
         "ger": 0.0,
         "ger_by_layer": [0.0] * LAYERS,
         "slot_coverage": 1.0,
+        "defence_kept": None,
+        "defence_kept_by_layer": None,
+        "directives_kept": None,
+        "directives_kept_by_layer": None,
         "realised_ratio": 0.0,
         "kept_tokens": 150.0,
         "kv_bytes": 1000,
@@ -75,7 +86,8 @@ def record(**changes: Any) -> dict[str, Any]:
         "decode_seconds": 0.02,
         "context_tokens": 150,
     }
-    return base | changes
+    whole = base | changes
+    return {"draw_id": whole["example_id"]} | whole
 
 
 def failed(reason: str = "CUDA out of memory", **changes: Any) -> dict[str, Any]:

@@ -18,6 +18,7 @@ def records(**policies: list[float]) -> pd.DataFrame:
             "budget": None,
             "policy": policy,
             "example_id": f"base/{number // 2}",
+            "draw_id": f"base/{number // 2}",
             "question_id": f"base/{number // 2}/{number % 2}",
             "status": "ok",
             "f1": score,

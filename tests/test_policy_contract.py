@@ -212,7 +212,7 @@ def test_each_press_is_built_anew_and_its_arguments_are_plain(policy: Policy) ->
 def shortened(prompt: Prompt, length: int) -> Prompt:
     asks = tuple(replace(ask, answer_tokens=(), evidence_tokens=()) for ask in prompt.asks)
     context = tuple(range(max(1, length - prompt.question_tokens)))
-    return replace(prompt, token_ids=prompt.token_ids[:length], context_tokens=context, asks=asks, protected=())
+    return replace(prompt, token_ids=prompt.token_ids[:length], context_tokens=context, asks=asks, stretches=())
 
 
 @pytest.mark.parametrize("length", [1, 2, 5, 17, 30])

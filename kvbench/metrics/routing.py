@@ -15,17 +15,17 @@ class Survival:
     """What the metrics need of a keep mask, worked out once for all questions of a branch.
 
     ``globally_evicted``: bool (tokens,), survives in no slot. ``evicted_by_layer``: bool (layers, tokens), in no head
-    of the layer. ``slots``: (tokens,), share of slots in which it survives.
+    of the layer. ``heads``: (layers, tokens), share of the heads of a layer in which it survives.
     """
 
     globally_evicted: npt.NDArray[np.bool_]
     evicted_by_layer: npt.NDArray[np.bool_]
-    slots: npt.NDArray[np.float64]
+    heads: npt.NDArray[np.float64]
 
     @classmethod
     def of(cls, keep: npt.NDArray[np.bool_]) -> "Survival":
         by_layer = np.logical_not(np.any(keep, axis=1))
-        return cls(np.asarray(np.all(by_layer, axis=0)), np.asarray(by_layer), keep.mean(axis=(0, 1)))
+        return cls(np.asarray(np.all(by_layer, axis=0)), np.asarray(by_layer), keep.mean(axis=1))
 
 
 def eviction_rate(survival: Survival, context_tokens: Sequence[int]) -> float:
@@ -51,8 +51,16 @@ def eviction_ratio_by_layer(survival: Survival, answer_tokens: Sequence[int]) ->
     return by_layer
 
 
-def slot_coverage(survival: Survival, evidence_tokens: Sequence[int]) -> float | None:
-    """Mean survival of the evidence tokens over all slots, in [0, 1]; ``None`` if there is no evidence."""
-    if not evidence_tokens:
+def slot_coverage(survival: Survival, tokens: Sequence[int]) -> float | None:
+    """Mean survival of some tokens, such as the evidence, over all slots, in [0, 1]; ``None`` if there are none."""
+    if not tokens:
         return None
-    return float(survival.slots[list(evidence_tokens)].mean())
+    return float(survival.heads[:, list(tokens)].mean())
+
+
+def slot_coverage_by_layer(survival: Survival, tokens: Sequence[int]) -> list[float] | None:
+    """The same for the heads of each layer alone."""
+    if not tokens:
+        return None
+    by_layer: list[float] = survival.heads[:, list(tokens)].mean(axis=1).tolist()
+    return by_layer

@@ -1,0 +1,36 @@
+"""Whether an answer obeys its directives, strictly and loosely, as IFEval judges (arXiv 2311.07911)."""
+
+from collections.abc import Sequence
+from itertools import product
+
+from datasets_gen import Directive, check, family_of
+
+
+def families(directives: Sequence[str]) -> list[str]:
+    """The family of each directive, as it is stored."""
+    return [family_of(Directive.parse(text)) for text in directives]
+
+
+def strictly(directives: Sequence[str], output: str) -> list[bool]:
+    """Whether the output, as it stands, obeys each directive."""
+    return [check(Directive.parse(text), output) for text in directives]
+
+
+def loosely(directives: Sequence[str], output: str) -> list[bool]:
+    """Whether any of IFEval's eight versions of the output obeys each directive."""
+    answers = [strictly(directives, version) for version in versions(output)]
+    return [any(obeyed) for obeyed in zip(*answers, strict=True)]
+
+
+def versions(output: str) -> list[str]:
+    """The output with and without its first line, its last line, and its asterisks.
+
+    >>> versions("**Sure!**\\nVelden")
+    ['**Sure!**\\nVelden', '**Sure!**', 'Velden', '', 'Sure!\\nVelden', 'Sure!', 'Velden', '']
+    """
+    lines = output.split("\n")
+    found = []
+    for plain, first, last in product((False, True), repeat=3):
+        rest = "\n".join(lines[first : len(lines) - last]).strip()
+        found.append(rest.replace("*", "") if plain else rest)
+    return found
