@@ -338,6 +338,15 @@ def test_a_failing_policy_is_recorded_and_all_others_go_on(
     assert all((row["f1"] is None) == (row["policy"] == "broken") for row in rows)
 
 
+def test_a_policy_that_covers_some_tasks_has_not_failed_on_the_others(
+    toy_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ("--tasks", "base,instructions", "--policies", "knorm+whitelist")
+    assert main(run_arguments(toy_folder, tmp_path, *arguments)) == 0, capsys.readouterr().err
+    frame = Store.open(tmp_path / "runs/x").frame()
+    assert set(frame[frame.policy == "knorm+whitelist"].task) == {"instructions"}
+
+
 def test_plug_ins_that_cannot_be_used_fail_alone(
     toy_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
