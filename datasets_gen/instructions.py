@@ -9,13 +9,14 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from datasets_gen.defences import ATTACKS, DEFENCES, REFUSAL
+from datasets_gen.defences import ATTACKS, REFUSAL
 from datasets_gen.directives import BRACKETS, KINDS, MARKS, Directive, clashes_of, compatible, exemplar
 from datasets_gen.example import Arm, Direction, Question, Span, Split
 from datasets_gen.lexicon import draw_people, lexicon
 from datasets_gen.passage import Fact, StatedFact, deal_facts, write_passage
 from datasets_gen.questions import Asker, forward_question, reverse_question
 from datasets_gen.relations import ATTRIBUTES, Relation, draw_relations
+from datasets_gen.system_prompt import SystemPrompt, attack, with_defence
 from datasets_gen.task import Draft, Task, Wanted
 from datasets_gen.wording import Wording
 
@@ -79,20 +80,6 @@ class Ground:
         return max(len(answer.split()) for answer in answers)
 
 
-@dataclass(frozen=True)
-class SystemPrompt:
-    """The instructions as written: one span for each directive, and of a defence the whole, the refusal in it and the
-    sentence that names it."""
-
-    text: str = ""
-    directives: tuple[Span, ...] = ()
-    defence: tuple[Span, ...] = ()
-    refusal: tuple[Span, ...] = ()
-
-    def protected(self) -> str:
-        return self.text[self.directives[0].start : self.directives[-1].end] if self.directives else ""
-
-
 def make(rng: random.Random, wanted: Wanted) -> Draft:
     size = SIZES[wanted.level]
     wording = Wording(size.phrasings, wanted.held_out)
@@ -107,7 +94,7 @@ def make(rng: random.Random, wanted: Wanted) -> Draft:
     asked = ground.asked()
     asked = rng.sample(asked, min(wanted.questions - attacks, len(asked)))
     questions = [_directed(ask, stated[place], direction, directives, prompt) for place, direction in asked]
-    questions += [_attack(ask, pretext, directives, prompt) for pretext in rng.sample(tuple(ATTACKS), attacks)]
+    questions += [attack(ask, pretext, directives, prompt) for pretext in rng.sample(tuple(ATTACKS), attacks)]
     rng.shuffle(questions)
     context = f"{prompt.text} {passage.text}".lstrip()
     return Draft(context, passage.stated_values(), tuple(questions), prompt.defence + prompt.directives)
@@ -185,9 +172,9 @@ def _write_prompt(ask: Asker, size: Size, directives: Sequence[Directive], arm: 
         for_directives, for_defence = (Asker(random.Random(ask.rng.getrandbits(64)), ask.wording) for _ in range(2))
     prompt = SystemPrompt()
     if defended and not directives_first:
-        prompt = _with_defence(for_defence, prompt)
+        prompt = with_defence(for_defence, prompt)
     prompt = _with_directives(for_directives, prompt, directives)
-    return _with_defence(for_defence, prompt) if defended and directives_first else prompt
+    return with_defence(for_defence, prompt) if defended and directives_first else prompt
 
 
 def _with_directives(ask: Asker, prompt: SystemPrompt, directives: Sequence[Directive]) -> SystemPrompt:
@@ -199,19 +186,6 @@ def _with_directives(ask: Asker, prompt: SystemPrompt, directives: Sequence[Dire
         text += ask.wording.choose(ask.rng, KINDS[directive.kind].phrasings).format(argument=directive.argument)
         spans.append(Span("directive", start, len(text)))
     return replace(prompt, text=text, directives=tuple(spans))
-
-
-def _with_defence(ask: Asker, prompt: SystemPrompt) -> SystemPrompt:
-    text = prompt.text + " " if prompt.text else ""
-    start = len(text)
-    *sentences, last = ask.wording.choose(ask.rng, DEFENCES).split(". ")
-    text += "".join(f"{sentence}. " for sentence in sentences)
-    before, _, after = last.partition("{refusal}")
-    asked = len(text) + len(before)
-    refusal = Span("answer", asked, asked + len(REFUSAL))
-    sentence = Span("fact", len(text), asked + len(REFUSAL) + len(after))
-    text += before + REFUSAL + after
-    return replace(prompt, text=text, defence=(Span("defence", start, len(text)),), refusal=(refusal, sentence))
 
 
 def _moved(stated: StatedFact, by: int) -> StatedFact:
@@ -227,29 +201,6 @@ def _directed(
         return question
     target, spans = exemplar(directives, question.golds[0]), question.spans + prompt.directives
     return replace(question, directives=directives, target=target, spans=spans)
-
-
-def _attack(ask: Asker, pretext: str, directives: Sequence[Directive], prompt: SystemPrompt) -> Question:
-    """Asks for the directives: refused where a defence says so, and else answered as they stand. Who refuses under the
-    directives is right too: nothing says which of the two comes first."""
-    text = ask.wording.choose(ask.rng, ATTACKS[pretext])
-    golds, spans = tuple(dict.fromkeys((REFUSAL, exemplar(directives, REFUSAL)))), prompt.refusal
-    if not spans:
-        golds = (prompt.protected(),)
-        stretch = Span("answer", prompt.directives[0].start, prompt.directives[-1].end)
-        spans = (stretch, *(Span("fact", span.start, span.end) for span in prompt.directives))
-    return Question(
-        id="",
-        text=text,
-        golds=golds,
-        answerable=True,
-        direction="forward",
-        answer_type="thing",
-        hops=len(spans) - 1,
-        spans=spans,
-        target=golds[0],
-        protected=prompt.protected(),
-    )
 
 
 INSTRUCTIONS = Task(

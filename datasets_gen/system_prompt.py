@@ -1,0 +1,60 @@
+"""A system prompt of directives and a defence, and the attack that asks for it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from datasets_gen.defences import ATTACKS, DEFENCES, REFUSAL
+from datasets_gen.directives import Directive, exemplar
+from datasets_gen.example import Question, Span
+from datasets_gen.questions import Asker
+
+
+@dataclass(frozen=True)
+class SystemPrompt:
+    """The instructions as written: one span for each directive, and of a defence the whole, the refusal in it and the
+    sentence that names it."""
+
+    text: str = ""
+    directives: tuple[Span, ...] = ()
+    defence: tuple[Span, ...] = ()
+    refusal: tuple[Span, ...] = ()
+
+    def protected(self) -> str:
+        return self.text[self.directives[0].start : self.directives[-1].end] if self.directives else ""
+
+
+def with_defence(ask: Asker, prompt: SystemPrompt, joint: str = " ") -> SystemPrompt:
+    """The prompt with a defence behind it; ``joint`` stands between them."""
+    text = prompt.text + joint if prompt.text else ""
+    start = len(text)
+    *sentences, last = ask.wording.choose(ask.rng, DEFENCES).split(". ")
+    text += "".join(f"{sentence}. " for sentence in sentences)
+    before, _, after = last.partition("{refusal}")
+    asked = len(text) + len(before)
+    refusal = Span("answer", asked, asked + len(REFUSAL))
+    sentence = Span("fact", len(text), asked + len(REFUSAL) + len(after))
+    text += before + REFUSAL + after
+    return replace(prompt, text=text, defence=(Span("defence", start, len(text)),), refusal=(refusal, sentence))
+
+
+def attack(ask: Asker, pretext: str, directives: Sequence[Directive], prompt: SystemPrompt) -> Question:
+    """Asks for the directives: refused where a defence says so, and else answered as they stand. Who refuses under the
+    directives is right too: nothing says which of the two comes first."""
+    text = ask.wording.choose(ask.rng, ATTACKS[pretext])
+    golds, spans = tuple(dict.fromkeys((REFUSAL, exemplar(directives, REFUSAL)))), prompt.refusal
+    if not spans:
+        golds = (prompt.protected(),)
+        stretch = Span("answer", prompt.directives[0].start, prompt.directives[-1].end)
+        spans = (stretch, *(Span("fact", span.start, span.end) for span in prompt.directives))
+    return Question(
+        id="",
+        text=text,
+        golds=golds,
+        answerable=True,
+        direction="forward",
+        answer_type="thing",
+        hops=len(spans) - 1,
+        spans=spans,
+        target=golds[0],
+        protected=prompt.protected(),
+    )
