@@ -8,8 +8,7 @@ from datasets_gen.lexicon import LEXICON_SHA256, lexicon
 from datasets_gen.task import Task
 
 CARD = """---
-license: apache-2.0
-language:
+{header}language:
 - en
 pretty_name: kvbench {name}
 task_categories:
@@ -19,8 +18,7 @@ size_categories:
 tags:
 - kv-cache
 - kvbench
-- synthetic
-- {name}
+{synthetic}- {name}
 configs:
 - config_name: default
   data_files:
@@ -34,12 +32,11 @@ configs:
 | --- | --- |
 | task version | {version} |
 | lexicon | {lexicon_version}, sha256 {lexicon_hash} |
-| chance level of all questions | {chance:.1f} F1 of a guesser who does not see the context |
-| licence | Apache-2.0 |
+{facts}
 
 One row for each question. Spans are character ranges `[start, end)` of `context`; those of a question say where its
 answer and its evidence stand, those of the context (`context_spans`) where there are distractors and instructions.
-Everything is generated, names and values are invented, and the same command writes the same rows on every machine.
+{origin}
 
 {splits}"""
 PART = """## Split {split}
@@ -54,6 +51,22 @@ PART = """## Split {split}
 
     python -m kvbench export --task {name} --split {split} {options}
 """
+# What holds of generated contexts, and of those that were given.
+GENERATED = {
+    "header": "license: apache-2.0\n",
+    "synthetic": "- synthetic\n",
+    "facts": "| chance level of all questions | {chance:.1f} F1 of a guesser who does not see the context |\n"
+    "| licence | Apache-2.0 |",
+    "origin": "Everything is generated, names and values are invented, and the same command writes the same rows on "
+    "every machine.",
+}
+GIVEN = {
+    "header": "",
+    "synthetic": "",
+    "facts": "| licence | that of the prompts; Apache-2.0 for those of IFEval |",
+    "origin": "The prompts were given, to be judged by checkers and not by gold answers; attacks and defences are "
+    "drawn. The same\ncommand over the same prompts writes the same rows on every machine.",
+}
 SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))
 
 
@@ -84,7 +97,7 @@ def dataset_card(task: Task, parts: Sequence[Part]) -> str:
         version=task.full_version,
         lexicon_version=lexicon().version,
         lexicon_hash=LEXICON_SHA256,
-        chance=task.chance,
+        **{name: text.format(chance=task.chance) for name, text in (GENERATED if task.most is None else GIVEN).items()},
         splits="\n".join(_describe(task, part) for part in parts),
     )
 

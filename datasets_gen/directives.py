@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from datasets_gen.errors import DatasetError, unknown_name
+from datasets_gen.ifeval_kinds import ARGUMENTS
 from datasets_gen.wording import Phrasings
 
 FILLER = "indeed"  # what an answer is filled up with, where it must have more words than it needs
@@ -16,7 +17,7 @@ _WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
 @dataclass(frozen=True, slots=True)
 class Directive:
     """``kind`` names a checker; ``argument`` is its word, number or the name of its mark, empty for one that takes
-    none."""
+    none. One of IFEval has a colon in its kind, and its arguments as JSON."""
 
     kind: str
     argument: str = ""
@@ -30,8 +31,12 @@ class Directive:
         """The directive that was stored as this text; :class:`DatasetError` if its kind is unknown."""
         kind, _, argument = text.partition(" ")
         directive = cls(kind, argument)
-        kind_of(directive)
+        family_of(directive)
         return directive
+
+    @property
+    def is_of_ifeval(self) -> bool:
+        return ":" in self.kind
 
 
 @dataclass(frozen=True)
@@ -272,7 +277,11 @@ def kind_of(directive: Directive) -> Kind:
 
 
 def family_of(directive: Directive) -> str:
-    return kind_of(directive).family
+    if not directive.is_of_ifeval:
+        return kind_of(directive).family
+    if directive.kind not in ARGUMENTS:
+        raise DatasetError(unknown_name("directive", directive.kind, ARGUMENTS))
+    return directive.kind.partition(":")[0]
 
 
 def clashes_of(kind: str) -> int:

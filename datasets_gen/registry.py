@@ -7,6 +7,7 @@ from datasets_gen.base import BASE
 from datasets_gen.coreference import COREFERENCE
 from datasets_gen.errors import DatasetError, unknown_name
 from datasets_gen.hops import HOPS
+from datasets_gen.ifeval import IFEVAL
 from datasets_gen.instructions import INSTRUCTIONS
 from datasets_gen.knowledge import KNOWLEDGE
 from datasets_gen.long_context import LONG_CONTEXT
@@ -29,9 +30,13 @@ TASKS = by_name(
     (BASE, KNOWLEDGE, MULTI_PRESENCE, MULTI_ENTITY, COREFERENCE, HOPS, LONG_CONTEXT, ARITHMETIC, INSTRUCTIONS)
 )
 
+# Tasks whose rows come from elsewhere: they take part where they are named, and have no contexts before they have rows.
+FROM_DATA = by_name((IFEVAL,))
+
 
 def get_task(name: str) -> Task:
     """The task of that name, or a :class:`DatasetError` that names the nearest one."""
-    if name not in TASKS:
-        raise DatasetError(unknown_name("task", name, TASKS))
-    return TASKS[name]
+    known = {**TASKS, **FROM_DATA}
+    if name not in known:
+        raise DatasetError(unknown_name("task", name, known))
+    return known[name]

@@ -20,13 +20,15 @@ Profile = Literal["quick", "paper"]
 @dataclass(frozen=True)
 class Wanted:
     """What is asked of a generator: ``level`` scales the difficulty, ``held_out`` takes the phrasings that training
-    never shows. ``arm``: what of the same draw is to be written, nothing where that is drawn too."""
+    never shows. ``arm``: what of the same draw is to be written, nothing where that is drawn too. ``number``: which
+    draw of its seed this is."""
 
     split: Split
     level: int
     questions: int
     held_out: bool = False
     arm: Arm = ""
+    number: int = 0
 
 
 @dataclass(frozen=True)
@@ -48,7 +50,8 @@ class Task:
     guesser, who knows how often each answer is right for a question of that form and does not see the context.
     ``contexts``: how many by profile. ``role``: whose turn of a chat the context is. ``answer_marker`` stands
     before the answer in an output that shows its steps. ``arms``: the ways in which each draw is written, one context
-    after the other; they differ in nothing else.
+    after the other; they differ in nothing else. ``most``: how many contexts there are, None where any number can be
+    made.
     """
 
     name: str
@@ -66,6 +69,7 @@ class Task:
     answer_marker: str = ""
     variant: str = ""
     arms: tuple[Arm, ...] = ("",)
+    most: int | None = None
 
     @property
     def full_version(self) -> str:
@@ -93,12 +97,14 @@ class Task:
         for what, value, least in (("index", index, 0), ("level", level, 0), ("number of questions", questions, 1)):
             if value < least:
                 raise DatasetError(f"the {what} of an example is {least} or more, not {value}")
+        if self.most is not None and index >= self.most:
+            raise DatasetError(f"{self.name} has {self.most:,} contexts, and index {index} is none of them")
         number, way = divmod(index, len(self.arms))
         draw = f"{self.name}/{split}/{seed}/{number}" + ("/held_out" if held_out else "")
         arm = self.arms[way]
         identity = f"{draw}/{arm}" if arm else draw
         rng = random.Random(f"{self.version}/{draw}")
-        draft = self.make(rng, Wanted(split, level, questions, held_out, arm))
+        draft = self.make(rng, Wanted(split, level, questions, held_out, arm, number))
         numbered = tuple(replace(question, id=f"{identity}/{i}") for i, question in enumerate(draft.questions))
         return Example(
             identity, self.name, split, index, draft.context, draft.stated_values, numbered, draft.spans, arm, draw
