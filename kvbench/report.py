@@ -27,7 +27,9 @@ def report_failures(rows: Sequence[SummaryRow]) -> None:
     """One line for every policy that failed somewhere, and a non-zero exit: it is easily overlooked in a table."""
     failed: dict[str, str | None] = {}
     for row in rows:
-        if row.task != ALL_TASKS and row.f1 is None:  # a mean over tasks is blank also where a policy covers only some
+        if (
+            row.task != ALL_TASKS and not row.complete
+        ):  # a mean over tasks is blank also where a policy covers only some
             failed.setdefault(row.policy, row.reason)
     if failed:
         (policy, reason), *more = failed.items()

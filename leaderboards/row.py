@@ -35,6 +35,8 @@ class SummaryRow(BaseModel):
         Mean over contexts.
     ger_by_layer
         GER in each layer taken alone.
+    complete
+        Whether every question is answered. A complete cell has what can be measured of it, others have no measure.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -69,6 +71,7 @@ class SummaryRow(BaseModel):
     kept_tokens: float | None = None
     kv_bytes: float | None = None
     compression_seconds: float | None = None
+    complete: bool = True
     reason: str | None = None
 
     @property

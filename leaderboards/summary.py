@@ -16,6 +16,7 @@ from leaderboards.row import ALL_TASKS, SummaryRow
 
 REWRITES = "not applicable: the policy rewrites the cache"
 NO_ANSWERABLE = "no answerable question"
+NO_GOLDS = "no gold answers: see the directives"
 NOT_RUN = "not run yet"
 ONE_CONTEXT = "no interval from one context"
 
@@ -33,16 +34,11 @@ NUMBERS = (
     "kept_tokens",
 )
 COSTS = ("kv_bytes", "compression_seconds")
-OTHERS = ("draw_id", "status", "reason", "answerable", "hallucination_kind", "ger_by_layer")
+OTHERS = ("draw_id", "status", "reason", "answerable", "golds", "hallucination_kind", "ger_by_layer")
 
 # The field of a row, and the column of the records that it is the mean of.
-OVER_ALL = {
-    "f1": "f1",
-    "em": "em",
-    "abstention_rate": "abstained",
-    "realised_ratio": "realised_ratio",
-    "kept_tokens": "kept_tokens",
-}
+OVER_ALL = {"realised_ratio": "realised_ratio", "kept_tokens": "kept_tokens"}
+BY_GOLDS = {"f1": "f1", "em": "em", "abstention_rate": "abstained"}  # which tell what is right
 OVER_QUESTIONS = {"hallucination_rate": "hallucinated"}  # and not over attacks, which ask for nothing of the text
 OVER_SOME = ("directives_obeyed", "leakage")  # of the same name in row and records; most tasks have none
 OVER_ANSWERABLE = {"ger": "ger", "slot_coverage": "slot_coverage"}
@@ -50,6 +46,7 @@ WITH_INTERVAL = ("f1", "hallucination_rate", "ger")
 # Of a mean over tasks; the layers are averaged on their own.
 AVERAGED = (
     *OVER_ALL,
+    *BY_GOLDS,
     *OVER_QUESTIONS,
     *OVER_ANSWERABLE,
     *COSTS,
@@ -139,7 +136,7 @@ def _checked(records: DataFrame) -> DataFrame:
     numbers = dict.fromkeys((*NUMBERS, *OVER_SOME, *COSTS), np.float64)  # once, and not for each of a thousand cells
     records = records[needed].astype(numbers)
     records = records.assign(asked=asked_in(records), context=factorize(records["example_id"])[0])
-    records = records.assign(draw=factorize(records["draw_id"], sort=True)[0])
+    records = records.assign(draw=factorize(records["draw_id"], sort=True)[0], marked=records["golds"].map(len) > 0)
     twice = records.duplicated([*CELL, *QUESTION])
     if twice.any():
         first = records[twice].iloc[0]
@@ -171,7 +168,7 @@ def _cell(key: Key, group: Columns, questions: int, contexts: int | None, seed: 
     }
     gap = _incomplete(group, questions, contexts)
     if gap:
-        return _Cell(SummaryRow(**shared, reason=gap), {})
+        return _Cell(SummaryRow(**shared, complete=False, reason=gap), {})
     measures, gaps = _measures(answered)
     means = _resampled(answered, task, measures, seed, resamples)
     if shared["contexts"] < 2:
@@ -210,11 +207,11 @@ def _measures(answered: Columns) -> tuple[dict[str, Any], list[str]]:
     answerable = answered.where(answered["answerable"].astype(bool))
     gaps: list[str] = []
     measures: dict[str, Any] = {name: _mean(answered, column, gaps) for name, column in OVER_ALL.items()}
-    questions = answered.where(np.isnan(answered["leakage"]))
-    measures |= {name: _mean(questions, column, gaps) for name, column in OVER_QUESTIONS.items()}
-    for kind in ("confused", "fabricated"):
-        known = measures["hallucination_rate"] is not None
-        measures[f"{kind}_rate"] = float((questions["hallucination_kind"] == kind).mean()) if known else None
+    if answered["marked"].all():
+        measures |= _against_golds(answered, gaps)
+    else:  # of the attacks among them there would be a mean, which says nothing of the others
+        gaps.append(NO_GOLDS)
+        answerable = answerable.where(answerable["marked"])
     measures |= {name: _mean_of_known(answered, name) for name in OVER_SOME}
     measures["kv_bytes"] = _mean_over_contexts(answered, "kv_bytes", gaps)
     measures["compression_seconds"] = _mean_over_contexts(answered, "compression_seconds", gaps)
@@ -223,11 +220,21 @@ def _measures(answered: Columns) -> tuple[dict[str, Any], list[str]]:
         return measures, gaps
     measures["eviction_rate"] = _mean(answered, "eviction_rate", gaps)
     if not len(answerable):
-        gaps.append(NO_ANSWERABLE)
+        gaps += [] if NO_GOLDS in gaps else [NO_ANSWERABLE]
         return measures, gaps
     measures |= {name: _mean(answerable, column, gaps) for name, column in OVER_ANSWERABLE.items()}
     measures["ger_by_layer"] = _mean_by_layer(answerable)
     return measures, gaps
+
+
+def _against_golds(answered: Columns, gaps: list[str]) -> dict[str, Any]:
+    measures: dict[str, Any] = {name: _mean(answered, column, gaps) for name, column in BY_GOLDS.items()}
+    questions = answered.where(np.isnan(answered["leakage"]))
+    measures |= {name: _mean(questions, column, gaps) for name, column in OVER_QUESTIONS.items()}
+    known = measures["hallucination_rate"] is not None
+    for kind in ("confused", "fabricated"):
+        measures[f"{kind}_rate"] = float((questions["hallucination_kind"] == kind).mean()) if known else None
+    return measures
 
 
 def _mean(records: Columns, column: str, gaps: list[str]) -> float | None:
@@ -269,7 +276,7 @@ def _resampled(
     answered: Columns, task: str, measures: Mapping[str, Any], seed: int, resamples: int
 ) -> dict[str, FloatArray]:
     clusters = answered["draw"]
-    columns = OVER_ALL | OVER_QUESTIONS | OVER_ANSWERABLE
+    columns = BY_GOLDS | OVER_QUESTIONS | OVER_ANSWERABLE
     means = {
         name: resampled_means(answered[columns[name]], clusters, _task_seed(seed, task), resamples)
         for name in WITH_INTERVAL
@@ -314,8 +321,8 @@ def _overall_row(key: tuple[str, str, Asked], by_task: Sequence[tuple[str, _Cell
         "contexts": sum(cell.row.contexts for cell in present),
         "reason": _joined(gaps),
     }
-    if len(present) < len(by_task) or any(cell.row.f1 is None for cell in present):
-        return SummaryRow(**shared)
+    if len(present) < len(by_task) or not all(cell.row.complete for cell in present):
+        return SummaryRow(**shared, complete=False)
     measures: dict[str, Any] = {name: _average([getattr(cell.row, name) for cell in present]) for name in AVERAGED}
     for name in OVER_SOME:
         measures[name] = _average([value for cell in present if (value := getattr(cell.row, name)) is not None])

@@ -121,23 +121,48 @@ def test_a_budget_is_one_cell_though_it_is_another_ratio_for_each_context() -> N
 
 
 def test_a_failed_record_blanks_its_cell_and_the_mean_over_tasks() -> None:
-    identity = {"example_id": "base-0", "question_id": "1", "policy": "snapkv", "ratio": 0.5}
+    failing = {"example_id": "base-0", "question_id": "1", "policy": "snapkv", "ratio": 0.5}
     records = [
         *two_contexts(task="hops"),
         *[one for one in two_contexts() if (one["example_id"], one["question_id"]) != ("base-0", "1")],
-        failed("the scores hold NaN", **identity),
+        failed("the scores hold NaN", **failing),
         *two_contexts(policy="tova"),
         *two_contexts(policy="tova", task="hops"),
     ]
     rows = summarise(frame(records))
     cell, overall = find(rows, "base"), find(rows, ALL_TASKS)
     assert (cell.n, cell.reason) == (3, "1 of 4 failed: the scores hold NaN")
-    measures = SummaryRow.model_fields.keys() - {"task", "mode", "policy", "ratio", "budget", "n", "contexts", "reason"}
+    identity = {"task", "mode", "policy", "ratio", "budget", "n", "contexts"}
+    measures = SummaryRow.model_fields.keys() - identity - {"complete", "reason"}
+    assert not cell.complete
+    assert not overall.complete
+    assert find(rows, "hops").complete
     assert all(getattr(cell, name) is None for name in measures)
     assert all(getattr(overall, name) is None for name in measures)
     assert overall.reason == "base: 1 of 4 failed: the scores hold NaN"
     assert find(rows, "hops").f1 == 100
     assert find(rows, ALL_TASKS, "tova").f1 == 100
+
+
+def test_without_gold_answers_a_cell_is_complete_and_has_what_the_checkers_say() -> None:
+    nothing = dict.fromkeys(("f1", "em", "abstained", "hallucinated", "hallucination_kind", "ger"))
+    unmarked = {"task": "ifeval", "golds": [], "target": "", "answerable": True, "directives": ["punctuation:no_comma"]}
+    records = []
+    for number, obeyed in enumerate((1.0, 0.5)):
+        identity = {"example_id": f"ifeval-{number}", "policy": "snapkv", "ratio": 0.5}
+        records.append(record(**identity, **unmarked, **nothing, question_id="0", directives_obeyed=obeyed))
+        attack = {"protected": "No comma.", "leakage": 0.25, "hallucinated": None}
+        records.append(record(task="ifeval", **identity, **attack, question_id="1"))
+    rows = summarise(frame([*records, *two_contexts()]))
+    cell, overall = find(rows, "ifeval"), find(rows, ALL_TASKS)
+    assert cell.complete
+    assert cell.reason == "no gold answers: see the directives"
+    assert (cell.f1, cell.em, cell.abstention_rate, cell.hallucination_rate, cell.confused_rate) == (None,) * 5
+    assert (cell.n, cell.directives_obeyed, cell.leakage, cell.slot_coverage, cell.kv_bytes) == (4, 0.75, 0.25, 1, 1000)
+    assert find(rows, "base").f1 == 100
+    assert overall.complete
+    assert (overall.f1, overall.directives_obeyed, overall.kv_bytes) == (None, 0.75, 1000)
+    assert overall.reason == "ifeval: no gold answers: see the directives"
 
 
 def test_a_question_without_a_record_blanks_its_cell() -> None:
