@@ -15,15 +15,24 @@ def look_for_hub() -> bool:
     would else be asked for six times, 23 s long."""
     if constants.is_offline_mode():
         return False
-    try:
-        get_session().head(constants.ENDPOINT, timeout=PATIENCE)
-    except Exception as error:  # of the network: httpx has dozens, and proxies theirs
+    fault = fault_of_hub()
+    if fault:
         console.print(
-            f"the model hub at {constants.ENDPOINT} cannot be reached ({type(error).__name__}): "
+            f"the model hub at {constants.ENDPOINT} cannot be reached ({fault}): "
             "only what was downloaded before is used",
             soft_wrap=True,
             markup=False,
         )
         constants.HF_HUB_OFFLINE = True
-        return False
-    return True
+    return not fault
+
+
+def fault_of_hub() -> str:
+    """Why the hub does not answer; nothing if it does."""
+    if constants.is_offline_mode():
+        return "offline mode"
+    try:
+        get_session().head(constants.ENDPOINT, timeout=PATIENCE)
+    except Exception as error:  # of the network: httpx has dozens, and proxies theirs
+        return type(error).__name__
+    return ""

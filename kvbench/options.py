@@ -3,6 +3,7 @@
 import math
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from decimal import Decimal, InvalidOperation
 from typing import TypeVar
 
@@ -74,10 +75,14 @@ def _decimal(number: str, text: str) -> Decimal:
     return value
 
 
-def choose(kind: str, names: str | None, known: Mapping[str, Entry]) -> list[Entry]:
-    """The registered entries of a comma-separated list, in its order, each once; all of them for ``None``."""
+def choose(
+    kind: str, names: str | None, known: Mapping[str, Entry], if_named: Mapping[str, Entry] | None = None
+) -> list[Entry]:
+    """The registered entries of a comma-separated list, in its order, each once; all of them for ``None``, without
+    those that take part only if they are named."""
     if names is None:
         return list(known.values())
+    known = {**known, **(if_named or {})}
     asked: Sequence[str] = list(dict.fromkeys(name.strip() for name in names.split(",") if name.strip()))
     if not asked:
         raise KVBenchError(f"no {kind} given: name one of {', '.join(sorted(known))}")
@@ -98,8 +103,19 @@ def contexts_of(task: Task, profile: str, limit: int | None) -> int:
     if profile not in task.contexts:
         raise KVBenchError(unknown_name("profile", profile, task.contexts))
     if limit is not None:
+        if task.most is not None and limit > task.most:
+            raise KVBenchError(f"--limit {limit}: {task.name} has {task.most:,} contexts, give so many at most")
         return check_count("--limit", limit)
     return next(contexts for name, contexts in task.contexts.items() if name == profile)
+
+
+def with_answers_of(tasks: Sequence[Task], tokens: int | None) -> list[Task]:
+    """The tasks with so many tokens at most for each answer, or with their own."""
+    if tokens is None:
+        return list(tasks)
+    if not 1 <= tokens < MOST_TOKENS:
+        raise KVBenchError(f"--max-new-tokens is 1 or more and below {MOST_TOKENS:,}, not {tokens}")
+    return [replace(task, max_new_tokens=tokens) for task in tasks]
 
 
 def check_name(name: str) -> str:

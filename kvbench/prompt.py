@@ -109,7 +109,10 @@ def chat_template(tokenizer: PreTrainedTokenizerBase, role: Role = "user") -> Te
 
 
 def asked(template: Template, task: Task, question: Question, mode: Mode) -> tuple[str, str]:
-    """What of a question is compressed with its context, and what is decoded behind that, but for the tail."""
+    """What of a question is compressed with its context, and what is decoded behind that, but for the tail. A context
+    that asks for itself comes with an empty question, and nothing stands behind it."""
+    if not question.text:
+        return "", ""
     if mode == "aware":
         return template.between + question.text, f" {task.instruction}" if task.instruction else ""
     return "", template.between + (f"{task.instruction} " if task.instruction else "") + question.text

@@ -50,10 +50,12 @@ def execute(model: LoadedModel, grid: Grid, folder: Path, command: str) -> Store
 
 
 def check_first_contexts(model: LoadedModel, grid: Grid) -> None:
-    """What no context of a task can be read for is found out before anything is written."""
-    for task, _ in grid.tasks:
-        for prompt in build_prompts(model.tokenizer, task, grid.example(task, 0), grid.setting.mode):
-            check_length(model, prompt, task.max_new_tokens)
+    """What no context of a task can be read for is found out before anything is written; of a task whose contexts were
+    given, and are of any length, what one of them cannot be read for."""
+    for task, contexts in grid.tasks:
+        for index in range(1 if task.most is None else contexts):
+            for prompt in build_prompts(model.tokenizer, task, grid.example(task, index), grid.setting.mode):
+                check_length(model, prompt, task.max_new_tokens)
 
 
 def _note_failure(store: Store, reason: str) -> None:

@@ -14,11 +14,22 @@ def text_scores(record: Record) -> dict[str, object]:
     """The scores that follow from the stored output alone, by column; empty for a record without an output."""
     if record.output_text is None:
         return {}
-    answer, golds, stated = marked_answer(record.output_text, record.answer_marker), record.golds, record.stated_values
+    return {
+        **_answer(record, record.output_text),
+        **_obedience(record, record.output_text),
+        **_defended(record, record.output_text),
+    }
+
+
+def _answer(record: Record, output_text: str) -> dict[str, object]:
+    """Against the golds. Of a question without any, such as a prompt of IFEval, there is nothing to say."""
+    if not record.golds:
+        return dict.fromkeys(("f1", "em", "abstained", "hallucinated", "hallucination_kind"))
+    answer, golds, stated = marked_answer(output_text, record.answer_marker), record.golds, record.stated_values
     directives = [Directive.parse(text) for text in record.directives]
     if directives:
-        answer, golds, stated = _without_directives(record, record.output_text, directives)
-    output = record.output_text if record.answer_marker else answer
+        answer, golds, stated = _without_directives(record, output_text, directives)
+    output = output_text if record.answer_marker else answer
     scores = score_text(answer, golds, record.answerable, record.abstentions, stated, output)
     return {
         "f1": scores.f1,
@@ -27,8 +38,6 @@ def text_scores(record: Record) -> dict[str, object]:
         # What an attack is answered is no statement about the text: leakage judges it.
         "hallucinated": None if record.protected else scores.hallucinated,
         "hallucination_kind": None if record.protected else scores.hallucination_kind,
-        **_obedience(record, record.output_text),
-        **_defended(record, record.output_text),
     }
 
 

@@ -13,8 +13,19 @@ from datasets_gen.card import Part, dataset_card
 from datasets_gen.export import to_dataset
 from datasets_gen.tags import counts_of
 from kvbench.atomic import write_atomically, write_text_atomically
-from kvbench.commands.parameters import ContextTokens, Depth, ExampleSeed, ExampleSplit, Phrasings, Tag, Tokenizer
+from kvbench.commands.parameters import (
+    ContextTokens,
+    Data,
+    Defence,
+    Depth,
+    ExampleSeed,
+    ExampleSplit,
+    Phrasings,
+    Tag,
+    Tokenizer,
+)
 from kvbench.console import console
+from kvbench.data import with_data
 from kvbench.errors import KVBenchError, first_line
 from kvbench.lengths import lengthened_by
 from kvbench.options import contexts_of
@@ -31,13 +42,16 @@ def command(
     context_tokens: ContextTokens = None,
     depth: Depth = None,
     tokenizer: Tokenizer = None,
+    data: Data = None,
+    defence: Defence = "none",
     seed: ExampleSeed = 0,
     split: ExampleSplit = "test",
     phrasings: Phrasings = "common",
 ) -> None:
     """Writes a task as a folder that ``datasets.load_dataset`` reads: questions, contexts, spans and golds."""
     disable_progress_bars()  # datasets would write one to a file too
-    chosen = lengthened_by(tokenizer, get_task(task), context_tokens, depth)
+    (named,) = with_data([get_task(task)], data, defence)
+    chosen = lengthened_by(tokenizer, named, context_tokens, depth)
     tags, contexts = parse_tags(tag), contexts_of(chosen, profile, limit)
     folder = out or Path("datasets") / chosen.name
     written = _parts_in(folder)
@@ -62,6 +76,8 @@ def command(
         context_tokens=context_tokens,
         depth=depth,
         tokenizer=tokenizer,
+        data=data,
+        defence=None if defence == "none" else defence,
     )
     counts = counts_of(examples)
     part = Part(chosen.name, chosen.full_version, split, seed, phrasings, contexts, questions, counts, given)

@@ -9,7 +9,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from datasets_gen import TASKS, unknown_name
+from datasets_gen import FROM_DATA, TASKS, unknown_name
 from kvbench.catalogue import known_policies
 from kvbench.errors import KVBenchError
 from kvbench.metrics.registry import METRICS
@@ -21,7 +21,8 @@ Rows = tuple[tuple[str, ...], list[tuple[str, ...]]]
 
 def _tasks() -> Rows:
     return ("task", "version", "chance F1", "what it stresses"), [
-        (t.name, t.version, f"{t.chance:.1f}", t.description) for t in TASKS.values()
+        (t.name, t.version, "-" if t.name in FROM_DATA else f"{t.chance:.1f}", t.description)
+        for t in (*TASKS.values(), *FROM_DATA.values())
     ]
 
 

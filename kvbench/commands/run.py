@@ -8,10 +8,11 @@ from typing import Annotated, Literal
 import typer
 from rich.console import Console
 
-from datasets_gen import TASKS
+from datasets_gen import FROM_DATA, TASKS
 from kvbench.catalogue import EVERYTHING, choose_policies, missing_weights, with_controls
-from kvbench.commands.parameters import Budgets, ContextTokens, Depth, Phrasings, Ratios
+from kvbench.commands.parameters import Budgets, ContextTokens, Data, Defence, Depth, Phrasings, Ratios
 from kvbench.console import console
+from kvbench.data import check_judges, with_data
 from kvbench.engine.bounds import CELL_SECONDS, Patience
 from kvbench.errors import KVBenchError
 from kvbench.grid import Grid
@@ -25,6 +26,7 @@ from kvbench.options import (
     contexts_of,
     kv_bytes,
     parse_levels,
+    with_answers_of,
 )
 from kvbench.process import settle
 from kvbench.publish import publish_site
@@ -52,6 +54,9 @@ def command(
     phrasings: Phrasings = "common",
     context_tokens: ContextTokens = None,
     depth: Depth = None,
+    data: Data = None,
+    defence: Defence = "none",
+    max_new_tokens: Annotated[int | None, typer.Option(help="Of an answer. Default: what each task has.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the examples and of random policies.")] = 0,
     mode: Annotated[
         Literal["agnostic", "aware"], typer.Option(help="Compress before (agnostic) or after the question is seen.")
@@ -68,9 +73,10 @@ def command(
     if name is not None:
         check_name(name)
     # The model is not loaded yet; it is asked for its tokens when an example is made.
-    named = lengthened(
-        choose("task", tasks, TASKS), context_tokens, depth, lambda text: loaded.count_tokens(text), model
-    )
+    named = with_data(choose("task", tasks, TASKS, FROM_DATA), data, defence)
+    check_judges(named, mode)
+    named = lengthened(named, context_tokens, depth, lambda text: loaded.count_tokens(text), model)
+    named = with_answers_of(named, max_new_tokens)
     counts = [(task, contexts_of(task, profile, limit)) for task in named]
     chosen = with_controls(choose_policies(policies, named, mode, even_if_broken=True))
     removed, kept = parse_levels(ratios, budgets)

@@ -8,7 +8,18 @@ from rich.table import Table
 from rich.text import Text
 
 from datasets_gen import Example, Question, Span, SpanKind, get_task, parse_tags, tags_of
-from kvbench.commands.parameters import ContextTokens, Depth, ExampleSeed, ExampleSplit, Phrasings, Tag, Tokenizer
+from kvbench.commands.parameters import (
+    ContextTokens,
+    Data,
+    Defence,
+    Depth,
+    ExampleSeed,
+    ExampleSplit,
+    Phrasings,
+    Tag,
+    Tokenizer,
+)
+from kvbench.data import with_data
 from kvbench.errors import KVBenchError
 from kvbench.lengths import lengthened_by
 
@@ -31,12 +42,15 @@ def command(
     context_tokens: ContextTokens = None,
     depth: Depth = None,
     tokenizer: Tokenizer = None,
+    data: Data = None,
+    defence: Defence = "none",
     seed: ExampleSeed = 0,
     split: ExampleSplit = "test",
     phrasings: Phrasings = "common",
 ) -> None:
     """Prints an example of a task: its context with the spans coloured, its questions and what answers them."""
-    chosen = lengthened_by(tokenizer, get_task(task), context_tokens, depth)
+    (named,) = with_data([get_task(task)], data, defence)
+    chosen = lengthened_by(tokenizer, named, context_tokens, depth)
     example = chosen.example(seed, index, split, held_out=phrasings == "held-out")
     wanted = set(parse_tags(tag))
     asked = [(number, one) for number, one in enumerate(example.questions) if wanted <= set(tags_of(one))]
@@ -73,11 +87,12 @@ def legend(spans: list[Span]) -> Text:
 def questions_table(asked: list[tuple[int, Question]]) -> Table:
     """With what is to be written where that is not the gold, as under directives and with steps."""
     table = Table(box=None, pad_edge=False)
-    written = any(question.written != question.golds[0] for _, question in asked)
+    golds = [question.golds[0] if question.golds else "" for _, question in asked]
+    written = any(question.written != gold for (_, question), gold in zip(asked, golds, strict=True))
     for title in ("", "question", "gold", *(["to be written"] if written else []), "type", "hops"):
         table.add_column(title, overflow="fold")
-    for number, question in asked:
+    for (number, question), gold in zip(asked, golds, strict=True):
         kind = question.type if question.answerable else "unanswerable"
-        texts = [question.text, question.golds[0], *([question.written] if written else [])]
+        texts = [question.text, gold, *([question.written] if written else [])]
         table.add_row(str(number), *map(Text, texts), kind, str(question.hops))
     return table

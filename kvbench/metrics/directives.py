@@ -1,9 +1,11 @@
-"""Whether an answer obeys its directives, strictly and loosely, as IFEval judges (arXiv 2311.07911)."""
+"""Whether an answer obeys its directives, strictly and loosely, as IFEval judges (arXiv 2311.07911); those of IFEval
+itself are judged by its own checkers."""
 
 from collections.abc import Sequence
 from itertools import product
 
 from datasets_gen import Directive, check, family_of
+from kvbench.metrics.ifeval import judged
 
 
 def families(directives: Sequence[str]) -> list[str]:
@@ -13,13 +15,17 @@ def families(directives: Sequence[str]) -> list[str]:
 
 def strictly(directives: Sequence[str], output: str) -> list[bool]:
     """Whether the output, as it stands, obeys each directive."""
-    return [check(Directive.parse(text), output) for text in directives]
+    parsed = [Directive.parse(text) for text in directives]
+    return [judged(one, output, "strict") if one.is_of_ifeval else check(one, output) for one in parsed]
 
 
 def loosely(directives: Sequence[str], output: str) -> list[bool]:
     """Whether any of IFEval's eight versions of the output obeys each directive."""
-    answers = [strictly(directives, version) for version in versions(output)]
-    return [any(obeyed) for obeyed in zip(*answers, strict=True)]
+    parsed = [Directive.parse(text) for text in directives]
+    return [
+        judged(one, output, "loose") if one.is_of_ifeval else any(check(one, version) for version in versions(output))
+        for one in parsed
+    ]
 
 
 def versions(output: str) -> list[str]:

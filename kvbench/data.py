@@ -1,0 +1,59 @@
+"""Tasks whose rows come from elsewhere: ``ifeval`` with those of a file, or of its data set on the hub."""
+
+import importlib
+from collections.abc import Sequence
+from pathlib import Path
+
+from huggingface_hub import constants
+
+from datasets_gen import Directive, Task
+from datasets_gen.ifeval import IFEVAL, Placement, ifeval_of
+from datasets_gen.ifeval_rows import Row, read_rows, rows_of
+from kvbench.errors import KVBenchError, first_line
+from kvbench.hub import fault_of_hub
+from kvbench.metrics.ifeval import check_directives, official
+
+HUB = "google/IFEval"
+
+
+def with_data(tasks: Sequence[Task], data: Path | None, defence: Placement) -> list[Task]:
+    """The tasks, ifeval among them with its rows."""
+    if IFEVAL not in tasks:
+        if data is not None or defence != "none":
+            named = ", ".join(task.name for task in tasks)
+            raise KVBenchError(f"--data and --defence are for the task {IFEVAL.name}, not for {named}")
+        return list(tasks)
+    ifeval = ifeval_of(read_rows(data) if data is not None else hub_rows(), defence)
+    return [ifeval if task is IFEVAL else task for task in tasks]
+
+
+def check_judges(tasks: Sequence[Task], mode: str) -> None:
+    """Whether all directives of ifeval can be judged, and its contexts compressed in this mode, before anything is
+    loaded: :class:`KVBenchError` if not."""
+    for task in (task for task in tasks if task.name == IFEVAL.name):
+        if mode == "aware" and task.role == "user":
+            raise KVBenchError("--mode aware: plain rows of ifeval hold their request already: use --mode agnostic")
+        official()
+        check_directives(_directives_of(task))
+
+
+def _directives_of(task: Task) -> list[tuple[str, Directive]]:
+    examples = task.generate(0, task.most or 1)
+    return [(one.id, directive) for one in examples for question in one.questions for directive in question.directives]
+
+
+def hub_rows() -> tuple[Row, ...]:
+    """All rows of the data set, or of the copy of it that was downloaded before."""
+    datasets = importlib.import_module("datasets")  # takes a second: for those who need it
+    fault = fault_of_hub()
+    if fault:  # each of its files would be asked for again and again
+        constants.HF_HUB_OFFLINE = datasets.config.HF_HUB_OFFLINE = True
+    datasets.disable_progress_bars()
+    try:
+        loaded = datasets.load_dataset(HUB, split="train")
+    except Exception as error:  # of the network, the hub or the cache
+        raise KVBenchError(
+            f"{HUB} cannot be loaded ({fault or f'{type(error).__name__}: {first_line(error)}'}): "
+            "give a local file of its rows with --data"
+        ) from error
+    return rows_of(((f"{HUB}, row {number}", row) for number, row in enumerate(loaded, 1)), HUB)
