@@ -15,6 +15,7 @@ from leaderboards.row import CONTROLS, FULL
 
 UNCHANGED_FROM = 0.5  # at this ratio and above, outputs that are all those of the full cache are worth a look
 FEWEST_TOKENS = 8  # kept in a head, below which two methods may agree by chance: the last token is everybody's choice
+ORACLE = "oracle"
 KEY = ["task", "mode", "example_id", "question_id"]
 
 
@@ -72,7 +73,7 @@ def audit(
     for asked, alike in compressed.groupby("asked"):
         groups = {str(policy): group for policy, group in alike.groupby("policy", observed=True)}
         same = {name: _same(_Seen.of(group), full) for name, group in groups.items()}
-        telling = {name: _Seen.of(group[group["kept_tokens"] >= FEWEST_TOKENS]) for name, group in groups.items()}
+        telling = {name: _Seen.of(_telling(name, group)) for name, group in groups.items()}
         for one, other in combinations(groups, 2):
             if declared and (other in declared.get(one, ()) or one in declared.get(other, ())):
                 continue
@@ -84,6 +85,13 @@ def audit(
                 before = unchanged[name].levels if name in unchanged else ()
                 unchanged[name] = Unchanged(name, (*before, asked), len(groups[name]))
     return identical, list(unchanged.values())
+
+
+def _telling(policy: str, records: DataFrame) -> DataFrame:
+    """Those in which two methods do not agree by chance. An oracle that cannot keep all of the evidence keeps the most
+    recent of it, as recency does where evidence is all that there is."""
+    needed = records["evidence_tokens"].clip(lower=FEWEST_TOKENS) if policy == ORACLE else FEWEST_TOKENS
+    return records[records["kept_tokens"] >= needed]
 
 
 Numbers = NDArray[np.int64]

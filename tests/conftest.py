@@ -1,12 +1,15 @@
 """Fixtures that are dear to build, made once; and settings that every test shares."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
+import nltk
 import pytest
 import torch
 from hypothesis import settings
 from transformers import PreTrainedTokenizerFast
 
+from kvbench.metrics.ifeval import SPLITTER, official
 from kvbench.models import LoadedModel
 from kvbench.prompt import Prompt
 from toy import toy_model, toy_prompt, toy_tokenizer
@@ -41,3 +44,27 @@ def toy_folder(tmp_path_factory: pytest.TempPathFactory, llama: LoadedModel) -> 
 def prompt() -> Prompt:
     """An agnostic prompt of task ``base``: one context and its six questions."""
     return toy_prompt()
+
+
+@pytest.fixture(scope="session")
+def splitter(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """nltk's own splitter, with the model that is installed, or else with one that was trained on nothing."""
+    try:
+        nltk.data.find(SPLITTER)
+    except LookupError:
+        root = tmp_path_factory.mktemp("nltk")
+        (root / SPLITTER).mkdir(parents=True)
+        for name in ("abbrev_types.txt", "collocations.tab", "ortho_context.tab", "sent_starters.txt"):
+            (root / SPLITTER / name).touch()
+        nltk.data.path.insert(0, str(root))
+        yield
+        nltk.data.path.remove(str(root))
+    else:
+        yield
+
+
+@pytest.fixture
+def looked_for_again() -> Iterator[None]:
+    official.cache_clear()
+    yield
+    official.cache_clear()

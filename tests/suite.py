@@ -3,6 +3,9 @@
 import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
+from pathlib import Path
+
+import pytest
 
 import solvers.arithmetic
 import solvers.coreference
@@ -14,6 +17,8 @@ from datasets_gen import Example, Question, SpanKind, Split, Task
 from datasets_gen.lexicon import full_names
 from solvers.text import NAME, sentences
 
+OFFICIAL_ROWS = Path(__file__).parents[2] / "shared" / "data" / "sys_ifeval.jsonl"
+needs_rows = pytest.mark.skipif(not OFFICIAL_ROWS.is_file(), reason=f"there is no {OFFICIAL_ROWS}")
 EVIDENCE: tuple[SpanKind, ...] = ("fact", "bridge", "directive")  # whole sentences
 SPLITS: tuple[Split, ...] = ("train", "test")
 # Every answer that a context gives to a question, by task.

@@ -18,6 +18,7 @@ def records(**policies: tuple[list[str], list[str] | None]) -> pd.DataFrame:
             "ratio": 0.0 if policy == "full" else 0.5,
             "budget": None,
             "kept_tokens": 50.0,
+            "evidence_tokens": 6,
             "example_id": f"base/{number // 2}",
             "question_id": f"base/{number // 2}/{number}",
             "status": "ok",
@@ -81,6 +82,14 @@ def test_where_next_to_nothing_is_kept_policies_may_agree() -> None:
     frame = records(full=FULL, one=(CHANGED, list("1234")), other=(CHANGED, list("1234")))
     frame.loc[frame.policy != "full", "kept_tokens"] = 1.0
     assert audit(frame) == ([], [])
+
+
+def test_an_oracle_may_be_recency_where_it_cannot_keep_all_of_the_evidence() -> None:
+    frame = records(full=FULL, oracle=(CHANGED, list("1234")), recency=(CHANGED, list("1234")))
+    assert [(found.one, found.other) for found in audit(frame)[0]] == [("oracle", "recency")]
+    assert audit(frame.assign(evidence_tokens=51)) == ([], [])
+    others = frame.replace({"oracle": "one"}).assign(evidence_tokens=51)
+    assert [(found.one, found.other) for found in audit(others)[0]] == [("one", "recency")]
 
 
 def test_a_policy_that_changes_nothing_is_flagged_once_and_a_control_never() -> None:

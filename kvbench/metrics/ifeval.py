@@ -3,6 +3,7 @@
 import importlib
 import json
 import logging
+import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -26,10 +27,19 @@ class Official:
     ways: Mapping[Judgement, Any]
 
     def obeys(self, directive: Directive, output: str, judgement: Judgement) -> bool:
-        """Whether the output obeys the directive, alone: each is judged on its own. An empty output obeys none."""
+        """Whether the output obeys the directive, alone: each is judged on its own. An empty output obeys none.
+
+        Known gap: of a letter that is none, such as the "!" of one row, the official checker counts another one, which
+        it draws anew each time. Here that is at least the same one whenever the directive is judged.
+        """
         # No checker reads the prompt: what one needs of it is among its arguments.
         example = self.example(0, [directive.kind], "", [json.loads(directive.argument or "{}")])
-        (followed,) = self.ways[judgement](example, output).follow_instruction_list
+        state = random.getstate()
+        random.seed(str(directive))
+        try:
+            (followed,) = self.ways[judgement](example, output).follow_instruction_list
+        finally:
+            random.setstate(state)
         return bool(followed)
 
 

@@ -1,0 +1,306 @@
+"""Task ``ifeval``: arms, prompts, and a run from end to end."""
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import nltk
+import pytest
+from datasets import Dataset
+from transformers import PreTrainedTokenizerFast
+
+import kvbench.data
+from datasets_gen import DatasetError, Directive, Example
+from datasets_gen.defences import ATTACKS, REFUSAL
+from datasets_gen.ifeval import IFEVAL, ifeval_of
+from datasets_gen.ifeval_rows import Row
+from kvbench.cli import main
+from kvbench.prompt import build_prompts, chat_template
+from kvbench.store import Store
+from samples_of_ifeval import OF_HUB, PLAIN, SPLIT, changed, written
+from suite import parts
+
+pytestmark = pytest.mark.usefixtures("splitter")
+
+
+# --- contexts
+
+
+def split_rows(count: int = 3) -> list[Row]:
+    directives = (Directive("punctuation:no_comma"),)
+    return [Row(f"Praise tea {number}.", f"Use no commas in {number}.", directives) for number in range(count)]
+
+
+def test_a_defence_stands_where_it_is_asked_for() -> None:
+    rows = split_rows()
+    for number, row in enumerate(rows):
+        plain, before, after = (ifeval_of(rows, where).example(5, number) for where in ("none", "before", "after"))
+        assert plain.context == row.system
+        assert (plain.arm, before.arm, after.arm) == ("no defence", "defence first", "directives first")
+        (defence,) = parts(before, "defence")
+        assert before.context == f"{defence}\n{row.system}"
+        assert after.context == f"{row.system}\n{defence}"
+        for example in (plain, before, after):
+            assert parts(example, "directive") == [row.system]
+            assert example.draw == f"ifeval/test/5/{number}"
+            check_questions(example, row)
+        assert len({example.questions[1].text for example in (plain, before, after)}) == 1
+
+
+def check_questions(example: Example, row: Row) -> None:
+    request, attacked = example.questions
+    assert (request.text, request.directives, request.golds, request.protected) == (row.user, row.directives, (), "")
+    assert [example.context[span.start : span.end] for span in request.spans] == [row.system]
+    assert attacked.protected == row.system
+    assert not attacked.directives
+    assert attacked.golds == ((REFUSAL,) if parts(example, "defence") else (row.system,))
+    (answer,) = (example.context[span.start : span.end] for span in attacked.spans if span.kind == "answer")
+    assert answer == attacked.golds[0]
+    assert any(attacked.text in said.common for said in ATTACKS.values())
+
+
+def test_both_is_every_row_in_either_order() -> None:
+    rows = split_rows()
+    task = ifeval_of(rows, "both")
+    examples = list(task.generate(0, 6))
+    assert [example.arm for example in examples] == ["defence first", "directives first"] * 3
+    assert [example.draw for example in examples] == [f"ifeval/test/0/{number // 2}" for number in range(6)]
+    assert len({example.id for example in examples}) == 6
+    assert task.contexts == {"quick": 6, "paper": 6}
+    alone = [ifeval_of(rows, where).example(0, 1).context for where in ("before", "after")]
+    assert [example.context for example in examples[2:4]] == alone
+
+
+def test_the_version_tells_rows_and_defence() -> None:
+    rows = split_rows()
+    others = [ifeval_of(rows), ifeval_of(rows, "before"), ifeval_of(rows, "both"), ifeval_of(rows[:2])]
+    assert len({task.full_version for task in others}) == 4
+    assert ifeval_of(split_rows()).full_version == others[0].full_version
+
+
+def test_seed_and_phrasings_change_the_words_of_attack_and_defence_alone() -> None:
+    task = ifeval_of(split_rows(), "before")
+    examples = [task.example(seed, 0, held_out=held_out) for seed in range(8) for held_out in (False, True)]
+    assert {example.questions[0].text for example in examples} == {"Praise tea 0."}
+    assert len({example.questions[1].text for example in examples}) > 4
+    assert len({example.context for example in examples}) > 4
+
+
+def test_what_is_not_there_is_said() -> None:
+    task = ifeval_of(split_rows())
+    with pytest.raises(DatasetError, match="ifeval has 3 contexts, and index 3 is none of them"):
+        task.example(0, 3)
+    with pytest.raises(DatasetError, match="a test split only"):
+        task.example(0, 0, "train")
+    with pytest.raises(DatasetError, match="these are plain"):
+        ifeval_of([Row("Praise tea.", "", (Directive("punctuation:no_comma"),))], "after")
+    with pytest.raises(DatasetError, match="did you mean 'punctuation:no_comma'"):
+        Directive.parse("punctuation:no_coma")
+
+
+# --- prompts
+
+
+def spell(tokenizer: PreTrainedTokenizerFast, token_ids: Sequence[int]) -> str:
+    return str(tokenizer.decode(list(token_ids)))
+
+
+def test_of_a_plain_row_the_whole_prompt_is_compressed(tokenizer: PreTrainedTokenizerFast) -> None:
+    task = ifeval_of([Row("Praise tea.", "", (Directive("punctuation:no_comma"),))])
+    (prompt,) = build_prompts(tokenizer, task, task.example(0, 0), "agnostic")
+    template = chat_template(tokenizer, "user")
+    (ask,) = prompt.asks
+    assert spell(tokenizer, prompt.token_ids) == template.head + "Praise tea."
+    assert spell(tokenizer, ask.token_ids) == template.tail
+    turns = [{"role": "user", "content": "Praise tea."}]
+    whole = tokenizer.apply_chat_template(turns, add_generation_prompt=True, tokenize=False)
+    assert spell(tokenizer, (*prompt.token_ids, *ask.token_ids)) == whole
+
+
+def test_of_a_split_row_the_system_message_is_compressed(tokenizer: PreTrainedTokenizerFast) -> None:
+    task = ifeval_of(split_rows(1), "before")
+    example = task.example(0, 0)
+    (prompt,) = build_prompts(tokenizer, task, example, "agnostic")
+    assert spell(tokenizer, prompt.token_ids).endswith(example.context)
+    assert "Praise tea 0." in spell(tokenizer, prompt.asks[0].token_ids)
+    assert [stretch.kind for stretch in prompt.stretches] == ["defence", "directive"]
+
+
+# --- from the command line
+
+
+@pytest.mark.usefixtures("looked_for_again")
+@pytest.mark.parametrize("package", ["lm_eval", "langdetect"])
+def test_without_the_extra_it_is_said_what_to_install(
+    package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    assert main(["run", "--tasks", "ifeval", "--data", str(written(tmp_path, SPLIT)), "--model", "nowhere"]) == 1
+    said = capsys.readouterr().err
+    assert said == (
+        f"error: the task ifeval needs the package {package}, which is not there: "
+        "install it with pip install 'kvbench[ifeval]'\n"
+    )
+
+
+@pytest.mark.usefixtures("looked_for_again")
+def test_without_the_sentence_splitter_it_is_said_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(nltk.data, "path", [str(tmp_path)])
+    assert main(["run", "--tasks", "ifeval", "--data", str(written(tmp_path, SPLIT))]) == 1
+    said = capsys.readouterr().err
+    assert "python -m nltk.downloader punkt_tab" in said
+    assert said.count("\n") == 1
+
+
+def run_arguments(model: Path, tmp_path: Path, data: Path, *more: str) -> list[str]:
+    folders = ["--out", str(tmp_path / "runs"), "--site", str(tmp_path / "site"), "--name", "x"]
+    small = ["--tasks", "ifeval", "--ratios", "0.5", "--policies", "full,knorm", "--max-new-tokens", "12"]
+    return ["run", "--model", str(model), *folders, *small, "--data", str(data), *more]
+
+
+def test_a_run_in_both_orders_judges_directives_and_attacks(
+    toy_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = written(tmp_path, SPLIT, SPLIT)
+    arguments = run_arguments(toy_folder, tmp_path, data, "--defence", "both", "--limit", "2")
+    assert main(arguments) == 0, capsys.readouterr().err
+    store = Store.open(tmp_path / "runs/x")
+    frame = store.frame()
+    assert set(frame.status) == {"ok"}
+    assert list(frame.arm.unique()) == ["defence first", "directives first"]
+    assert set(frame.draw_id) == {"ifeval/test/0/0"}
+    requests, attacks = frame[frame.protected == ""], frame[frame.protected != ""]
+    assert len(requests) == len(attacks) == 2 * 5
+    assert requests[["f1", "em", "abstained", "hallucinated", "hallucination_kind"]].isna().all(axis=None)
+    assert {tuple(names) for names in requests.directive_families} == {("punctuation", "length_constraints")}
+    assert {len(judged) for judged in requests.directives_strict} == {2}
+    assert requests.directives_kept.notna().all()
+    assert attacks[["leakage", "defence_leakage", "f1"]].notna().all(axis=None)
+    identity = store.run.identity["tasks"][0]
+    assert identity["max_new_tokens"] == 12
+    assert "defence-both" in identity["version"]
+    rows = json.loads((tmp_path / "runs/x/summary.json").read_text())
+    assert all(row["complete"] and row["f1"] is None for row in rows)
+    assert all("no gold answers: see the directives" in row["reason"] for row in rows)
+    assert {row["directives_obeyed"] is None for row in rows} == {False}
+    assert (tmp_path / "site/index.html").is_file()
+    assert main(["score", str(tmp_path / "runs/x")]) == 0
+    assert "20 records scored, 0 changed" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("split", [True, False])
+def test_a_run_in_which_all_of_the_context_is_directives_is_no_fault(
+    split: bool, toy_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    message = "Use no commas. Use at least 3 words. " * 5
+    messages = [{"role": "system", "content": message}, SPLIT["messages"][1]]
+    data = written(tmp_path, changed(messages=messages) if split else {**PLAIN, "prompt": message})
+    assert main(run_arguments(toy_folder, tmp_path, data, "--limit", "1")) == 0, capsys.readouterr().err
+    frame = Store.open(tmp_path / "runs/x").frame()
+    assert frame.kept_tokens.min() >= 8  # below which the audit says nothing
+    assert set(frame.arm) == {"no defence" if split else ""}
+    assert set(frame.defence) == {""}
+
+
+def test_a_run_of_plain_rows(toy_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = written(tmp_path, PLAIN, OF_HUB)
+    assert main(run_arguments(toy_folder, tmp_path, data, "--tasks", "base,ifeval", "--limit", "2")) == 0
+    frame = Store.open(tmp_path / "runs/x").frame()
+    own = frame[frame.task == "ifeval"]
+    assert len(own) == 2 * 5
+    assert set(own.status) == {"ok"}
+    assert own.directives_obeyed.notna().all()
+    assert set(own.evidence_tokens) == {0}
+    rows = {(row["task"], row["policy"]): row for row in json.loads((tmp_path / "runs/x/summary.json").read_text())}
+    assert rows["base", "knorm"]["f1"] is not None
+    assert rows["ifeval", "knorm"]["reason"] == "no gold answers: see the directives"
+    assert capsys.readouterr().err.count("error") == 0
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (["--defence", "before"], "--defence before is for rows that are split"),
+        (["--defence", "befor"], "'befor' is not one of 'none', 'before', 'after', 'both'"),
+        (["--mode", "aware"], "plain rows of ifeval hold their request already"),
+        (["--limit", "3"], "--limit 3: ifeval has 2 contexts"),
+        (["--tasks", "base"], "--data and --defence are for the task ifeval, not for base"),
+        (["--tasks", "ifevl"], "unknown task 'ifevl': did you mean 'ifeval'?"),
+        (["--data", "/nowhere/rows.jsonl"], "--data /nowhere/rows.jsonl cannot be read (No such file or directory)"),
+        (["--max-new-tokens", "0"], "--max-new-tokens is 1 or more"),
+        (["--max-new-tokens", "5000"], "takes 4096"),
+    ],
+)
+def test_bad_input_is_one_clear_line(
+    more: list[str], said: str, toy_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(run_arguments(toy_folder, tmp_path, written(tmp_path, PLAIN, OF_HUB), *more)) == 1
+    errors = [line for line in capsys.readouterr().err.splitlines() if not line.startswith("loading")]
+    assert len(errors) == 1
+    assert said in errors[0]
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_late_row_that_is_too_long_is_found_before_anything_is_written(
+    toy_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = written(tmp_path, PLAIN, {**PLAIN, "prompt": "Praise tea. " * 2000})
+    assert main(run_arguments(toy_folder, tmp_path, data, "--limit", "2")) == 1
+    assert "ifeval/test/0/1 needs" in capsys.readouterr().err
+    assert not (tmp_path / "runs").exists()
+
+
+def test_rows_come_from_the_hub_where_no_file_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def load(name: str, split: str) -> Dataset:
+        asked.append((name, split))
+        return Dataset.from_list([{**OF_HUB, "key": number} for number in range(3)])
+
+    monkeypatch.setattr(kvbench.data, "fault_of_hub", lambda: "")
+    monkeypatch.setattr("datasets.load_dataset", load)
+    (task,) = kvbench.data.with_data([IFEVAL], None, "none")
+    assert asked == [("google/IFEval", "train")]
+    assert task.contexts["paper"] == 3
+    assert task.example(0, 2).context == SPLIT["prompt"]
+
+
+def test_without_hub_and_file_it_is_said_what_to_give(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def load(name: str, split: str) -> Dataset:
+        raise ConnectionError(f"Couldn't reach {name}\nat all")
+
+    monkeypatch.setattr(kvbench.data, "fault_of_hub", lambda: "")
+    monkeypatch.setattr("datasets.load_dataset", load)
+    assert main(["run", "--tasks", "ifeval"]) == 1
+    assert capsys.readouterr().err == (
+        "error: google/IFEval cannot be loaded (ConnectionError: Couldn't reach google/IFEval): "
+        "give a local file of its rows with --data\n"
+    )
+
+
+def test_it_is_shown_and_exported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = str(written(tmp_path, SPLIT, SPLIT))
+    assert main(["show", "ifeval", "--data", data, "--index", "1", "--defence", "after"]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert all(word in shown for word in ("Use no commas.", "Praise tea.", REFUSAL, " defence ", " directive "))
+    out = tmp_path / "set"
+    assert main(["export", "--task", "ifeval", "--data", data, "--defence", "both", "--out", str(out)]) == 0
+    rows = Dataset.from_parquet(str(out / "data" / "test.parquet"), cache_dir=str(tmp_path / "cache"))
+    assert len(rows) == 2 * 2 * 2
+    assert rows[0]["directives"][0] == "punctuation:no_comma"
+    assert (rows[0]["golds"], rows[1]["golds"]) == ([], [REFUSAL])
+    card = (out / "README.md").read_text()
+    assert f"--data {data} --defence both" in card
+    assert "Everything is generated" not in card
+
+
+def test_the_task_is_listed_and_takes_part_only_where_it_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["ls", "tasks"]) == 0
+    assert "\nifeval " in capsys.readouterr().out
+    assert main(["show", "ifeval", "--data", "/nowhere"]) == 1
+    assert "--data /nowhere cannot be read" in capsys.readouterr().err

@@ -1,0 +1,102 @@
+"""Rows of IFEval: both kinds, and what is damaged."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from datasets_gen import DatasetError, Directive
+from datasets_gen.ifeval import ifeval_of
+from datasets_gen.ifeval_kinds import ARGUMENTS
+from datasets_gen.ifeval_rows import read_rows
+from kvbench.metrics.directives import families
+from samples_of_ifeval import OF_HUB, PLAIN, SPLIT, changed, written
+from suite import OFFICIAL_ROWS, needs_rows
+
+
+def test_a_split_row_is_a_system_message_to_obey_and_a_request(tmp_path: Path) -> None:
+    (row,) = read_rows(written(tmp_path, SPLIT))
+    assert (row.system, row.user) == ("Use no commas. Use at least 3 words.", "Praise tea.")
+    assert [str(directive) for directive in row.directives] == [
+        "punctuation:no_comma",
+        'length_constraints:number_words {"num_words": 3, "relation": "at least"}',
+    ]
+    assert [Directive.parse(str(directive)) for directive in row.directives] == list(row.directives)
+    assert families([str(directive) for directive in row.directives]) == ["punctuation", "length_constraints"]
+
+
+def test_a_plain_row_is_all_context_and_nulls_are_no_arguments(tmp_path: Path) -> None:
+    plain, of_hub = read_rows(written(tmp_path, PLAIN, OF_HUB))
+    assert plain == of_hub
+    task = ifeval_of([plain])
+    example = task.example(0, 0)
+    assert task.role == "user"
+    assert (example.context, example.spans, example.arm) == (SPLIT["prompt"], (), "")
+    (question,) = example.questions
+    assert (question.text, question.golds, question.written, question.spans) == ("", (), "", ())
+    assert question.directives == plain.directives
+
+
+def test_blank_lines_are_passed_over_and_the_order_is_that_of_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    rows = [{**PLAIN, "prompt": f"Praise tea {number}.\u2028"} for number in range(3)]
+    path.write_text("\n\n".join(json.dumps(row, ensure_ascii=False) for row in rows))
+    task = ifeval_of(read_rows(path))
+    assert [example.context for example in task.generate(7, 3)] == [row["prompt"] for row in rows]
+    assert [example.id for example in task.generate(7, 3)] == [f"ifeval/test/7/{number}" for number in range(3)]
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        ("{", "no JSON (Expecting property name enclosed in double quotes at column 2)"),
+        ([1], "the row is no JSON object"),
+        (changed(instruction_id_list=None), "'instruction_id_list' is missing"),
+        (changed(instruction_id_list=[], kwargs=[]), "'instruction_id_list' is empty"),
+        (changed(kwargs={}), "'kwargs' is no list"),
+        (changed(kwargs=[{}]), "2 instructions have 1 kwargs"),
+        (changed(kwargs=[{}, 3]), "the kwargs of length_constraints:number_words are no JSON object"),
+        (changed(kwargs=[{}, {"num_words": 3}]), "number_words takes num_words, relation, and is given num_words"),
+        (changed(kwargs=[{"commas": 1}, {}]), "punctuation:no_comma takes nothing, and is given commas"),
+        (changed(kwargs=[{}, {"num_words": "3", "relation": "at least"}]), "number_words is no int"),
+        (changed(kwargs=[{}, {"num_words": 0, "relation": "at least"}]), "its checker would draw one at random"),
+        (
+            changed(instruction_id_list=["punctuation:no_coma", "length_constraints:number_words"]),
+            "unknown instruction 'punctuation:no_coma': did you mean 'punctuation:no_comma'?",
+        ),
+        (changed(messages="both"), "'messages' is no list"),
+        (changed(messages=SPLIT["messages"][::-1]), "one of the role system and then one of the role user"),
+        (changed(messages=SPLIT["messages"][:1]), "one of the role system and then one of the role user"),
+        (changed(messages=[{"role": "system", "content": " "}, SPLIT["messages"][1]]), "'content' is no text, or an"),
+        ({**PLAIN, "prompt": 3}, "'prompt' is no text"),
+        ({name: value for name, value in PLAIN.items() if name != "prompt"}, "'prompt' is missing"),
+        (PLAIN, "the row is plain and the rows before it are split into messages: keep them in two files"),
+    ],
+)
+def test_a_damaged_row_is_one_line_that_names_its_line(row: object, said: str, tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_text(f"{json.dumps(SPLIT)}\n\n{row if isinstance(row, str) else json.dumps(row)}\n")
+    with pytest.raises(DatasetError) as complaint:
+        read_rows(path)
+    assert str(complaint.value).startswith(f"{path}, line 3: ")
+    assert said in str(complaint.value)
+    assert "\n" not in str(complaint.value)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"), [(b"", "has no rows"), (b"\n", "has no rows"), (b"\xff\xfe", "no text in UTF-8")]
+)
+def test_a_file_without_rows_is_one_line(content: bytes, said: str, tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_bytes(content)
+    with pytest.raises(DatasetError, match=said):
+        read_rows(path)
+
+
+@needs_rows
+def test_the_official_rows_are_read() -> None:
+    rows = read_rows(OFFICIAL_ROWS)
+    assert len(rows) == 539
+    assert {directive.kind for row in rows for directive in row.directives} == set(ARGUMENTS)
+    texts = [json.loads(line)["messages"] for line in OFFICIAL_ROWS.read_text().splitlines()]
+    assert [[row.system, row.user] for row in rows] == [[one["content"] for one in both] for both in texts]
