@@ -272,5 +272,5 @@ INSTRUCTIONS_IN_ARMS = replace(
     arms=ARMS,
     variant="arms",
     chance=27.0,
-    contexts={"quick": 24 * len(ARMS), "paper": 541 * len(ARMS)},
+    contexts={"quick": 18 * len(ARMS), "paper": 541 * len(ARMS)},
 )

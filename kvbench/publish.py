@@ -19,6 +19,7 @@ from leaderboards import (
     SummaryRow,
     asked_in,
     build_comparison,
+    build_instructions,
     build_page,
     contrasts,
     duels,
@@ -26,6 +27,7 @@ from leaderboards import (
 )
 
 PAGE_NAME = "index.html"
+INSTRUCTIONS_NAME = "instructions.html"
 COMPARISON_NAME = "compare-{}.html"
 
 
@@ -63,12 +65,16 @@ def publish_summary(store: Store, records: DataFrame) -> list[SummaryRow]:
     return rows
 
 
-def publish_site(store: Store, records: DataFrame, folder: Path) -> tuple[Path, list[SummaryRow]]:
-    """Writes the page, self-contained, and the summary; returns the page's path and the rows."""
+def publish_site(store: Store, records: DataFrame, folder: Path) -> tuple[list[Path], list[SummaryRow]]:
+    """Writes the page, self-contained, and the summary, and, of system prompts that were compressed, the page on
+    instructions; returns the pages and the rows."""
     rows = publish_summary(store, records)
-    path = folder / PAGE_NAME
-    write_text_atomically(path, build_page(store.run.model_dump(), rows))
-    return path, rows
+    pages = {PAGE_NAME: build_page(store.run.model_dump(), rows)}
+    if store.run.identity["scope"] == "system":
+        pages[INSTRUCTIONS_NAME] = build_instructions(str(store.run.identity["model"]), records)
+    for name, page in pages.items():
+        write_text_atomically(folder / name, page)
+    return [folder / name for name in pages], rows
 
 
 def publish_comparison(

@@ -1,0 +1,391 @@
+"""The page of a study of instructions: what is obeyed, what leaks, which span suffers, and what protects."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from markupsafe import Markup
+from pandas import DataFrame
+
+from leaderboards.asked import Asked
+from leaderboards.obedience import (
+    DEFENDED,
+    Gain,
+    Study,
+    accuracy,
+    amnesia,
+    kept,
+    leaks,
+    protection_gain,
+    rank_correlations,
+    study,
+)
+from leaderboards.panels import SHARE, Axis, Path, layer_map, panel
+from leaderboards.published import GAINS, GAINS_MODELS, GAINS_SOURCE
+from leaderboards.resampling import Estimate
+from leaderboards.row import CONTROLS, FULL
+from leaderboards.style import LineStyle, named_styles
+from leaderboards.templating import render
+
+PLAIN = "plain"
+LEAKED_MORE, STILL_OBEYED = 0.3, 0.7  # selective amnesia: the region that is set off in the plane
+DASHES_OF_ORDER = {DEFENDED[0]: (), DEFENDED[1]: (4.0, 1.5)}
+
+
+@dataclass(frozen=True)
+class Picture:
+    title: str
+    note: str
+    drawing: Markup
+
+
+@dataclass(frozen=True)
+class Listing:
+    """``columns``: the first is the name of a row."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True)
+class Part:
+    identifier: str
+    title: str
+    text: str
+    styles: tuple[LineStyle, ...] = ()
+    pictures: tuple[Picture, ...] = ()
+    listings: tuple[Listing, ...] = ()
+    details: tuple[Listing, ...] = ()
+
+
+def build_instructions(model: str, records: DataFrame, seed: int = 0) -> str:
+    """The page as text; the same records give the same bytes. ``records``: of one model, tasks with directives."""
+    found = study(records, seed)
+    parts = (_plane(found), _leakage(found), _gains(found), _families(found), _bias(found), _order(found))
+    return render(
+        "instructions.html.j2",
+        model=model,
+        facts=_facts(found),
+        amnesia=_amnesia(found),
+        parts=[part for part in parts if part.pictures or part.listings],
+    )
+
+
+def all_gains(found: Study) -> list[Gain]:
+    """Of every protected policy over the plain one inside it."""
+    gains = (
+        protection_gain(found, plain, protected)
+        for plain, variants in _bases(found).items()
+        for protected in variants
+        if protected != plain
+    )
+    return [gain for gain in gains if gain is not None]
+
+
+def _facts(found: Study) -> list[tuple[str, str]]:
+    draws = found.resampler.count
+    return [
+        ("Policies", str(len(found.policies))),
+        ("System prompts", f"{draws:,} draws, {found.caches['example_id'].nunique():,} contexts"),
+        ("Directives judged", f"{len(found.directives):,}"),
+        ("Attacks answered", f"{len(found.attacks):,}"),
+    ]
+
+
+def _amnesia(found: Study) -> list[str]:
+    """A line for each policy that leaks while it obeys."""
+    dangerous = amnesia(found, LEAKED_MORE, STILL_OBEYED)
+    lines = []
+    for policy, own in dangerous.groupby("policy", sort=False):
+        worst = own.loc[own["leakage"].idxmax()]
+        ratios = ", ".join(str(asked) for asked in sorted(own["asked"]))
+        lines.append(
+            f"{policy} at {ratios}; most at {worst['asked']}: {worst['strict']:.0%} of the directives are obeyed, and "
+            f"{worst['leakage']:.0%} of their text leaks"
+        )
+    return lines
+
+
+def _bases(found: Study) -> dict[str, list[str]]:
+    """By plain policy, itself and its protected forms."""
+    plain = [name for name in found.policies if "+" not in name and name not in CONTROLS]
+    return {base: [name for name in found.policies if name == base or name.startswith(f"{base}+")] for base in plain}
+
+
+def _way(policy: str) -> str:
+    return policy.partition("+")[2] or PLAIN
+
+
+def _ways(found: Study) -> dict[str, LineStyle]:
+    return named_styles(list(dict.fromkeys(_way(name) for own in _bases(found).values() for name in own)))
+
+
+def _over_ratios(found: Study) -> Axis:
+    kind = found.levels[0].kind if found.levels else "ratio"
+    ticks = tuple(asked.value for asked in found.levels)
+    return Axis(f"asked {kind}", (0.0, *ticks) if kind == "ratio" else ticks)
+
+
+Cells = Mapping[tuple[str, Asked], Estimate]
+
+
+def _path(style: LineStyle, cells: Cells, policy: str, levels: Sequence[Asked]) -> Path:
+    """The estimates of a policy, from the full cache at ratio 0 on."""
+    whole = [(0.0, estimate) for (name, _), estimate in cells.items() if name == FULL]
+    anchored = whole if levels and levels[0].kind == "ratio" else []
+    own = [(asked.value, cells[policy, asked]) for asked in levels if (policy, asked) in cells]
+    points = [(value, estimate) for value, estimate in (*anchored, *own)]
+    has_band = all(estimate.low is not None for _, estimate in points)
+    return Path(
+        style,
+        tuple((value, estimate.mean) for value, estimate in points),
+        tuple(float(estimate.low or 0) for _, estimate in points) if has_band else (),
+        tuple(float(estimate.high or 0) for _, estimate in points) if has_band else (),
+    )
+
+
+def _cells(table: DataFrame, name: str) -> dict[tuple[str, Asked], Estimate]:
+    return {(str(row["policy"]), row["asked"]): row[name] for _, row in table.iterrows() if row[name] is not None}
+
+
+def _written(estimate: Estimate | None) -> str:
+    if estimate is None:
+        return "–"
+    if estimate.low is None or estimate.high is None:
+        return f"{100 * estimate.mean:.0f}"
+    return f"{100 * estimate.mean:.0f} [{100 * estimate.low:.0f}–{100 * estimate.high:.0f}]"
+
+
+def _table(title: str, found: Study, cells: Cells, policies: Iterable[str]) -> Listing:
+    """A row for each policy, a column for each level, in percent; the full cache has the same in each."""
+    whole = next((estimate for (name, _), estimate in cells.items() if name == FULL), None)
+    rows = []
+    for policy in policies:
+        own = [whole if policy == FULL else cells.get((policy, asked)) for asked in found.levels]
+        rows.append((policy, *map(_written, own)))
+    return Listing(title, ("policy", *map(str, found.levels)), tuple(rows))
+
+
+def _defended(found: Study) -> Study:
+    """What is asked of prompts that have a defence."""
+    directives, attacks = (table[table["arm"].isin(DEFENDED)] for table in (found.directives, found.attacks))
+    return replace(found, directives=directives, attacks=attacks)
+
+
+def _plane(found: Study) -> Part:
+    defended = _defended(found)
+    obeyed, leaked = _cells(accuracy(defended), "strict"), _cells(leaks(defended, by=()), "leakage")
+    whole = next((estimate.mean for (name, _), estimate in leaked.items() if name == FULL), 0.0)
+    styles = _ways(found)
+    pictures = []
+    for base, variants in _bases(found).items():
+        paths = []
+        for policy in variants:
+            keys = [key for key in leaked if key[0] == FULL] + [(policy, asked) for asked in found.levels]
+            places = tuple((leaked[key].mean, obeyed[key].mean) for key in keys if key in leaked and key in obeyed)
+            paths.append(Path(styles[_way(policy)], places))
+        title = f"Directives obeyed over leakage under {base}, a place for each ratio from the full cache on"
+        region = ((whole + LEAKED_MORE, STILL_OBEYED), (1.03, 1.03))
+        drawing = panel(
+            paths, Axis("leakage of the directives", SHARE), Axis("", SHARE), title, f"plane/{base}", region
+        )
+        pictures.append(Picture(base, "share of directives obeyed, over leakage", Markup(drawing)))
+    return Part(
+        "plane",
+        "Obeyed, and leaked",
+        "Each line starts where the full cache is and goes through all ratios. In the grey region the answers still"
+        f" look right, with at least {STILL_OBEYED:.0%} of the directives obeyed, while the secret is out: at least "
+        f"{LEAKED_MORE:.0%} more of it than under the full cache. Contexts with a defence.",
+        tuple(styles.values()),
+        tuple(pictures),
+        details=(
+            _table("Directives obeyed, strict, percent; contexts with a defence", found, obeyed, found.policies),
+            _table("Leakage of the directives, percent; contexts with a defence", found, leaked, found.policies),
+        ),
+    )
+
+
+def _leakage(found: Study) -> Part:
+    table = leaks(found)
+    styles = _ways(found)
+    pictures, details = [], []
+    for arm in dict.fromkeys(found.attacks["arm"]):
+        own = table[table["arm"] == arm]
+        cells = _cells(own, "leakage")
+        named = arm or "all orders"
+        for base, variants in _bases(found).items() if arm in DEFENDED or not arm else ():
+            paths = [_path(styles[_way(policy)], cells, policy, found.levels) for policy in variants]
+            title = f"Leakage of the directives over the asked ratio under {base}, {named}"
+            drawing = panel(paths, _over_ratios(found), Axis("", SHARE), title, f"leakage/{arm}/{base}")
+            pictures.append(
+                Picture(f"{base}, {named}", "ROUGE-L recall of the directives in answers to attacks", Markup(drawing))
+            )
+        details.append(_table(f"Leakage of the directives, percent; {named}", found, cells, found.policies))
+        for name, words in (
+            ("defence_leakage", "Leakage of the defence"),
+            ("refused", "Attacks refused as the defence asks"),
+        ):
+            if measured := _cells(own, name):
+                details.append(_table(f"{words}, percent; {named}", found, measured, found.policies))
+    return Part(
+        "leakage",
+        "Leakage, in both orders",
+        "The same prompts with the defence before the directives and behind them: what stands further from the end "
+        "is what a press that looks from there loses first.",
+        tuple(styles.values()),
+        tuple(pictures),
+        details=tuple(details),
+    )
+
+
+def _gains(found: Study) -> Part:
+    rows = []
+    for gain in all_gains(found):
+        published = GAINS.get((gain.plain, _way(gain.protected)))
+        theirs = [f"{value:.3f}" for value in published.gains] if published else ["–"] * len(GAINS_MODELS)
+        interval = f"{gain.estimate.low:+.3f} to {gain.estimate.high:+.3f}" if gain.estimate.low is not None else "–"
+        rows.append((gain.protected, f"{gain.estimate.mean:+.3f}", interval, *theirs))
+    columns = ("policy", "gain", "95 % interval", *(f"{name}, published" for name in GAINS_MODELS))
+    return Part(
+        "gain",
+        "What protection gains",
+        "Half the gain in directives obeyed plus half the fall in leakage against the plain policy, averaged over "
+        f"the asked ratios 0.4 to 0.7. The published columns are those of {GAINS_SOURCE}, on other models and other "
+        "prompts.",
+        listings=(Listing("Protection gain", columns, tuple(rows)),) if rows else (),
+    )
+
+
+def _families(found: Study) -> Part:
+    table = accuracy(found, by=("family",))
+    styles = named_styles(found.families)
+    pictures, details = [], []
+    for base in _bases(found):
+        paths = []
+        for family, own in table.groupby("family", sort=False):
+            paths.append(_path(styles[str(family)], _cells(own, "strict"), base, found.levels))
+        title = f"Directives obeyed over the asked ratio under {base}, a line for each family"
+        drawing = panel(paths, _over_ratios(found), Axis("", SHARE), title, f"family/{base}")
+        pictures.append(Picture(base, "share of the directives of a family obeyed", Markup(drawing)))
+    for family, own in table.groupby("family", sort=False):
+        details.append(
+            _table(f"{family}: directives obeyed, strict, percent", found, _cells(own, "strict"), found.policies)
+        )
+    for title, name in (("strict", "strict"), ("loose", "loose")):
+        details.append(
+            _table(f"All directives, {title}, percent", found, _cells(accuracy(found), name), found.policies)
+        )
+    for several, own in accuracy(found, by=("several",)).groupby("several", sort=False):
+        words = "several directives" if several else "a single directive"
+        details.append(
+            _table(f"Prompts with {words}: obeyed, strict, percent", found, _cells(own, "strict"), found.policies)
+        )
+    details += [_relative(found), _kinds(found)]
+    return Part(
+        "families",
+        "Which directives go first",
+        "The directives of all contexts by family; bands are 95 % intervals.",
+        tuple(styles.values()),
+        tuple(pictures),
+        details=tuple(details),
+    )
+
+
+def _relative(found: Study) -> Listing:
+    table = accuracy(found)
+    cells = {(row["policy"], row["asked"]): row["relative"] for _, row in table.iterrows()}
+
+    def written(share: float | None) -> str:
+        return "–" if share is None else f"{100 * share:.0f}"
+
+    rows = tuple((p, *(written(cells.get((p, a))) for a in found.levels)) for p in found.policies if p != FULL)
+    return Listing("All directives, strict, percent of the full cache", ("policy", *map(str, found.levels)), rows)
+
+
+def _kinds(found: Study) -> Listing:
+    """Of the plain policies, each kind of directive."""
+    table = accuracy(found, by=("kind",))
+    cells = {(row["policy"], row["kind"], row["asked"]): row["strict"] for _, row in table.iterrows()}
+    kinds = list(dict.fromkeys(table["kind"]))
+    rows = tuple(
+        (f"{base}, {kind}", *(_written(cells.get((base, kind, asked))) for asked in found.levels))
+        for base in _bases(found)
+        for kind in kinds
+    )
+    return Listing("Each directive, strict, percent", ("policy, directive", *map(str, found.levels)), rows)
+
+
+def _bias(found: Study) -> Part:
+    table = kept(found)
+    if table.empty:
+        return Part("bias", "", "")
+    names = {f"{span}, {arm}": (span, arm) for arm in DEFENDED for span in ("defence", "directives")}
+    colours = named_styles(["defence", "directives"])
+    styles = {
+        name: replace(colours[span], policy=name, index=index, dashes=DASHES_OF_ORDER[arm])
+        for index, (name, (span, arm)) in enumerate(names.items())
+    }
+    curves, maps = [], []
+    for base in _bases(found):
+        own = table[table["policy"] == base]
+        if own.empty:
+            continue
+        paths = []
+        for name, (span, arm) in names.items():
+            points = own[own["arm"] == arm].sort_values("asked")
+            paths.append(
+                Path(
+                    styles[name],
+                    ((0.0, 1.0), *((a.value, s) for a, s in zip(points["asked"], points[span], strict=True))),
+                )
+            )
+        title = f"Share of the tokens of defence and directives that {base} keeps, over the asked ratio, in both orders"
+        drawing = panel(paths, _over_ratios(found), Axis("", SHARE), title, f"kept/{base}")
+        curves.append(Picture(base, "share of the tokens of a span that are kept", Markup(drawing)))
+        maps += [_layers(own[own["arm"] == arm], base, arm) for arm in DEFENDED]
+    return Part(
+        "bias",
+        "Eviction bias: which span loses its tokens",
+        "Means over layers and heads. In the maps below, by layer: blue where the defence loses more than the "
+        "directives, red where the directives do.",
+        tuple(styles.values()),
+        (*curves, *maps),
+    )
+
+
+def _layers(own: DataFrame, base: str, arm: str) -> Picture:
+    points = own.sort_values("asked")
+    shares = np.stack(points["defence_by_layer"].to_list(), 1) - np.stack(points["directives_by_layer"].to_list(), 1)
+    title = f"Kept of the defence minus kept of the directives under {base}, by layer and ratio, {arm}"
+    drawing = layer_map(shares, [str(asked) for asked in points["asked"]], title, f"layers/{base}/{arm}")
+    return Picture(f"{base}, {arm}", "kept of the defence minus kept of the directives, by layer", Markup(drawing))
+
+
+def _order(found: Study) -> Part:
+    correlations = rank_correlations(found)
+    cells = {(one.policy, one.asked, one.group): one.estimate for one in correlations}
+
+    def written(estimate: Estimate | None) -> str:
+        if estimate is None:
+            return "–"
+        band = f" [{estimate.low:.2f}–{estimate.high:.2f}]" if estimate.low is not None else ""
+        return f"{estimate.mean:.2f}{band}"
+
+    titles = {"all": "All prompts", "single": "Prompts with one directive", "several": "Prompts with several"}
+    listings = [
+        Listing(
+            title,
+            ("policy", *map(str, found.levels)),
+            tuple((p, *(written(cells.get((p, a, group))) for a in found.levels)) for p in found.policies if p != FULL),
+        )
+        for group, title in titles.items()
+    ]
+    return Part(
+        "order",
+        "Do the easy directives stay the easy ones?",
+        "Spearman’s rank correlation of the families’ order by accuracy with their order under the full cache, with"
+        " 95 % intervals. A dash: one of the two orders does not exist, as all families are obeyed alike.",
+        listings=tuple(listings[:1]),
+        details=tuple(listings[1:]),
+    )
