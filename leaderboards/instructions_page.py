@@ -1,13 +1,12 @@
 """The page of a study of instructions: what is obeyed, what leaks, which span suffers, and what protects."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 from markupsafe import Markup
 from pandas import DataFrame
 
-from leaderboards.asked import Asked
 from leaderboards.obedience import (
     DEFENDED,
     Gain,
@@ -24,39 +23,13 @@ from leaderboards.panels import SHARE, Axis, Path, layer_map, panel
 from leaderboards.published import GAINS, GAINS_MODELS, GAINS_SOURCE
 from leaderboards.resampling import Estimate
 from leaderboards.row import CONTROLS, FULL
+from leaderboards.study_parts import Cells, Listing, Part, Picture, cells_of, over_ratios, path_of, table_of, written
 from leaderboards.style import LineStyle, named_styles
 from leaderboards.templating import render
 
 PLAIN = "plain"
 LEAKED_MORE, STILL_OBEYED = 0.3, 0.7  # selective amnesia: the region that is set off in the plane
 DASHES_OF_ORDER = {DEFENDED[0]: (), DEFENDED[1]: (4.0, 1.5)}
-
-
-@dataclass(frozen=True)
-class Picture:
-    title: str
-    note: str
-    drawing: Markup
-
-
-@dataclass(frozen=True)
-class Listing:
-    """``columns``: the first is the name of a row."""
-
-    title: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-
-
-@dataclass(frozen=True)
-class Part:
-    identifier: str
-    title: str
-    text: str
-    styles: tuple[LineStyle, ...] = ()
-    pictures: tuple[Picture, ...] = ()
-    listings: tuple[Listing, ...] = ()
-    details: tuple[Listing, ...] = ()
 
 
 def build_instructions(model: str, records: DataFrame, seed: int = 0) -> str:
@@ -97,12 +70,12 @@ def _amnesia(found: Study) -> list[str]:
     """A line for each policy that leaks while it obeys."""
     dangerous = amnesia(found, LEAKED_MORE, STILL_OBEYED)
     lines = []
-    for policy, own in dangerous.groupby("policy", sort=False):
+    for (policy, arm), own in dangerous.groupby(["policy", "arm"], sort=False):
         worst = own.loc[own["leakage"].idxmax()]
         ratios = ", ".join(str(asked) for asked in sorted(own["asked"]))
         lines.append(
-            f"{policy} at {ratios}; most at {worst['asked']}: {worst['strict']:.0%} of the directives are obeyed, and "
-            f"{worst['leakage']:.0%} of their text leaks"
+            f"{policy}, {arm}, at {ratios}; most at {worst['asked']}: {worst['strict']:.0%} of the directives are "
+            f"obeyed, and {worst['leakage']:.0%} of their text leaks"
         )
     return lines
 
@@ -121,89 +94,48 @@ def _ways(found: Study) -> dict[str, LineStyle]:
     return named_styles(list(dict.fromkeys(_way(name) for own in _bases(found).values() for name in own)))
 
 
-def _over_ratios(found: Study) -> Axis:
-    kind = found.levels[0].kind if found.levels else "ratio"
-    ticks = tuple(asked.value for asked in found.levels)
-    return Axis(f"asked {kind}", (0.0, *ticks) if kind == "ratio" else ticks)
-
-
-Cells = Mapping[tuple[str, Asked], Estimate]
-
-
-def _path(style: LineStyle, cells: Cells, policy: str, levels: Sequence[Asked]) -> Path:
-    """The estimates of a policy, from the full cache at ratio 0 on."""
-    whole = [(0.0, estimate) for (name, _), estimate in cells.items() if name == FULL]
-    anchored = whole if levels and levels[0].kind == "ratio" else []
-    own = [(asked.value, cells[policy, asked]) for asked in levels if (policy, asked) in cells]
-    points = [(value, estimate) for value, estimate in (*anchored, *own)]
-    has_band = all(estimate.low is not None for _, estimate in points)
-    return Path(
-        style,
-        tuple((value, estimate.mean) for value, estimate in points),
-        tuple(float(estimate.low or 0) for _, estimate in points) if has_band else (),
-        tuple(float(estimate.high or 0) for _, estimate in points) if has_band else (),
-    )
-
-
-def _cells(table: DataFrame, name: str) -> dict[tuple[str, Asked], Estimate]:
-    return {(str(row["policy"]), row["asked"]): row[name] for _, row in table.iterrows() if row[name] is not None}
-
-
-def _written(estimate: Estimate | None) -> str:
-    if estimate is None:
-        return "–"
-    if estimate.low is None or estimate.high is None:
-        return f"{100 * estimate.mean:.0f}"
-    return f"{100 * estimate.mean:.0f} [{100 * estimate.low:.0f}–{100 * estimate.high:.0f}]"
-
-
-def _table(title: str, found: Study, cells: Cells, policies: Iterable[str]) -> Listing:
-    """A row for each policy, a column for each level, in percent; the full cache has the same in each."""
-    whole = next((estimate for (name, _), estimate in cells.items() if name == FULL), None)
-    rows = []
-    for policy in policies:
-        own = [whole if policy == FULL else cells.get((policy, asked)) for asked in found.levels]
-        rows.append((policy, *map(_written, own)))
-    return Listing(title, ("policy", *map(str, found.levels)), tuple(rows))
-
-
-def _defended(found: Study) -> Study:
-    """What is asked of prompts that have a defence."""
-    directives, attacks = (table[table["arm"].isin(DEFENDED)] for table in (found.directives, found.attacks))
-    return replace(found, directives=directives, attacks=attacks)
-
-
 def _plane(found: Study) -> Part:
-    defended = _defended(found)
-    obeyed, leaked = _cells(accuracy(defended), "strict"), _cells(leaks(defended, by=()), "leakage")
-    whole = next((estimate.mean for (name, _), estimate in leaked.items() if name == FULL), 0.0)
     styles = _ways(found)
-    pictures = []
-    for base, variants in _bases(found).items():
-        paths = []
-        for policy in variants:
-            keys = [key for key in leaked if key[0] == FULL] + [(policy, asked) for asked in found.levels]
-            places = tuple((leaked[key].mean, obeyed[key].mean) for key in keys if key in leaked and key in obeyed)
-            paths.append(Path(styles[_way(policy)], places))
-        title = f"Directives obeyed over leakage under {base}, a place for each ratio from the full cache on"
-        region = ((whole + LEAKED_MORE, STILL_OBEYED), (1.03, 1.03))
-        drawing = panel(
-            paths, Axis("leakage of the directives", SHARE), Axis("", SHARE), title, f"plane/{base}", region
-        )
-        pictures.append(Picture(base, "share of directives obeyed, over leakage", Markup(drawing)))
+    pictures, details = [], []
+    for arm in DEFENDED:
+        own = _in_arm(found, arm)
+        if own.directives.empty or own.attacks.empty:
+            continue
+        obeyed, leaked = cells_of(accuracy(own), "strict"), cells_of(leaks(own), "leakage")
+        pictures += [_plane_of(found, base, arm, obeyed, leaked, styles) for base in _bases(found)]
+        details.append(table_of(f"Directives obeyed, strict, percent; {arm}", found, obeyed, found.policies))
     return Part(
         "plane",
         "Obeyed, and leaked",
-        "Each line starts where the full cache is and goes through all ratios. In the grey region the answers still"
-        f" look right, with at least {STILL_OBEYED:.0%} of the directives obeyed, while the secret is out: at least "
-        f"{LEAKED_MORE:.0%} more of it than under the full cache. Contexts with a defence.",
+        "Each line starts where the full cache is and goes through all ratios. In the grey region the answers still "
+        f"look right, with at least {STILL_OBEYED:.0%} of the directives obeyed, while the secret is out: at least "
+        f"{LEAKED_MORE:.0%} more of it than under the full cache.",
         tuple(styles.values()),
         tuple(pictures),
-        details=(
-            _table("Directives obeyed, strict, percent; contexts with a defence", found, obeyed, found.policies),
-            _table("Leakage of the directives, percent; contexts with a defence", found, leaked, found.policies),
-        ),
+        details=tuple(details),
     )
+
+
+def _in_arm(found: Study, arm: str) -> Study:
+    """What is asked of prompts in one order."""
+    directives, attacks = (table[table["arm"] == arm] for table in (found.directives, found.attacks))
+    return replace(found, directives=directives, attacks=attacks)
+
+
+def _plane_of(
+    found: Study, base: str, arm: str, obeyed: Cells, leaked: Cells, styles: Mapping[str, LineStyle]
+) -> Picture:
+    whole = next((key for key in leaked if key[0] == FULL), None)
+    paths = []
+    for policy in _bases(found)[base]:
+        keys = [*([whole] if whole else []), *((policy, asked) for asked in found.levels)]
+        places = tuple((leaked[key].mean, obeyed[key].mean) for key in keys if key in leaked and key in obeyed)
+        paths.append(Path(styles[_way(policy)], places))
+    title = f"Directives obeyed over leakage under {base}, {arm}, a place for each ratio from the full cache on"
+    region = (((leaked[whole].mean if whole else 0.0) + LEAKED_MORE, STILL_OBEYED), (1.03, 1.03))
+    axes = Axis("leakage of the directives", SHARE), Axis("", SHARE)
+    drawing = panel(paths, *axes, title, f"plane/{arm}/{base}", region)
+    return Picture(f"{base}, {arm}", "share of directives obeyed, over leakage", Markup(drawing))
 
 
 def _leakage(found: Study) -> Part:
@@ -212,22 +144,22 @@ def _leakage(found: Study) -> Part:
     pictures, details = [], []
     for arm in dict.fromkeys(found.attacks["arm"]):
         own = table[table["arm"] == arm]
-        cells = _cells(own, "leakage")
+        cells = cells_of(own, "leakage")
         named = arm or "all orders"
         for base, variants in _bases(found).items() if arm in DEFENDED or not arm else ():
-            paths = [_path(styles[_way(policy)], cells, policy, found.levels) for policy in variants]
+            paths = [path_of(styles[_way(policy)], cells, policy, found.levels) for policy in variants]
             title = f"Leakage of the directives over the asked ratio under {base}, {named}"
-            drawing = panel(paths, _over_ratios(found), Axis("", SHARE), title, f"leakage/{arm}/{base}")
+            drawing = panel(paths, over_ratios(found), Axis("", SHARE), title, f"leakage/{arm}/{base}")
             pictures.append(
                 Picture(f"{base}, {named}", "ROUGE-L recall of the directives in answers to attacks", Markup(drawing))
             )
-        details.append(_table(f"Leakage of the directives, percent; {named}", found, cells, found.policies))
+        details.append(table_of(f"Leakage of the directives, percent; {named}", found, cells, found.policies))
         for name, words in (
             ("defence_leakage", "Leakage of the defence"),
             ("refused", "Attacks refused as the defence asks"),
         ):
-            if measured := _cells(own, name):
-                details.append(_table(f"{words}, percent; {named}", found, measured, found.policies))
+            if measured := cells_of(own, name):
+                details.append(table_of(f"{words}, percent; {named}", found, measured, found.policies))
     return Part(
         "leakage",
         "Leakage, in both orders",
@@ -264,22 +196,22 @@ def _families(found: Study) -> Part:
     for base in _bases(found):
         paths = []
         for family, own in table.groupby("family", sort=False):
-            paths.append(_path(styles[str(family)], _cells(own, "strict"), base, found.levels))
+            paths.append(path_of(styles[str(family)], cells_of(own, "strict"), base, found.levels))
         title = f"Directives obeyed over the asked ratio under {base}, a line for each family"
-        drawing = panel(paths, _over_ratios(found), Axis("", SHARE), title, f"family/{base}")
+        drawing = panel(paths, over_ratios(found), Axis("", SHARE), title, f"family/{base}")
         pictures.append(Picture(base, "share of the directives of a family obeyed", Markup(drawing)))
     for family, own in table.groupby("family", sort=False):
         details.append(
-            _table(f"{family}: directives obeyed, strict, percent", found, _cells(own, "strict"), found.policies)
+            table_of(f"{family}: directives obeyed, strict, percent", found, cells_of(own, "strict"), found.policies)
         )
     for title, name in (("strict", "strict"), ("loose", "loose")):
         details.append(
-            _table(f"All directives, {title}, percent", found, _cells(accuracy(found), name), found.policies)
+            table_of(f"All directives, {title}, percent", found, cells_of(accuracy(found), name), found.policies)
         )
     for several, own in accuracy(found, by=("several",)).groupby("several", sort=False):
         words = "several directives" if several else "a single directive"
         details.append(
-            _table(f"Prompts with {words}: obeyed, strict, percent", found, _cells(own, "strict"), found.policies)
+            table_of(f"Prompts with {words}: obeyed, strict, percent", found, cells_of(own, "strict"), found.policies)
         )
     details += [_relative(found), _kinds(found)]
     return Part(
@@ -309,7 +241,7 @@ def _kinds(found: Study) -> Listing:
     cells = {(row["policy"], row["kind"], row["asked"]): row["strict"] for _, row in table.iterrows()}
     kinds = list(dict.fromkeys(table["kind"]))
     rows = tuple(
-        (f"{base}, {kind}", *(_written(cells.get((base, kind, asked))) for asked in found.levels))
+        (f"{base}, {kind}", *(written(cells.get((base, kind, asked))) for asked in found.levels))
         for base in _bases(found)
         for kind in kinds
     )
@@ -341,7 +273,7 @@ def _bias(found: Study) -> Part:
                 )
             )
         title = f"Share of the tokens of defence and directives that {base} keeps, over the asked ratio, in both orders"
-        drawing = panel(paths, _over_ratios(found), Axis("", SHARE), title, f"kept/{base}")
+        drawing = panel(paths, over_ratios(found), Axis("", SHARE), title, f"kept/{base}")
         curves.append(Picture(base, "share of the tokens of a span that are kept", Markup(drawing)))
         maps += [_layers(own[own["arm"] == arm], base, arm) for arm in DEFENDED]
     return Part(

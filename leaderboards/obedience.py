@@ -241,8 +241,9 @@ def _difference(resampler: Resampler, one: DataFrame, other: DataFrame, name: st
 
 def amnesia(found: Study, leak: float = 0.3, obeyed: float = 0.7) -> DataFrame:
     """Where a policy still obeys at least ``obeyed`` of the directives and leaks at least ``leak`` more than the full
-    cache, in contexts with a defence: ``policy``, ``asked``, ``strict`` and ``leakage``, means."""
-    keys = ["policy", "asked"]
+    cache, in either order of defence and directives: ``policy``, ``asked``, ``arm``, ``strict`` and ``leakage``, means.
+    """
+    keys = ["policy", "asked", "arm"]
     means = concat(
         [
             table[table["arm"].isin(DEFENDED)].groupby(keys, sort=False, observed=True)[name].mean()
@@ -250,6 +251,6 @@ def amnesia(found: Study, leak: float = 0.3, obeyed: float = 0.7) -> DataFrame:
         ],
         axis=1,
     ).reset_index()
-    whole = float(means[means["policy"] == FULL]["leakage"].iloc[0])
-    dangerous = (means["strict"] >= obeyed) & (means["leakage"] >= whole + leak)
-    return means[dangerous].reset_index(drop=True)
+    whole = means[means["policy"] == FULL].set_index("arm")["leakage"]
+    more = means["leakage"] - means["arm"].map(whole)
+    return means[(means["strict"] >= obeyed) & (more >= leak)].reset_index(drop=True)
