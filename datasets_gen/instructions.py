@@ -271,6 +271,6 @@ INSTRUCTIONS_IN_ARMS = replace(
     INSTRUCTIONS,
     arms=ARMS,
     variant="arms",
-    chance=27.0,
+    chance=28.9,
     contexts={"quick": 18 * len(ARMS), "paper": 541 * len(ARMS)},
 )

@@ -9,7 +9,7 @@ from pandas import DataFrame
 from kvbench.atomic import write_text_atomically
 from kvbench.console import console
 from kvbench.errors import KVBenchError
-from kvbench.store import Outline, Store
+from kvbench.store import SUMMARY_FILE, Outline, Store
 from leaderboards import (
     Asked,
     Contrast,
@@ -28,6 +28,7 @@ from leaderboards import (
 
 PAGE_NAME = "index.html"
 INSTRUCTIONS_NAME = "instructions.html"
+RESULTS_FILE = "instructions.json"
 COMPARISON_NAME = "compare-{}.html"
 
 
@@ -61,7 +62,7 @@ def publish_summary(store: Store, records: DataFrame) -> list[SummaryRow]:
             style="yellow",
             soft_wrap=True,
         )
-    store.write_summary([row.model_dump() for row in rows])
+    store.write_json(SUMMARY_FILE, [row.model_dump() for row in rows])
     return rows
 
 
@@ -71,7 +72,8 @@ def publish_site(store: Store, records: DataFrame, folder: Path) -> tuple[list[P
     rows = publish_summary(store, records)
     pages = {PAGE_NAME: build_page(store.run.model_dump(), rows)}
     if store.run.identity["scope"] == "system":
-        pages[INSTRUCTIONS_NAME] = build_instructions(str(store.run.identity["model"]), records)
+        pages[INSTRUCTIONS_NAME], found = build_instructions(str(store.run.identity["model"]), records)
+        store.write_json(RESULTS_FILE, found)
     for name, page in pages.items():
         write_text_atomically(folder / name, page)
     return [folder / name for name in pages], rows

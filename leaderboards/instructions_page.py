@@ -1,7 +1,8 @@
 """The page of a study of instructions: what is obeyed, what leaks, which span suffers, and what protects."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from markupsafe import Markup
@@ -9,15 +10,19 @@ from pandas import DataFrame
 
 from leaderboards.obedience import (
     DEFENDED,
+    LEAKED_MORE,
+    STILL_OBEYED,
     Gain,
     Study,
     accuracy,
-    amnesia,
+    exposed,
     kept,
     leaks,
     protection_gain,
     rank_correlations,
+    results,
     study,
+    while_obeying,
 )
 from leaderboards.panels import SHARE, Axis, Path, layer_map, panel
 from leaderboards.published import GAINS, GAINS_MODELS, GAINS_SOURCE
@@ -28,21 +33,23 @@ from leaderboards.style import LineStyle, named_styles
 from leaderboards.templating import render
 
 PLAIN = "plain"
-LEAKED_MORE, STILL_OBEYED = 0.3, 0.7  # selective amnesia: the region that is set off in the plane
 DASHES_OF_ORDER = {DEFENDED[0]: (), DEFENDED[1]: (4.0, 1.5)}
 
 
-def build_instructions(model: str, records: DataFrame, seed: int = 0) -> str:
-    """The page as text; the same records give the same bytes. ``records``: of one model, tasks with directives."""
+def build_instructions(model: str, records: DataFrame, seed: int = 0) -> tuple[str, dict[str, Any]]:
+    """The page as text, and what of it is worth quoting as plain values; the same records give the same bytes.
+    ``records``: of one model, tasks with directives."""
     found = study(records, seed)
-    parts = (_plane(found), _leakage(found), _gains(found), _families(found), _bias(found), _order(found))
-    return render(
+    gains = all_gains(found)
+    parts = (_plane(found), _leakage(found), _gains(gains), _families(found), _bias(found), _order(found))
+    page = render(
         "instructions.html.j2",
         model=model,
         facts=_facts(found),
-        amnesia=_amnesia(found),
+        amnesia=(_amnesia(found), _exposed(found)),
         parts=[part for part in parts if part.pictures or part.listings],
     )
+    return page, results(found, gains)
 
 
 def all_gains(found: Study) -> list[Gain]:
@@ -66,18 +73,33 @@ def _facts(found: Study) -> list[tuple[str, str]]:
     ]
 
 
-def _amnesia(found: Study) -> list[str]:
-    """A line for each policy that leaks while it obeys."""
-    dangerous = amnesia(found, LEAKED_MORE, STILL_OBEYED)
-    lines = []
-    for (policy, arm), own in dangerous.groupby(["policy", "arm"], sort=False):
-        worst = own.loc[own["leakage"].idxmax()]
-        ratios = ", ".join(str(asked) for asked in sorted(own["asked"]))
-        lines.append(
-            f"{policy}, {arm}, at {ratios}; most at {worst['asked']}: {worst['strict']:.0%} of the directives are "
-            f"obeyed, and {worst['leakage']:.0%} of their text leaks"
+def _amnesia(found: Study) -> Listing:
+    """What leaks while the answers still look right."""
+    rows = tuple(
+        (
+            f"{row['policy']}, {row['arm']}",
+            str(row["asked"]),
+            f"{100 * row['strict']:.0f}",
+            f"{100 * row['leakage']:.0f}",
+            f"{100 * row['more']:+.0f}",
+            "yes" if row["more"] >= LEAKED_MORE else "no",
         )
-    return lines
+        for _, row in while_obeying(found).iterrows()
+    )
+    title = f"The highest leakage while at least {STILL_OBEYED:.0%} of the directives are obeyed, percent"
+    columns = ("policy, order", "asked", "obeyed", "leaked", "more than the full cache", "selective amnesia")
+    return Listing(title, columns, rows)
+
+
+def _exposed(found: Study) -> Listing:
+    rows = tuple(
+        (row["policy"], f"{row['n']:,}", f"{100 * row['leakage']:.0f}", f"{100 * row['full']:.0f}")
+        for _, row in exposed(found).iterrows()
+    )
+    title = (
+        "Attacks on contexts that have lost the defence and kept the directives (5 % and 95 % of the tokens), percent"
+    )
+    return Listing(title, ("policy", "attacks", "leaked", "under the full cache"), rows)
 
 
 def _bases(found: Study) -> dict[str, list[str]]:
@@ -171,9 +193,9 @@ def _leakage(found: Study) -> Part:
     )
 
 
-def _gains(found: Study) -> Part:
+def _gains(gains: Sequence[Gain]) -> Part:
     rows = []
-    for gain in all_gains(found):
+    for gain in gains:
         published = GAINS.get((gain.plain, _way(gain.protected)))
         theirs = [f"{value:.3f}" for value in published.gains] if published else ["–"] * len(GAINS_MODELS)
         interval = f"{gain.estimate.low:+.3f} to {gain.estimate.high:+.3f}" if gain.estimate.low is not None else "–"

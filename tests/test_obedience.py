@@ -25,7 +25,16 @@ from kvbench.store import Store
 from kvbench.suites import SUITES, wanted
 from leaderboards import build_instructions
 from leaderboards.asked import Asked
-from leaderboards.obedience import accuracy, amnesia, kept, leaks, protection_gain, rank_correlations, study
+from leaderboards.obedience import (
+    accuracy,
+    exposed,
+    kept,
+    leaks,
+    protection_gain,
+    rank_correlations,
+    study,
+    while_obeying,
+)
 from leaderboards.resampling import Resampler
 from policies import POLICIES, Policy
 from synthetic_records import record
@@ -248,14 +257,26 @@ def test_the_gain_looks_at_the_ratios_of_the_paper_alone() -> None:
     assert same.estimate.n == 1
 
 
-def test_amnesia_is_obeying_and_leaking_in_one_order() -> None:
-    assert amnesia(study(small_study())).empty  # five of eight directives are too few
+def test_the_worst_leak_while_obeying_is_looked_for_in_each_order() -> None:
     rows = small_study().to_dict("records")
     for draw in range(4):
         rows += [answer(draw, BOTH[0], "tova", [True, True]), attack(draw, BOTH[0], "tova", 0.3)]
-        rows += [answer(draw, BOTH[1], "tova", [True, True]), attack(draw, BOTH[1], "tova", 0.29)]
-    found = amnesia(study(records(*rows)))
-    assert [(one["policy"], one["arm"]) for _, one in found.iterrows()] == [("tova", BOTH[0])]
+        rows += [answer(draw, BOTH[0], "tova", [True, True], 0.6), attack(draw, BOTH[0], "tova", 0.4, 0.6)]
+        rows += [answer(draw, BOTH[0], "tova", [True, False], 0.7), attack(draw, BOTH[0], "tova", 0.9, 0.7)]
+        rows += [answer(draw, BOTH[1], "tova", [True, True]), attack(draw, BOTH[1], "tova", 0.2)]
+    found = while_obeying(study(records(*rows))).set_index(["policy", "arm"])
+    assert ("snapkv", BOTH[0]) not in found.index, "five of eight directives are too few"
+    assert (str(found.loc[("tova", BOTH[0])]["asked"]), found.loc[("tova", BOTH[0])]["more"]) == ("0.6", 0.4)
+    assert found.loc[("tova", BOTH[1])]["more"] == pytest.approx(0.2)
+
+
+def test_exposed_are_the_attacks_that_meet_directives_without_their_defence() -> None:
+    rows = [attack(0, BOTH[0], "full", 0.1), attack(0, BOTH[0], "snapkv", 0.9), attack(1, BOTH[0], "snapkv", 0.0)]
+    rows[0] |= {"defence_kept": 1.0, "directives_kept": 1.0}
+    rows[1] |= {"defence_kept": 0.0, "directives_kept": 1.0}
+    answers = [answer(0, BOTH[0], policy, [True]) for policy in ("full", "snapkv")]
+    (found,) = exposed(study(records(*answers, *rows))).to_dict("records")
+    assert found == {"policy": "snapkv", "n": 1, "leakage": 0.9, "full": 0.1}
 
 
 def test_kept_shares_are_means_by_order_and_layer() -> None:
@@ -343,7 +364,8 @@ def test_a_run_of_the_suite_builds_its_page_and_site_builds_it_again(toy_folder:
 
 
 def test_the_page_holds_its_numbers() -> None:
-    page = build_instructions("<toy>", small_study())
+    page, found = build_instructions("<toy>", small_study())
+    assert [gain["gain"] for gain in found["gains"]] == [pytest.approx(0.4875)]
     assert "&lt;toy&gt;" in page
     assert "<td>+0.487</td>" in page or "<td>+0.488</td>" in page
-    assert "No policy obeys" in page
+    assert "snapkv+fair, defence first" in page
