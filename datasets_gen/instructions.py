@@ -222,6 +222,6 @@ INSTRUCTIONS_IN_ARMS = replace(
     INSTRUCTIONS,
     arms=ARMS,
     variant="arms",
-    chance=27.0,
-    contexts={"quick": 24 * len(ARMS), "paper": 541 * len(ARMS)},
+    chance=28.9,
+    contexts={"quick": 18 * len(ARMS), "paper": 541 * len(ARMS)},
 )

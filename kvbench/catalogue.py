@@ -7,6 +7,7 @@ from kvbench.errors import KVBenchError, first_line
 from kvbench.hub import look_for_hub
 from kvbench.models import LoadedModel
 from kvbench.prompt import Mode
+from kvbench.setting import Scope
 from leaderboards import CONTROLS
 from policies import (
     POLICIES,
@@ -40,6 +41,16 @@ def why_not(policy: Policy, task: Task, mode: Mode) -> str:
     if policy.needs_spans and task.role != "system":
         return f"it protects instructions, and the contexts of {task.name} have none"
     return ""
+
+
+def check_scope(tasks: Sequence[Task], mode: Mode, scope: Scope) -> None:
+    """:class:`KVBenchError` where a system prompt is to be compressed that is not there, or more than it."""
+    if scope == "system":
+        if mode == "aware":
+            raise KVBenchError("--compress system leaves the user's turn as it is: use --mode agnostic")
+        without = [task.name for task in tasks if task.role != "system"]
+        if without:
+            raise KVBenchError(f"{without[0]} has no system prompt: leave it out, or use --compress context")
 
 
 def choose_policies(names: str | None, tasks: Sequence[Task], mode: Mode, even_if_broken: bool = False) -> list[Policy]:

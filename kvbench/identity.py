@@ -19,7 +19,7 @@ from kvbench.engine.treatment import ratios_of
 from kvbench.models import LoadedModel
 from kvbench.prompt import Mode
 from kvbench.record import SCHEMA_VERSION
-from kvbench.setting import Setting
+from kvbench.setting import Scope, Setting
 from kvbench.store import PROVENANCE
 from policies import Policy, Situation, arguments_of
 
@@ -74,6 +74,7 @@ class Identity(BaseModel):
     dtype: str
     seed: int
     mode: Mode
+    scope: Scope
     held_out: bool
     tasks: tuple[TaskIdentity, ...]
     policies: tuple[PolicyIdentity, ...]
@@ -143,6 +144,7 @@ def identify(
         dtype=model.dtype_name,
         seed=setting.seed,
         mode=setting.mode,
+        scope=setting.scope,
         held_out=held_out,
         tasks=tuple(
             TaskIdentity(

@@ -9,7 +9,7 @@ from pandas import DataFrame
 from kvbench.atomic import write_text_atomically
 from kvbench.console import console
 from kvbench.errors import KVBenchError
-from kvbench.store import Outline, Store
+from kvbench.store import SUMMARY_FILE, Outline, Store
 from leaderboards import (
     Asked,
     Contrast,
@@ -19,6 +19,7 @@ from leaderboards import (
     SummaryRow,
     asked_in,
     build_comparison,
+    build_instructions,
     build_page,
     contrasts,
     duels,
@@ -26,6 +27,8 @@ from leaderboards import (
 )
 
 PAGE_NAME = "index.html"
+INSTRUCTIONS_NAME = "instructions.html"
+RESULTS_FILE = "instructions.json"
 COMPARISON_NAME = "compare-{}.html"
 
 
@@ -59,16 +62,21 @@ def publish_summary(store: Store, records: DataFrame) -> list[SummaryRow]:
             style="yellow",
             soft_wrap=True,
         )
-    store.write_summary([row.model_dump() for row in rows])
+    store.write_json(SUMMARY_FILE, [row.model_dump() for row in rows])
     return rows
 
 
-def publish_site(store: Store, records: DataFrame, folder: Path) -> tuple[Path, list[SummaryRow]]:
-    """Writes the page, self-contained, and the summary; returns the page's path and the rows."""
+def publish_site(store: Store, records: DataFrame, folder: Path) -> tuple[list[Path], list[SummaryRow]]:
+    """Writes the page, self-contained, and the summary, and, of system prompts that were compressed, the page on
+    instructions; returns the pages and the rows."""
     rows = publish_summary(store, records)
-    path = folder / PAGE_NAME
-    write_text_atomically(path, build_page(store.run.model_dump(), rows))
-    return path, rows
+    pages = {PAGE_NAME: build_page(store.run.model_dump(), rows)}
+    if store.run.identity["scope"] == "system":
+        pages[INSTRUCTIONS_NAME], found = build_instructions(str(store.run.identity["model"]), records)
+        store.write_json(RESULTS_FILE, found)
+    for name, page in pages.items():
+        write_text_atomically(folder / name, page)
+    return [folder / name for name in pages], rows
 
 
 def publish_comparison(

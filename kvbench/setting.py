@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Self
+from typing import Literal, Self
 
 from kvbench.engine.bounds import Patience
 from kvbench.options import DEFAULT_MAX_KV_GB, kv_bytes
@@ -10,6 +10,7 @@ from kvbench.prompt import Mode
 from leaderboards import Asked
 from policies import Policy
 
+Scope = Literal["context", "system"]
 Progress = Callable[[int], None]  # told how many questions were just answered
 
 
@@ -20,7 +21,8 @@ def silent(_: int) -> None:
 @dataclass(frozen=True)
 class Setting:
     """``budgets``: in tokens of a head. ``seed``: of random policies. ``max_kv_bytes``: bound on the keys and values
-    decoded at once. ``patience``: with a press that takes long."""
+    decoded at once. ``patience``: with a press that takes long. ``scope``:
+    what is compressed, the context of any task, or the system prompt of those that have one."""
 
     policies: Sequence[Policy]
     ratios: Sequence[float]
@@ -29,6 +31,7 @@ class Setting:
     max_kv_bytes: int = kv_bytes(DEFAULT_MAX_KV_GB)
     patience: Patience = field(default_factory=Patience)
     budgets: Sequence[int] = ()
+    scope: Scope = "context"
 
     def only(self, policies: Sequence[Policy]) -> Self:
         """The same with other policies."""

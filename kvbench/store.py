@@ -226,10 +226,9 @@ class Store:
         frame = frame.sort_values(order, kind="stable")
         return frame.astype({"task": str, "policy": str}).reset_index(drop=True)
 
-    def write_summary(self, rows: list[dict[str, Any]]) -> Path:
-        path = self.folder / SUMMARY_FILE
-        write_text_atomically(path, json.dumps(rows, indent=1) + "\n")
-        return path
+    def write_json(self, name: str, content: Any) -> None:
+        """Beside the records, what they add up to."""
+        write_text_atomically(self.folder / name, json.dumps(content, indent=1) + "\n")
 
 
 def _as_frame(table: pa.Table) -> pd.DataFrame:

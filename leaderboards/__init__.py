@@ -6,6 +6,7 @@ from leaderboards.comparison import build_comparison
 from leaderboards.errors import LeaderboardError
 from leaderboards.failures import Contrast, contrasts
 from leaderboards.figures import curve_figure
+from leaderboards.instructions_page import build_instructions
 from leaderboards.measures import CURVES, F1, GER, HALLUCINATION, REALISED_RATIO, TABLES, Measure
 from leaderboards.page import build_page
 from leaderboards.paired import Difference, Duel, duels
@@ -37,6 +38,7 @@ __all__ = [
     "asked_in",
     "audit",
     "build_comparison",
+    "build_instructions",
     "build_page",
     "contrasts",
     "curve_figure",

@@ -34,7 +34,7 @@ def resampled_means(
         return None
     sums = np.bincount(positions, weights=numbers[known])
     counts = np.bincount(positions).astype(np.float64)
-    weights = _weights(len(names), seed, resamples)
+    weights = cluster_weights(len(names), seed, resamples)
     means: FloatArray = (weights @ sums) / (weights @ counts)
     return means
 
@@ -47,7 +47,7 @@ def percentile_interval(means: FloatArray, level: float = LEVEL) -> tuple[float,
 
 # Every policy at every ratio asks for the same weights, and drawing them is most of the work.
 @lru_cache(maxsize=16)
-def _weights(clusters: int, seed: int, resamples: int) -> FloatArray:
+def cluster_weights(clusters: int, seed: int, resamples: int) -> FloatArray:
     """How often each cluster is drawn in each resample, shape (resamples, clusters)."""
     generator = np.random.default_rng(seed)
     drawn = generator.multinomial(clusters, np.full(clusters, 1 / clusters), size=resamples).astype(np.float64)

@@ -1,31 +1,18 @@
-"""Curves of a measure over the asked ratio or budget, as SVG text to stand inside a page.
+"""Curves of a measure over the asked ratio or budget."""
 
-Colours are style-sheet variables with a fallback, so that a page can set them for light and for dark. Text stays
-text and takes the page's typeface. The same rows give the same bytes.
-"""
-
-import html
-import io
 import math
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Self
 
-import matplotlib
 import seaborn
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from leaderboards.asked import Asked
+from leaderboards.drawing import INK, drawn
 from leaderboards.measures import Interval, Measure
 from leaderboards.row import ALL_TASKS, FULL, SummaryRow
-from leaderboards.style import INK_COLOUR, LineStyle, line_styles
-
-# Inches. A curve is about as wide as a phone, so that its text is of one size on a phone and in a row of three.
-SIZE = (4.5, 3.3)
-INK = INK_COLOUR[0]
-NO_METADATA = {"Creator": None, "Date": None, "Format": None, "Type": None}
+from leaderboards.style import LineStyle, line_styles
 
 Point = tuple[float, float, Interval | None]
 
@@ -62,32 +49,19 @@ def curve_figure(rows: Sequence[SummaryRow], task: str, mode: str, measure: Meas
     styles = line_styles(rows)
     shown = [row for row in rows if row.task == task and row.mode == mode]
     salt = f"{task}/{mode}/{measure.name}"
-    with matplotlib.rc_context(_settings(salt)):
-        figure = Figure(figsize=SIZE)
-        axes = figure.add_axes((0.085, 0.125, 0.895, 0.845))
-        full = next((row for row in shown if row.policy == FULL), None)
-        scale = Scale.of(sorted({row.asked for row in shown}))
+    full = next((row for row in shown if row.policy == FULL), None)
+    scale = Scale.of(sorted({row.asked for row in shown}))
+
+    def draw(axes: Axes) -> None:
         _dress(axes, measure, scale)
         for policy, style in styles.items():
             points = _points([row for row in shown if row.policy == policy], full, measure, scale)
             _draw_line(axes, style, points, band=measure.name == "f1")
-        buffer = io.StringIO()
-        figure.savefig(buffer, format="svg", transparent=True, metadata=NO_METADATA)
-    colours = {style.colours[0]: style.variable for style in styles.values()} | {INK: "--ink-curve"}
+
+    colours = {style.colours[0]: style.variable for style in styles.values()}
     where = "the mean over tasks" if task == ALL_TASKS else task
     title = f"{measure.title} ({measure.unit}) over the {scale.title}, {where}, {mode}: a line for each policy"
-    return _as_part_of_a_page(buffer.getvalue(), title, salt, colours)
-
-
-def _settings(salt: str) -> Any:
-    """Matplotlib's settings for one drawing; the salt makes its ids the same in every process."""
-    return {
-        "svg.fonttype": "none",
-        "svg.hashsalt": salt,
-        "font.size": 9.0,
-        "axes.linewidth": 0.8,
-        "path.simplify": False,
-    }
+    return drawn(draw, title, salt, colours)
 
 
 def _points(rows: Sequence[SummaryRow], full: SummaryRow | None, measure: Measure, scale: Scale) -> list[list[Point]]:
@@ -161,28 +135,3 @@ def _dress(axes: Axes, measure: Measure, scale: Scale) -> None:
     axes.set_axisbelow(True)
     seaborn.despine(ax=axes, left=True)
     axes.spines["bottom"].set_color(INK)
-
-
-def _as_part_of_a_page(svg: str, title: str, salt: str, colours: dict[str, str]) -> str:
-    """The drawing alone: no prologue, no size, ids that are unique on a page, colours as variables."""
-    drawing = svg[svg.index("<svg") :]
-    opening = re.search(r'viewBox="([^"]+)"', drawing)
-    if opening is None:  # pragma: no cover - matplotlib always writes one
-        raise RuntimeError("matplotlib wrote an SVG without a viewBox")
-    body = drawing[drawing.index(">") + 1 :].strip()
-    body = body.replace("xlink:href=", "href=")
-    body = re.sub(r'id="(policy|band):(\d+)"', r'class="\1" data-policy="\2"', body)
-    prefix = re.sub(r"\W+", "-", salt) + "-"
-    needed = set(re.findall(r'(?:href="|url\()#([^")]+)', body))
-    body = re.sub(r' id="([^"]+)"', lambda found: f' id="{prefix}{found[1]}"' if found[1] in needed else "", body)
-    body = re.sub(r'(href="|url\()#', rf"\g<1>#{prefix}", body)
-    # The size of the text stays, its typeface is the page's. Matplotlib's style element would reach all of the page.
-    body = re.sub(r" font-family: [^;\"]+;", "", body)
-    body = re.sub(r"<defs>\s*<style.*?</style>\s*</defs>", "", body, flags=re.DOTALL)
-    body = re.sub(r"\s+", " ", re.sub(r"<g/>", "", body))
-    for colour, variable in colours.items():
-        body = body.replace(colour, f"var({variable}, {colour})")
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="{opening[1]}" role="img">'
-        f"<title>{html.escape(title)}</title>\n{body}\n"
-    )

@@ -69,6 +69,11 @@ def line_styles(rows: Sequence[SummaryRow]) -> dict[str, LineStyle]:
     return {policy: _style(policy, index, methods) for index, policy in enumerate(policies)}
 
 
+def named_styles(names: Sequence[str]) -> dict[str, LineStyle]:
+    """A style for each of some names that are no policies."""
+    return {name: _style(name, index, names) for index, name in enumerate(names)}
+
+
 def _style(policy: str, index: int, methods: Sequence[str]) -> LineStyle:
     if policy in CONTROLS:
         colours = INK_COLOUR if policy == FULL else CONTROL_COLOUR

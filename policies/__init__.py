@@ -5,10 +5,12 @@ from policies.draws import drawing_from, seed_of
 from policies.errors import PolicyError
 from policies.plug_in import is_plug_in, load_even_if_broken, load_plug_in, plug_ins, replaced_hooks
 from policies.policy import Baseline, Policy, Situation, arguments_of
+from policies.protection import PROTECTED
 from policies.registry import POLICIES
 
 __all__ = [
     "POLICIES",
+    "PROTECTED",
     "Baseline",
     "Policy",
     "PolicyError",

@@ -121,7 +121,7 @@ class FairEvictionPress(Protection):
     """Each part of the context, the spans and what lies between them, keeps the same share of its tokens, and the press
     chooses which.
 
-    ``window``: the press scores a part by the last tokens of that part, as if it were the context.
+    ``window``: the press looks at positions, and scores each part as if that were the context.
     """
 
     window: bool = field(default=False, kw_only=True)
@@ -146,7 +146,7 @@ class FairEvictionPress(Protection):
 
     def _least(self) -> int:
         """Tokens that a part must be longer than for the press to look at it from its own end."""
-        return int(getattr(self.press, "window_size", 1))
+        return max(int(getattr(self.press, name, 1)) for name in ("window_size", "n_sink"))
 
 
 @dataclass
@@ -174,9 +174,10 @@ def _half_fair(press: ScorerPress, spans: Spans, window: bool) -> BasePress:
     return DebiasPress(press, spans, 0.5, window=window)
 
 
-# The five of the paper, by name: how each is built, and whether it looks from the last tokens.
+# The five of the paper, by name: how each is built, and whether it looks at positions: from the last tokens, or, as
+# StreamingLLM, at nothing else; its scores of a whole context are all the same in the middle, and rank nothing there.
 PROTECTED: dict[str, tuple[Callable[[Situation], ScorerPress], bool]] = {
-    "streaming_llm": (lambda situation: StreamingLLMPress(situation.ratio, n_sink=SINK), False),
+    "streaming_llm": (lambda situation: StreamingLLMPress(situation.ratio, n_sink=SINK), True),
     "snapkv": (snapkv_press, True),
     "tova": (lambda situation: TOVAPress(situation.ratio), True),
     "h2o": (lambda situation: H2OPress(situation.ratio), False),

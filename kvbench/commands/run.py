@@ -8,8 +8,7 @@ from typing import Annotated, Literal
 import typer
 from rich.console import Console
 
-from datasets_gen import FROM_DATA, TASKS
-from kvbench.catalogue import EVERYTHING, choose_policies, missing_weights, with_controls
+from kvbench.catalogue import EVERYTHING, check_scope, choose_policies, missing_weights, with_controls
 from kvbench.commands.parameters import Budgets, ContextTokens, Data, Defence, Depth, Phrasings, Ratios
 from kvbench.console import console
 from kvbench.data import check_judges, with_data
@@ -22,7 +21,6 @@ from kvbench.options import (
     DEFAULT_MAX_KV_GB,
     cell_bound,
     check_name,
-    choose,
     contexts_of,
     kv_bytes,
     parse_levels,
@@ -33,11 +31,15 @@ from kvbench.publish import publish_site
 from kvbench.report import report_failures, report_identities
 from kvbench.run import execute
 from kvbench.setting import Setting
+from kvbench.suites import wanted
 from leaderboards import HALLUCINATION, terminal_table
 
 
 def command(
     model: Annotated[str, typer.Option(help="reference, a local path, or a hub name.")] = "reference",
+    suite: Annotated[
+        str | None, typer.Option(help="instructions: its tasks and policies, and a page of its own.")
+    ] = None,
     tasks: Annotated[str | None, typer.Option(help="Task names, comma-separated. Default: all.")] = None,
     policies: Annotated[
         str | None,
@@ -61,6 +63,9 @@ def command(
     mode: Annotated[
         Literal["agnostic", "aware"], typer.Option(help="Compress before (agnostic) or after the question is seen.")
     ] = "agnostic",
+    compress: Annotated[
+        Literal["context", "system"] | None, typer.Option(help="All of a context (default), or system prompts alone.")
+    ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")] = "auto",
     out: Annotated[Path, typer.Option(help="Folder that holds the runs.")] = Path("runs"),
@@ -73,28 +78,31 @@ def command(
     if name is not None:
         check_name(name)
     # The model is not loaded yet; it is asked for its tokens when an example is made.
-    named = with_data(choose("task", tasks, TASKS, FROM_DATA), data, defence)
+    asked = wanted(suite, tasks, policies, compress)
+    named = with_data(asked.tasks, data, defence)
     check_judges(named, mode)
+    check_scope(named, mode, asked.scope)
     named = lengthened(named, context_tokens, depth, lambda text: loaded.count_tokens(text), model)
     named = with_answers_of(named, max_new_tokens)
     counts = [(task, contexts_of(task, profile, limit)) for task in named]
-    chosen = with_controls(choose_policies(policies, named, mode, even_if_broken=True))
+    chosen = with_controls(choose_policies(asked.policies, named, mode, even_if_broken=True))
     removed, kept = parse_levels(ratios, budgets)
-    setting = Setting(chosen, removed, seed, mode, kv_bytes(max_kv_gb), Patience(cell_bound(cell_seconds)), kept)
+    patience = Patience(cell_bound(cell_seconds))
+    setting = Setting(chosen, removed, seed, mode, kv_bytes(max_kv_gb), patience, kept, asked.scope)
     grid = Grid(counts, setting, held_out=phrasings == "held-out")
     site.mkdir(parents=True, exist_ok=True)  # found out now rather than after the run
     console.print(f"loading {model}", soft_wrap=True)
     loaded = load_model(model, device, dtype)
     settle()
-    grid = with_weights(grid, loaded, everything=policies == EVERYTHING)
+    grid = with_weights(grid, loaded, everything=asked.policies == EVERYTHING)
     folder = out / (name or f"{Path(model).resolve().name}-{mode}-{grid.identity(loaded).short_hash()}")
     store = execute(loaded, grid, folder, " ".join(["python -m kvbench", *sys.argv[1:]]))
     records = store.frame()
-    page, rows = publish_site(store, records, site)
+    pages, rows = publish_site(store, records, site)
     output = Console()
     output.print(terminal_table(rows))
     output.print(terminal_table(rows, HALLUCINATION))
-    console.print(f"records: {folder}\npage:    {page}", soft_wrap=True)
+    console.print("\n".join([f"records: {folder}", *(f"page:    {page}" for page in pages)]), soft_wrap=True)
     report_identities(store, records, grid.setting.policies)
     report_failures(rows)
 

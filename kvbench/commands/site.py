@@ -15,5 +15,5 @@ def command(
     out: Annotated[Path, typer.Option(help="Folder that index.html is written to.")] = Path("site"),
 ) -> None:
     store = Store.open(run)
-    page, _ = publish_site(store, store.frame(), out)
-    console.print(f"page: {page}", soft_wrap=True)
+    pages, _ = publish_site(store, store.frame(), out)
+    console.print("\n".join(f"page: {page}" for page in pages), soft_wrap=True)

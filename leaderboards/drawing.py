@@ -1,0 +1,69 @@
+"""Drawings as SVG text to stand inside a page: what all figures share.
+
+Colours are style-sheet variables with a fallback, so that a page can set them for light and for dark. Text stays text
+and takes the page's typeface. The same values give the same bytes.
+"""
+
+import html
+import io
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import matplotlib
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from leaderboards.style import INK_COLOUR
+
+# Inches. A curve is about as wide as a phone, so that its text is of one size on a phone and in a row of three.
+SIZE = (4.5, 3.3)
+INK = INK_COLOUR[0]
+NO_METADATA = {"Creator": None, "Date": None, "Format": None, "Type": None}
+
+
+def drawn(draw: Callable[[Axes], None], title: str, salt: str, colours: Mapping[str, str]) -> str:
+    """What ``draw`` puts on the axes. ``salt``: different for each drawing of a page. ``colours``: the variables that
+    stand for them."""
+    with matplotlib.rc_context(_settings(salt)):
+        figure = Figure(figsize=SIZE)
+        draw(figure.add_axes((0.085, 0.125, 0.895, 0.845)))
+        buffer = io.StringIO()
+        figure.savefig(buffer, format="svg", transparent=True, metadata=NO_METADATA)
+    return _as_part_of_a_page(buffer.getvalue(), title, salt, {**colours, INK: "--ink-curve"})
+
+
+def _settings(salt: str) -> Any:
+    """Matplotlib's settings for one drawing; the salt makes its ids the same in every process."""
+    return {
+        "svg.fonttype": "none",
+        "svg.hashsalt": salt,
+        "font.size": 9.0,
+        "axes.linewidth": 0.8,
+        "path.simplify": False,
+    }
+
+
+def _as_part_of_a_page(svg: str, title: str, salt: str, colours: Mapping[str, str]) -> str:
+    """The drawing alone: no prologue, no size, ids that are unique on a page, colours as variables."""
+    drawing = svg[svg.index("<svg") :]
+    opening = re.search(r'viewBox="([^"]+)"', drawing)
+    if opening is None:  # pragma: no cover - matplotlib always writes one
+        raise RuntimeError("matplotlib wrote an SVG without a viewBox")
+    body = drawing[drawing.index(">") + 1 :].strip()
+    body = body.replace("xlink:href=", "href=")
+    body = re.sub(r'id="(policy|band):(\d+)"', r'class="\1" data-policy="\2"', body)
+    prefix = re.sub(r"\W+", "-", salt) + "-"
+    needed = set(re.findall(r'(?:href="|url\()#([^")]+)', body))
+    body = re.sub(r' id="([^"]+)"', lambda found: f' id="{prefix}{found[1]}"' if found[1] in needed else "", body)
+    body = re.sub(r'(href="|url\()#', rf"\g<1>#{prefix}", body)
+    # The size of the text stays, its typeface is the page's. Matplotlib's style element would reach all of the page.
+    body = re.sub(r" font-family: [^;\"]+;", "", body)
+    body = re.sub(r"<defs>\s*<style.*?</style>\s*</defs>", "", body, flags=re.DOTALL)
+    body = re.sub(r"\s+", " ", re.sub(r"<g/>", "", body))
+    for colour, variable in colours.items():
+        body = body.replace(colour, f"var({variable}, {colour})")
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="{opening[1]}" role="img">'
+        f"<title>{html.escape(title)}</title>\n{body}\n"
+    )

@@ -1,0 +1,125 @@
+"""Panels of a study: lines over what was asked, paths in a plane, and a map of layers."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import seaborn
+from matplotlib.axes import Axes
+from numpy.typing import NDArray
+
+from leaderboards.drawing import INK, drawn
+from leaderboards.style import LineStyle
+
+Place = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Path:
+    """Places in the order in which they are joined; ``low`` and ``high``: of the second coordinate, or nothing."""
+
+    style: LineStyle
+    places: tuple[Place, ...]
+    low: tuple[float, ...] = ()
+    high: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class Axis:
+    title: str
+    ticks: tuple[float, ...]
+
+    @property
+    def limits(self) -> tuple[float, float]:
+        margin = 0.03 * (self.ticks[-1] - self.ticks[0])
+        return self.ticks[0] - margin, self.ticks[-1] + margin
+
+
+SHARE = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
+
+
+def panel(
+    paths: Sequence[Path],
+    horizontal: Axis,
+    vertical: Axis,
+    title: str,
+    salt: str,
+    shaded: tuple[Place, Place] | None = None,
+) -> str:
+    """Lines, with bands where there are intervals. ``shaded``: two corners of a region that is set off."""
+
+    def draw(axes: Axes) -> None:
+        _dress(axes, horizontal, vertical)
+        if shaded is not None:
+            (left, bottom), (right, top) = shaded
+            axes.fill_between([left, right], bottom, top, color=INK, alpha=0.12, linewidth=0)
+        for path in paths:
+            _draw(axes, path)
+
+    return drawn(draw, title, salt, {path.style.colours[0]: path.style.variable for path in paths})
+
+
+def layer_map(shares: NDArray[np.float64], columns: Sequence[str], title: str, salt: str) -> str:
+    """Differences in [-1, 1], shape (layers, columns): the first layer at the bottom."""
+
+    def draw(axes: Axes) -> None:
+        seaborn.heatmap(
+            shares,
+            ax=axes,
+            vmin=-1,
+            vmax=1,
+            cmap="vlag",
+            cbar=False,
+            xticklabels=list(columns),
+            yticklabels=2,
+            rasterized=False,
+        )
+        axes.invert_yaxis()
+        axes.tick_params(colors=INK, length=0, pad=4)
+        axes.set_xlabel("asked ratio", color=INK, labelpad=4)
+        axes.set_ylabel("layer", color=INK, labelpad=4)
+
+    return drawn(draw, title, salt, {})
+
+
+def _draw(axes: Axes, path: Path) -> None:
+    style = path.style
+    axes.plot(
+        [x for x, _ in path.places],
+        [y for _, y in path.places],
+        color=style.colours[0],
+        linestyle=(0, style.dashes) if style.dashes else "-",
+        linewidth=style.width,
+        marker=style.marker or None,
+        markersize=4.2,
+        markeredgewidth=0,
+        clip_on=False,
+        zorder=3,
+        gid=f"policy:{style.index}",
+    )
+    if path.low:
+        axes.fill_between(
+            [x for x, _ in path.places],
+            path.low,
+            path.high,
+            color=style.colours[0],
+            alpha=0.08,
+            linewidth=0,
+            clip_on=False,
+            zorder=1,
+            gid=f"band:{style.index}",
+        )
+
+
+def _dress(axes: Axes, horizontal: Axis, vertical: Axis) -> None:
+    """Axes with little ink, as in the curves."""
+    axes.set_xlim(horizontal.limits)
+    axes.set_ylim(vertical.limits)
+    axes.set_xticks(horizontal.ticks, [f"{tick:g}" for tick in horizontal.ticks])
+    axes.set_yticks(vertical.ticks, [f"{tick:g}" for tick in vertical.ticks])
+    axes.set_xlabel(horizontal.title, color=INK, labelpad=4)
+    axes.tick_params(colors=INK, length=0, pad=5)
+    axes.grid(axis="y", color=INK, alpha=0.22, linewidth=0.6)
+    axes.set_axisbelow(True)
+    seaborn.despine(ax=axes, left=True)
+    axes.spines["bottom"].set_color(INK)

@@ -1,0 +1,57 @@
+"""Many measures of the same resamples: what is set against one another has to vary together."""
+
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from leaderboards.bootstrap import RESAMPLES, FloatArray, cluster_weights, percentile_interval
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A mean with its 95 % interval, None from a single cluster. ``n``: values that it is the mean of."""
+
+    mean: float
+    low: float | None
+    high: float | None
+    n: int
+
+    @classmethod
+    def of(cls, mean: float, resampled: FloatArray | None, n: int) -> Self:
+        """Resamples in which a measure has no value (NaN) are left out."""
+        known = resampled[~np.isnan(resampled)] if resampled is not None else np.empty(0)
+        low, high = percentile_interval(known) if len(known) else (None, None)
+        return cls(mean, low, high, n)
+
+
+Clusters = NDArray[np.intp]
+
+
+@dataclass(frozen=True)
+class Resampler:
+    """Resamples of ``count`` clusters, which are contexts that were drawn together; they go by their numbers.
+    ``weights``: how often each is drawn, shape (resamples, count)."""
+
+    count: int
+    weights: FloatArray
+
+    @classmethod
+    def of(cls, count: int, seed: int = 0, resamples: int = RESAMPLES) -> Self:
+        return cls(count, cluster_weights(count, seed, resamples))
+
+    @property
+    def many(self) -> bool:
+        """Whether there is more than one cluster: a single one has no interval."""
+        return self.count > 1
+
+    def means(self, values: FloatArray, clusters: Clusters) -> FloatArray:
+        """The mean of some values in each resample, shape (resamples,); NaN where none of their clusters is in it."""
+        sums = np.bincount(clusters, weights=values, minlength=self.count)
+        with np.errstate(invalid="ignore"):
+            found: FloatArray = (self.weights @ sums) / (self.weights @ np.bincount(clusters, minlength=self.count))
+        return found
+
+    def estimate(self, values: FloatArray, clusters: Clusters) -> Estimate:
+        return Estimate.of(float(np.mean(values)), self.means(values, clusters) if self.many else None, len(values))
