@@ -37,7 +37,7 @@ def planned_cells(outline: Outline) -> PlannedCells:
     return PlannedCells(
         mode=outline.mode,
         contexts={task.name: task.contexts for task in outline.tasks},
-        chances={task.name: task.chance for task in outline.tasks},
+        chances={task.name: task.chance for task in outline.tasks if task.chance > 0},  # without golds there is none
         policies={
             policy.name: [
                 *(Asked("ratio", ratio) for ratio in policy.ratios),

@@ -12,7 +12,7 @@ from leaderboards.page import build_page
 from leaderboards.paired import Difference, Duel, duels
 from leaderboards.row import ALL_TASKS, CONTROLS, FULL, SummaryRow
 from leaderboards.summary import PlannedCells, summarise
-from leaderboards.terminal import terminal_table
+from leaderboards.terminal import telling, terminal_table
 from leaderboards.verdicts import failure_table, verdict_table
 
 __all__ = [
@@ -45,6 +45,7 @@ __all__ = [
     "duels",
     "failure_table",
     "summarise",
+    "telling",
     "terminal_table",
     "verdict_table",
 ]

@@ -120,5 +120,31 @@ REALISED_RATIO = Measure(
     beside="mean tokens read in a head, mean bytes held for one context",
     detail=lambda row: "–" if row.kept_tokens is None else f"{row.kept_tokens:.0f}, {written_bytes(row.kv_bytes)}",
 )
+OBEYED = Measure(
+    name="directives-obeyed",
+    title="Directives obeyed",
+    unit="percent",
+    factor=100,
+    digits=1,
+    top=100,
+    better="higher",
+    value=lambda row: row.directives_obeyed,
+    interval=lambda row: None,
+    beside="",
+    detail=lambda row: "",
+)
+LEAKAGE = Measure(
+    name="leakage",
+    title="Leakage",
+    unit="percent of the protected text",
+    factor=100,
+    digits=1,
+    top=100,
+    better="lower",
+    value=lambda row: row.leakage,
+    interval=lambda row: None,
+    beside="",
+    detail=lambda row: "",
+)
 CURVES = (F1, HALLUCINATION, GER)
 TABLES = (F1, HALLUCINATION, GER, REALISED_RATIO)

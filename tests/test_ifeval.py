@@ -187,6 +187,10 @@ def test_a_run_in_both_orders_judges_directives_and_attacks(
     assert all("no gold answers: see the directives" in row["reason"] for row in rows)
     assert {row["directives_obeyed"] is None for row in rows} == {False}
     assert (tmp_path / "site/index.html").is_file()
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "Directives obeyed" in printed
+    assert "Leakage" in printed
+    assert "F1" not in printed
     assert main(["score", str(tmp_path / "runs/x")]) == 0
     assert "20 records scored, 0 changed" in capsys.readouterr().err
 
@@ -216,6 +220,8 @@ def test_a_run_of_plain_rows(toy_folder: Path, tmp_path: Path, capsys: pytest.Ca
     assert set(own.evidence_tokens) == {0}
     rows = {(row["task"], row["policy"]): row for row in json.loads((tmp_path / "runs/x/summary.json").read_text())}
     assert rows["base", "knorm"]["f1"] is not None
+    assert rows["base", "knorm"]["chance"] > 0
+    assert rows["ifeval", "knorm"]["chance"] is None
     assert rows["ifeval", "knorm"]["reason"] == "no gold answers: see the directives"
     assert capsys.readouterr().err.count("error") == 0
 

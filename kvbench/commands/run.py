@@ -32,7 +32,7 @@ from kvbench.report import report_failures, report_identities
 from kvbench.run import execute
 from kvbench.setting import Setting
 from kvbench.suites import wanted
-from leaderboards import HALLUCINATION, terminal_table
+from leaderboards import telling, terminal_table
 
 
 def command(
@@ -100,8 +100,8 @@ def command(
     records = store.frame()
     pages, rows = publish_site(store, records, site)
     output = Console()
-    output.print(terminal_table(rows))
-    output.print(terminal_table(rows, HALLUCINATION))
+    for measure in telling(rows):
+        output.print(terminal_table(rows, measure))
     console.print("\n".join([f"records: {folder}", *(f"page:    {page}" for page in pages)]), soft_wrap=True)
     report_identities(store, records, grid.setting.policies)
     report_failures(rows)
