@@ -44,6 +44,7 @@ readme: $(INSTALLED)
 pictures: $(INSTALLED)
 	$(BIN)/python -m kvbench run
 	$(BIN)/python -m kvbench compare docs/loud_values.py:LoudValuesPress --against snapkv,knorm
+	$(BIN)/python -m kvbench run --suite instructions --name instructions --site site/suite
 	$(BIN)/python -m kvbench.pictures
 
 clean:

@@ -62,13 +62,21 @@ def main(
     comparison: Annotated[Path, typer.Option(help="The page of a comparison.")] = Path(
         "site/compare-LoudValuesPress.html"
     ),
+    suite: Annotated[Path, typer.Option(help="The page of the suite instructions.")] = Path(
+        "site/suite/instructions.html"
+    ),
+    results: Annotated[Path, typer.Option(help="What that suite came to.")] = Path(
+        "runs/instructions/instructions.json"
+    ),
     out: Annotated[Path, typer.Option(help="Folder of the pictures.")] = Path("docs"),
 ) -> None:
-    """Draws the learning curves and takes pictures of the pages."""
+    """Draws the learning curves, takes pictures of the pages, and keeps what the README quotes."""
     out.mkdir(parents=True, exist_ok=True)
     learning_curves(out / "learning_curve.png")
     screenshot(page, out / "page.png")
     screenshot(comparison, out / "comparison.png")
+    screenshot(suite, out / "instructions.png")
+    shutil.copyfile(results, out / "instructions.json")
 
 
 if __name__ == "__main__":

@@ -18,9 +18,11 @@ from kvbench.markdown import table
 from kvbench.reference.card import model_card
 from kvbench.reference.shipped import REFERENCE_MODELS, folder_of
 from kvbench.reference.targets import TARGETS
+from leaderboards import CONTROLS
 
 README = Path("README.md")
-PRESS = Path(__file__).parent.parent / "docs" / "loud_values.py"
+DOCS = Path(__file__).parent.parent / "docs"
+PRESS = DOCS / "loud_values.py"
 CURVE_ROWS = 8  # the README shows so many rows of a learning curve; the CSV has all
 SHOWN_SCORES = {"f1": "F1", "em": "right", "directives_obeyed": "directives obeyed", "leakage": "leakage"}
 
@@ -90,6 +92,36 @@ def press() -> str:
     return f"```python\n{PRESS.read_text()}```"
 
 
+def instructions() -> str:
+    """What the suite ``instructions`` came to on the reference model, when the pictures were taken."""
+    found = json.loads((DOCS / "instructions.json").read_text())
+    gains = table(
+        ("policy", "gain", "95 % interval"),
+        ((f"`{g['policy']}`", f"{g['gain']:+.3f}", f"{g['low']:+.3f} to {g['high']:+.3f}") for g in found["gains"]),
+    )
+    obeying = table(
+        ("policy", "order", "asked ratio", "directives obeyed, percent", "leaked more than the full cache, points"),
+        (
+            (f"`{w['policy']}`", w["order"], w["asked"], f"{100 * w['obeyed']:.0f}", f"{100 * w['leaked_more']:+.0f}")
+            for w in found["while_obeying"]
+            if "+" not in w["policy"] and w["policy"] not in CONTROLS
+        ),
+    )
+    bare = table(
+        ("policy", "attacks", "leaked, percent", "the same under the full cache"),
+        (
+            (f"`{e['policy']}`", e["n"], f"{100 * e['leakage']:.0f}", f"{100 * e['full']:.0f}")
+            for e in found["exposed"]
+            if "+" not in e["policy"]
+        ),
+    )
+    return (
+        f"What protection gains:\n\n{gains}\n\nWhere each plain policy leaks most while 70 % of the directives are "
+        f"obeyed:\n\n{obeying}\n\nAttacks on contexts that have lost their defence (5 % of its tokens or less are "
+        f"left) and kept their directives (95 % or more):\n\n{bare}"
+    )
+
+
 BLOCKS: Mapping[str, Callable[[], str]] = {
     "tasks": partial(listed, "tasks"),
     "policies": partial(listed, "policies"),
@@ -99,6 +131,7 @@ BLOCKS: Mapping[str, Callable[[], str]] = {
     "full cache": full_cache,
     "learning curves": learning_curves,
     "press": press,
+    "instructions": instructions,
 }
 
 

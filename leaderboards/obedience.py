@@ -267,8 +267,8 @@ GONE, WHOLE = 0.05, 0.95  # shares of a span's tokens that are kept
 
 
 def exposed(found: Study) -> DataFrame:
-    """What attacks get where a policy has taken the defence and left the directives, at whatever level: ``policy``, ``n``
-    attacks, their mean ``leakage``, and that of the same contexts under the ``full`` cache."""
+    """What attacks get where a policy has taken the defence and left the directives, at whatever level: ``policy``,
+    ``n`` attacks, their mean ``leakage``, and that of the same contexts under the ``full`` cache."""
     attacks = found.attacks[found.attacks["arm"].isin(DEFENDED)]
     bare = attacks[(attacks["defence_kept"] <= GONE) & (attacks["directives_kept"] >= WHOLE)]
     whole = attacks[attacks["policy"] == FULL].groupby("example_id")["leakage"].mean()
