@@ -19,6 +19,7 @@ from transformers import GPT2Config, GPT2LMHeadModel
 
 import kvbench.catalogue
 import kvbench.commands.run
+import kvbench.suites
 from datasets_gen import TASKS
 from kvbench.catalogue import choose_policies
 from kvbench.cli import COMMANDS, main
@@ -59,7 +60,7 @@ def test_a_run_takes_profile_limit_and_phrasings(
     toy_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     few = replace(TASKS["base"], contexts={"quick": 2, "paper": 3})
-    monkeypatch.setattr(kvbench.commands.run, "TASKS", {"base": few})
+    monkeypatch.setattr(kvbench.suites, "TASKS", {"base": few})
     common = ["run", "--model", str(toy_folder), "--out", str(tmp_path / "runs"), "--site", str(tmp_path / "site")]
     common += ["--ratios", "0.5", "--policies", "full"]
     asked = {

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 import datasets_gen
 from blind import blind_f1, form
 from datasets_gen import ABSTENTION, TASKS, DatasetError, Split, Task, get_task
+from datasets_gen.instructions import INSTRUCTIONS_IN_ARMS
 from datasets_gen.lexicon import LEXICON_SHA256, full_names, lexicon, name_split, parse_lexicon
 from datasets_gen.registry import by_name
 from datasets_gen.relations import ATTRIBUTES, BONDS
@@ -262,7 +263,7 @@ def test_what_one_fact_implies_is_not_asked_for_as_another(name: str) -> None:
                 assert not {subject for r, subject in of_gold if r == "job"} & bound
 
 
-@every_task
+@pytest.mark.parametrize("task", [*TASKS.values(), INSTRUCTIONS_IN_ARMS], ids=lambda task: f"{task.name}{task.variant}")
 def test_chance_is_what_the_best_blind_guesser_scores(task: Task) -> None:
     assert blind_f1(task) == pytest.approx(task.chance, abs=0.5)
 
