@@ -1,13 +1,13 @@
 """From a chunk of examples to records: prefill, treat, decode, score."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
 import torch
 
-from datasets_gen import Example, Task
+from datasets_gen import Example, Span, Task
 from kvbench.engine.branch import Branch, Trace
 from kvbench.engine.decode import check_length, decode
 from kvbench.engine.generation import Generation
@@ -20,6 +20,7 @@ from kvbench.metrics.routing import (
     eviction_rate,
     eviction_ratio_by_layer,
     global_eviction_ratio,
+    kept_shares,
     slot_coverage,
     slot_coverage_by_layer,
 )
@@ -140,6 +141,7 @@ def _record(
         "status": "failed" if branch.error else "ok",
         "reason": branch.error,
         "context": example.context,
+        "token_ends": np.array(trace.prompt.token_ends, dtype="<u4").tobytes(),
         "question": question.text,
         "golds": list(question.golds),
         "target": question.written,
@@ -148,6 +150,8 @@ def _record(
         "answer_type": question.answer_type,
         "question_type": question.type,
         "hops": question.hops,
+        "answer_spans": _characters(span for span in question.spans if span.kind == "answer"),
+        "evidence_spans": _characters(span for span in question.spans if span.kind != "answer"),
         "stated_values": [*example.stated_values, *question.others],
         "abstentions": list(task.abstentions),
         "answer_marker": task.answer_marker,
@@ -169,6 +173,10 @@ def _record(
     return Record.model_validate(values)
 
 
+def _characters(spans: Iterable[Span]) -> list[int]:
+    return [place for span in spans for place in (span.start, span.end)]
+
+
 def _routing(prompt: Prompt, asked: Ask, survival: Survival) -> dict[str, object]:
     """What is left of the evidence of a question, and of the instructions."""
     defence, directives = (prompt.tokens_of(kind) for kind in INSTRUCTIONS)
@@ -177,6 +185,7 @@ def _routing(prompt: Prompt, asked: Ask, survival: Survival) -> dict[str, object
         "ger": global_eviction_ratio(survival, asked.answer_tokens),
         "ger_by_layer": eviction_ratio_by_layer(survival, asked.answer_tokens),
         "slot_coverage": slot_coverage(survival, asked.evidence_tokens),
+        "token_kept": kept_shares(survival, prompt.context_tokens),
         "defence_kept": slot_coverage(survival, defence),
         "defence_kept_by_layer": slot_coverage_by_layer(survival, defence),
         "directives_kept": slot_coverage(survival, directives),

@@ -53,13 +53,14 @@ class Stretch(NamedTuple):
 class Prompt:
     """A region to prefill and compress, and the questions to decode from what is left of it. ``context_tokens``: the
     positions in it of the context alone, without the chat template and, in aware mode, the question. ``stretches``:
-    of instructions, in their order."""
+    of instructions, in their order. ``token_ends``: where in the context's text each of its tokens ends."""
 
     example: Example
     token_ids: tuple[int, ...]
     context_tokens: tuple[int, ...]
     asks: tuple[Ask, ...]
     stretches: tuple[Stretch, ...] = ()
+    token_ends: tuple[int, ...] = ()
 
     @property
     def protected(self) -> tuple[tuple[int, int], ...]:
@@ -172,7 +173,8 @@ def _build_prompt(
     )
     context = tokens_of([Span("fact", 0, len(example.context))], offsets, len(head))
     ids: tuple[int, ...] = tuple(encoded["input_ids"])
-    return Prompt(example, ids, context, asks, _stretches(example, offsets, len(head)))
+    ends = tuple(min(offsets[position][1] - len(head), len(example.context)) for position in context)
+    return Prompt(example, ids, context, asks, _stretches(example, offsets, len(head)), ends)
 
 
 def _stretches(example: Example, offsets: Sequence[tuple[int, int]], shift: int) -> tuple[Stretch, ...]:

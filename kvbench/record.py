@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict
 
 from kvbench.metrics.text import HallucinationKind
 
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 
 
 class Record(BaseModel):
@@ -21,10 +21,13 @@ class Record(BaseModel):
     ``kind`` or ``kind argument``, and whether each is obeyed stands in their order. ``arm`` is the way in which a draw
     is written, and all its ways have its ``draw_id``. ``target`` is what a perfect output would be; ``protected`` the
     text that an attack is after and ``defence`` the one that forbids it, empty for other questions. ``context``,
-    ``question`` and ``output_token_ids`` are what a replay needs. ``press_arguments`` is JSON: they differ between
-    policies. ``cache_digest`` is a hash of the keep mask, or of the cache itself where it is rewritten: equal where the
-    same is read in every layer and head. Of a press that acts while an answer is written, what survives,
-    ``realised_ratio``, ``kept_tokens`` and ``kv_bytes`` are those at its end, with question and answer.
+    ``question`` and ``output_token_ids`` are what a replay needs. ``answer_spans`` and ``evidence_spans``: characters
+    of the context, first and behind the last, one span after the other. ``token_ends``: where in the context each of
+    its tokens ends, as little-endian uint32; ``token_kept``: a byte for each, the share of the slots that keep it in
+    255ths. ``press_arguments`` is JSON: they differ between policies. ``cache_digest`` is a hash of the keep mask, or
+    of the cache itself where it is rewritten: equal where the same is read in every layer and head. Of a press that
+    acts while an answer is written, what survives, ``realised_ratio``, ``kept_tokens`` and ``kv_bytes`` are those at
+    its end, with question and answer.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -43,6 +46,7 @@ class Record(BaseModel):
     status: Literal["ok", "failed"]
     reason: str | None
     context: str
+    token_ends: bytes
     question: str
     golds: list[str]
     target: str
@@ -51,6 +55,8 @@ class Record(BaseModel):
     answer_type: str
     question_type: str
     hops: int
+    answer_spans: list[int]
+    evidence_spans: list[int]
     stated_values: list[str]
     abstentions: list[str]
     answer_marker: str
@@ -80,6 +86,7 @@ class Record(BaseModel):
     ger: float | None
     ger_by_layer: list[float] | None
     slot_coverage: float | None
+    token_kept: bytes | None
     defence_kept: float | None
     defence_kept_by_layer: list[float] | None
     directives_kept: float | None
@@ -93,7 +100,7 @@ class Record(BaseModel):
     decode_seconds: float | None
 
 
-_ARROW = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
+_ARROW = {str: pa.string(), bytes: pa.binary(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
 
 
 def _arrow_type(annotation: Any) -> pa.DataType:

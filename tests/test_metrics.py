@@ -14,6 +14,7 @@ from kvbench.metrics.routing import (
     eviction_rate,
     eviction_ratio_by_layer,
     global_eviction_ratio,
+    kept_shares,
     slot_coverage,
 )
 from kvbench.metrics.text import abstains, marked_answer, normalise, score_text, token_f1, undressed
@@ -228,6 +229,14 @@ def test_directives_obeyed_is_a_share() -> None:
     assert obeyed(rules, "WALNUT VELDEN") == 1.0
     assert obeyed(rules, "walnut Velden") == 0.5
     assert obeyed(rules, "Velden") == 0.0
+
+
+def test_kept_shares_are_rounded_up_so_that_nothing_else_looks_evicted() -> None:
+    keep = np.zeros((30, 20, 4), dtype=bool)
+    keep[:, :, 0] = True
+    keep[0, 0, 1] = True  # one slot of six hundred
+    keep[:15, :, 2] = True
+    assert kept_shares(Survival.of(keep), [0, 1, 2, 3]) == bytes([255, 1, 128, 0])
 
 
 def stored(output: str, **fields: object) -> Record:

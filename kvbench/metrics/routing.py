@@ -58,6 +58,14 @@ def slot_coverage(survival: Survival, tokens: Sequence[int]) -> float | None:
     return float(survival.heads[:, list(tokens)].mean())
 
 
+def kept_shares(survival: Survival, tokens: Sequence[int]) -> bytes:
+    """Of each of some tokens, in which share of all slots it survives, in 255ths: 0 in none, 255 in all. Rounded up, so
+    that 0 is GlobalEvicted and nothing else."""
+    shares = np.ceil(255 * survival.heads.mean(axis=0)[list(tokens)] - 1e-9)
+    packed: bytes = shares.astype(np.uint8).tobytes()
+    return packed
+
+
 def slot_coverage_by_layer(survival: Survival, tokens: Sequence[int]) -> list[float] | None:
     """The same for the heads of each layer alone."""
     if not tokens:
