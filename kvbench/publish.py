@@ -19,6 +19,7 @@ from leaderboards import (
     SummaryRow,
     asked_in,
     build_comparison,
+    build_examples,
     build_instructions,
     build_page,
     contrasts,
@@ -27,6 +28,7 @@ from leaderboards import (
 )
 
 PAGE_NAME = "index.html"
+EXAMPLES_NAME = "examples-{}.html"
 INSTRUCTIONS_NAME = "instructions.html"
 RESULTS_FILE = "instructions.json"
 COMPARISON_NAME = "compare-{}.html"
@@ -74,9 +76,16 @@ def publish_site(store: Store, records: DataFrame, folder: Path) -> tuple[list[P
     if store.run.identity["scope"] == "system":
         pages[INSTRUCTIONS_NAME], found = build_instructions(str(store.run.identity["model"]), records)
         store.write_json(RESULTS_FILE, found)
-    for name, page in pages.items():
+    for name, page in {**pages, **_examples(store, records)}.items():
         write_text_atomically(folder / name, page)
     return [folder / name for name in pages], rows
+
+
+def _examples(store: Store, records: DataFrame) -> dict[str, str]:
+    """By name, the pages that the board leads to: one for each task."""
+    model = str(store.run.identity["model"])
+    by_task = records.groupby("task", sort=False)
+    return {EXAMPLES_NAME.format(task): build_examples(model, str(task), own) for task, own in by_task}
 
 
 def publish_comparison(

@@ -4,6 +4,7 @@ from leaderboards.asked import Asked, asked_in
 from leaderboards.audit import Identical, Unchanged, audit
 from leaderboards.comparison import build_comparison
 from leaderboards.errors import LeaderboardError
+from leaderboards.examples import build_examples
 from leaderboards.failures import Contrast, contrasts
 from leaderboards.figures import curve_figure
 from leaderboards.instructions_page import build_instructions
@@ -38,6 +39,7 @@ __all__ = [
     "asked_in",
     "audit",
     "build_comparison",
+    "build_examples",
     "build_instructions",
     "build_page",
     "contrasts",

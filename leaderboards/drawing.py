@@ -61,6 +61,7 @@ def _as_part_of_a_page(svg: str, title: str, salt: str, colours: Mapping[str, st
     body = re.sub(r" font-family: [^;\"]+;", "", body)
     body = re.sub(r"<defs>\s*<style.*?</style>\s*</defs>", "", body, flags=re.DOTALL)
     body = re.sub(r"\s+", " ", re.sub(r"<g/>", "", body))
+    body = re.sub(r"(\d\.\d\d)\d+", r"\1", body)  # hundredths of a pixel are enough
     for colour, variable in colours.items():
         body = body.replace(colour, f"var({variable}, {colour})")
     return (

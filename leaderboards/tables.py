@@ -2,11 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from urllib.parse import quote, urlencode
 
 from leaderboards.asked import TITLES
 from leaderboards.measures import F1, GER, HALLUCINATION, Measure, written_bytes, written_interval
 from leaderboards.ranking import Mark, marks
-from leaderboards.row import FULL, SummaryRow
+from leaderboards.row import ALL_TASKS, FULL, SummaryRow
 from leaderboards.style import LineStyle
 
 NOT_RUN = "not run"
@@ -18,7 +19,7 @@ class Cell:
     """One tile. ``heat``: 0 to 1, of the highest value on the page. ``sort``: the value, None if blank.
 
     ``note``: the number of the footnote that says why it is blank. ``bars``: an outline of one bar for each layer,
-    as wide as there are layers and ``BAR_HEIGHT`` high, or nothing.
+    as wide as there are layers and ``BAR_HEIGHT`` high, or nothing. ``examples``: where those of the cell are shown.
     """
 
     text: str
@@ -30,6 +31,7 @@ class Cell:
     note: int | None = None
     bars: str = ""
     layers: tuple[float, ...] = ()
+    examples: str = ""
 
 
 @dataclass(frozen=True)
@@ -107,7 +109,15 @@ def _cell(
         mark=mark,
         bars=_bars(layers),
         layers=layers,
+        examples=examples_at(row) if measure is F1 else "",  # of each table they would be a fifth of the page
     )
+
+
+def examples_at(row: SummaryRow) -> str:
+    """The address of the examples of a row, beside the page; those of a mean over tasks are nowhere."""
+    if row.task == ALL_TASKS:
+        return ""
+    return f"examples-{quote(row.task)}.html#{urlencode({'policy': row.policy, 'asked': str(row.asked)})}"
 
 
 def _shortened(places: Sequence[str], most: int = 12) -> str:

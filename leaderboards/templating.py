@@ -11,8 +11,8 @@ from markupsafe import Markup
 from leaderboards.style import CONTROL_COLOUR, INK_COLOUR, SERIES_COLOURS
 
 
-def render(template: str, **values: Any) -> str:
-    """A page as text; whatever is no :class:`~markupsafe.Markup` is escaped."""
+def render(template: str, script: str = "page.js", **values: Any) -> str:
+    """A page as text, with one script; whatever is no :class:`~markupsafe.Markup` is escaped."""
     environment = Environment(
         loader=PackageLoader("leaderboards", "templates"),
         autoescape=True,
@@ -20,11 +20,11 @@ def render(template: str, **values: Any) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    script = _text("page.js")
+    code = _text(script)
     return environment.get_template(template).render(
         style=Markup(_palette() + _text("page.css")),
-        script=Markup(script),
-        script_digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+        script=Markup(code),
+        script_digest=base64.b64encode(hashlib.sha256(code.encode()).digest()).decode(),
         **values,
     )
 

@@ -1,0 +1,123 @@
+"""The page of a task's examples: from a cell to what was asked and answered, and which tokens were still there."""
+
+import base64
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from markupsafe import Markup
+from pandas import DataFrame, MultiIndex, isna
+
+from leaderboards.asked import asked_in
+from leaderboards.row import FULL
+from leaderboards.templating import render
+
+WORST = 3  # examples of each cell, the worst first
+KEY = ["mode", "example_id", "question_id"]
+
+
+def build_examples(model: str, task: str, records: DataFrame) -> str:
+    """The page as text. ``records``: of one task; of each policy and level the worst answers are shown."""
+    return render(
+        "examples.html.j2",
+        "examples.js",
+        model=model,
+        task=task,
+        data=as_data(examples_of(records)),
+    )
+
+
+def as_data(content: Any) -> Markup:
+    """JSON that cannot close its script element: no "<", and nothing outside of ASCII."""
+    return Markup(json.dumps(content, separators=(",", ":")).replace("<", "\\u003c"))
+
+
+def examples_of(records: DataFrame) -> dict[str, Any]:
+    """What the page's script draws from: contexts and questions once, and by cell the worst answers."""
+    sound = records[records["status"] == "ok"].assign(asked=asked_in(records))
+    full = sound[sound["policy"] == FULL].drop_duplicates(KEY).set_index(KEY)["output_text"]
+    shown = _worst(sound)
+    contexts = _numbered(shown, ["context"])
+    questions = _numbered(shown, KEY)
+    cells: dict[str, dict[str, list[dict[str, Any]]]] = {}
+    for (_, row), context, question in zip(shown.iterrows(), contexts, questions, strict=True):
+        answers = cells.setdefault(row["policy"], {}).setdefault(str(row["asked"]), [])
+        answers.append({"question": question, "context": context, **_answer(row)})
+    return {
+        "contexts": [_context(row) for row in _first(shown, contexts)],
+        "questions": [_question(row, full) for row in _first(shown, questions)],
+        "cells": cells,
+    }
+
+
+def _worst(sound: DataFrame) -> DataFrame:
+    """Of each cell the answers that lose most against the full cache, in F1 or, of attacks, by what they leak; among
+    equals what is hallucinated comes first."""
+    good = sound["f1"].fillna(0).where(sound["leakage"].isna(), -100 * sound["leakage"])
+    whole = sound.assign(good=good)[sound["policy"] == FULL].drop_duplicates(KEY).set_index(KEY)["good"]
+    before = whole.reindex(MultiIndex.from_frame(sound[KEY])).fillna(0).to_numpy()
+    ordered = sound.assign(loss=before - good, lied=sound["hallucinated"].eq(True)).sort_values(
+        ["loss", "lied"], ascending=False, kind="stable"
+    )
+    return ordered.groupby(["policy", "asked"], sort=False, observed=True).head(WORST)
+
+
+def _numbered(shown: DataFrame, by: list[str]) -> list[int]:
+    return [int(number) for number in shown.groupby(by, sort=False).ngroup()]
+
+
+def _first(shown: DataFrame, numbers: list[int]) -> list[Mapping[str, Any]]:
+    """The first row of each number, in their order."""
+    found: dict[int, Mapping[str, Any]] = {}
+    for (_, row), number in zip(shown.iterrows(), numbers, strict=True):
+        found.setdefault(number, row)
+    return [found[number] for number in sorted(found)]
+
+
+def _context(row: Mapping[str, Any]) -> dict[str, Any]:
+    ends = np.frombuffer(row["token_ends"], dtype="<u4")
+    return {"text": row["context"], "ends": [int(end) for end in ends]}
+
+
+def _question(row: Mapping[str, Any], full: Any) -> dict[str, Any]:
+    key = tuple(row[name] for name in KEY)
+    return {
+        "id": row["question_id"],
+        "text": row["question"],
+        "golds": list(row["golds"]),
+        "answer": list(row["answer_spans"]),
+        "evidence": list(row["evidence_spans"]),
+        "full": full.get(key),
+    }
+
+
+def _answer(row: Mapping[str, Any]) -> dict[str, Any]:
+    kept = row["token_kept"]
+    return {
+        "output": row["output_text"],
+        "verdict": _verdict(row),
+        "wrong": bool(row["leakage"] > 0.1 if not isna(row["leakage"]) else (row["f1"] or 0) < 100),
+        "f1": _number(row["f1"]),
+        "ger": _number(row["ger"]),
+        "coverage": _number(row["slot_coverage"]),
+        "evicted": _number(row["eviction_rate"]),
+        "realised": _number(row["realised_ratio"]),
+        "kept": None if kept is None else base64.b64encode(kept).decode(),
+    }
+
+
+def _number(value: Any) -> float | None:
+    return None if value is None or isna(value) else round(float(value), 4)
+
+
+def _verdict(row: Mapping[str, Any]) -> str:
+    if not isna(row["leakage"]):
+        return f"leaked {100 * row['leakage']:.0f} %"
+    if row["f1"] is None or isna(row["f1"]):
+        return "no gold answer"
+    if row["abstained"]:
+        return "abstained, rightly" if row["f1"] >= 100 else "abstained"
+    if row["hallucinated"]:
+        return f"hallucinated: {row['hallucination_kind']}"
+    return "right" if row["em"] >= 100 else "partly right"

@@ -1,0 +1,89 @@
+"use strict";
+// Model output is hostile text: it goes into the page as text and never as markup.
+
+const data = JSON.parse(document.getElementById("data").textContent);
+const [policies, levels] = ["policy", "asked"].map((id) => document.getElementById(id));
+const place = document.getElementById("examples");
+
+const element = (name, className, text) => {
+  const made = document.createElement(name);
+  if (className) made.className = className;
+  if (text !== undefined) made.textContent = text;
+  return made;
+};
+
+const within = (spans, start, end) => {
+  for (let index = 0; index < spans.length; index += 2) if (start < spans[index + 1] && end > spans[index]) return true;
+  return false;
+};
+
+// One element for each token, with the share of slots that keep it as its shade.
+const strip = (context, question, kept) => {
+  const shares = kept === null ? null : Uint8Array.from(atob(kept), (letter) => letter.charCodeAt(0));
+  const letters = [...context.text];
+  const made = element("p", "strip");
+  let start = 0;
+  context.ends.forEach((end, index) => {
+    const token = element("span", "token", letters.slice(start, end).join(""));
+    const share = shares === null ? 1 : shares[index] / 255;
+    token.style.setProperty("--kept", share);
+    token.classList.toggle("gone", share === 0);
+    const from = start + (letters[start] === " " ? 1 : 0);
+    token.classList.toggle("answer", within(question.answer, from, end));
+    token.classList.toggle("evidence", within(question.evidence, from, end));
+    token.title = shares === null ? "not known: the policy rewrites the cache" : `kept in ${Math.round(100 * share)} % of all slots`;
+    made.append(token);
+    start = end;
+  });
+  return made;
+};
+
+const facts = (pairs) => {
+  const list = element("dl", "answers");
+  for (const [name, text, className] of pairs) {
+    const group = element("div");
+    group.append(element("dt", "", name), element("dd", className, text === "" ? "(nothing)" : text));
+    list.append(group);
+  }
+  return list;
+};
+
+const percent = (share) => (share === null ? "–" : `${(100 * share).toFixed(0)} %`);
+
+const figure = (answer) => {
+  const [question, context] = [data.questions[answer.question], data.contexts[answer.context]];
+  const made = element("article", "example");
+  made.append(element("h2", "asked", question.text || "(the context asks for itself)"));
+  made.append(facts([
+    ["gold", question.golds.join(" / ") || "none"],
+    ["full cache", question.full ?? "–"],
+    ["this policy", answer.output ?? "–", "output"],
+    ["verdict", answer.verdict, answer.wrong ? "verdict" : ""],
+  ]));
+  made.append(strip(context, question, answer.kept));
+  made.append(element("p", "quiet", `GER ${percent(answer.ger)}, slot coverage of the evidence ${percent(answer.coverage)}, context evicted everywhere ${percent(answer.evicted)}, realised ratio ${percent(answer.realised)}, F1 ${answer.f1 === null ? "–" : answer.f1.toFixed(0)}`));
+  return made;
+};
+
+const fill = (select, names, chosen) => {
+  select.replaceChildren(...names.map((name) => new Option(name, name, false, name === chosen)));
+};
+
+const draw = () => {
+  const wanted = new URLSearchParams(location.hash.slice(1));
+  const names = Object.keys(data.cells);
+  const policy = names.includes(wanted.get("policy")) ? wanted.get("policy") : names.find((name) => name !== "full") ?? names[0];
+  const known = Object.keys(data.cells[policy] ?? {}).sort((one, other) => one - other);
+  const asked = known.includes(wanted.get("asked")) ? wanted.get("asked") : known[Math.floor(known.length / 2)];
+  fill(policies, names, policy);
+  fill(levels, known, asked);
+  place.replaceChildren(...(data.cells[policy]?.[asked] ?? []).map(figure));
+};
+
+const choose = () => {
+  location.hash = new URLSearchParams({ policy: policies.value, asked: levels.value });
+};
+policies.addEventListener("change", choose);
+levels.addEventListener("change", choose);
+window.addEventListener("hashchange", draw);
+draw();

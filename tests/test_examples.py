@@ -1,0 +1,152 @@
+"""The page of examples: which it shows, what it tells of them, and that hostile text stays text."""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from pandas import DataFrame
+
+from chromium import EXECUTABLE, Chromium, chromium
+from leaderboards import build_examples
+from leaderboards.examples import WORST, as_data, examples_of
+from synthetic_records import record
+
+HOSTILE = "</script><img src=https://example.invalid/x onerror=\"document.title='owned'\">\u2028\u202e\x1b[31m<b>"
+in_chromium = pytest.mark.skipif(EXECUTABLE is None, reason="chromium is not installed: apt-get install chromium")
+
+
+def answered(question: int, policy: str, f1: float, **more: Any) -> dict[str, Any]:
+    outcome = {"f1": f1, "em": f1, "hallucinated": f1 < 50, "hallucination_kind": "confused" if f1 < 50 else None}
+    ratio = 0.0 if policy == "full" else 0.5
+    return record(question_id=str(question), policy=policy, ratio=ratio, **(outcome | more))
+
+
+def records(*rows: dict[str, Any]) -> DataFrame:
+    return DataFrame(list(rows))
+
+
+def two_policies(**more: Any) -> DataFrame:
+    """Five questions; the full cache fails at the last, and snapkv at the third and the last."""
+    rows = [answered(number, "full", 0.0 if number == 4 else 100.0) for number in range(5)]
+    rows += [answered(number, "snapkv", 0.0 if number in (2, 4) else 100.0, **more) for number in range(5)]
+    return records(*rows)
+
+
+def test_the_answers_that_lose_most_against_the_full_cache_come_first() -> None:
+    found = examples_of(two_policies())
+    shown = found["cells"]["snapkv"]["0.5"]
+    assert len(shown) == WORST
+    identities = [found["questions"][answer["question"]]["id"] for answer in shown]
+    assert identities[0] == "2", "the fifth is lost under the full cache too"
+    assert identities[1] == "4", "among equals what is hallucinated comes first"
+    assert [answer["verdict"] for answer in shown] == ["hallucinated: confused", "hallucinated: confused", "right"]
+    assert [answer["wrong"] for answer in shown] == [True, True, False]
+
+
+def test_contexts_and_questions_stand_there_once() -> None:
+    found = examples_of(two_policies())
+    assert found["contexts"] == [{"text": "Ada lives in Oslo.", "ends": [3, 9, 12, 18]}]
+    assert sorted(question["id"] for question in found["questions"]) == ["0", "1", "2", "4"]
+    assert found["questions"][0]["answer"] == [13, 17]
+    assert {question["full"] for question in found["questions"]} == {"Oslo"}
+
+
+def test_an_attack_is_told_by_what_it_leaks() -> None:
+    attacks = records(
+        answered(0, "full", 100.0, leakage=0.0, hallucinated=None),
+        answered(0, "snapkv", 0.0, leakage=0.75, hallucinated=None, hallucination_kind=None),
+        answered(1, "full", 100.0, leakage=0.0, hallucinated=None),
+        answered(1, "snapkv", 100.0, leakage=0.0, hallucinated=None),
+    )
+    shown = examples_of(attacks)["cells"]["snapkv"]["0.5"]
+    assert [(answer["verdict"], answer["wrong"]) for answer in shown] == [("leaked 75 %", True), ("leaked 0 %", False)]
+
+
+def test_what_rewrites_the_cache_has_no_strip_and_failed_answers_are_left_out() -> None:
+    shown = examples_of(two_policies(token_kept=None, ger=None))["cells"]["snapkv"]["0.5"]
+    assert {answer["kept"] for answer in shown} == {None}
+    failed = two_policies(status="failed", output_text=None)
+    assert set(examples_of(failed)["cells"]) == {"full"}
+
+
+def test_data_cannot_close_its_script_element() -> None:
+    written = as_data({"output": HOSTILE})
+    assert "<" not in written
+    assert written.isascii()
+    assert json.loads(written) == {"output": HOSTILE}
+    page = build_examples(HOSTILE, "base", two_policies(output_text=HOSTILE))
+    assert page.count("<script") == 2
+    assert page.count("</script>") == 2
+    (data,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
+    assert json.loads(data)["cells"]["snapkv"]["0.5"][0]["output"] == HOSTILE
+
+
+# --- in a browser
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chromium]:
+    with chromium(tmp_path_factory.mktemp("profile")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("site") / "examples-base.html"
+    text = "Åda 🦊 lives in Oslo."
+    ends = np.array([3, 5, 11, 14, 20], dtype="<u4").tobytes()
+    kept = bytes([255, 0, 128, 1, 255])
+    rows = two_policies(output_text=HOSTILE, context=text, token_ends=ends, token_kept=kept, answer_spans=[15, 19])
+    path.write_text(build_examples("toy", "base", rows), encoding="utf-8")
+    return path
+
+
+@in_chromium
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [320, 1280])
+def test_the_page_is_quiet_fits_and_keeps_hostile_text_as_text(
+    browser: Chromium, page: Path, width: int, scheme: str
+) -> None:
+    browser.complaints.clear()
+    browser.requests.clear()
+    browser.open(page, width=width, scheme=scheme)
+    assert browser.evaluate("document.documentElement.scrollWidth") <= width
+    assert browser.complaints == []
+    assert browser.requests == [page.as_uri()]
+    assert browser.evaluate("document.querySelectorAll('img').length") == 0
+    assert browser.evaluate("document.querySelector('.output').textContent") == HOSTILE
+    assert browser.evaluate("document.title") == "Examples of base · kvbench"
+
+
+@in_chromium
+def test_every_token_is_as_dark_as_it_is_kept(browser: Chromium, page: Path) -> None:
+    browser.open(page)
+    tokens = browser.evaluate("[...document.querySelector('.strip').children].map(each => each.textContent)")
+    assert tokens == ["Åda", " 🦊", " lives", " in", " Oslo."]
+    gone = browser.evaluate(
+        "[...document.querySelectorAll('.strip')[0].children].map(e => e.classList.contains('gone'))"
+    )
+    assert gone == [False, True, False, False, False]
+    marked = "[...document.querySelectorAll('.strip')[0].querySelectorAll('.answer')].map(each => each.textContent)"
+    assert browser.evaluate(marked) == [" Oslo."]
+    shade = "Number(getComputedStyle(document.querySelector('.token')).getPropertyValue('--kept'))"
+    assert browser.evaluate(shade) == 1
+
+
+@in_chromium
+def test_the_choice_is_in_the_address(browser: Chromium, page: Path) -> None:
+    browser.open(page)
+    assert browser.evaluate("document.getElementById('policy').value") == "snapkv"
+    assert browser.evaluate("document.querySelectorAll('.example').length") == WORST
+    browser.evaluate("location.hash = 'policy=full&asked=0'")
+    browser.evaluate("new Promise(done => setTimeout(done, 50))")
+    assert browser.evaluate("document.getElementById('policy').value") == "full"
+    browser.evaluate(
+        "(select => { select.value = 'snapkv'; select.dispatchEvent(new Event('change')); })"
+        "(document.getElementById('policy'))"
+    )
+    assert "policy=snapkv" in browser.evaluate("location.hash")
