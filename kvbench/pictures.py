@@ -74,6 +74,7 @@ def main(
     out.mkdir(parents=True, exist_ok=True)
     learning_curves(out / "learning_curve.png")
     screenshot(page, out / "page.png")
+    screenshot(page.with_name("examples-base.html"), out / "examples.png")
     screenshot(comparison, out / "comparison.png")
     screenshot(suite, out / "instructions.png")
     shutil.copyfile(results, out / "instructions.json")
