@@ -6,7 +6,7 @@ questions that the two answer differently, corrected over all cells that are com
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +32,12 @@ class Difference:
     mean: float
     low: float | None
     high: float | None
+
+    @classmethod
+    def of(cls, values: FloatArray) -> Self:
+        """Of a difference as measured and as resampled, shape (1 + resamples,)."""
+        low, high = percentile_interval(values[1:]) if len(values) > 1 else (None, None)
+        return cls(float(values[0]), low, high)
 
     @property
     def is_clear(self) -> bool:
