@@ -4,6 +4,7 @@ Percentile interval of A. C. Davison and D. V. Hinkley, Bootstrap Methods and th
 whole clusters are drawn with replacement. With a handful of contexts it is too narrow, as every percentile bootstrap.
 """
 
+import hashlib
 from collections.abc import Sequence
 from functools import lru_cache
 
@@ -43,6 +44,21 @@ def percentile_interval(means: FloatArray, level: float = LEVEL) -> tuple[float,
     """The central interval that holds ``level`` of ``means``."""
     low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
     return float(low), float(high)
+
+
+def discrete_interval(values: FloatArray, measured: float, level: float = LEVEL) -> tuple[float | None, float | None]:
+    """The same of ranks or places, whose ends are among ``values``, as there is nothing between two of them; widened to
+    hold ``measured``, which resamples can leave out where chance moves it to one side alone. None of no values."""
+    if not len(values):
+        return None, None
+    low = np.quantile(values, (1 - level) / 2, method="lower")
+    high = np.quantile(values, (1 + level) / 2, method="higher")
+    return min(float(low), measured), max(float(high), measured)
+
+
+def task_seed(seed: int, task: str) -> int:
+    """Tasks are resampled independently of one another, and of the other tasks of the run."""
+    return int.from_bytes(hashlib.sha256(f"{seed}/{task}".encode()).digest()[:7], "big")
 
 
 # Every policy at every ratio asks for the same weights, and drawing them is most of the work.

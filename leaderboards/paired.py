@@ -1,27 +1,24 @@
 """Two policies on the same questions: the difference, its interval, and whether it is more than chance.
 
-Questions about one context are not independent, so contexts are resampled. Right against wrong is McNemar's exact test
-on the questions that the two answer differently (Q. McNemar, 1947), corrected over all cells that are compared by
-Holm's method (S. Holm, 1979).
+Questions about one context are not independent, so contexts are resampled. Right against wrong is McNemar's test on the
+questions that the two answer differently, corrected over all cells that are compared by Holm's method.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pandas import DataFrame
-from statsmodels.stats.contingency_tables import mcnemar
-from statsmodels.stats.multitest import multipletests
+from pandas import DataFrame, factorize
 
 from leaderboards.asked import Asked, asked_in
 from leaderboards.bootstrap import FloatArray, percentile_interval, resampled_means
 from leaderboards.errors import LeaderboardError
+from leaderboards.significance import ALPHA, corrected, mcnemar_p, wilcoxon_p
 
 Pair = tuple[FloatArray, FloatArray]  # a measure of either, question by question
 Verdict = Literal["better", "worse", "tied"]
-ALPHA = 0.05
 CELL = ["task", "asked"]
 KEY = ["mode", *CELL, "example_id", "question_id"]
 RIGHT = 100.0  # exact match, in percent
@@ -35,6 +32,12 @@ class Difference:
     mean: float
     low: float | None
     high: float | None
+
+    @classmethod
+    def of(cls, values: FloatArray) -> Self:
+        """Of a difference as measured and as resampled, shape (1 + resamples,)."""
+        low, high = percentile_interval(values[1:]) if len(values) > 1 else (None, None)
+        return cls(float(values[0]), low, high)
 
     @property
     def is_clear(self) -> bool:
@@ -53,7 +56,8 @@ class Duel:
     """One policy against another at a task and level.
 
     ``f1`` in percent and ``hallucination`` in [-1, 1]: this one minus the other. ``only_one``, ``only_other``:
-    questions that just one of them answers exactly. ``p``: of McNemar's test, corrected over the family.
+    questions that just one of them answers exactly. ``p``: of McNemar's test on these; ``f1_p``: of Wilcoxon's on the
+    contexts' mean differences of F1, None where fewer than 6 differ; either is corrected over all cells compared.
     """
 
     policy: str
@@ -67,6 +71,7 @@ class Duel:
     only_one: int
     only_other: int
     p: float
+    f1_p: float | None = None
 
     @property
     def verdict(self) -> Verdict:
@@ -93,8 +98,10 @@ def duels(records: DataFrame, policy: str, others: Sequence[str], seed: int = 0)
             found.append(_duel(policy, other, str(task), asked, cell, seed))
     if not found:
         raise LeaderboardError(f"{policy} and {', '.join(others)} have no cell in common that is complete")
-    corrected = multipletests([duel.p for duel in found], ALPHA, method="holm")[1]
-    return [replace(duel, p=float(p)) for duel, p in zip(found, corrected, strict=True)]
+    family = f"{policy} against {', '.join(others)}, every task and level"
+    right = corrected({place: duel.p for place, duel in enumerate(found)}, f"right or wrong: {family}")
+    f1 = corrected({place: duel.f1_p for place, duel in enumerate(found) if duel.f1_p is not None}, f"F1: {family}")
+    return [replace(duel, p=right.p[place], f1_p=f1.p.get(place)) for place, duel in enumerate(found)]
 
 
 def is_right(exact_match: FloatArray) -> NDArray[np.bool_]:
@@ -111,7 +118,8 @@ def _without_failed_cells(own: DataFrame) -> DataFrame:
 
 def _duel(policy: str, other: str, task: str, asked: Asked, cell: DataFrame, seed: int) -> Duel:
     one, another = (is_right(values) for values in both(cell, "em"))
-    table = [[int(np.sum(a & b)) for b in (another, ~another)] for a in (one, ~one)]
+    only_one, only_other = int(np.sum(one & ~another)), int(np.sum(another & ~one))
+    f1 = both(cell, "f1")
     return Duel(
         policy=policy,
         other=other,
@@ -119,11 +127,12 @@ def _duel(policy: str, other: str, task: str, asked: Asked, cell: DataFrame, see
         asked=asked,
         questions=len(cell),
         contexts=int(cell["example_id"].nunique()),
-        f1=difference(cell, both(cell, "f1"), seed),
+        f1=difference(cell, f1, seed),
         hallucination=difference(cell, both(cell, "hallucinated"), seed),
-        only_one=table[0][1],
-        only_other=table[1][0],
-        p=float(mcnemar(table, exact=True).pvalue),
+        only_one=only_one,
+        only_other=only_other,
+        p=mcnemar_p(only_one, only_other),
+        f1_p=wilcoxon_p(f1[0] - f1[1], factorize(cell["draw_id_one"])[0]),
     )
 
 

@@ -26,6 +26,13 @@ class Estimate:
         return cls(mean, low, high, n)
 
 
+@dataclass(frozen=True)
+class Blank:
+    """What stands where there is no value: why there is none."""
+
+    reason: str
+
+
 Clusters = NDArray[np.intp]
 
 

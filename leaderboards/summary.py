@@ -1,6 +1,5 @@
 """From records, one per question, to the rows of a board. Nothing is rounded and nothing incomplete is averaged."""
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,7 +8,7 @@ import numpy as np
 from pandas import DataFrame, factorize, isna
 
 from leaderboards.asked import Asked, asked_in
-from leaderboards.bootstrap import RESAMPLES, FloatArray, percentile_interval, resampled_means
+from leaderboards.bootstrap import RESAMPLES, FloatArray, percentile_interval, resampled_means, task_seed
 from leaderboards.columns import Columns, groups
 from leaderboards.errors import LeaderboardError
 from leaderboards.row import ALL_TASKS, SummaryRow
@@ -278,16 +277,11 @@ def _resampled(
     clusters = answered["draw"]
     columns = BY_GOLDS | OVER_QUESTIONS | OVER_ANSWERABLE
     means = {
-        name: resampled_means(answered[columns[name]], clusters, _task_seed(seed, task), resamples)
+        name: resampled_means(answered[columns[name]], clusters, task_seed(seed, task), resamples)
         for name in WITH_INTERVAL
         if measures.get(name) is not None
     }
     return {name: array for name, array in means.items() if array is not None}
-
-
-def _task_seed(seed: int, task: str) -> int:
-    """Tasks are resampled independently of one another, and of the other tasks of the run."""
-    return int.from_bytes(hashlib.sha256(f"{seed}/{task}".encode()).digest()[:7], "big")
 
 
 def _intervals(means: Mapping[str, FloatArray]) -> dict[str, float]:

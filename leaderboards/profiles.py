@@ -1,0 +1,173 @@
+"""A policy over all that it was asked to reach, resample by resample: what areas, cliffs and ranks are computed from.
+
+All policies of a task meet the same resamples, so that what is subtracted is paired; tasks are resampled on their own.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+from pandas import DataFrame, factorize
+
+from leaderboards.asked import Asked, asked_in
+from leaderboards.bootstrap import RESAMPLES, FloatArray, cluster_weights, task_seed
+from leaderboards.columns import Columns, groups
+from leaderboards.resampling import Blank
+from leaderboards.row import ALL_TASKS, FULL, SummaryRow
+
+# The field of a row that says whether there is such a measure, and the column of the records that it is the mean of.
+MEASURES = {"f1": "f1", "hallucination_rate": "hallucinated", "ger": "ger", "realised_ratio": "realised_ratio"}
+NO_FULL = "the full cache was not run"
+TWO_KINDS = "asked by ratio and by budget: look at one of them"
+NOT_MEASURED = "not measured"
+UNCOMPRESSED = Asked.of(0.0)
+
+Measured = FloatArray | Blank
+
+
+@dataclass(frozen=True)
+class Profile:
+    """One policy in one mode, at one task or as the mean over ``all``.
+
+    levels
+        The full cache first, as ratio 0; then what the policy was asked to reach, from little compression to much.
+        A policy that was asked for ratio 0 itself is not looked at there.
+    f1, hallucination_rate, ger, realised_ratio
+        Shape (1 + resamples, levels): first as measured, then as resampled; F1 in percent, the others shares.
+        Without resamples where any task has a single cluster. :class:`Blank` where any level has no such measure.
+    questions
+        How many each level answers.
+    """
+
+    mode: str
+    task: str
+    policy: str
+    levels: tuple[Asked, ...]
+    f1: Measured
+    hallucination_rate: Measured
+    ger: Measured
+    realised_ratio: Measured
+    questions: int
+
+    @property
+    def by_budget(self) -> bool:
+        return self.levels[-1].kind == "budget"
+
+
+@dataclass(frozen=True)
+class _Tally:
+    """One task in one mode: ``sums`` and ``counts`` of each measure, by cluster, of each cell, shape (clusters,)."""
+
+    sums: Mapping[tuple[str, str, Asked], FloatArray]
+    counts: Mapping[tuple[str, str, Asked], FloatArray]
+    weights: FloatArray
+
+    @classmethod
+    def of(cls, answered: Columns, cells: Sequence[tuple[str, Asked, Columns]], seed: int, resamples: int) -> Self:
+        clusters = np.unique(answered["draw"])
+        sums: dict[tuple[str, str, Asked], FloatArray] = {}
+        counts: dict[tuple[str, str, Asked], FloatArray] = {}
+        for policy, asked, cell in cells:
+            positions = np.searchsorted(clusters, cell["draw"])
+            for name, column in MEASURES.items():
+                values = cell[column]
+                known = ~np.isnan(values)
+                key = (name, policy, asked)
+                sums[key] = np.bincount(positions, np.where(known, values, 0.0), len(clusters)).astype(np.float64)
+                counts[key] = np.bincount(positions, known, len(clusters)).astype(np.float64)
+        many = len(clusters) > 1
+        return cls(sums, counts, cluster_weights(len(clusters), seed, resamples if many else 0))
+
+    def means(self, name: str, cells: Sequence[tuple[str, Asked]]) -> FloatArray:
+        """Of some cells, shape (cells, 1 + resamples); NaN in a resample that has no value."""
+        sums, counts = (np.stack([of[name, *cell] for cell in cells]) for of in (self.sums, self.counts))
+        if (counts == counts[0]).all():  # as it is where every cell answers the same questions
+            counts = counts[:1]
+        measured = sums.sum(axis=1) / counts.sum(axis=1)
+        with np.errstate(invalid="ignore"):
+            resampled = (sums @ self.weights.T) / (counts @ self.weights.T)
+        return np.column_stack([measured, resampled])
+
+
+@dataclass(frozen=True)
+class Profiles:
+    """All profiles of a run; each is computed when it is asked for, since together they fill hundreds of megabytes.
+    ``rows`` are those of :func:`~leaderboards.summary.summarise`, which know what is blank and why."""
+
+    rows: Mapping[tuple[str, str], Mapping[str, Mapping[Asked, SummaryRow]]]
+    tallies: Mapping[tuple[str, str], _Tally]
+
+    @classmethod
+    def of(cls, records: DataFrame, rows: Sequence[SummaryRow], seed: int = 0, resamples: int = RESAMPLES) -> Self:
+        """The same records, rows and seed give the same profiles, whatever the order of the records."""
+        by_policy: dict[tuple[str, str], dict[str, dict[Asked, SummaryRow]]] = {}
+        for row in rows:
+            by_policy.setdefault((row.mode, row.task), {}).setdefault(row.policy, {})[row.asked] = row
+        identity = ["task", "mode", "policy"]
+        # Sums of floats depend on their order, and profiles shall not.
+        known = records[records["status"] == "ok"].sort_values(["example_id", "question_id"], kind="stable")
+        known = known[[*identity, *MEASURES.values()]].assign(
+            asked=asked_in(known), draw=factorize(known["draw_id"], sort=True)[0]
+        )
+        columns = Columns.of(known.astype(dict.fromkeys(MEASURES.values(), np.float64)))
+        cells: dict[tuple[str, str], list[tuple[str, Asked, Columns]]] = {}
+        for (task, mode, policy, asked), places in groups(known, [*identity, "asked"]):
+            cells.setdefault((str(mode), str(task)), []).append((str(policy), asked, columns.at(places)))
+        tallies = {
+            (str(mode), str(task)): _Tally.of(
+                columns.at(places), cells[str(mode), str(task)], task_seed(seed, str(task)), resamples
+            )
+            for (mode, task), places in groups(known, ["mode", "task"])
+        }
+        return cls(by_policy, tallies)
+
+    @property
+    def boards(self) -> list[tuple[str, str]]:
+        """Modes and tasks, ``all`` among them."""
+        return list(self.rows)
+
+    def policies(self, mode: str, task: str) -> list[str]:
+        return list(self.rows[mode, task])
+
+    def profile(self, mode: str, task: str, policy: str) -> Profile:
+        """KeyError for a policy that is not on this board."""
+        board = self.rows[mode, task]
+        own = {asked: row for asked, row in board[policy].items() if asked != UNCOMPRESSED}
+        cells = [(policy, asked) for asked in sorted(own, key=_compression)]
+        rows = {UNCOMPRESSED: board.get(FULL, {}).get(UNCOMPRESSED), **own}
+        tasks = [one for of_mode, one in self.tallies if of_mode == mode] if task == ALL_TASKS else [task]
+        return Profile(
+            mode,
+            task,
+            policy,
+            (UNCOMPRESSED, *(asked for _, asked in cells)),
+            **{name: self._measured(name, mode, tasks, cells, rows) for name in MEASURES},
+            questions=min(row.n if row else 0 for row in rows.values()),
+        )
+
+    def _measured(
+        self,
+        name: str,
+        mode: str,
+        tasks: Sequence[str],
+        cells: Sequence[tuple[str, Asked]],
+        rows: Mapping[Asked, SummaryRow | None],
+    ) -> Measured:
+        if len({asked.kind for _, asked in cells}) > 1:
+            return Blank(TWO_KINDS)
+        for asked, row in rows.items():
+            if row is None:
+                return Blank(NO_FULL)
+            if getattr(row, name) is None:
+                return Blank(f"{row.policy} at {asked.where}: {row.reason or NOT_MEASURED}")
+        means = [self.tallies[mode, task].means(name, [(FULL, UNCOMPRESSED), *cells]) for task in tasks]
+        fewest = min(array.shape[1] for array in means)  # 1 where a task has a single cluster
+        # Level by level in memory: what follows goes over few levels and many resamples.
+        found: FloatArray = np.mean([array[:, :fewest] for array in means], axis=0).T
+        return found
+
+
+def _compression(asked: Asked) -> float:
+    """Ascends with what is to go."""
+    return asked.value if asked.kind == "ratio" else -asked.value
