@@ -18,6 +18,7 @@ from leaderboards import (
     PlannedCells,
     SummaryRow,
     asked_in,
+    boards_of,
     build_comparison,
     build_examples,
     build_instructions,
@@ -72,7 +73,7 @@ def publish_site(store: Store, records: DataFrame, folder: Path) -> tuple[list[P
     """Writes the page, self-contained, and the summary, and, of system prompts that were compressed, the page on
     instructions; returns the pages and the rows."""
     rows = publish_summary(store, records)
-    pages = {PAGE_NAME: build_page(store.run.model_dump(), rows)}
+    pages = {PAGE_NAME: build_page(store.run.model_dump(), rows, boards_of(records, rows))}
     if store.run.identity["scope"] == "system":
         pages[INSTRUCTIONS_NAME], found = build_instructions(str(store.run.identity["model"]), records)
         store.write_json(RESULTS_FILE, found)

@@ -2,6 +2,7 @@
 
 from leaderboards.asked import Asked, asked_in
 from leaderboards.audit import Identical, Unchanged, audit
+from leaderboards.board import boards_of
 from leaderboards.comparison import build_comparison
 from leaderboards.errors import LeaderboardError
 from leaderboards.examples import build_examples
@@ -38,6 +39,7 @@ __all__ = [
     "Unchanged",
     "asked_in",
     "audit",
+    "boards_of",
     "build_comparison",
     "build_examples",
     "build_instructions",

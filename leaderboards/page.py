@@ -6,6 +6,7 @@ from typing import Any
 
 from markupsafe import Markup
 
+from leaderboards.board import Board, Boards
 from leaderboards.definitions import DEFINITIONS
 from leaderboards.figures import curve_figure
 from leaderboards.measures import CURVES, TABLES, Measure
@@ -30,6 +31,7 @@ class Section:
     note: str
     styles: tuple[LineStyle, ...]
     curves: tuple[Curve, ...]
+    board: Board | None
     tables: tuple[Table, ...]
     listing: list[tuple[str, ...]]
 
@@ -43,14 +45,14 @@ class Entry:
     entries: tuple["Entry", ...] = ()
 
 
-def build_page(run: Mapping[str, Any], rows: Sequence[SummaryRow]) -> str:
+def build_page(run: Mapping[str, Any], rows: Sequence[SummaryRow], boards: Boards | None = None) -> str:
     """The page as text. ``run``: what ``run.json`` holds; all of it is shown. The same input gives the same bytes."""
     facts = _spread(run)
     return render(
         "index.html.j2",
         model=_model(facts),
         facts=_facts(rows),
-        sections=_sections(rows),
+        sections=_sections(rows, boards or {}),
         definitions=DEFINITIONS,
         entries=_entries(facts),
         listing_columns=LISTING,
@@ -85,7 +87,7 @@ def _facts(rows: Sequence[SummaryRow]) -> list[tuple[str, str]]:
     ]
 
 
-def _sections(rows: Sequence[SummaryRow]) -> list[Section]:
+def _sections(rows: Sequence[SummaryRow], boards: Boards) -> list[Section]:
     """The mean over tasks first, then each task; it is left out where there is one task, whose equal it would be."""
     tasks = [task for task in _distinct(row.task for row in rows) if task != ALL_TASKS]
     modes = _distinct(row.mode for row in rows)
@@ -99,12 +101,19 @@ def _sections(rows: Sequence[SummaryRow]) -> list[Section]:
         if any(row.task == task and row.mode == mode for row in rows):
             name = "All tasks" if task == ALL_TASKS else task
             title = f"{name}, {mode}" if len(modes) > 1 else name
-            sections.append(_section(rows, task, mode, f"section-{number}", title, highest))
+            board = boards.get((mode, task))
+            sections.append(_section(rows, task, mode, f"section-{number}", title, highest, board))
     return sections
 
 
 def _section(
-    rows: Sequence[SummaryRow], task: str, mode: str, identifier: str, title: str, highest: Mapping[str, float]
+    rows: Sequence[SummaryRow],
+    task: str,
+    mode: str,
+    identifier: str,
+    title: str,
+    highest: Mapping[str, float],
+    board: Board | None,
 ) -> Section:
     own = [row for row in rows if row.task == task and row.mode == mode]
     styles = line_styles(rows)
@@ -119,6 +128,7 @@ def _section(
         # As in the tables: methods, then controls.
         styles=tuple(sorted((styles[policy] for policy in _distinct(row.policy for row in own)), key=_is_control)),
         curves=tuple(Curve(measure, Markup(curve_figure(rows, task, mode, measure))) for measure in CURVES),
+        board=board,
         tables=tuple(measure_table(own, measure, styles, highest[measure.name]) for measure in TABLES),
         listing=listing(own),
     )

@@ -1,0 +1,119 @@
+"""The board: a row for each policy, from records of which one knows what they come to."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from chromium import EXECUTABLE, Chromium, chromium
+from leaderboards import boards_of, build_page, summarise
+from leaderboards.board import Board, BoardCell
+from leaderboards.row import ALL_TASKS
+from synthetic_records import failed, realistic_records
+
+POLICIES = ("full", "oracle", "random", "recency", "snapkv", "knorm", "expected_attention")
+
+
+@pytest.fixture(scope="module")
+def boards() -> dict[tuple[str, str], Board]:
+    records = realistic_records(policies=POLICIES, contexts=20)
+    return dict(boards_of(records, summarise(records)))
+
+
+def cells(board: Board, policy: str) -> dict[str, BoardCell]:
+    (line,) = [line for line in (*board.methods, *board.controls) if line.style.policy == policy]
+    return dict(zip((name for name, _ in board.columns), line.cells, strict=True))
+
+
+def test_there_is_a_board_for_each_task_and_for_their_mean(boards: dict[tuple[str, str], Board]) -> None:
+    assert set(boards) == {("agnostic", task) for task in ("base", "hops", ALL_TASKS)}
+    for board in boards.values():
+        assert {line.style.policy for line in board.methods} == {"snapkv", "knorm", "expected_attention"}
+        assert [line.style.control for line in board.controls] == [True] * 4
+
+
+def test_methods_stand_in_the_order_of_their_ranks_and_controls_have_none(boards: dict[tuple[str, str], Board]) -> None:
+    board = boards["agnostic", ALL_TASKS]
+    ranks = [cells(board, line.style.policy)["rank"].sort for line in board.methods]
+    assert ranks == sorted(ranks, key=lambda rank: -(rank or 0))
+    areas = [cells(board, line.style.policy)["F1 area"].sort for line in board.methods]
+    assert areas == sorted(areas, key=lambda area: -(area or 0))
+    assert {cells(board, line.style.policy)["rank"].reason for line in board.controls} == {"a control has no rank"}
+
+
+def test_a_cell_holds_what_the_rows_say(boards: dict[tuple[str, str], Board]) -> None:
+    records = realistic_records(policies=POLICIES, contexts=20)
+    row = next(r for r in summarise(records) if (r.policy, r.task, r.ratio) == ("snapkv", "base", 0.5))
+    shown = cells(boards["agnostic", "base"], "snapkv")
+    assert row.hallucination_rate is not None
+    assert shown["hallucinated at 0.5"].text == f"{100 * row.hallucination_rate:.0f}"
+    assert shown["questions"].text == str(row.n)
+    own = records[(records.policy == "snapkv")]
+    expected = 1e6 * own.compression_seconds.sum() / own.context_tokens.sum()
+    assert float(shown["ms / 1,000 tokens"].sort or 0) == pytest.approx(expected)
+    assert cells(boards["agnostic", "base"], "full")["safe ratio"].sort is None
+    assert cells(boards["agnostic", "base"], "oracle")["safe ratio"].sort is not None
+
+
+def test_columns_that_nobody_has_a_value_in_are_left_out(boards: dict[tuple[str, str], Board]) -> None:
+    names = [name for name, _ in boards["agnostic", "base"].columns]
+    assert "leakage" not in names
+    assert "obeyed" not in names
+    assert {"rank", "beats random?", "beats recency?", "safe ratio", "cliff"} <= set(names)
+
+
+def test_who_does_not_beat_random_looks_like_it(boards: dict[tuple[str, str], Board]) -> None:
+    board = boards["agnostic", ALL_TASKS]
+    better, worse = (cells(board, policy)["beats random?"] for policy in ("snapkv", "knorm"))
+    assert (better.sort or 0) > (worse.sort or 0)
+    for cell in (better, worse):
+        assert cell.tone in ("better", "worse", "tied")
+        assert cell.text.endswith(cell.tone)
+        assert re.fullmatch(r"[+-]\d+ \[[+-]\d+, [+-]\d+\]", cell.detail)
+
+
+def test_a_policy_that_failed_somewhere_is_blank_with_its_reason() -> None:
+    def spoil(one: dict[str, object]) -> dict[str, object]:
+        if (one["policy"], one["ratio"], one["task"]) == ("knorm", 0.5, "hops"):
+            identity = ("task", "policy", "ratio", "example_id", "question_id")
+            return failed("its scores are NaN", **{name: one[name] for name in identity})
+        return one
+
+    records = realistic_records(policies=POLICIES, contexts=4, change=spoil)
+    board = boards_of(records, summarise(records))["agnostic", "hops"]
+    blank = cells(board, "knorm")
+    assert blank["F1 area"].sort is blank["rank"].sort is None
+    assert "its scores are NaN" in blank["F1 area"].reason
+    assert board.methods[-1].style.policy == "knorm", "without a rank it comes last"
+
+
+# --- in a browser
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chromium]:
+    with chromium(tmp_path_factory.mktemp("profile")) as running:
+        yield running
+
+
+@pytest.mark.skipif(EXECUTABLE is None, reason="chromium is not installed: apt-get install chromium")
+@pytest.mark.parametrize("width", [320, 1280])
+def test_the_board_comes_first_fits_and_sorts(browser: Chromium, tmp_path: Path, width: int) -> None:
+    records = realistic_records(policies=POLICIES, contexts=8)
+    rows = summarise(records)
+    page = tmp_path / "index.html"
+    page.write_text(build_page({"identity": {"model": "toy"}}, rows, boards_of(records, rows)), encoding="utf-8")
+    browser.complaints.clear()
+    browser.open(page, width=width)
+    assert browser.evaluate("document.documentElement.scrollWidth") <= width
+    assert browser.complaints == []
+    assert browser.evaluate("document.querySelector('[role=tab][aria-selected=true]').textContent") == "Board"
+    table = "document.querySelector('#section-1-board table')"
+    names = f"[...{table}.querySelectorAll('thead th')].map(each => each.textContent)"
+    place = browser.evaluate(names).index("GER at 0.9")
+    values = f"[...{table}.querySelector('tbody.sortable').rows].map(row => Number(row.cells[{place}].dataset.sort))"
+    browser.evaluate(f"{table}.querySelectorAll('thead th')[{place}].querySelector('button').click()")
+    found = browser.evaluate(values)
+    assert found == sorted(found, reverse=True)
+    assert len(found) == 3
