@@ -16,6 +16,7 @@ INTERRUPTED = 130
 COMMANDS = {
     "run": "Run tasks and policies over ratios, and build the page",
     "site": "Build the page of a finished run",
+    "figures": "Draw the curves of a run for print: SVG, PNG and PDF",
     "score": "Score the stored outputs of a run again, without a model",
     "bench": "Time the engine against kvpress's own pipeline, and compare every token",
     "ls": "List tasks, policies, metrics or models",

@@ -7,7 +7,7 @@ from leaderboards.comparison import build_comparison
 from leaderboards.errors import LeaderboardError
 from leaderboards.examples import build_examples
 from leaderboards.failures import Contrast, contrasts
-from leaderboards.figures import curve_figure
+from leaderboards.figures import curve_drawing, curve_figure
 from leaderboards.instructions_page import build_instructions
 from leaderboards.measures import CURVES, F1, GER, HALLUCINATION, REALISED_RATIO, TABLES, Measure
 from leaderboards.page import build_page
@@ -45,6 +45,7 @@ __all__ = [
     "build_instructions",
     "build_page",
     "contrasts",
+    "curve_drawing",
     "curve_figure",
     "duels",
     "failure_table",

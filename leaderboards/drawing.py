@@ -8,6 +8,8 @@ import html
 import io
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import matplotlib
@@ -18,19 +20,46 @@ from leaderboards.style import INK_COLOUR
 
 # Inches. A curve is about as wide as a phone, so that its text is of one size on a phone and in a row of three.
 SIZE = (4.5, 3.3)
+PRINTED = (6.0, 4.6)
+DOTS = 300  # for an inch of print
 INK = INK_COLOUR[0]
 NO_METADATA = {"Creator": None, "Date": None, "Format": None, "Type": None}
 
 
+@dataclass(frozen=True)
+class Drawing:
+    """What ``draw`` puts on axes. ``salt``: different for each drawing of a page. ``colours``: the variables that stand
+    for them in a page."""
+
+    draw: Callable[[Axes], None]
+    title: str
+    salt: str
+    colours: Mapping[str, str]
+
+    def svg(self) -> str:
+        """As a part of a page, which has the legend."""
+        with matplotlib.rc_context(_settings(self.salt)):
+            figure = Figure(figsize=SIZE)
+            self.draw(figure.add_axes((0.085, 0.125, 0.895, 0.845)))
+            buffer = io.StringIO()
+            figure.savefig(buffer, format="svg", transparent=True, metadata=NO_METADATA)
+        return _as_part_of_a_page(buffer.getvalue(), self.title, self.salt, {**self.colours, INK: "--ink-curve"})
+
+    def save(self, path: Path, heading: str) -> None:
+        """For print, with a heading and a legend of what has a label; the format is that of the suffix: svg, png or
+        pdf."""
+        with matplotlib.rc_context(_settings(self.salt)):
+            figure = Figure(figsize=PRINTED, layout="constrained")
+            axes = figure.add_subplot()
+            self.draw(axes)
+            axes.set_title(heading, loc="left", color=INK)
+            figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=4, frameon=False)
+            figure.savefig(path, dpi=DOTS)
+
+
 def drawn(draw: Callable[[Axes], None], title: str, salt: str, colours: Mapping[str, str]) -> str:
-    """What ``draw`` puts on the axes. ``salt``: different for each drawing of a page. ``colours``: the variables that
-    stand for them."""
-    with matplotlib.rc_context(_settings(salt)):
-        figure = Figure(figsize=SIZE)
-        draw(figure.add_axes((0.085, 0.125, 0.895, 0.845)))
-        buffer = io.StringIO()
-        figure.savefig(buffer, format="svg", transparent=True, metadata=NO_METADATA)
-    return _as_part_of_a_page(buffer.getvalue(), title, salt, {**colours, INK: "--ink-curve"})
+    """A :class:`Drawing` as a part of a page."""
+    return Drawing(draw, title, salt, colours).svg()
 
 
 def _settings(salt: str) -> Any:

@@ -9,7 +9,7 @@ import seaborn
 from matplotlib.axes import Axes
 
 from leaderboards.asked import Asked
-from leaderboards.drawing import INK, drawn
+from leaderboards.drawing import INK, Drawing
 from leaderboards.measures import Interval, Measure
 from leaderboards.row import ALL_TASKS, FULL, SummaryRow
 from leaderboards.style import LineStyle, line_styles
@@ -40,7 +40,7 @@ class Scale:
         return self.first == 0
 
 
-def curve_figure(rows: Sequence[SummaryRow], task: str, mode: str, measure: Measure) -> str:
+def curve_drawing(rows: Sequence[SummaryRow], task: str, mode: str, measure: Measure) -> Drawing:
     """One line for each policy of ``rows``, from the full cache at ratio 0; a band where F1 has an interval.
 
     A blank cell leaves a gap, which is never bridged. The group of a line has the attribute ``data-policy`` with the
@@ -61,7 +61,12 @@ def curve_figure(rows: Sequence[SummaryRow], task: str, mode: str, measure: Meas
     colours = {style.colours[0]: style.variable for style in styles.values()}
     where = "the mean over tasks" if task == ALL_TASKS else task
     title = f"{measure.title} ({measure.unit}) over the {scale.title}, {where}, {mode}: a line for each policy"
-    return drawn(draw, title, salt, colours)
+    return Drawing(draw, title, salt, colours)
+
+
+def curve_figure(rows: Sequence[SummaryRow], task: str, mode: str, measure: Measure) -> str:
+    """The same as a part of a page."""
+    return curve_drawing(rows, task, mode, measure).svg()
 
 
 def _points(rows: Sequence[SummaryRow], full: SummaryRow | None, measure: Measure, scale: Scale) -> list[list[Point]]:
@@ -90,7 +95,7 @@ def _scaled(measure: Measure, row: SummaryRow) -> float | None:
 
 
 def _draw_line(axes: Axes, style: LineStyle, runs: Sequence[Sequence[Point]], band: bool) -> None:
-    for run in runs:
+    for number, run in enumerate(runs):
         # Not seaborn.lineplot: of one series it draws the same line, and takes twenty times as long to.
         axes.plot(
             [ratio for ratio, _, _ in run],
@@ -104,6 +109,7 @@ def _draw_line(axes: Axes, style: LineStyle, runs: Sequence[Sequence[Point]], ba
             clip_on=False,
             zorder=2 if style.control else 3,
             gid=f"policy:{style.index}",
+            label=style.policy if number == 0 else None,
         )
         intervals = [(ratio, interval) for ratio, _, interval in run if interval is not None]
         if band and not style.control and len(intervals) > 1:

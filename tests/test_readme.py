@@ -49,6 +49,7 @@ def test_every_command_of_the_readme_runs_in_the_order_given(tmp_path: Path) -> 
         assert done.returncode == 0, f"{command}\n{done.stderr}"
     assert (tmp_path / "site/index.html").is_file()
     assert (tmp_path / "runs/first/summary.json").is_file()
+    assert (tmp_path / "figures/f1-base-agnostic.png").is_file()
     assert "snapkv+whitelist" in (tmp_path / "site/instructions.html").read_text()
     assert "against knorm" in (tmp_path / "site/compare-LoudValuesPress.html").read_text().lower()
     assert (tmp_path / "datasets/hops/data/test.parquet").is_file()
