@@ -23,11 +23,13 @@ COMMANDS = {
     "compare": "Tell where a press is better, worse or tied, against others, with its intervals",
     "doctor": "Examine a press: budget, determinism, short contexts, time, and whether it is new",
     "show": "Print an example of a task, with its evidence in colour",
+    "check-submission": "Validate a run made by somebody else, its scores computed again from its outputs",
 }
 
 
 def overview() -> str:
-    lines = [f"  {name:<8}{text}" for name, text in COMMANDS.items()]
+    width = max(map(len, COMMANDS)) + 1
+    lines = [f"  {name:<{width}}{text}" for name, text in COMMANDS.items()]
     return "\n".join(
         [
             "kvbench: what a KV-cache treatment breaks, at which budget, and why",
@@ -75,7 +77,7 @@ def _complain(message: str, status: int) -> int:
 def _call(name: str, arguments: Sequence[str]) -> int:
     if name not in COMMANDS:
         raise KVBenchError(unknown_name("command", name, COMMANDS))
-    module = importlib.import_module(f"kvbench.commands.{name}")
+    module = importlib.import_module(f"kvbench.commands.{name.replace('-', '_')}")
     application = typer.Typer(
         add_completion=False,
         pretty_exceptions_enable=False,
