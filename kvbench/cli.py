@@ -9,7 +9,7 @@ import typer
 
 import kvbench
 from datasets_gen import DatasetError, unknown_name
-from kvbench.console import console
+from kvbench.console import console, printable
 from kvbench.errors import InterruptedRunError, KVBenchError, unexpected
 
 INTERRUPTED = 130
@@ -22,7 +22,7 @@ COMMANDS = {
     "export": "Write a task as a Hugging Face dataset",
     "compare": "Tell where a press is better, worse or tied, against others, with its intervals",
     "doctor": "Examine a press: budget, determinism, short contexts, time, and whether it is new",
-    "show": "Print an example of a task, with its evidence in colour",
+    "show": "Print an example of a task, or the worst answers of a run, with their evidence in colour",
     "check-submission": "Validate a run made by somebody else, its scores computed again from its outputs",
 }
 
@@ -70,7 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _complain(message: str, status: int) -> int:
-    console.print(f"error: {message}", style="red", markup=False, soft_wrap=True)
+    console.print(f"error: {printable(message)}", style="red", markup=False, soft_wrap=True)
     return status
 
 

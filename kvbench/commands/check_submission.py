@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from kvbench.console import console
+from kvbench.console import console, printable
 from kvbench.errors import KVBenchError
 from kvbench.submission import Finding, examine
 
@@ -34,5 +34,7 @@ def report(run: Path, findings: list[Finding]) -> Table:
     for title in ("check", "", "what was found"):
         table.add_column(title, overflow="fold")
     for finding in findings:
-        table.add_row(finding.check, Text(finding.outcome, style=STYLES[finding.outcome]), Text(finding.text))
+        table.add_row(
+            finding.check, Text(finding.outcome, style=STYLES[finding.outcome]), Text(printable(finding.text))
+        )
     return table

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 from pydantic import ValidationError
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
-from datasets_gen import TASKS, Example, Task
+from datasets_gen import Example, Task
 from kvbench.asking import described
 from kvbench.errors import KVBenchError, first_line
 from kvbench.identity import Identity, source_hash
@@ -19,7 +19,7 @@ from kvbench.record import Record, arrow_schema
 from kvbench.reference.shipped import REFERENCE_MODELS, folder_of
 from kvbench.store import RUN_FILE, Store
 from kvbench.submission.finding import Finding, judged
-from kvbench.suites import SUITES
+from kvbench.suites import installed
 from leaderboards import Asked
 
 Described = Mapping[str, object]
@@ -75,13 +75,6 @@ class Submission:
         }
 
 
-def known_tasks() -> Iterator[Task]:
-    """All that can be generated without data, those of the suites among them."""
-    yield from TASKS.values()
-    for suite in SUITES.values():
-        yield from suite.tasks
-
-
 def place_of(record: Record) -> str:
     """Where a record belongs, for people."""
     return f"{record.policy} at {Asked.of(record.ratio, record.budget).where}, {record.question_id}"
@@ -113,8 +106,7 @@ def read(folder: Path) -> tuple[Submission, Finding]:
         else:
             faults += _misplaced(store, path, found)
             records += found
-    installed = {(task.name, task.full_version): task for task in known_tasks()}
-    named = {planned.name: installed.get((planned.name, planned.version)) for planned in identity.tasks}
+    named = {planned.name: installed(planned.name, planned.version) for planned in identity.tasks}
     tasks = {name: task for name, task in named.items() if task is not None}
     submission = Submission(store, identity, tuple(records), tasks)
     return submission, judged("files", f"{len(store.record_files()):,} files, {len(records):,} records", faults)
