@@ -23,6 +23,7 @@ COMMANDS = {
     "compare": "Tell where a press is better, worse or tied, against others, with its intervals",
     "doctor": "Examine a press: budget, determinism, short contexts, time, and whether it is new",
     "show": "Print an example of a task, or the worst answers of a run, with their evidence in colour",
+    "import-kvpress": "Put results of kvpress's own evaluation on a page, marked as imported",
     "check-submission": "Validate a run made by somebody else, its scores computed again from its outputs",
 }
 

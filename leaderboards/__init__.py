@@ -6,6 +6,7 @@ from leaderboards.comparison import build_comparison
 from leaderboards.errors import LeaderboardError
 from leaderboards.failures import Contrast, contrasts
 from leaderboards.figures import curve_figure
+from leaderboards.imported import Imported, build_imported
 from leaderboards.instructions_page import build_instructions
 from leaderboards.measures import CURVES, F1, GER, HALLUCINATION, REALISED_RATIO, TABLES, Measure
 from leaderboards.page import build_page
@@ -30,6 +31,7 @@ __all__ = [
     "Difference",
     "Duel",
     "Identical",
+    "Imported",
     "LeaderboardError",
     "Measure",
     "PlannedCells",
@@ -38,6 +40,7 @@ __all__ = [
     "asked_in",
     "audit",
     "build_comparison",
+    "build_imported",
     "build_instructions",
     "build_page",
     "contrasts",
