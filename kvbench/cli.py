@@ -9,7 +9,7 @@ import typer
 
 import kvbench
 from datasets_gen import DatasetError, unknown_name
-from kvbench.console import console
+from kvbench.console import console, printable
 from kvbench.errors import InterruptedRunError, KVBenchError, unexpected
 
 INTERRUPTED = 130
@@ -23,12 +23,15 @@ COMMANDS = {
     "export": "Write a task as a Hugging Face dataset",
     "compare": "Tell where a press is better, worse or tied, against others, with its intervals",
     "doctor": "Examine a press: budget, determinism, short contexts, time, and whether it is new",
-    "show": "Print an example of a task, with its evidence in colour",
+    "show": "Print an example of a task, or the worst answers of a run, with their evidence in colour",
+    "import-kvpress": "Put results of kvpress's own evaluation on a page, marked as imported",
+    "check-submission": "Validate a run made by somebody else, its scores computed again from its outputs",
 }
 
 
 def overview() -> str:
-    lines = [f"  {name:<8}{text}" for name, text in COMMANDS.items()]
+    width = max(map(len, COMMANDS)) + 1
+    lines = [f"  {name:<{width}}{text}" for name, text in COMMANDS.items()]
     return "\n".join(
         [
             "kvbench: what a KV-cache treatment breaks, at which budget, and why",
@@ -69,14 +72,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _complain(message: str, status: int) -> int:
-    console.print(f"error: {message}", style="red", markup=False, soft_wrap=True)
+    console.print(f"error: {printable(message)}", style="red", markup=False, soft_wrap=True)
     return status
 
 
 def _call(name: str, arguments: Sequence[str]) -> int:
     if name not in COMMANDS:
         raise KVBenchError(unknown_name("command", name, COMMANDS))
-    module = importlib.import_module(f"kvbench.commands.{name}")
+    module = importlib.import_module(f"kvbench.commands.{name.replace('-', '_')}")
     application = typer.Typer(
         add_completion=False,
         pretty_exceptions_enable=False,

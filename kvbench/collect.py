@@ -1,20 +1,20 @@
 """From a chunk of examples to records: prefill, treat, decode, score."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 import torch
 
-from datasets_gen import Example, Span, Task
+from datasets_gen import Example, Task
+from kvbench.asking import described
 from kvbench.engine.branch import Branch, Trace
 from kvbench.engine.decode import check_length, decode
 from kvbench.engine.generation import Generation
 from kvbench.engine.prefill import prefill
 from kvbench.engine.treatment import Scoring, plan
 from kvbench.errors import KVBenchError
-from kvbench.metrics.directives import families
 from kvbench.metrics.routing import (
     Survival,
     eviction_rate,
@@ -25,7 +25,7 @@ from kvbench.metrics.routing import (
     slot_coverage_by_layer,
 )
 from kvbench.models import LoadedModel
-from kvbench.prompt import INSTRUCTIONS, Ask, Mode, Prompt, build_prompts
+from kvbench.prompt import INSTRUCTIONS, Ask, Mode, Prompt, build_prompts, decoded
 from kvbench.record import Record
 from kvbench.score import text_scores
 from kvbench.setting import Setting
@@ -95,13 +95,13 @@ def _scorings(prompt: Prompt, setting: Setting) -> list[Scoring]:
 def _records(
     model: LoadedModel, task: Task, trace: Trace, generations: Sequence[Generation], mode: Mode
 ) -> list[Record]:
-    decoded = {(id(generation.branch), generation.ask): generation for generation in generations}
+    answers = {(id(generation.branch), generation.ask): generation for generation in generations}
     records = []
     for branch in trace.branches:
         masks = [cache.keep for cache in branch.layers if cache.keep is not None]
         survival = _survival(masks if len(masks) == len(branch.layers) else [])
         for ask in branch.treatment.asks:
-            found = decoded.get((id(branch), ask))
+            found = answers.get((id(branch), ask))
             if found and found.remains:
                 survival = _survival(found.remains.keep or ())
             records.append(_record(model, task, trace, branch, survival, ask, found, mode))
@@ -126,39 +126,15 @@ def _record(
     example, asked = trace.prompt.example, trace.prompt.asks[ask]
     question, policy = asked.question, branch.treatment.policy
     values: dict[str, object] = dict.fromkeys(Record.model_fields)
+    values |= described(task, example, question)
     values |= {
-        "task": task.name,
-        "task_version": task.full_version,
-        "example_id": example.id,
-        "example_index": example.index,
-        "draw_id": example.draw or example.id,
-        "arm": example.arm,
-        "question_id": question.id,
         "mode": mode,
         "policy": policy.name,
         "ratio": branch.treatment.ratio,
         "budget": branch.treatment.budget,
         "status": "failed" if branch.error else "ok",
         "reason": branch.error,
-        "context": example.context,
         "token_ends": np.array(trace.prompt.token_ends, dtype="<u4").tobytes(),
-        "question": question.text,
-        "golds": list(question.golds),
-        "target": question.written,
-        "answerable": question.answerable,
-        "direction": question.direction,
-        "answer_type": question.answer_type,
-        "question_type": question.type,
-        "hops": question.hops,
-        "answer_spans": _characters(span for span in question.spans if span.kind == "answer"),
-        "evidence_spans": _characters(span for span in question.spans if span.kind != "answer"),
-        "stated_values": [*example.stated_values, *question.others],
-        "abstentions": list(task.abstentions),
-        "answer_marker": task.answer_marker,
-        "directives": (directives := [str(directive) for directive in question.directives]),
-        "directive_families": families(directives),
-        "protected": question.protected,
-        "defence": example.text_of("defence") if question.protected else "",
         "press_arguments": json.dumps(branch.arguments, sort_keys=True),
         "context_tokens": trace.length,
         "answer_tokens": len(asked.answer_tokens),
@@ -171,10 +147,6 @@ def _record(
         values |= _outcome(model, trace, branch, generation)
         values |= text_scores(Record.model_validate(values))
     return Record.model_validate(values)
-
-
-def _characters(spans: Iterable[Span]) -> list[int]:
-    return [place for span in spans for place in (span.start, span.end)]
 
 
 def _routing(prompt: Prompt, asked: Ask, survival: Survival) -> dict[str, object]:
@@ -204,7 +176,7 @@ def _outcome(model: LoadedModel, trace: Trace, branch: Branch, generation: Gener
         read = sum(cache.read_rows * cache.filled for cache in branch.layers)
         held, tokens = sum(cache.held_rows for cache in branch.layers), length
     return {
-        "output_text": str(model.tokenizer.decode(ids, skip_special_tokens=True)).strip(),
+        "output_text": decoded(model.tokenizer, ids),
         "output_token_ids": ids,
         "ended": generation.ended,
         "cache_digest": remains.digest if remains else branch.digest,

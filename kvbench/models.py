@@ -172,7 +172,7 @@ def load_model(name: str, device: str = "auto", dtype: str = "auto") -> LoadedMo
     embedding: Any = network.get_input_embeddings()
     _check_tokenizer(name, tokenizer, embedding.weight.shape[0])
     network = network.to(where)  # type: ignore[arg-type]  # transformers wraps and loses its signature
-    return wrap_model(name, network, tokenizer, _fingerprint(source, config))
+    return wrap_model(name, network, tokenizer, fingerprint_of(source, config))
 
 
 def _check_architecture(name: str, architectures: Sequence[str]) -> None:
@@ -224,9 +224,9 @@ def wrap_model(
     return LoadedModel(name, network, tokenizer, fingerprint, Pristine.of(network))
 
 
-def _fingerprint(source: str, config: Any) -> str:
+def fingerprint_of(source: str, config: Any = None) -> str:
     """Hash of all files of a local model but those that only tell of it, or of the configuration of a hub model with
-    its commit."""
+    its commit, and then ``config`` is needed."""
     digest = hashlib.sha256()
     folder = Path(source)
     if folder.is_dir():

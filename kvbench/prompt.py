@@ -123,6 +123,11 @@ def encode(tokenizer: PreTrainedTokenizerBase, text: str) -> tuple[int, ...]:
     return tuple(tokenizer.encode(text, add_special_tokens=False))
 
 
+def decoded(tokenizer: PreTrainedTokenizerBase, token_ids: Sequence[int]) -> str:
+    """What an answer says."""
+    return str(tokenizer.decode(list(token_ids), skip_special_tokens=True)).strip()
+
+
 def tokens_of(spans: Sequence[Span], offsets: Sequence[tuple[int, int]], shift: int) -> tuple[int, ...]:
     """Positions of the tokens that overlap any span; ``shift`` is where the context starts in the encoded text.
 
@@ -141,15 +146,13 @@ def build_prompts(tokenizer: PreTrainedTokenizerBase, task: Task, example: Examp
     inside the compressed region (``aware``), as kvpress's evaluation does."""
     template = chat_template(tokenizer, task.role)
     if mode == "agnostic":
-        decoded = [
-            (question, asked(template, task, question, mode)[1] + template.tail) for question in example.questions
-        ]
-        return [_build_prompt(tokenizer, example, template.head, example.context, decoded)]
+        asks = [(question, asked(template, task, question, mode)[1] + template.tail) for question in example.questions]
+        return [_build_prompt(tokenizer, example, template.head, example.context, asks)]
     prompts = []
     for question in example.questions:
         compressed, instruction = asked(template, task, question, mode)
-        decoded = [(question, instruction + template.tail)]
-        prompts.append(_build_prompt(tokenizer, example, template.head, example.context + compressed, decoded))
+        asks = [(question, instruction + template.tail)]
+        prompts.append(_build_prompt(tokenizer, example, template.head, example.context + compressed, asks))
     return prompts
 
 
@@ -158,7 +161,7 @@ def _build_prompt(
     example: Example,
     head: str,
     compressed: str,
-    decoded: Sequence[tuple[Question, str]],
+    asked_texts: Sequence[tuple[Question, str]],
 ) -> Prompt:
     encoded = tokenizer(head + compressed, add_special_tokens=False, return_offsets_mapping=True)
     offsets = encoded["offset_mapping"]
@@ -169,7 +172,7 @@ def _build_prompt(
             tokens_of([span for span in question.spans if span.kind == "answer"], offsets, len(head)),
             tokens_of(question.spans, offsets, len(head)),
         )
-        for question, text in decoded
+        for question, text in asked_texts
     )
     context = tokens_of([Span("fact", 0, len(example.context))], offsets, len(head))
     ids: tuple[int, ...] = tuple(encoded["input_ids"])

@@ -52,12 +52,17 @@ def planned_cells(outline: Outline) -> PlannedCells:
     )
 
 
-def publish_summary(store: Store, records: DataFrame) -> list[SummaryRow]:
-    """Aggregates all records of a store and writes ``summary.json`` beside them."""
+def summary_rows(store: Store, records: DataFrame | None = None) -> list[SummaryRow]:
+    """What the records of a store add up to: all of them, or those at hand."""
     try:
-        rows = summarise(records, planned_cells(store.run.outline))
+        return summarise(store.frame() if records is None else records, planned_cells(store.run.outline))
     except LeaderboardError as error:
         raise KVBenchError(f"{store.folder} cannot be summarised: {error}") from error
+
+
+def publish_summary(store: Store, records: DataFrame) -> list[SummaryRow]:
+    """Aggregates all records of a store and writes ``summary.json`` beside them."""
+    rows = summary_rows(store, records)
     if store.run.status != "complete":
         state = store.run.reason or store.run.status
         console.print(

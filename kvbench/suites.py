@@ -58,3 +58,9 @@ def wanted(suite: str | None, tasks: str | None, policies: str | None, compress:
         raise KVBenchError(f"--suite {suite} brings its tasks: leave --tasks out, or --suite")
     found = SUITES[suite]
     return Wanted(found.tasks, policies or ",".join(found.policies), compress or found.scope)
+
+
+def installed(name: str, version: str) -> Task | None:
+    """The task of that name if it makes the examples of that very version, those of the suites among them."""
+    tasks = (*TASKS.values(), *(task for suite in SUITES.values() for task in suite.tasks))
+    return next((task for task in tasks if (task.name, task.full_version) == (name, version)), None)

@@ -8,6 +8,7 @@ from leaderboards.errors import LeaderboardError
 from leaderboards.examples import build_examples
 from leaderboards.failures import Contrast, contrasts
 from leaderboards.figures import curve_drawing, curve_figure
+from leaderboards.imported import Imported, build_imported
 from leaderboards.instructions_page import build_instructions
 from leaderboards.measures import CURVES, F1, GER, HALLUCINATION, REALISED_RATIO, TABLES, Measure
 from leaderboards.page import build_page
@@ -32,6 +33,7 @@ __all__ = [
     "Difference",
     "Duel",
     "Identical",
+    "Imported",
     "LeaderboardError",
     "Measure",
     "PlannedCells",
@@ -42,6 +44,7 @@ __all__ = [
     "boards_of",
     "build_comparison",
     "build_examples",
+    "build_imported",
     "build_instructions",
     "build_page",
     "contrasts",

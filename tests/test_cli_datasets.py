@@ -10,7 +10,7 @@ from datasets import load_dataset
 from datasets_gen import TASKS, Task
 from datasets_gen.export import rows_of
 from kvbench.cli import main
-from kvbench.commands.show import STYLES, coloured
+from kvbench.strips import STYLES, coloured
 
 every_task = pytest.mark.parametrize("task", TASKS.values(), ids=TASKS)
 
@@ -146,7 +146,7 @@ def test_an_example_is_shown_with_its_spans_and_questions(task: Task, capsys: py
 def test_spans_are_coloured_and_the_narrower_kind_is_seen() -> None:
     example = TASKS["hops"].example(0, 3)
     question = next(question for question in example.questions if question.hops == 2)
-    text = coloured(example, list(question.spans))
+    text = coloured(example.context, list(question.spans))
     (answer,) = (span for span in question.spans if span.kind == "answer")
     of_answer = [span.style for span in text.spans if (span.start, span.end) == (answer.start, answer.end)]
     assert text.plain == example.context

@@ -12,6 +12,7 @@ import pytest
 from kvbench.errors import KVBenchError
 from kvbench.markdown import table
 from kvbench.readme import BLOCKS, filled
+from kvpress_folders import evaluation
 
 ROOT = Path(__file__).parent.parent
 TEXT = (ROOT / "README.md").read_text()
@@ -42,6 +43,7 @@ def test_every_command_of_the_readme_runs_in_the_order_given(tmp_path: Path) -> 
     (press,) = re.findall(r"^```python\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)
     (tmp_path / "loud_values.py").write_text(press)
     assert len(press.splitlines()) <= 20
+    evaluation(tmp_path / "results" / "ruler", {"qa": {"string_match": 50.0}})
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "HF_HUB_OFFLINE": "1"}
     for command in COMMANDS:
         words = [sys.executable, *shlex.split(command)[1:]]
@@ -50,6 +52,7 @@ def test_every_command_of_the_readme_runs_in_the_order_given(tmp_path: Path) -> 
     assert (tmp_path / "site/index.html").is_file()
     assert (tmp_path / "runs/first/summary.json").is_file()
     assert (tmp_path / "figures/f1-base-agnostic.png").is_file()
+    assert "imported from kvpress" in (tmp_path / "site/imported.html").read_text()
     assert "snapkv+whitelist" in (tmp_path / "site/instructions.html").read_text()
     assert "against knorm" in (tmp_path / "site/compare-LoudValuesPress.html").read_text().lower()
     assert (tmp_path / "datasets/hops/data/test.parquet").is_file()

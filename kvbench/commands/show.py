@@ -1,5 +1,6 @@
-"""``python -m kvbench show``: one example, with its spans in colour."""
+"""``python -m kvbench show``: one example of a task, or the worst answers of a run, with their spans in colour."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -7,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from datasets_gen import Example, Question, Span, SpanKind, get_task, parse_tags, tags_of
+from datasets_gen import FROM_DATA, TASKS, Question, Span, get_task, parse_tags, tags_of
 from kvbench.commands.parameters import (
     ContextTokens,
     Data,
@@ -22,20 +23,17 @@ from kvbench.commands.parameters import (
 from kvbench.data import with_data
 from kvbench.errors import KVBenchError
 from kvbench.lengths import lengthened_by
+from kvbench.options import check_count
+from kvbench.store import Store
+from kvbench.strips import STYLES, coloured, told
+from kvbench.worst import chosen_level, worst_answers
 
-STYLES: dict[SpanKind, str] = {
-    "fact": "on grey19",
-    "bridge": "on dark_blue",
-    "distractor": "dim",
-    "defence": "on dark_red",
-    "directive": "on dark_magenta",
-    "subject": "bold cyan",
-    "answer": "bold black on green",
-}
+OF_A_RUN = ("policy", "ratio", "budget", "worst")
 
 
 def command(
-    task: Annotated[str, typer.Argument(help="Name of the task.")],
+    context: typer.Context,
+    what: Annotated[str, typer.Argument(help="Name of a task, or folder of a run, such as runs/x.")],
     index: Annotated[int, typer.Option(help="Which example.")] = 0,
     question: Annotated[int | None, typer.Option(help="Colour the evidence of one question; default: of all.")] = None,
     tag: Tag = "",
@@ -47,9 +45,24 @@ def command(
     seed: ExampleSeed = 0,
     split: ExampleSplit = "test",
     phrasings: Phrasings = "common",
+    policy: Annotated[str, typer.Option(help="Of a run: whose answers.")] = "",
+    ratio: Annotated[float | None, typer.Option(help="Of a run: at which asked ratio.")] = None,
+    budget: Annotated[int | None, typer.Option(help="Of a run: at which asked budget.")] = None,
+    worst: Annotated[int, typer.Option(help="Of a run: how many answers, the worst first.")] = 5,
 ) -> None:
-    """Prints an example of a task: its context with the spans coloured, its questions and what answers them."""
-    (named,) = with_data([get_task(task)], data, defence)
+    """Prints an example of a task: its context with the spans coloured, its questions and what answers them. Or the
+    worst answers of a policy in a run: what is lost of what they needed."""
+    is_run = what not in {**TASKS, **FROM_DATA} and ("/" in what or Path(what).is_dir())
+    for name in _given(context):
+        if name != "what" and (name in OF_A_RUN) != is_run:
+            option = "--" + name.replace("_", "-")
+            raise KVBenchError(
+                f"{option} is for {'tasks' if is_run else 'runs'}, and {what} is {'none' if is_run else 'no run'}"
+            )
+    if is_run:
+        show_worst(Store.open(Path(what)), policy, ratio, budget, check_count("--worst", worst))
+        return
+    (named,) = with_data([get_task(what)], data, defence)
     chosen = lengthened_by(tokenizer, named, context_tokens, depth)
     example = chosen.example(seed, index, split, held_out=phrasings == "held-out")
     wanted = set(parse_tags(tag))
@@ -62,21 +75,27 @@ def command(
         raise KVBenchError(f"--tag {tag}: no question that is asked for has these tags; try another --index")
     spans = [*example.spans, *(span for _, one in asked for span in one.spans)]
     console = Console(highlight=False)
-    console.print(coloured(example, spans))
+    console.print(coloured(example.context, spans))
     console.print()
     console.print(legend(spans))
     console.print()
     console.print(questions_table(asked))
 
 
-def coloured(example: Example, spans: list[Span]) -> Text:
-    """The context; where spans overlap, the narrower kind is seen: an answer within a fact."""
-    text = Text(example.context)
-    for kind, style in STYLES.items():
-        for span in spans:
-            if span.kind == kind:
-                text.stylize(style, span.start, span.end)
-    return text
+def _given(context: typer.Context) -> list[str]:
+    """The parameters that stand on the command line."""
+    sources = {name: context.get_parameter_source(name) for name in context.params}
+    return [name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"]
+
+
+def show_worst(store: Store, policy: str, ratio: float | None, budget: int | None, count: int) -> None:
+    asked = chosen_level(store.run.outline, policy, ratio, budget)
+    answers, failed = worst_answers(store, policy, asked, count)
+    output = Console(highlight=False)
+    for number, answer in enumerate(answers, 1):
+        output.print(told(number, answer))
+    if failed:
+        output.print(Text(f"{failed:,} answers failed and are not among these", style="yellow"))
 
 
 def legend(spans: list[Span]) -> Text:

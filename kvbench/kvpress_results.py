@@ -1,0 +1,208 @@
+"""The folders that kvpress's evaluation writes: ``predictions.csv``, ``metrics.json`` and ``config.yaml``.
+
+``metrics.json`` is a number (LongBench, InfiniteBench), scores by name (AIME, needle in a haystack), or scores by name
+for each task (RULER, LooGLE). A repeated evaluation lies in a numbered folder within the first.
+"""
+
+import ast
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import pandas as pd
+import yaml
+
+from kvbench.errors import KVBenchError, first_line
+from kvbench.metrics.text import exact_match, token_f1
+from leaderboards import Imported
+
+PREDICTIONS, METRICS, CONFIG = FILES = ("predictions.csv", "metrics.json", "config.yaml")
+GOLDS = ("answer", "answers")
+QUOTED = r"""(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")"""
+LIST = re.compile(rf"\[\s*{QUOTED}(?:[\s,]+{QUOTED})*\s*\]", re.DOTALL)  # numpy writes no commas
+# Of a configuration, what makes another setting of the same data set.
+SETTINGS = {
+    "fraction": 1.0,
+    "max_context_length": None,
+    "max_new_tokens": None,
+    "compress_questions": False,
+    "needle_depth": None,
+}
+
+
+def results_in(folder: Path) -> tuple[list[Imported], list[str]]:
+    """All results in a folder and those below it, and what could not be read, a line each; :class:`KVBenchError` if
+    there is none."""
+    if not folder.is_dir():
+        raise KVBenchError(f"there is no folder {folder}: give the one that kvpress's evaluation wrote (output_dir)")
+    rows, broken = [], []
+    for result in _folders(folder):
+        try:
+            rows.append(read_result(result))
+        except KVBenchError as error:
+            broken.append(str(error))
+    if not rows and not broken:
+        raise KVBenchError(f"{folder} holds no results of kvpress: none of {', '.join(FILES)} is in it or below it")
+    if not rows:
+        raise KVBenchError(
+            f"nothing can be imported: {broken[0]}" + (f" (and {len(broken) - 1} more)" if broken[1:] else "")
+        )
+    return merged(rows), broken
+
+
+def _folders(folder: Path) -> Iterator[Path]:
+    """Those that hold any of the files, and those that an evaluation left empty."""
+    for path in (folder, *sorted(path for path in folder.rglob("*") if path.is_dir())):
+        if any((path / name).is_file() for name in FILES) or (path != folder and not any(path.iterdir())):
+            yield path
+
+
+def read_result(folder: Path) -> Imported:
+    """One evaluation; :class:`KVBenchError` that names the file and what is wrong with it."""
+    missing = [name for name in FILES if not (folder / name).is_file()]
+    if missing:
+        raise KVBenchError(f"{folder}: {missing[0]} is missing: the evaluation did not end, run it again")
+    config = _config(folder / CONFIG)
+    scores, tasks = _scores(folder / METRICS)
+    predictions = _predictions(folder / PREDICTIONS)
+    judged = list(_judged(predictions))
+    data_dir = config.get("data_dir")
+    return Imported(
+        dataset=f"{config['dataset']}/{data_dir}" if data_dir else config["dataset"],
+        model=config["model"],
+        setting=", ".join(
+            f"{name} {config[name]}" for name, usual in SETTINGS.items() if config.get(name, usual) != usual
+        ),
+        press=config["press_name"],
+        ratio=float(config["compression_ratio"]),
+        arguments=str(config.get("press_init_command") or ""),
+        scores=tuple(scores.items()),
+        tasks=tasks,
+        predictions=len(predictions),
+        answers=len(judged),
+        f1=fmean(f1 for f1, _ in judged) if judged else None,
+        em=fmean(em for _, em in judged) if judged else None,
+    )
+
+
+def _config(path: Path) -> dict[str, Any]:
+    try:
+        config = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, OSError, ValueError, RecursionError) as error:
+        raise _damaged(path, first_line(error)) from error
+    if not isinstance(config, dict):
+        raise _damaged(path, "it holds no settings")
+    for name in ("dataset", "model", "press_name"):
+        if not isinstance(config.get(name), str) or not config[name]:
+            raise _damaged(path, f"{name} is {config.get(name)!r:.40}, not a name")
+    ratio = config.get("compression_ratio")
+    if isinstance(ratio, bool) or not isinstance(ratio, int | float) or not 0 <= ratio <= 1:
+        raise _damaged(path, f"compression_ratio is {ratio!r:.40}, not a share")
+    return config
+
+
+def _scores(path: Path) -> tuple[dict[str, float | None], int]:
+    """Scores by name, the mean over the tasks that have each, and how many tasks there are."""
+    try:
+        metrics = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise _damaged(path, first_line(error)) from error
+    if not isinstance(metrics, dict):
+        if metrics is not None and not _is_number(metrics):
+            raise _damaged(path, f"it holds {type(metrics).__name__}, not scores")
+        return {"score": _finite(metrics)}, 1
+    nested = {task: told for task, told in metrics.items() if isinstance(told, dict)}
+    if nested and len(nested) < len(metrics):
+        raise _damaged(path, "some of its entries are tasks and some are scores")
+    told = list(nested.values()) or [metrics]
+    names = dict.fromkeys(name for scores in told for name in scores)
+    for scores in told:
+        for name, value in scores.items():
+            if value is not None and not _is_number(value):
+                raise _damaged(path, f"'{name}' is {value!r:.40}, not a number")
+    means = {name: _mean([scores[name] for scores in told if name in scores]) for name in names}
+    return means, len(told)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _finite(value: Any) -> float | None:
+    return float(value) if _is_number(value) and math.isfinite(value) else None
+
+
+def _mean(values: Sequence[Any]) -> float | None:
+    """None where any is no number: a mean of the others would be another score."""
+    finite = [_finite(value) for value in values]
+    known = [value for value in finite if value is not None]
+    return fmean(known) if len(known) == len(finite) else None
+
+
+def _predictions(path: Path) -> pd.DataFrame:
+    """As text: an answer may be called NaN."""
+    try:
+        predictions = pd.read_csv(path, dtype=str, keep_default_na=False)
+    except (OSError, ValueError) as error:  # pandas' own are ValueErrors
+        raise _damaged(path, first_line(error)) from error
+    if "predicted_answer" not in predictions:
+        raise _damaged(path, "it has no column predicted_answer")
+    return predictions
+
+
+def _judged(predictions: pd.DataFrame) -> Iterator[tuple[float, float]]:
+    """F1 and EM of the answers that have golds."""
+    column = next((name for name in GOLDS if name in predictions), None)
+    if column is None:
+        return
+    for answer, golds in zip(predictions["predicted_answer"], map(golds_in, predictions[column]), strict=True):
+        if golds:
+            yield max(token_f1(answer, gold) for gold in golds), exact_match(answer, golds)
+
+
+def golds_in(text: str) -> list[str]:
+    """The gold answers of a cell: a text, or a list as Python or numpy write it.
+
+    >>> golds_in("['Ada' 'Ada Lovelace']")
+    ['Ada', 'Ada Lovelace']
+    """
+    if LIST.fullmatch(text.strip()):
+        return [str(ast.literal_eval(quoted)) for quoted in re.findall(QUOTED, text, re.DOTALL)]
+    return [text] if text.strip() not in ("", "[]") else []
+
+
+def merged(rows: Sequence[Imported]) -> list[Imported]:
+    """Evaluations of the same press with the same arguments at the same ratio in the same setting as one row."""
+    groups: dict[tuple[object, ...], list[Imported]] = {}
+    for row in rows:
+        key = (row.dataset, row.model, row.setting, row.press, row.ratio, row.arguments)
+        groups.setdefault(key, []).append(row)
+    return [_merged(group) if len(group) > 1 else group[0] for group in groups.values()]
+
+
+def _merged(group: Sequence[Imported]) -> Imported:
+    told: list[Mapping[str, float | None]] = [dict(row.scores) for row in group]
+    shared = [name for name in told[0] if all(name in scores for scores in told)]
+    judged = [(row.f1, row.em, row.answers) for row in group if row.f1 is not None and row.em is not None]
+    f1s, ems, answers = zip(*judged, strict=True) if judged else ((), (), ())
+    first = group[0]
+    return Imported(
+        **{
+            name: getattr(first, name)
+            for name in ("dataset", "model", "setting", "press", "ratio", "arguments", "tasks")
+        },
+        scores=tuple((name, _mean([scores[name] for scores in told])) for name in shared),
+        predictions=sum(row.predictions for row in group),
+        answers=sum(answers),
+        f1=fmean(f1s, answers) if judged else None,
+        em=fmean(ems, answers) if judged else None,
+        runs=len(group),
+    )
+
+
+def _damaged(path: Path, reason: str) -> KVBenchError:
+    return KVBenchError(f"{path} cannot be read ({reason}): restore it, or run the evaluation again")

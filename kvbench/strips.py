@@ -1,0 +1,157 @@
+"""Contexts as strips of words in colour: what a question needs, and, of a stored answer, how much of that survived."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.rule import Rule
+from rich.table import Table
+from rich.text import Text
+
+from datasets_gen import Span, SpanKind
+from kvbench.console import printable
+from kvbench.record import Record
+from kvbench.worst import Answer
+
+STYLES: Mapping[SpanKind, str] = {
+    "fact": "on grey19",
+    "bridge": "on dark_blue",
+    "distractor": "dim",
+    "defence": "on dark_red",
+    "directive": "on dark_magenta",
+    "subject": "bold cyan",
+    "answer": "bold black on green",
+}
+# Of the answer, by GER: whether its tokens are left in any layer and head.
+SURVIVED = ("the answer is left somewhere", "bold black on green")
+PARTLY = ("the answer is left in part", "bold black on yellow")
+EVICTED = ("the answer is gone everywhere", "bold white on red")
+AROUND = 160  # characters that are shown on either side of what matters in a long context
+LONG = 1500
+
+
+def coloured(context: str, spans: Sequence[Span], answer_style: str = STYLES["answer"]) -> Text:
+    """The context; where spans overlap, the narrower kind is seen: an answer within a fact."""
+    text = Text(printable(context))
+    for kind, style in STYLES.items():
+        for span in spans:
+            if span.kind == kind:
+                text.stylize(answer_style if kind == "answer" else style, span.start, span.end)
+    return text
+
+
+def told(number: int, answer: Answer) -> RenderableType:
+    """One answer: what was asked and said, what was left, and the strip."""
+    record = answer.record
+    title = f"{number}. {record.question_id}"
+    parts: list[RenderableType] = [Rule(Text(printable(title)), align="left"), _exchange(answer), Text(_left(record))]
+    spans = () if answer.example is None or answer.question is None else (*answer.example.spans, *answer.question.spans)
+    label, style = fate(record)
+    strip = coloured(record.context, spans, style)
+    parts.append(Padding(_near(strip, spans), (1, 0, 0, 2)))
+    if answer.question is None:
+        parts.append(Text("the example cannot be generated here: its spans are not known", style="yellow"))
+    else:
+        parts.append(Padding(_legend(spans, label, style), (1, 0)))
+    return Group(*parts)
+
+
+def fate(record: Record) -> tuple[str, str]:
+    """What became of the answer's tokens, and its colour. Which tokens a cache keeps is not stored, but how many of
+    these survive is."""
+    if record.ger is None:
+        return "answer", STYLES["answer"]
+    if record.ger == 0:
+        return SURVIVED
+    return EVICTED if record.ger == 1 else PARTLY
+
+
+def _exchange(answer: Answer) -> Table:
+    record, full = answer.record, answer.full
+    table = Table(box=None, pad_edge=False, show_header=False)
+    table.add_column(style="dim")
+    table.add_column(overflow="fold")
+    asked = f"{record.policy} at {'budget' if record.budget is not None else 'ratio'}"
+    level = record.budget if record.budget is not None else f"{record.ratio:.6g}"
+    rows = {
+        "question": record.question,
+        "gold": " / ".join(record.golds) or "none: its directives are judged",
+        "full cache": _said(full) if full else "was not run",
+        f"{asked} {level}": _said(record),
+        "verdict": verdict(record),
+    }
+    for name, text in rows.items():
+        table.add_row(Text(printable(name)), Text(printable(text)))
+    return table
+
+
+def _said(record: Record) -> str:
+    score = "" if record.f1 is None else f"  (F1 {record.f1:.0f})"
+    return f"{record.output_text or '(nothing)'}{score}"
+
+
+def verdict(record: Record) -> str:
+    """In words what the scores say."""
+    parts = []
+    if record.em == 100:
+        parts.append("right")
+    elif record.hallucinated:
+        parts.append(f"hallucinated, {record.hallucination_kind}")
+    elif record.abstained:
+        parts.append("abstained")
+    elif record.f1 is not None:
+        parts.append("inexact" if (record.output_text or "").strip() else "empty")
+    if record.directives_obeyed is not None:
+        parts.append(f"{100 * record.directives_obeyed:.0f} % of its directives obeyed")
+    if record.leakage is not None:
+        parts.append(f"leaked {100 * record.leakage:.0f} %")
+    return "; ".join(parts) or "not judged"
+
+
+def _left(record: Record) -> str:
+    shares = {
+        "GER": record.ger,
+        "slot coverage": record.slot_coverage,
+        "eviction rate": record.eviction_rate,
+        "realised ratio": record.realised_ratio,
+    }
+    told = [f"{name} {'–' if value is None else f'{value:.2f}'}" for name, value in shares.items()]
+    kept = "–" if record.kept_tokens is None else f"{record.kept_tokens:.4g}"
+    return "   ".join([*told, f"kept {kept} of {record.context_tokens} tokens"])
+
+
+def _near(strip: Text, spans: Sequence[Span]) -> Text:
+    """Of a long context, what is around its spans; without any, its beginning."""
+    if len(strip) <= LONG:
+        return strip
+    pieces = list(_pieces(strip.plain, [span for span in spans if span.kind != "distractor"]))
+    shown = Text(" … ", style="dim").join(strip[start:end] for start, end in pieces)
+    return shown if pieces[-1][1] == len(strip) else shown + Text(" …", style="dim")
+
+
+def _pieces(context: str, spans: Sequence[Span]) -> Iterator[tuple[int, int]]:
+    """Stretches of whole words that hold every span, in their order and apart from each other."""
+    if not spans:
+        yield 0, LONG
+        return
+    start = end = 0
+    for span in sorted(spans, key=lambda span: span.start):
+        first = context.rfind(" ", 0, max(0, span.start - AROUND)) + 1
+        last = context.find(" ", min(len(context), span.end + AROUND))
+        last = len(context) if last < 0 else last
+        if end and first > end:
+            yield start, end
+            start = first
+        elif not end:
+            start = first
+        end = max(end, last)
+    yield start, end
+
+
+def _legend(spans: Sequence[Span], label: str, answer_style: str) -> Text:
+    kinds = {span.kind for span in spans}
+    shown = {kind: style for kind, style in STYLES.items() if kind in kinds}
+    return Text("  ").join(
+        Text(f" {label if kind == 'answer' else kind} ", style=answer_style if kind == "answer" else style)
+        for kind, style in shown.items()
+    )

@@ -1,0 +1,144 @@
+"""What was asked and answered: every question once, as it is generated, with the scores that its output has."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+
+from datasets_gen import DatasetError
+from kvbench.errors import KVBenchError, first_line
+from kvbench.prompt import decoded
+from kvbench.score import text_scores
+from kvbench.submission.finding import Finding, judged, note
+from kvbench.submission.reading import Submission, place_of
+from leaderboards import Asked
+
+Cell = tuple[str, str, Asked]  # task, policy, what was asked
+SCORES = (
+    *("f1", "em", "abstained", "hallucinated", "hallucination_kind"),
+    *("directives_obeyed", "directives_strict", "directives_loose", "leakage", "defence_leakage", "refused"),
+)
+LONGEST = 60  # characters of a text that is shown
+
+
+def check_completeness(submission: Submission) -> Iterator[Finding]:
+    """Every question of every context, by every policy at every level, once, and nothing beside that."""
+    found: dict[Cell, Counter[str]] = defaultdict(Counter)
+    for record in submission.records:
+        found[record.task, record.policy, Asked.of(record.ratio, record.budget)][record.question_id] += 1
+    wanted = {task.name: _questions(submission, task.name, task.contexts) for task in submission.identity.tasks}
+    planned: set[Cell] = {
+        (task, policy.name, level)
+        for policy in submission.identity.policies
+        for task in policy.tasks
+        for level in (
+            *(Asked("ratio", ratio) for ratio in policy.ratios),
+            *(Asked("budget", tokens) for tokens in policy.budgets),
+        )
+    }
+    faults = []
+    for cell in sorted(planned | set(found)):
+        task, policy, asked = cell
+        expected, counted = wanted.get(task, set()) if cell in planned else set(), found[cell]
+        for what, ids in (
+            ("missing", sorted(expected - set(counted))),
+            ("not asked for by run.json", sorted(set(counted) - expected)),
+            ("there twice", sorted(name for name, count in counted.items() if count > 1)),
+        ):
+            if ids:
+                faults.append(f"{policy} at {asked.where} of {task}: {_counted(ids)} {what}")
+    yield judged("completeness", f"{len(submission.records):,} records, none missing, none twice", faults)
+    failed = [record for record in submission.records if record.status == "failed"]
+    if failed:
+        yield note("completeness", f"{len(failed):,} answers failed, as {place_of(failed[0])}: {failed[0].reason}")
+
+
+def _questions(submission: Submission, task: str, contexts: int) -> set[str]:
+    """Those of a task: as it is generated, or, where it cannot be, all that anybody answered; then a context of which
+    nobody did is a missing question itself."""
+    if task in submission.examples:
+        return {question.id for example in submission.examples[task] for question in example.questions}
+    own = [record for record in submission.records if record.task == task]
+    unseen = set(range(contexts)) - {record.example_index for record in own}
+    return {record.question_id for record in own} | {f"context {index}" for index in unseen}
+
+
+def _counted(ids: Sequence[str]) -> str:
+    return ids[0] if len(ids) == 1 else f"{len(ids):,} questions ({ids[0]}, …)"
+
+
+def check_questions(submission: Submission) -> Iterator[Finding]:
+    """Context, question, golds and whatever else follows from the generator are as it makes them."""
+    versions = {task.name: task.version for task in submission.identity.tasks}
+    faults, checked = [], 0
+    for record in submission.records:
+        if record.mode != submission.identity.mode:
+            faults.append(f"{place_of(record)} was run in mode {record.mode}")
+        if record.task_version != versions.get(record.task):
+            faults.append(f"{place_of(record)} is of task version {record.task_version}")
+        expected = submission.questions.get(record.question_id)
+        if expected is None:
+            continue
+        checked += 1
+        for name, value in expected.items():
+            if getattr(record, name) != value:
+                faults.append(
+                    f"{place_of(record)}: {name} is {_shown(getattr(record, name))}, generated is {_shown(value)}"
+                )
+                break
+    yield judged("questions", f"{checked:,} records are about what is generated", faults)
+    if checked < len(submission.records):
+        yield note(
+            "questions", f"{len(submission.records) - checked:,} records are about what cannot be generated here"
+        )
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
+
+
+def check_scores(submission: Submission) -> Iterator[Finding]:
+    """Stored scores are those that the stored outputs have."""
+    faults = []
+    unknown: dict[str, str] = {}
+    for record in submission.records:
+        try:
+            scores = text_scores(record)
+        except KVBenchError as error:  # a judge that is not installed
+            unknown.setdefault(record.task, str(error))
+            continue
+        except (DatasetError, ValueError, KeyError, IndexError) as error:  # of a record that was tampered with
+            faults.append(f"{place_of(record)} cannot be scored ({first_line(error)})")
+            continue
+        for name in SCORES:
+            if getattr(record, name) != scores.get(name):
+                faults.append(
+                    f"{place_of(record)}: {name} is {getattr(record, name)}, its output has {scores.get(name)}"
+                )
+                break
+    for task, reason in unknown.items():
+        yield note("scores", f"{task} cannot be scored here: {reason}")
+    yield judged("scores", "as the stored outputs have them", faults)
+
+
+def check_outputs(submission: Submission) -> Iterator[Finding]:
+    """Texts are what their tokens say, no longer than allowed; and just answers that failed have none."""
+    longest = {task.name: task.max_new_tokens for task in submission.identity.tasks}
+    tokenizer, said = submission.tokenizer, dict[tuple[int, ...], str]()
+    faults = []
+    for record in submission.records:
+        text, ids = record.output_text, record.output_token_ids
+        if (record.status == "ok") != (text is not None) or (text is None) != (ids is None):
+            faults.append(f"{place_of(record)} is {record.status} and has {'no ' * (text is None)}output")
+        elif ids is not None and len(ids) > longest.get(record.task, len(ids)):
+            faults.append(f"{place_of(record)} has {len(ids)} tokens, where {longest[record.task]} are allowed")
+        elif ids is not None and tokenizer is not None:
+            if tuple(ids) not in said:
+                known = all(0 <= token < len(tokenizer) for token in ids)
+                said[tuple(ids)] = decoded(tokenizer, ids) if known else "tokens that the model does not have"
+            if text != said[tuple(ids)]:
+                faults.append(
+                    f"{place_of(record)}: output is {_shown(text)}, its tokens say {_shown(said[tuple(ids)])}"
+                )
+    yield judged("outputs", "as their tokens say" if tokenizer else "none is too long", faults)
+    if tokenizer is None:
+        yield note("outputs", f"not decoded: the tokenizer of {submission.identity.model} is not at hand")

@@ -1,0 +1,94 @@
+"""What was kept and what it costs: numbers that no run can have."""
+
+import math
+from collections.abc import Iterator, Mapping
+
+from kvbench.engine.treatment import ratio_for
+from kvbench.prompt import build_prompts
+from kvbench.record import Record
+from kvbench.submission.finding import Finding, judged
+from kvbench.submission.reading import Submission, place_of
+from leaderboards import FULL, Asked
+from policies import POLICIES
+
+RATES = ("realised_ratio", "eviction_rate", "ger", "slot_coverage", "defence_kept", "directives_kept")
+RATES_BY_LAYER = ("ger_by_layer", "defence_kept_by_layer", "directives_kept_by_layer")
+TIMES = ("prefill_seconds", "compression_seconds", "decode_seconds")
+OF_FULL = {"realised_ratio": 0.0, "eviction_rate": 0.0, "ger": 0.0, "slot_coverage": 1.0}
+NOISE = 1e-9  # of a share that was computed from other numbers
+Lengths = Mapping[str, tuple[int, int, int]]
+
+
+def check_costs(submission: Submission) -> Finding:
+    """Rates are shares, the full cache loses nothing, and tokens, ratio and bytes of a record tell the same."""
+    lengths = _lengths(submission)
+    whole = {record.question_id: record for record in submission.records if record.policy == FULL}
+    faults = []
+    for record in submission.records:
+        first = next(_faults(record, lengths, whole.get(record.question_id)), None)
+        if first:
+            faults.append(f"{place_of(record)}: {first}")
+    return judged("costs", "ratios, tokens, bytes, times and routing metrics are possible", faults)
+
+
+def _lengths(submission: Submission) -> Lengths:
+    """Tokens of context, answer and evidence by question, where the tokenizer and the generator are at hand."""
+    if submission.tokenizer is None:
+        return {}
+    return {
+        ask.question.id: (len(prompt.token_ids), len(ask.answer_tokens), len(ask.evidence_tokens))
+        for name, examples in submission.examples.items()
+        for example in examples
+        for prompt in build_prompts(submission.tokenizer, submission.tasks[name], example, submission.identity.mode)
+        for ask in prompt.asks
+    }
+
+
+def _faults(record: Record, lengths: Lengths, whole: Record | None) -> Iterator[str]:
+    counted = (record.context_tokens, record.answer_tokens, record.evidence_tokens)
+    expected = lengths.get(record.question_id, counted)
+    if counted != expected:
+        yield f"context, answer and evidence have {counted} tokens, the tokenizer makes {expected}"
+    rates = [(name, getattr(record, name)) for name in RATES]
+    rates += [(name, value) for name in RATES_BY_LAYER for value in getattr(record, name) or ()]
+    for name, value in rates:
+        if value is not None and not -NOISE <= value <= 1 + NOISE:
+            yield f"{name} is {value}, which is no share"
+    for name in TIMES:
+        seconds = getattr(record, name)
+        if seconds is not None and not 0 <= seconds < math.inf:
+            yield f"{name} is {seconds}"
+    if record.budget is not None and record.context_tokens > 0:
+        ratio = ratio_for(Asked("budget", record.budget), record.context_tokens)
+        if abs(record.ratio - ratio) > NOISE:
+            yield f"ratio is {record.ratio}, a budget of {record.budget} of {record.context_tokens} tokens is {ratio}"
+    if record.status == "ok":
+        yield from _faults_of_kept(record, whole)
+
+
+def _faults_of_kept(record: Record, whole: Record | None) -> Iterator[str]:
+    """What is kept, told as a share, in tokens and in bytes."""
+    realised, kept, size = record.realised_ratio, record.kept_tokens, record.kv_bytes
+    if realised is None or kept is None or size is None or record.context_tokens < 1:
+        yield "it has no realised ratio, kept tokens, bytes or context"
+        return
+    if record.policy == FULL:
+        for name, value in OF_FULL.items():
+            found = getattr(record, name)
+            if found is not None and abs(found - value) > NOISE:
+                yield f"{name} is {found}, under the full cache it is {value}"
+    if not 0 <= kept < math.inf or size < 0:
+        yield f"{kept} tokens and {size} bytes are kept"
+    share = kept / record.context_tokens
+    if _counts_the_context_alone(record.policy):
+        if abs(1 - share - realised) > NOISE:
+            yield f"realised_ratio is {realised}, {kept:g} of {record.context_tokens} tokens are kept"
+        if whole and whole.kv_bytes is not None and not share * whole.kv_bytes - 1 <= size <= whole.kv_bytes:
+            yield f"{size} bytes hold {share:.3f} of the {whole.kv_bytes} bytes of the full cache"
+    elif realised < 1 - share - NOISE:
+        yield f"realised_ratio is {realised}, and {kept:g} tokens are kept of {record.context_tokens} or more"
+
+
+def _counts_the_context_alone(policy: str) -> bool:
+    """A press that acts while an answer is written is measured with question and answer; so may be one we know not."""
+    return policy in POLICIES and not POLICIES[policy].while_decoding

@@ -1,0 +1,51 @@
+"""Whose run it is: whether it was finished, by which code, on which model, over which tasks."""
+
+from collections.abc import Iterator
+
+from kvbench.record import SCHEMA_VERSION
+from kvbench.reference.shipped import REFERENCE_MODELS
+from kvbench.submission.finding import Finding, judged, note
+from kvbench.submission.reading import Submission
+
+
+def check_status(submission: Submission) -> Finding:
+    run = submission.store.run
+    reason = f": {run.reason}" if run.reason else ""
+    faults = [] if run.status == "complete" else [f"the run is not complete but {run.status}{reason}"]
+    if submission.identity.schema_version != SCHEMA_VERSION:
+        faults.append(f"its identity has schema version {submission.identity.schema_version}, not {SCHEMA_VERSION}")
+    return judged("run.json", f"complete, schema {run.schema_version}", faults)
+
+
+def check_code(submission: Submission) -> Finding:
+    if submission.of_this_code:
+        return Finding("code", "ok", f"source {submission.identity.source}, as installed here")
+    version = submission.identity.kvbench_version
+    return note("code", f"made by other code than is installed here (kvbench {version}, {submission.identity.source})")
+
+
+def check_model(submission: Submission) -> Finding:
+    """Other code may ship another model under the same name; this code does not."""
+    identity = submission.identity
+    if identity.model not in REFERENCE_MODELS:
+        return note("model", f"{identity.model} does not ship with kvbench: its outputs are taken as they are")
+    if submission.model_is_shipped:
+        return Finding("model", "ok", f"{identity.model}, {identity.model_fingerprint}, as installed here")
+    text = f"{identity.model} has fingerprint {identity.model_fingerprint}, which is not that of the installed one"
+    return Finding("model", "wrong", text) if submission.of_this_code else note("model", text)
+
+
+def check_tasks(submission: Submission) -> Iterator[Finding]:
+    """What a task is called and what it is have to go together, where its version is installed."""
+    faults = []
+    for planned in submission.identity.tasks:
+        task = submission.tasks.get(planned.name)
+        if task is None:
+            yield note("tasks", f"{planned.name} {planned.version} is not installed here: its questions go unchecked")
+            continue
+        faults += [
+            f"{planned.name} has {field} '{getattr(planned, field)}', not '{getattr(task, field)}'"
+            for field in ("chance", "instruction")
+            if getattr(task, field) != getattr(planned, field)
+        ]
+    yield judged("tasks", f"{len(submission.tasks)} as installed here", faults)

@@ -1,0 +1,129 @@
+"""A run as somebody else handed it in: what of it can be read, and what of its examples can be made again."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pydantic import ValidationError
+from transformers import AutoTokenizer, PreTrainedTokenizerBase
+
+from datasets_gen import Example, Task
+from kvbench.asking import described
+from kvbench.errors import KVBenchError, first_line
+from kvbench.identity import Identity, source_hash
+from kvbench.models import fingerprint_of
+from kvbench.record import Record, arrow_schema
+from kvbench.reference.shipped import REFERENCE_MODELS, folder_of
+from kvbench.store import RUN_FILE, Store
+from kvbench.submission.finding import Finding, judged
+from kvbench.suites import installed
+from leaderboards import Asked
+
+Described = Mapping[str, object]
+
+
+@dataclass(frozen=True)
+class Submission:
+    """``tasks``: those of the run that are installed in the very version that it names."""
+
+    store: Store
+    identity: Identity
+    records: tuple[Record, ...]
+    tasks: Mapping[str, Task]
+
+    @cached_property
+    def of_this_code(self) -> bool:
+        return self.identity.source == source_hash()
+
+    @cached_property
+    def model_is_shipped(self) -> bool:
+        """And is, byte for byte, the one that is installed."""
+        name = self.identity.model
+        return name in REFERENCE_MODELS and self.identity.model_fingerprint == fingerprint_of(str(folder_of(name)))
+
+    @cached_property
+    def tokenizer(self) -> PreTrainedTokenizerBase | None:
+        """That of a shipped model; no other can be known to be the right one."""
+        if not self.model_is_shipped:
+            return None
+        loaded: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(str(folder_of(self.identity.model)))
+        return loaded
+
+    @cached_property
+    def examples(self) -> Mapping[str, tuple[Example, ...]]:
+        """By task the contexts that the run is about, made again."""
+        seed, held_out = self.identity.seed, self.identity.held_out
+        return {
+            planned.name: tuple(
+                self.tasks[planned.name].example(seed, index, held_out=held_out) for index in range(planned.contexts)
+            )
+            for planned in self.identity.tasks
+            if planned.name in self.tasks
+        }
+
+    @cached_property
+    def questions(self) -> Mapping[str, Described]:
+        """By question what its records have to say of it."""
+        return {
+            question.id: described(self.tasks[task], example, question)
+            for task, examples in self.examples.items()
+            for example in examples
+            for question in example.questions
+        }
+
+
+def place_of(record: Record) -> str:
+    """Where a record belongs, for people."""
+    return f"{record.policy} at {Asked.of(record.ratio, record.budget).where}, {record.question_id}"
+
+
+def identity_of(store: Store) -> Identity:
+    """All of it; :class:`KVBenchError` where something is missing or surplus."""
+    try:
+        return Identity.model_validate(store.run.identity)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, ("identity", *first["loc"])))
+        raise KVBenchError(
+            f"{store.folder / RUN_FILE} is damaged ({where}: {first['msg']}): ask for the file as the run wrote it"
+        ) from error
+
+
+def read(folder: Path) -> tuple[Submission, Finding]:
+    """What is in a folder, and what is wrong with its files."""
+    store = Store.open(folder)
+    identity = identity_of(store)
+    records: list[Record] = []
+    faults: list[str] = []
+    for path in store.record_files():
+        try:
+            found = _records(store, path)
+        except (KVBenchError, ValidationError, pa.ArrowException, OSError) as error:
+            faults.append(f"{path.relative_to(folder)} cannot be read ({first_line(error.__cause__ or error)})")
+        else:
+            faults += _misplaced(store, path, found)
+            records += found
+    named = {planned.name: installed(planned.name, planned.version) for planned in identity.tasks}
+    tasks = {name: task for name, task in named.items() if task is not None}
+    submission = Submission(store, identity, tuple(records), tasks)
+    return submission, judged("files", f"{len(store.record_files()):,} files, {len(records):,} records", faults)
+
+
+def _records(store: Store, path: Path) -> list[Record]:
+    schema = pq.read_schema(path)
+    if not schema.equals(arrow_schema()):
+        strange = sorted(set(schema.names) ^ set(arrow_schema().names))
+        raise KVBenchError(f"its columns are not those of the schema{': ' + ', '.join(strange[:3]) if strange else ''}")
+    return store.read_records(path)
+
+
+def _misplaced(store: Store, path: Path, records: list[Record]) -> Iterator[str]:
+    """A record in the file of another task or policy; one fault for each file."""
+    for record in records:
+        named = store.record_file(record.task, 0, record.policy)
+        if (path.parent.parent.name, path.name) != (named.parent.parent.name, named.name):
+            yield f"{path.relative_to(store.folder)} holds a record of {record.policy} on {record.task}"
+            return

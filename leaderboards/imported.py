@@ -1,0 +1,114 @@
+"""The page of results that another tool's evaluation came to: marked as such, and never mixed with ours."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from leaderboards.templating import render
+
+# What a data set is ranked by, where it is told several scores; of all of them more is better.
+HEADLINES = ("string_match", "accuracy", "score", "exact_match", "f1", "rouge-l", "rougeL", "rouge1")
+BLANK = "–"
+
+
+@dataclass(frozen=True)
+class Imported:
+    """What some evaluations of one press at one ratio came to, in one setting.
+
+    ``setting``: what of the data and the model was not the default. ``arguments``: how the press was built. ``scores``:
+    by name, as they were told there, the mean over ``tasks``; None where there is no number. ``f1`` and ``em``: in
+    percent, computed here from ``answers`` of ``predictions`` that came with a gold answer. ``runs``: how many
+    evaluations these are the means of.
+    """
+
+    dataset: str
+    model: str
+    setting: str
+    press: str
+    ratio: float
+    arguments: str
+    scores: tuple[tuple[str, float | None], ...]
+    tasks: int
+    predictions: int
+    answers: int
+    f1: float | None
+    em: float | None
+    runs: int = 1
+
+    @property
+    def headline(self) -> tuple[str, float | None]:
+        told = dict(self.scores)
+        found = [name for name in HEADLINES if told.get(name) is not None]
+        found += [name for name, value in self.scores if value is not None]
+        return (found[0], told[found[0]]) if found else ("", None)
+
+
+@dataclass(frozen=True)
+class Line:
+    """A row of the page; ``rank`` is that over all ratios, ``rank_at_ratio`` that among the rows of its own."""
+
+    row: Imported
+    rank: str
+    rank_at_ratio: str
+    score: str
+    f1: str
+    em: str
+    others: str
+
+
+@dataclass(frozen=True)
+class Section:
+    """All about one data set, on one model in one setting."""
+
+    identifier: str
+    title: str
+    note: str
+    lines: tuple[Line, ...]
+
+
+def build_imported(source: str, rows: Sequence[Imported], broken: Sequence[str] = ()) -> str:
+    """The page as text; the same input gives the same bytes. ``broken``: what could not be read, a line each."""
+    groups: dict[tuple[str, str, str], list[Imported]] = {}
+    for row in rows:
+        groups.setdefault((row.dataset, row.model, row.setting), []).append(row)
+    return render(
+        "imported.html.j2",
+        source=source,
+        sections=[_section(number, *key, groups[key]) for number, key in enumerate(sorted(groups), start=1)],
+        broken=broken,
+    )
+
+
+def _section(number: int, dataset: str, model: str, setting: str, rows: Sequence[Imported]) -> Section:
+    ordered = sorted(rows, key=lambda row: (-_value(row), row.press, row.ratio))
+    note = ", ".join(part for part in (model, setting) if part)
+    return Section(f"section-{number}", dataset, note, tuple(_line(row, rows) for row in ordered))
+
+
+def _line(row: Imported, rows: Sequence[Imported]) -> Line:
+    headline, value = row.headline
+    return Line(
+        row=row,
+        rank=_rank(row, rows),
+        rank_at_ratio=_rank(row, (other for other in rows if other.ratio == row.ratio)),
+        score=f"{headline} {_written(value)}" if headline else BLANK,
+        f1=_written(row.f1, ".1f"),
+        em=_written(row.em, ".1f"),
+        others=", ".join(f"{name} {_written(score)}" for name, score in row.scores if name != headline) or BLANK,
+    )
+
+
+def _rank(row: Imported, rows: Iterable[Imported]) -> str:
+    """One more than there are better ones by the same score: equals share a rank, and no score has none."""
+    name, value = row.headline
+    if value is None:
+        return BLANK
+    return str(1 + sum(other.headline[0] == name and _value(other) > value for other in rows))
+
+
+def _value(row: Imported) -> float:
+    value = row.headline[1]
+    return float("-inf") if value is None else value
+
+
+def _written(value: float | None, form: str = ".5g") -> str:
+    return BLANK if value is None else f"{value:{form}}"

@@ -1,0 +1,245 @@
+"""Results of kvpress's own evaluation: read as its files tell them, ranked, marked, and told apart from ours."""
+
+import re
+from collections.abc import Callable
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from kvbench.cli import main
+from kvbench.errors import KVBenchError
+from kvbench.kvpress_results import golds_in, read_result, results_in
+from kvpress_folders import evaluation
+from leaderboards import Imported, build_imported
+
+HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>"
+
+
+class Cells(HTMLParser):
+    """The rows of the tables of a page, as texts."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows: list[list[str]] = []
+        self.inside = False
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag == "tr":
+            self.rows.append([])
+        if tag in ("td", "th"):
+            self.rows[-1].append("")
+            self.inside = True
+
+    def handle_endtag(self, tag: str) -> None:
+        self.inside = self.inside and tag not in ("td", "th")
+
+    def handle_data(self, data: str) -> None:
+        if self.inside:
+            self.rows[-1][-1] += data
+
+
+def rows_of(page: str) -> list[dict[str, str]]:
+    parser = Cells()
+    parser.feed(page)
+    header, *_ = parser.rows
+    return [dict(zip(header, row, strict=True)) for row in parser.rows if row != header]
+
+
+@pytest.mark.parametrize(
+    ("metrics", "scores", "tasks"),
+    [
+        (43.21, {"score": 43.21}, 1),
+        (
+            {"correct": 3, "answered": 4, "accuracy": 0.5, "total": 6},
+            {"correct": 3, "answered": 4, "accuracy": 0.5, "total": 6},
+            1,
+        ),
+        ({"qa_1": {"string_match": 80.0}, "vt": {"string_match": 60.0}}, {"string_match": 70.0}, 2),
+        ({"shortdep_qa": {"bleu1": 0.25, "bert": 0.5}}, {"bleu1": 0.25, "bert": 0.5}, 1),
+        ({"rouge1": float("nan")}, {"rouge1": None}, 1),
+        ({"a": {"string_match": 80.0}, "b": {"string_match": float("nan")}}, {"string_match": None}, 2),
+        ({}, {}, 1),
+        (None, {"score": None}, 1),
+    ],
+)
+def test_every_form_of_metrics_is_read_under_its_names(
+    tmp_path: Path, metrics: object, scores: dict[str, float], tasks: int
+) -> None:
+    found = read_result(evaluation(tmp_path / "x", metrics))
+    assert dict(found.scores) == scores
+    assert found.tasks == tasks
+
+
+def test_the_settings_come_from_the_configuration(tmp_path: Path) -> None:
+    folder = evaluation(tmp_path / "any name", 1.0, compression_ratio=0.25, fraction=0.1, compress_questions=True)
+    found = read_result(folder)
+    assert (found.dataset, found.press, found.ratio) == ("ruler/4096", "snapkv", 0.25)
+    assert found.model == "meta-llama/Meta-Llama-3.1-8B-Instruct"
+    assert found.setting == "fraction 0.1, compress_questions True"
+    assert "window_size=64" in found.arguments
+    assert read_result(evaluation(tmp_path / "other", 1.0, data_dir=None)).dataset == "ruler"
+
+
+def test_our_scores_are_computed_from_the_predictions(tmp_path: Path) -> None:
+    """Paris is right; Rome is half of "Rome city" in F1 (2/3) and no exact match."""
+    found = read_result(evaluation(tmp_path / "x", 12.0))
+    assert found.f1 == pytest.approx((100 + 200 / 3) / 2)
+    assert found.em == 50.0
+    assert (found.predictions, found.answers) == (2, 2)
+    without = read_result(evaluation(tmp_path / "y", 12.0, answers=[]))
+    assert (without.f1, without.em, without.predictions, without.answers) == (None, None, 2, 0)
+
+
+@pytest.mark.parametrize(
+    ("text", "golds"),
+    [
+        ("Paris", ["Paris"]),
+        ("['Paris']", ["Paris"]),
+        ("['Ada' 'Ada Lovelace']", ["Ada", "Ada Lovelace"]),
+        ("['Ada'\n \"Ada's sister\"]", ["Ada", "Ada's sister"]),
+        ("['Ada', 'Bea']", ["Ada", "Bea"]),
+        ("[1] a list of one", ["[1] a list of one"]),
+        ("[]", []),
+        ("", []),
+        ("NaN", ["NaN"]),
+    ],
+)
+def test_golds_are_texts_or_lists_of_either_kind(text: str, golds: list[str]) -> None:
+    assert golds_in(text) == golds
+
+
+def test_an_answer_called_nan_is_a_text(tmp_path: Path) -> None:
+    found = read_result(evaluation(tmp_path / "x", 1.0, ["nan", ""], ["NaN", "None"]))
+    assert found.em == 50.0
+
+
+def test_a_folder_of_folders_becomes_ranked_rows_marked_as_imported(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    results = tmp_path / "results"
+    for press, ratio, score in (
+        ("knorm", 0.5, 60.0),
+        ("snapkv", 0.5, 80.0),
+        ("snapkv", 0.9, 60.0),
+        ("tova", 0.9, 10.0),
+    ):
+        evaluation(
+            results / f"ruler__4096__{press}__{ratio:.2f}",
+            {"qa": {"string_match": score}},
+            press_name=press,
+            compression_ratio=ratio,
+        )
+    evaluation(results / "loogle__x", {"qa": {"bleu1": 0.5}}, dataset="loogle", data_dir=None)
+    assert main(["import-kvpress", str(results), "--out", str(tmp_path / "site")]) == 0
+    assert "imported: 5 rows of kvpress" in capsys.readouterr().err
+    page = (tmp_path / "site/imported.html").read_text()
+    rows = rows_of(page)
+    assert {row["source"] for row in rows} == {"imported from kvpress"}
+    loogle, *ruler = rows
+    assert (loogle["score, by kvpress"], loogle["rank"]) == ("bleu1 0.5", "1")
+    told = [
+        (row["press"], row["ratio"], row["rank"], row["rank at its ratio"], row["score, by kvpress"]) for row in ruler
+    ]
+    assert told == [
+        ("snapkv", "0.5", "1", "1", "string_match 80"),
+        ("knorm", "0.5", "2", "2", "string_match 60"),
+        ("snapkv", "0.9", "2", "1", "string_match 60"),
+        ("tova", "0.9", "4", "2", "string_match 10"),
+    ]
+    assert {row["F1, by kvbench"] for row in rows} == {"83.3"}
+    assert {row["EM, by kvbench"] for row in rows} == {"50.0"}
+
+
+def test_repeated_evaluations_are_one_row_and_other_arguments_another(tmp_path: Path) -> None:
+    evaluation(tmp_path / "x", {"qa": {"string_match": 60.0}})
+    evaluation(tmp_path / "x" / "1", {"qa": {"string_match": 80.0}}, ["Paris"] * 2, ["Paris"] * 2)
+    evaluation(tmp_path / "y", {"qa": {"string_match": 10.0}}, press_init_command="SnapKVPress(window_size=8)")
+    rows, broken = results_in(tmp_path)
+    assert broken == []
+    assert [(row.runs, row.headline, row.answers) for row in rows] == [
+        (2, ("string_match", 70.0), 4),
+        (1, ("string_match", 10.0), 2),
+    ]
+    assert rows[0].em == 75.0
+
+
+Spoil = Callable[[Path], object]
+
+
+def without(name: str) -> Spoil:
+    return lambda folder: (folder / name).unlink()
+
+
+def with_content(name: str, content: str) -> Spoil:
+    return lambda folder: (folder / name).write_text(content)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (without("config.yaml"), "config.yaml is missing"),
+        (without("metrics.json"), "metrics.json is missing"),
+        (without("predictions.csv"), "predictions.csv is missing"),
+        (with_content("config.yaml", "dataset: [ruler"), "config.yaml cannot be read"),
+        (with_content("config.yaml", "- ruler"), "it holds no settings"),
+        (with_content("config.yaml", "dataset: 3"), "dataset is 3, not a name"),
+        (
+            with_content("config.yaml", "dataset: a\nmodel: b\npress_name: c\ncompression_ratio: 7"),
+            "compression_ratio is 7, not a share",
+        ),
+        (with_content("config.yaml", "!!python/object/apply:os.system ['echo hello']"), "config.yaml cannot be read"),
+        (with_content("metrics.json", '{"qa": '), "metrics.json cannot be read"),
+        (with_content("metrics.json", "[1]"), "it holds list, not scores"),
+        (with_content("metrics.json", '{"qa": {"string_match": "many"}}'), "'string_match' is 'many', not a number"),
+        (with_content("metrics.json", '{"qa": {"string_match": 1}, "mean": 1}'), "some of its entries are tasks"),
+        (with_content("predictions.csv", ""), "predictions.csv cannot be read"),
+        (with_content("predictions.csv", "answer\nParis\n"), "no column predicted_answer"),
+    ],
+)
+def test_a_broken_folder_is_one_line_and_the_rest_goes_on(
+    tmp_path: Path, spoil: Spoil, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    evaluation(tmp_path / "results" / "good", 50.0)
+    spoil(evaluation(tmp_path / "results" / "bad", 50.0))
+    assert main(["import-kvpress", str(tmp_path / "results"), "--out", str(tmp_path / "site")]) == 1
+    told = capsys.readouterr().err.splitlines()
+    (line,) = [line for line in told if line.startswith("left out: ")]
+    assert str(tmp_path / "results" / "bad") in line
+    assert message in line
+    assert told[-1].startswith("error: 1 folders could not be read")
+    page = (tmp_path / "site/imported.html").read_text()
+    assert len(rows_of(page)) == 1
+    assert "What could not be read" in page
+
+
+def test_what_holds_nothing_is_one_clear_line(tmp_path: Path) -> None:
+    with pytest.raises(KVBenchError, match="there is no folder"):
+        results_in(tmp_path / "nowhere")
+    with pytest.raises(KVBenchError, match="holds no results of kvpress"):
+        results_in(tmp_path)
+    without("config.yaml")(evaluation(tmp_path / "bad", 50.0))
+    with pytest.raises(KVBenchError, match=r"nothing can be imported: .*config.yaml is missing"):
+        results_in(tmp_path)
+
+
+def test_hostile_text_never_reaches_the_page_as_markup(tmp_path: Path) -> None:
+    evaluation(
+        tmp_path / "x",
+        {HOSTILE: {HOSTILE: 1.0}},
+        [HOSTILE, HOSTILE],
+        [HOSTILE, HOSTILE],
+        **dict.fromkeys(("dataset", "model", "press_name", "press_init_command", "max_context_length"), HOSTILE),
+    )
+    rows, _ = results_in(tmp_path)
+    page = build_imported(HOSTILE, rows, [HOSTILE])
+    assert HOSTILE not in page
+    assert re.findall(r"<img|<script[^>]*>", page) == ["<script>"]  # the page's own
+    assert rows_of(page)[0]["press"] == HOSTILE
+    assert page == build_imported(HOSTILE, rows, [HOSTILE])
+
+
+def test_a_row_without_a_score_has_no_rank() -> None:
+    row = Imported("ruler", "m", "", "snapkv", 0.5, "", (), 1, 0, 0, None, None)
+    (told,) = rows_of(build_imported("results", [row]))
+    assert (told["rank"], told["rank at its ratio"], told["score, by kvpress"], told["F1, by kvbench"]) == ("–",) * 4

@@ -1,0 +1,186 @@
+"""The worst answers of a run in the terminal: which they are, what is said of them, and what is in colour."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from datasets_gen import TASKS
+from kvbench.cli import main
+from kvbench.console import printable
+from kvbench.grid import Grid
+from kvbench.models import LoadedModel
+from kvbench.record import Record
+from kvbench.run import execute
+from kvbench.setting import Setting
+from kvbench.store import Store
+from kvbench.strips import EVICTED, LONG, PARTLY, SURVIVED, fate, told, verdict
+from kvbench.worst import chosen_level, worst_answers
+from leaderboards import Asked
+from policies import POLICIES
+
+
+@pytest.fixture(scope="module")
+def run(llama: LoadedModel, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    chosen = [POLICIES[name] for name in ("full", "knorm")]
+    grid = Grid([(TASKS[name], 1) for name in ("base", "long_context")], Setting(chosen, (0.5, 0.9)))
+    folder = tmp_path_factory.mktemp("runs") / "run"
+    execute(llama, grid, folder, "a test")
+    return folder
+
+
+def edited(run: Path, tmp_path: Path, scores: Sequence[tuple[float, bool]], **more: object) -> Store:
+    """A copy in which the first answers of knorm on base at 0.9 have these scores, and all others are right."""
+    source, store = Store.open(run), Store(tmp_path / "copy", Store.open(run).run)
+    left = list(scores)
+    for path, records in source.read_files():
+        changed = []
+        for record in records:
+            score = (
+                left.pop(0)
+                if (record.policy, record.task, record.ratio) == ("knorm", "base", 0.9) and left
+                else (100.0, False)
+            )
+            values = {"f1": score[0], "hallucinated": score[1], "hallucination_kind": "confused" if score[1] else None}
+            changed.append(record.model_copy(update={**values, **more}))
+        store.write_records(store.folder / path.relative_to(run), changed)
+    return store
+
+
+def plain(store: Store, count: int) -> str:
+    answers, _ = worst_answers(store, "knorm", Asked("ratio", 0.9), count)
+    console = Console(width=100, force_terminal=False)
+    with console.capture() as captured:
+        for number, answer in enumerate(answers, 1):
+            console.print(told(number, answer))
+    return captured.get()
+
+
+def test_the_lowest_f1_comes_first_and_hallucinations_among_equals(run: Path, tmp_path: Path) -> None:
+    store = edited(run, tmp_path, [(50.0, False), (0.0, False), (20.0, True), (0.0, True)])
+    answers, failed = worst_answers(store, "knorm", Asked("ratio", 0.9), 4)
+    assert [int(answer.record.question_id.rpartition("/")[2]) for answer in answers] == [3, 1, 2, 0]
+    assert {(answer.record.policy, answer.record.ratio) for answer in answers} == {("knorm", 0.9)}
+    assert all(answer.full and answer.full.policy == "full" for answer in answers)
+    assert all(answer.full and answer.full.question_id == answer.record.question_id for answer in answers)
+    assert failed == 0
+
+
+def test_each_is_told_with_both_outputs_and_what_was_left(run: Path, tmp_path: Path) -> None:
+    store = edited(run, tmp_path, [(0.0, True)], em=0.0, abstained=False)
+    (answer,), _ = worst_answers(store, "knorm", Asked("ratio", 0.9), 1)
+    text = " ".join(plain(store, 1).split())
+    assert answer.record.question in text
+    assert answer.record.golds[0] in text
+    assert "full cache" in text
+    assert "knorm at ratio 0.9" in text
+    assert "hallucinated, confused" in text
+    assert "GER" in text
+    assert "slot coverage" in text
+    assert f"of {answer.record.context_tokens} tokens" in text
+
+
+def test_the_answer_is_coloured_by_what_survived(run: Path) -> None:
+    store = Store.open(run)
+    answers, _ = worst_answers(store, "knorm", Asked("ratio", 0.9), 100)
+    stated = [answer for answer in answers if answer.record.ger is not None]
+    assert stated
+    for answer in stated:
+        assert fate(answer.record) == {0.0: SURVIVED, 1.0: EVICTED}.get(answer.record.ger or 0.0, PARTLY)
+    console = Console(width=100, force_terminal=True, color_system="truecolor")
+    with console.capture() as captured:
+        console.print(told(1, stated[0]))
+    assert fate(stated[0].record)[0] in captured.get()
+    assert "\x1b[1;" in captured.get()
+
+
+def test_a_long_context_is_shown_around_its_evidence(run: Path) -> None:
+    store = Store.open(run)
+    answers, _ = worst_answers(store, "knorm", Asked("ratio", 0.9), 100)
+    found = next(a for a in answers if a.record.task == "long_context" and a.record.ger is not None)
+    assert len(found.record.context) > LONG
+    console = Console(width=100)
+    with console.capture() as captured:
+        console.print(told(1, found))
+    text = " ".join(captured.get().split())
+    assert len(text) < len(found.record.context)
+    assert found.question is not None
+    for span in found.question.spans:
+        assert found.record.context[span.start : span.end] in text
+
+
+def test_what_strangers_wrote_is_never_obeyed_by_the_terminal(run: Path, tmp_path: Path) -> None:
+    store = edited(run, tmp_path, [(0.0, True)], output_text="[bold]\x1b[2J\x1b]0;title\x07[/nothing]")
+    text = plain(store, 3)
+    assert "\x1b" not in text
+    assert "\x07" not in text
+    assert "[bold]·[2J" in text
+    assert len(printable("a\x1bb\n")) == 4
+
+
+def test_an_example_that_cannot_be_made_again_has_no_colours(run: Path, tmp_path: Path) -> None:
+    store = edited(run, tmp_path, [(0.0, True)], task_version="0.0.1")
+    assert "its spans are not known" in " ".join(plain(store, 1).split())
+
+
+def test_failed_answers_are_counted_and_not_shown(run: Path, tmp_path: Path) -> None:
+    store = edited(run, tmp_path, [], status="failed", reason="it broke", output_text=None, output_token_ids=None)
+    answers, failed = worst_answers(store, "knorm", Asked("ratio", 0.9), 5)
+    assert answers == []
+    assert failed == sum(len(TASKS[name].example(0, 0).questions) for name in ("base", "long_context"))
+
+
+def test_verdicts_are_words(run: Path) -> None:
+    record = next(iter(Store.open(run).read_files()))[1][0]
+
+    def of(**changes: object) -> str:
+        blank = dict.fromkeys(("f1", "em", "hallucinated", "abstained", "directives_obeyed", "leakage"))
+        return verdict(Record.model_copy(record, update={**blank, **changes}))
+
+    assert of(f1=100.0, em=100.0) == "right"
+    assert of(f1=0.0, em=0.0, abstained=True) == "abstained"
+    assert of(f1=0.0, em=0.0, output_text="") == "empty"
+    assert of(f1=60.0, em=0.0, output_text="nearly") == "inexact"
+    assert of(directives_obeyed=0.5, leakage=0.25) == "50 % of its directives obeyed; leaked 25 %"
+    assert of() == "not judged"
+
+
+def test_the_full_cache_has_one_level_that_need_not_be_named(run: Path) -> None:
+    assert chosen_level(Store.open(run).run.outline, "full", None, None) == Asked("ratio", 0.0)
+
+
+def test_the_command_prints_as_many_as_are_asked_for(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["show", str(run), "--policy", "knorm", "--ratio", "0.9", "--worst", "3"]) == 0
+    told = capsys.readouterr().out
+    assert [line.split()[0] for line in told.splitlines() if "/test/" in line] == ["1.", "2.", "3."]
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ([], "say whose answers: --policy, one of full, knorm"),
+        (["--policy", "knrm"], "unknown policy 'knrm': did you mean 'knorm'?"),
+        (["--policy", "knorm"], "one of --ratio 0.5, --ratio 0.9"),
+        (["--policy", "knorm", "--ratio", "0.7"], "knorm was not run at ratio 0.7"),
+        (["--policy", "knorm", "--budget", "64"], "knorm was not run at budget 64"),
+        (["--policy", "knorm", "--ratio", "0.5", "--budget", "64"], "say at which level"),
+        (["--policy", "knorm", "--ratio", "0.9", "--worst", "0"], "--worst is 1 or more"),
+        (["--policy", "knorm", "--index", "3"], "--index is for tasks"),
+    ],
+)
+def test_what_cannot_be_shown_is_one_clear_line(
+    run: Path, more: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["show", str(run), *more]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert message in line
+
+
+def test_options_of_runs_are_refused_for_tasks_and_folders_without_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["show", "base", "--worst", "3"]) == 1
+    assert "--worst is for runs, and base is no run" in capsys.readouterr().err
+    assert main(["show", str(tmp_path)]) == 1
+    assert "holds no run" in capsys.readouterr().err

@@ -1,0 +1,260 @@
+"""A run made by somebody else: a sound one passes, and whatever was edited is found, and where."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from datasets_gen import TASKS
+from kvbench.cli import main
+from kvbench.grid import Grid
+from kvbench.models import LoadedModel, load_model
+from kvbench.publish import publish_summary
+from kvbench.record import Record
+from kvbench.run import execute
+from kvbench.score import rescore, text_scores
+from kvbench.setting import Setting
+from kvbench.store import Store
+from kvbench.submission import examine
+from policies import POLICIES
+
+SNAPKV = [POLICIES[name] for name in ("full", "snapkv")]
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of a shipped model: all that can be checked of a run can be checked of this one."""
+    grid = Grid([(TASKS["base"], 2)], Setting(SNAPKV, (0.5, 0.9), seed=3))
+    folder = tmp_path_factory.mktemp("runs") / "original"
+    store = execute(load_model("reference", "cpu"), grid, folder, "a test")
+    publish_summary(store, store.frame())
+    return folder
+
+
+@pytest.fixture
+def run(original: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(original, tmp_path / "run"))
+
+
+def wrong(folder: Path) -> dict[str, str]:
+    """What is found by the checks that fail."""
+    return {finding.check: finding.text for finding in examine(folder) if finding.outcome == "wrong"}
+
+
+def edit(folder: Path, change: Callable[[Record], dict[str, object]], number: int = 0) -> None:
+    """Changes one record of snapkv, and has the summary follow."""
+    store = Store.open(folder)
+    path = store.record_file("base", 0, "snapkv")
+    records = store.read_records(path)
+    records[number] = records[number].model_copy(update=change(records[number]))
+    store.write_records(path, records)
+    publish_summary(store, store.frame())
+
+
+def test_a_sound_run_passes_and_is_left_as_it_was(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+    assert main(["check-submission", str(run)]) == 0
+    told = capsys.readouterr().out
+    assert all(
+        f"\n{check} " in told for check in ("completeness", "questions", "scores", "outputs", "costs", "summary")
+    )
+    assert "wrong" not in told
+    assert {finding.outcome for finding in examine(run)} == {"ok"}
+    assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
+
+
+def mean(record: Record) -> dict[str, object]:
+    return {"f1": 100.0 - (record.f1 or 0.0) / 2}
+
+
+def edited_output(record: Record) -> dict[str, object]:
+    """With the scores that it has: the text alone tells nothing of it."""
+    better = record.model_copy(update={"output_text": record.target})
+    return {"output_text": record.target, **text_scores(better)}
+
+
+def edited_gold(record: Record) -> dict[str, object]:
+    given = record.model_copy(update={"golds": [record.output_text or "nothing"]})
+    return {"golds": given.golds, **text_scores(given)}
+
+
+def edited_context(record: Record) -> dict[str, object]:
+    return {"context": f"{record.context} "}
+
+
+def other_task_version(record: Record) -> dict[str, object]:
+    return {"task_version": "0.0.1"}
+
+
+def higher_ratio(record: Record) -> dict[str, object]:
+    return {"realised_ratio": 0.75}
+
+
+def higher_ratio_and_tokens(record: Record) -> dict[str, object]:
+    """One follows from the other; the bytes do not follow."""
+    return {"realised_ratio": 0.25, "kept_tokens": 0.75 * record.context_tokens}
+
+
+def impossible_rate(record: Record) -> dict[str, object]:
+    return {"ger": 1.5}
+
+
+def shorter_context(record: Record) -> dict[str, object]:
+    tokens = record.context_tokens - 8
+    return {"context_tokens": tokens, "realised_ratio": 1 - (record.kept_tokens or 0.0) / tokens}
+
+
+def no_output(record: Record) -> dict[str, object]:
+    return {"output_text": None, "output_token_ids": None}
+
+
+def endless_output(record: Record) -> dict[str, object]:
+    return {"output_token_ids": [5] * 200}
+
+
+def strange_tokens(record: Record) -> dict[str, object]:
+    return {"output_token_ids": [10**9]}
+
+
+@pytest.mark.parametrize(
+    ("change", "check", "column"),
+    [
+        (mean, "scores", "f1 is"),
+        (edited_output, "outputs", "its tokens say"),
+        (edited_gold, "questions", "golds is"),
+        (edited_context, "questions", "context is"),
+        (other_task_version, "questions", "task version 0.0.1"),
+        (higher_ratio, "costs", "realised_ratio is 0.75"),
+        (higher_ratio_and_tokens, "costs", "bytes of the full cache"),
+        (impossible_rate, "costs", "ger is 1.5"),
+        (shorter_context, "costs", "the tokenizer makes"),
+        (no_output, "outputs", "ok and has no output"),
+        (endless_output, "outputs", "200 tokens, where 16 are allowed"),
+        (strange_tokens, "outputs", "tokens that the model does not have"),
+    ],
+)
+def test_a_forged_record_is_found_and_named(
+    run: Path, change: Callable[[Record], dict[str, object]], check: str, column: str
+) -> None:
+    number = next(
+        i for i, record in enumerate(records_of(run)) if record.f1 != 100 and record.golds and record.ger is not None
+    )
+    edit(run, change, number)
+    found = wrong(run)
+    assert column in found[check]
+    assert f"snapkv at ratio {records_of(run)[number].ratio:g}" in found[check]
+
+
+def records_of(folder: Path) -> list[Record]:
+    store = Store.open(folder)
+    return store.read_records(store.record_file("base", 0, "snapkv"))
+
+
+def test_a_forged_score_fails_the_command_in_one_line(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    edit(run, mean)
+    assert main(["check-submission", str(run)]) == 1
+    errors = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error")]
+    assert errors == [f"error: {run} does not hold what it says (scores): do not put it on a board"]
+    assert rescore(Store.open(run))[1] == 1  # which is how the check knows
+
+
+def test_a_forged_score_of_a_failed_answer_is_found(run: Path) -> None:
+    unanswered = {**no_output(records_of(run)[0]), "status": "failed", "reason": "it broke"}
+    edit(run, lambda _: unanswered)
+    assert "answers failed" not in str(wrong(run))
+    assert set(wrong(run)) == {"scores"}
+    edit(run, lambda record: {**unanswered, **dict.fromkeys(text_scores(records_of(run)[1]))})
+    assert wrong(run) == {}
+    assert any(finding.outcome == "note" and "1 answers failed" in finding.text for finding in examine(run))
+
+
+def test_a_summary_that_says_more_than_the_records_is_found(run: Path) -> None:
+    summary = json.loads((run / "summary.json").read_text())
+    row = next(row for row in summary if row["policy"] == "snapkv")
+    row["f1"] += 5
+    (run / "summary.json").write_text(json.dumps(summary))
+    assert "snapkv on base: f1 is" in wrong(run)["summary"]
+    (run / "summary.json").write_text("[")
+    assert "cannot be read" in wrong(run)["summary"]
+
+
+def test_records_that_are_missing_twice_or_surplus_are_found(run: Path) -> None:
+    store = Store.open(run)
+    path = store.record_file("base", 0, "snapkv")
+    records = store.read_records(path)
+    store.write_records(path, records[1:])
+    assert f"{records[0].question_id} missing" in wrong(run)["completeness"]
+    store.write_records(path, [*records, records[0]])
+    assert f"{records[0].question_id} there twice" in wrong(run)["completeness"]
+    surplus = records[0].model_copy(update={"ratio": 0.7})
+    store.write_records(path, [*records, surplus])
+    assert "snapkv at ratio 0.7 of base" in wrong(run)["completeness"]
+    path.unlink()
+    assert "missing" in wrong(run)["completeness"]
+
+
+def test_files_that_are_damaged_or_misplaced_are_found(run: Path) -> None:
+    store = Store.open(run)
+    path = store.record_file("base", 0, "snapkv")
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) // 2])
+    assert "snapkv.parquet cannot be read" in wrong(run)["files"]
+    path.write_bytes(store.record_file("base", 0, "full").read_bytes())
+    assert "snapkv.parquet holds a record of full" in wrong(run)["files"]
+    table = store.read_table(path)
+    store.write_table(path, table.drop_columns(["golds"]))
+    assert "not those of the schema: golds" in wrong(run)["files"]
+
+
+@pytest.mark.parametrize(
+    ("edits", "check", "text"),
+    [
+        ({"status": "failed", "reason": "interrupted"}, "run.json", "not complete but failed: interrupted"),
+        ({"model_fingerprint": "0123456789abcdef"}, "model", "not that of the installed one"),
+        ({"mode": "aware"}, "questions", "was run in mode agnostic"),
+        ({"seed": 4}, "completeness", "missing"),
+    ],
+)
+def test_an_edited_identity_is_found(run: Path, edits: dict[str, object], check: str, text: str) -> None:
+    content = json.loads((run / "run.json").read_text())
+    for name, value in edits.items():
+        (content if name in content else content["identity"])[name] = value
+    (run / "run.json").write_text(json.dumps(content))
+    assert text in wrong(run)[check]
+
+
+def test_an_edited_chance_level_is_found(run: Path) -> None:
+    content = json.loads((run / "run.json").read_text())
+    content["identity"]["tasks"][0]["chance"] = 1.0
+    (run / "run.json").write_text(json.dumps(content))
+    assert "base has chance '1.0'" in wrong(run)["tasks"]
+
+
+def test_an_identity_with_something_missing_is_one_clear_line(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    content = json.loads((run / "run.json").read_text())
+    del content["identity"]["seed"]
+    (run / "run.json").write_text(json.dumps(content))
+    assert main(["check-submission", str(run)]) == 1
+    assert "run.json is damaged (identity.seed: Field required)" in capsys.readouterr().err
+
+
+def test_what_cannot_be_checked_is_noted(llama: LoadedModel, run: Path, tmp_path: Path) -> None:
+    """Of other code, of a model that does not ship, and of a task in another version."""
+    store = execute(llama, Grid([(TASKS["base"], 1)], Setting(SNAPKV, (0.5,))), tmp_path / "toy", "a test")
+    notes = {finding.check for finding in examine(store.folder) if finding.outcome == "note"}
+    assert notes == {"model", "outputs", "summary"}
+    assert wrong(store.folder) == {}
+    content = json.loads((run / "run.json").read_text())
+    content["identity"]["source"] = "0123456789abcdef"
+    content["identity"]["tasks"][0]["version"] = "0.0.1"
+    (run / "run.json").write_text(json.dumps(content))
+    store = Store.open(run)
+    for path, records in store.read_files():
+        store.write_records(path, [record.model_copy(update={"task_version": "0.0.1"}) for record in records])
+    notes = {finding.check for finding in examine(run) if finding.outcome == "note"}
+    assert notes == {"code", "tasks", "questions"}
+    assert wrong(run) == {}
+    store.record_file("base", 0, "snapkv").unlink()
+    assert "missing" in wrong(run)["completeness"]
