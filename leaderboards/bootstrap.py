@@ -35,14 +35,15 @@ def resampled_means(
         return None
     sums = np.bincount(positions, weights=numbers[known])
     counts = np.bincount(positions).astype(np.float64)
-    weights = cluster_weights(len(names), seed, resamples)
-    means: FloatArray = (weights @ sums) / (weights @ counts)
+    drawn_sums, drawn_counts = np.stack([sums, counts]) @ cluster_weights(len(names), seed, resamples).T
+    means: FloatArray = drawn_sums / drawn_counts
     return means
 
 
 def percentile_interval(means: FloatArray, level: float = LEVEL) -> tuple[float, float]:
     """The central interval that holds ``level`` of ``means``."""
-    low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
+    # Sorting thousands of floats takes a quarter of the time that numpy needs to part them at four places.
+    low, high = np.quantile(np.sort(means), [(1 - level) / 2, (1 + level) / 2])
     return float(low), float(high)
 
 
@@ -64,8 +65,12 @@ def task_seed(seed: int, task: str) -> int:
 # Every policy at every ratio asks for the same weights, and drawing them is most of the work.
 @lru_cache(maxsize=16)
 def cluster_weights(clusters: int, seed: int, resamples: int) -> FloatArray:
-    """How often each cluster is drawn in each resample, shape (resamples, clusters)."""
+    """How often each cluster is drawn in each resample, shape (resamples, clusters).
+
+    In memory cluster by cluster, so that a sum over clusters is a few long additions.
+    """
     generator = np.random.default_rng(seed)
-    drawn = generator.multinomial(clusters, np.full(clusters, 1 / clusters), size=resamples).astype(np.float64)
-    drawn.flags.writeable = False
-    return drawn
+    drawn = generator.multinomial(clusters, np.full(clusters, 1 / clusters), size=resamples)
+    weights = drawn.astype(np.float64, order="F")
+    weights.flags.writeable = False
+    return weights

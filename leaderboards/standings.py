@@ -62,15 +62,20 @@ def rank_intervals(values: Mapping[str, FloatArray], higher_is_better: bool = Tr
     for place, policy in enumerate(values):
         rank = int(ranks[0, place])
         low, high = discrete_interval(ranks[1:, place], rank)
-        others = {name: difference_of(values[policy], values[name]) for name in values if name != policy}
-        tied = tuple(name for name, difference in others.items() if not difference.is_clear)
+        others = {other: difference_of(values[policy], values[other]) for other in values if other != policy}
+        tied = tuple(other for other, difference in others.items() if not difference.is_clear)
         found[policy] = RankInterval(rank, None if low is None else int(low), None if high is None else int(high), tied)
     return found
 
 
 def difference_of(one: FloatArray, other: FloatArray) -> Difference:
     """Of two measures of the same resamples, each of shape (1 + resamples,)."""
-    return Difference.of(one - other)
+    return Difference.of(_differences(one, other))
+
+
+def _differences(one: FloatArray, other: FloatArray) -> FloatArray:
+    """0 where two are equal but for noise, which would else be as clear as any."""
+    return np.round(one - other, DIGITS)
 
 
 def smallest_detectable_difference(resampled: FloatArray) -> float | Blank:
@@ -133,7 +138,7 @@ def against(one: Profile, other: Profile) -> Against | Blank:
         return second
     if shared[0] <= 0:
         return Blank(NOTHING_REMOVED)
-    differences = first - second
+    differences = _differences(first, second)
     if len(differences) < 2:
         return Blank(ONE_CONTEXT)
     return Against(

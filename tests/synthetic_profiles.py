@@ -1,0 +1,38 @@
+"""Profiles as a run would have them, worked out by hand."""
+
+from typing import Any
+
+import numpy as np
+
+from leaderboards import Asked
+from leaderboards.bootstrap import FloatArray
+from leaderboards.profiles import Profile
+from leaderboards.resampling import Blank
+
+RATIOS = (0.25, 0.5, 0.75)
+
+
+def table(rows: Any) -> FloatArray:
+    return np.atleast_2d(np.asarray(rows, dtype=np.float64))
+
+
+def profile(
+    f1: Any = (100, 80, 60, 0),
+    hallucination: Any = (0.0, 0.1, 0.5, 0.6),
+    ger: Any = (0.0, 0.1, 0.2, 0.3),
+    realised: Any = (0.0, 0.25, 0.5, 0.75),
+    levels: tuple[Asked, ...] | None = None,
+    policy: str = "snapkv",
+) -> Profile:
+    """A measured curve, and resamples of it where rows are given; what is measured once is the same in all of them."""
+    asked = levels or (Asked.of(0.0), *(Asked.of(ratio) for ratio in RATIOS[: np.shape(f1)[-1] - 1]))
+    measures = (f1, hallucination, ger, realised)
+    rows = max(len(table(array)) for array in measures)
+    one, two, three, four = (np.broadcast_to(table(array), (rows, len(asked))) for array in measures)
+    return Profile("agnostic", "base", policy, asked, one, two, three, four, questions=8)
+
+
+def value(found: Any) -> Any:
+    """What is not blank."""
+    assert not isinstance(found, Blank), found
+    return found

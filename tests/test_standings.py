@@ -1,0 +1,204 @@
+"""From records to the standings of a board: blanks with their reasons, and intervals that hold what they promise."""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from leaderboards import SummaryRow, summarise
+from leaderboards.bootstrap import percentile_interval
+from leaderboards.profiles import Profiles
+from leaderboards.resampling import Blank
+from leaderboards.safety import Area, area_under_curve, areas, cliff, safe_ratio, susceptibility
+from leaderboards.standings import RankInterval, Standing, against, rank_intervals, standings
+from synthetic_profiles import value
+from synthetic_records import failed, frame, realistic_records, record
+
+# Profiles
+
+
+def test_a_profile_is_what_the_rows_say_and_resamples_as_they_do() -> None:
+    records = realistic_records(policies=["full", "snapkv", "random"], ratios=[0.3, 0.6, 0.9])
+    rows = summarise(records, seed=3, resamples=500)
+    profiles = Profiles.of(records, rows, seed=3, resamples=500)
+    for row in rows:
+        found = profiles.profile(row.mode, row.task, row.policy)
+        place = found.levels.index(row.asked)
+        for name in ("f1", "hallucination_rate", "ger", "realised_ratio"):
+            column = value(getattr(found, name))[:, place]
+            assert len(column) == 501
+            assert column[0] == pytest.approx(getattr(row, name))
+        for name in ("f1", "hallucination_rate"):
+            interval = percentile_interval(value(getattr(found, name))[1:, place])
+            assert interval == pytest.approx((getattr(row, f"{name}_low"), getattr(row, f"{name}_high")))
+
+
+def test_the_order_of_records_changes_nothing() -> None:
+    records = realistic_records(policies=["full", "snapkv"], ratios=[0.3, 0.9], contexts=6)
+    rows = summarise(records, resamples=50)
+    one, other = (
+        Profiles.of(some, rows, resamples=50).profile("agnostic", "all", "snapkv")
+        for some in (records, records.sample(frac=1, random_state=1))
+    )
+    assert np.array_equal(value(one.f1), value(other.f1))
+
+
+def test_levels_go_from_little_compression_to_much() -> None:
+    records = [
+        record(policy=policy, example_id=f"base-{context}", ratio=ratio, budget=budget)
+        for policy, ratio, budget in (("full", 0.0, None), ("snapkv", 0.4, 96), ("snapkv", 0.8, 32))
+        for context in range(2)
+    ]
+    rows = summarise(frame(records), resamples=10)
+    found = Profiles.of(frame(records), rows, resamples=10).profile("agnostic", "base", "snapkv")
+    assert [str(asked) for asked in found.levels] == ["0", "96", "32"]
+    assert found.by_budget
+
+
+def blanks_of(records: pd.DataFrame, policy: str = "snapkv") -> Standing:
+    profiles = Profiles.of(records, summarise(records, resamples=50), resamples=50)
+    (standing,) = [one for one in standings(profiles, "agnostic", "base") if one.policy == policy]
+    return standing
+
+
+def test_what_failed_is_blank_with_its_reason_and_has_no_rank() -> None:
+    def broken(one: dict[str, Any]) -> dict[str, Any]:
+        is_broken = (one["policy"], one["ratio"], one["example_index"]) == ("tova", 0.9, 2)
+        identity = {name: one[name] for name in ("policy", "ratio", "example_id", "question_id")}
+        return failed("out of memory", **identity) if is_broken else one
+
+    records = realistic_records(["base"], ["full", "random", "snapkv", "tova"], ratios=[0.5, 0.9], change=broken)
+    tova, snapkv = blanks_of(records, "tova"), blanks_of(records)
+    reason = Blank("tova at ratio 0.9: 4 of 48 failed: out of memory")
+    blank = (tova.area, tova.rank, tova.safe_ratio, tova.cliff, tova.ger_against_hallucination)
+    assert blank == (reason,) * 5
+    assert tova.against == {"random": reason}
+    assert value(snapkv.rank) == RankInterval(1, 1, 1, ())
+    alone = blanks_of(records[records["policy"] != "tova"])
+    assert value(snapkv.against["random"]) == alone.against["random"], "the family is of those that have a value"
+
+
+def test_without_the_full_cache_there_is_no_curve() -> None:
+    standing = blanks_of(realistic_records(["base"], ["snapkv"], ratios=[0.5, 0.9]))
+    assert standing.area == standing.safe_ratio == standing.cliff == Blank("the full cache was not run")
+
+
+def test_what_does_not_apply_is_blank_alone() -> None:
+    def rewrites(one: dict[str, Any]) -> dict[str, Any]:
+        nothing = {"eviction_rate": None, "ger": None, "ger_by_layer": None, "slot_coverage": None}
+        return one | (nothing if one["policy"] == "snapkv" else {})
+
+    standing = blanks_of(realistic_records(["base"], ["full", "snapkv"], change=rewrites))
+    reason = "snapkv at ratio 0.1: not applicable: the policy rewrites the cache"
+    assert standing.ger_against_hallucination == Blank(reason)
+    assert isinstance(standing.area, Area)
+
+
+def test_one_context_has_values_and_no_interval() -> None:
+    standing = blanks_of(realistic_records(["base"], ["full", "random", "snapkv"], contexts=1))
+    area, rank = value(standing.area), value(standing.rank)
+    assert (area.f1.low, area.f1.high) == (None, None)
+    assert (rank.rank, rank.low, rank.high) == (1, None, None)
+    assert standing.safe_ratio == standing.against["random"] == Blank("no interval from one context")
+
+
+def test_controls_have_an_area_and_no_rank() -> None:
+    standing = blanks_of(realistic_records(["base"], ["full", "random", "snapkv"]), "random")
+    assert isinstance(standing.area, Area)
+    assert standing.rank == Blank("a control has no rank")
+    assert standing.against == {}
+
+
+def test_who_removes_less_than_the_others_has_no_rank_and_cuts_nobody_short() -> None:
+    def halves(one: dict[str, Any]) -> dict[str, Any]:
+        return one | ({"realised_ratio": one["realised_ratio"] / 2} if one["policy"] == "tova" else {})
+
+    records = realistic_records(["base"], ["full", "snapkv", "knorm", "tova"], change=halves)
+    assert blanks_of(records, "tova").rank == Blank("removes at most 0.45 of the cache, others 0.90")
+    assert value(blanks_of(records, "tova").area).span == pytest.approx(0.45)
+    assert value(blanks_of(records).rank).rank == 1
+
+
+def test_policies_as_good_as_they_were_made_are_told_apart() -> None:
+    records = realistic_records(contexts=12)
+    profiles = Profiles.of(records, summarise(records, resamples=2000), resamples=2000)
+    found = {one.policy: one for one in standings(profiles, "agnostic", "all")}
+    for policy, verdict in (("snapkv", "better"), ("expected_attention", "better"), ("streaming_llm", "worse")):
+        beaten = value(found[policy].against["random"])
+        assert (beaten.verdict, beaten.span) == (verdict, pytest.approx(0.9))
+    ranked = {policy: value(one.rank) for policy, one in found.items() if not isinstance(one.rank, Blank)}
+    assert set(ranked) == {"streaming_llm", "snapkv", "tova", "h2o", "knorm", "expected_attention", "adakv_snapkv"}
+    assert ranked["streaming_llm"].low == 7
+    assert "adakv_snapkv" in ranked["expected_attention"].tied
+
+
+# What intervals promise
+
+LEVELS = (0.0, 0.25, 0.5, 0.75)
+TRUTH = {"snapkv": (0.9, 0.85, 0.7, 0.35), "random": (0.9, 0.75, 0.5, 0.3)}
+
+
+def simulated(seed: int, contexts: int = 40, questions: int = 5) -> Profiles:
+    """Right or wrong, with the probabilities of :data:`TRUTH` on average: a third of all questions shares the luck of
+    its context, at every level and for both policies."""
+    generator = np.random.default_rng(seed)
+    luck = np.where(
+        generator.random((contexts, questions)) < 1 / 3,
+        generator.random((contexts, 1)),
+        generator.random((contexts, questions)),
+    )
+    parts = []
+    for policy, ratios in (("full", LEVELS[:1]), *((name, LEVELS[1:]) for name in TRUTH)):
+        for ratio in ratios:
+            right = (luck < TRUTH.get(policy, TRUTH["random"])[LEVELS.index(ratio)]).ravel()
+            parts.append(
+                pd.DataFrame({"policy": policy, "ratio": ratio, "f1": 100.0 * right, "hallucinated": 1.0 - right})
+            )
+    records = pd.concat(parts, ignore_index=True)
+    names = np.repeat([f"base-{context}" for context in range(contexts)], questions)
+    records = records.assign(task="base", mode="agnostic", status="ok", budget=np.nan, ger=records["ratio"])
+    records = records.assign(realised_ratio=records["ratio"], question_id=0)
+    records = records.assign(draw_id=np.tile(names, len(parts)), example_id=np.tile(names, len(parts)))
+    rows = [
+        SummaryRow(
+            task="base", mode="agnostic", policy=str(policy), ratio=float(ratio), n=len(group),
+            f1=0, hallucination_rate=0, ger=0, realised_ratio=0,
+        )
+        for (policy, ratio), group in records.groupby(["policy", "ratio"], sort=False)
+    ]  # fmt: skip
+    return Profiles.of(records, rows, seed=seed, resamples=400)
+
+
+def true_area(policy: str) -> float:
+    heights = 100 * np.array(TRUTH[policy])
+    return float(np.trapezoid(heights, LEVELS) / LEVELS[-1])
+
+
+def test_intervals_hold_the_truth_as_often_as_they_say() -> None:
+    """95 %, over 300 samples of 40 contexts; the least that is safe to claim is claimed of the cliff and of ranks."""
+    hits = dict.fromkeys(("area", "difference", "rise", "cliff", "rank"), 0)
+    too_safe = 0
+    for seed in range(300):
+        profiles = simulated(seed)
+        one, other = (profiles.profile("agnostic", "base", name) for name in TRUTH)
+        area = value(area_under_curve(one)).f1
+        difference = value(against(one, other)).difference
+        rise = value(susceptibility(one))[2].rise
+        place = value(cliff(one))
+        (rank, _) = rank_intervals({"snapkv": value(areas(one)), "random": value(areas(other))}).values()
+        for name, low, truth, high in (
+            ("area", area.low, true_area("snapkv"), area.high),
+            ("difference", difference.low, true_area("snapkv") - true_area("random"), difference.high),
+            ("rise", rise.low, (0.7 - 0.35) / 0.25, rise.high),
+            ("cliff", place.low, 0.625, place.high),
+            ("rank", rank.low, 1, rank.high),
+        ):
+            assert low is not None
+            assert high is not None
+            hits[name] += low <= truth <= high
+        too_safe += value(safe_ratio(one)).ratio > 0.25
+    assert all(0.90 <= hits[name] / 300 <= 0.98 for name in ("area", "difference", "rise")), hits
+    assert hits["cliff"] >= 270
+    assert hits["rank"] >= 270
+    assert too_safe <= 8, "0.5 loses 20 points"

@@ -1,0 +1,320 @@
+"""The statistics of a board: against published and hand-computed values, and by what has to hold whatever the data."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import binomtest, chi2
+
+from leaderboards import Asked
+from leaderboards.bootstrap import resampled_means
+from leaderboards.profiles import Profile
+from leaderboards.resampling import Blank
+from leaderboards.safety import (
+    area_under_curve,
+    areas,
+    cliff,
+    correlation,
+    ger_against_hallucination,
+    safe_ratio,
+    susceptibility,
+)
+from leaderboards.significance import corrected, mcnemar_p, wilcoxon_p
+from leaderboards.standings import (
+    RankInterval,
+    against,
+    bootstrap_p,
+    difference_of,
+    rank_intervals,
+    smallest_detectable_difference,
+)
+from synthetic_profiles import RATIOS, profile, value
+
+# Tests and their correction
+
+
+def test_mcnemar_is_the_binomial_below_25_and_edwards_chi_square_from_there() -> None:
+    assert mcnemar_p(12, 2) == pytest.approx(2 * (1 + 14 + 91) / 2**14)
+    assert mcnemar_p(0, 0) == 1
+    assert mcnemar_p(20, 4) == pytest.approx(binomtest(4, 24).pvalue)
+    # The president's approval of A. Agresti, Categorical Data Analysis (1990), p. 350: 150 and 86 changed their minds.
+    assert mcnemar_p(150, 86) == pytest.approx(chi2.sf((64 - 1) ** 2 / 236, 1))
+    assert mcnemar_p(86, 150) == mcnemar_p(150, 86)
+
+
+def test_wilcoxon_agrees_with_darwins_maize() -> None:
+    """Heights of crossed less self-fertilised plants, in eighths of an inch: the example of scipy's documentation."""
+    maize = np.array([6, 8, 14, 16, 23, 24, 28, 29, 41, -48, 49, 56, 60, -67, 75], dtype=np.float64)
+    assert wilcoxon_p(maize, np.arange(15)) == pytest.approx(0.041259765625)
+    # Two questions for each plant, of which one has no value or both average to the same.
+    twice = np.concatenate([maize - 5, np.where(np.arange(15) < 3, np.nan, maize + 5)])
+    twice[:3] += 5
+    assert wilcoxon_p(twice, np.tile(np.arange(15), 2)) == pytest.approx(0.041259765625)
+
+
+def test_wilcoxon_takes_six_contexts_that_differ() -> None:
+    five = np.array([1.0, 2.0, 3.0, 4.0, 5.0, 0.0, 0.0])
+    assert wilcoxon_p(five, np.arange(7)) is None
+    # Six of one sign: 2 in 2 ** 6.
+    assert wilcoxon_p(np.append(five, 6.0), np.arange(8)) == pytest.approx(2 / 2**6)
+
+
+# Y. Benjamini and Y. Hochberg, J. R. Statist. Soc. B 57 (1995): fifteen hypotheses about two treatments
+# of myocardial infarction.
+INFARCTION = [
+    *(0.0001, 0.0004, 0.0019, 0.0095, 0.0201, 0.0278, 0.0298, 0.0344),
+    *(0.0459, 0.3240, 0.4262, 0.5719, 0.6528, 0.7590, 1.0000),
+]
+
+
+def test_the_false_discovery_rate_is_that_of_the_paper() -> None:
+    """At 0.05 their procedure rejects four hypotheses, one more than those that bound the chance of any error."""
+    p_values = dict(enumerate(INFARCTION))
+    discoveries, holm = corrected(p_values, "infarction", "fdr_bh"), corrected(p_values, "infarction")
+    assert [name for name, p in discoveries.p.items() if p <= 0.05] == [0, 1, 2, 3]
+    assert [name for name, p in holm.p.items() if p <= 0.05] == [0, 1, 2]
+    assert discoveries.p[3] == pytest.approx(0.0095 * 15 / 4)
+    assert (discoveries.name, discoveries.method, holm.method) == ("infarction", "fdr_bh", "holm")
+
+
+def test_holm_is_that_of_a_hand() -> None:
+    found = corrected({"a": 0.01, "b": 0.04, "c": 0.03, "d": 0.005}, "four")
+    assert found.p == pytest.approx({"a": 0.03, "b": 0.06, "c": 0.06, "d": 0.02})
+    assert corrected({}, "none").p == {}
+
+
+# The area under the curve
+
+
+def test_the_area_is_that_of_a_hand() -> None:
+    """Trapezoids of 22.5, 17.5 and 7.5 over a span of 0.75."""
+    found = value(area_under_curve(profile(f1=(100, 80, 60, 0))))
+    assert found.f1.mean == pytest.approx((22.5 + 17.5 + 7.5) / 0.75)
+    assert found.span == 0.75
+
+
+def test_the_area_is_over_realised_ratios_and_not_over_asked_ones() -> None:
+    """From 100 down to 0 in a straight line, wherever the points lie on it: half."""
+    found = areas(profile(f1=(100, 90, 50, 0), realised=(0, 0.06, 0.3, 0.6)))
+    assert value(found) == pytest.approx([50.0])
+
+
+def test_points_are_taken_by_realised_ratio_where_these_do_not_ascend() -> None:
+    backwards = areas(profile(f1=(100, 0, 50, 90), realised=(0, 0.6, 0.3, 0.06)))
+    assert value(backwards) == pytest.approx([50.0])
+    assert value(areas(profile(f1=(90, 60, 30, 60), realised=(0, 0, 0, 0)))) == pytest.approx([60.0])
+
+
+def test_the_full_cache_has_its_f1_as_area() -> None:
+    found = value(area_under_curve(profile((80,), (0.1,), (0,), (0,), levels=(Asked.of(0.0),))))
+    assert (found.f1.mean, found.span) == (80, 0)
+
+
+def test_an_area_ends_between_two_points_where_it_is_asked_to() -> None:
+    """100 at 0, 80 at a quarter, and 70 halfway to 60 at a half: 22.5 and 9.375 over 0.375."""
+    assert value(areas(profile(), np.array([0.375]))) == pytest.approx([31.875 / 0.375])
+
+
+@given(
+    st.lists(st.tuples(st.floats(0, 1), st.floats(0, 100)), min_size=1, max_size=8),
+    st.floats(0, 100),
+    st.floats(0.01, 1),
+)
+def test_the_area_lies_between_the_lowest_and_the_highest_f1(
+    points: list[tuple[float, float]], full: float, end: float
+) -> None:
+    ratios, heights = ([first, *(point[axis] for point in points)] for axis, first in enumerate((0.0, full)))
+    levels = tuple(Asked.of(number / 10) for number in range(len(ratios)))
+    nothing = [0.0] * len(ratios)
+    one = profile(heights, nothing, nothing, ratios, levels)
+    for to in (None, np.array([end])):
+        (found,) = value(areas(one, to))
+        assert min(heights) - 1e-6 <= found <= max(heights) + 1e-6
+
+
+# Susceptibility and the cliff
+
+
+def test_susceptibility_and_the_cliff_are_those_of_a_hand() -> None:
+    one = profile(hallucination=[(0.0, 0.1, 0.5, 0.6), (0.0, 0.1, 0.4, 0.7), (0.0, 0.0, 0.1, 0.6)])
+    slopes = value(susceptibility(one))
+    assert [slope.ratio for slope in slopes] == [0.125, 0.375, 0.625]
+    assert [slope.rise.mean for slope in slopes] == pytest.approx([0.4, 1.6, 0.4])
+    found = value(cliff(one))
+    assert (found.ratio, found.low, found.high) == (0.375, 0.375, 0.625), "the first of two equal ones in row two"
+    assert found.rise.mean == pytest.approx(1.6)
+    assert found.is_clear
+
+
+def test_the_first_of_equal_rises_is_the_cliff_whatever_floats_say() -> None:
+    found = value(cliff(profile(hallucination=(0.0, 0.3, 0.6, 0.9))))
+    assert (found.ratio, found.low, found.high, found.is_clear) == (0.125, None, None, False)
+
+
+def test_where_nothing_rises_there_is_no_cliff() -> None:
+    assert cliff(profile(hallucination=(0.4, 0.4, 0.3, 0.3))) == Blank("hallucination rises nowhere")
+    full = profile((80,), (0.1,), (0,), (0,), levels=(Asked.of(0.0),))
+    assert cliff(full) == safe_ratio(full) == Blank("the full cache is not compressed")
+
+
+def test_by_budget_there_are_areas_and_susceptibility_and_neither_cliff_nor_safe_ratio() -> None:
+    levels = (Asked.of(0.0), *(Asked.of(0.0, budget) for budget in (128, 64, 32)))
+    one = profile(levels=levels, realised=(0, 0.2, 0.6, 0.8))
+    reason = Blank("asked by budget, which is another ratio for every length")
+    assert cliff(one) == safe_ratio(one) == reason
+    assert [slope.ratio for slope in value(susceptibility(one))] == pytest.approx([0.1, 0.4, 0.7])
+    assert [slope.rise.mean for slope in value(susceptibility(one))] == pytest.approx([0.5, 1.0, 0.5])
+    assert value(area_under_curve(one)).span == 0.8
+    same = profile(levels=levels, realised=(0, 0.2, 0.2, 0.8))
+    assert susceptibility(same) == Blank("two levels are of one ratio")
+
+
+# The safe ratio
+
+
+def losing(*losses: tuple[float, ...]) -> Profile:
+    """F1 of 100 less these, a row for each resample, the first as measured."""
+    return profile(f1=[(100, *(100 - loss for loss in row)) for row in losses])
+
+
+def test_the_safe_ratio_is_that_of_a_hand() -> None:
+    # The upper end of 95 % of 41 equally spaced values is the 40th.
+    spread = np.linspace(-1, 1, 41)
+    rows = [(1.0, 3.0, 9.0), *((1 + wave, 3 + 2 * wave, 9 + wave) for wave in spread)]
+    found = value(safe_ratio(losing(*rows)))
+    assert found.ratio == 0.5
+    assert [loss.mean for loss in found.losses] == pytest.approx([1, 3, 9])
+    assert [loss.high for loss in found.losses] == pytest.approx([1.95, 4.9, 9.95])
+
+
+def test_a_ratio_is_safe_only_if_every_lower_one_is() -> None:
+    assert value(safe_ratio(losing((0, 0, 0), (6, 0, 0), (6, 0, 0)))).ratio == 0
+    assert value(safe_ratio(losing((0, 9, 0), (0, 9, 0), (0, 9, 0)))).ratio == 0.25
+    assert value(safe_ratio(losing((0, 5, 0), (0, 5, 0)))).ratio == 0.25, "5 points are not below 5"
+
+
+@given(st.lists(st.floats(0, 100), min_size=2, max_size=6), st.floats(0, 4.9))
+def test_who_loses_nothing_is_safe_at_the_highest_asked(full: list[float], little: float) -> None:
+    for loss in (0.0, little):
+        one = profile(f1=[(f1, f1, f1 - loss, f1 - loss) for f1 in full])
+        assert value(safe_ratio(one)).ratio == RATIOS[-1]
+
+
+# Correlations
+
+
+def test_correlations_are_published_ones() -> None:
+    """F. J. Anscombe, The American Statistician 27 (1973), first set; and Wikipedia's IQ against hours of television,
+    where Spearman's is -29/165."""
+    x = np.array([10, 8, 13, 9, 11, 14, 6, 4, 12, 7, 5], dtype=np.float64)
+    y = np.array([8.04, 6.95, 7.58, 8.81, 8.33, 9.96, 7.24, 4.26, 10.84, 4.82, 5.68])
+    found = value(correlation(x, y))
+    assert (found.pearson, found.pearson_p) == (pytest.approx(0.8164, abs=5e-5), pytest.approx(0.00217, abs=5e-6))
+    iq = np.array([106, 100, 86, 101, 99, 103, 97, 113, 112, 110], dtype=np.float64)
+    hours = np.array([7, 27, 2, 50, 28, 29, 20, 12, 6, 17], dtype=np.float64)
+    found = value(correlation(iq, hours))
+    assert (found.spearman, found.spearman_p) == (pytest.approx(-29 / 165), pytest.approx(0.627188, abs=5e-7))
+
+
+def test_the_correlation_of_a_profile_leaves_the_full_cache_out() -> None:
+    found = value(ger_against_hallucination(profile(ger=(9, 0.1, 0.2, 0.3), hallucination=(0.9, 0.1, 0.2, 0.3))))
+    assert (found.pearson, found.spearman, found.n) == (pytest.approx(1), pytest.approx(1), 3)
+    assert found.pearson_p < 1e-6
+    assert ger_against_hallucination(profile(ger=(0, 0, 0, 0))) == Blank("all levels are equal")
+    short = profile((9, 9, 9), (0, 0.1, 0.2), (0, 0.1, 0.2), (0, 0.2, 0.4), levels=tuple(map(Asked.of, (0, 0.2, 0.4))))
+    assert ger_against_hallucination(short) == Blank("fewer than three levels")
+
+
+# Ranks
+
+
+def test_ranks_and_their_intervals_are_those_of_a_hand() -> None:
+    best, second, third = [9, 9, 9, 4], [5, 5, 5, 5], [1, 1, 1, 1]
+    found = rank_intervals({name: np.array(row, float) for name, row in zip("abc", (best, second, third), strict=True)})
+    assert found["a"] == RankInterval(1, 1, 2, ("b",))
+    assert found["b"] == RankInterval(2, 1, 2, ("a",))
+    assert found["c"] == RankInterval(3, 3, 3, ())
+    lower = rank_intervals({"a": np.array([9.0, 9.0]), "b": np.array([5.0, 5.0])}, higher_is_better=False)
+    assert (lower["a"].rank, lower["b"].rank) == (2, 1)
+
+
+def test_equals_share_the_better_rank_and_are_tied() -> None:
+    found = rank_intervals({"a": np.array([5.0, 5.0]), "b": np.array([5.0, 5.0 + 1e-12]), "c": np.array([1.0, 1.0])})
+    assert found["a"] == RankInterval(1, 1, 1, ("b",))
+    assert found["b"] == RankInterval(1, 1, 1, ("a",))
+    assert found["c"].rank == 3
+    assert rank_intervals({}) == {}
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(1, 6), st.integers(0, 30))
+def test_a_rank_interval_holds_the_measured_rank(seed: int, policies: int, resamples: int) -> None:
+    table = np.random.default_rng(seed).integers(0, 5, (policies, 1 + resamples)).astype(np.float64)
+    found = rank_intervals({str(number): row for number, row in enumerate(table)})
+    for own in found.values():
+        low, high = own.low or own.rank, own.high or own.rank
+        assert 1 <= low <= own.rank <= high <= policies
+        assert (own.low is None) == (resamples == 0)
+    for name, own in found.items():
+        assert all(name in found[other].tied for other in own.tied)
+
+
+# Differences
+
+
+def test_the_standard_error_of_the_bootstrap_is_the_published_one() -> None:
+    """B. Efron and R. J. Tibshirani, An Introduction to the Bootstrap (1993), table 2.2: seven treated mice, 23.36 for
+    infinitely many resamples of the mean; of two blood samples for each mouse it is the same."""
+    mice = [94, 197, 16, 38, 99, 141, 23]
+    alone = resampled_means(mice, [str(mouse) for mouse in range(7)], seed=0, resamples=20_000)
+    twice = resampled_means(np.repeat(mice, 2) + [-5.0, 5.0] * 7, np.repeat(np.arange(7), 2), seed=0, resamples=20_000)
+    assert alone is not None
+    assert twice is not None
+    assert alone.std() == pytest.approx(23.36, abs=0.4)
+    assert twice == pytest.approx(alone)
+
+
+def test_the_smallest_detectable_difference_is_2_8_standard_errors() -> None:
+    """H. S. Bloom, Evaluation Review 19 (1995), table 1: 2.80 at 80 % power and a two-sided 0.05."""
+    resampled = np.random.default_rng(0).normal(7, 3, 100_000)
+    assert value(smallest_detectable_difference(resampled)) / 3 == pytest.approx(2.80, abs=0.03)
+    assert smallest_detectable_difference(resampled[:0]) == Blank("no interval from one context")
+    assert smallest_detectable_difference(np.full(9, 0.1)) == Blank("all resamples are equal")
+
+
+def test_bootstrap_p_counts_the_resamples_on_either_side() -> None:
+    assert bootstrap_p(np.arange(-2.0, 97.0)) == pytest.approx(2 * 4 / 100)
+    assert bootstrap_p(np.ones(99)) == pytest.approx(2 / 100)
+    assert bootstrap_p(-np.ones(99)) == pytest.approx(2 / 100)
+    assert bootstrap_p(np.zeros(9)) == 1
+
+
+def test_two_policies_are_compared_as_far_as_both_realise() -> None:
+    """At the asked ratio 0.75 the other one is worse, and at the realised ones they lie on the same line."""
+    one = profile([(100, 90, 80, 70)] * 3, realised=(0, 0.1, 0.2, 0.3))
+    other = profile([(100, 80, 60, 40)] * 3, realised=(0, 0.2, 0.4, 0.6), policy="random")
+    found = value(against(one, other))
+    assert found.difference.mean == pytest.approx(0, abs=1e-9)
+    assert (found.span, found.verdict, found.smallest) == (0.3, "tied", Blank("all resamples are equal"))
+    idle = profile([(100, 100, 100, 100)] * 3, realised=(0, 0, 0, 0))
+    assert against(one, idle) == Blank("one of them removes nothing")
+
+
+def test_better_than_random_takes_a_clear_interval_and_a_corrected_p() -> None:
+    rows = [(100, 90, 80, 70 + noise) for noise in [0.0, *np.linspace(-3, 3, 99)]]
+    good, bad = profile(rows), profile(f1=[(100, 50, 40, 0)] * 100, policy="random")
+    assert (value(against(good, bad)).verdict, value(against(bad, good)).verdict) == ("better", "worse")
+    assert value(against(good, bad)).p == pytest.approx(2 / 100)
+    assert value(against(good, good)).verdict == "tied"
+
+
+def test_the_smallest_detectable_difference_is_found_four_times_in_five() -> None:
+    generator = np.random.default_rng(1)
+    contexts = np.repeat(np.arange(40), 5)
+    found = 0
+    for seed in range(300):
+        noise = generator.normal(0, 1, 40)[contexts] + generator.normal(0, 1, 200)
+        resampled = resampled_means(noise, contexts, seed, 400)
+        assert resampled is not None
+        true = value(smallest_detectable_difference(resampled))
+        found += difference_of(np.append(noise.mean(), resampled) + true, np.zeros(401)).is_clear
+    assert 0.72 <= found / 300 <= 0.88
