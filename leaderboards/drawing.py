@@ -4,6 +4,7 @@ Colours are style-sheet variables with a fallback, so that a page can set them f
 and takes the page's typeface. The same values give the same bytes.
 """
 
+import hashlib
 import html
 import io
 import re
@@ -82,7 +83,7 @@ def _as_part_of_a_page(svg: str, title: str, salt: str, colours: Mapping[str, st
     body = drawing[drawing.index(">") + 1 :].strip()
     body = body.replace("xlink:href=", "href=")
     body = re.sub(r'id="(policy|band):(\d+)"', r'class="\1" data-policy="\2"', body)
-    prefix = re.sub(r"\W+", "-", salt) + "-"
+    prefix = "d" + hashlib.sha256(salt.encode()).hexdigest()[:6]  # short: it stands at every marker
     needed = set(re.findall(r'(?:href="|url\()#([^")]+)', body))
     body = re.sub(r' id="([^"]+)"', lambda found: f' id="{prefix}{found[1]}"' if found[1] in needed else "", body)
     body = re.sub(r'(href="|url\()#', rf"\g<1>#{prefix}", body)
@@ -90,6 +91,7 @@ def _as_part_of_a_page(svg: str, title: str, salt: str, colours: Mapping[str, st
     body = re.sub(r" font-family: [^;\"]+;", "", body)
     body = re.sub(r"<defs>\s*<style.*?</style>\s*</defs>", "", body, flags=re.DOTALL)
     body = re.sub(r"\s+", " ", re.sub(r"<g/>", "", body))
+    body = re.sub(r' transform="rotate\(-0 [^"]*\)"', "", body)
     body = re.sub(r"(\d\.\d\d)\d+", r"\1", body)  # hundredths of a pixel are enough
     for colour, variable in colours.items():
         body = body.replace(colour, f"var({variable}, {colour})")

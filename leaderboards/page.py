@@ -52,6 +52,7 @@ def build_page(run: Mapping[str, Any], rows: Sequence[SummaryRow], boards: Board
         "index.html.j2",
         model=_model(facts),
         facts=_facts(rows),
+        styles=line_styles(rows).values(),
         sections=_sections(rows, boards or {}),
         definitions=DEFINITIONS,
         entries=_entries(facts),

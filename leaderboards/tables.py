@@ -130,6 +130,7 @@ def _bars(layers: Sequence[float]) -> str:
     return "".join(
         f"M{index + 0.1:.1f} {BAR_HEIGHT}V{BAR_HEIGHT * (1 - share):.1f}h.8V{BAR_HEIGHT}Z"
         for index, share in enumerate(layers)
+        if share > 0
     )
 
 
