@@ -13,7 +13,10 @@ from leaderboards.instructions_page import build_instructions
 from leaderboards.measures import CURVES, F1, GER, HALLUCINATION, REALISED_RATIO, TABLES, Measure
 from leaderboards.page import build_page
 from leaderboards.paired import Difference, Duel, duels
+from leaderboards.profiles import Profile, Profiles
+from leaderboards.resampling import Blank, Estimate
 from leaderboards.row import ALL_TASKS, CONTROLS, FULL, SummaryRow
+from leaderboards.standings import Against, RankInterval, Standing, smallest_detectable_difference, standings
 from leaderboards.summary import PlannedCells, summarise
 from leaderboards.terminal import telling, terminal_table
 from leaderboards.verdicts import failure_table, verdict_table
@@ -28,15 +31,22 @@ __all__ = [
     "HALLUCINATION",
     "REALISED_RATIO",
     "TABLES",
+    "Against",
     "Asked",
+    "Blank",
     "Contrast",
     "Difference",
     "Duel",
+    "Estimate",
     "Identical",
     "Imported",
     "LeaderboardError",
     "Measure",
     "PlannedCells",
+    "Profile",
+    "Profiles",
+    "RankInterval",
+    "Standing",
     "SummaryRow",
     "Unchanged",
     "asked_in",
@@ -52,6 +62,8 @@ __all__ = [
     "curve_figure",
     "duels",
     "failure_table",
+    "smallest_detectable_difference",
+    "standings",
     "summarise",
     "telling",
     "terminal_table",

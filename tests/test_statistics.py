@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binomtest, chi2
+from statsmodels.stats.multitest import multipletests
 
 from leaderboards import Asked
 from leaderboards.bootstrap import resampled_means
@@ -57,6 +58,7 @@ def test_wilcoxon_takes_six_contexts_that_differ() -> None:
     assert wilcoxon_p(five, np.arange(7)) is None
     # Six of one sign: 2 in 2 ** 6.
     assert wilcoxon_p(np.append(five, 6.0), np.arange(8)) == pytest.approx(2 / 2**6)
+    assert wilcoxon_p(np.ones(6), np.arange(6)) == pytest.approx(2 / 2**6), "ties too"
 
 
 # Y. Benjamini and Y. Hochberg, J. R. Statist. Soc. B 57 (1995): fifteen hypotheses about two treatments
@@ -81,6 +83,12 @@ def test_holm_is_that_of_a_hand() -> None:
     found = corrected({"a": 0.01, "b": 0.04, "c": 0.03, "d": 0.005}, "four")
     assert found.p == pytest.approx({"a": 0.03, "b": 0.06, "c": 0.06, "d": 0.02})
     assert corrected({}, "none").p == {}
+
+
+@pytest.mark.parametrize("p_values", [[0.3], [0.01, 0.01, 0.6, 0.02, 1.0, 0.0], INFARCTION[::-1]])
+def test_holm_is_that_of_statsmodels(p_values: list[float]) -> None:
+    found = corrected(dict(enumerate(p_values)), "any")
+    assert list(found.p.values()) == pytest.approx(list(multipletests(p_values, method="holm")[1]))
 
 
 # The area under the curve
