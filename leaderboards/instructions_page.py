@@ -297,7 +297,7 @@ def _bias(found: Study) -> Part:
         title = f"Share of the tokens of defence and directives that {base} keeps, over the asked ratio, in both orders"
         drawing = panel(paths, over_ratios(found), Axis("", SHARE), title, f"kept/{base}")
         curves.append(Picture(base, "share of the tokens of a span that are kept", Markup(drawing)))
-        maps += [_layers(own[own["arm"] == arm], base, arm) for arm in DEFENDED]
+        maps += [_layers(own[own["arm"] == arm], base, arm) for arm in DEFENDED if arm in set(own["arm"])]
     return Part(
         "bias",
         "Eviction bias: which span loses its tokens",

@@ -363,6 +363,15 @@ def test_a_run_of_the_suite_builds_its_page_and_site_builds_it_again(toy_folder:
     assert (tmp_path / "again/instructions.html").read_text() == page
 
 
+def test_a_single_context_has_a_page_too() -> None:
+    """It has one order alone, nothing to resample, and no ratio between 0.4 and 0.7."""
+    rows = [answer(0, BOTH[0], policy, [True], 0.3) for policy in ("full", "snapkv")]
+    rows += [attack(0, BOTH[0], policy, 0.0, 0.3) for policy in ("full", "snapkv")]
+    page, found = build_instructions("toy", records(*rows))
+    assert "snapkv, defence first" in page
+    assert found["gains"] == []
+
+
 def test_the_page_holds_its_numbers() -> None:
     page, found = build_instructions("<toy>", small_study())
     assert [gain["gain"] for gain in found["gains"]] == [pytest.approx(0.4875)]
