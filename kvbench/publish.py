@@ -79,9 +79,11 @@ def publish_site(store: Store, records: DataFrame, folder: Path) -> tuple[list[P
     instructions; returns the pages and the rows."""
     rows = publish_summary(store, records)
     pages = {PAGE_NAME: build_page(store.run.model_dump(), rows, boards_of(records, rows))}
-    if store.run.identity["scope"] == "system":
+    if store.run.identity["scope"] == "system" and store.run.status == "complete":  # its numbers are paired
         pages[INSTRUCTIONS_NAME], found = build_instructions(str(store.run.identity["model"]), records)
         store.write_json(RESULTS_FILE, found)
+    if INSTRUCTIONS_NAME not in pages:
+        (folder / INSTRUCTIONS_NAME).unlink(missing_ok=True)  # of another run, or of this one before it went on
     for name, page in {**pages, **_examples(store, records)}.items():
         write_text_atomically(folder / name, page)
     return [folder / name for name in pages], rows

@@ -361,6 +361,9 @@ def test_a_run_of_the_suite_builds_its_page_and_site_builds_it_again(toy_folder:
     assert page.count("<svg xmlns") >= 5
     assert main(["site", str(tmp_path / "runs/x"), "--out", str(tmp_path / "again")]) == 0
     assert (tmp_path / "again/instructions.html").read_text() == page
+    store.fail("interrupted")
+    assert main(["site", str(tmp_path / "runs/x"), "--out", str(tmp_path / "again")]) == 0
+    assert not (tmp_path / "again/instructions.html").exists(), "of a run that is not complete nothing is paired"
 
 
 def test_a_single_context_has_a_page_too() -> None:
