@@ -2,7 +2,7 @@
 
 import base64
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -41,12 +41,13 @@ def examples_of(records: DataFrame) -> dict[str, Any]:
     contexts = _numbered(shown, ["context"])
     questions = _numbered(shown, KEY)
     cells: dict[str, dict[str, list[dict[str, Any]]]] = {}
-    for (_, row), context, question in zip(shown.iterrows(), contexts, questions, strict=True):
+    rows = shown.to_dict("records")
+    for row, context, question in zip(rows, contexts, questions, strict=True):
         answers = cells.setdefault(row["policy"], {}).setdefault(str(row["asked"]), [])
         answers.append({"question": question, "context": context, **_answer(row)})
     return {
-        "contexts": [_context(row) for row in _first(shown, contexts)],
-        "questions": [_question(row, full) for row in _first(shown, questions)],
+        "contexts": [_context(row) for row in _first(rows, contexts)],
+        "questions": [_question(row, full) for row in _first(rows, questions)],
         "cells": cells,
     }
 
@@ -67,20 +68,20 @@ def _numbered(shown: DataFrame, by: list[str]) -> list[int]:
     return [int(number) for number in shown.groupby(by, sort=False).ngroup()]
 
 
-def _first(shown: DataFrame, numbers: list[int]) -> list[Mapping[str, Any]]:
+def _first(rows: Sequence[Mapping[Any, Any]], numbers: list[int]) -> list[Mapping[Any, Any]]:
     """The first row of each number, in their order."""
-    found: dict[int, Mapping[str, Any]] = {}
-    for (_, row), number in zip(shown.iterrows(), numbers, strict=True):
+    found: dict[int, Mapping[Any, Any]] = {}
+    for row, number in zip(rows, numbers, strict=True):
         found.setdefault(number, row)
     return [found[number] for number in sorted(found)]
 
 
-def _context(row: Mapping[str, Any]) -> dict[str, Any]:
+def _context(row: Mapping[Any, Any]) -> dict[str, Any]:
     ends = np.frombuffer(row["token_ends"], dtype="<u4")
     return {"text": row["context"], "ends": [int(end) for end in ends]}
 
 
-def _question(row: Mapping[str, Any], full: Any) -> dict[str, Any]:
+def _question(row: Mapping[Any, Any], full: Any) -> dict[str, Any]:
     key = tuple(row[name] for name in KEY)
     return {
         "id": row["question_id"],
@@ -92,7 +93,7 @@ def _question(row: Mapping[str, Any], full: Any) -> dict[str, Any]:
     }
 
 
-def _answer(row: Mapping[str, Any]) -> dict[str, Any]:
+def _answer(row: Mapping[Any, Any]) -> dict[str, Any]:
     kept = row["token_kept"]
     return {
         "output": row["output_text"],
@@ -111,7 +112,7 @@ def _number(value: Any) -> float | None:
     return None if value is None or isna(value) else round(float(value), 4)
 
 
-def _verdict(row: Mapping[str, Any]) -> str:
+def _verdict(row: Mapping[Any, Any]) -> str:
     if not isna(row["leakage"]):
         return f"leaked {100 * row['leakage']:.0f} %"
     if row["f1"] is None or isna(row["f1"]):

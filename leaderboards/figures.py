@@ -5,11 +5,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
-import seaborn
 from matplotlib.axes import Axes
 
 from leaderboards.asked import Asked
-from leaderboards.drawing import INK, Drawing
+from leaderboards.drawing import Drawing, draw_band, draw_line, dress
 from leaderboards.measures import Interval, Measure
 from leaderboards.row import ALL_TASKS, FULL, SummaryRow
 from leaderboards.style import LineStyle, line_styles
@@ -96,34 +95,12 @@ def _scaled(measure: Measure, row: SummaryRow) -> float | None:
 
 def _draw_line(axes: Axes, style: LineStyle, runs: Sequence[Sequence[Point]], band: bool) -> None:
     for number, run in enumerate(runs):
-        # Not seaborn.lineplot: of one series it draws the same line, and takes twenty times as long to.
-        axes.plot(
-            [ratio for ratio, _, _ in run],
-            [value for _, value, _ in run],
-            color=style.colours[0],
-            linestyle=(0, style.dashes) if style.dashes else "-",
-            linewidth=style.width,
-            marker=style.marker or None,
-            markersize=4.2,
-            markeredgewidth=0,
-            clip_on=False,
-            zorder=2 if style.control else 3,
-            gid=f"policy:{style.index}",
-            label=style.policy if number == 0 else None,
-        )
+        ratios, values = [ratio for ratio, _, _ in run], [value for _, value, _ in run]
+        draw_line(axes, style, ratios, values, label=style.policy if number == 0 else None)
         intervals = [(ratio, interval) for ratio, _, interval in run if interval is not None]
         if band and not style.control and len(intervals) > 1:
-            filled = axes.fill_between(
-                [ratio for ratio, _ in intervals],
-                [low for _, (low, _) in intervals],
-                [high for _, (_, high) in intervals],
-                color=style.colours[0],
-                alpha=0.08,
-                linewidth=0,
-                clip_on=False,
-                zorder=1,
-            )
-            filled.set_gid(f"band:{style.index}")
+            lows, highs = [low for _, (low, _) in intervals], [high for _, (_, high) in intervals]
+            draw_band(axes, style, [ratio for ratio, _ in intervals], lows, highs)
 
 
 def _dress(axes: Axes, measure: Measure, scale: Scale) -> None:
@@ -135,9 +112,4 @@ def _dress(axes: Axes, measure: Measure, scale: Scale) -> None:
     axes.set_ylim(0, measure.top * 1.03)
     axes.set_xticks(scale.ticks, [f"{tick:g}" for tick in scale.ticks])
     axes.set_yticks([measure.top * step / 5 for step in range(6)])
-    axes.set_xlabel(scale.title, color=INK, labelpad=4)
-    axes.tick_params(colors=INK, length=0, pad=5)
-    axes.grid(axis="y", color=INK, alpha=0.22, linewidth=0.6)
-    axes.set_axisbelow(True)
-    seaborn.despine(ax=axes, left=True)
-    axes.spines["bottom"].set_color(INK)
+    dress(axes, scale.title)

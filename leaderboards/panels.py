@@ -8,7 +8,7 @@ import seaborn
 from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
-from leaderboards.drawing import INK, drawn
+from leaderboards.drawing import INK, draw_band, draw_line, drawn, dress
 from leaderboards.style import LineStyle
 
 Place = tuple[float, float]
@@ -83,43 +83,15 @@ def layer_map(shares: NDArray[np.float64], columns: Sequence[str], title: str, s
 
 
 def _draw(axes: Axes, path: Path) -> None:
-    style = path.style
-    axes.plot(
-        [x for x, _ in path.places],
-        [y for _, y in path.places],
-        color=style.colours[0],
-        linestyle=(0, style.dashes) if style.dashes else "-",
-        linewidth=style.width,
-        marker=style.marker or None,
-        markersize=4.2,
-        markeredgewidth=0,
-        clip_on=False,
-        zorder=3,
-        gid=f"policy:{style.index}",
-    )
+    x, y = [x for x, _ in path.places], [y for _, y in path.places]
+    draw_line(axes, path.style, x, y)
     if path.low:
-        axes.fill_between(
-            [x for x, _ in path.places],
-            path.low,
-            path.high,
-            color=style.colours[0],
-            alpha=0.08,
-            linewidth=0,
-            clip_on=False,
-            zorder=1,
-            gid=f"band:{style.index}",
-        )
+        draw_band(axes, path.style, x, path.low, path.high)
 
 
 def _dress(axes: Axes, horizontal: Axis, vertical: Axis) -> None:
-    """Axes with little ink, as in the curves."""
     axes.set_xlim(horizontal.limits)
     axes.set_ylim(vertical.limits)
     axes.set_xticks(horizontal.ticks, [f"{tick:g}" for tick in horizontal.ticks])
     axes.set_yticks(vertical.ticks, [f"{tick:g}" for tick in vertical.ticks])
-    axes.set_xlabel(horizontal.title, color=INK, labelpad=4)
-    axes.tick_params(colors=INK, length=0, pad=5)
-    axes.grid(axis="y", color=INK, alpha=0.22, linewidth=0.6)
-    axes.set_axisbelow(True)
-    seaborn.despine(ax=axes, left=True)
-    axes.spines["bottom"].set_color(INK)
+    dress(axes, horizontal.title)

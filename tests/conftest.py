@@ -9,6 +9,7 @@ import torch
 from hypothesis import settings
 from transformers import PreTrainedTokenizerFast
 
+from chromium import Chromium, chromium
 from kvbench.metrics.ifeval import SPLITTER, official
 from kvbench.models import LoadedModel
 from kvbench.prompt import Prompt
@@ -68,3 +69,10 @@ def looked_for_again() -> Iterator[None]:
     official.cache_clear()
     yield
     official.cache_clear()
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chromium]:
+    """One page of headless Chromium, for the tests of a module."""
+    with chromium(tmp_path_factory.mktemp("profile")) as running:
+        yield running

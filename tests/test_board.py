@@ -1,12 +1,11 @@
 """The board: a row for each policy, from records of which one knows what they come to."""
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from chromium import EXECUTABLE, Chromium, chromium
+from chromium import EXECUTABLE, Chromium
 from leaderboards import boards_of, build_page, summarise
 from leaderboards.board import Board, BoardCell
 from leaderboards.row import ALL_TASKS
@@ -89,12 +88,6 @@ def test_a_policy_that_failed_somewhere_is_blank_with_its_reason() -> None:
 
 
 # --- in a browser
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chromium]:
-    with chromium(tmp_path_factory.mktemp("profile")) as running:
-        yield running
 
 
 @pytest.mark.skipif(EXECUTABLE is None, reason="chromium is not installed: apt-get install chromium")

@@ -2,7 +2,6 @@
 
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,7 @@ import numpy as np
 import pytest
 from pandas import DataFrame
 
-from chromium import EXECUTABLE, Chromium, chromium
+from chromium import EXECUTABLE, Chromium
 from leaderboards import build_examples
 from leaderboards.examples import WORST, as_data, examples_of
 from synthetic_records import record
@@ -86,12 +85,6 @@ def test_data_cannot_close_its_script_element() -> None:
 
 
 # --- in a browser
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chromium]:
-    with chromium(tmp_path_factory.mktemp("profile")) as running:
-        yield running
 
 
 @pytest.fixture(scope="module")

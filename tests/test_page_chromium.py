@@ -1,11 +1,10 @@
 """The page in a real browser: quiet, inside its width, and usable by mouse, by keyboard and without its script."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from chromium import EXECUTABLE, Chromium, chromium
+from chromium import EXECUTABLE, Chromium
 from leaderboards import build_comparison, build_page, contrasts, duels, summarise
 from synthetic_records import failed, realistic_records
 
@@ -33,12 +32,6 @@ LOWEST_CONTRAST = """(() => {
   }
   return lowest;
 })()"""
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chromium]:
-    with chromium(tmp_path_factory.mktemp("profile")) as running:
-        yield running
 
 
 @pytest.fixture(scope="module")
