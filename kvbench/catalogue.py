@@ -1,5 +1,6 @@
 """Which policies a run has: those that are named, and of them those that the tasks, the mode and the model allow."""
 
+import re
 from collections.abc import Mapping, Sequence
 
 from datasets_gen import Task, unknown_name
@@ -11,6 +12,7 @@ from kvbench.setting import Scope
 from leaderboards import CONTROLS
 from policies import (
     POLICIES,
+    WAYS,
     Policy,
     PolicyError,
     Situation,
@@ -18,9 +20,11 @@ from policies import (
     load_even_if_broken,
     load_plug_in,
     plug_ins,
+    protected,
 )
 
 EVERYTHING = "all"
+PROTECTING = re.compile(r"(?P<plain>.+)\+(?P<way>[a-z][a-z0-9._-]*)")
 MIDDLE = 0.5
 
 
@@ -81,9 +85,13 @@ def check_names(policies: Sequence[Policy]) -> None:
             raise KVBenchError(f"two policies are named '{policy.name}': rename yours")
 
 
-def with_controls(chosen: Sequence[Policy]) -> list[Policy]:
-    """The policies behind the controls that are not among them: no board goes without."""
-    return [*(POLICIES[name] for name in CONTROLS if POLICIES[name] not in chosen), *chosen]
+def with_references(chosen: Sequence[Policy]) -> list[Policy]:
+    """The policies behind what they are measured against, where that is not among them: the controls, without which no
+    board goes, and the plain policy inside each that protects instructions."""
+    names = {policy.name for policy in chosen}
+    plain = {p.around.name: p.around for p in chosen if p.around is not None and p.around.name not in names}
+    controls = [POLICIES[name] for name in CONTROLS if name not in {*names, *plain}]
+    return [*controls, *plain.values(), *chosen]
 
 
 def known_policies() -> Mapping[str, Policy]:
@@ -104,9 +112,11 @@ def only_one(names: str) -> Policy:
 
 
 def named(name: str, even_if_broken: bool = False) -> Policy:
-    """A policy of the registry, of an installed package, or a plug-in."""
+    """A policy of the registry, of an installed package, a plug-in, or one of them protected: ``name+way``."""
     if name in POLICIES:
         return POLICIES[name]
+    if found := PROTECTING.fullmatch(name):
+        return _protected(found["plain"], found["way"])
     try:
         if is_plug_in(name):
             return load_even_if_broken(name) if even_if_broken else load_plug_in(name)
@@ -116,6 +126,15 @@ def named(name: str, even_if_broken: bool = False) -> Policy:
     if name not in known:
         raise KVBenchError(unknown_name("policy", name, known))
     return known[name]
+
+
+def _protected(plain: str, way: str) -> Policy:
+    if way not in WAYS:
+        raise KVBenchError(f"{plain}+{way}: {unknown_name('protection', way, WAYS)}")
+    try:
+        return protected(named(plain), way)
+    except PolicyError as error:
+        raise KVBenchError(str(error)) from error
 
 
 def _split(names: str) -> list[str]:

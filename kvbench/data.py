@@ -16,14 +16,16 @@ from kvbench.metrics.ifeval import check_directives, official
 HUB = "google/IFEval"
 
 
-def with_data(tasks: Sequence[Task], data: Path | None, defence: Placement) -> list[Task]:
-    """The tasks, ifeval among them with its rows."""
+def with_data(
+    tasks: Sequence[Task], data: Path | None, defence: Placement | None, otherwise: Placement = "none"
+) -> list[Task]:
+    """The tasks, ifeval among them with its rows; ``otherwise``: where the defence stands if nothing is said."""
     if IFEVAL not in tasks:
-        if data is not None or defence != "none":
+        if data is not None or defence is not None:
             named = ", ".join(task.name for task in tasks)
             raise KVBenchError(f"--data and --defence are for the task {IFEVAL.name}, not for {named}")
         return list(tasks)
-    ifeval = ifeval_of(read_rows(data) if data is not None else hub_rows(), defence)
+    ifeval = ifeval_of(read_rows(data) if data is not None else hub_rows(), defence or otherwise)
     return [ifeval if task is IFEVAL else task for task in tasks]
 
 

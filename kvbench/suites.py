@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from datasets_gen import FROM_DATA, TASKS, Task, unknown_name
+from datasets_gen.ifeval import IFEVAL, Placement
 from datasets_gen.instructions import INSTRUCTIONS_IN_ARMS
 from kvbench.errors import KVBenchError
 from kvbench.options import choose
@@ -13,13 +14,16 @@ from policies import PROTECTED
 
 @dataclass(frozen=True)
 class Suite:
-    """``policies``: names, as ``--policies`` takes them. ``scope``: what is compressed."""
+    """``tasks``: those it has unless others are named; ``if_named``: those it has only then. ``policies``: names, as
+    ``--policies`` takes them. ``scope``: what is compressed. ``defence``: where it stands in prompts from elsewhere."""
 
     name: str
     description: str
     tasks: tuple[Task, ...]
+    if_named: tuple[Task, ...]
     policies: tuple[str, ...]
     scope: Scope
+    defence: Placement
 
 
 SUITES: Mapping[str, Suite] = {
@@ -29,8 +33,10 @@ SUITES: Mapping[str, Suite] = {
             name="instructions",
             description="What of a system prompt is obeyed, what leaks, and what protects (arXiv 2510.00231)",
             tasks=(INSTRUCTIONS_IN_ARMS,),
-            policies=tuple(name + way for way in ("", "+whitelist", "+fair") for name in PROTECTED),
+            if_named=(IFEVAL,),
+            policies=tuple(plain.name + way for way in ("", "+whitelist", "+fair") for plain in PROTECTED),
             scope="system",
+            defence="both",
         ),
     )
 }
@@ -38,11 +44,12 @@ SUITES: Mapping[str, Suite] = {
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a run is to cover. ``policies``: as ``--policies`` takes them."""
+    """What a run is to cover. ``policies``: as ``--policies`` takes them. ``defence``: unless another is given."""
 
     tasks: Sequence[Task]
     policies: str | None
     scope: Scope
+    defence: Placement = "none"
 
 
 def wanted(suite: str | None, tasks: str | None, policies: str | None, compress: Scope | None) -> Wanted:
@@ -54,10 +61,13 @@ def wanted(suite: str | None, tasks: str | None, policies: str | None, compress:
         return Wanted(choose("task", tasks, TASKS if tasks else known, FROM_DATA), policies, scope)
     if suite not in SUITES:
         raise KVBenchError(unknown_name("suite", suite, SUITES))
-    if tasks is not None:
-        raise KVBenchError(f"--suite {suite} brings its tasks: leave --tasks out, or --suite")
     found = SUITES[suite]
-    return Wanted(found.tasks, policies or ",".join(found.policies), compress or found.scope)
+    own, if_named = ({task.name: task for task in part} for part in (found.tasks, found.if_named))
+    try:
+        chosen = choose("task", tasks, own, if_named)
+    except KVBenchError as error:
+        raise KVBenchError(f"--suite {suite}: {error}") from error
+    return Wanted(chosen, policies or ",".join(found.policies), compress or found.scope, found.defence)
 
 
 def installed(name: str, version: str) -> Task | None:

@@ -3,14 +3,15 @@
 from policies.attention import attention_window
 from policies.draws import drawing_from, seed_of
 from policies.errors import PolicyError
-from policies.plug_in import is_plug_in, load_even_if_broken, load_plug_in, plug_ins, replaced_hooks
-from policies.policy import Baseline, Policy, Situation, arguments_of
-from policies.protection import PROTECTED
+from policies.plug_in import is_plug_in, load_even_if_broken, load_plug_in, plug_ins
+from policies.policy import Baseline, Policy, Situation, arguments_of, replaced_hooks
+from policies.protection import PROTECTED, WAYS, protected
 from policies.registry import POLICIES
 
 __all__ = [
     "POLICIES",
     "PROTECTED",
+    "WAYS",
     "Baseline",
     "Policy",
     "PolicyError",
@@ -22,6 +23,7 @@ __all__ = [
     "load_even_if_broken",
     "load_plug_in",
     "plug_ins",
+    "protected",
     "replaced_hooks",
     "seed_of",
 ]

@@ -17,7 +17,7 @@ from typing import Any
 from kvpress import BasePress, DecodingPress, FinchPress, KeyRerotationPress, PrefillDecodingPress
 
 from policies.errors import BrokenPlugInError, PolicyError
-from policies.policy import Policy, Situation
+from policies.policy import Policy, Situation, replaced_hooks
 
 GROUP = "kvbench.policies"
 SPECIFICATION = re.compile(r"(?P<where>.+?):(?P<name>[A-Za-z_][\w.]*)(\((?P<arguments>.*)\))?", re.DOTALL)
@@ -216,11 +216,6 @@ def _policy(name: str, found: Any, arguments: dict[str, Any], origin: str, text:
         renumbers=isinstance(press, KeyRerotationPress) or bool(isinstance(press, FinchPress) and press.rerotate_keys),
         origin=origin,
     )
-
-
-def replaced_hooks(press: BasePress) -> list[str]:
-    """Names of the parts of kvpress that call ``compress`` after each layer, where the press has its own."""
-    return [name for name in ("__call__", "forward_hook") if getattr(type(press), name) != getattr(BasePress, name)]
 
 
 def _parameters(found: Callable[..., Any], text: str) -> Mapping[str, inspect.Parameter]:

@@ -76,6 +76,8 @@ class Policy:
         from the length of the context.
     needs_question, needs_spans
         It reads the question with the context (``--mode aware``); it protects instructions and means nothing without.
+    around
+        The plain policy that this one protects: what it gains is measured against that.
     weights
         What has to be downloaded for a model, if anything.
     same_as
@@ -107,6 +109,7 @@ class Policy:
     renumbers: bool = False
     needs_question: bool = False
     needs_spans: bool = False
+    around: "Policy | None" = None
     weights: str = ""
     same_as: tuple[str, ...] = ()
     baseline: Baseline | None = None
@@ -128,6 +131,11 @@ class Policy:
         if self.needs_question and not situation.question_tokens:
             raise PolicyError(f"{self.name} reads the question with the context: use --mode aware")
         return self.build(situation)
+
+
+def replaced_hooks(press: BasePress) -> list[str]:
+    """Names of the parts of kvpress that call ``compress`` after each layer, where the press has its own."""
+    return [name for name in ("__call__", "forward_hook") if getattr(type(press), name) != getattr(BasePress, name)]
 
 
 def arguments_of(press: BasePress) -> dict[str, int | float | str]:

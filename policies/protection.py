@@ -1,17 +1,17 @@
 """Wrappers that keep a press from taking the instructions of a prompt first (after arXiv 2510.00231, for any spans)."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from kvpress import BasePress, KnormPress, ScorerPress, StreamingLLMPress, TOVAPress
+from kvpress import BasePress, ScorerPress, SnapKVPress, StreamingLLMPress, TOVAPress
 from kvpress.utils import compute_n_kept
 
 from policies.errors import PolicyError
-from policies.h2o import H2OPress
-from policies.policy import Policy, Situation
-from policies.scorers import SINK, snapkv_press
+from policies.h2o import H2O
+from policies.policy import Policy, Situation, replaced_hooks
+from policies.scorers import KNORM, SNAPKV, STREAMING_LLM, TOVA
 
 Spans = Sequence[tuple[int, int]]
 Scores = Callable[..., torch.Tensor]
@@ -162,46 +162,69 @@ class DebiasPress(FairEvictionPress):
         return shared_out(kept, (1 - self.strength) * own + self.strength * super().counts(whole, parts, kept))
 
 
-def _whitelist(press: ScorerPress, spans: Spans, window: bool) -> BasePress:
+# Presses that look back from the last tokens, or, as StreamingLLM, at positions alone: their scores of a whole context
+# are all the same in the middle, and rank nothing there.
+LOOKING_BACK = (StreamingLLMPress, SnapKVPress, TOVAPress)
+
+
+def _whitelist(press: ScorerPress, spans: Spans) -> BasePress:
     return WhitelistPress(press, spans)
 
 
-def _fair(press: ScorerPress, spans: Spans, window: bool) -> BasePress:
-    return FairEvictionPress(press, spans, window=window)
+def _fair(press: ScorerPress, spans: Spans) -> BasePress:
+    return FairEvictionPress(press, spans, window=isinstance(press, LOOKING_BACK))
 
 
-def _half_fair(press: ScorerPress, spans: Spans, window: bool) -> BasePress:
-    return DebiasPress(press, spans, 0.5, window=window)
+def _half_fair(press: ScorerPress, spans: Spans) -> BasePress:
+    return DebiasPress(press, spans, 0.5, window=isinstance(press, LOOKING_BACK))
 
 
-# The five of the paper, by name: how each is built, and whether it looks at positions: from the last tokens, or, as
-# StreamingLLM, at nothing else; its scores of a whole context are all the same in the middle, and rank nothing there.
-PROTECTED: dict[str, tuple[Callable[[Situation], ScorerPress], bool]] = {
-    "streaming_llm": (lambda situation: StreamingLLMPress(situation.ratio, n_sink=SINK), True),
-    "snapkv": (snapkv_press, True),
-    "tova": (lambda situation: TOVAPress(situation.ratio), True),
-    "h2o": (lambda situation: H2OPress(situation.ratio), False),
-    "knorm": (lambda situation: KnormPress(situation.ratio), False),
+@dataclass(frozen=True)
+class Way:
+    """How instructions are protected. ``description``: with a place for the plain policy's name."""
+
+    description: str
+    wrap: Callable[[ScorerPress, Spans], BasePress]
+
+
+WAYS: Mapping[str, Way] = {
+    "whitelist": Way("{plain}, instructions always kept", _whitelist),
+    "fair": Way("{plain}, the same share of every part", _fair),
+    "debias0.5": Way("{plain}, half-way from its own choice to the same share of every part", _half_fair),
 }
 
 
-def _policy(base: str, suffix: str, description: str, wrap: Callable[[ScorerPress, Spans, bool], BasePress]) -> Policy:
-    build, window = PROTECTED[base]
+def protected(plain: Policy, way: str) -> Policy:
+    """The policy around another, named ``plain+way``; :class:`PolicyError` if that keeps tokens by anything but their
+    scores."""
+    press = plain.build(Situation(0.5, 1024, 0, ""))
+    by_score = isinstance(press, ScorerPress) and type(press).compress is ScorerPress.compress
+    if not by_score or replaced_hooks(press) or plain.per_question:
+        raise PolicyError(
+            f"{plain.name}+{way} cannot be built: {plain.name} keeps tokens otherwise than by their scores"
+        )
+
+    def build(situation: Situation) -> BasePress:
+        inside = plain.build(situation)
+        assert isinstance(inside, ScorerPress)
+        return WAYS[way].wrap(inside, situation.spans)
+
     return Policy(
-        name=f"{base}+{suffix}",
+        name=f"{plain.name}+{way}",
         family="protection",
         paper="arXiv 2510.00231",
-        description=description.format(base=base),
-        build=lambda situation: wrap(build(situation), situation.spans, window),
-        ratio_free_score=base != "streaming_llm",
-        more_tokens_than=SINK if base == "streaming_llm" else 1,
+        description=WAYS[way].description.format(plain=plain.name),
+        build=build,
+        ratio_free_score=plain.ratio_free_score,
+        more_tokens_than=plain.more_tokens_than,
+        needs_question=plain.needs_question,
         needs_spans=True,
+        weights=plain.weights,
+        origin=plain.origin,
+        around=plain,
     )
 
 
-WAYS: tuple[tuple[str, str, Callable[[ScorerPress, Spans, bool], BasePress]], ...] = (
-    ("whitelist", "{base}, instructions always kept", _whitelist),
-    ("fair", "{base}, the same share of every part", _fair),
-    ("debias0.5", "{base}, half-way from its own choice to the same share of every part", _half_fair),
-)
-PROTECTION = tuple(_policy(base, *way) for base in PROTECTED for way in WAYS)
+# Those of the paper are registered; the rest are built when they are named.
+PROTECTED = (STREAMING_LLM, SNAPKV, TOVA, H2O, KNORM)
+PROTECTION = tuple(protected(plain, way) for plain in PROTECTED for way in WAYS)

@@ -1,5 +1,7 @@
 """Policies from files and packages."""
 
+import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,10 +10,12 @@ from kvpress import DecodingPress, KnormPress, KVzipPress, SnapKVPress
 
 import policies.plug_in
 from datasets_gen import TASKS
-from kvbench.catalogue import choose_policies
+from kvbench.catalogue import choose_policies, with_references
 from kvbench.errors import KVBenchError
+from leaderboards import CONTROLS
 from policies import PolicyError, Situation, arguments_of, load_even_if_broken, load_plug_in, plug_ins
 from policies.errors import BrokenPlugInError
+from policies.protection import FairEvictionPress
 
 SITUATION = Situation(0.25, 100, 0, "example")
 BASE = [TASKS["base"]]
@@ -215,6 +219,40 @@ def test_what_cannot_be_run_is_refused_in_one_line(names: str, said: str) -> Non
     with pytest.raises(KVBenchError, match=said.replace("+", r"\+")) as refused:
         choose_policies(names, BASE, "agnostic")
     assert "\n" not in str(refused.value)
+
+
+SYSTEM = [TASKS["instructions"]]
+
+
+def test_any_press_that_keeps_by_score_can_be_protected_and_its_plain_form_runs_beside_it(file: str) -> None:
+    names = f"keydiff+whitelist,{file}:Loud(kind='a+b')+fair,snapkv+fair"
+    chosen = with_references(choose_policies(names, SYSTEM, "agnostic"))
+    own = [policy.name for policy in chosen if policy.name not in CONTROLS]
+    plain = ["keydiff", "Loud(kind='a+b')", "snapkv"]
+    assert own == [*plain, "keydiff+whitelist", "Loud(kind='a+b')+fair", "snapkv+fair"]
+    loud = chosen[own.index("Loud(kind='a+b')+fair") - len(own)]
+    press = loud.press(replace(SITUATION, spans=((2, 9),)))
+    assert isinstance(press, FairEvictionPress)
+    assert (type(press.press).__name__, press.spans, press.window) == ("Loud", ((2, 9),), False)
+    assert loud.origin, "the code of the plug-in is part of it"
+    assert with_references(chosen) == chosen
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("keydiff+fiar", "keydiff+fiar: unknown protection 'fiar': did you mean 'fair'"),
+        ("knrom+fair", "unknown policy 'knrom': did you mean 'knorm'"),
+        ("kvzip+fair", "kvzip+fair cannot be built: kvzip keeps tokens otherwise than by their scores"),
+        ("oracle+fair", "oracle keeps tokens otherwise than by their scores"),
+        ("pyramidkv+fair", "pyramidkv keeps tokens otherwise than by their scores"),
+        ("snapkv+fair+whitelist", "snapkv+fair keeps tokens otherwise than by their scores"),
+        ("nowhere.py:Loud+fair", "there is no file nowhere.py"),
+    ],
+)
+def test_what_cannot_be_protected_is_refused_in_one_line(name: str, said: str) -> None:
+    with pytest.raises(KVBenchError, match=re.escape(said)):
+        choose_policies(name, SYSTEM, "agnostic")
 
 
 def test_two_of_one_name_are_refused(file: str, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from kvpress import KnormPress
 from kvpress.utils import compute_n_kept
 
 from kvbench.models import LoadedModel
-from policies import POLICIES, PolicyError
+from policies import POLICIES, PolicyError, protected
 from policies.protection import DebiasPress, FairEvictionPress, WhitelistPress, check_spans, parts_of, shared_out
 from toy import KEY_HEADS, LAYERS, ActingScorer, keep_of, pressing, toy_prompt, treat
 
@@ -102,6 +102,23 @@ def test_a_wrapper_goes_around_a_scorer_press_alone() -> None:
 
 
 # --- through the engine
+
+
+@pytest.mark.parametrize("way", ["whitelist", "fair", "debias0.5"])
+@pytest.mark.parametrize("base", ["keydiff", "expected_attention", "lagkv", "leverage", "compactor", "cur", "capkv"])
+def test_other_presses_are_protected_as_those_of_the_paper(llama: LoadedModel, base: str, way: str) -> None:
+    prompt = toy_prompt(task="instructions")
+    budget = compute_n_kept(len(prompt.token_ids), 0.6)
+    (branch,) = treat(llama, [protected(POLICIES[base], way)], [0.6], prompt).branches
+    keep = keep_of(branch)
+    assert (keep.sum(-1) == budget).all()
+    kept_of_spans = sum(keep[..., start:end].sum(-1) for start, end in prompt.protected)
+    if way == "whitelist":
+        assert (kept_of_spans == min(budget, sum(end - start for start, end in prompt.protected))).all()
+    if way == "fair":
+        for start, end in prompt.protected:
+            share = keep[..., start:end].float().mean(-1)
+            assert ((share - budget / len(prompt.token_ids)).abs() < 1 / (end - start)).all()
 
 
 @pytest.mark.parametrize("ratio", [0.3, 0.6, 0.9])

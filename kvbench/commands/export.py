@@ -43,7 +43,7 @@ def command(
     depth: Depth = None,
     tokenizer: Tokenizer = None,
     data: Data = None,
-    defence: Defence = "none",
+    defence: Defence = None,
     seed: ExampleSeed = 0,
     split: ExampleSplit = "test",
     phrasings: Phrasings = "common",
@@ -77,7 +77,7 @@ def command(
         depth=depth,
         tokenizer=tokenizer,
         data=data,
-        defence=None if defence == "none" else defence,
+        defence=defence,
     )
     counts = counts_of(examples)
     part = Part(chosen.name, chosen.full_version, split, seed, phrasings, contexts, questions, counts, given)

@@ -20,5 +20,6 @@ Ratios = Annotated[str | None, typer.Option(help="0.1,0.5 or first:last:step, in
 Budgets = Annotated[str | None, typer.Option(help="Instead of ratios: tokens to keep in every head, such as 64,128.")]
 Data = Annotated[Path | None, typer.Option(help="Rows of ifeval, as JSONL. Default: google/IFEval from the hub.")]
 Defence = Annotated[
-    Placement, typer.Option(help="Where a defence stands in the system prompts of ifeval: before or after the rest.")
+    Placement | None,
+    typer.Option(help="Where a defence stands in the system prompts of ifeval. Default: none, in a suite both."),
 ]

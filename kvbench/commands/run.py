@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import typer
 from rich.console import Console
 
-from kvbench.catalogue import EVERYTHING, check_scope, choose_policies, missing_weights, with_controls
+from kvbench.catalogue import EVERYTHING, check_scope, choose_policies, missing_weights, with_references
 from kvbench.commands.parameters import Budgets, ContextTokens, Data, Defence, Depth, Phrasings, Ratios
 from kvbench.console import console
 from kvbench.data import check_judges, with_data
@@ -38,7 +38,7 @@ from leaderboards import telling, terminal_table
 def command(
     model: Annotated[str, typer.Option(help="reference, a local path, or a hub name.")] = "reference",
     suite: Annotated[
-        str | None, typer.Option(help="instructions: its tasks and policies, and a page of its own.")
+        str | None, typer.Option(help="Its tasks and policies, and a page of its own: see ls suites.")
     ] = None,
     tasks: Annotated[str | None, typer.Option(help="Task names, comma-separated. Default: all.")] = None,
     policies: Annotated[
@@ -57,14 +57,15 @@ def command(
     context_tokens: ContextTokens = None,
     depth: Depth = None,
     data: Data = None,
-    defence: Defence = "none",
+    defence: Defence = None,
     max_new_tokens: Annotated[int | None, typer.Option(help="Of an answer. Default: what each task has.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the examples and of random policies.")] = 0,
     mode: Annotated[
         Literal["agnostic", "aware"], typer.Option(help="Compress before (agnostic) or after the question is seen.")
     ] = "agnostic",
     compress: Annotated[
-        Literal["context", "system"] | None, typer.Option(help="All of a context (default), or system prompts alone.")
+        Literal["context", "system"] | None,
+        typer.Option(help="Any context (default), or only contexts that are system prompts."),
     ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")] = "auto",
@@ -79,13 +80,13 @@ def command(
         check_name(name)
     # The model is not loaded yet; it is asked for its tokens when an example is made.
     asked = wanted(suite, tasks, policies, compress)
-    named = with_data(asked.tasks, data, defence)
+    named = with_data(asked.tasks, data, defence, asked.defence)
     check_judges(named, mode)
     check_scope(named, mode, asked.scope)
     named = lengthened(named, context_tokens, depth, lambda text: loaded.count_tokens(text), model)
     named = with_answers_of(named, max_new_tokens)
     counts = [(task, contexts_of(task, profile, limit)) for task in named]
-    chosen = with_controls(choose_policies(asked.policies, named, mode, even_if_broken=True))
+    chosen = with_references(choose_policies(asked.policies, named, mode, even_if_broken=True))
     removed, kept = parse_levels(ratios, budgets)
     patience = Patience(cell_bound(cell_seconds))
     setting = Setting(chosen, removed, seed, mode, kv_bytes(max_kv_gb), patience, kept, asked.scope)

@@ -41,7 +41,7 @@ def command(
     depth: Depth = None,
     tokenizer: Tokenizer = None,
     data: Data = None,
-    defence: Defence = "none",
+    defence: Defence = None,
     seed: ExampleSeed = 0,
     split: ExampleSplit = "test",
     phrasings: Phrasings = "common",
