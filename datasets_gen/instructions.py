@@ -84,7 +84,7 @@ def make(rng: random.Random, wanted: Wanted) -> Draft:
     size = SIZES[wanted.level]
     wording = Wording(size.phrasings, wanted.held_out)
     ask = Asker(rng, wording)
-    kinds = _draw_kinds(rng, rng.randint(*size.directives))
+    kinds = _kinds_of(rng, size, wanted)
     ground = _draw_ground(rng, wanted.split, size, kinds)
     directives = _draw_directives(rng, kinds, ground)
     prompt = _write_prompt(ask, size, directives, wanted.arm)
@@ -98,6 +98,16 @@ def make(rng: random.Random, wanted: Wanted) -> Draft:
     rng.shuffle(questions)
     context = f"{prompt.text} {passage.text}".lstrip()
     return Draft(context, passage.stated_values(), tuple(questions), prompt.defence + prompt.directives)
+
+
+def _kinds_of(rng: random.Random, size: Size, wanted: Wanted) -> list[str]:
+    """Where contexts are to be compared, every other draw has one directive, each kind in its turn, and the rest
+    several: the families are compared in both, and need to be there."""
+    fewest, most = size.directives
+    if not wanted.arm:
+        return _draw_kinds(rng, rng.randint(fewest, most))
+    turn, several = divmod(wanted.number, 2)
+    return _draw_kinds(rng, rng.randint(2, most)) if several else [tuple(KINDS)[turn % len(KINDS)]]
 
 
 def _draw_kinds(rng: random.Random, count: int) -> list[str]:
@@ -221,7 +231,7 @@ INSTRUCTIONS = Task(
 INSTRUCTIONS_IN_ARMS = replace(
     INSTRUCTIONS,
     arms=ARMS,
-    variant="arms",
-    chance=28.9,
+    variant="arms.2",
+    chance=29.4,
     contexts={"quick": 18 * len(ARMS), "paper": 541 * len(ARMS)},
 )

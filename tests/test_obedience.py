@@ -11,6 +11,8 @@ from scipy.stats import spearmanr
 
 from datasets_gen import TASKS, Example, Question, Span
 from datasets_gen.defences import REFUSAL
+from datasets_gen.directives import KINDS
+from datasets_gen.ifeval import IFEVAL
 from datasets_gen.instructions import ARMS, INSTRUCTIONS_IN_ARMS
 from kvbench.catalogue import check_scope
 from kvbench.cli import main
@@ -66,6 +68,17 @@ def test_all_arms_of_a_draw_ask_the_same_of_the_same_facts() -> None:
             assert len({question.directives for question in questions}) == 1
             if questions[0].protected:
                 assert [question.golds[0] for question in questions] == [REFUSAL, REFUSAL, directives]
+
+
+def test_in_arms_every_other_draw_has_one_directive_and_each_kind_its_turn() -> None:
+    singles: list[list[str]] = []
+    several: list[list[str]] = []
+    for draw in range(2 * len(KINDS)):
+        example = INSTRUCTIONS_IN_ARMS.example(3, len(ARMS) * draw)
+        given = next(question.directives for question in example.questions if question.directives)
+        (several if draw % 2 else singles).append([directive.kind for directive in given])
+    assert singles == [[kind] for kind in KINDS]
+    assert min(len(kinds) for kinds in several) >= 2
 
 
 def test_a_task_without_arms_draws_anew_for_each_context() -> None:
@@ -326,10 +339,13 @@ def test_the_suite_has_every_protection_of_the_five_policies() -> None:
 
 def test_what_a_suite_brings_can_be_narrowed_but_not_mixed() -> None:
     asked = wanted("instructions", None, "snapkv", None)
-    assert (asked.tasks, asked.policies, asked.scope) == ((INSTRUCTIONS_IN_ARMS,), "snapkv", "system")
+    assert (asked.tasks, asked.policies, asked.scope) == ([INSTRUCTIONS_IN_ARMS], "snapkv", "system")
+    assert asked.defence == "both", "in prompts from elsewhere too, both orders are wanted"
+    assert wanted("instructions", "ifeval", None, None).tasks == [IFEVAL]
+    assert wanted(None, "ifeval", None, None).defence == "none"
     assert [task.name for task in wanted(None, None, None, "system").tasks] == ["instructions"]
     assert len(wanted(None, None, None, None).tasks) == len(TASKS)
-    with pytest.raises(KVBenchError, match="brings its tasks: leave --tasks out"):
+    with pytest.raises(KVBenchError, match="--suite instructions: unknown task 'base'"):
         wanted("instructions", "base", None, None)
     with pytest.raises(KVBenchError, match="unknown suite 'instruction': did you mean 'instructions'"):
         wanted("instruction", None, None, None)

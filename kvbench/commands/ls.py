@@ -14,6 +14,7 @@ from kvbench.catalogue import known_policies
 from kvbench.errors import KVBenchError
 from kvbench.metrics.registry import METRICS
 from kvbench.reference.shipped import REFERENCE_MODELS
+from kvbench.suites import SUITES
 from policies import Policy
 
 Rows = tuple[tuple[str, ...], list[tuple[str, ...]]]
@@ -56,11 +57,24 @@ def _models() -> Rows:
     return ("model", "what it is"), [*rows, ("a path or hub name", "any causal language model that kvpress supports")]
 
 
+def _suites() -> Rows:
+    return ("suite", "tasks", "policies", "what it asks"), [
+        (
+            suite.name,
+            ", ".join([*(task.name for task in suite.tasks), *(f"{task.name} if named" for task in suite.if_named)]),
+            ", ".join(suite.policies),
+            suite.description,
+        )
+        for suite in SUITES.values()
+    ]
+
+
 KINDS: Mapping[str, Callable[[], Rows]] = {
     "tasks": _tasks,
     "policies": _policies,
     "metrics": _metrics,
     "models": _models,
+    "suites": _suites,
 }
 
 
@@ -71,13 +85,13 @@ def listing(kind: str) -> Rows:
     return KINDS[kind]()
 
 
-def command(kind: Annotated[str, typer.Argument(help="tasks, policies, metrics or models")]) -> None:
+def command(kind: Annotated[str, typer.Argument(help="tasks, policies, metrics, models or suites")]) -> None:
     header, rows = listing(kind)
     console = Console(highlight=False)
-    if kind == "policies":  # too much for columns of 80 characters
-        for name, paper, ways, *more in rows:
-            console.print(Text(f"{name:<32}{paper}", style="bold"))
-            console.print(Padding(Text(f"{ways}: {'; '.join(more)}"), (0, 0, 0, 2)))
+    if kind in ("policies", "suites"):  # too much for columns of 80 characters
+        for name, beside, what, *more in rows:
+            console.print(Text(f"{name:<32}{beside}", style="bold"))
+            console.print(Padding(Text(f"{what}: {'; '.join(more)}"), (0, 0, 0, 2)))
         return
     table = Table(box=None, pad_edge=False)
     for number, title in enumerate(header):
