@@ -11,6 +11,7 @@ from kvbench.console import console
 from kvbench.errors import KVBenchError
 from kvbench.store import SUMMARY_FILE, Outline, Store
 from leaderboards import (
+    FRONT,
     Asked,
     Contrast,
     Duel,
@@ -22,13 +23,12 @@ from leaderboards import (
     build_comparison,
     build_examples,
     build_instructions,
-    build_page,
+    build_pages,
     contrasts,
     duels,
     summarise,
 )
 
-PAGE_NAME = "index.html"
 EXAMPLES_NAME = "examples-{}.html"
 INSTRUCTIONS_NAME = "instructions.html"
 RESULTS_FILE = "instructions.json"
@@ -75,18 +75,20 @@ def publish_summary(store: Store, records: DataFrame) -> list[SummaryRow]:
 
 
 def publish_site(store: Store, records: DataFrame, folder: Path) -> tuple[list[Path], list[SummaryRow]]:
-    """Writes the page, self-contained, and the summary, and, of system prompts that were compressed, the page on
-    instructions; returns the pages and the rows."""
+    """Writes the pages, each self-contained, and the summary, and, of system prompts that were compressed, the page on
+    instructions; returns where to begin, and the rows."""
     rows = publish_summary(store, records)
-    pages = {PAGE_NAME: build_page(store.run.model_dump(), rows, boards_of(records, rows))}
+    pages = build_pages(store.run.model_dump(), rows, boards_of(records, rows))
+    first = [FRONT]
     if store.run.identity["scope"] == "system" and store.run.status == "complete":  # its numbers are paired
         pages[INSTRUCTIONS_NAME], found = build_instructions(str(store.run.identity["model"]), records)
         store.write_json(RESULTS_FILE, found)
+        first.append(INSTRUCTIONS_NAME)
     if INSTRUCTIONS_NAME not in pages:
         (folder / INSTRUCTIONS_NAME).unlink(missing_ok=True)  # of another run, or of this one before it went on
     for name, page in {**pages, **_examples(store, records)}.items():
         write_text_atomically(folder / name, page)
-    return [folder / name for name in pages], rows
+    return [folder / name for name in first], rows
 
 
 def _examples(store: Store, records: DataFrame) -> dict[str, str]:

@@ -11,7 +11,7 @@ from leaderboards.figures import curve_drawing, curve_figure
 from leaderboards.imported import Imported, build_imported
 from leaderboards.instructions_page import build_instructions
 from leaderboards.measures import CURVES, F1, GER, HALLUCINATION, REALISED_RATIO, TABLES, Measure
-from leaderboards.page import build_page
+from leaderboards.page import FRONT, build_pages
 from leaderboards.paired import Difference, Duel, duels
 from leaderboards.profiles import Profile, Profiles
 from leaderboards.resampling import Blank, Estimate
@@ -26,6 +26,7 @@ __all__ = [
     "CONTROLS",
     "CURVES",
     "F1",
+    "FRONT",
     "FULL",
     "GER",
     "HALLUCINATION",
@@ -56,7 +57,7 @@ __all__ = [
     "build_examples",
     "build_imported",
     "build_instructions",
-    "build_page",
+    "build_pages",
     "contrasts",
     "curve_drawing",
     "curve_figure",

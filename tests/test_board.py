@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from chromium import EXECUTABLE, Chromium
-from leaderboards import boards_of, build_page, summarise
+from leaderboards import FRONT, boards_of, build_pages, summarise
 from leaderboards.board import Board, BoardCell
 from leaderboards.row import ALL_TASKS
 from synthetic_records import failed, realistic_records
@@ -95,14 +95,15 @@ def test_a_policy_that_failed_somewhere_is_blank_with_its_reason() -> None:
 def test_the_board_comes_first_fits_and_sorts(browser: Chromium, tmp_path: Path, width: int) -> None:
     records = realistic_records(policies=POLICIES, contexts=8)
     rows = summarise(records)
-    page = tmp_path / "index.html"
-    page.write_text(build_page({"identity": {"model": "toy"}}, rows, boards_of(records, rows)), encoding="utf-8")
+    page = tmp_path / FRONT
+    pages = build_pages({"identity": {"model": "toy"}}, rows, boards_of(records, rows))
+    page.write_text(pages[FRONT], encoding="utf-8")
     browser.complaints.clear()
     browser.open(page, width=width)
     assert browser.evaluate("document.documentElement.scrollWidth") <= width
     assert browser.complaints == []
-    assert browser.evaluate("document.querySelector('[role=tab][aria-selected=true]').textContent") == "Board"
-    table = "document.querySelector('#section-1-board table')"
+    table = "document.querySelector('table')"
+    assert browser.evaluate(f"{table}.closest('section').id") == "board-1"
     names = f"[...{table}.querySelectorAll('thead th')].map(each => each.textContent)"
     place = browser.evaluate(names).index("GER at 0.9")
     values = f"[...{table}.querySelector('tbody.sortable').rows].map(row => Number(row.cells[{place}].dataset.sort))"

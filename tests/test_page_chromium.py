@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from chromium import EXECUTABLE, Chromium
-from leaderboards import build_comparison, build_page, contrasts, duels, summarise
+from leaderboards import FRONT, build_comparison, build_pages, contrasts, duels, summarise
 from synthetic_records import failed, realistic_records
 
 pytestmark = pytest.mark.skipif(EXECUTABLE is None, reason="chromium is not installed: apt-get install chromium")
@@ -46,24 +46,27 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     rows = summarise(realistic_records(contexts=4, change=spoil))
     run = {"model": HOSTILE, "identity": {"seed": 0, "revision": "f4d4353" * 30}}
-    path = tmp_path_factory.mktemp("site") / "index.html"
-    path.write_text(build_page(run, rows), encoding="utf-8")
-    return path
+    folder = tmp_path_factory.mktemp("site")
+    for name, content in build_pages(run, rows).items():
+        (folder / name).write_text(content, encoding="utf-8")
+    return folder / FRONT
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [320, 390, 768, 1280])
+@pytest.mark.parametrize("name", [FRONT, "task-hops.html"])
 def test_the_page_is_quiet_and_never_wider_than_its_window(
-    browser: Chromium, page: Path, width: int, scheme: str
+    browser: Chromium, page: Path, name: str, width: int, scheme: str
 ) -> None:
+    page = page.with_name(name)
     browser.complaints.clear()
     browser.requests.clear()
     browser.open(page, width=width, scheme=scheme)
     assert browser.evaluate("document.documentElement.scrollWidth") <= width
-    assert browser.evaluate("document.querySelectorAll('figure svg path').length") > 100
+    assert browser.evaluate("document.querySelectorAll('figure svg path').length") > 50
     assert browser.complaints == []
     assert browser.requests == [page.as_uri()]
-    assert browser.evaluate("document.title").startswith("KV-cache compression on <img"), "hostile text ran"
+    assert "KV-cache compression on <img" in browser.evaluate("document.title"), "hostile text ran"
 
 
 @pytest.fixture(scope="module")
@@ -107,10 +110,10 @@ def test_text_on_tiles_can_be_read(browser: Chromium, page: Path, scheme: str) -
 def test_every_table_is_there_without_the_script(browser: Chromium, page: Path) -> None:
     browser.open(page, script=False)
     shown = f"[...document.querySelectorAll('table.heat')].filter({IN_VIEW}).length"
-    assert browser.evaluate(shown) == 3 * 4
+    assert browser.evaluate(shown) == 4
     assert browser.evaluate(f"[...document.querySelectorAll('[role=tab]')].filter({IN_VIEW}).length") == 0
     browser.open(page)
-    assert browser.evaluate(shown) == 3
+    assert browser.evaluate(shown) == 1
 
 
 def test_tabs_follow_the_arrow_keys(browser: Chromium, page: Path) -> None:
@@ -133,8 +136,8 @@ def test_tabs_follow_the_arrow_keys(browser: Chromium, page: Path) -> None:
 
 
 def test_a_column_sorts_both_ways_with_blanks_last(browser: Chromium, page: Path) -> None:
-    browser.open(page)
-    table = "document.querySelector('#section-3-f1 table')"
+    browser.open(page.with_name("task-hops.html"))
+    table = "document.querySelector('#section-1-f1 table')"
     heading = f"[...{table}.querySelectorAll('thead th')].find(each => each.textContent === '0.5')"
     column = f"[...{table}.querySelector('tbody.sortable').rows].map(row => row.cells[5].dataset.sort ?? null)"
     original = browser.evaluate(column)
