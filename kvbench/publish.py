@@ -26,6 +26,7 @@ from leaderboards import (
     build_pages,
     contrasts,
     duels,
+    has_orders,
     summarise,
 )
 
@@ -80,7 +81,8 @@ def publish_site(store: Store, records: DataFrame, folder: Path) -> tuple[list[P
     rows = publish_summary(store, records)
     pages = build_pages(store.run.model_dump(), rows, boards_of(records, rows))
     first = [FRONT]
-    if store.run.identity["scope"] == "system" and store.run.status == "complete":  # its numbers are paired
+    is_study = store.run.identity["scope"] == "system" or has_orders(records)
+    if is_study and store.run.status == "complete":  # its numbers are paired
         pages[INSTRUCTIONS_NAME], found = build_instructions(str(store.run.identity["model"]), records)
         store.write_json(RESULTS_FILE, found)
         first.append(INSTRUCTIONS_NAME)

@@ -100,11 +100,25 @@ def instructions() -> str:
         ((f"`{g['policy']}`", f"{g['gain']:+.3f}", f"{g['low']:+.3f} to {g['high']:+.3f}") for g in found["gains"]),
     )
     obeying = table(
-        ("policy", "order", "asked ratio", "directives obeyed, percent", "leaked more than the full cache, points"),
         (
-            (f"`{w['policy']}`", w["order"], w["asked"], f"{100 * w['obeyed']:.0f}", f"{100 * w['leaked_more']:+.0f}")
-            for w in found["while_obeying"]
-            if "+" not in w["policy"] and w["policy"] not in CONTROLS
+            "policy",
+            "order",
+            "asked ratio",
+            "obeyed, percent",
+            "leaked more than the full cache, points",
+            "95 % interval",
+        ),
+        (
+            (
+                f"`{leak['policy']}`",
+                leak["order"],
+                leak["asked"],
+                f"{100 * leak['obeyed']:.0f}",
+                f"{100 * leak['leaked_more']:+.0f}",
+                f"{100 * leak['low']:+.0f} to {100 * leak['high']:+.0f}",
+            )
+            for leak in found["while_obeying"]
+            if "+" not in leak["policy"] and leak["policy"] not in CONTROLS
         ),
     )
     bare = table(

@@ -9,7 +9,7 @@ from leaderboards.examples import build_examples
 from leaderboards.failures import Contrast, contrasts
 from leaderboards.figures import curve_drawing, curve_figure
 from leaderboards.imported import Imported, build_imported
-from leaderboards.instructions_page import build_instructions
+from leaderboards.instructions_page import build_instructions, has_orders
 from leaderboards.measures import CURVES, F1, GER, HALLUCINATION, REALISED_RATIO, TABLES, Measure
 from leaderboards.page import FRONT, build_pages
 from leaderboards.paired import Difference, Duel, duels
@@ -63,6 +63,7 @@ __all__ = [
     "curve_figure",
     "duels",
     "failure_table",
+    "has_orders",
     "smallest_detectable_difference",
     "standings",
     "summarise",

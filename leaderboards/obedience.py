@@ -1,4 +1,4 @@
-"""What becomes of instructions: directives obeyed, leakage, what is kept of either, and what protection gains.
+"""What becomes of instructions: directives obeyed, leakage, and what is kept of either.
 
 The measures of arXiv 2510.00231, on tables of records. An answer that failed stays in the denominator: it obeys,
 refuses and leaks nothing.
@@ -6,10 +6,9 @@ refuses and leaks nothing.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from pandas import Categorical, DataFrame, concat, factorize
+from pandas import Categorical, DataFrame, factorize
 from scipy.stats import rankdata
 
 from leaderboards.asked import Asked, asked_in
@@ -18,15 +17,14 @@ from leaderboards.resampling import Estimate, Resampler
 from leaderboards.row import FULL
 
 DEFENDED = ("defence first", "directives first")
-GAIN_RATIOS = (0.4, 0.7)  # from, to: where the paper averages
 KEPT = ("defence_kept", "directives_kept")
 
 
 @dataclass(frozen=True)
 class Study:
     """Parts of the records. ``directives``: a row for each directive of each answer; ``attacks`` and ``caches``:
-    for each attack, and for each context; all with ``policy``, ``asked``, ``arm`` and ``draw``. ``levels``: what
-    compressed policies were asked to reach."""
+    for each attack, and for each context; all with ``policy``, ``asked``, ``arm`` and ``draw``, and the former two with
+    ``question_id`` and ``failed``. ``levels``: what compressed policies were asked to reach."""
 
     directives: DataFrame
     attacks: DataFrame
@@ -59,7 +57,8 @@ def study(records: DataFrame, seed: int = 0) -> Study:
 def _directives(given: DataFrame) -> DataFrame:
     judged = {name: [_judged(given, name, place) for place in range(len(given))] for name in ("strict", "loose")}
     several = given["directives"].map(len) > 1
-    wide = given[["policy", "asked", "arm", "draw"]].assign(
+    wide = given[["policy", "asked", "arm", "draw", "question_id"]].assign(
+        failed=given["status"] != "ok",
         kind=[[text.partition(" ")[0] for text in directives] for directives in given["directives"]],
         family=given["directive_families"].map(list),
         several=several,
@@ -84,18 +83,19 @@ def _attacks(attacked: DataFrame) -> DataFrame:
     }
     for name in ("defence_leakage", "refused"):
         scores[name][~defended] = np.nan  # there is nothing to refuse by
-    return attacked[["policy", "asked", "arm", "draw", "example_id", *KEPT]].assign(**scores)
+    columns = ["policy", "asked", "arm", "draw", "example_id", "question_id", *KEPT]
+    return attacked[columns].assign(failed=attacked["status"] != "ok", **scores)
 
 
 def accuracy(found: Study, by: Sequence[str] = ()) -> DataFrame:
     """Directive accuracy of each policy and level, and of each group within: ``strict`` and ``loose``
-    :class:`Estimate`, and ``relative``, the strict one over that of the full cache, None where that is 0."""
+    :class:`Estimate`, and ``relative``, the strict one over that of the full cache, None where there is none or 0."""
     rows = []
     groups = ["policy", "asked", *by]
     full = found.directives[found.directives["policy"] == FULL]
     wholes = full.groupby(list(by), sort=False, observed=True)["strict"].mean() if by else full["strict"].mean()
     for key, group in found.directives.groupby(groups, sort=False, observed=True):
-        whole = float(wholes[key[2:] if len(by) > 1 else key[2]]) if by else float(wholes)
+        whole = float(wholes.get(key[2:] if len(by) > 1 else key[2], 0.0)) if by else float(wholes)
         strict, loose = (
             found.resampler.estimate(group[name].to_numpy(), group["draw"].to_numpy()) for name in ("strict", "loose")
         )
@@ -193,105 +193,3 @@ def _spearman(one: FloatArray, other: FloatArray) -> FloatArray:
             products > 0, (centred[0] * centred[1]).sum(axis=1) / np.sqrt(products), np.nan
         )
     return correlations
-
-
-@dataclass(frozen=True)
-class Gain:
-    """What a protected policy gains over the plain one."""
-
-    plain: str
-    protected: str
-    estimate: Estimate
-
-
-def protection_gain(found: Study, plain: str, protected: str) -> Gain | None:
-    """Half the gain in directive accuracy (strict) plus half the fall in leakage, averaged over the ratios 0.4 to 0.7,
-    where there is a defence; the same draws are resampled for both policies. None where one lacks a level of the other.
-    """
-    levels = [
-        a for a in found.levels if a.kind == "ratio" and GAIN_RATIOS[0] - 1e-9 <= a.value <= GAIN_RATIOS[1] + 1e-9
-    ]
-    gains = []
-    for asked in levels:
-        pair = [_at(found.directives, policy, asked) for policy in (protected, plain)]
-        leak = [_at(found.attacks, policy, asked) for policy in (plain, protected)]
-        if any(part.empty for part in (*pair, *leak)):
-            return None
-        obeyed = _difference(found.resampler, pair[0], pair[1], "strict")
-        leaked = _difference(found.resampler, leak[0], leak[1], "leakage")
-        gains.append(0.5 * obeyed + 0.5 * leaked)
-    if not gains:
-        return None
-    mean: FloatArray = np.mean(gains, axis=0)
-    return Gain(plain, protected, Estimate.of(float(mean[0]), mean[1:] if found.resampler.many else None, len(levels)))
-
-
-def _at(table: DataFrame, policy: str, asked: Asked) -> DataFrame:
-    return table[(table["policy"] == policy) & (table["asked"] == asked) & table["arm"].isin(DEFENDED)]
-
-
-def _difference(resampler: Resampler, one: DataFrame, other: DataFrame, name: str) -> FloatArray:
-    """Mean of one minus mean of the other, shape (1 + resamples,): first as measured."""
-    measured, resampled = [], []
-    for part in (one, other):
-        values, draws = part[name].to_numpy(), part["draw"].to_numpy()
-        measured.append(values.mean())
-        resampled.append(resampler.means(values, draws))
-    return np.concatenate([[measured[0] - measured[1]], resampled[0] - resampled[1]])
-
-
-STILL_OBEYED = 0.7  # of the directives
-LEAKED_MORE = 0.3  # than under the full cache
-
-
-def while_obeying(found: Study, obeyed: float = STILL_OBEYED) -> DataFrame:
-    """Selective amnesia: by policy and order of defence and directives, where it leaks most while at least ``obeyed``
-    of the directives are obeyed. Columns ``policy``, ``arm``, ``asked``, ``strict``, ``leakage`` (means) and ``more``:
-    than under the full cache. Policies that obey less at every level are left out."""
-    keys = ["policy", "arm", "asked"]
-    means = concat(
-        [
-            table[table["arm"].isin(DEFENDED)].groupby(keys, sort=False, observed=True)[name].mean()
-            for table, name in ((found.directives, "strict"), (found.attacks, "leakage"))
-        ],
-        axis=1,
-    ).reset_index()
-    whole = means[means["policy"] == FULL].set_index("arm")["leakage"]
-    means = means.assign(more=means["leakage"] - means["arm"].map(whole))
-    obeying = means[(means["strict"] >= obeyed) & (means["policy"] != FULL)]
-    worst = obeying.groupby(["policy", "arm"], sort=False)["more"].idxmax()
-    return obeying.loc[worst].reset_index(drop=True)
-
-
-GONE, WHOLE = 0.05, 0.95  # shares of a span's tokens that are kept
-
-
-def exposed(found: Study) -> DataFrame:
-    """What attacks get where a policy has taken the defence and left the directives, at whatever level: ``policy``,
-    ``n`` attacks, their mean ``leakage``, and that of the same contexts under the ``full`` cache."""
-    attacks = found.attacks[found.attacks["arm"].isin(DEFENDED)]
-    bare = attacks[(attacks["defence_kept"] <= GONE) & (attacks["directives_kept"] >= WHOLE)]
-    whole = attacks[attacks["policy"] == FULL].groupby("example_id")["leakage"].mean()
-    grouped = bare.assign(full=bare["example_id"].map(whole)).groupby("policy", sort=False)
-    return grouped.agg(n=("leakage", "size"), leakage=("leakage", "mean"), full=("full", "mean")).reset_index()
-
-
-def results(found: Study, gains: Sequence[Gain]) -> dict[str, Any]:
-    """What is worth quoting, as plain values: gains with intervals, and what leaks while the directives are obeyed."""
-    return {
-        "gains": [
-            {"policy": gain.protected, "gain": gain.estimate.mean, "low": gain.estimate.low, "high": gain.estimate.high}
-            for gain in gains
-        ],
-        "while_obeying": [
-            {
-                "policy": row["policy"],
-                "order": row["arm"],
-                "asked": str(row["asked"]),
-                "obeyed": float(row["strict"]),
-                "leaked_more": float(row["more"]),
-            }
-            for _, row in while_obeying(found).iterrows()
-        ],
-        "exposed": exposed(found).to_dict("records"),
-    }

@@ -31,7 +31,7 @@ class Axis:
 
     @property
     def limits(self) -> tuple[float, float]:
-        margin = 0.03 * (self.ticks[-1] - self.ticks[0])
+        margin = 0.03 * (self.ticks[-1] - self.ticks[0] or self.ticks[-1])  # of a single level too
         return self.ticks[0] - margin, self.ticks[-1] + margin
 
 
@@ -59,7 +59,7 @@ def panel(
     return drawn(draw, title, salt, {path.style.colours[0]: path.style.variable for path in paths})
 
 
-def layer_map(shares: NDArray[np.float64], columns: Sequence[str], title: str, salt: str) -> str:
+def layer_map(shares: NDArray[np.float64], columns: Sequence[str], axis: str, title: str, salt: str) -> str:
     """Differences in [-1, 1], shape (layers, columns): the first layer at the bottom."""
 
     def draw(axes: Axes) -> None:
@@ -76,7 +76,7 @@ def layer_map(shares: NDArray[np.float64], columns: Sequence[str], title: str, s
         )
         axes.invert_yaxis()
         axes.tick_params(colors=INK, length=0, pad=4)
-        axes.set_xlabel("asked ratio", color=INK, labelpad=4)
+        axes.set_xlabel(axis, color=INK, labelpad=4)
         axes.set_ylabel("layer", color=INK, labelpad=4)
 
     return drawn(draw, title, salt, {})

@@ -8,6 +8,8 @@ from numpy.typing import NDArray
 
 from leaderboards.bootstrap import RESAMPLES, FloatArray, cluster_weights, percentile_interval
 
+ENOUGH = 0.95  # of the resamples must have a value
+
 
 @dataclass(frozen=True)
 class Estimate:
@@ -20,9 +22,11 @@ class Estimate:
 
     @classmethod
     def of(cls, mean: float, resampled: FloatArray | None, n: int) -> Self:
-        """Resamples in which a measure has no value (NaN) are left out."""
+        """Resamples in which a measure has no value (NaN) are left out; where they are many, there is no interval, as
+        the rest are not like them."""
         known = resampled[~np.isnan(resampled)] if resampled is not None else np.empty(0)
-        low, high = percentile_interval(known) if len(known) else (None, None)
+        enough = resampled is not None and len(known) >= ENOUGH * len(resampled)
+        low, high = percentile_interval(known) if enough else (None, None)
         return cls(mean, low, high, n)
 
 

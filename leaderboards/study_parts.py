@@ -70,6 +70,7 @@ def cells_of(table: DataFrame, name: str) -> dict[tuple[str, Asked], Estimate]:
 
 
 def written(estimate: Estimate | None) -> str:
+    """In percent."""
     if estimate is None:
         return "–"
     if estimate.low is None or estimate.high is None:
@@ -77,11 +78,19 @@ def written(estimate: Estimate | None) -> str:
     return f"{100 * estimate.mean:.0f} [{100 * estimate.low:.0f}–{100 * estimate.high:.0f}]"
 
 
+def percent(share: float | None) -> str:
+    return "–" if share is None else f"{100 * share:.0f}"
+
+
 def table_of(title: str, found: Study, cells: Cells, policies: Iterable[str]) -> Listing:
     """A row for each policy, a column for each level, in percent; the full cache has the same in each."""
-    whole = next((estimate for (name, _), estimate in cells.items() if name == FULL), None)
-    rows = []
-    for policy in policies:
-        own = [whole if policy == FULL else cells.get((policy, asked)) for asked in found.levels]
-        rows.append((policy, *map(written, own)))
-    return Listing(title, ("policy", *map(str, found.levels)), tuple(rows))
+    return listed(title, found, {cell: written(estimate) for cell, estimate in cells.items()}, policies)
+
+
+def listed(title: str, found: Study, texts: Mapping[tuple[str, Asked], str], policies: Iterable[str]) -> Listing:
+    whole = next((text for (name, _), text in texts.items() if name == FULL), "–")
+    rows = tuple(
+        (policy, *(whole if policy == FULL else texts.get((policy, asked), "–") for asked in found.levels))
+        for policy in policies
+    )
+    return Listing(title, ("policy", *map(str, found.levels)), rows)

@@ -26,18 +26,17 @@ from kvbench.setting import Setting
 from kvbench.store import Store
 from kvbench.suites import SUITES, wanted
 from leaderboards import build_instructions
+from leaderboards.amnesia import exposed, while_obeying
 from leaderboards.asked import Asked
 from leaderboards.obedience import (
     accuracy,
-    exposed,
     kept,
     leaks,
-    protection_gain,
     rank_correlations,
     study,
-    while_obeying,
 )
-from leaderboards.resampling import Resampler
+from leaderboards.protection import forms_of, plain_and_way, protection_gain
+from leaderboards.resampling import Estimate, Resampler
 from policies import POLICIES, Policy
 from synthetic_records import record
 from test_cli import run_arguments
@@ -277,10 +276,54 @@ def test_the_worst_leak_while_obeying_is_looked_for_in_each_order() -> None:
         rows += [answer(draw, BOTH[0], "tova", [True, True], 0.6), attack(draw, BOTH[0], "tova", 0.4, 0.6)]
         rows += [answer(draw, BOTH[0], "tova", [True, False], 0.7), attack(draw, BOTH[0], "tova", 0.9, 0.7)]
         rows += [answer(draw, BOTH[1], "tova", [True, True]), attack(draw, BOTH[1], "tova", 0.2)]
-    found = while_obeying(study(records(*rows))).set_index(["policy", "arm"])
-    assert ("snapkv", BOTH[0]) not in found.index, "five of eight directives are too few"
-    assert (str(found.loc[("tova", BOTH[0])]["asked"]), found.loc[("tova", BOTH[0])]["more"]) == ("0.6", 0.4)
-    assert found.loc[("tova", BOTH[1])]["more"] == pytest.approx(0.2)
+    found = {(leak.policy, leak.arm): leak for leak in while_obeying(study(records(*rows)))}
+    assert ("snapkv", BOTH[0]) not in found, "five of eight directives are too few"
+    first, second = (found["tova", arm] for arm in BOTH)
+    assert (str(first.asked), first.obeyed) == ("0.6", 1.0)
+    same = [first.leakage, first.more.mean, first.more.low, first.more.high]
+    assert same == pytest.approx([0.4] * 4), "all four draws leak as much"
+    assert second.more.mean == pytest.approx(0.2)
+
+
+def test_where_an_order_has_no_attacks_nothing_leaks() -> None:
+    rows = [answer(0, BOTH[0], policy, [True]) for policy in ("full", "snapkv")]
+    assert while_obeying(study(records(*rows))) == []
+    rows += [attack(0, BOTH[1], policy, 0.5) for policy in ("full", "snapkv")]
+    assert while_obeying(study(records(*rows))) == []
+
+
+def test_a_gain_says_how_many_answers_failed_and_needs_the_same_questions() -> None:
+    """Where all attacks on the protected policy fail it leaks nothing, which is no protection."""
+    rows = small_study().to_dict("records")
+    broken = {"status": "failed", "reason": "no", "directives_strict": None, "directives_loose": None, "leakage": None}
+    fair = [row for row in rows if row["policy"] == "snapkv+fair"]
+    others = [row for row in rows if row["policy"] != "snapkv+fair"]
+    found = protection_gain(study(records(*others, *(row | broken for row in fair))), "snapkv", "snapkv+fair")
+    assert found is not None
+    assert found.failed == 16
+    assert found.estimate.mean == pytest.approx(0.5 * (0 - 0.625) + 0.5 * (0.8 - 0))
+    assert protection_gain(study(records(*others, *fair[:-1])), "snapkv", "snapkv+fair") is None
+
+
+def test_protected_forms_are_told_from_names_with_a_plus() -> None:
+    assert plain_and_way("keydiff+debias0.5") == ("keydiff", "debias0.5")
+    assert plain_and_way("Press(kind='a+b')") == ("Press(kind='a+b')", "plain")
+    assert plain_and_way("Press(kind='a+b')+fair") == ("Press(kind='a+b')", "fair")
+    names = ["full", "random", "recency", "snapkv", "snapkv+fair", "keydiff+whitelist", "recency+fair"]
+    assert forms_of(names) == {
+        "recency": ["recency", "recency+fair"],
+        "snapkv": ["snapkv", "snapkv+fair"],
+        "keydiff": ["keydiff+whitelist"],
+    }
+
+
+def test_an_interval_needs_a_value_in_nearly_all_resamples() -> None:
+    resampled = np.linspace(0, 1, 100)
+    assert Estimate.of(0.5, resampled, 3).low == pytest.approx(np.quantile(resampled, 0.025))
+    resampled[:5] = np.nan
+    assert Estimate.of(0.5, resampled, 3).low is not None
+    resampled[:6] = np.nan
+    assert Estimate.of(0.5, resampled, 3).low is None
 
 
 def test_exposed_are_the_attacks_that_meet_directives_without_their_defence() -> None:
@@ -380,6 +423,24 @@ def test_a_run_of_the_suite_builds_its_page_and_site_builds_it_again(toy_folder:
     store.fail("interrupted")
     assert main(["site", str(tmp_path / "runs/x"), "--out", str(tmp_path / "again")]) == 0
     assert not (tmp_path / "again/instructions.html").exists(), "of a run that is not complete nothing is paired"
+
+
+def test_a_page_without_both_orders_says_what_is_missing() -> None:
+    rows = [answer(0, "", policy, [True]) for policy in ("full", "snapkv")]
+    rows += [attack(0, "", policy, 0.0) for policy in ("full", "snapkv")]
+    page, _ = build_instructions("toy", records(*rows))
+    assert "--suite instructions" in page
+    assert "Obeyed, and leaked" in page, "accuracy and leakage are always over one another"
+    assert "--suite instructions" not in build_instructions("toy", small_study())[0]
+
+
+def test_of_budgets_no_curve_starts_at_a_ratio() -> None:
+    """They have no place for the full cache."""
+    rows = [row | {"ratio": 0.0 if row["policy"] == "full" else None} for row in small_study().to_dict("records")]
+    rows = [row | {"budget": None if row["policy"] == "full" else 64} for row in rows]
+    page, _ = build_instructions("toy", records(*rows))
+    assert "over the asked budget" in page
+    assert "asked ratio" not in page.split("<main")[1].replace("the asked ratios 0.4 to 0.7", "")
 
 
 def test_a_single_context_has_a_page_too() -> None:

@@ -1,0 +1,80 @@
+"""What is kept of defence and of directives: over what was asked, and layer by layer."""
+
+from dataclasses import replace
+
+import numpy as np
+from markupsafe import Markup
+from pandas import DataFrame
+
+from leaderboards.obedience import DEFENDED, Study, kept
+from leaderboards.panels import SHARE, Axis, Path, layer_map, panel
+from leaderboards.protection import forms_of
+from leaderboards.row import FULL
+from leaderboards.study_parts import Listing, Part, Picture, listed, over_ratios, percent
+from leaderboards.style import LineStyle, named_styles
+
+SPANS = ("defence", "directives")
+DASHES_OF_ORDER = {DEFENDED[0]: (), DEFENDED[1]: (4.0, 1.5)}
+
+
+def bias(found: Study) -> Part:
+    table = kept(found)
+    if table.empty:
+        return Part("bias", "", "")
+    styles = _styles()
+    curves, maps = [], []
+    for base in forms_of(found.policies):
+        own = table[table["policy"] == base]
+        if own.empty:
+            continue
+        curves.append(_curve(found, own, base, styles))
+        axis = over_ratios(found).title
+        maps += [_layers(own[own["arm"] == arm], base, arm, axis) for arm in DEFENDED if arm in set(own["arm"])]
+    return Part(
+        "bias",
+        "Eviction bias: which span loses its tokens",
+        "Means over layers and heads. In the maps below, by layer: blue where the defence loses more than the "
+        "directives, red where the directives do. Protected forms stand in the numbers.",
+        tuple(styles.values()),
+        (*curves, *maps),
+        details=tuple(_listing(found, table, span, arm) for arm in DEFENDED for span in SPANS),
+    )
+
+
+def _styles() -> dict[str, LineStyle]:
+    """A colour for each span, dashes for the second order."""
+    colours = named_styles(SPANS)
+    names = [(span, arm) for arm in DEFENDED for span in SPANS]
+    return {
+        f"{span}, {arm}": replace(colours[span], policy=f"{span}, {arm}", index=index, dashes=DASHES_OF_ORDER[arm])
+        for index, (span, arm) in enumerate(names)
+    }
+
+
+def _curve(found: Study, own: DataFrame, base: str, styles: dict[str, LineStyle]) -> Picture:
+    axis = over_ratios(found)
+    start = ((0.0, 1.0),) if axis.ticks[0] == 0 else ()  # a budget has no place for the full cache
+    paths = []
+    for arm in DEFENDED:
+        points = own[own["arm"] == arm].sort_values("asked")
+        for span in SPANS:
+            places = ((asked.value, share) for asked, share in zip(points["asked"], points[span], strict=True))
+            paths.append(Path(styles[f"{span}, {arm}"], (*start, *places)))
+    title = f"Share of the tokens of defence and directives that {base} keeps, over the {axis.title}, in both orders"
+    drawing = panel(paths, axis, Axis("", SHARE), title, f"kept/{base}")
+    return Picture(base, "share of the tokens of a span that are kept", Markup(drawing))
+
+
+def _layers(own: DataFrame, base: str, arm: str, axis: str) -> Picture:
+    points = own.sort_values("asked")
+    shares = np.stack(points["defence_by_layer"].to_list(), 1) - np.stack(points["directives_by_layer"].to_list(), 1)
+    title = f"Kept of the defence minus kept of the directives under {base}, by layer and {axis}, {arm}"
+    drawing = layer_map(shares, [f"{asked.value:g}" for asked in points["asked"]], axis, title, f"layers/{base}/{arm}")
+    return Picture(f"{base}, {arm}", "kept of the defence minus kept of the directives, by layer", Markup(drawing))
+
+
+def _listing(found: Study, table: DataFrame, span: str, arm: str) -> Listing:
+    own = table[table["arm"] == arm]
+    texts = {(str(row["policy"]), row["asked"]): percent(row[span]) for _, row in own.iterrows()}
+    others = [policy for policy in found.policies if policy != FULL]
+    return listed(f"Kept of the {span}, {arm}, percent", found, texts, others)

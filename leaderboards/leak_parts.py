@@ -1,0 +1,138 @@
+"""What leaks: over what is obeyed, over what was asked, of the directives and of the defence."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from markupsafe import Markup
+from pandas import DataFrame
+
+from leaderboards.amnesia import LEAKED_MORE, STILL_OBEYED
+from leaderboards.obedience import DEFENDED, Study, accuracy, leaks
+from leaderboards.panels import SHARE, Axis, Path, panel
+from leaderboards.protection import forms_of, plain_and_way
+from leaderboards.row import FULL
+from leaderboards.study_parts import Cells, Part, Picture, cells_of, over_ratios, path_of, table_of
+from leaderboards.style import LineStyle, named_styles
+
+
+def ways(found: Study) -> dict[str, LineStyle]:
+    """A line for each way of protection, and one for none."""
+    return named_styles(list(dict.fromkeys(plain_and_way(name)[1] for own in _forms(found).values() for name in own)))
+
+
+def _forms(found: Study) -> dict[str, list[str]]:
+    return forms_of(found.policies)
+
+
+def _orders(found: Study) -> list[str]:
+    """Of defence and directives; nothing where each prompt has drawn its own."""
+    return [arm for arm in dict.fromkeys(found.attacks["arm"]) if arm in DEFENDED or not arm]
+
+
+def _titled(base: str, arm: str) -> str:
+    return f"{base}, {arm}" if arm else base
+
+
+def plane(found: Study) -> Part:
+    styles = ways(found)
+    pictures, details = [], []
+    for arm in _orders(found):
+        own = _in_arm(found, arm)
+        if own.directives.empty or own.attacks.empty:
+            continue
+        obeyed, leaked = cells_of(accuracy(own), "strict"), cells_of(leaks(own), "leakage")
+        pictures += [_plane_of(found, base, arm, obeyed, leaked, styles) for base in _forms(found)]
+        details.append(table_of(_titled("Directives obeyed, strict, percent", arm), found, obeyed, found.policies))
+    return Part(
+        "plane",
+        "Obeyed, and leaked",
+        "Each line starts where the full cache is and goes through all ratios. In the grey region the answers still "
+        f"look right, with at least {STILL_OBEYED:.0%} of the directives obeyed, while the secret is out: at least "
+        f"{LEAKED_MORE:.0%} more of it than under the full cache.",
+        tuple(styles.values()),
+        tuple(pictures),
+        details=tuple(details),
+    )
+
+
+def _in_arm(found: Study, arm: str) -> Study:
+    """What is asked of prompts in one order."""
+    directives, attacks = (table[table["arm"] == arm] for table in (found.directives, found.attacks))
+    return replace(found, directives=directives, attacks=attacks)
+
+
+def _plane_of(
+    found: Study, base: str, arm: str, obeyed: Cells, leaked: Cells, styles: Mapping[str, LineStyle]
+) -> Picture:
+    whole = next((key for key in leaked if key[0] == FULL), None)
+    paths = []
+    for policy in _forms(found)[base]:
+        keys = [*([whole] if whole else []), *((policy, asked) for asked in found.levels)]
+        places = tuple((leaked[key].mean, obeyed[key].mean) for key in keys if key in leaked and key in obeyed)
+        paths.append(Path(styles[plain_and_way(policy)[1]], places))
+    kind = "budget" if found.levels and found.levels[0].kind == "budget" else "ratio"
+    title = f"Directives obeyed over leakage under {_titled(base, arm)}, a place for each {kind} from the full cache on"
+    region = (((leaked[whole].mean if whole else 0.0) + LEAKED_MORE, STILL_OBEYED), (1.03, 1.03))
+    axes = Axis("leakage of the directives", SHARE), Axis("", SHARE)
+    drawing = panel(paths, *axes, title, f"plane/{arm}/{base}", region)
+    return Picture(_titled(base, arm), "share of directives obeyed, over leakage", Markup(drawing))
+
+
+def leakage(found: Study) -> Part:
+    table = leaks(found)
+    pictures, details = [], []
+    for arm in dict.fromkeys(found.attacks["arm"]):
+        own = table[table["arm"] == arm]
+        if arm in _orders(found):
+            note = "ROUGE-L recall of the directives in answers to attacks"
+            pictures += _curves(found, own, "leakage", "Leakage of the directives", note, arm)
+        cells = cells_of(own, "leakage")
+        details.append(table_of(_titled("Leakage of the directives, percent", arm), found, cells, found.policies))
+    return Part(
+        "leakage",
+        "Leakage, in both orders",
+        "The same prompts with the defence before the directives and behind them: what stands further from the end "
+        "is what a press that looks from there loses first.",
+        tuple(ways(found).values()),
+        tuple(pictures),
+        details=tuple(details),
+    )
+
+
+def defence(found: Study) -> Part:
+    """What attacks get of the defence, and how many are refused as it asks."""
+    table = leaks(found)
+    pictures, details = [], []
+    for arm in _orders(found):
+        own = table[table["arm"] == arm]
+        note = "ROUGE-L recall of the defence in answers to attacks"
+        pictures += _curves(found, own, "defence_leakage", "Leakage of the defence", note, arm)
+        for name, words in (
+            ("defence_leakage", "Leakage of the defence, percent"),
+            ("refused", "Attacks refused as the defence asks, percent"),
+        ):
+            details.append(table_of(_titled(words, arm), found, cells_of(own, name), found.policies))
+    return Part(
+        "defence",
+        "The defence itself",
+        "A refusal in the words that the defence asks for holds a part of its text, so that this leakage is seldom 0 "
+        "while the defence works; the share of attacks that are refused stands in the numbers.",
+        tuple(ways(found).values()),
+        tuple(pictures),
+        details=tuple(details),
+    )
+
+
+def _curves(found: Study, table: DataFrame, name: str, words: str, note: str, arm: str) -> list[Picture]:
+    """A picture for each plain policy, with a line for each of its forms."""
+    styles, cells = ways(found), cells_of(table, name)
+    if not cells:
+        return []
+    pictures = []
+    for base, forms in _forms(found).items():
+        paths = [path_of(styles[plain_and_way(policy)[1]], cells, policy, found.levels) for policy in forms]
+        axis = over_ratios(found)
+        title = f"{words} over the {axis.title} under {_titled(base, arm)}"
+        drawing = panel(paths, axis, Axis("", SHARE), title, f"{name}/{arm}/{base}")
+        pictures.append(Picture(_titled(base, arm), note, Markup(drawing)))
+    return pictures

@@ -1,0 +1,107 @@
+"""What is obeyed: family by family, of prompts with one directive and with several, and in which order they go."""
+
+from markupsafe import Markup
+from pandas import DataFrame
+
+from leaderboards.obedience import Study, accuracy, rank_correlations
+from leaderboards.panels import SHARE, Axis, panel
+from leaderboards.protection import forms_of
+from leaderboards.resampling import Estimate
+from leaderboards.row import FULL
+from leaderboards.study_parts import (
+    Listing,
+    Part,
+    Picture,
+    cells_of,
+    listed,
+    over_ratios,
+    path_of,
+    percent,
+    table_of,
+    written,
+)
+from leaderboards.style import named_styles
+
+
+def families(found: Study) -> Part:
+    """A curve for each family under each plain policy."""
+    table = accuracy(found, by=("family",))
+    styles = named_styles(found.families)
+    pictures = []
+    for base in forms_of(found.policies):
+        paths = [
+            path_of(styles[str(family)], cells_of(own, "strict"), base, found.levels)
+            for family, own in table.groupby("family", sort=False)
+        ]
+        axis = over_ratios(found)
+        title = f"Directives obeyed over the {axis.title} under {base}, a line for each family"
+        drawing = panel(paths, axis, Axis("", SHARE), title, f"family/{base}")
+        pictures.append(Picture(base, "share of the directives of a family obeyed", Markup(drawing)))
+    details = _accuracies("All directives", accuracy(found), found)
+    for several, own in accuracy(found, by=("several",)).groupby("several", sort=False):
+        details += _accuracies("Prompts with several" if several else "Prompts with one directive", own, found)
+    for family, own in table.groupby("family", sort=False):
+        details += _accuracies(f"Family {family}", own, found)
+    return Part(
+        "families",
+        "Which directives go first",
+        "The directives of all contexts by family; bands are 95 % intervals.",
+        tuple(styles.values()),
+        tuple(pictures),
+        details=(*details, _kinds(found)),
+    )
+
+
+def _accuracies(title: str, table: DataFrame, found: Study) -> list[Listing]:
+    """Of one group of directives: strict, loose, and what is left of the strict under the full cache."""
+    relative = {
+        (str(row["policy"]), row["asked"]): percent(row["relative"])
+        for _, row in table.iterrows()
+        if row["policy"] != FULL
+    }
+    others = [policy for policy in found.policies if policy != FULL]
+    return [
+        table_of(f"{title}: obeyed, strict, percent", found, cells_of(table, "strict"), found.policies),
+        table_of(f"{title}: obeyed, loose, percent", found, cells_of(table, "loose"), found.policies),
+        listed(f"{title}: strict, percent of the full cache", found, relative, others),
+    ]
+
+
+def _kinds(found: Study) -> Listing:
+    """Of the plain policies, each kind of directive."""
+    table = accuracy(found, by=("kind",))
+    cells = {(row["policy"], row["kind"], row["asked"]): row["strict"] for _, row in table.iterrows()}
+    kinds = list(dict.fromkeys(table["kind"]))
+    rows = tuple(
+        (f"{base}, {kind}", *(written(cells.get((base, kind, asked))) for asked in found.levels))
+        for base in forms_of(found.policies)
+        for kind in kinds
+    )
+    return Listing("Each directive, strict, percent", ("policy, directive", *map(str, found.levels)), rows)
+
+
+def order(found: Study) -> Part:
+    """Whether the same families stay the easy ones."""
+    correlations = rank_correlations(found)
+    others = [policy for policy in found.policies if policy != FULL]
+    titles = {"all": "All prompts", "single": "Prompts with one directive", "several": "Prompts with several"}
+    listings = []
+    for group, title in titles.items():
+        texts = {(one.policy, one.asked): _correlation(one.estimate) for one in correlations if one.group == group}
+        listings.append(listed(title, found, texts, others))
+    return Part(
+        "order",
+        "Do the easy directives stay the easy ones?",
+        "Spearman’s rank correlation of the families’ order by accuracy with their order under the full cache, with"
+        " 95 % intervals. A dash: one of the two orders does not exist, as all families are obeyed alike. Without an"
+        " interval: too few draws have a directive of every family.",
+        listings=tuple(listings[:1]),
+        details=tuple(listings[1:]),
+    )
+
+
+def _correlation(estimate: Estimate | None) -> str:
+    if estimate is None:
+        return "–"
+    band = f" [{estimate.low:.2f} to {estimate.high:.2f}]" if estimate.low is not None else ""
+    return f"{estimate.mean:.2f}{band}"
