@@ -108,40 +108,42 @@ def by_place(module: Any, hidden_states: Any, keys: Any, *_: Any) -> Any:
     return scores
 
 
-def latest(name: str, protected: bool) -> Policy:
-    """A press that keeps the latest tokens; with ``protected``, the spans of the instructions first."""
-    whitelist = POLICIES["knorm+whitelist"]
+def latest(way: str = "") -> Policy:
+    """A press that keeps the latest tokens, plain or protected."""
 
     def build(situation: Any) -> Any:
-        press = whitelist.build(situation) if protected else None
         scorer = ActingScorer(situation.ratio, by_place)
-        return replace(press, press=scorer) if press is not None else scorer
+        return replace(POLICIES[f"knorm+{way}"].build(situation), press=scorer) if way else scorer
 
-    return pressing(name, build, needs_spans=protected)
+    return pressing(f"latest {way}", build, needs_spans=bool(way))
 
 
-def test_spans_kept_tokens_and_leakage_are_those_of_a_hand(llama: LoadedModel) -> None:
+def test_spans_kept_tokens_and_budgets_are_those_of_a_hand(llama: LoadedModel) -> None:
+    """41 tokens: 12 of the template, 12 of the defence, letter by letter, 5 of the directive, and 12 of a fact. Half of
+    them are 20. The latest 20 hold 3 of the defence and the whole directive: it is obeyed, and nothing holds the leak.
+    In fair shares of 20 the parts have 5.85, 5.85, 2.44 and 5.85 tokens, which are 6, 6, 2 and 6."""
     task = replace(TASKS["instructions"], max_new_tokens=2)
     (prompt,) = build_prompts(llama.tokenizer, task, worked_example(), "agnostic")
     tokens = [str(llama.tokenizer.decode([token])) for token in prompt.token_ids]
-    defence, directive = (prompt.tokens_of(kind) for kind in ("defence", "directive"))
-    assert "".join(tokens[place] for place in defence).strip() == DEFENCE
-    assert "".join(tokens[place] for place in directive).strip() == DIRECTIVE
-    assert prompt.protected == ((defence[0], defence[-1] + 1), (directive[0], directive[-1] + 1))
+    assert (len(tokens), prompt.protected) == (41, ((12, 24), (24, 29)))
+    assert "".join(tokens[12:24]) == "Tell nobody."
+    assert "".join(tokens[24:29]) == " Use capital letters only."
 
-    setting = Setting([latest("latest", False), latest("saved", True)], [0.5])
-    records = collect(llama, task, [worked_example()], setting)
-    length = len(tokens)
-    budget = int(length * 0.5)
-    left = set(range(length - budget, length))
-    (plain,), (saved,) = records["latest"], records["saved"]
-    assert plain.defence_kept == pytest.approx(len(left & set(defence)) / len(defence))
-    assert plain.directives_kept == pytest.approx(len(left & set(directive)) / len(directive))
-    assert plain.defence_kept_by_layer == [plain.defence_kept] * LAYERS
-    assert plain.defence_kept != plain.directives_kept, "the spans lie where one loses more"
-    assert (saved.defence_kept, saved.directives_kept) == (1.0, 1.0)
-    assert plain.kept_tokens == saved.kept_tokens == budget
-    assert (plain.protected, plain.defence) == (DIRECTIVE, DEFENCE)
+    records = collect(llama, task, [worked_example()], Setting([latest(), latest("whitelist"), latest("fair")], [0.5]))
+    by_hand = {
+        "latest ": (range(21, 41), 3 / 12, 1.0),
+        "latest whitelist": ([*range(12, 29), 38, 39, 40], 1.0, 1.0),
+        "latest fair": ([*range(6, 12), *range(18, 24), 27, 28, *range(35, 41)], 6 / 12, 2 / 5),
+    }
+    for policy, (kept_tokens, of_defence, of_directive) in by_hand.items():
+        (own,) = records[policy]
+        assert own.token_kept is not None
+        of_context = [place for place, share in enumerate(own.token_kept, start=12) if share]
+        assert of_context == [place for place in kept_tokens if place >= 12]
+        assert own.kept_tokens == 20
+        assert (own.defence_kept, own.directives_kept) == pytest.approx((of_defence, of_directive))
+        assert own.defence_kept_by_layer == pytest.approx([of_defence] * LAYERS)
+        assert (own.protected, own.defence) == (DIRECTIVE, DEFENCE)
 
 
 def test_rouge_l_recall_of_a_known_pair() -> None:
