@@ -1,0 +1,55 @@
+"""The page on instructions in a real browser: quiet, inside its width, readable, and inert where its text is hostile."""
+
+from pathlib import Path
+
+import pytest
+
+from chromium import EXECUTABLE, Chromium
+from leaderboards import build_instructions
+from test_obedience import records, small_study
+from test_page_chromium import HOSTILE, LOWEST_CONTRAST
+
+pytestmark = pytest.mark.skipif(EXECUTABLE is None, reason="chromium is not installed: apt-get install chromium")
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of a model, a plug-in and a family of directives with hostile names."""
+    rows = small_study().to_dict("records")
+    hostile = [
+        row
+        | {
+            "policy": str(row["policy"]).replace("snapkv", HOSTILE),
+            "directive_families": [HOSTILE for _ in row["directive_families"]],
+        }
+        for row in rows
+    ]
+    path = tmp_path_factory.mktemp("site") / "instructions.html"
+    path.write_text(build_instructions(HOSTILE, records(*hostile))[0], encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [320, 1280])
+def test_the_page_is_quiet_fits_and_can_be_read(browser: Chromium, page: Path, width: int, scheme: str) -> None:
+    browser.complaints.clear()
+    browser.requests.clear()
+    browser.open(page, width=width, scheme=scheme)
+    assert browser.evaluate("document.documentElement.scrollWidth") <= width
+    assert browser.evaluate("document.querySelectorAll('figure svg path').length") > 50
+    assert browser.evaluate("document.title") == "Instructions under compression · kvbench", "hostile text ran"
+    assert browser.evaluate("document.querySelectorAll('main img, main script').length") == 0
+    assert browser.evaluate(LOWEST_CONTRAST) >= 4.5
+    assert browser.complaints == []
+    assert browser.requests == [page.as_uri()]
+
+
+def test_every_part_is_in_the_contents_and_numbers_are_behind_a_summary(browser: Chromium, page: Path) -> None:
+    browser.open(page, width=1280)
+    targets = browser.evaluate("[...document.querySelectorAll('nav a')].map(a => a.getAttribute('href'))")
+    assert {"#plane", "#leakage", "#defence", "#gain", "#families", "#bias", "#order"} <= set(targets)
+    assert browser.evaluate("[...document.querySelectorAll('nav a')].every(a => document.querySelector(a.hash))")
+    shown = "document.querySelector('#families details table').checkVisibility()"
+    assert not browser.evaluate(shown)
+    browser.evaluate("document.querySelector('#families summary').click()")
+    assert browser.evaluate(shown)
