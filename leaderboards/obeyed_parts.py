@@ -1,5 +1,8 @@
 """What is obeyed: family by family, of prompts with one directive and with several, and in which order they go."""
 
+from collections.abc import Callable
+from typing import Any
+
 from markupsafe import Markup
 from pandas import DataFrame
 
@@ -48,7 +51,7 @@ def families(found: Study) -> Part:
         "The directives of all contexts by family; bands are 95 % intervals.",
         tuple(styles.values()),
         tuple(pictures),
-        details=(*details, _kinds(found)),
+        details=(*details, *_kinds(found)),
     )
 
 
@@ -67,17 +70,33 @@ def _accuracies(title: str, table: DataFrame, found: Study) -> list[Listing]:
     ]
 
 
-def _kinds(found: Study) -> Listing:
-    """Of the plain policies, each kind of directive."""
+def _kinds(found: Study) -> list[Listing]:
+    """Of the plain policies, each kind of directive: strict, loose, and relative to the full cache."""
     table = accuracy(found, by=("kind",))
-    cells = {(row["policy"], row["kind"], row["asked"]): row["strict"] for _, row in table.iterrows()}
-    kinds = list(dict.fromkeys(table["kind"]))
-    rows = tuple(
-        (f"{base}, {kind}", *(written(cells.get((base, kind, asked))) for asked in found.levels))
-        for base in forms_of(found.policies)
-        for kind in kinds
+    rows = {(row["policy"], row["kind"], row["asked"]): row for _, row in table.iterrows()}
+    named = [(base, kind) for base in forms_of(found.policies) for kind in dict.fromkeys(table["kind"])]
+    ways: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
+        ("strict, percent", "strict", written),
+        ("loose, percent", "loose", written),
+        ("strict, percent of the full cache", "relative", percent),
     )
-    return Listing("Each directive, strict, percent", ("policy, directive", *map(str, found.levels)), rows)
+    return [
+        Listing(
+            f"Each directive: {title}",
+            ("policy, directive", *map(str, found.levels)),
+            tuple(
+                (
+                    f"{base}, {kind}",
+                    *(
+                        write(rows[base, kind, asked][name]) if (base, kind, asked) in rows else "–"
+                        for asked in found.levels
+                    ),
+                )
+                for base, kind in named
+            ),
+        )
+        for title, name, write in ways
+    ]
 
 
 def order(found: Study) -> Part:

@@ -195,6 +195,23 @@ def test_a_run_in_both_orders_judges_directives_and_attacks(
     assert "20 records scored, 0 changed" in capsys.readouterr().err
 
 
+def test_the_suite_makes_its_study_on_given_rows(
+    toy_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    more = ("--suite", "instructions", "--policies", "keydiff+fair", "--ratios", "0.5", "--limit", "4")
+    assert main(run_arguments(toy_folder, tmp_path, written(tmp_path, SPLIT, SPLIT), *more)) == 0, (
+        capsys.readouterr().err
+    )
+    store = Store.open(tmp_path / "runs/x")
+    frame = store.frame()
+    assert store.run.identity["scope"] == "system"
+    assert set(frame.arm) == {"defence first", "directives first"}
+    assert {"keydiff", "keydiff+fair"} < set(frame.policy), "the plain one runs beside it"
+    (gain,) = json.loads((tmp_path / "runs/x/instructions.json").read_text())["gains"]
+    assert gain["policy"] == "keydiff+fair"
+    assert "keydiff, directives first" in (tmp_path / "site/instructions.html").read_text()
+
+
 @pytest.mark.parametrize("split", [True, False])
 def test_a_run_in_which_all_of_the_context_is_directives_is_no_fault(
     split: bool, toy_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]

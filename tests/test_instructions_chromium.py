@@ -1,4 +1,4 @@
-"""The page on instructions in a real browser: quiet, inside its width, readable, and inert where its text is hostile."""
+"""The page on instructions in a real browser: quiet, inside its width, readable, and hostile text inert."""
 
 from pathlib import Path
 
