@@ -44,6 +44,7 @@ class PolicyIdentity(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: str
+    family: str
     paper: str
     arguments: dict[str, int | float | str]
     origin: str
@@ -160,6 +161,7 @@ def identify(
         policies=tuple(
             PolicyIdentity(
                 name=policy.name,
+                family=policy.family,
                 paper=policy.paper,
                 arguments=_arguments(policy),
                 origin=policy.origin,

@@ -64,6 +64,7 @@ class NamedTask(BaseModel):
 
 class NamedPolicy(BaseModel):
     name: str
+    family: str = ""  # which earlier runs do not tell
     ratios: tuple[float, ...]
     budgets: tuple[int, ...] = ()
     tasks: tuple[str, ...]
