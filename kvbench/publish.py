@@ -9,6 +9,7 @@ from pandas import DataFrame
 from kvbench.atomic import write_text_atomically
 from kvbench.console import console
 from kvbench.errors import KVBenchError
+from kvbench.gather import Gathering, gather
 from kvbench.store import SUMMARY_FILE, Outline, Store
 from leaderboards import (
     FRONT,
@@ -17,6 +18,7 @@ from leaderboards import (
     Duel,
     LeaderboardError,
     PlannedCells,
+    Results,
     SummaryRow,
     asked_in,
     boards_of,
@@ -26,12 +28,12 @@ from leaderboards import (
     build_pages,
     contrasts,
     duels,
+    examples_page,
     has_orders,
     summarise,
 )
 
-EXAMPLES_NAME = "examples-{}.html"
-INSTRUCTIONS_NAME = "instructions.html"
+INSTRUCTIONS_NAME = "instructions{}.html"
 RESULTS_FILE = "instructions.json"
 COMPARISON_NAME = "compare-{}.html"
 
@@ -55,15 +57,25 @@ def planned_cells(outline: Outline) -> PlannedCells:
 
 def summary_rows(store: Store, records: DataFrame | None = None) -> list[SummaryRow]:
     """What the records of a store add up to: all of them, or those at hand."""
+    return _rows(store.frame() if records is None else records, store.run.outline, str(store.folder))
+
+
+def _rows(records: DataFrame, outline: Outline, where: str) -> list[SummaryRow]:
     try:
-        return summarise(store.frame() if records is None else records, planned_cells(store.run.outline))
+        return summarise(records, planned_cells(outline))
     except LeaderboardError as error:
-        raise KVBenchError(f"{store.folder} cannot be summarised: {error}") from error
+        raise KVBenchError(f"{where} cannot be summarised: {error}") from error
 
 
 def publish_summary(store: Store, records: DataFrame) -> list[SummaryRow]:
     """Aggregates all records of a store and writes ``summary.json`` beside them."""
     rows = summary_rows(store, records)
+    _warn(store)
+    store.write_json(SUMMARY_FILE, [row.model_dump() for row in rows])
+    return rows
+
+
+def _warn(store: Store) -> None:
     if store.run.status != "complete":
         state = store.run.reason or store.run.status
         console.print(
@@ -71,33 +83,72 @@ def publish_summary(store: Store, records: DataFrame) -> list[SummaryRow]:
             style="yellow",
             soft_wrap=True,
         )
-    store.write_json(SUMMARY_FILE, [row.model_dump() for row in rows])
-    return rows
 
 
 def publish_site(store: Store, records: DataFrame, folder: Path) -> tuple[list[Path], list[SummaryRow]]:
-    """Writes the pages, each self-contained, and the summary, and, of system prompts that were compressed, the page on
-    instructions; returns where to begin, and the rows."""
+    """Writes the pages of a run, each self-contained, and its summary; returns where to begin, and the rows."""
     rows = publish_summary(store, records)
-    pages = build_pages(store.run.model_dump(), rows, boards_of(records, rows))
-    first = [FRONT]
-    is_study = store.run.identity["scope"] == "system" or has_orders(records)
-    if is_study and store.run.status == "complete":  # its numbers are paired
-        pages[INSTRUCTIONS_NAME], found = build_instructions(str(store.run.identity["model"]), records)
-        store.write_json(RESULTS_FILE, found)
-        first.append(INSTRUCTIONS_NAME)
-    if INSTRUCTIONS_NAME not in pages:
-        (folder / INSTRUCTIONS_NAME).unlink(missing_ok=True)  # of another run, or of this one before it went on
-    for name, page in {**pages, **_examples(store, records)}.items():
+    return _write([Gathering((store,))], [records], [rows], folder), rows
+
+
+def publish_sites(stores: Sequence[Store], folder: Path) -> list[Path]:
+    """Writes the pages of several runs; what may not be compared stands on boards of its own. Returns where to
+    begin."""
+    if len(stores) == 1:
+        return publish_site(stores[0], stores[0].frame(), folder)[0]
+    gatherings = gather(stores)
+    records = [gathering.records() for gathering in gatherings]
+    rows = []
+    for gathering, own in zip(gatherings, records, strict=True):
+        rows.append(_rows(own, gathering.outline, ", ".join(str(store.folder) for store in gathering.stores)))
+    for store in stores:
+        _warn(store)
+    return _write(gatherings, records, rows, folder)
+
+
+def _write(
+    gatherings: Sequence[Gathering],
+    records: Sequence[DataFrame],
+    rows: Sequence[list[SummaryRow]],
+    folder: Path,
+) -> list[Path]:
+    results = [_results(*parts) for parts in zip(gatherings, records, rows, strict=True)]
+    pages, first = build_pages(results), [FRONT]
+    for number, (one, own, gathering) in enumerate(zip(results, records, gatherings, strict=True), start=1):
+        for task, of_task in own.groupby("task", sort=False):
+            pages[examples_page(str(task), number)] = build_examples(one.model, str(task), of_task)
+        name = INSTRUCTIONS_NAME.format("" if number == 1 else f".{number}")
+        if _is_study(gathering, own):
+            pages[name], found = build_instructions(one.model, own)
+            if len(gathering.stores) == 1:
+                gathering.stores[0].write_json(RESULTS_FILE, found)
+            first.append(name)
+        else:
+            (folder / name).unlink(missing_ok=True)  # of another run, or of this one before it went on
+    for name, page in pages.items():
         write_text_atomically(folder / name, page)
-    return [folder / name for name in first], rows
+    return [folder / name for name in first]
 
 
-def _examples(store: Store, records: DataFrame) -> dict[str, str]:
-    """By name, the pages that the board leads to: one for each task."""
-    model = str(store.run.identity["model"])
-    by_task = records.groupby("task", sort=False)
-    return {EXAMPLES_NAME.format(task): build_examples(model, str(task), own) for task, own in by_task}
+def _results(gathering: Gathering, records: DataFrame, rows: list[SummaryRow]) -> Results:
+    stores = gathering.stores
+    identity = stores[0].run.identity
+    return Results(
+        rows=rows,
+        runs={str(store.folder): store.run.model_dump() for store in stores},
+        model=str(identity["model"]),
+        mode=str(identity["mode"]),
+        setting=gathering.setting,
+        boards=boards_of(records, rows),
+        families={policy.name: policy.family for policy in gathering.outline.policies},
+    )
+
+
+def _is_study(gathering: Gathering, records: DataFrame) -> bool:
+    """Of system prompts, in full: the numbers of its page are paired."""
+    runs = [store.run for store in gathering.stores]
+    of_prompts = all(run.identity["scope"] == "system" for run in runs) or has_orders(records)
+    return of_prompts and all(run.status == "complete" for run in runs)
 
 
 def publish_comparison(

@@ -1,18 +1,15 @@
 """Records that another run beside this one has: a policy that is added to a finished run costs itself alone."""
 
-from collections.abc import Collection, Mapping
-from typing import Any
+from collections.abc import Collection
 
 import pyarrow as pa
 
 from kvbench.errors import KVBenchError
 from kvbench.record import arrow_schema
-from kvbench.store import PROVENANCE, RUN_FILE, Store
+from kvbench.store import PARTS, RUN_FILE, Store
 from leaderboards import Asked
 
 Cell = tuple[str, int, Asked]  # policy, context, what was asked
-PARTS = ("tasks", "policies")  # of an identity, of which runs that are otherwise the same may share some
-ASIDE = ("contexts", "tasks", "ratios", "budgets")  # of a task or policy: how much of it was run, as records tell
 
 
 class Lenders:
@@ -29,7 +26,7 @@ class Lenders:
                 other = Store.open(path.parent)
             except KVBenchError:  # of another version, or damaged: nothing to be had there
                 continue
-            if _rest(other) == _rest(store):
+            if other.setting == store.setting:
                 self.others.append(other)
 
     def lend(self, task: str, number: int, policy: str, cells: Collection[Cell]) -> pa.Table:
@@ -40,7 +37,7 @@ class Lenders:
             if not missing:
                 break
             if any(
-                _entry(other, part, name) != _entry(self.store, part, name)
+                other.entry(part, name) != self.store.entry(part, name)
                 for part, name in zip(PARTS, (task, policy), strict=True)
             ):
                 continue
@@ -63,15 +60,6 @@ def cells_of(table: pa.Table) -> list[Cell]:
 def _statuses(table: pa.Table) -> list[str]:
     statuses: list[str] = table["status"].to_pylist()
     return statuses
-
-
-def _rest(store: Store) -> dict[str, Any]:
-    return {name: part for name, part in store.run.identity.items() if name not in (*PARTS, *PROVENANCE)}
-
-
-def _entry(store: Store, part: str, name: str) -> Mapping[str, Any] | None:
-    found = (entry for entry in store.run.identity[part] if entry["name"] == name)
-    return next(({key: value for key, value in entry.items() if key not in ASIDE} for entry in found), None)
 
 
 def _table(store: Store, task: str, number: int, policy: str) -> pa.Table:

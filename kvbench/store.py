@@ -27,6 +27,8 @@ SUMMARY_FILE = "summary.json"
 SAFE = " ()[]=+,"  # in the name of a file, besides letters, digits and _.-~
 LONGEST_NAME = 150
 PROVENANCE = ("git_revision", "git_dirty")  # parts of an identity that do not make another run
+PARTS = ("tasks", "policies")  # of an identity, of which runs that are otherwise the same may share some
+ASIDE = ("contexts", "tasks", "ratios", "budgets")  # of a task or policy: how much of it was run, as records tell
 
 RECORDS = TypeAdapter(list[Record])
 Status = Literal["started", "complete", "failed"]
@@ -143,6 +145,16 @@ class Store:
         store = cls(folder, run)
         store._write()
         return store
+
+    @property
+    def setting(self) -> dict[str, Any]:
+        """What identifies the run, its tasks and policies aside: model, code, seed, mode and more."""
+        return {name: part for name, part in self.run.identity.items() if name not in (*PARTS, *PROVENANCE)}
+
+    def entry(self, part: str, name: str) -> dict[str, Any] | None:
+        """A task or policy of the run, whatever of it was run; None if it has no such."""
+        found = (entry for entry in self.run.identity[part] if entry["name"] == name)
+        return next(({key: value for key, value in entry.items() if key not in ASIDE} for entry in found), None)
 
     def finish(self) -> None:
         self._set(status="complete", reason=None, finished=_now())

@@ -15,6 +15,7 @@ from leaderboards.page import FRONT, build_pages
 from leaderboards.paired import Difference, Duel, duels
 from leaderboards.profiles import Profile, Profiles
 from leaderboards.resampling import Blank, Estimate
+from leaderboards.results import Results, examples_page
 from leaderboards.row import ALL_TASKS, CONTROLS, FULL, SummaryRow
 from leaderboards.standings import Against, RankInterval, Standing, smallest_detectable_difference, standings
 from leaderboards.summary import PlannedCells, summarise
@@ -47,6 +48,7 @@ __all__ = [
     "Profile",
     "Profiles",
     "RankInterval",
+    "Results",
     "Standing",
     "SummaryRow",
     "Unchanged",
@@ -62,6 +64,7 @@ __all__ = [
     "curve_drawing",
     "curve_figure",
     "duels",
+    "examples_page",
     "failure_table",
     "has_orders",
     "smallest_detectable_difference",

@@ -10,7 +10,6 @@ from leaderboards.profiles import Profiles
 from leaderboards.resampling import Blank
 from leaderboards.row import CONTROLS, FULL, SummaryRow
 from leaderboards.standings import TO_BEAT, Against, Standing, standings
-from leaderboards.style import LineStyle, line_styles
 
 SHOWN = (0.5, 0.9)  # ratios at which hallucination and GER stand on the board
 MIDDLE = SHOWN[0]
@@ -30,7 +29,7 @@ class BoardCell:
 
 @dataclass(frozen=True)
 class BoardLine:
-    style: LineStyle
+    policy: str
     cells: tuple[BoardCell, ...]
 
 
@@ -60,13 +59,11 @@ Column = tuple[str, str, Callable[[_Policy], BoardCell]]
 def boards_of(records: DataFrame, rows: Sequence[SummaryRow], seed: int = 0) -> Boards:
     """By mode and task, ``all`` among them. ``rows`` are those that the records add up to."""
     profiles = Profiles.of(records, rows, seed)
-    styles = line_styles(rows)
     seconds = _seconds(records)
     return {
         (mode, task): _board(
             standings(profiles, mode, task),
             [row for row in rows if (row.mode, row.task) == (mode, task)],
-            styles,
             seconds,
         )
         for mode, task in profiles.boards
@@ -85,7 +82,6 @@ def _seconds(records: DataFrame) -> dict[str, float]:
 def _board(
     found: Sequence[Standing],
     rows: Sequence[SummaryRow],
-    styles: Mapping[str, LineStyle],
     seconds: Mapping[str, float],
 ) -> Board:
     full = next((row for row in rows if row.policy == FULL), None)
@@ -100,7 +96,7 @@ def _board(
     ]
     columns = [column for column in _columns() if any(column[2](policy).sort is not None for policy in policies)]
     lines = {
-        policy.standing.policy: BoardLine(styles[policy.standing.policy], tuple(cell(policy) for _, _, cell in columns))
+        policy.standing.policy: BoardLine(policy.standing.policy, tuple(cell(policy) for _, _, cell in columns))
         for policy in sorted(policies, key=_place)
     }
     return Board(

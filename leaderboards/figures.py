@@ -1,7 +1,7 @@
 """Curves of a measure over the asked ratio or budget."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -39,15 +39,25 @@ class Scale:
         return self.first == 0
 
 
-def curve_drawing(rows: Sequence[SummaryRow], task: str, mode: str, measure: Measure) -> Drawing:
+def curve_drawing(
+    rows: Sequence[SummaryRow],
+    task: str,
+    mode: str,
+    measure: Measure,
+    styles: Mapping[str, LineStyle] | None = None,
+    place: str = "",
+) -> Drawing:
     """One line for each policy of ``rows``, from the full cache at ratio 0; a band where F1 has an interval.
+
+    ``styles``: of all policies of a site, where that has others too. ``place``: differs between drawings of one task,
+    mode and measure on a page.
 
     A blank cell leaves a gap, which is never bridged. The group of a line has the attribute ``data-policy`` with the
     index of its :class:`~leaderboards.style.LineStyle`.
     """
-    styles = line_styles(rows)
+    styles = line_styles(rows) if styles is None else styles
     shown = [row for row in rows if row.task == task and row.mode == mode]
-    salt = f"{task}/{mode}/{measure.name}"
+    salt = f"{task}/{mode}/{measure.name}/{place}"
     full = next((row for row in shown if row.policy == FULL), None)
     scale = Scale.of(sorted({row.asked for row in shown}))
 
@@ -63,9 +73,16 @@ def curve_drawing(rows: Sequence[SummaryRow], task: str, mode: str, measure: Mea
     return Drawing(draw, title, salt, colours)
 
 
-def curve_figure(rows: Sequence[SummaryRow], task: str, mode: str, measure: Measure) -> str:
+def curve_figure(
+    rows: Sequence[SummaryRow],
+    task: str,
+    mode: str,
+    measure: Measure,
+    styles: Mapping[str, LineStyle] | None = None,
+    place: str = "",
+) -> str:
     """The same as a part of a page."""
-    return curve_drawing(rows, task, mode, measure).svg()
+    return curve_drawing(rows, task, mode, measure, styles, place).svg()
 
 
 def _points(rows: Sequence[SummaryRow], full: SummaryRow | None, measure: Measure, scale: Scale) -> list[list[Point]]:

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-from leaderboards.board import Board, Boards
+from leaderboards.board import Board
 from leaderboards.definitions import DEFINITIONS
+from leaderboards.results import Results, distinct, labels_of, spread, task_page
 from leaderboards.row import ALL_TASKS, FULL, SummaryRow
-from leaderboards.sections import distinct, note_of, sections_of, title_of
+from leaderboards.sections import note_of, sections_of, title_of
 from leaderboards.style import line_styles
 from leaderboards.tables import LISTING
 from leaderboards.templating import render
@@ -40,85 +41,63 @@ class Entry:
     entries: tuple["Entry", ...] = ()
 
 
-def build_pages(run: Mapping[str, Any], rows: Sequence[SummaryRow], boards: Boards | None = None) -> dict[str, str]:
-    """The pages as texts by their file names, the front page first. ``run``: what ``run.json`` holds; all of it is
-    shown. The same input gives the same bytes. A single task has no page of its own: it is on the front page."""
-    facts = _spread(run)
-    tasks = _tasks(rows)
+def build_pages(results: Sequence[Results]) -> dict[str, str]:
+    """The pages as texts by their file names, the front page first. All that ``run.json`` holds is shown. The same
+    input gives the same bytes. A single task has no page of its own: it is on the front page."""
+    tasks = distinct(task for one in results for task in one.tasks)
+    pages = {task: task_page(task) for task in tasks} if len(tasks) > 1 else {}
+    rows = [row for one in results for row in one.rows]
+    styles = line_styles(rows)
     shared: dict[str, Any] = {
-        "model": _model(facts),
-        "styles": list(line_styles(rows).values()),
+        "model": ", ".join(distinct(one.model for one in results)),
+        "styles": styles,
         "listing_columns": LISTING,
     }
+    runs = [(name, run) for one in results for name, run in one.runs.items()]
     front = render(
         "index.html.j2",
-        facts=_facts(rows),
-        task_pages={task: quote(task_page(task)) for task in tasks} if len(tasks) > 1 else {},
-        boards=_placed(rows, boards or {}),
-        sections=sections_of(rows, ALL_TASKS if len(tasks) > 1 else tasks[0]),
+        facts=_facts(results, rows, tasks),
+        task_pages={task: quote(page) for task, page in pages.items()},
+        boards=_placed(results, pages),
+        sections=sections_of(results, ALL_TASKS if pages else tasks[0]),
         definitions=DEFINITIONS,
-        entries=_entries(facts),
+        runs=[(name if len(runs) > 1 else "This run", _entries(spread(run))) for name, run in runs],
         **shared,
     )
-    if len(tasks) == 1:
-        return {FRONT: front}
     return {FRONT: front} | {
-        task_page(task): render("task.html.j2", task=task, sections=sections_of(rows, task), **shared) for task in tasks
+        page: render("task.html.j2", task=task, sections=sections_of(results, task), **shared)
+        for task, page in pages.items()
     }
 
 
-def task_page(task: str) -> str:
-    """The file name of the page of a task."""
-    return f"task-{task}.html"
-
-
-def _tasks(rows: Sequence[SummaryRow]) -> list[str]:
-    return [task for task in distinct(row.task for row in rows) if task != ALL_TASKS]
-
-
-def _placed(rows: Sequence[SummaryRow], boards: Boards) -> list[PlacedBoard]:
-    """The mean over tasks first, which is left out where there is one task, whose equal it would be."""
-    tasks = _tasks(rows)
+def _placed(results: Sequence[Results], pages: Mapping[str, str]) -> list[PlacedBoard]:
     shown = [
-        (mode, task)
-        for mode in distinct(row.mode for row in rows)
-        for task in ([ALL_TASKS, *tasks] if len(tasks) > 1 else tasks)
-        if (mode, task) in boards
+        (one, label, task)
+        for one, label in zip(results, labels_of(results), strict=True)
+        for task in one.shown
+        if (one.mode, task) in one.boards
     ]
     return [
         PlacedBoard(
             f"board-{number}",
-            title_of(rows, task, mode),
-            note_of(rows, task, mode),
-            boards[mode, task],
-            quote(task_page(task)) if task != ALL_TASKS and len(tasks) > 1 else "",
+            title_of(task, label),
+            note_of(one, task),
+            one.boards[one.mode, task],
+            quote(pages.get(task, "")),
         )
-        for number, (mode, task) in enumerate(shown, start=1)
+        for number, (one, label, task) in enumerate(shown, start=1)
     ]
 
 
-def _spread(run: Mapping[str, Any]) -> dict[str, Any]:
-    """The facts of a run at one level: what identifies it lies under ``identity`` in ``run.json``."""
-    identity = run.get("identity")
-    outside = {name: content for name, content in run.items() if name != "identity" or not isinstance(content, Mapping)}
-    return {**outside, **identity} if isinstance(identity, Mapping) else outside
-
-
-def _model(facts: Mapping[str, Any]) -> str:
-    model = facts.get("model")
-    return _text(model.get("name") if isinstance(model, Mapping) else model)
-
-
-def _facts(rows: Sequence[SummaryRow]) -> list[tuple[str, str]]:
-    """What was compared, in a few words each, as the rows tell it."""
-    tasks = _tasks(rows)
+def _facts(results: Sequence[Results], rows: Sequence[SummaryRow], tasks: Sequence[str]) -> list[tuple[str, str]]:
+    """What was compared, in a few words each."""
     levels = sorted({row.asked for row in rows if row.policy != FULL})
     span = f"{levels[0]} to {levels[-1]}" if len(levels) > 1 else ""
     kind = levels[0].kind if levels else "ratio"
     questions = sum(row.n for row in rows if row.task != ALL_TASKS)
     return [
         ("Tasks", ", ".join(tasks)),
-        ("Mode", ", ".join(distinct(row.mode for row in rows))),
+        ("Mode", ", ".join(distinct(one.mode for one in results))),
         ("Policies", str(len(distinct(row.policy for row in rows)))),
         (f"Asked {kind}s", span or ", ".join(map(str, levels)) or "–"),
         ("Answers scored", f"{questions:,}"),

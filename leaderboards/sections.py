@@ -1,13 +1,14 @@
-"""What a page says about one task, or the mean over tasks, in one mode."""
+"""What a page says about one task, or the mean over tasks, of some results."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from markupsafe import Markup
 
 from leaderboards.figures import curve_figure
 from leaderboards.measures import CURVES, TABLES, Measure
-from leaderboards.row import ALL_TASKS, SummaryRow
+from leaderboards.results import Results, distinct, examples_page, labels_of
+from leaderboards.row import ALL_TASKS
 from leaderboards.style import LineStyle, line_styles
 from leaderboards.tables import Table, listing, measure_table
 
@@ -34,27 +35,31 @@ class Section:
     listing: list[tuple[str, ...]]
 
 
-def sections_of(rows: Sequence[SummaryRow], task: str) -> list[Section]:
-    """One for each mode. ``rows``: of all tasks, since lines and heat are the same on all pages of a run."""
-    modes = distinct(row.mode for row in rows if row.task == task)
+def sections_of(results: Sequence[Results], task: str) -> list[Section]:
+    """One for each of the results that show the task; lines and heat are the same on all pages of a site."""
+    styles = line_styles([row for one in results for row in one.rows])
     highest = {
-        measure.name: max((value for row in rows if (value := measure.value(row)) is not None), default=0.0)
+        measure.name: max(
+            (value for one in results for row in one.rows if (value := measure.value(row)) is not None), default=0.0
+        )
         for measure in TABLES
     }
+    labels = labels_of(results)
     return [
-        _section(rows, task, mode, f"section-{number}", title_of(rows, task, mode), highest)
-        for number, mode in enumerate(modes, start=1)
+        _section(one, number, task, title_of(task, label), styles, highest)
+        for number, (one, label) in enumerate(zip(results, labels, strict=True), start=1)
+        if task in one.shown
     ]
 
 
-def title_of(rows: Sequence[SummaryRow], task: str, mode: str) -> str:
+def title_of(task: str, label: str) -> str:
     name = "All tasks" if task == ALL_TASKS else task
-    return f"{name}, {mode}" if len({row.mode for row in rows}) > 1 else name
+    return f"{name}, {label}" if label else name
 
 
-def note_of(rows: Sequence[SummaryRow], task: str, mode: str) -> str:
+def note_of(results: Results, task: str) -> str:
     """How much there is of a task, and what a reader has to know of it."""
-    most = max((row for row in rows if (row.task, row.mode) == (task, mode)), key=lambda row: row.n)
+    most = max((row for row in results.rows if row.task == task), key=lambda row: row.n)
     note = f"{_counted(most.n, 'question')} about {_counted(most.contexts, 'context')} in each cell"
     if most.chance is not None:
         note += f"; who guesses without the text reaches an F1 of {most.chance:.1f}"
@@ -66,29 +71,30 @@ def note_of(rows: Sequence[SummaryRow], task: str, mode: str) -> str:
 
 
 def _section(
-    rows: Sequence[SummaryRow], task: str, mode: str, identifier: str, title: str, highest: Mapping[str, float]
+    results: Results,
+    number: int,
+    task: str,
+    title: str,
+    styles: Mapping[str, LineStyle],
+    highest: Mapping[str, float],
 ) -> Section:
-    own = [row for row in rows if row.task == task and row.mode == mode]
-    styles = line_styles(rows)
+    own = [row for row in results.rows if row.task == task]
+    shown = [styles[policy] for policy in distinct(row.policy for row in own)]
+    examples = "" if task == ALL_TASKS else examples_page(task, number)
+    identifier = f"section-{number}"
     return Section(
         identifier=identifier,
         title=title,
-        note=note_of(rows, task, mode),
-        # As in the tables: methods, then controls.
-        styles=tuple(sorted((styles[policy] for policy in distinct(row.policy for row in own)), key=_is_control)),
-        curves=tuple(Curve(measure, Markup(curve_figure(rows, task, mode, measure))) for measure in CURVES),
-        tables=tuple(measure_table(own, measure, styles, highest[measure.name]) for measure in TABLES),
+        note=note_of(results, task),
+        styles=tuple(sorted(shown, key=lambda style: style.control)),  # as in the tables: methods, then controls
+        curves=tuple(
+            Curve(measure, Markup(curve_figure(own, task, results.mode, measure, styles, identifier)))
+            for measure in CURVES
+        ),
+        tables=tuple(measure_table(own, measure, styles, highest[measure.name], examples) for measure in TABLES),
         listing=listing(own),
     )
 
 
-def distinct(names: Iterable[str]) -> list[str]:
-    return list(dict.fromkeys(names))
-
-
 def _counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
-def _is_control(style: LineStyle) -> bool:
-    return style.control

@@ -7,7 +7,7 @@ from urllib.parse import quote, urlencode
 from leaderboards.asked import TITLES
 from leaderboards.measures import F1, GER, HALLUCINATION, Measure, written_bytes, written_interval
 from leaderboards.ranking import Mark, marks
-from leaderboards.row import ALL_TASKS, FULL, SummaryRow
+from leaderboards.row import FULL, SummaryRow
 from leaderboards.style import LineStyle
 
 NOT_RUN = "not run"
@@ -55,9 +55,10 @@ class Table:
 
 
 def measure_table(
-    rows: Sequence[SummaryRow], measure: Measure, styles: Mapping[str, LineStyle], highest: float
+    rows: Sequence[SummaryRow], measure: Measure, styles: Mapping[str, LineStyle], highest: float, examples: str = ""
 ) -> Table:
-    """The table of one task and mode, whose ``rows`` these are. ``highest``: the value of full heat."""
+    """The table of one task and mode, whose ``rows`` these are. ``highest``: the value of full heat. ``examples``: the
+    name of the page of examples, if there is one."""
     levels = sorted({row.asked for row in rows if row.policy != FULL})
     found = {(row.policy, row.asked): row for row in rows}
     standing = {asked: marks([row for row in rows if row.asked == asked], measure) for asked in levels}
@@ -67,7 +68,7 @@ def measure_table(
     for policy in dict.fromkeys(row.policy for row in rows):
         if policy == FULL:
             full = next(row for row in rows if row.policy == FULL)
-            reference = Line(styles[FULL], (_cell(full, measure, highest, None, notes, FULL),))
+            reference = Line(styles[FULL], (_cell(full, measure, highest, None, notes, FULL, examples),))
             continue
         cells = [
             _cell(
@@ -77,6 +78,7 @@ def measure_table(
                 standing[asked].get(policy),
                 notes,
                 f"{policy} at {asked}",
+                examples,
             )
             for asked in levels
         ]
@@ -93,7 +95,13 @@ def measure_table(
 
 
 def _cell(
-    row: SummaryRow | None, measure: Measure, highest: float, mark: Mark | None, notes: dict[str, list[str]], where: str
+    row: SummaryRow | None,
+    measure: Measure,
+    highest: float,
+    mark: Mark | None,
+    notes: dict[str, list[str]],
+    where: str,
+    examples: str,
 ) -> Cell:
     value = None if row is None else measure.value(row)
     if row is None or value is None:
@@ -109,15 +117,14 @@ def _cell(
         mark=mark,
         bars=_bars(layers),
         layers=layers,
-        examples=examples_at(row) if measure is F1 else "",  # of each table they would be a fifth of the page
+        # Of each table they would be a fifth of the page.
+        examples=_examples_at(row, examples) if examples and measure is F1 else "",
     )
 
 
-def examples_at(row: SummaryRow) -> str:
-    """The address of the examples of a row, beside the page; those of a mean over tasks are nowhere."""
-    if row.task == ALL_TASKS:
-        return ""
-    return f"examples-{quote(row.task)}.html#{urlencode({'policy': row.policy, 'asked': str(row.asked)})}"
+def _examples_at(row: SummaryRow, page: str) -> str:
+    """The address of the examples of a row, beside the page."""
+    return f"{quote(page)}#{urlencode({'policy': row.policy, 'asked': str(row.asked)})}"
 
 
 def _shortened(places: Sequence[str], most: int = 12) -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from chromium import EXECUTABLE, Chromium
-from leaderboards import FRONT, boards_of, build_pages, summarise
+from leaderboards import CONTROLS, FRONT, Results, boards_of, build_pages, summarise
 from leaderboards.board import Board, BoardCell
 from leaderboards.row import ALL_TASKS
 from synthetic_records import failed, realistic_records
@@ -21,24 +21,24 @@ def boards() -> dict[tuple[str, str], Board]:
 
 
 def cells(board: Board, policy: str) -> dict[str, BoardCell]:
-    (line,) = [line for line in (*board.methods, *board.controls) if line.style.policy == policy]
+    (line,) = [line for line in (*board.methods, *board.controls) if line.policy == policy]
     return dict(zip((name for name, _ in board.columns), line.cells, strict=True))
 
 
 def test_there_is_a_board_for_each_task_and_for_their_mean(boards: dict[tuple[str, str], Board]) -> None:
     assert set(boards) == {("agnostic", task) for task in ("base", "hops", ALL_TASKS)}
     for board in boards.values():
-        assert {line.style.policy for line in board.methods} == {"snapkv", "knorm", "expected_attention"}
-        assert [line.style.control for line in board.controls] == [True] * 4
+        assert {line.policy for line in board.methods} == {"snapkv", "knorm", "expected_attention"}
+        assert [line.policy for line in board.controls] == list(CONTROLS)
 
 
 def test_methods_stand_in_the_order_of_their_ranks_and_controls_have_none(boards: dict[tuple[str, str], Board]) -> None:
     board = boards["agnostic", ALL_TASKS]
-    ranks = [cells(board, line.style.policy)["rank"].sort for line in board.methods]
+    ranks = [cells(board, line.policy)["rank"].sort for line in board.methods]
     assert ranks == sorted(ranks, key=lambda rank: -(rank or 0))
-    areas = [cells(board, line.style.policy)["F1 area"].sort for line in board.methods]
+    areas = [cells(board, line.policy)["F1 area"].sort for line in board.methods]
     assert areas == sorted(areas, key=lambda area: -(area or 0))
-    assert {cells(board, line.style.policy)["rank"].reason for line in board.controls} == {"a control has no rank"}
+    assert {cells(board, line.policy)["rank"].reason for line in board.controls} == {"a control has no rank"}
 
 
 def test_a_cell_holds_what_the_rows_say(boards: dict[tuple[str, str], Board]) -> None:
@@ -84,7 +84,7 @@ def test_a_policy_that_failed_somewhere_is_blank_with_its_reason() -> None:
     blank = cells(board, "knorm")
     assert blank["F1 area"].sort is blank["rank"].sort is None
     assert "its scores are NaN" in blank["F1 area"].reason
-    assert board.methods[-1].style.policy == "knorm", "without a rank it comes last"
+    assert board.methods[-1].policy == "knorm", "without a rank it comes last"
 
 
 # --- in a browser
@@ -96,7 +96,7 @@ def test_the_board_comes_first_fits_and_sorts(browser: Chromium, tmp_path: Path,
     records = realistic_records(policies=POLICIES, contexts=8)
     rows = summarise(records)
     page = tmp_path / FRONT
-    pages = build_pages({"identity": {"model": "toy"}}, rows, boards_of(records, rows))
+    pages = build_pages([Results.of({"identity": {"model": "toy"}}, rows, boards_of(records, rows))])
     page.write_text(pages[FRONT], encoding="utf-8")
     browser.complaints.clear()
     browser.open(page, width=width)

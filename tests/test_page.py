@@ -23,6 +23,7 @@ from leaderboards import (
     GER,
     HALLUCINATION,
     Measure,
+    Results,
     SummaryRow,
     build_pages,
     curve_figure,
@@ -65,7 +66,7 @@ def rows() -> list[SummaryRow]:
 
 @pytest.fixture(scope="module")
 def pages(rows: list[SummaryRow]) -> dict[str, str]:
-    return build_pages(RUN, rows)
+    return build_pages([Results.of(RUN, rows)])
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +75,7 @@ def page(pages: dict[str, str]) -> str:
 
 
 def front(rows: list[SummaryRow]) -> str:
-    return build_pages(RUN, rows)[FRONT]
+    return build_pages([Results.of(RUN, rows)])[FRONT]
 
 
 class Elements(HTMLParser):
@@ -155,7 +156,7 @@ def test_best_and_tied_are_told_in_words() -> None:
 
 
 def test_one_task_is_not_shown_twice() -> None:
-    pages = build_pages(RUN, summarise(realistic_records(tasks=["base"], contexts=2, ratios=[0.5])))
+    pages = build_pages([Results.of(RUN, summarise(realistic_records(tasks=["base"], contexts=2, ratios=[0.5])))])
     assert list(pages) == [FRONT]
     assert "All tasks" not in Elements(pages[FRONT]).text
     assert pages[FRONT].count("<figure>") == len(CURVES)
@@ -172,7 +173,7 @@ def test_hostile_names_and_reasons_are_text() -> None:
     more = [row_with("full", ratio=0.0, f1=40.0), row_with("full", task="all", ratio=0.0, f1=45.0)]
     run = {"model": HOSTILE, HOSTILE: [HOSTILE, {HOSTILE: HOSTILE}]}
     for of, least in ((rows, 5), (rows + more, 2)):
-        for page in build_pages(run, of).values():
+        for page in build_pages([Results.of(run, of)]).values():
             assert_inert(page, least)
 
 
@@ -233,14 +234,15 @@ def test_the_same_rows_give_the_same_bytes_in_another_process(rows: list[Summary
     stored = tmp_path / "rows.txt"
     stored.write_text("\n".join(row.model_dump_json() for row in some))
     code = (
-        "import pathlib, sys; from leaderboards import SummaryRow, build_pages\n"
+        "import pathlib, sys; from leaderboards import Results, SummaryRow, build_pages\n"
         "lines = pathlib.Path(sys.argv[1]).read_text().splitlines()\n"
-        "pages = build_pages({'seed': 0}, [SummaryRow.model_validate_json(line) for line in lines])\n"
+        "rows = [SummaryRow.model_validate_json(line) for line in lines]\n"
+        "pages = build_pages([Results.of({'seed': 0}, rows)])\n"
         "sys.stdout.buffer.write(''.join(pages.values()).encode())"
     )
     environment = os.environ | {"PYTHONHASHSEED": "1"}
     done = subprocess.run([sys.executable, "-c", code, stored], capture_output=True, check=True, env=environment)
-    assert done.stdout == "".join(build_pages({"seed": 0}, some).values()).encode()
+    assert done.stdout == "".join(build_pages([Results.of({"seed": 0}, some)]).values()).encode()
 
 
 def lines_of(figure: str, index: int) -> list[ElementTree.Element]:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from chromium import EXECUTABLE, Chromium
-from leaderboards import FRONT, build_comparison, build_pages, contrasts, duels, summarise
+from leaderboards import FRONT, Results, build_comparison, build_pages, contrasts, duels, summarise
 from synthetic_records import failed, realistic_records
 
 pytestmark = pytest.mark.skipif(EXECUTABLE is None, reason="chromium is not installed: apt-get install chromium")
@@ -47,7 +47,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     rows = summarise(realistic_records(contexts=4, change=spoil))
     run = {"model": HOSTILE, "identity": {"seed": 0, "revision": "f4d4353" * 30}}
     folder = tmp_path_factory.mktemp("site")
-    for name, content in build_pages(run, rows).items():
+    for name, content in build_pages([Results.of(run, rows)]).items():
         (folder / name).write_text(content, encoding="utf-8")
     return folder / FRONT
 

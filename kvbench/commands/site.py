@@ -1,4 +1,4 @@
-"""``python -m kvbench site``: the page of a run."""
+"""``python -m kvbench site``: the pages of one or more runs."""
 
 from pathlib import Path
 from typing import Annotated
@@ -6,14 +6,20 @@ from typing import Annotated
 import typer
 
 from kvbench.console import console
-from kvbench.publish import publish_site
+from kvbench.errors import KVBenchError
+from kvbench.publish import publish_sites
 from kvbench.store import Store
 
 
 def command(
-    run: Annotated[Path, typer.Argument(help="Folder of a run, such as runs/x.")],
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Folders of runs, such as runs/x.")],
     out: Annotated[Path, typer.Option(help="Folder that index.html is written to.")] = Path("site"),
 ) -> None:
-    store = Store.open(run)
-    pages, _ = publish_site(store, store.frame(), out)
+    """Builds the pages of one or more runs. What may be compared stands on one board: runs that differ in nothing but
+    tasks and policies."""
+    folders = [run.resolve() for run in runs]
+    for number, (run, folder) in enumerate(zip(runs, folders, strict=True)):
+        if folder in folders[:number]:
+            raise KVBenchError(f"{run} is named twice")
+    pages = publish_sites([Store.open(run) for run in runs], out)
     console.print("\n".join(f"page: {page}" for page in pages), soft_wrap=True)

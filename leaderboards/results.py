@@ -1,0 +1,77 @@
+"""What stands on one board: the rows of runs of one model in one setting, and what tells them from others of a site."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from leaderboards.board import Boards
+from leaderboards.row import ALL_TASKS, SummaryRow
+
+
+@dataclass(frozen=True)
+class Results:
+    """Of one or more runs whose records may be compared. Results of other models, modes or settings stand beside them
+    and are never mixed with them.
+
+    rows
+        At least one, all of ``mode``.
+    runs
+        What ``run.json`` of each holds, by folder.
+    setting
+        What tells these results from others of the same model and mode on a site, if there are such.
+    families
+        Of policies, by name, as far as they are known.
+    """
+
+    rows: Sequence[SummaryRow]
+    runs: Mapping[str, Mapping[str, Any]]
+    model: str
+    mode: str
+    setting: str = ""
+    boards: Boards = field(default_factory=dict)
+    families: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, run: Mapping[str, Any], rows: Sequence[SummaryRow], boards: Boards | None = None) -> Self:
+        """Of a single run."""
+        return cls(rows, {"run": run}, str(spread(run).get("model", "–")), rows[0].mode, boards=boards or {})
+
+    @property
+    def tasks(self) -> list[str]:
+        return [task for task in distinct(row.task for row in self.rows) if task != ALL_TASKS]
+
+    @property
+    def shown(self) -> list[str]:
+        """The mean over tasks first, which is left out where there is one task, whose equal it would be."""
+        return [ALL_TASKS, *self.tasks] if len(self.tasks) > 1 else self.tasks
+
+
+def labels_of(results: Sequence[Results]) -> list[str]:
+    """What to call each, by what differs between them; nothing where there is one alone."""
+    parts = [(one.model, one.mode) for one in results]
+    differing = [place for place in range(2) if len({part[place] for part in parts}) > 1]
+    return [
+        ", ".join(filter(None, (*(part[place] for place in differing), one.setting)))
+        for part, one in zip(parts, results, strict=True)
+    ]
+
+
+def spread(run: Mapping[str, Any]) -> dict[str, Any]:
+    """The facts of a run at one level: what identifies it lies under ``identity`` in ``run.json``."""
+    identity = run.get("identity")
+    outside = {name: content for name, content in run.items() if name != "identity" or not isinstance(content, Mapping)}
+    return {**outside, **identity} if isinstance(identity, Mapping) else outside
+
+
+def distinct(names: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys(names))
+
+
+def task_page(task: str) -> str:
+    """The file name of the page of a task."""
+    return f"task-{task}.html"
+
+
+def examples_page(task: str, number: int = 1) -> str:
+    """The file name of the examples of a task, of the first results of a site or of others."""
+    return f"examples-{task}.html" if number == 1 else f"examples-{task}.{number}.html"
