@@ -12,7 +12,7 @@ from leaderboards.imported import Imported, build_imported
 from leaderboards.instructions_page import build_instructions, has_orders
 from leaderboards.measures import CURVES, F1, GER, HALLUCINATION, REALISED_RATIO, TABLES, Measure
 from leaderboards.page import FRONT, build_pages
-from leaderboards.paired import Difference, Duel, duels
+from leaderboards.paired import Difference, Duel, duels, every_duel
 from leaderboards.profiles import Profile, Profiles
 from leaderboards.resampling import Blank, Estimate
 from leaderboards.results import Results, examples_page
@@ -64,6 +64,7 @@ __all__ = [
     "curve_drawing",
     "curve_figure",
     "duels",
+    "every_duel",
     "examples_page",
     "failure_table",
     "has_orders",

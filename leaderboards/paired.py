@@ -6,21 +6,28 @@ questions that the two answer differently, corrected over all cells that are com
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
 from typing import Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from pandas import DataFrame, factorize
 
-from leaderboards.asked import Asked, asked_in
-from leaderboards.bootstrap import FloatArray, percentile_interval, resampled_means
+from leaderboards.asked import Asked
+from leaderboards.bootstrap import (
+    DIGITS,
+    RESAMPLES,
+    FloatArray,
+    cluster_weights,
+    percentile_interval,
+    percentile_intervals,
+)
 from leaderboards.errors import LeaderboardError
+from leaderboards.sheet import CELL, QUESTION, Sheet, sheets_of, sound_cells
 from leaderboards.significance import ALPHA, corrected, mcnemar_p, wilcoxon_p
 
 Pair = tuple[FloatArray, FloatArray]  # a measure of either, question by question
 Verdict = Literal["better", "worse", "tied"]
-CELL = ["task", "asked"]
-KEY = ["mode", *CELL, "example_id", "question_id"]
 RIGHT = 100.0  # exact match, in percent
 SIDES = ("_one", "_other")
 
@@ -86,19 +93,36 @@ class Duel:
 def paired(records: DataFrame, policy: str, other: str) -> DataFrame:
     """The questions that both answered, a row each with the columns of both (``_one``, ``_other``), without the cells
     in which either failed somewhere."""
-    sound = [_without_failed_cells(records[records["policy"] == name]) for name in (policy, other)]
-    return sound[0].merge(sound[1], on=KEY, suffixes=SIDES)
+    sound = sound_cells(records[records["policy"].isin((policy, other))])
+    own = [sound[sound["policy"] == name] for name in (policy, other)]
+    return own[0].merge(own[1], on=[*CELL, *QUESTION], suffixes=SIDES)
 
 
 def duels(records: DataFrame, policy: str, others: Sequence[str], seed: int = 0) -> list[Duel]:
-    """The policy against each of the others, at every task and level that both have in full."""
-    found = []
-    for other in others:
-        for (task, asked), cell in paired(records, policy, other).groupby(CELL, sort=False, observed=True):
-            found.append(_duel(policy, other, str(task), asked, cell, seed))
+    """The policy against each of the others, at every task and level that both have in full; p is corrected over all
+    of them."""
+    pairs = [(policy, other) for other in others]
+    sheets = sheets_of(records[records["policy"].isin((policy, *others))])
+    met = [duel for sheet in sheets for duel in _met(sheet, pairs, seed, signed_ranks=True)]
+    found = [duel for other in others for duel in met if duel.other == other]
     if not found:
         raise LeaderboardError(f"{policy} and {', '.join(others)} have no cell in common that is complete")
-    family = f"{policy} against {', '.join(others)}, every task and level"
+    return _corrected(found, f"{policy} against {', '.join(others)}, every task and level")
+
+
+def every_duel(records: DataFrame, seed: int = 0) -> dict[tuple[str, str], list[Duel]]:
+    """Any two policies, as ``duels`` of the two alone would have it, but for Wilcoxon's test."""
+    sheets = sheets_of(records)
+    names = list(dict.fromkeys(name for sheet in sheets for name in sheet.policies))
+    found: dict[tuple[str, str], list[Duel]] = {pair: [] for pair in combinations(names, 2)}
+    for sheet in sheets:
+        own = [pair for pair in found if set(pair) <= set(sheet.policies)]
+        for duel in _met(sheet, own, seed, signed_ranks=False):
+            found[duel.policy, duel.other].append(duel)
+    return {pair: _corrected(own, f"{pair[0]} against {pair[1]}, every task and level") for pair, own in found.items()}
+
+
+def _corrected(found: Sequence[Duel], family: str) -> list[Duel]:
     right = corrected({place: duel.p for place, duel in enumerate(found)}, f"right or wrong: {family}")
     f1 = corrected({place: duel.f1_p for place, duel in enumerate(found) if duel.f1_p is not None}, f"F1: {family}")
     return [replace(duel, p=right.p[place], f1_p=f1.p.get(place)) for place, duel in enumerate(found)]
@@ -109,31 +133,36 @@ def is_right(exact_match: FloatArray) -> NDArray[np.bool_]:
     return right
 
 
-def _without_failed_cells(own: DataFrame) -> DataFrame:
-    own = own.assign(asked=asked_in(own))
-    failed = set(own[own["status"] != "ok"].groupby(CELL, observed=True).groups)
-    sound = [cell not in failed for cell in zip(own["task"], own["asked"], strict=True)]
-    return own[np.array(sound, dtype=bool)]
-
-
-def _duel(policy: str, other: str, task: str, asked: Asked, cell: DataFrame, seed: int) -> Duel:
-    one, another = (is_right(values) for values in both(cell, "em"))
-    only_one, only_other = int(np.sum(one & ~another)), int(np.sum(another & ~one))
-    f1 = both(cell, "f1")
-    return Duel(
-        policy=policy,
-        other=other,
-        task=task,
-        asked=asked,
-        questions=len(cell),
-        contexts=int(cell["example_id"].nunique()),
-        f1=difference(cell, f1, seed),
-        hallucination=difference(cell, both(cell, "hallucinated"), seed),
-        only_one=only_one,
-        only_other=only_other,
-        p=mcnemar_p(only_one, only_other),
-        f1_p=wilcoxon_p(f1[0] - f1[1], factorize(cell["draw_id_one"])[0]),
-    )
+def _met(sheet: Sheet, pairs: Sequence[tuple[str, str]], seed: int, signed_ranks: bool) -> list[Duel]:
+    """Those of the pairs that answered some of the same questions; no p is corrected yet. ``signed_ranks``: whether
+    Wilcoxon's test is made, which takes longer than all the rest."""
+    places = {name: place for place, name in enumerate(sheet.policies)}
+    known = [pair for pair in pairs if set(pair) <= set(places)]
+    one, other = (np.array([places[pair[side]] for pair in known], dtype=np.intp) for side in (0, 1))
+    common = sheet.there[one] & sheet.there[other]
+    right = is_right(sheet.em)
+    only_one = (common & right[one] & ~right[other]).sum(axis=1).tolist()
+    only_other = (common & right[other] & ~right[one]).sum(axis=1).tolist()
+    f1 = sheet.f1[one] - sheet.f1[other]
+    hallucinated = differences(sheet.hallucinated[one] - sheet.hallucinated[other], sheet.draws, seed)
+    return [
+        Duel(
+            policy=pair[0],
+            other=pair[1],
+            task=sheet.task,
+            asked=sheet.asked,
+            questions=int(common[place].sum()),
+            contexts=len(np.unique(sheet.contexts[common[place]])),
+            f1=difference,
+            hallucination=hallucinated[place],
+            only_one=only_one[place],
+            only_other=only_other[place],
+            p=mcnemar_p(only_one[place], only_other[place]),
+            f1_p=wilcoxon_p(f1[place], sheet.draws) if signed_ranks else None,
+        )
+        for place, (pair, difference) in enumerate(zip(known, differences(f1, sheet.draws, seed), strict=True))
+        if common[place].any()
+    ]
 
 
 def both(cell: DataFrame, column: str) -> Pair:
@@ -143,9 +172,31 @@ def both(cell: DataFrame, column: str) -> Pair:
 
 
 def difference(cell: DataFrame, pair: Pair, seed: int) -> Difference:
-    """Of a measure over the questions of ``cell``, those without a value left out; contexts are resampled."""
-    values = pair[0] - pair[1]
-    known = values[~np.isnan(values)]
-    means = resampled_means(values, cell["draw_id_one"].to_numpy(dtype=np.str_), seed)
-    low, high = percentile_interval(means) if means is not None else (None, None)
-    return Difference(float(known.mean()) if len(known) else 0.0, low, high)
+    """Of a measure over the questions of ``cell``; see :func:`differences`."""
+    return differences((pair[0] - pair[1])[None], factorize(cell["draw_id_one"], sort=True)[0], seed)[0]
+
+
+def differences(values: FloatArray, draws: NDArray[np.intp], seed: int) -> list[Difference]:
+    """The mean of each row of ``values``, differences of two policies question by question, shape (rows, questions).
+    Questions without a value (NaN) are left out. Contexts are resampled, by their ``draws``, shape (questions,)."""
+    known = ~np.isnan(values)
+    found: list[Difference] = [Difference(0.0, None, None)] * len(values)
+    for mask in np.unique(known, axis=0):
+        if mask.any():
+            rows = np.flatnonzero((known == mask).all(axis=1))
+            for row, one in zip(rows.tolist(), _means(values[np.ix_(rows, mask)], draws[mask], seed), strict=True):
+                found[row] = one
+    return found
+
+
+def _means(values: FloatArray, draws: NDArray[np.intp], seed: int) -> list[Difference]:
+    """The same where all have a value."""
+    means = values.mean(axis=1).tolist()
+    clusters, places = np.unique(draws, return_inverse=True)
+    if len(clusters) < 2:
+        return [Difference(mean, None, None) for mean in means]
+    of_cluster = (places[:, None] == np.arange(len(clusters))).astype(np.float64)
+    weights = cluster_weights(len(clusters), seed, RESAMPLES)
+    resampled = (values @ of_cluster) @ weights.T / (of_cluster.sum(axis=0) @ weights.T)
+    lows, highs = percentile_intervals(np.round(resampled, DIGITS))
+    return [Difference(*one) for one in zip(means, lows.tolist(), highs.tolist(), strict=True)]

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.stats import norm, rankdata
 
-from leaderboards.bootstrap import FloatArray, discrete_interval
+from leaderboards.bootstrap import DIGITS, FloatArray, discrete_interval
 from leaderboards.paired import Difference, Verdict
 from leaderboards.profiles import Profile, Profiles
 from leaderboards.resampling import Blank
@@ -29,7 +29,6 @@ from leaderboards.summary import ONE_CONTEXT
 POWER = 0.8
 TO_BEAT = ("random", "recency")
 SHORT_SPAN = 0.05  # of the context, by which a realised ratio may fall short, as a budget that is kept may
-DIGITS = 9  # of a measure, beyond which values differ by the noise of sums alone
 
 A_CONTROL = "a control has no rank"
 NO_SPREAD = "all resamples are equal"

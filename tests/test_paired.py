@@ -1,11 +1,15 @@
 """Paired comparisons, by hand and against what they have to do."""
 
+from dataclasses import replace
+from itertools import combinations
+
 import numpy as np
 import pandas as pd
 import pytest
 from scipy.stats import binomtest
 
-from leaderboards import LeaderboardError, duels
+from leaderboards import LeaderboardError, duels, every_duel
+from synthetic_records import realistic_records
 
 
 def records(**policies: list[float]) -> pd.DataFrame:
@@ -91,3 +95,34 @@ def test_two_measures_that_disagree_are_no_verdict() -> None:
     assert (duel.only_one, duel.only_other) == (0, 10)
     assert duel.p < 0.05
     assert duel.verdict == "tied"
+
+
+def test_every_two_policies_are_as_their_own_comparison_has_them() -> None:
+    """Over tasks, levels, attacks without a value, a failed cell and questions that one of them lacks."""
+
+    def spoil(one: dict[str, object]) -> dict[str, object]:
+        if (one["policy"], one["task"], one["ratio"]) == ("knorm", "hops", 0.9):
+            return one | {"status": "failed"}
+        return one | {"hallucinated": None} if one["question_id"] == "2" else one
+
+    names = ("full", "snapkv", "knorm", "tova")
+    frame = realistic_records(policies=names, ratios=[0.5, 0.9], contexts=5, change=spoil)
+    frame = frame[~((frame.policy == "tova") & (frame.example_id == "base-3"))]
+    found = every_duel(frame)
+    assert set(found) == set(combinations(names, 2))
+    for (one, other), own in found.items():
+        assert own == [replace(duel, f1_p=None) for duel in duels(frame, one, [other])]
+        cells = {(duel.task, duel.asked.value) for duel in own}
+        both_levels = {(task, ratio) for task in ("base", "hops") for ratio in (0.5, 0.9)}
+        assert cells == both_levels - ({("hops", 0.9)} if "knorm" in (one, other) else set())
+    tova = next(duel for duel in found["snapkv", "tova"] if duel.task == "base")
+    assert (tova.questions, tova.contexts) == (16, 4), "what both have answered"
+
+
+def test_the_full_cache_is_met_at_every_level() -> None:
+    frame = realistic_records(policies=("full", "knorm"), ratios=[0.5, 0.9], contexts=4, tasks=["base"])
+    half, most = duels(frame, "full", ["knorm"])
+    assert (half.asked.value, most.asked.value) == (0.5, 0.9)
+    by = frame.groupby(["policy", "ratio"]).f1.mean()
+    assert half.f1.mean == pytest.approx(by["full", 0.0] - by["knorm", 0.5])
+    assert most.f1.mean == pytest.approx(by["full", 0.0] - by["knorm", 0.9])
