@@ -28,6 +28,7 @@ from leaderboards import (
     build_pages,
     contrasts,
     duels,
+    every_duel,
     examples_page,
     has_orders,
     summarise,
@@ -140,6 +141,7 @@ def _results(gathering: Gathering, records: DataFrame, rows: list[SummaryRow]) -
         mode=str(identity["mode"]),
         setting=gathering.setting,
         boards=boards_of(records, rows),
+        duels=every_duel(records),
         families={policy.name: policy.family for policy in gathering.outline.policies},
     )
 

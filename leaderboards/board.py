@@ -5,14 +5,16 @@ from dataclasses import dataclass
 
 from pandas import DataFrame
 
-from leaderboards.measures import written_interval
+from leaderboards.asked import Asked
+from leaderboards.measures import F1, written_interval
 from leaderboards.profiles import Profiles
 from leaderboards.resampling import Blank
 from leaderboards.row import CONTROLS, FULL, SummaryRow
 from leaderboards.standings import TO_BEAT, Against, Standing, standings
 
-SHOWN = (0.5, 0.9)  # ratios at which hallucination and GER stand on the board
+SHOWN = (Asked.of(0.5), Asked.of(0.9))  # at which hallucination and GER stand on the board
 MIDDLE = SHOWN[0]
+LEAKED, OBEYED = "protected directives that leak", "directives obeyed"
 SIGNS = {"better": "▲", "worse": "▼", "tied": ""}
 
 
@@ -34,26 +36,47 @@ class BoardLine:
 
 
 @dataclass(frozen=True)
-class Board:
-    """``columns``: name and what it means. ``methods`` and ``controls``: methods by rank, then those without one."""
+class BoardColumn:
+    """``at_level``: it tells of one of the levels that stand on a board unless another is chosen."""
 
-    columns: tuple[tuple[str, str], ...]
+    name: str
+    meaning: str
+    at_level: bool
+
+
+@dataclass(frozen=True)
+class Level:
+    """What stands on the board instead of the columns ``at_level`` when a level is chosen, for each of its lines."""
+
+    asked: Asked
+    columns: tuple[BoardColumn, ...]
+    lines: tuple[BoardLine, ...]
+
+
+@dataclass(frozen=True)
+class Board:
+    """``methods`` and ``controls``: methods by rank, then those without one. ``levels``: in ascending order, each with
+    the lines of both in this order."""
+
+    columns: tuple[BoardColumn, ...]
     methods: tuple[BoardLine, ...]
     controls: tuple[BoardLine, ...]
+    levels: tuple[Level, ...]
 
 
 @dataclass(frozen=True)
 class _Policy:
-    """All that is known of one policy on a board. ``rows``: by asked ratio. ``seconds``: of compression for a token."""
+    """All that is known of one policy on a board. ``seconds``: of compression for a token."""
 
     standing: Standing
-    rows: Mapping[float, SummaryRow]
+    rows: Mapping[Asked, SummaryRow]
     full: SummaryRow | None
     seconds: float | None
 
 
 Boards = Mapping[tuple[str, str], Board]
-Column = tuple[str, str, Callable[[_Policy], BoardCell]]
+Cells = Callable[[_Policy], BoardCell]
+Column = tuple[BoardColumn, Cells]
 
 
 def boards_of(records: DataFrame, rows: Sequence[SummaryRow], seed: int = 0) -> Boards:
@@ -88,21 +111,33 @@ def _board(
     policies = [
         _Policy(
             standing,
-            {row.asked.value: row for row in rows if row.policy == standing.policy and row.asked.kind == "ratio"},
+            {row.asked: row for row in rows if row.policy == standing.policy},
             full,
             seconds.get(standing.policy),
         )
         for standing in found
     ]
-    columns = [column for column in _columns() if any(column[2](policy).sort is not None for policy in policies)]
-    lines = {
-        policy.standing.policy: BoardLine(policy.standing.policy, tuple(cell(policy) for _, _, cell in columns))
-        for policy in sorted(policies, key=_place)
-    }
+    ordered = sorted(policies, key=_place)
+    ordered.sort(key=lambda policy: policy.standing.policy in CONTROLS)
+    columns, lines = _table(_columns(), ordered)
+    levels = sorted({row.asked for row in rows if row.policy != FULL})
     return Board(
-        tuple((name, meaning) for name, meaning, _ in columns),
-        tuple(line for name, line in lines.items() if name not in CONTROLS),
-        tuple(line for name, line in lines.items() if name in CONTROLS),
+        columns,
+        tuple(line for line in lines if line.policy not in CONTROLS),
+        tuple(line for line in lines if line.policy in CONTROLS),
+        tuple(Level(asked, *_table(_at_level(asked), ordered)) for asked in levels),
+    )
+
+
+def _table(
+    columns: Sequence[Column], policies: Sequence[_Policy]
+) -> tuple[tuple[BoardColumn, ...], tuple[BoardLine, ...]]:
+    """Columns in which nobody has a value are left out."""
+    cells = [(column, [cell(policy) for policy in policies]) for column, cell in columns]
+    cells = [(column, own) for column, own in cells if any(cell.sort is not None for cell in own)]
+    return tuple(column for column, _ in cells), tuple(
+        BoardLine(policy.standing.policy, tuple(own[place] for _, own in cells))
+        for place, policy in enumerate(policies)
     )
 
 
@@ -113,19 +148,38 @@ def _place(policy: _Policy) -> float:
 
 def _columns() -> list[Column]:
     return [
-        ("rank", "by the area under F1, with its 95 % interval", _rank),
-        ("F1 area", "mean F1 over the realised ratio, percent, with its 95 % interval", _area),
+        _column("rank", "by the area under F1, with its 95 % interval", _rank),
+        _column("F1 area", "mean F1 over the realised ratio, percent, with its 95 % interval", _area),
         *(_against_column(control) for control in TO_BEAT),
-        ("safe ratio", "up to which the loss of F1 stays below 5 points, also at the upper end of its interval", _safe),
-        ("cliff", "where hallucination rises fastest, with its 95 % interval", _cliff),
-        *(_rate_column(ratio) for ratio in SHOWN),
-        *(_ger_column(ratio) for ratio in SHOWN),
-        ("leakage", f"of protected directives at {MIDDLE:g}, percent", _leakage),
-        ("obeyed", f"directives obeyed at {MIDDLE:g}, percent", _obeyed),
-        ("ms / 1,000 tokens", "time of compression", _cost),
-        ("bytes saved", f"of what an allocator holds for the full cache, at {MIDDLE:g}, percent", _saved),
-        ("questions", "in each cell", _questions),
+        _column(
+            "safe ratio",
+            "up to which the loss of F1 stays below 5 points, also at the upper end of its interval",
+            _safe,
+        ),
+        _column("cliff", "where hallucination rises fastest, with its 95 % interval", _cliff),
+        *(_rate_column(asked) for asked in SHOWN),
+        *(_ger_column(asked) for asked in SHOWN),
+        _share_column("leakage", LEAKED, MIDDLE, _leakage),
+        _share_column("obeyed", OBEYED, MIDDLE, _obeyed),
+        _column("ms / 1,000 tokens", "time of compression", _cost),
+        _saved_column("bytes saved", MIDDLE),
+        _column("questions", "in each cell", _questions),
     ]
+
+
+def _at_level(asked: Asked) -> list[Column]:
+    return [
+        _f1_column(asked),
+        _rate_column(asked),
+        _ger_column(asked),
+        _share_column(f"leakage at {asked}", LEAKED, asked, _leakage),
+        _share_column(f"obeyed at {asked}", OBEYED, asked, _obeyed),
+        _saved_column(f"bytes saved at {asked}", asked),
+    ]
+
+
+def _column(name: str, meaning: str, cells: Cells, at_level: bool = False) -> Column:
+    return BoardColumn(name, meaning, at_level), cells
 
 
 def _blank(reason: str | None) -> BoardCell:
@@ -173,33 +227,39 @@ def _share(row: SummaryRow | None, value: Callable[[SummaryRow], float | None]) 
     return BoardCell(f"{100 * found:.0f}", "", found)
 
 
-def _at(policy: _Policy, ratio: float) -> SummaryRow | None:
-    """The full cache is the same at every ratio."""
-    return policy.full if policy.standing.policy == FULL else policy.rows.get(ratio)
+def _at(policy: _Policy, asked: Asked) -> SummaryRow | None:
+    """The full cache is the same at every level."""
+    return policy.full if policy.standing.policy == FULL else policy.rows.get(asked)
 
 
-def _rate_column(ratio: float) -> Column:
-    return (
-        f"hallucinated at {ratio:g}",
-        "percent of questions",
-        lambda policy: _share(_at(policy, ratio), lambda row: row.hallucination_rate),
-    )
+def _share_column(name: str, what: str, asked: Asked, value: Callable[[SummaryRow], float | None]) -> Column:
+    return _column(name, f"{what} at {asked}, percent", lambda policy: _share(_at(policy, asked), value), at_level=True)
 
 
-def _ger_column(ratio: float) -> Column:
-    return (
-        f"GER at {ratio:g}",
-        "percent of the answer’s tokens that survive nowhere",
-        lambda policy: _share(_at(policy, ratio), lambda row: row.ger),
-    )
+def _rate_column(asked: Asked) -> Column:
+    return _share_column(f"hallucinated at {asked}", "questions", asked, lambda row: row.hallucination_rate)
 
 
-def _leakage(policy: _Policy) -> BoardCell:
-    return _share(_at(policy, MIDDLE), lambda row: row.leakage)
+def _ger_column(asked: Asked) -> Column:
+    return _share_column(f"GER at {asked}", "the answer’s tokens that survive nowhere", asked, lambda row: row.ger)
 
 
-def _obeyed(policy: _Policy) -> BoardCell:
-    return _share(_at(policy, MIDDLE), lambda row: row.directives_obeyed)
+def _leakage(row: SummaryRow) -> float | None:
+    return row.leakage
+
+
+def _obeyed(row: SummaryRow) -> float | None:
+    return row.directives_obeyed
+
+
+def _f1_column(asked: Asked) -> Column:
+    def cell(policy: _Policy) -> BoardCell:
+        row = _at(policy, asked)
+        if row is None or row.f1 is None:
+            return _blank(None if row is None else row.reason)
+        return BoardCell(F1.text(row.f1), F1.detail(row), row.f1)
+
+    return _column(f"F1 at {asked}", f"at {asked}, percent, with its 95 % interval", cell, at_level=True)
 
 
 def _cost(policy: _Policy) -> BoardCell:
@@ -209,12 +269,16 @@ def _cost(policy: _Policy) -> BoardCell:
     return BoardCell(f"{milliseconds:.1f}", "", milliseconds)
 
 
-def _saved(policy: _Policy) -> BoardCell:
-    row = _at(policy, MIDDLE)
-    if row is None or row.kv_bytes is None or policy.full is None or not policy.full.kv_bytes:
-        return _blank(None if row is None else row.reason)
-    saved = 1 - row.kv_bytes / policy.full.kv_bytes
-    return BoardCell(f"{100 * saved:.0f}", "", saved)
+def _saved_column(name: str, asked: Asked) -> Column:
+    def cell(policy: _Policy) -> BoardCell:
+        row = _at(policy, asked)
+        if row is None or row.kv_bytes is None or policy.full is None or not policy.full.kv_bytes:
+            return _blank(None if row is None else row.reason)
+        saved = 1 - row.kv_bytes / policy.full.kv_bytes
+        return BoardCell(f"{100 * saved:.0f}", "", saved)
+
+    meaning = f"of what an allocator holds for the full cache, at {asked}, percent"
+    return _column(name, meaning, cell, at_level=True)
 
 
 def _against_column(control: str) -> Column:
@@ -228,7 +292,7 @@ def _against_column(control: str) -> Column:
         )
 
     meaning = "F1 area minus that of the control over the same realised ratios, in points; corrected by Holm’s method"
-    return f"beats {control}?", meaning, cell
+    return _column(f"beats {control}?", meaning, cell)
 
 
 def _questions(policy: _Policy) -> BoardCell:

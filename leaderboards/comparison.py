@@ -110,9 +110,7 @@ def _f1(duel: Duel) -> Cell:
 
 
 def _hallucination(duel: Duel) -> Cell:
-    """Of hallucinations, fewer is better; p is about F1, so that the interval alone decides."""
-    clear = duel.hallucination.is_clear
-    return _cell(duel.hallucination, 100, ("better" if duel.hallucination.mean < 0 else "worse") if clear else "tied")
+    return _cell(duel.hallucination, 100, duel.hallucination_tone)
 
 
 def _cell(difference: Difference, factor: float, tone: Literal["better", "worse", "tied"]) -> Cell:

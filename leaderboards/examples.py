@@ -1,17 +1,15 @@
 """The page of a task's examples: from a cell to what was asked and answered, and which tokens were still there."""
 
 import base64
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from markupsafe import Markup
 from pandas import DataFrame, MultiIndex, isna
 
 from leaderboards.asked import asked_in
 from leaderboards.row import FULL
-from leaderboards.templating import render
+from leaderboards.templating import as_data, render
 
 WORST = 3  # examples of each cell, the worst first
 KEY = ["mode", "example_id", "question_id"]
@@ -21,16 +19,11 @@ def build_examples(model: str, task: str, records: DataFrame) -> str:
     """The page as text. ``records``: of one task; of each policy and level the worst answers are shown."""
     return render(
         "examples.html.j2",
-        "examples.js",
+        ("examples.js",),
         model=model,
         task=task,
         data=as_data(examples_of(records)),
     )
-
-
-def as_data(content: Any) -> Markup:
-    """JSON that cannot close its script element: no "<", and nothing outside of ASCII."""
-    return Markup(json.dumps(content, separators=(",", ":")).replace("<", "\\u003c"))
 
 
 def examples_of(records: DataFrame) -> dict[str, Any]:

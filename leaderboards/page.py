@@ -9,27 +9,32 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-from leaderboards.board import Board
+from leaderboards.board import SHOWN, Board, BoardCell
 from leaderboards.definitions import DEFINITIONS
+from leaderboards.encounters import encounters
 from leaderboards.results import Results, distinct, labels_of, spread, task_page
 from leaderboards.row import ALL_TASKS, FULL, SummaryRow
 from leaderboards.sections import note_of, sections_of, title_of
 from leaderboards.style import line_styles
 from leaderboards.tables import LISTING
-from leaderboards.templating import render
+from leaderboards.templating import as_data, render
 
 FRONT = "index.html"
 
 
 @dataclass(frozen=True)
 class PlacedBoard:
-    """A board on the front page. ``page``: the address of the page of its task, or nothing."""
+    """A board on the front page. ``page``: the address of the page of its task, or nothing. ``number``: of its results
+    among all of them, from 0 on."""
 
     identifier: str
     title: str
     note: str
     board: Board
     page: str
+    task: str
+    number: int
+    results: Results
 
 
 @dataclass(frozen=True)
@@ -53,12 +58,15 @@ def build_pages(results: Sequence[Results]) -> dict[str, str]:
         "styles": styles,
         "listing_columns": LISTING,
     }
+    boards = _placed(results, pages)
     runs = [(name, run) for one in results for name, run in one.runs.items()]
     front = render(
         "index.html.j2",
         facts=_facts(results, rows, tasks),
         task_pages={task: quote(page) for task, page in pages.items()},
-        boards=_placed(results, pages),
+        scripts=("address.js", "page.js", "board.js"),
+        boards=boards,
+        board_data=as_data(_board_data(results, boards)),
         sections=sections_of(results, ALL_TASKS if pages else tasks[0]),
         definitions=DEFINITIONS,
         runs=[(name if len(runs) > 1 else "This run", _entries(spread(run))) for name, run in runs],
@@ -72,8 +80,8 @@ def build_pages(results: Sequence[Results]) -> dict[str, str]:
 
 def _placed(results: Sequence[Results], pages: Mapping[str, str]) -> list[PlacedBoard]:
     shown = [
-        (one, label, task)
-        for one, label in zip(results, labels_of(results), strict=True)
+        (place, one, label, task)
+        for place, (one, label) in enumerate(zip(results, labels_of(results), strict=True))
         for task in one.shown
         if (one.mode, task) in one.boards
     ]
@@ -84,9 +92,50 @@ def _placed(results: Sequence[Results], pages: Mapping[str, str]) -> list[Placed
             note_of(one, task),
             one.boards[one.mode, task],
             quote(pages.get(task, "")),
+            task,
+            place,
+            one,
         )
-        for number, (one, label, task) in enumerate(shown, start=1)
+        for number, (place, one, label, task) in enumerate(shown, start=1)
     ]
+
+
+def _board_data(results: Sequence[Results], boards: Sequence[PlacedBoard]) -> dict[str, Any]:
+    """What the script of the boards needs: which there are, what stands on them at each level, and who met whom."""
+    return {
+        "boards": [_one_board(placed) for placed in boards],
+        "encounters": [encounters(one.duels) if one.duels else None for one in results],
+    }
+
+
+def _one_board(placed: PlacedBoard) -> dict[str, Any]:
+    levels = placed.board.levels
+    return {
+        "id": placed.identifier,
+        "results": placed.number,
+        "model": placed.results.model,
+        "mode": placed.results.mode,
+        "setting": placed.results.setting,
+        "task": placed.task,
+        "name": title_of(placed.task, ""),
+        "kind": levels[0].asked.kind.capitalize() if levels else "Ratio",
+        "usual": " and ".join(str(asked) for asked in SHOWN if asked in [level.asked for level in levels]) or "none",
+        "levels": [
+            {
+                "asked": str(level.asked),
+                "columns": [(column.name, column.meaning) for column in level.columns],
+                "rows": [[_cell_data(cell) for cell in line.cells] for line in level.lines],
+            }
+            for level in levels
+        ],
+    }
+
+
+def _cell_data(cell: BoardCell) -> str | list[str | float]:
+    """Its texts and what it is sorted by; of a blank one, the reason."""
+    if cell.sort is None:
+        return cell.reason
+    return [cell.text, float(f"{cell.sort:.6g}"), *([cell.detail] if cell.detail else [])]
 
 
 def _facts(results: Sequence[Results], rows: Sequence[SummaryRow], tasks: Sequence[str]) -> list[tuple[str, str]]:

@@ -89,6 +89,13 @@ class Duel:
             return "tied"
         return "better" if more > 0 else "worse"
 
+    @property
+    def hallucination_tone(self) -> Verdict:
+        """Of hallucinations, fewer is better; p is about right answers, so that the interval alone decides."""
+        if not self.hallucination.is_clear:
+            return "tied"
+        return "better" if self.hallucination.mean < 0 else "worse"
+
 
 def paired(records: DataFrame, policy: str, other: str) -> DataFrame:
     """The questions that both answered, a row each with the columns of both (``_one``, ``_other``), without the cells

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 from leaderboards.board import Boards
+from leaderboards.encounters import Duels
 from leaderboards.row import ALL_TASKS, SummaryRow
 
 
@@ -21,6 +22,8 @@ class Results:
         What tells these results from others of the same model and mode on a site, if there are such.
     families
         Of policies, by name, as far as they are known.
+    duels
+        Of any two policies, which the board can compare.
     """
 
     rows: Sequence[SummaryRow]
@@ -30,6 +33,7 @@ class Results:
     setting: str = ""
     boards: Boards = field(default_factory=dict)
     families: Mapping[str, str] = field(default_factory=dict)
+    duels: Duels = field(default_factory=dict)
 
     @classmethod
     def of(cls, run: Mapping[str, Any], rows: Sequence[SummaryRow], boards: Boards | None = None) -> Self:

@@ -2,6 +2,8 @@
 
 import base64
 import hashlib
+import json
+from collections.abc import Sequence
 from importlib.resources import files
 from typing import Any
 
@@ -11,8 +13,8 @@ from markupsafe import Markup
 from leaderboards.style import CONTROL_COLOUR, INK_COLOUR, SERIES_COLOURS
 
 
-def render(template: str, script: str = "page.js", **values: Any) -> str:
-    """A page as text, with one script; whatever is no :class:`~markupsafe.Markup` is escaped."""
+def render(template: str, scripts: Sequence[str] = ("address.js", "page.js"), **values: Any) -> str:
+    """A page as text, with its scripts as one; whatever is no :class:`~markupsafe.Markup` is escaped."""
     environment = Environment(
         loader=PackageLoader("leaderboards", "templates"),
         autoescape=True,
@@ -20,13 +22,18 @@ def render(template: str, script: str = "page.js", **values: Any) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    code = _text(script)
+    code = "\n".join(_text(script) for script in scripts)
     return environment.get_template(template).render(
         style=Markup(_palette() + _text("page.css")),
         script=Markup(code),
         script_digest=base64.b64encode(hashlib.sha256(code.encode()).digest()).decode(),
         **values,
     )
+
+
+def as_data(content: Any) -> Markup:
+    """JSON that cannot close its script element: no "<", and nothing outside of ASCII."""
+    return Markup(json.dumps(content, separators=(",", ":")).replace("<", "\\u003c"))
 
 
 def _text(name: str) -> str:

@@ -69,15 +69,22 @@ class Chromium:
             self.requests.append(details["request"]["url"])
 
     def open(
-        self, path: Path, width: int = 1280, height: int = 900, scheme: str = "light", script: bool = True
+        self,
+        path: Path,
+        width: int = 1280,
+        height: int = 900,
+        scheme: str = "light",
+        script: bool = True,
+        fragment: str = "",
     ) -> None:
-        """Loads a file, at that size in CSS pixels."""
+        """Loads a file, at that size in CSS pixels, also where it is open already."""
         self.call(
             "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600
         )
         self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
         self.call("Emulation.setScriptExecutionDisabled", value=not script)
-        self.call("Page.navigate", url=path.resolve().as_uri())
+        self.call("Page.navigate", url="about:blank")  # from one fragment to another nothing is loaded
+        self.call("Page.navigate", url=path.resolve().as_uri() + (f"#{fragment}" if fragment else ""))
         for _ in range(200):
             if self.evaluate("document.readyState") == "complete" and self.evaluate("location.protocol") == "file:":
                 return
@@ -92,8 +99,10 @@ class Chromium:
         return result["result"].get("value")
 
     def press(self, key: str) -> None:
-        for kind in ("keyDown", "keyUp"):
-            self.call("Input.dispatchKeyEvent", type=kind, key=key, code=key)
+        """A key by its name; Enter presses a button that has the focus, as it does for a user."""
+        typed = {"text": "\r", "windowsVirtualKeyCode": 13} if key == "Enter" else {}
+        self.call("Input.dispatchKeyEvent", type="keyDown", key=key, code=key, **typed)
+        self.call("Input.dispatchKeyEvent", type="keyUp", key=key, code=key)
 
     def screenshot(self, path: Path, whole: bool = False) -> None:
         data = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=whole)["data"]

@@ -22,7 +22,7 @@ def boards() -> dict[tuple[str, str], Board]:
 
 def cells(board: Board, policy: str) -> dict[str, BoardCell]:
     (line,) = [line for line in (*board.methods, *board.controls) if line.policy == policy]
-    return dict(zip((name for name, _ in board.columns), line.cells, strict=True))
+    return dict(zip((column.name for column in board.columns), line.cells, strict=True))
 
 
 def test_there_is_a_board_for_each_task_and_for_their_mean(boards: dict[tuple[str, str], Board]) -> None:
@@ -56,7 +56,7 @@ def test_a_cell_holds_what_the_rows_say(boards: dict[tuple[str, str], Board]) ->
 
 
 def test_columns_that_nobody_has_a_value_in_are_left_out(boards: dict[tuple[str, str], Board]) -> None:
-    names = [name for name, _ in boards["agnostic", "base"].columns]
+    names = [column.name for column in boards["agnostic", "base"].columns]
     assert "leakage" not in names
     assert "obeyed" not in names
     assert {"rank", "beats random?", "beats recency?", "safe ratio", "cliff"} <= set(names)

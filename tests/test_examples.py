@@ -11,7 +11,8 @@ from pandas import DataFrame
 
 from chromium import EXECUTABLE, Chromium
 from leaderboards import build_examples
-from leaderboards.examples import WORST, as_data, examples_of
+from leaderboards.examples import WORST, examples_of
+from leaderboards.templating import as_data
 from synthetic_records import record
 
 HOSTILE = "</script><img src=https://example.invalid/x onerror=\"document.title='owned'\">\u2028\u202e\x1b[31m<b>"

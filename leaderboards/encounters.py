@@ -1,0 +1,56 @@
+"""Every two policies of a board as data for the script of its page, which shows two of them that are chosen."""
+
+import base64
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from leaderboards.board import SHOWN
+from leaderboards.paired import Difference, Duel
+
+NOTHING = -128  # of a byte that has no value
+VERDICTS = {"worse": -1, "tied": 0, "better": 1}
+NUMBERS = 8  # of a meeting: F1 and hallucination, each with its interval, and the tone of either
+SHOWN_P = 1000  # p is told in thousandths, and as 0 below the first, where it is written "<0.001"
+
+Duels = Mapping[tuple[str, str], Sequence[Duel]]
+
+
+def encounters(duels: Duels) -> dict[str, Any]:
+    """``numbers``: a signed byte each, in points, shape (pairs, tasks, levels, 8); ``p``: two bytes each, shape (pairs,
+    tasks, levels). Both little-endian in base64. The pairs are those of ``policies``, the first with all others first;
+    of a pair that is asked for the other way round, the script turns the signs."""
+    policies = list(dict.fromkeys(name for pair in duels for name in pair))
+    tasks = list(dict.fromkeys(duel.task for own in duels.values() for duel in own))
+    levels = sorted({duel.asked for own in duels.values() for duel in own})
+    shape = len(policies) * (len(policies) - 1) // 2, len(tasks), len(levels)
+    numbers = np.full((*shape, NUMBERS), NOTHING, dtype=np.int8)
+    p = np.zeros(shape, dtype="<u2")
+    places = {name: place for place, name in enumerate(policies)}
+    of_task, of_level = ({name: place for place, name in enumerate(names)} for names in (tasks, levels))
+    for (one, other), own in duels.items():
+        pair = _place(places[one], places[other], len(policies))
+        for duel in own:
+            place = pair, of_task[duel.task], of_level[duel.asked]
+            tones = VERDICTS[duel.verdict], VERDICTS[duel.hallucination_tone]
+            numbers[place] = [*_points(duel.f1, 1), *_points(duel.hallucination, 100), *tones]
+            p[place] = 0 if duel.p < 1 / SHOWN_P else round(duel.p * SHOWN_P)
+    return {
+        "policies": policies,
+        "tasks": tasks,
+        "levels": [str(level) for level in levels],
+        "shown": [str(level) for level in levels if level in SHOWN] or [str(level) for level in levels[-2:]],
+        "numbers": base64.b64encode(numbers.tobytes()).decode(),
+        "p": base64.b64encode(p.tobytes()).decode(),
+    }
+
+
+def _place(one: int, other: int, count: int) -> int:
+    """Of a pair among all pairs of ``count``, in the order of ``itertools.combinations``; ``one`` comes first."""
+    return one * (2 * count - one - 1) // 2 + other - one - 1
+
+
+def _points(difference: Difference, factor: float) -> list[int]:
+    ends = (difference.mean, difference.low, difference.high)
+    return [NOTHING if end is None else round(factor * end) for end in ends]

@@ -1,0 +1,252 @@
+"""The board in a real browser: every filter, sorting, two rows compared, and all of it in the address."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chromium import EXECUTABLE, Chromium
+from leaderboards import FRONT, Duel, Results, boards_of, build_pages, duels, every_duel, summarise
+from synthetic_records import realistic_records
+
+pytestmark = pytest.mark.skipif(EXECUTABLE is None, reason="chromium is not installed: apt-get install chromium")
+
+HOSTILE = "</script><img src=https://example.invalid/x onerror=\"document.title='owned'\">\u2028\u202e\x1b[31m:&=#%"
+POLICIES = ("full", "oracle", "random", "recency", "snapkv", "knorm", "tova")
+FAMILIES = {"snapkv": "scorer", "tova": "scorer", HOSTILE: "plug-in"} | dict.fromkeys(POLICIES[:4], "control")
+TASKS = ["base", "hops"]
+SHOWN = "[...document.querySelectorAll('#boards > .board:not(#comparison)')].filter(each => !each.hidden)"
+ROWS = f"[...{SHOWN}[0].querySelectorAll('tbody tr')].filter(row => !row.hidden).map(row => row.dataset.name)"
+TITLE = f"{SHOWN}.map(each => each.querySelector('h3').textContent)"
+HEADINGS = f"[...{SHOWN}[0].querySelectorAll('thead th')].filter(each => !each.hidden).map(each => each.textContent)"
+COMPARED = (
+    "[...document.querySelectorAll('#comparison-table tbody tr')]"
+    ".map(row => [...row.cells].map(cell => cell.querySelector('.value')?.textContent ?? cell.textContent))"
+)
+
+
+def hostile(one: dict[str, Any]) -> dict[str, Any]:
+    return one | {"policy": HOSTILE} if one["policy"] == "knorm" else one
+
+
+def results_of(mode: str, model: str, **more: Any) -> Results:
+    records = realistic_records(policies=POLICIES, ratios=[0.5, 0.7, 0.9], contexts=5, change=hostile, **more)
+    records = records.assign(mode=mode)
+    rows = summarise(records)
+    return Results(
+        rows,
+        {f"runs/{mode}": {"seed": 0}},
+        model,
+        mode,
+        boards=boards_of(records, rows),
+        families=FAMILIES,
+        duels=every_duel(records),
+    )
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two modes of a model with a hostile name, one of which has a task more, and another model."""
+    folder = tmp_path_factory.mktemp("site")
+    results = [
+        results_of("agnostic", HOSTILE, tasks=TASKS),
+        results_of("aware", HOSTILE, tasks=["base"]),
+        results_of("agnostic", "other", tasks=TASKS),
+    ]
+    for name, content in build_pages(results).items():
+        (folder / name).write_text(content, encoding="utf-8")
+    return folder / FRONT
+
+
+def choose(browser: Chromium, name: str, value: str) -> None:
+    browser.evaluate(
+        f"(select => {{ select.value = {value!r}; select.dispatchEvent(new Event('change')); }})"
+        f"(document.getElementById('filter-{name}'))"
+    )
+
+
+def settled(browser: Chromium) -> None:
+    browser.evaluate("new Promise(done => setTimeout(done, 60))")
+
+
+def tick(browser: Chromium, policy: str) -> None:
+    boxes = f"[...{SHOWN}[0].querySelectorAll('tr')].find(row => row.dataset.name === {policy!r})"
+    browser.evaluate(f"{boxes}.querySelector('.pick').click()")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [320, 1280])
+def test_the_board_is_quiet_fits_and_keeps_hostile_names_as_text(
+    browser: Chromium, page: Path, width: int, scheme: str
+) -> None:
+    browser.open(page)
+    tick(browser, "snapkv")
+    tick(browser, HOSTILE)
+    fragment = browser.evaluate("location.hash.slice(1)")
+    browser.complaints.clear()
+    browser.requests.clear()
+    browser.open(page, width=width, scheme=scheme, fragment=fragment)
+    assert browser.evaluate("document.documentElement.scrollWidth") <= width
+    assert browser.complaints == []
+    assert [request.partition("#")[0] for request in browser.requests] == [page.as_uri()]
+    assert browser.evaluate("document.querySelectorAll('img').length") == 0
+    assert "owned" not in browser.evaluate("document.title").split("·")[-1]
+    assert browser.evaluate("document.getElementById('comparison-title').textContent") == f"snapkv against {HOSTILE}"
+
+
+def test_without_the_script_all_boards_stand_below_one_another(browser: Chromium, page: Path) -> None:
+    browser.open(page, script=False)
+    seen = "each => each.offsetParent !== null"
+    assert browser.evaluate(f"[...document.querySelectorAll('#boards > .board')].filter({seen}).length") == 3 + 1 + 3
+    assert browser.evaluate(f"[...document.querySelectorAll('#filters, #comparison')].filter({seen}).length") == 0
+
+
+def test_model_mode_and_task_choose_one_board_and_never_mix(browser: Chromium, page: Path) -> None:
+    browser.open(page)
+    assert browser.evaluate(TITLE) == [f"All tasks, {HOSTILE}, agnostic"]
+    choose(browser, "task", "hops")
+    assert browser.evaluate(TITLE) == [f"hops, {HOSTILE}, agnostic"]
+    choose(browser, "mode", "aware")
+    assert browser.evaluate(TITLE) == [f"base, {HOSTILE}, aware"], "which has no other task"
+    choose(browser, "model", "other")
+    assert browser.evaluate(TITLE) == ["hops, other, agnostic"], "what was chosen comes back where it is there"
+    hidden = (
+        "[...document.querySelectorAll('#filters label')].filter(each => each.hidden).map(each => each.textContent)"
+    )
+    assert [text.split()[0] for text in browser.evaluate(hidden)] == ["Mode", "Setting"], "nothing to choose there"
+
+
+def test_family_and_name_filter_methods_and_leave_the_controls(browser: Chromium, page: Path) -> None:
+    browser.open(page)
+    assert set(browser.evaluate(ROWS)) == {*FAMILIES}
+    choose(browser, "family", "plug-in")
+    assert browser.evaluate(ROWS) == [HOSTILE, *POLICIES[:4]]
+    assert (
+        browser.evaluate("document.getElementById('filter-count').textContent") == "1 of 3 policies, and the controls"
+    )
+    choose(browser, "family", "")
+    before = browser.evaluate("history.length")
+    browser.evaluate("document.getElementById('filter-name').focus()")
+    for letter in "OVA":
+        browser.call("Input.insertText", text=letter)
+    assert browser.evaluate(ROWS) == ["tova", *POLICIES[:4]]
+    assert browser.evaluate("location.hash") == "#name=OVA"
+    assert browser.evaluate("history.length") == before, "letters are no steps"
+    browser.evaluate("document.querySelector('#filters button').click()")
+    assert len(browser.evaluate(ROWS)) == 7
+    assert browser.evaluate("location.hash") == ""
+
+
+def test_a_level_takes_the_place_of_the_usual_ones(browser: Chromium, page: Path) -> None:
+    browser.open(page, fragment="task=base")
+    usual = browser.evaluate(HEADINGS)
+    assert {"hallucinated at 0.5", "GER at 0.9", "bytes saved"} <= set(usual)
+    choose(browser, "level", "0.7")
+    now = browser.evaluate(HEADINGS)
+    assert [name for name in now if name.endswith("at 0.7")] == [
+        *("F1 at 0.7", "hallucinated at 0.7", "GER at 0.7", "bytes saved at 0.7"),
+    ]
+    assert not [name for name in now if "0.5" in name or "0.9" in name or name == "bytes saved"]
+    records = realistic_records(policies=POLICIES, ratios=[0.5, 0.7, 0.9], contexts=5, tasks=TASKS)
+    row = next(row for row in summarise(records) if (row.policy, row.task, row.ratio) == ("tova", "base", 0.7))
+    cells = (
+        f"[...{SHOWN}[0].querySelector('tr[data-name=tova]').cells].filter(cell => !cell.hidden)"
+        f".map(cell => cell.querySelector('.value')?.textContent)"
+    )
+    shown = dict(zip(now, browser.evaluate(cells), strict=True))
+    assert row.f1 is not None
+    assert row.ger is not None
+    assert (shown["F1 at 0.7"], shown["GER at 0.7"]) == (f"{row.f1:.1f}", f"{100 * row.ger:.0f}")
+    choose(browser, "level", "")
+    assert browser.evaluate(HEADINGS) == usual
+
+
+def test_every_column_sorts_by_keyboard_and_the_name_from_the_top(browser: Chromium, page: Path) -> None:
+    browser.open(page)
+    methods = f"[...{SHOWN}[0].querySelector('tbody').rows].map(row => row.dataset.name)"
+    original = browser.evaluate(methods)
+    heading = f"{SHOWN}[0].querySelector('thead th')"
+    browser.evaluate(f"{heading}.querySelector('button').focus()")
+    orders = []
+    for _ in range(3):
+        browser.press("Enter")
+        orders.append((browser.evaluate(f"{heading}.getAttribute('aria-sort')"), browser.evaluate(methods)))
+    ascending = [HOSTILE, "snapkv", "tova"]
+    assert orders == [("ascending", ascending), ("descending", ascending[::-1]), (None, original)]
+    for place, name in enumerate(browser.evaluate(HEADINGS)[1:], start=1):
+        browser.evaluate(f"{SHOWN}[0].querySelectorAll('thead th')[{place}].querySelector('button').focus()")
+        browser.press("Enter")
+        values = f"[...{SHOWN}[0].querySelector('tbody').rows].map(row => row.cells[{place}].dataset.sort)"
+        numbers = [float(value) for value in browser.evaluate(values) if value is not None]
+        assert numbers == sorted(numbers, reverse=True), name
+        sorted_by = f"{SHOWN}[0].querySelector('[aria-sort=descending]').textContent"
+        assert browser.evaluate(sorted_by) == name
+
+
+def written(duel: Duel) -> list[str]:
+    """F1, hallucination and p as a comparison writes them."""
+    ends = (duel.f1.mean, 100 * duel.hallucination.mean)
+    p = "<0.001" if duel.p < 0.001 else f"{duel.p:.3f}"
+    return [*(f"{round(end):+d}" for end in ends), p]
+
+
+def test_two_rows_are_compared_with_the_numbers_of_compare(browser: Chromium, page: Path) -> None:
+    records = realistic_records(policies=POLICIES, ratios=[0.5, 0.7, 0.9], contexts=5, tasks=TASKS)
+    browser.open(page)
+    assert browser.evaluate("document.getElementById('comparison').hidden")
+    for one, other in (("snapkv", "tova"), ("tova", "snapkv"), ("full", "random")):
+        browser.evaluate("location.hash = ''")
+        settled(browser)
+        tick(browser, one)
+        assert browser.evaluate("document.getElementById('comparison').hidden")
+        tick(browser, other)
+        found = {(duel.task, duel.asked.value): duel for duel in duels(records, one, [other])}
+        assert browser.evaluate(COMPARED) == [
+            [task, *written(found[task, 0.5]), *written(found[task, 0.9])] for task in TASKS
+        ]
+        verdicts = [duel.verdict for duel in found.values()]
+        summary = browser.evaluate("document.getElementById('comparison-summary').textContent")
+        counts = [verdicts.count(verdict) for verdict in ("better", "worse", "tied")]
+        assert summary == "Over all tasks and levels: better in {}, worse in {}, tied in {} of 6 cells.".format(*counts)
+        tones = "[...document.querySelectorAll('#comparison-table .verdict')].map(each => each.className.split(' ')[1])"
+        told = [found[task, level] for task in TASKS for level in (0.5, 0.9)]
+        assert browser.evaluate(tones) == [tone for duel in told for tone in (duel.verdict, duel.hallucination_tone)]
+    browser.evaluate("document.getElementById('comparison-turn').click()")
+    assert browser.evaluate("document.getElementById('comparison-title').textContent") == "random against full"
+    turned = {(duel.task, duel.asked.value): duel for duel in duels(records, "random", ["full"])}
+    choose(browser, "level", "0.7")
+    assert browser.evaluate(COMPARED) == [[task, *written(turned[task, 0.7])] for task in TASKS]
+    tick(browser, "snapkv")
+    assert browser.evaluate("document.getElementById('comparison-title').textContent") == "full against snapkv"
+    browser.evaluate("document.getElementById('comparison-close').click()")
+    assert browser.evaluate("document.getElementById('comparison').hidden")
+
+
+def test_the_address_restores_everything_and_back_goes_a_step_back(browser: Chromium, page: Path) -> None:
+    browser.open(page)
+    choose(browser, "model", "other")
+    choose(browser, "task", "hops")
+    choose(browser, "level", "0.9")
+    choose(browser, "family", "scorer")
+    tick(browser, "snapkv")
+    tick(browser, "tova")
+    browser.evaluate(f"{SHOWN}[0].querySelectorAll('thead th button')[1].click()")
+    browser.evaluate("document.querySelectorAll('#section-3 [role=tab]')[2].click()")
+    everything = (
+        f"[location.hash, {TITLE}, {HEADINGS}, {ROWS}, document.getElementById('comparison-title').textContent,"
+        f" {SHOWN}[0].querySelector('[aria-sort]').textContent,"
+        " [...document.querySelectorAll('[role=tab][aria-selected=true]')].map(each => each.id)]"
+    )
+    chosen = browser.evaluate(everything)
+    assert chosen[1] == ["hops, other, agnostic"]
+    assert chosen[4:] == ["snapkv against tova", "rank", ["section-1-f1-tab", "section-3-ger-tab"]]
+    browser.open(page, fragment=chosen[0][1:])
+    assert browser.evaluate(everything) == chosen
+    choose(browser, "task", "base")
+    browser.evaluate("document.querySelector('nav a[href=\"#definitions\"]').click()")
+    settled(browser)
+    assert browser.evaluate(TITLE) == ["base, other, agnostic"], "a place on the page chooses nothing"
+    for _ in range(2):
+        browser.evaluate("history.back()")
+        settled(browser)
+    assert browser.evaluate(everything) == chosen
