@@ -15,11 +15,13 @@ from leaderboards import (
     FRONT,
     Asked,
     Contrast,
+    Details,
     Duel,
     LeaderboardError,
     PlannedCells,
     Results,
     SummaryRow,
+    all_standings,
     asked_in,
     boards_of,
     build_comparison,
@@ -30,6 +32,7 @@ from leaderboards import (
     duels,
     every_duel,
     examples_page,
+    facets,
     has_orders,
     summarise,
 )
@@ -134,13 +137,15 @@ def _write(
 def _results(gathering: Gathering, records: DataFrame, rows: list[SummaryRow]) -> Results:
     stores = gathering.stores
     identity = stores[0].run.identity
+    standings = all_standings(records, rows)
     return Results(
         rows=rows,
         runs={str(store.folder): store.run.model_dump() for store in stores},
         model=str(identity["model"]),
         mode=str(identity["mode"]),
         setting=gathering.setting,
-        boards=boards_of(records, rows),
+        boards=boards_of(records, rows, standings),
+        details=Details(standings, facets(records, rows)),
         duels=every_duel(records),
         families={policy.name: policy.family for policy in gathering.outline.policies},
     )

@@ -6,8 +6,12 @@ from leaderboards.board import boards_of
 from leaderboards.comparison import build_comparison
 from leaderboards.errors import LeaderboardError
 from leaderboards.examples import build_examples
+from leaderboards.facets import Facet, facets
 from leaderboards.failures import Contrast, contrasts
-from leaderboards.figures import curve_drawing, curve_figure
+from leaderboards.figures import curve_plot
+from leaderboards.gallery import Details, Gallery, gallery
+from leaderboards.heat_drawing import save_map
+from leaderboards.heatmaps import HeatMap
 from leaderboards.imported import Imported, build_imported
 from leaderboards.instructions_page import build_instructions, has_orders
 from leaderboards.measures import CURVES, F1, GER, HALLUCINATION, REALISED_RATIO, TABLES, Measure
@@ -17,7 +21,7 @@ from leaderboards.profiles import Profile, Profiles
 from leaderboards.resampling import Blank, Estimate
 from leaderboards.results import Results, examples_page
 from leaderboards.row import ALL_TASKS, CONTROLS, FULL, SummaryRow
-from leaderboards.standings import Against, RankInterval, Standing, smallest_detectable_difference, standings
+from leaderboards.standings import Against, RankInterval, Standing, all_standings, smallest_detectable_difference, standings
 from leaderboards.summary import PlannedCells, summarise
 from leaderboards.terminal import telling, terminal_table
 from leaderboards.verdicts import failure_table, verdict_table
@@ -37,9 +41,13 @@ __all__ = [
     "Asked",
     "Blank",
     "Contrast",
+    "Details",
     "Difference",
     "Duel",
     "Estimate",
+    "Facet",
+    "Gallery",
+    "HeatMap",
     "Identical",
     "Imported",
     "LeaderboardError",
@@ -52,6 +60,7 @@ __all__ = [
     "Standing",
     "SummaryRow",
     "Unchanged",
+    "all_standings",
     "asked_in",
     "audit",
     "boards_of",
@@ -61,13 +70,15 @@ __all__ = [
     "build_instructions",
     "build_pages",
     "contrasts",
-    "curve_drawing",
-    "curve_figure",
+    "curve_plot",
     "duels",
     "every_duel",
     "examples_page",
+    "facets",
     "failure_table",
+    "gallery",
     "has_orders",
+    "save_map",
     "smallest_detectable_difference",
     "standings",
     "summarise",

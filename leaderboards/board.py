@@ -7,10 +7,9 @@ from pandas import DataFrame
 
 from leaderboards.asked import Asked
 from leaderboards.measures import F1, written_interval
-from leaderboards.profiles import Profiles
 from leaderboards.resampling import Blank
 from leaderboards.row import CONTROLS, FULL, SummaryRow
-from leaderboards.standings import TO_BEAT, Against, Standing, standings
+from leaderboards.standings import TO_BEAT, Against, Found, Standing, all_standings
 
 SHOWN = (Asked.of(0.5), Asked.of(0.9))  # at which hallucination and GER stand on the board
 MIDDLE = SHOWN[0]
@@ -79,17 +78,18 @@ Cells = Callable[[_Policy], BoardCell]
 Column = tuple[BoardColumn, Cells]
 
 
-def boards_of(records: DataFrame, rows: Sequence[SummaryRow], seed: int = 0) -> Boards:
-    """By mode and task, ``all`` among them. ``rows`` are those that the records add up to."""
-    profiles = Profiles.of(records, rows, seed)
+def boards_of(records: DataFrame, rows: Sequence[SummaryRow], found: Found | None = None) -> Boards:
+    """By mode and task, ``all`` among them. ``rows`` are those that the records add up to, and ``found`` what has been
+    computed of them already, or nothing."""
+    found = all_standings(records, rows) if found is None else found
     seconds = _seconds(records)
     return {
         (mode, task): _board(
-            standings(profiles, mode, task),
+            of_board,
             [row for row in rows if (row.mode, row.task) == (mode, task)],
             seconds,
         )
-        for mode, task in profiles.boards
+        for (mode, task), of_board in found.items()
     }
 
 

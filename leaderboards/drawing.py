@@ -9,30 +9,37 @@ import html
 import io
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import matplotlib
-import seaborn
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Polygon
 
-from leaderboards.style import INK_COLOUR, LineStyle
+from leaderboards.frames import INK, Frame
+from leaderboards.style import LineStyle
 
 # Inches. A curve is about as wide as a phone, so that its text is of one size on a phone and in a row of three.
 SIZE = (4.5, 3.3)
 PRINTED = (6.0, 4.6)
+INCH = 72  # in the units of an SVG
 DOTS = 300  # for an inch of print
-INK = INK_COLOUR[0]
+PLACE = (0.085, 0.125, 0.895, 0.845)  # of the axes in it: left, bottom, width, height
+HOLLOW = {"full": "*", "oracle": "o", "random": "s", "recency": "D"}
 NO_METADATA = {"Creator": None, "Date": None, "Format": None, "Type": None}
 
 
 @dataclass(frozen=True)
 class Drawing:
-    """What ``draw`` puts on axes. ``salt``: different for each drawing of a page. ``colours``: the variables that stand
-    for them in a page."""
+    """What ``draw`` puts on a frame. ``salt``: different for each drawing of a page. ``colours``: the variables that
+    stand for them in a page."""
 
+    frame: Frame
     draw: Callable[[Axes], None]
     title: str
     salt: str
@@ -40,34 +47,73 @@ class Drawing:
 
     def svg(self) -> str:
         """As a part of a page, which has the legend."""
+        figure, axes = _paper(self.frame)
         with matplotlib.rc_context(_settings(self.salt)):
-            figure = Figure(figsize=SIZE)
-            self.draw(figure.add_axes((0.085, 0.125, 0.895, 0.845)))
-            buffer = io.StringIO()
-            figure.savefig(buffer, format="svg", transparent=True, metadata=NO_METADATA)
-        return _as_part_of_a_page(buffer.getvalue(), self.title, self.salt, {**self.colours, INK: "--ink-curve"})
+            self.draw(axes)
+            above = _body(figure, self.salt)
+            for artist in (*axes.lines, *axes.patches, *axes.collections):
+                artist.remove()
+        return _as_part_of_a_page(_ground(self.frame) + above, self.title, self.colours)
 
     def save(self, path: Path, heading: str) -> None:
         """For print, with a heading and a legend of what has a label; the format is that of the suffix: svg, png or
         pdf."""
-        with matplotlib.rc_context(_settings(self.salt)):
+        with printing(self.salt):
             figure = Figure(figsize=PRINTED, layout="constrained")
             axes = figure.add_subplot()
+            self.frame.dress(axes)
             self.draw(axes)
             axes.set_title(heading, loc="left", color=INK)
             figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=4, frameon=False)
             figure.savefig(path, dpi=DOTS)
 
+    def places(self, points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+        """Where points of the frame are in the ``viewBox`` of :meth:`svg`, from its upper left corner."""
+        if not points:
+            return []
+        _, axes = _paper(self.frame)
+        shares = (axes.transScale + axes.transLimits).transform(points)
+        left, bottom, width, height = PLACE
+        across, down = (INCH * size for size in SIZE)
+        return [(across * (left + width * x), down * (1 - bottom - height * y)) for x, y in shares]
 
-def drawn(draw: Callable[[Axes], None], title: str, salt: str, colours: Mapping[str, str]) -> str:
-    """A :class:`Drawing` as a part of a page."""
-    return Drawing(draw, title, salt, colours).svg()
+
+# Making axes and laying out their ticks takes longer than a dozen of lines, and a page has many drawings on few frames.
+@lru_cache(maxsize=16)
+def _paper(frame: Frame) -> tuple[Figure, Axes]:
+    """Axes of the frame's scales that show nothing by themselves: a drawing leaves them as they were."""
+    with matplotlib.rc_context(_settings("")):
+        figure = Figure(figsize=SIZE)
+        axes = figure.add_axes(PLACE)
+        frame.scale(axes)
+        axes.set_axis_off()
+    return figure, axes
+
+
+@lru_cache(maxsize=16)
+def _ground(frame: Frame) -> str:
+    """The frame alone, as the body of an SVG."""
+    salt = f"{frame}"
+    with matplotlib.rc_context(_settings(salt)):
+        figure = Figure(figsize=SIZE)
+        frame.dress(figure.add_axes(PLACE))
+        return _body(figure, salt)
+
+
+def drawn(draw: Callable[[Axes], None], title: str, salt: str) -> str:
+    """What brings its own axes, as a part of a page."""
+    with matplotlib.rc_context(_settings(salt)):
+        figure = Figure(figsize=SIZE)
+        draw(figure.add_axes(PLACE))
+        return _as_part_of_a_page(_body(figure, salt), title, {})
+
+
+# What follows are shapes without the axes' own methods, which also guess units and limits, and take longer for it.
 
 
 def draw_line(axes: Axes, style: LineStyle, x: Sequence[float], y: Sequence[float], label: str | None = None) -> None:
     """A line in the style of its policy, by which the page finds it."""
-    # Not seaborn.lineplot: of one series it draws the same line, and takes twenty times as long to.
-    axes.plot(
+    line = Line2D(
         x,
         y,
         color=style.colours[0],
@@ -79,33 +125,50 @@ def draw_line(axes: Axes, style: LineStyle, x: Sequence[float], y: Sequence[floa
         clip_on=False,
         zorder=2 if style.control else 3,
         gid=f"policy:{style.index}",
-        label=label,
+        label=label or "_",
     )
+    axes.add_line(line)
+
+
+def draw_dots(axes: Axes, style: LineStyle, x: Sequence[float], y: Sequence[float], label: str | None = None) -> None:
+    """Points of a policy that are joined by nothing; those of controls are hollow."""
+    looks: Any = {"marker": HOLLOW.get(style.policy, "o"), "fillstyle": "none", "markersize": 4, "markeredgewidth": 0.9}
+    if not style.control:
+        looks = {"marker": style.marker, "markersize": 5.0, "markeredgewidth": 0}
+    dots = Line2D(x, y, linestyle="", color=style.colours[0], clip_on=False, gid=f"policy:{style.index}", **looks)
+    dots.set_zorder(2 if style.control else 3)
+    dots.set_label(label or "_")
+    axes.add_line(dots)
 
 
 def draw_band(axes: Axes, style: LineStyle, x: Sequence[float], low: Sequence[float], high: Sequence[float]) -> None:
     """Around a line, from the low ends of its intervals to the high ones."""
-    axes.fill_between(
-        x,
-        low,
-        high,
-        color=style.colours[0],
-        alpha=0.08,
-        linewidth=0,
-        clip_on=False,
-        zorder=1,
-        gid=f"band:{style.index}",
-    )
+    outline = [*zip(x, low, strict=True), *reversed(list(zip(x, high, strict=True)))]
+    band = Polygon(outline, facecolor=style.colours[0], alpha=0.08, linewidth=0, clip_on=False, zorder=1)
+    band.set_gid(f"band:{style.index}")
+    axes.add_patch(band)
 
 
-def dress(axes: Axes, title: str) -> None:
-    """Axes with little ink: a base line, which has the title, and faint horizontal lines."""
-    axes.set_xlabel(title, color=INK, labelpad=4)
-    axes.tick_params(colors=INK, length=0, pad=5)
-    axes.grid(axis="y", color=INK, alpha=0.22, linewidth=0.6)
-    axes.set_axisbelow(True)
-    seaborn.despine(ax=axes, left=True)
-    axes.spines["bottom"].set_color(INK)
+def draw_cliff(
+    axes: Axes, style: LineStyle, place: tuple[float, float], ends: tuple[float | None, float | None], clear: bool
+) -> None:
+    """A ring on a line where it breaks off, and, across it, how far that place is uncertain; without that, and faint,
+    where it may not break off at all."""
+    x, y = place
+    looks: Any = {"color": style.colours[0], "clip_on": False, "zorder": 4, "gid": f"cliff:{style.index}"}
+    ring = Line2D([x], [y], marker="o", markersize=9, fillstyle="none", linestyle="", **looks)
+    axes.add_line(ring)
+    if not clear:
+        ring.set_alpha(0.45)
+        return
+    low, high = ends
+    if low is not None and high is not None and low < high:
+        axes.add_line(Line2D([low, high], [y, y], marker="|", markersize=5, linewidth=0.8, **looks))
+
+
+def printing(salt: str) -> AbstractContextManager[None]:
+    """The settings in which a figure is made and saved."""
+    return matplotlib.rc_context(_settings(salt))
 
 
 def _settings(salt: str) -> Any:
@@ -119,15 +182,14 @@ def _settings(salt: str) -> Any:
     }
 
 
-def _as_part_of_a_page(svg: str, title: str, salt: str, colours: Mapping[str, str]) -> str:
-    """The drawing alone: no prologue, no size, ids that are unique on a page, colours as variables."""
-    drawing = svg[svg.index("<svg") :]
-    opening = re.search(r'viewBox="([^"]+)"', drawing)
-    if opening is None:  # pragma: no cover - matplotlib always writes one
-        raise RuntimeError("matplotlib wrote an SVG without a viewBox")
-    body = drawing[drawing.index(">") + 1 :].strip()
+def _body(figure: Figure, salt: str) -> str:
+    """The drawing alone: no prologue, no size, and ids that no other drawing has."""
+    buffer = io.StringIO()
+    figure.savefig(buffer, format="svg", transparent=True, metadata=NO_METADATA)
+    svg = buffer.getvalue()
+    body = svg[svg.index(">", svg.index("<svg")) + 1 : svg.rindex("</svg>")].strip()
     body = body.replace("xlink:href=", "href=")
-    body = re.sub(r'id="(policy|band):(\d+)"', r'class="\1" data-policy="\2"', body)
+    body = re.sub(r'id="(policy|band|cliff):(\d+)"', r'class="\1" data-policy="\2"', body)
     prefix = "d" + hashlib.sha256(salt.encode()).hexdigest()[:6]  # short: it stands at every marker
     needed = set(re.findall(r'(?:href="|url\()#([^")]+)', body))
     body = re.sub(r' id="([^"]+)"', lambda found: f' id="{prefix}{found[1]}"' if found[1] in needed else "", body)
@@ -136,11 +198,24 @@ def _as_part_of_a_page(svg: str, title: str, salt: str, colours: Mapping[str, st
     body = re.sub(r" font-family: [^;\"]+;", "", body)
     body = re.sub(r"<defs>\s*<style.*?</style>\s*</defs>", "", body, flags=re.DOTALL)
     body = re.sub(r"\s+", " ", re.sub(r"<g/>", "", body))
+    # The markers of a line say once what they look like.
+    body = re.sub(r'<g> ((?:<use [^>]* style="([^"]*)"/> )+)</g>', _hoisted, body)
     body = re.sub(r' transform="rotate\(-0 [^"]*\)"', "", body)
-    body = re.sub(r"(\d\.\d\d)\d+", r"\1", body)  # hundredths of a pixel are enough
-    for colour, variable in colours.items():
+    return re.sub(r"(\d\.\d\d)\d+", r"\1", body)  # hundredths of a pixel are enough
+
+
+def _hoisted(found: re.Match[str]) -> str:
+    markers, style = found[1], found[2]
+    alike = markers.count("<use") == markers.count(f' style="{style}"/>')
+    return f'<g style="{style}"> ' + markers.replace(f' style="{style}"', "") + "</g>" if alike else found[0]
+
+
+def _as_part_of_a_page(body: str, title: str, colours: Mapping[str, str]) -> str:
+    """Colours as variables, and a name."""
+    for colour, variable in {**colours, INK: "--ink-curve"}.items():
         body = body.replace(colour, f"var({variable}, {colour})")
+    box = f"0 0 {INCH * SIZE[0]:g} {INCH * SIZE[1]:g}"
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="{opening[1]}" role="img">'
-        f"<title>{html.escape(title)}</title>\n{body}\n"
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="{box}" role="img">'
+        f"<title>{html.escape(title)}</title>\n{body}\n</svg>\n"
     )

@@ -1,97 +1,92 @@
 """Curves of a measure over the asked ratio or budget."""
 
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Self
 
+import numpy as np
 from matplotlib.axes import Axes
 
 from leaderboards.asked import Asked
-from leaderboards.drawing import Drawing, draw_band, draw_line, dress
-from leaderboards.measures import Interval, Measure
+from leaderboards.drawing import Drawing, draw_band, draw_cliff, draw_line
+from leaderboards.frames import Axis, Frame
+from leaderboards.measures import HALLUCINATION, Interval, Measure
+from leaderboards.plots import Plot, Spot, in_words, numbers
+from leaderboards.resampling import Blank
 from leaderboards.row import ALL_TASKS, FULL, SummaryRow
+from leaderboards.safety import Cliff
 from leaderboards.style import LineStyle, line_styles
 
 Point = tuple[float, float, Interval | None]
+Cliffs = Mapping[str, Cliff | Blank]
+
+CLIFF_NOTE = (
+    "Ring: the cliff of a method, where hallucination rises fastest, with its 95 % interval; "
+    "if it is faint, it may be no rise at all."
+)
+TENTH = 10  # percentage points for a tenth of ratio, of a susceptibility of 1
 
 
-@dataclass(frozen=True)
-class Scale:
-    """The horizontal axis: ratios from 0 on, or budgets, each twice the last one as papers choose them."""
-
-    title: str
-    first: float
-    last: float
-    ticks: tuple[float, ...]
-
-    @classmethod
-    def of(cls, levels: Sequence[Asked]) -> Self:
-        budgets = [asked.value for asked in levels if asked.kind == "budget"]
-        if budgets:
-            return cls("asked budget, in tokens of a head", budgets[0], budgets[-1], tuple(budgets))
-        last = max((asked.value for asked in levels), default=0.0) or 1.0
-        return cls("asked ratio", 0.0, last, tuple(tenth / 10 for tenth in range(math.floor(last * 10 + 1e-9) + 1)))
-
-    @property
-    def has_full(self) -> bool:
-        """Whether the full cache is at a place of its own."""
-        return self.first == 0
-
-
-def curve_drawing(
+def curve_plot(
     rows: Sequence[SummaryRow],
     task: str,
     mode: str,
     measure: Measure,
+    cliffs: Cliffs | None = None,
     styles: Mapping[str, LineStyle] | None = None,
     place: str = "",
-) -> Drawing:
-    """One line for each policy of ``rows``, from the full cache at ratio 0; a band where F1 has an interval.
-
-    ``styles``: of all policies of a site, where that has others too. ``place``: differs between drawings of one task,
-    mode and measure on a page.
+) -> Plot:
+    """One line for each policy of ``rows``, from the full cache at ratio 0, with a band for each method where there are
+    intervals. ``cliffs``: by policy, marked on the curves of hallucination. ``styles``: of all
+    policies of a site, if the rows are not. ``place``: different for each drawing of a page.
 
     A blank cell leaves a gap, which is never bridged. The group of a line has the attribute ``data-policy`` with the
     index of its :class:`~leaderboards.style.LineStyle`.
     """
-    styles = line_styles(rows) if styles is None else styles
+    styles = styles or line_styles(rows)
     shown = [row for row in rows if row.task == task and row.mode == mode]
-    salt = f"{task}/{mode}/{measure.name}/{place}"
+    levels = sorted({row.asked for row in shown})
+    horizontal = Axis.over(levels)
     full = next((row for row in shown if row.policy == FULL), None)
-    scale = Scale.of(sorted({row.asked for row in shown}))
+    own: dict[LineStyle, list[SummaryRow]] = {}
+    for row in shown:
+        own.setdefault(styles[row.policy], []).append(row)
+    lines = {style: _points(of_policy, full, measure, horizontal) for style, of_policy in own.items()}
+    broken = _cliffs(lines, cliffs or {}) if measure is HALLUCINATION else {}
 
     def draw(axes: Axes) -> None:
-        _dress(axes, measure, scale)
-        for policy, style in styles.items():
-            points = _points([row for row in shown if row.policy == policy], full, measure, scale)
-            _draw_line(axes, style, points, band=measure.name == "f1")
+        for style, runs in lines.items():
+            _draw_line(axes, style, runs)
+        for style, (cliff, height) in broken.items():
+            draw_cliff(axes, style, (cliff.ratio, height), (cliff.low, cliff.high), cliff.is_clear)
 
-    colours = {style.colours[0]: style.variable for style in styles.values()}
     where = "the mean over tasks" if task == ALL_TASKS else task
-    title = f"{measure.title} ({measure.unit}) over the {scale.title}, {where}, {mode}: a line for each policy"
-    return Drawing(draw, title, salt, colours)
+    title = f"{measure.title} ({measure.unit}) over the {horizontal.title}, {where}, {mode}: a line for each policy"
+    frame = Frame(horizontal, Axis.up_to(measure.unit, measure.top))
+    colours = {style.colours[0]: style.variable for style in lines}
+    levels = [asked for asked in levels if asked.kind == _kind(horizontal)]
+    spots = [spot for style, of_policy in own.items() for spot in _spots(style, of_policy, measure, levels)]
+    return Plot(
+        Drawing(frame, draw, title, f"{task}/{mode}/{measure.name}/{place}", colours),
+        f"{measure.title}, {measure.unit}: {where.removeprefix('the ')}, {mode}",
+        (*spots, *(_cliff_spot(style, *found) for style, found in broken.items())),
+        {style.index: style.policy for style in lines},
+        CLIFF_NOTE if broken else "",
+    )
 
 
-def curve_figure(
-    rows: Sequence[SummaryRow],
-    task: str,
-    mode: str,
-    measure: Measure,
-    styles: Mapping[str, LineStyle] | None = None,
-    place: str = "",
-) -> str:
-    """The same as a part of a page."""
-    return curve_drawing(rows, task, mode, measure, styles, place).svg()
+def _kind(horizontal: Axis) -> str:
+    return "ratio" if horizontal.has_full else "budget"
 
 
-def _points(rows: Sequence[SummaryRow], full: SummaryRow | None, measure: Measure, scale: Scale) -> list[list[Point]]:
+def _points(
+    rows: Sequence[SummaryRow], full: SummaryRow | None, measure: Measure, horizontal: Axis
+) -> list[list[Point]]:
     """Runs of (ratio or budget, value, interval) without a gap, in the unit shown."""
     if full is not None and full in rows:
         # The full cache has one cell, and is what every ratio is compared with.
         value = _scaled(measure, full)
-        return [[(scale.first, value, None), (scale.last, value, None)]] if value is not None else []
-    anchor = [full] if full is not None and scale.has_full else []
+        ends = (horizontal.ticks[0], horizontal.last / 1.03)
+        return [[(end, value, None) for end in ends]] if value is not None else []
+    anchor = [full] if full is not None and horizontal.has_full else []
     runs: list[list[Point]] = [[]]
     for row in [*anchor, *(row for row in rows if row.asked.value > 0 or not anchor)]:
         value = _scaled(measure, row)
@@ -110,23 +105,51 @@ def _scaled(measure: Measure, row: SummaryRow) -> float | None:
     return None if value is None else value * measure.factor
 
 
-def _draw_line(axes: Axes, style: LineStyle, runs: Sequence[Sequence[Point]], band: bool) -> None:
+def _draw_line(axes: Axes, style: LineStyle, runs: Sequence[Sequence[Point]]) -> None:
     for number, run in enumerate(runs):
         ratios, values = [ratio for ratio, _, _ in run], [value for _, value, _ in run]
         draw_line(axes, style, ratios, values, label=style.policy if number == 0 else None)
         intervals = [(ratio, interval) for ratio, _, interval in run if interval is not None]
-        if band and not style.control and len(intervals) > 1:
+        if not style.control and len(intervals) > 1:
             lows, highs = [low for _, (low, _) in intervals], [high for _, (_, high) in intervals]
             draw_band(axes, style, [ratio for ratio, _ in intervals], lows, highs)
 
 
-def _dress(axes: Axes, measure: Measure, scale: Scale) -> None:
-    """Axes with little ink: a base line, faint horizontal lines, and whole steps."""
-    if not scale.has_full:
-        axes.set_xscale("log", base=2)
-        axes.minorticks_off()
-    axes.set_xlim(scale.first * 0.97, scale.last * 1.03)
-    axes.set_ylim(0, measure.top * 1.03)
-    axes.set_xticks(scale.ticks, [f"{tick:g}" for tick in scale.ticks])
-    axes.set_yticks([measure.top * step / 5 for step in range(6)])
-    dress(axes, scale.title)
+def _spots(style: LineStyle, rows: Sequence[SummaryRow], measure: Measure, levels: Sequence[Asked]) -> list[Spot]:
+    """Those of one policy, whose ``rows`` these are. The full cache, which is the same at every level, has one at
+    each."""
+    places = [(asked, rows[0]) for asked in levels] if style.policy == FULL else [(row.asked, row) for row in rows]
+    return [
+        Spot(style.index, asked.value, value, f"{asked}", (*numbers(measure, row), f"{row.n:,} questions"))
+        for asked, row in places
+        if asked in levels and (value := _scaled(measure, row)) is not None
+    ]
+
+
+def _cliffs(
+    lines: Mapping[LineStyle, Sequence[Sequence[Point]]], cliffs: Cliffs
+) -> dict[LineStyle, tuple[Cliff, float]]:
+    """Of methods, with the height of the curve there."""
+    found = {}
+    for style, runs in lines.items():
+        cliff = cliffs.get(style.policy)
+        if isinstance(cliff, Cliff) and not style.control:
+            ratios, values = zip(*((ratio, value) for run in runs for ratio, value, _ in run), strict=True)
+            found[style] = (cliff, float(np.interp(cliff.ratio, ratios, values)))
+    return found
+
+
+def _cliff_spot(style: LineStyle, cliff: Cliff, height: float) -> Spot:
+    place = _interval(cliff.low, cliff.high)
+    rise = _interval(cliff.rise.low, cliff.rise.high)
+    lines = (
+        "cliff" + (f", {in_words(place, 1, 2)}" if place else ""),
+        f"{TENTH * cliff.rise.mean:+.1f} points for a tenth",
+        *([in_words(rise, TENTH, 1)] if rise else []),
+        *([] if cliff.is_clear else ["may be no rise at all"]),
+    )
+    return Spot(style.index, cliff.ratio, height, f"{cliff.ratio:.2f}", lines)
+
+
+def _interval(low: float | None, high: float | None) -> Interval | None:
+    return None if low is None or high is None else (low, high)

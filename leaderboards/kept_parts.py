@@ -6,8 +6,9 @@ import numpy as np
 from markupsafe import Markup
 from pandas import DataFrame
 
+from leaderboards.frames import SHARE, Axis
 from leaderboards.obedience import DEFENDED, Study, kept
-from leaderboards.panels import SHARE, Axis, Path, layer_map, panel
+from leaderboards.panels import Path, layer_map, panel
 from leaderboards.protection import forms_of
 from leaderboards.row import FULL
 from leaderboards.study_parts import Listing, Part, Picture, listed, over_ratios, percent
@@ -61,7 +62,7 @@ def _curve(found: Study, own: DataFrame, base: str, styles: dict[str, LineStyle]
             places = ((asked.value, share) for asked, share in zip(points["asked"], points[span], strict=True))
             paths.append(Path(styles[f"{span}, {arm}"], (*start, *places)))
     title = f"Share of the tokens of defence and directives that {base} keeps, over the {axis.title}, in both orders"
-    drawing = panel(paths, axis, Axis("", SHARE), title, f"kept/{base}")
+    drawing = panel(paths, axis, Axis.around("", SHARE), title, f"kept/{base}")
     return Picture(base, "share of the tokens of a span that are kept", Markup(drawing))
 
 

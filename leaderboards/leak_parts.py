@@ -7,8 +7,9 @@ from markupsafe import Markup
 from pandas import DataFrame
 
 from leaderboards.amnesia import LEAKED_MORE, STILL_OBEYED
+from leaderboards.frames import SHARE, Axis
 from leaderboards.obedience import DEFENDED, Study, accuracy, leaks
-from leaderboards.panels import SHARE, Axis, Path, panel
+from leaderboards.panels import Path, panel
 from leaderboards.protection import forms_of, plain_and_way
 from leaderboards.row import FULL
 from leaderboards.study_parts import Cells, Part, Picture, cells_of, over_ratios, path_of, table_of
@@ -73,7 +74,7 @@ def _plane_of(
     kind = "budget" if found.levels and found.levels[0].kind == "budget" else "ratio"
     title = f"Directives obeyed over leakage under {_titled(base, arm)}, a place for each {kind} from the full cache on"
     region = (((leaked[whole].mean if whole else 0.0) + LEAKED_MORE, STILL_OBEYED), (1.03, 1.03))
-    axes = Axis("leakage of the directives", SHARE), Axis("", SHARE)
+    axes = Axis.around("leakage of the directives", SHARE), Axis.around("", SHARE)
     drawing = panel(paths, *axes, title, f"plane/{arm}/{base}", region)
     return Picture(_titled(base, arm), "share of directives obeyed, over leakage", Markup(drawing))
 
@@ -133,6 +134,6 @@ def _curves(found: Study, table: DataFrame, name: str, words: str, note: str, ar
         paths = [path_of(styles[plain_and_way(policy)[1]], cells, policy, found.levels) for policy in forms]
         axis = over_ratios(found)
         title = f"{words} over the {axis.title} under {_titled(base, arm)}"
-        drawing = panel(paths, axis, Axis("", SHARE), title, f"{name}/{arm}/{base}")
+        drawing = panel(paths, axis, Axis.around("", SHARE), title, f"{name}/{arm}/{base}")
         pictures.append(Picture(_titled(base, arm), note, Markup(drawing)))
     return pictures

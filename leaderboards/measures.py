@@ -94,6 +94,19 @@ HALLUCINATION = Measure(
     beside="95 % interval",
     detail=lambda row: written_interval(_pair(row.hallucination_rate_low, row.hallucination_rate_high), factor=100),
 )
+ABSTENTION = Measure(
+    name="abstention",
+    title="Abstention rate",
+    unit="percent of questions",
+    factor=100,
+    digits=1,
+    top=100,
+    better=None,
+    value=lambda row: row.abstention_rate,
+    interval=lambda row: _pair(row.abstention_rate_low, row.abstention_rate_high),
+    beside="95 % interval",
+    detail=lambda row: written_interval(_pair(row.abstention_rate_low, row.abstention_rate_high), factor=100),
+)
 GER = Measure(
     name="ger",
     title="Global Eviction Ratio",
@@ -106,6 +119,19 @@ GER = Measure(
     interval=lambda row: _pair(row.ger_low, row.ger_high),
     beside="slot coverage of the evidence; the bars are the GER of each layer taken alone",
     detail=lambda row: "–" if row.slot_coverage is None else f"{row.slot_coverage:.2f}",
+)
+SLOT_COVERAGE = Measure(
+    name="slot-coverage",
+    title="Slot coverage",
+    unit="share of the evidence, mean over slots",
+    factor=1,
+    digits=3,
+    top=1,
+    better="higher",
+    value=lambda row: row.slot_coverage,
+    interval=lambda row: _pair(row.slot_coverage_low, row.slot_coverage_high),
+    beside="95 % interval",
+    detail=lambda row: written_interval(_pair(row.slot_coverage_low, row.slot_coverage_high), digits=2),
 )
 REALISED_RATIO = Measure(
     name="realised-ratio",
@@ -129,9 +155,9 @@ OBEYED = Measure(
     top=100,
     better="higher",
     value=lambda row: row.directives_obeyed,
-    interval=lambda row: None,
-    beside="",
-    detail=lambda row: "",
+    interval=lambda row: _pair(row.directives_obeyed_low, row.directives_obeyed_high),
+    beside="95 % interval",
+    detail=lambda row: written_interval(_pair(row.directives_obeyed_low, row.directives_obeyed_high), factor=100),
 )
 LEAKAGE = Measure(
     name="leakage",
@@ -142,9 +168,10 @@ LEAKAGE = Measure(
     top=100,
     better="lower",
     value=lambda row: row.leakage,
-    interval=lambda row: None,
-    beside="",
-    detail=lambda row: "",
+    interval=lambda row: _pair(row.leakage_low, row.leakage_high),
+    beside="95 % interval",
+    detail=lambda row: written_interval(_pair(row.leakage_low, row.leakage_high), factor=100),
 )
-CURVES = (F1, HALLUCINATION, GER)
+ANSWERS = (F1, HALLUCINATION, ABSTENTION, GER, SLOT_COVERAGE)  # every task but those without gold answers has these
+CURVES = (*ANSWERS, OBEYED, LEAKAGE)
 TABLES = (F1, HALLUCINATION, GER, REALISED_RATIO)

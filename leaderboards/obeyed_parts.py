@@ -6,8 +6,9 @@ from typing import Any
 from markupsafe import Markup
 from pandas import DataFrame
 
+from leaderboards.frames import SHARE, Axis
 from leaderboards.obedience import Study, accuracy, rank_correlations
-from leaderboards.panels import SHARE, Axis, panel
+from leaderboards.panels import panel
 from leaderboards.protection import forms_of
 from leaderboards.resampling import Estimate
 from leaderboards.row import FULL
@@ -38,7 +39,7 @@ def families(found: Study) -> Part:
         ]
         axis = over_ratios(found)
         title = f"Directives obeyed over the {axis.title} under {base}, a line for each family"
-        drawing = panel(paths, axis, Axis("", SHARE), title, f"family/{base}")
+        drawing = panel(paths, axis, Axis.around("", SHARE), title, f"family/{base}")
         pictures.append(Picture(base, "share of the directives of a family obeyed", Markup(drawing)))
     details = _accuracies("All directives", accuracy(found), found)
     for several, own in accuracy(found, by=("several",)).groupby("several", sort=False):

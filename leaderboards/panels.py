@@ -8,7 +8,8 @@ import seaborn
 from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
-from leaderboards.drawing import INK, draw_band, draw_line, drawn, dress
+from leaderboards.drawing import Drawing, draw_band, draw_line, drawn
+from leaderboards.frames import INK, Axis, Frame
 from leaderboards.style import LineStyle
 
 Place = tuple[float, float]
@@ -24,20 +25,6 @@ class Path:
     high: tuple[float, ...] = ()
 
 
-@dataclass(frozen=True)
-class Axis:
-    title: str
-    ticks: tuple[float, ...]
-
-    @property
-    def limits(self) -> tuple[float, float]:
-        margin = 0.03 * (self.ticks[-1] - self.ticks[0] or self.ticks[-1])  # of a single level too
-        return self.ticks[0] - margin, self.ticks[-1] + margin
-
-
-SHARE = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
-
-
 def panel(
     paths: Sequence[Path],
     horizontal: Axis,
@@ -49,14 +36,14 @@ def panel(
     """Lines, with bands where there are intervals. ``shaded``: two corners of a region that is set off."""
 
     def draw(axes: Axes) -> None:
-        _dress(axes, horizontal, vertical)
         if shaded is not None:
             (left, bottom), (right, top) = shaded
             axes.fill_between([left, right], bottom, top, color=INK, alpha=0.12, linewidth=0)
         for path in paths:
             _draw(axes, path)
 
-    return drawn(draw, title, salt, {path.style.colours[0]: path.style.variable for path in paths})
+    colours = {path.style.colours[0]: path.style.variable for path in paths}
+    return Drawing(Frame(horizontal, vertical), draw, title, salt, colours).svg()
 
 
 def layer_map(shares: NDArray[np.float64], columns: Sequence[str], axis: str, title: str, salt: str) -> str:
@@ -79,7 +66,7 @@ def layer_map(shares: NDArray[np.float64], columns: Sequence[str], axis: str, ti
         axes.set_xlabel(axis, color=INK, labelpad=4)
         axes.set_ylabel("layer", color=INK, labelpad=4)
 
-    return drawn(draw, title, salt, {})
+    return drawn(draw, title, salt)
 
 
 def _draw(axes: Axes, path: Path) -> None:
@@ -87,11 +74,3 @@ def _draw(axes: Axes, path: Path) -> None:
     draw_line(axes, path.style, x, y)
     if path.low:
         draw_band(axes, path.style, x, path.low, path.high)
-
-
-def _dress(axes: Axes, horizontal: Axis, vertical: Axis) -> None:
-    axes.set_xlim(horizontal.limits)
-    axes.set_ylim(vertical.limits)
-    axes.set_xticks(horizontal.ticks, [f"{tick:g}" for tick in horizontal.ticks])
-    axes.set_yticks(vertical.ticks, [f"{tick:g}" for tick in vertical.ticks])
-    dress(axes, horizontal.title)

@@ -6,6 +6,7 @@ from typing import Any, Self
 
 from leaderboards.board import Boards
 from leaderboards.encounters import Duels
+from leaderboards.gallery import Details
 from leaderboards.row import ALL_TASKS, SummaryRow
 
 
@@ -24,6 +25,8 @@ class Results:
         Of policies, by name, as far as they are known.
     duels
         Of any two policies, which the board can compare.
+    details
+        What the records say beyond the rows, for figures.
     """
 
     rows: Sequence[SummaryRow]
@@ -34,6 +37,7 @@ class Results:
     boards: Boards = field(default_factory=dict)
     families: Mapping[str, str] = field(default_factory=dict)
     duels: Duels = field(default_factory=dict)
+    details: Details = field(default_factory=Details)
 
     @classmethod
     def of(cls, run: Mapping[str, Any], rows: Sequence[SummaryRow], boards: Boards | None = None) -> Self:

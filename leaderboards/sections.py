@@ -3,10 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from markupsafe import Markup
-
-from leaderboards.figures import curve_figure
-from leaderboards.measures import CURVES, TABLES, Measure
+from leaderboards.gallery import Gallery, gallery
+from leaderboards.measures import TABLES
 from leaderboards.results import Results, distinct, examples_page, labels_of
 from leaderboards.row import ALL_TASKS
 from leaderboards.style import LineStyle, line_styles
@@ -17,20 +15,14 @@ ENOUGH_CONTEXTS = 12
 
 
 @dataclass(frozen=True)
-class Curve:
-    measure: Measure
-    drawing: Markup
-
-
-@dataclass(frozen=True)
 class Section:
-    """Its curves, its tables, and every measure."""
+    """Its figures, its tables, and every measure."""
 
     identifier: str
     title: str
     note: str
     styles: tuple[LineStyle, ...]
-    curves: tuple[Curve, ...]
+    gallery: Gallery
     tables: tuple[Table, ...]
     listing: list[tuple[str, ...]]
 
@@ -87,10 +79,7 @@ def _section(
         title=title,
         note=note_of(results, task),
         styles=tuple(sorted(shown, key=lambda style: style.control)),  # as in the tables: methods, then controls
-        curves=tuple(
-            Curve(measure, Markup(curve_figure(own, task, results.mode, measure, styles, identifier)))
-            for measure in CURVES
-        ),
+        gallery=gallery(results.rows, task, results.mode, results.details, styles, identifier),
         tables=tuple(measure_table(own, measure, styles, highest[measure.name], examples) for measure in TABLES),
         listing=listing(own),
     )

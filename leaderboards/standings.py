@@ -1,16 +1,17 @@
 """The policies of one board against one another: ranks with intervals, and what beats a control at the same budget."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from pandas import DataFrame
 from scipy.stats import norm, rankdata
 
 from leaderboards.bootstrap import DIGITS, FloatArray, discrete_interval
 from leaderboards.paired import Difference, Verdict
 from leaderboards.profiles import Profile, Profiles
 from leaderboards.resampling import Blank
-from leaderboards.row import CONTROLS
+from leaderboards.row import CONTROLS, SummaryRow
 from leaderboards.safety import (
     Area,
     Cliff,
@@ -194,6 +195,15 @@ def standings(profiles: Profiles, mode: str, task: str, method: Method = "holm")
         )
         for policy, profile in own.items()
     ]
+
+
+Found = Mapping[tuple[str, str], Sequence[Standing]]
+
+
+def all_standings(records: DataFrame, rows: Sequence[SummaryRow], seed: int = 0) -> Found:
+    """Of every board, by mode and task, ``all`` among them. ``rows`` are those that the records add up to."""
+    profiles = Profiles.of(records, rows, seed)
+    return {(mode, task): standings(profiles, mode, task) for mode, task in profiles.boards}
 
 
 def corrected_duels(

@@ -7,8 +7,9 @@ from markupsafe import Markup
 from pandas import DataFrame
 
 from leaderboards.asked import Asked
+from leaderboards.frames import Axis
 from leaderboards.obedience import Study
-from leaderboards.panels import Axis, Path
+from leaderboards.panels import Path
 from leaderboards.resampling import Estimate
 from leaderboards.row import FULL
 from leaderboards.style import LineStyle
@@ -44,7 +45,7 @@ class Part:
 def over_ratios(found: Study) -> Axis:
     kind = found.levels[0].kind if found.levels else "ratio"
     ticks = tuple(asked.value for asked in found.levels)
-    return Axis(f"asked {kind}", (0.0, *ticks) if kind == "ratio" else ticks)
+    return Axis.around(f"asked {kind}", (0.0, *ticks) if kind == "ratio" else ticks)
 
 
 Cells = Mapping[tuple[str, Asked], Estimate]

@@ -41,7 +41,7 @@ BY_GOLDS = {"f1": "f1", "em": "em", "abstention_rate": "abstained"}  # which tel
 OVER_QUESTIONS = {"hallucination_rate": "hallucinated"}  # and not over attacks, which ask for nothing of the text
 OVER_SOME = ("directives_obeyed", "leakage")  # of the same name in row and records; most tasks have none
 OVER_ANSWERABLE = {"ger": "ger", "slot_coverage": "slot_coverage"}
-WITH_INTERVAL = ("f1", "hallucination_rate", "ger")
+WITH_INTERVAL = ("f1", "hallucination_rate", "abstention_rate", "ger", "slot_coverage", *OVER_SOME)
 # Of a mean over tasks; the layers are averaged on their own.
 AVERAGED = (
     *OVER_ALL,
@@ -275,7 +275,7 @@ def _resampled(
     answered: Columns, task: str, measures: Mapping[str, Any], seed: int, resamples: int
 ) -> dict[str, FloatArray]:
     clusters = answered["draw"]
-    columns = BY_GOLDS | OVER_QUESTIONS | OVER_ANSWERABLE
+    columns = BY_GOLDS | OVER_QUESTIONS | OVER_ANSWERABLE | {name: name for name in OVER_SOME}
     means = {
         name: resampled_means(answered[columns[name]], clusters, task_seed(seed, task), resamples)
         for name in WITH_INTERVAL
@@ -323,11 +323,11 @@ def _overall_row(key: tuple[str, str, Asked], by_task: Sequence[tuple[str, _Cell
     layers = [cell.row.ger_by_layer for cell in present]
     if len({len(layer or ()) for layer in layers}) == 1 and layers[0] is not None:
         measures["ger_by_layer"] = tuple(float(mean) for mean in np.mean(np.asarray(layers), axis=0))
-    means = {
-        name: np.mean([cell.means[name] for cell in present], axis=0)
-        for name in WITH_INTERVAL
-        if all(name in cell.means for cell in present)
-    }
+    means = {}
+    for name in WITH_INTERVAL:
+        own = [cell for cell in present if name not in OVER_SOME or getattr(cell.row, name) is not None]
+        if own and all(name in cell.means for cell in own):
+            means[name] = np.mean([cell.means[name] for cell in own], axis=0)
     return SummaryRow(**shared, **measures, **_intervals(means))
 
 

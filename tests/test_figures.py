@@ -1,42 +1,163 @@
-"""Figures for print: one for each task, mode and measure, in the formats that are asked for."""
+"""Curves with their numbers, bands and cliffs; and the figures for print."""
 
+import json
+import re
 from pathlib import Path
 
 import pytest
 from matplotlib.image import imread
 
 from kvbench.cli import main
-from leaderboards import F1, curve_drawing, summarise
+from leaderboards import F1, GER, HALLUCINATION, SummaryRow, all_standings, curve_plot, summarise
+from leaderboards.plots import Plot
+from leaderboards.resampling import Blank, Estimate
+from leaderboards.safety import Cliff
+from leaderboards.style import line_styles
 from synthetic_records import realistic_records
 from test_cli import run_arguments
 
 
+def row(policy: str, ratio: float, rate: float, **more: float) -> SummaryRow:
+    return SummaryRow(
+        task="base", mode="agnostic", policy=policy, ratio=ratio, n=40, contexts=8, hallucination_rate=rate, **more
+    )
+
+
+ROWS = [
+    row("full", 0.0, 0.1),
+    row("snapkv", 0.5, 0.2, hallucination_rate_low=0.15, hallucination_rate_high=0.3),
+    row("snapkv", 0.9, 0.6, hallucination_rate_low=0.5, hallucination_rate_high=0.7),
+    row("random", 0.5, 0.4),
+    row("random", 0.9, 0.4),
+]
+CLIFF = Cliff(0.7, 0.25, 0.7, Estimate(1.0, 0.5, 1.5, 40))
+
+
+def drawn_at(plot: Plot, kind: str) -> dict[str, list[tuple[float, float]]]:
+    """By policy, the corners of its line of that class."""
+    groups = re.findall(rf'<g class="{kind}" data-policy="(\d+)">\s*<path d="([^"]+)"', str(plot.svg()))
+    return {
+        plot.names[int(index)]: [(float(x), float(y)) for x, y in re.findall(r"[ML] ([\d.]+) ([\d.]+)", path)]
+        for index, path in groups
+    }
+
+
+def test_a_point_has_its_place_in_the_drawing_and_its_numbers() -> None:
+    plot = curve_plot(ROWS, "base", "agnostic", HALLUCINATION)
+    data = json.loads(plot.data())
+    full, snapkv, _ = (style.index for style in line_styles(ROWS).values())
+    assert data["names"] == {"0": "full", "1": "snapkv", "2": "random"}
+    assert [spot[3:] for spot in data["spots"] if spot[0] == snapkv] == [
+        ["0.5", "20.0", "95 % interval 15.0–30.0", "40 questions"],
+        ["0.9", "60.0", "95 % interval 50.0–70.0", "40 questions"],
+    ]
+    assert [spot[3:5] for spot in data["spots"] if spot[0] == full] == [
+        [level, "10.0"] for level in ("0", "0.5", "0.9")
+    ]
+    line = drawn_at(plot, "policy")["snapkv"]
+    assert line[1:] == [pytest.approx(spot[1:3], abs=0.1) for spot in data["spots"] if spot[0] == snapkv]
+
+
+def test_places_are_those_of_the_drawing_over_budgets_too() -> None:
+    rows = [one.model_copy(update={"budget": int(64 * one.ratio)}) for one in ROWS if one.ratio]
+    plot = curve_plot(rows, "base", "agnostic", HALLUCINATION)
+    spots = json.loads(plot.data())["spots"]
+    assert drawn_at(plot, "policy")["snapkv"] == [pytest.approx(spot[1:3], abs=0.1) for spot in spots[:2]]
+
+
+def test_data_of_a_plot_cannot_close_its_script() -> None:
+    rows = [one.model_copy(update={"policy": one.policy.replace("snapkv", "</script><b>\u2028")}) for one in ROWS]
+    text = str(curve_plot(rows, "base", "agnostic", HALLUCINATION).data())
+    assert "<" not in text
+    assert text.isascii()
+    assert json.loads(text)["names"]["1"] == "</script><b>\u2028"
+
+
+def test_the_cliff_stands_on_the_curve_with_its_interval() -> None:
+    plot = curve_plot(ROWS, "base", "agnostic", HALLUCINATION, {"snapkv": CLIFF, "random": CLIFF})
+    (spot,) = [spot for spot in plot.spots if spot.lines[0].startswith("cliff")]
+    assert spot.x == 0.7
+    assert spot.y == pytest.approx(40), "half-way between 20 and 60, and none on a control"
+    assert spot.lines == (
+        "cliff, 95 % interval 0.25–0.70",
+        "+10.0 points for a tenth",
+        "95 % interval 5.0–15.0",
+    )
+    assert plot.note.startswith("Ring: the cliff")
+    left, right = drawn_at(plot, "cliff")["snapkv"]
+    (x, y), _ = plot.drawing.places([(0.25, spot.y), (0.7, spot.y)])
+    assert left == pytest.approx((x, y), abs=0.02)
+    (x, y) = plot.drawing.places([(spot.x, spot.y)])[0]
+    assert right == pytest.approx((x, y), abs=0.02)
+    ring = re.search(r'<use [^>]*x="([\d.]+)" y="([\d.]+)"', str(plot.svg()).split('class="cliff"')[1])
+    assert ring is not None
+    assert (float(ring[1]), float(ring[2])) == pytest.approx((x, y), abs=0.02)
+
+
+def test_a_cliff_that_may_be_none_says_so_and_is_no_cliff_of_another_measure() -> None:
+    unclear = Cliff(0.7, None, None, Estimate(1.0, -0.5, 1.5, 40))
+    plot = curve_plot(ROWS, "base", "agnostic", HALLUCINATION, {"snapkv": unclear})
+    (spot,) = [spot for spot in plot.spots if spot.lines[0].startswith("cliff")]
+    assert spot.lines[-1] == "may be no rise at all"
+    assert drawn_at(plot, "cliff") == {}, "a ring without a bar"
+    assert str(plot.svg()).count('class="cliff"') == 1
+    other = curve_plot([one.model_copy(update={"f1": 50.0}) for one in ROWS], "base", "agnostic", F1, {"snapkv": CLIFF})
+    assert 'class="cliff"' not in str(other.svg())
+    assert 'class="cliff"' not in str(curve_plot(ROWS, "base", "agnostic", HALLUCINATION, {"snapkv": Blank("")}).svg())
+
+
+def test_cliffs_of_a_run_are_those_of_its_standings() -> None:
+    records = realistic_records(tasks=["base"], contexts=12, questions=8)
+    rows = summarise(records)
+    found = {standing.policy: standing.cliff for standing in all_standings(records, rows)["agnostic", "base"]}
+    plot = curve_plot(rows, "base", "agnostic", HALLUCINATION, found)
+    shown = {plot.names[spot.index]: spot.x for spot in plot.spots if spot.lines[0].startswith("cliff")}
+    methods = {style.policy for style in line_styles(rows).values() if not style.control}
+    expected = {name: one.ratio for name, one in found.items() if isinstance(one, Cliff) and name in methods}
+    assert shown == expected
+    assert len(expected) > 3
+
+
+def test_drawing_again_gives_the_same_bytes_though_axes_are_shared() -> None:
+    first = str(curve_plot(ROWS, "base", "agnostic", HALLUCINATION).svg())
+    curve_plot(ROWS[:3], "base", "agnostic", HALLUCINATION, {"snapkv": CLIFF}).svg()
+    assert str(curve_plot(ROWS, "base", "agnostic", HALLUCINATION).svg()) == first
+
+
 def test_a_figure_has_a_heading_and_a_legend_and_is_large_enough_for_print(tmp_path: Path) -> None:
     rows = summarise(realistic_records(contexts=3))
-    drawing = curve_drawing(rows, "base", "agnostic", F1)
-    drawing.save(tmp_path / "f1.svg", "F1, percent: base")
+    plot = curve_plot(rows, "base", "agnostic", F1)
+    plot.save(tmp_path / "f1.svg")
     text = (tmp_path / "f1.svg").read_text()
     for words in ("F1, percent: base", "snapkv", "random", "asked ratio"):
         assert words in text, words
     assert text.count(">snapkv<") == 1, "one entry, though its line may be in pieces"
-    drawing.save(tmp_path / "f1.png", "F1, percent: base")
+    plot.save(tmp_path / "f1.png")
     assert imread(tmp_path / "f1.png").shape[:2] == (1380, 1800)
-    drawing.save(tmp_path / "f1.pdf", "F1, percent: base")
+    plot.save(tmp_path / "f1.pdf")
     assert (tmp_path / "f1.pdf").read_bytes().startswith(b"%PDF")
 
 
-def test_the_command_draws_every_measure_of_every_task(
+def test_the_command_draws_every_figure_of_every_task(
     toy_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(run_arguments(toy_folder, tmp_path)) == 0
     run, out = str(tmp_path / "runs/x"), tmp_path / "figures"
-    assert main(["figures", run, "--out", str(out), "--formats", "svg,pdf"]) == 0
+    assert main(["figures", run, "--out", str(out), "--formats", "svg", "--policies", "random"]) == 0
     names = {path.name for path in out.iterdir()}
-    assert len(names) == 2 * 3 * 3  # formats, measures, and two tasks with their mean
-    assert {"f1-base-agnostic.svg", "ger-all-agnostic.pdf", "hallucination-hops-agnostic.svg"} <= names
+    assert {"f1-base-agnostic.svg", "ger-all-agnostic.svg", "slot-coverage-hops-agnostic.svg"} <= names
+    assert {"abstention-all-agnostic.svg", "ger-hallucination-base-agnostic.svg"} <= names
+    assert {"questions-f1-random-base-agnostic.svg", "layers-ger-random-all-agnostic.svg"} <= names
+    assert [name for name in names if name.startswith("tasks-hallucination-") and name.endswith("-all-agnostic.svg")]
     capsys.readouterr()
     assert main(["figures", run, "--out", str(out), "--formats", "pgn"]) == 1
     assert "unknown format 'pgn': did you mean 'png'" in capsys.readouterr().err
+    assert main(["figures", run, "--out", str(out), "--policies", "randon"]) == 1
+    assert "unknown policy 'randon': did you mean 'random'" in capsys.readouterr().err
     (tmp_path / "file").write_text("")
     assert main(["figures", run, "--out", str(tmp_path / "file")]) == 1
     assert "cannot be written" in capsys.readouterr().err
+
+
+def test_ger_has_no_line_where_it_has_no_value() -> None:
+    assert curve_plot(ROWS, "base", "agnostic", GER).spots == ()

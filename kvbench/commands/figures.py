@@ -1,5 +1,8 @@
-"""``python -m kvbench figures``: the curves of a run, for print."""
+"""``python -m kvbench figures``: the curves, scatters and heat maps of a run, for print."""
 
+import re
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -11,34 +14,58 @@ from kvbench.errors import KVBenchError
 from kvbench.options import choose
 from kvbench.publish import publish_summary
 from kvbench.store import Store
-from leaderboards import ALL_TASKS, CURVES, Measure, SummaryRow, curve_drawing
+from leaderboards import ALL_TASKS, Details, Gallery, HeatMap, all_standings, facets, gallery, save_map
 
 FORMATS = {name: name for name in ("svg", "png", "pdf")}
+LEVELS = ("0.5", "0.9")  # at which tasks are set against policies, where a run has them
+
+Figure = tuple[str, Callable[[Path], None]]  # the stem of its file, and what writes it
 
 
 def command(
     run: Annotated[Path, typer.Argument(help="Folder of a run, such as runs/x.")],
     out: Annotated[Path, typer.Option(help="Folder of the figures.")] = Path("figures"),
     formats: Annotated[str, typer.Option(help="svg, png and pdf, comma-separated.")] = "svg,png,pdf",
+    policies: Annotated[
+        str, typer.Option(help="Heat maps of these too, beside those of the mean of the methods; comma-separated.")
+    ] = "",
 ) -> None:
-    """One figure for each task, mode and measure, in each format."""
+    """Every curve, scatter and heat map of each task and mode, in each format."""
     suffixes = choose("format", formats, FORMATS)
     store = Store.open(run)
-    rows = publish_summary(store, store.frame())
+    records = store.frame()
+    rows = publish_summary(store, records)
+    names = {row.policy: row.policy for row in rows}
+    chosen = choose("policy", policies, names) if policies else []
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise KVBenchError(f"--out {out} cannot be written ({error.strerror}): name another folder") from error
-    for task, mode, measure in track(_figures(rows), "figures", console=console):
-        drawing = curve_drawing(rows, task, mode, measure)
-        where = "mean over tasks" if task == ALL_TASKS else task
+    details = Details(all_standings(records, rows), facets(records, rows))
+    found: list[Figure] = []
+    for task, mode in dict.fromkeys((row.task, row.mode) for row in rows):
+        found += _figures(gallery(rows, task, mode, details), task, mode, chosen)
+    for stem, save in track(found, "figures", console=console):
         for suffix in suffixes:
-            drawing.save(
-                out / f"{measure.name}-{task}-{mode}.{suffix}", f"{measure.title}, {measure.unit}: {where}, {mode}"
-            )
+            save(out / f"{stem}.{suffix}")
     console.print(f"figures: {out}", soft_wrap=True)
 
 
-def _figures(rows: list[SummaryRow]) -> list[tuple[str, str, Measure]]:
-    boards = dict.fromkeys((row.task, row.mode) for row in rows)
-    return [(task, mode, measure) for task, mode in boards for measure in CURVES]
+def _figures(found: Gallery, task: str, mode: str, policies: Sequence[str]) -> Iterator[Figure]:
+    where = f"{'mean over tasks' if task == ALL_TASKS else task}, {mode}"
+    for picture in found.pictures:
+        yield f"{picture.name}-{task}-{mode}", picture.plot.save
+    for one in found.maps:
+        for measure, option in _layers(one, policies):
+            layer = one.layers[measure, option]
+            heading = f"{one.title}, {option}, {layer.measure.title}, {layer.measure.unit}: {where}"
+            stem = "-".join((one.name, measure, re.sub(r"[^A-Za-z0-9._+-]+", "-", option), task, mode))
+            yield stem, partial(save_map, one, (measure, option), heading=heading)
+
+
+def _layers(found: HeatMap, policies: Sequence[str]) -> list[tuple[str, str]]:
+    """What is worth a file: all measures of the first policy or mean and of ``policies``; of tasks, two levels."""
+    first = found.first[1]
+    options = {option for _, option in found.layers}
+    wanted = [level for level in LEVELS if level in options] if found.name == "tasks" else [first, *policies]
+    return [key for key in found.layers if key[1] in (wanted or [first])]

@@ -1,0 +1,127 @@
+"""What the rows of a board average over, by a property of the questions: what they ask for, and how they ask."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from pandas import DataFrame, isna
+
+from leaderboards.asked import Asked, asked_in
+from leaderboards.measures import F1, GER, HALLUCINATION, Measure
+from leaderboards.resampling import Blank
+from leaderboards.row import ALL_TASKS, SummaryRow
+
+# The column of the records, and what the page calls it.
+PROPERTIES = {"answer_type": "what is asked for", "question_type": "type of question"}
+MEASURED = {F1.name: "f1", HALLUCINATION.name: "hallucinated", GER.name: "ger"}
+NO_SUCH = "no question of this kind has such a value"
+NOT_RUN = "not run"
+NOT_MEASURED = "not measured"
+
+Cell = tuple[str, Asked]  # policy, and what it was asked to reach
+Values = Mapping[Cell, float | Blank]
+
+
+@dataclass(frozen=True)
+class Facet:
+    """The questions of a task, or of all, that share a value of a property. ``n``: in each cell. ``values``: by measure
+    and cell, in the unit of a row."""
+
+    mode: str
+    task: str
+    part: str
+    value: str
+    n: int
+    values: Mapping[str, Values]
+
+
+def facets(records: DataFrame, rows: Sequence[SummaryRow]) -> list[Facet]:
+    """Of every task, and as ``all`` the unweighted mean over the tasks that have such questions.
+
+    ``rows`` are those that the records add up to: what is blank in a row is blank in all of its parts, for the same
+    reason, and everything else is measured in every question.
+    """
+    sound = records[records["status"] == "ok"]
+    # An attack asks for nothing of the text: it has no hallucination, as in the rows.
+    known = sound.assign(asked=asked_in(sound)).assign(
+        hallucinated=sound["hallucinated"].astype(np.float64).where(sound["leakage"].isna()),
+        f1=sound["f1"].astype(np.float64),
+        ger=sound["ger"].astype(np.float64),
+    )
+    by_board: dict[tuple[str, str], list[SummaryRow]] = {}
+    for row in rows:
+        by_board.setdefault((row.mode, row.task), []).append(row)
+    found = [facet for part in PROPERTIES for facet in _by_part(known, by_board, part)]
+    return [*found, *_over_tasks(found, by_board)]
+
+
+def _by_part(known: DataFrame, boards: Mapping[tuple[str, str], Sequence[SummaryRow]], part: str) -> list[Facet]:
+    groups = known.groupby(["mode", "task", part, "policy", "asked"], sort=False, observed=True)
+    table = groups[list(MEASURED.values())].mean().assign(n=groups.size())
+    measured: dict[tuple[str, str, str], dict[Cell, tuple[float, ...]]] = {}
+    for (mode, task, value, policy, asked), *numbers in table.itertuples():
+        measured.setdefault((mode, task, str(value)), {})[str(policy), asked] = tuple(numbers)
+    return [
+        Facet(
+            mode,
+            task,
+            part,
+            value,
+            max(int(numbers[-1]) for numbers in cells.values()),
+            {
+                name: {
+                    (row.policy, row.asked): _value(row, cells.get((row.policy, row.asked)), number, measure)
+                    for row in boards.get((mode, task), ())
+                }
+                for number, (name, measure) in enumerate(_measures().items())
+            },
+        )
+        for (mode, task, value), cells in sorted(measured.items())
+    ]
+
+
+def _measures() -> dict[str, Measure]:
+    return {measure.name: measure for measure in (F1, HALLUCINATION, GER)}
+
+
+def _value(row: SummaryRow, numbers: Sequence[float] | None, number: int, measure: Measure) -> float | Blank:
+    if measure.value(row) is None:
+        return Blank(row.reason or NOT_MEASURED)
+    return Blank(NO_SUCH) if numbers is None or isna(numbers[number]) else float(numbers[number])
+
+
+def _over_tasks(found: Sequence[Facet], boards: Mapping[tuple[str, str], Sequence[SummaryRow]]) -> list[Facet]:
+    alike: dict[tuple[str, str, str], list[Facet]] = {}
+    for facet in found:
+        alike.setdefault((facet.mode, facet.part, facet.value), []).append(facet)
+    return [
+        Facet(
+            mode,
+            ALL_TASKS,
+            part,
+            value,
+            sum(facet.n for facet in own),
+            {
+                name: {
+                    (row.policy, row.asked): mean_of([_of(facet, name, row) for facet in own])
+                    for row in boards.get((mode, ALL_TASKS), ())
+                }
+                for name in MEASURED
+            },
+        )
+        for (mode, part, value), own in alike.items()
+    ]
+
+
+def _of(facet: Facet, name: str, row: SummaryRow) -> float | Blank:
+    found = facet.values[name].get((row.policy, row.asked), Blank(NOT_RUN))
+    return Blank(f"{facet.task}: {found.reason}") if isinstance(found, Blank) and found.reason != NO_SUCH else found
+
+
+def mean_of(values: Sequence[float | Blank]) -> float | Blank:
+    """Unweighted, of those that have such a value at all; blank if any of the others is."""
+    blanks = [value for value in values if isinstance(value, Blank) and value.reason != NO_SUCH]
+    if blanks:
+        return blanks[0]
+    numbers = [value for value in values if not isinstance(value, Blank)]
+    return sum(numbers) / len(numbers) if numbers else Blank(NO_SUCH)

@@ -1,0 +1,79 @@
+"""What drawings stand on: the axes, their scales and their ticks."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self
+
+import seaborn
+from matplotlib.axes import Axes
+
+from leaderboards.asked import Asked
+from leaderboards.style import INK_COLOUR
+
+INK = INK_COLOUR[0]
+SHARE = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
+
+
+@dataclass(frozen=True)
+class Axis:
+    """From ``first`` to ``last``. ``doubling``: a step to the right doubles, and needs no value to be 0."""
+
+    title: str
+    ticks: tuple[float, ...]
+    first: float
+    last: float
+    doubling: bool = False
+
+    @classmethod
+    def around(cls, title: str, ticks: tuple[float, ...]) -> Self:
+        """A little beyond the ticks at both ends."""
+        margin = 0.03 * (ticks[-1] - ticks[0] or ticks[-1])  # of a single level too
+        return cls(title, ticks, ticks[0] - margin, ticks[-1] + margin)
+
+    @classmethod
+    def up_to(cls, title: str, top: float, steps: int = 5) -> Self:
+        """In equal steps from 0, with some room above."""
+        return cls(title, tuple(top * step / steps for step in range(steps + 1)), 0.0, top * 1.03)
+
+    @classmethod
+    def over(cls, levels: Sequence[Asked]) -> Self:
+        """Ratios from 0 on, or budgets, each twice the last one as papers choose them."""
+        budgets = tuple(asked.value for asked in levels if asked.kind == "budget")
+        if budgets:
+            return cls("asked budget, in tokens of a head", budgets, budgets[0] * 0.97, budgets[-1] * 1.03, True)
+        last = max((asked.value for asked in levels), default=0.0) or 1.0
+        ticks = tuple(tenth / 10 for tenth in range(math.floor(last * 10 + 1e-9) + 1))
+        return cls("asked ratio", ticks, 0.0, last * 1.03)
+
+    @property
+    def has_full(self) -> bool:
+        """Whether the full cache, at ratio 0, is at a place of its own."""
+        return not self.doubling
+
+
+@dataclass(frozen=True)
+class Frame:
+    """Two axes with little ink. The title of the vertical one stands above a drawing, and is not drawn."""
+
+    horizontal: Axis
+    vertical: Axis
+
+    def dress(self, axes: Axes) -> None:
+        self.scale(axes)
+        axes.set_xticks(self.horizontal.ticks, [f"{tick:g}" for tick in self.horizontal.ticks])
+        axes.set_yticks(self.vertical.ticks, [f"{tick:g}" for tick in self.vertical.ticks])
+        axes.set_xlabel(self.horizontal.title, color=INK, labelpad=4)
+        axes.tick_params(colors=INK, length=0, pad=5)
+        # Lines of a grid end with the axes: to clip them would take an id, and all drawings of a page share these.
+        axes.grid(axis="y", color=INK, alpha=0.22, linewidth=0.6, clip_on=False)
+        axes.set_axisbelow(True)
+        seaborn.despine(ax=axes, left=True)
+        axes.spines["bottom"].set_color(INK)
+
+    def scale(self, axes: Axes) -> None:
+        if self.horizontal.doubling:
+            axes.set_xscale("log", base=2)
+            axes.minorticks_off()
+        axes.set_xlim(self.horizontal.first, self.horizontal.last)
+        axes.set_ylim(self.vertical.first, self.vertical.last)

@@ -1,0 +1,49 @@
+"""A layer of a heat map for print."""
+
+from pathlib import Path
+
+import numpy as np
+import seaborn
+from matplotlib.figure import Figure
+
+from leaderboards.drawing import DOTS, printing
+from leaderboards.frames import INK
+from leaderboards.heatmaps import HeatMap, Key
+from leaderboards.measures import F1, GER, HALLUCINATION
+from leaderboards.resampling import Blank
+
+COLOURS = {F1.name: "#1858c8", HALLUCINATION.name: "#cd6014", GER.name: "#92468c"}  # those of the page
+CELL = (0.62, 0.3)  # inches
+BESIDE = 2.2  # for the names of the rows, and above and below
+ABOVE = 1.4
+NARROWEST = 6.0  # has room for a heading
+
+
+def save_map(found: HeatMap, key: Key, path: Path, heading: str) -> None:
+    """With its numbers in the cells; blank ones are empty. The format is that of the suffix: svg, png or pdf."""
+    layer = found.layers[key]
+    values = np.array(
+        [[np.nan if isinstance(value, Blank) else value for value in row] for row in layer.values], dtype=np.float64
+    )
+    size = (max(NARROWEST, BESIDE + CELL[0] * len(found.columns)), ABOVE + CELL[1] * len(values))
+    with printing(heading):
+        figure = Figure(figsize=size, layout="constrained")
+        axes = figure.add_subplot()
+        seaborn.heatmap(
+            values * layer.measure.factor,
+            ax=axes,
+            vmin=0,
+            vmax=layer.top * layer.measure.factor or 1,
+            cmap=seaborn.light_palette(COLOURS[layer.measure.name], as_cmap=True),
+            annot=[[cell.text for cell in row] for row in layer.cells],
+            fmt="",
+            cbar=False,
+            linewidths=1,
+            xticklabels=list(found.columns),
+            yticklabels=[f"{row.name}  {row.detail}".strip() for group in found.groups for row in group.rows],
+        )
+        axes.tick_params(colors=INK, length=0, pad=5)
+        axes.tick_params(axis="y", rotation=0)
+        axes.set_xlabel(found.column_title, color=INK, labelpad=6)
+        axes.set_title(heading, loc="left", color=INK)
+        figure.savefig(path, dpi=DOTS)

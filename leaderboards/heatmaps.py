@@ -1,0 +1,298 @@
+"""Heat maps, shown a layer at a time: tasks by policy, and by ratio kinds of questions and the layers of a model."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from markupsafe import Markup
+
+from leaderboards.asked import TITLES, Asked
+from leaderboards.facets import NO_SUCH, NOT_RUN, PROPERTIES, Facet, mean_of
+from leaderboards.measures import F1, GER, HALLUCINATION, Measure
+from leaderboards.resampling import Blank
+from leaderboards.row import ALL_TASKS, CONTROLS, FULL, SummaryRow
+from leaderboards.templating import as_data
+
+SHOWN = (F1, HALLUCINATION, GER)
+UNRUN = Blank(NOT_RUN)
+MEAN = "mean of the methods"
+BETWEEN = "/"  # the parts of a key
+
+Key = tuple[str, str]  # of a layer: the name of its measure, and a level or a policy
+Option = TypeVar("Option")
+Grid = tuple[tuple[float | Blank, ...], ...]
+
+
+@dataclass(frozen=True)
+class HeatCell:
+    """``heat``: 0 to 1. A blank one has no text, and a ``reason``."""
+
+    text: str
+    heat: float = 0.0
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Layer:
+    """``values``: in the unit of a row, shape (rows, columns). ``top``: the value of full heat."""
+
+    measure: Measure
+    values: Grid
+    top: float
+
+    @property
+    def cells(self) -> list[list[HeatCell]]:
+        return [[self._cell(value) for value in row] for row in self.values]
+
+    def _cell(self, value: float | Blank) -> HeatCell:
+        if isinstance(value, Blank):
+            return HeatCell("", reason=value.reason)
+        return HeatCell(self.measure.text(value), round(value / self.top, 3) if self.top > 0 else 0.0)
+
+    @property
+    def reasons(self) -> list[str]:
+        return list(dict.fromkeys(cell.reason for row in self.cells for cell in row if cell.reason))
+
+
+@dataclass(frozen=True)
+class HeatRow:
+    name: str
+    detail: str = ""
+
+
+@dataclass(frozen=True)
+class Group:
+    """Rows under a title. ``start``: the place of the first among all rows."""
+
+    title: str
+    rows: tuple[HeatRow, ...]
+    start: int = 0
+
+
+@dataclass(frozen=True)
+class Choice:
+    """``options``: what stands in the key of a layer, and its text."""
+
+    title: str
+    options: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class HeatMap:
+    """``layers``: by what is chosen of the ``choices``, which are two. ``first``: the one that a page shows
+    without its script. ``corner``: what the rows are."""
+
+    name: str
+    title: str
+    note: str
+    corner: str
+    column_title: str
+    columns: tuple[str, ...]
+    groups: tuple[Group, ...]
+    choices: tuple[Choice, ...]
+    layers: Mapping[Key, Layer]
+    first: Key
+
+    @property
+    def told(self) -> dict[str, str]:
+        """By measure, its name, unit and better end."""
+        measures = {layer.measure.name: layer.measure for layer in self.layers.values()}
+        return {
+            name: f"{one.title}, {one.unit}" + (f"; {one.better} is better" if one.better else "")
+            for name, one in measures.items()
+        }
+
+    def data(self) -> Markup:
+        """What the page's script needs to show any layer: a text for each cell, or the number of its reason."""
+        reasons: dict[str, int] = {}
+        layers = {
+            BETWEEN.join(key): {
+                "measure": layer.measure.name,
+                "cells": [
+                    [reasons.setdefault(cell.reason, len(reasons)) if cell.reason else cell.text for cell in row]
+                    for row in layer.cells
+                ],
+            }
+            for key, layer in self.layers.items()
+        }
+        tops = {layer.measure.name: layer.top * layer.measure.factor or 1.0 for layer in self.layers.values()}
+        return as_data({"told": self.told, "tops": tops, "reasons": list(reasons), "layers": layers})
+
+
+def task_map(rows: Sequence[SummaryRow], mode: str) -> HeatMap | Blank:
+    """Policies by task, at what can be chosen. ``rows``: of a run."""
+    own = [row for row in rows if row.mode == mode]
+    tasks = [task for task in dict.fromkeys(row.task for row in own) if task != ALL_TASKS]
+    levels = _levels(own)
+    if not levels:
+        return UNRUN
+    found = {(row.policy, row.task, row.asked): row for row in own}
+    full = {row.task: row for row in own if row.policy == FULL}
+    policies = _methods_first(own)
+    middle = levels[len(levels) // 2]
+    measures = _with_values(own)
+
+    def grid(measure: Measure, asked: Asked) -> Grid:
+        return tuple(
+            tuple(
+                _measured(full.get(task) if policy == FULL else found.get((policy, task, asked)), measure)
+                for task in tasks
+            )
+            for policy in policies
+        )
+
+    return HeatMap(
+        "tasks",
+        "Tasks by policy",
+        "The full cache is the same at every level.",
+        "policy",
+        "task",
+        tuple(tasks),
+        (Group("", tuple(HeatRow(policy) for policy in policies)),),
+        (_measure_choice(measures), Choice(f"asked {levels[0].kind}", tuple((f"{one}", f"{one}") for one in levels))),
+        _layers(measures, {f"{asked}": asked for asked in levels}, grid),
+        (measures[0].name, f"{middle}"),
+    )
+
+
+def question_map(found: Sequence[Facet], rows: Sequence[SummaryRow], task: str, mode: str) -> HeatMap | Blank:
+    """Kinds of questions by level, of a policy that can be chosen or the mean of the methods."""
+    own = [row for row in rows if (row.mode, row.task) == (mode, task)]
+    levels, measures = _levels(own), _with_values(own)
+    parts = {
+        part: [one for one in found if (one.mode, one.task, one.part) == (mode, task, part)] for part in PROPERTIES
+    }
+    kinds = [facet for part in PROPERTIES for facet in parts[part]]
+    if not levels or not measures or not kinds:
+        return UNRUN
+    groups, start = [], 0
+    for part, title in PROPERTIES.items():
+        group = tuple(HeatRow(facet.value, f"n = {facet.n:,}") for facet in parts[part])
+        if group:
+            groups.append(Group(title, group, start))
+        start += len(group)
+
+    def grid(measure: Measure, policy: str) -> Grid:
+        return tuple(
+            tuple(facet.values[measure.name].get(cell, UNRUN) for cell in _cells(policy, levels)) for facet in kinds
+        )
+
+    note = "n: questions in each cell."
+    if task == ALL_TASKS:
+        note += " Unweighted mean over the tasks that have such questions."
+    return _by_policy(("questions", "Kinds of questions", note, "question"), groups, levels, own, measures, grid)
+
+
+def layer_map(rows: Sequence[SummaryRow], task: str, mode: str) -> HeatMap | Blank:
+    """GER in each layer of the model taken alone, by level, of a policy that can be chosen or the mean of methods."""
+    own = [row for row in rows if (row.mode, row.task) == (mode, task)]
+    found = {(row.policy, row.asked): row for row in own}
+    layers = max((len(row.ger_by_layer or ()) for row in own), default=0)
+    levels = _levels(own)
+    if not layers or not levels:
+        return Blank(next((row.reason for row in own if row.reason), "not measured"))
+
+    def grid(measure: Measure, policy: str) -> Grid:
+        rows_of = [found.get(cell) for cell in _cells(policy, levels)]
+        return tuple(tuple(_in_layer(row, layer) for row in rows_of) for layer in range(layers))
+
+    group = Group("", tuple(HeatRow(f"layer {number}") for number in range(layers)))
+    note = "Each layer taken alone; the GER of the cache counts what survives in none of them."
+    return _by_policy(("layers", "Layers", note, "layer"), [group], levels, own, (GER,), grid)
+
+
+def _by_policy(
+    words: tuple[str, str, str, str],
+    groups: Sequence[Group],
+    levels: Sequence[Asked],
+    rows: Sequence[SummaryRow],
+    measures: Sequence[Measure],
+    grid: Callable[[Measure, str], Grid],
+) -> HeatMap:
+    """With a layer for each policy but the full cache, which is the first column of all of them, and for the mean."""
+    name, title, note, corner = words
+    policies = [policy for policy in _methods_first(rows) if policy != FULL]
+    methods = [policy for policy in policies if policy not in CONTROLS]
+    choice = Choice("policy", tuple((name, name) for name in [*([MEAN] if len(methods) > 1 else []), *policies]))
+
+    def of_policy(measure: Measure, policy: str) -> Grid:
+        return grid(measure, policy) if policy != MEAN else _mean({method: grid(measure, method) for method in methods})
+
+    layers = _layers(measures, {name: name for name, _ in choice.options}, of_policy)
+    return HeatMap(
+        name,
+        title,
+        note,
+        corner,
+        TITLES[levels[0].kind],
+        ("full", *map(str, levels)),
+        tuple(groups),
+        (_measure_choice(measures), choice),
+        layers,
+        (measures[0].name, choice.options[0][0]),
+    )
+
+
+def _layers(
+    measures: Sequence[Measure], options: Mapping[str, Option], grid: Callable[[Measure, Option], Grid]
+) -> dict[Key, Layer]:
+    """Of one measure all have the same heat, so that one can be compared with another."""
+    found: dict[Key, Layer] = {}
+    for measure in measures:
+        grids = {key: grid(measure, option) for key, option in options.items()}
+        top = max(
+            (value for one in grids.values() for row in one for value in row if not isinstance(value, Blank)),
+            default=0.0,
+        )
+        found |= {(measure.name, key): Layer(measure, one, top) for key, one in grids.items()}
+    return found
+
+
+def _mean(grids: Mapping[str, Grid]) -> Grid:
+    """Over the methods, cell by cell: blank where any of them is."""
+    first = next(iter(grids.values()))
+    return tuple(
+        tuple(
+            mean_of([_said_by(name, grid[row][column]) for name, grid in grids.items()]) for column in range(len(cells))
+        )
+        for row, cells in enumerate(first)
+    )
+
+
+def _said_by(name: str, value: float | Blank) -> float | Blank:
+    return Blank(f"{name}: {value.reason}") if isinstance(value, Blank) and value.reason != NO_SUCH else value
+
+
+def _cells(policy: str, levels: Sequence[Asked]) -> list[tuple[str, Asked]]:
+    return [(FULL, Asked.of(0.0)), *((policy, asked) for asked in levels)]
+
+
+def _levels(rows: Sequence[SummaryRow]) -> list[Asked]:
+    return sorted({row.asked for row in rows if row.policy != FULL and row.asked != Asked.of(0.0)})
+
+
+def _methods_first(rows: Sequence[SummaryRow]) -> list[str]:
+    policies = list(dict.fromkeys(row.policy for row in rows))
+    return sorted(policies, key=lambda policy: policy in CONTROLS)
+
+
+def _with_values(rows: Sequence[SummaryRow]) -> list[Measure]:
+    return [measure for measure in SHOWN if any(measure.value(row) is not None for row in rows)]
+
+
+def _measured(row: SummaryRow | None, measure: Measure) -> float | Blank:
+    if row is None:
+        return UNRUN
+    value = measure.value(row)
+    return Blank(row.reason or "not measured") if value is None else value
+
+
+def _in_layer(row: SummaryRow | None, layer: int) -> float | Blank:
+    if row is None:
+        return UNRUN
+    layers = row.ger_by_layer
+    return Blank(row.reason or "not measured") if layers is None or layer >= len(layers) else layers[layer]
+
+
+def _measure_choice(measures: Sequence[Measure]) -> Choice:
+    return Choice("measure", tuple((measure.name, measure.title) for measure in measures))

@@ -1,0 +1,66 @@
+"""A drawing on a page whose points tell their numbers."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from markupsafe import Markup
+
+from leaderboards.drawing import Drawing
+from leaderboards.measures import Interval, Measure, written_interval
+from leaderboards.row import SummaryRow
+from leaderboards.templating import as_data
+
+
+@dataclass(frozen=True)
+class Spot:
+    """A place, in the units of the axes, of the policy whose line style has this ``index``. ``level``: what was asked
+    there. ``lines``: the numbers, to be read below one another."""
+
+    index: int
+    x: float
+    y: float
+    level: str
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Plot:
+    """``names``: by the index of a line style, the policy. ``heading``: over the drawing in print. ``note``: what
+    has to be known to read it."""
+
+    drawing: Drawing
+    heading: str
+    spots: tuple[Spot, ...]
+    names: Mapping[int, str]
+    note: str = ""
+
+    def svg(self) -> Markup:
+        return Markup(self.drawing.svg())
+
+    def data(self) -> Markup:
+        """What the page's script finds the nearest point in: places are those of the drawing's ``viewBox``."""
+        places = self.drawing.places([(spot.x, spot.y) for spot in self.spots])
+        return as_data(
+            {
+                "names": {str(index): name for index, name in self.names.items()},
+                "spots": [
+                    [spot.index, round(x, 1), round(y, 1), spot.level, *spot.lines]
+                    for spot, (x, y) in zip(self.spots, places, strict=True)
+                ],
+            }
+        )
+
+    def save(self, path: Path) -> None:
+        self.drawing.save(path, self.heading)
+
+
+def numbers(measure: Measure, row: SummaryRow) -> tuple[str, ...]:
+    """The value of a row and its interval, if it has one."""
+    interval = measure.interval(row)
+    own = measure.text(measure.value(row))
+    return (own,) if interval is None else (own, in_words(interval, measure.factor, measure.digits))
+
+
+def in_words(interval: Interval, factor: float, digits: int) -> str:
+    return f"95 % interval {written_interval(interval, factor, digits)}"

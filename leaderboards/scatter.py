@@ -1,0 +1,121 @@
+"""The Global Eviction Ratio against the hallucination rate: is it what is evicted everywhere that is made up?"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from matplotlib.axes import Axes
+
+from leaderboards.drawing import Drawing, draw_dots
+from leaderboards.frames import Axis, Frame
+from leaderboards.measures import GER, HALLUCINATION
+from leaderboards.plots import Plot, Spot, numbers
+from leaderboards.resampling import Blank
+from leaderboards.row import ALL_TASKS, CONTROLS, FULL, SummaryRow
+from leaderboards.safety import Correlation, correlation
+from leaderboards.style import LineStyle, line_styles
+
+BOTH = (GER, HALLUCINATION)
+# The axes end where points do, rounded up to a fifth of the highest possible value; and then have this many steps.
+STEPS = {1: 4, 2: 4, 3: 3, 4: 4, 5: 5}
+NO_POINTS = "no policy has both"
+
+
+@dataclass(frozen=True)
+class Scatter:
+    """A point for each policy and level. ``correlation``: over those of the methods; controls are drawn and not
+    counted, as the oracle is made to lose nothing."""
+
+    plot: Plot
+    correlation: Correlation | Blank
+
+
+def scatter(
+    rows: Sequence[SummaryRow],
+    task: str,
+    mode: str,
+    styles: Mapping[str, LineStyle] | None = None,
+    place: str = "",
+) -> Scatter | Blank:
+    """Of one task, or ``all``, in one mode, by what the rows measured. Blank where nothing has both values."""
+    styles = styles or line_styles(rows)
+    shown = [row for row in rows if (row.task, row.mode) == (task, mode)]
+    known = [row for row in shown if row.ger is not None and row.hallucination_rate is not None]
+    if not known:
+        reasons = [row.reason for row in shown if row.reason]
+        return Blank(reasons[0] if reasons else NO_POINTS)
+    points: dict[LineStyle, list[SummaryRow]] = {}
+    for row in known:
+        points.setdefault(styles[row.policy], []).append(row)
+
+    def draw(axes: Axes) -> None:
+        for style, own in points.items():
+            across, up = zip(*map(_place, own), strict=True)
+            draw_dots(axes, style, across, up, label=style.policy)
+
+    where = "the mean over tasks" if task == ALL_TASKS else task
+    frame = Frame(*(_axis(number, [_place(row)[number] for row in known]) for number in (0, 1)))
+    title = f"{HALLUCINATION.title} over {GER.title}, {where}, {mode}: a point for each policy and {_kind(known)}"
+    colours = {style.colours[0]: style.variable for style in points}
+    plot = Plot(
+        Drawing(frame, draw, title, f"{task}/{mode}/scatter/{place}", colours),
+        f"{HALLUCINATION.title}, percent, over GER: {where.removeprefix('the ')}, {mode}",
+        tuple(_spot(style, row) for style, own in points.items() for row in own),
+        {style.index: style.policy for style in points},
+        _left_out(shown, known),
+    )
+    return Scatter(plot, over_levels([row for row in known if row.policy not in CONTROLS]))
+
+
+def over_levels(rows: Sequence[SummaryRow]) -> Correlation | Blank:
+    """Of both measures, each row a point."""
+    return correlation(*(np.array([one.value(row) for row in rows], dtype=np.float64) for one in BOTH))
+
+
+def told(found: Correlation | Blank) -> str:
+    """In a line.
+
+    >>> told(Correlation(0.5, 0.0004, -0.25, 0.04, 12))
+    'r = 0.50 (p < 0.001), ρ = −0.25 (p = 0.040), 12 points'
+    """
+    if isinstance(found, Blank):
+        return f"no correlation: {found.reason}"
+    pearson, spearman = (
+        f"{coefficient:.2f} ({written_p(p)})".replace("-", "−")
+        for coefficient, p in ((found.pearson, found.pearson_p), (found.spearman, found.spearman_p))
+    )
+    return f"r = {pearson}, ρ = {spearman}, {found.n} points"
+
+
+def written_p(p: float) -> str:
+    return "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
+
+
+def _place(row: SummaryRow) -> tuple[float, float]:
+    """In the units shown; of a row that has both."""
+    return (row.ger or 0) * GER.factor, (row.hallucination_rate or 0) * HALLUCINATION.factor
+
+
+def _axis(number: int, values: Sequence[float]) -> Axis:
+    measure = BOTH[number]
+    fifths = max(1, math.ceil(5 * max(values) / measure.top - 1e-9))
+    return Axis.up_to(f"{measure.title}, {measure.unit}", measure.top * fifths / 5, STEPS[fifths])
+
+
+def _kind(rows: Sequence[SummaryRow]) -> str:
+    return "budget" if any(row.asked.kind == "budget" for row in rows) else "ratio"
+
+
+def _spot(style: LineStyle, row: SummaryRow) -> Spot:
+    lines = [f"{one.title} {', '.join(numbers(one, row))}" for one in BOTH]
+    return Spot(style.index, *_place(row), f"{row.asked}", (*lines, f"{row.n:,} questions"))
+
+
+def _left_out(shown: Sequence[SummaryRow], known: Sequence[SummaryRow]) -> str:
+    """Why policies lack points, each reason once."""
+    missing: dict[str, dict[str, None]] = {}
+    for row in shown:
+        if row not in known and row.policy != FULL:
+            missing.setdefault(row.reason or "not measured", {})[row.policy] = None
+    return "; ".join(f"{', '.join(policies)}: {reason}" for reason, policies in missing.items())
