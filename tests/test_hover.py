@@ -1,0 +1,204 @@
+"""Plots that tell their numbers and maps that change their layer, in a real browser."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chromium import EXECUTABLE, Chromium
+from leaderboards import (
+    F1,
+    FRONT,
+    HALLUCINATION,
+    Details,
+    HeatMap,
+    all_standings,
+    build_pages,
+    curve_plot,
+    facets,
+    summarise,
+)
+from leaderboards.heatmaps import task_map
+from synthetic_records import failed, realistic_records
+
+pytestmark = pytest.mark.skipif(EXECUTABLE is None, reason="chromium is not installed: apt-get install chromium")
+HOSTILE = "<img src=x onerror=\"document.title='owned'\">"
+
+
+def spoiled(one: dict[str, Any]) -> dict[str, Any]:
+    one = one | {"policy": HOSTILE} if one["policy"] == "h2o" else one
+    if (one["policy"], one["ratio"], one["task"]) == ("knorm", 0.9, "hops"):
+        return failed(
+            "it broke", **{name: one[name] for name in ("task", "policy", "ratio", "example_id", "question_id")}
+        )
+    return one
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+    """The front page of a run, and what its second plot and its first map have to say."""
+    records = realistic_records(contexts=6, ratios=(0.3, 0.6, 0.9), change=spoiled)
+    rows = summarise(records)
+    found = all_standings(records, rows)
+    pages = build_pages({"model": "toy"}, rows, details=Details(found, facets(records, rows)))
+    path = tmp_path_factory.mktemp("site") / FRONT
+    path.write_text(pages[FRONT], encoding="utf-8")
+    cliffs = {standing.policy: standing.cliff for standing in found["agnostic", "all"]}
+    plot = json.loads(curve_plot(rows, "all", "agnostic", HALLUCINATION, cliffs).data())
+    return path, {"plot": plot, "map": task_map(rows, "agnostic")}
+
+
+CANVAS = "document.querySelectorAll('.canvas')[1]"
+TIP = f"(() => {{ const tip = {CANVAS}.querySelector('.tip'); return tip && !tip.hidden ? tip.innerText : null; }})()"
+
+
+def lines_of(names: dict[str, str], spot: list[Any]) -> list[str]:
+    return [f"{names[str(spot[0])]} at {spot[3]}", *spot[4:]]
+
+
+def point(browser: Chromium, spot: list[Any], away: float = 0, kind: str = "mouse") -> None:
+    """Moves the pointer, or puts a finger, to a spot of the second plot, or beside it."""
+    frame = browser.evaluate(
+        f"(() => {{ {CANVAS}.scrollIntoView({{block: 'center', behavior: 'instant'}});"
+        f" const f = {CANVAS}.querySelector('svg').getBoundingClientRect(); return [f.left, f.top, f.width]; }})()"
+    )
+    scale = frame[2] / 324
+    x, y = frame[0] + spot[1] * scale + away, frame[1] + spot[2] * scale
+    if kind == "mouse":
+        browser.call("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
+    else:
+        browser.call("Input.dispatchTouchEvent", type="touchStart", touchPoints=[{"x": x, "y": y}])
+        browser.call("Input.dispatchTouchEvent", type="touchEnd", touchPoints=[])
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_pointing_at_a_point_tells_its_numbers(
+    browser: Chromium, site: tuple[Path, dict[str, Any]], width: int
+) -> None:
+    path, expected = site
+    browser.complaints.clear()
+    browser.open(path, width=width)
+    plot = expected["plot"]
+    assert len(plot["spots"]) > 20
+    for spot in plot["spots"][::5]:
+        alone = [one for one in plot["spots"] if abs(one[1] - spot[1]) + abs(one[2] - spot[2]) < 3] == [spot]
+        point(browser, spot, away=1)
+        text = browser.evaluate(TIP)
+        assert text is not None
+        if alone:
+            assert text.split("\n") == lines_of(plot["names"], spot)
+        inside = browser.evaluate(
+            f"(() => {{ const t = {CANVAS}.querySelector('.tip').getBoundingClientRect();"
+            " return t.left >= 0 && t.right <= document.documentElement.clientWidth; })()"
+        )
+        assert inside, "on a phone there is nothing beyond the page"
+    assert browser.evaluate("document.documentElement.scrollWidth") <= width
+    assert browser.evaluate("document.title") != "owned"
+    assert browser.complaints == []
+
+
+def test_the_numbers_go_when_the_pointer_does(browser: Chromium, site: tuple[Path, dict[str, Any]]) -> None:
+    path, expected = site
+    browser.open(path)
+    point(browser, expected["plot"]["spots"][-1])
+    assert browser.evaluate(TIP)
+    assert browser.evaluate(f"{CANVAS}.querySelectorAll('.ring').length") == 1
+    browser.call("Input.dispatchMouseEvent", type="mouseMoved", x=2, y=2)
+    assert browser.evaluate(TIP) is None
+    assert browser.evaluate("document.querySelectorAll('.ring').length") == 0
+
+
+def test_a_finger_shows_the_numbers_until_it_touches_elsewhere(
+    browser: Chromium, site: tuple[Path, dict[str, Any]]
+) -> None:
+    path, expected = site
+    browser.open(path, width=390)
+    browser.call("Emulation.setTouchEmulationEnabled", enabled=True)
+    try:
+        point(browser, expected["plot"]["spots"][-1], kind="touch")
+        assert browser.evaluate(TIP)
+        browser.call("Input.dispatchTouchEvent", type="touchStart", touchPoints=[{"x": 5, "y": 5}])
+        browser.call("Input.dispatchTouchEvent", type="touchEnd", touchPoints=[])
+        assert browser.evaluate(TIP) is None
+    finally:
+        browser.call("Emulation.setTouchEmulationEnabled", enabled=False)
+
+
+def test_the_arrow_keys_walk_along_a_policy_and_across_to_others(
+    browser: Chromium, site: tuple[Path, dict[str, Any]]
+) -> None:
+    path, expected = site
+    plot = expected["plot"]
+    browser.open(path)
+    browser.press("Tab")
+    browser.evaluate(f"{CANVAS}.focus()")
+    assert browser.evaluate("document.activeElement.getAttribute('role')") == "group"
+    assert "Hallucination rate" in browser.evaluate("document.activeElement.getAttribute('aria-label')")
+    first = plot["spots"][0]
+    assert browser.evaluate(TIP).split("\n")[0] == lines_of(plot["names"], first)[0]
+    along = sorted((spot for spot in plot["spots"] if spot[0] == first[0]), key=lambda spot: spot[1])
+    for key, spot in (("ArrowRight", along[1]), ("End", along[-1]), ("ArrowLeft", along[-2]), ("Home", along[0])):
+        browser.press(key)
+        assert browser.evaluate(TIP).split("\n")[:2] == lines_of(plot["names"], spot)[:2], key
+    browser.press("End")
+    last = [spot for spot in plot["spots"] if spot[3] == "0.9" and not spot[4].startswith("cliff")]
+    heights = sorted(spot[2] for spot in last)
+    own = next(spot for spot in last if spot[0] == first[0])
+    browser.press("ArrowDown")
+    below = next(spot for spot in last if spot[2] == heights[heights.index(own[2]) + 1])
+    assert browser.evaluate(TIP).split("\n")[0] == lines_of(plot["names"], below)[0]
+    browser.press("Escape")
+    assert browser.evaluate(TIP) is None
+
+
+def test_a_line_that_is_picked_out_is_the_only_one_that_answers(
+    browser: Chromium, site: tuple[Path, dict[str, Any]]
+) -> None:
+    path, expected = site
+    browser.open(path)
+    browser.evaluate("document.querySelectorAll('.legend li')[1].click()")
+    picked = browser.evaluate("document.querySelectorAll('.legend li')[1].textContent.trim()")
+    plot = expected["plot"]
+    for spot in plot["spots"][::7]:
+        point(browser, spot)
+        text = browser.evaluate(TIP)
+        assert text is None or text.startswith(f"{picked} at ")
+
+
+def test_without_the_script_plots_and_maps_are_still_there(
+    browser: Chromium, site: tuple[Path, dict[str, Any]]
+) -> None:
+    path, _ = site
+    browser.open(path, script=False)
+    assert browser.evaluate("document.querySelectorAll('.canvas svg').length") == 6
+    assert browser.evaluate("[...document.querySelectorAll('.map td')].filter(e => e.offsetParent).length") > 50
+    assert browser.evaluate("[...document.querySelectorAll('.choice')].filter(e => e.offsetParent).length") == 0
+
+
+def test_another_layer_of_a_map_can_be_chosen(browser: Chromium, site: tuple[Path, dict[str, Any]]) -> None:
+    path, expected = site
+    found: HeatMap = expected["map"]
+    browser.complaints.clear()
+    browser.open(path)
+    read = (
+        "[...document.querySelector('.map').querySelectorAll('tbody tr')].map(row =>"
+        " [...row.querySelectorAll('td')].map(cell => cell.textContent.trim()))"
+    )
+
+    def told(measure: str, level: str) -> list[list[str]]:
+        return [[cell.text or "–" for cell in row] for row in found.layers[measure, level].cells]
+
+    assert browser.evaluate(read) == told(*found.first)
+    for measure, level in ((F1.name, "0.9"), (HALLUCINATION.name, "0.3")):
+        browser.evaluate(
+            "(() => { const [one, other] = document.querySelector('.map').querySelectorAll('select');"
+            f" one.value = '{measure}'; other.value = '{level}'; other.dispatchEvent(new Event('change')); }})()"
+        )
+        assert browser.evaluate(read) == told(measure, level)
+        reasons = browser.evaluate("[...document.querySelectorAll('.map')][0].querySelector('.why').innerText.trim()")
+        assert reasons == ("–: 24 of 24 failed: it broke" if level == "0.9" else "")
+    assert browser.evaluate("document.querySelector('.map .told').textContent").startswith(
+        "Hallucination rate, percent"
+    )
+    assert browser.complaints == []

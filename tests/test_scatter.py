@@ -1,0 +1,69 @@
+"""GER against hallucination: r, ρ and p of a small case, what is counted, and what is left out."""
+
+import pytest
+from scipy.stats import pearsonr, rankdata
+
+from leaderboards import Blank, SummaryRow
+from leaderboards.safety import Correlation
+from leaderboards.scatter import Scatter, scatter, told
+
+GER = (0.0, 0.1, 0.3, 0.2, 0.35, 0.38)
+RATE = (0.1, 0.2, 0.3, 0.3, 0.5, 0.4)
+
+
+def row(policy: str, ratio: float, ger: float | None, rate: float | None, reason: str | None = None) -> SummaryRow:
+    return SummaryRow(
+        **{"task": "base", "mode": "agnostic", "policy": policy, "ratio": ratio, "n": 40, "reason": reason},
+        **{"ger": ger, "hallucination_rate": rate},
+    )
+
+
+def small() -> list[SummaryRow]:
+    policies = ("snapkv", "snapkv", "snapkv", "tova", "tova", "tova")
+    ratios = (0.3, 0.6, 0.9) * 2
+    methods = [row(*one) for one in zip(policies, ratios, GER, RATE, strict=True)]
+    return [row("full", 0.0, 0.0, 0.9), *methods, row("oracle", 0.9, 0.0, 0.05), row("random", 0.9, 0.4, 0.0)]
+
+
+def found_of(rows: list[SummaryRow]) -> Scatter:
+    found = scatter(rows, "base", "agnostic")
+    assert isinstance(found, Scatter)
+    return found
+
+
+def test_the_correlation_is_that_of_a_hand_over_the_methods_alone() -> None:
+    found = found_of(small()).correlation
+    assert isinstance(found, Correlation)
+    # By hand: the products of the differences from the means come to 0.098, their squares to 0.112083 and 0.1.
+    assert found.pearson == pytest.approx(0.098 / (0.1120833 * 0.1) ** 0.5, abs=1e-6)
+    ranks = pearsonr(rankdata(GER), rankdata(RATE))
+    assert found.spearman == pytest.approx(ranks.statistic)
+    assert found.spearman_p == pytest.approx(ranks.pvalue)
+    assert found.n == 6
+    assert told(found) == "r = 0.93 (p = 0.008), ρ = 0.93 (p = 0.008), 6 points"
+
+
+def test_every_policy_and_level_is_a_point_with_its_numbers() -> None:
+    plot = found_of(small()).plot
+    assert len(plot.spots) == 9
+    (spot,) = [spot for spot in plot.spots if plot.names[spot.index] == "tova" and spot.level == "0.6"]
+    assert (spot.x, spot.y) == (0.35, 50)
+    assert spot.lines == ("Global Eviction Ratio 0.350", "Hallucination rate 50.0", "40 questions")
+
+
+def test_what_has_no_ger_is_not_drawn_and_says_why() -> None:
+    rewrites = [row("merging", ratio, None, 0.5, "it rewrites the cache") for ratio in (0.3, 0.6)]
+    found = found_of([*small(), *rewrites])
+    assert found.plot.note == "merging: it rewrites the cache"
+    assert len(found.plot.spots) == 9
+    assert scatter(rewrites, "base", "agnostic") == Blank("it rewrites the cache")
+
+
+def test_of_two_points_there_is_no_correlation() -> None:
+    assert told(found_of(small()[:3]).correlation) == "no correlation: fewer than three levels"
+
+
+def test_axes_reach_as_far_as_points_do() -> None:
+    frame = found_of(small()).plot.drawing.frame
+    assert frame.horizontal.ticks == pytest.approx((0, 0.1, 0.2, 0.3, 0.4))
+    assert frame.vertical.ticks == pytest.approx((0, 20, 40, 60, 80, 100))
