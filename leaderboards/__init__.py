@@ -21,7 +21,14 @@ from leaderboards.profiles import Profile, Profiles
 from leaderboards.resampling import Blank, Estimate
 from leaderboards.results import Results, examples_page
 from leaderboards.row import ALL_TASKS, CONTROLS, FULL, SummaryRow
-from leaderboards.standings import Against, RankInterval, Standing, all_standings, smallest_detectable_difference, standings
+from leaderboards.standings import (
+    Against,
+    RankInterval,
+    Standing,
+    all_standings,
+    smallest_detectable_difference,
+    standings,
+)
 from leaderboards.summary import PlannedCells, summarise
 from leaderboards.terminal import telling, terminal_table
 from leaderboards.verdicts import failure_table, verdict_table

@@ -8,7 +8,6 @@ import numpy as np
 from pandas import DataFrame, MultiIndex, isna
 
 from leaderboards.asked import asked_in
-from leaderboards.plots import as_data
 from leaderboards.row import FULL
 from leaderboards.templating import as_data, render
 

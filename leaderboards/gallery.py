@@ -1,6 +1,6 @@
 """The figures of a section: curves, the scatter of GER against hallucination, and heat maps."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from leaderboards.facets import Facet
@@ -66,7 +66,9 @@ def gallery(
     found = details.standings.get((mode, task), ())
     cliffs = {standing.policy: standing.cliff for standing in found}
     pictures = [
-        _curve(curve_plot(rows, task, mode, measure, cliffs, styles, place), measure) for measure in CURVES if _any(own, measure)
+        _curve(curve_plot(rows, task, mode, measure, cliffs, styles, place), measure)
+        for measure in CURVES
+        if _any(own, measure)
     ]
     points = scatter(rows, task, mode, styles, place)
     if not isinstance(points, Blank):

@@ -20,7 +20,7 @@ from leaderboards.tables import LISTING
 from leaderboards.templating import as_data, render
 
 FRONT = "index.html"
-OF_FIGURES = ("hover.js", "maps.js")
+SCRIPTS = ("address.js", "page.js", "hover.js", "maps.js")
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ def build_pages(results: Sequence[Results]) -> dict[str, str]:
         "index.html.j2",
         facts=_facts(results, rows, tasks),
         task_pages={task: quote(page) for task, page in pages.items()},
-        scripts=("address.js", "page.js", "board.js", *OF_FIGURES),
+        scripts=(*SCRIPTS, "board.js"),
         boards=boards,
         board_data=as_data(_board_data(results, boards)),
         sections=sections_of(results, ALL_TASKS if pages else tasks[0]),
@@ -74,7 +74,7 @@ def build_pages(results: Sequence[Results]) -> dict[str, str]:
         **shared,
     )
     return {FRONT: front} | {
-        page: render("task.html.j2", ("address.js", "page.js", *OF_FIGURES), task=task, sections=sections_of(results, task), **shared)
+        page: render("task.html.j2", SCRIPTS, task=task, sections=sections_of(results, task), **shared)
         for task, page in pages.items()
     }
 

@@ -1,6 +1,7 @@
 """Plots that tell their numbers and maps that change their layer, in a real browser."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from leaderboards import (
     HALLUCINATION,
     Details,
     HeatMap,
+    Results,
     all_standings,
     build_pages,
     curve_plot,
@@ -41,7 +43,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]
     records = realistic_records(contexts=6, ratios=(0.3, 0.6, 0.9), change=spoiled)
     rows = summarise(records)
     found = all_standings(records, rows)
-    pages = build_pages({"model": "toy"}, rows, details=Details(found, facets(records, rows)))
+    details = Details(found, facets(records, rows))
+    pages = build_pages([replace(Results.of({"model": "toy"}, rows), details=details)])
     path = tmp_path_factory.mktemp("site") / FRONT
     path.write_text(pages[FRONT], encoding="utf-8")
     cliffs = {standing.policy: standing.cliff for standing in found["agnostic", "all"]}
