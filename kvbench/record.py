@@ -1,5 +1,6 @@
 """One row of results: identity, output, scores, routing metrics, costs. Typed, versioned and closed."""
 
+from functools import cache
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
@@ -117,6 +118,7 @@ def _arrow_type(annotation: Any) -> pa.DataType:
     raise TypeError(f"a record column cannot hold {annotation}")
 
 
+@cache
 def arrow_schema() -> pa.Schema:
     """The parquet schema of :class:`Record`, with the schema version as metadata."""
     fields = [pa.field(name, _arrow_type(info.annotation)) for name, info in Record.model_fields.items()]

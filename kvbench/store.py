@@ -222,10 +222,13 @@ class Store:
 
     def frame(self) -> pd.DataFrame:
         """All records as one table, in the order of the run's tasks and policies."""
-        tables = [self._checked_table(path) for path in self.record_files()]
-        if not any(table.num_rows for table in tables):
+        table = pa.concat_tables([arrow_schema().empty_table(), *map(self.read_table, self.record_files())])
+        if not table.num_rows:
             raise KVBenchError(f"{self.folder} holds no records yet: start the run again to go on with it")
-        frame = _as_frame(pa.concat_tables(tables))
+        if fault_in(table):  # all at once, as it takes as long for one file; then which of them it is
+            for path in self.record_files():
+                self._checked_table(path)
+        frame = _as_frame(table)
         for column in ("task", "policy"):
             plural = {"task": "tasks", "policy": "policies"}[column]
             order = [entry.name for entry in getattr(self.run.outline, plural)]

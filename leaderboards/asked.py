@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from typing import Literal, Self
 
-from pandas import DataFrame, Series, isna
+import numpy as np
+from pandas import DataFrame, Series, factorize, isna
 
 TITLES = {
     "ratio": "asked ratio: the share of the cache to remove",
@@ -35,6 +36,11 @@ class Asked:
 
 def asked_in(records: DataFrame) -> Series:
     """What each record was asked to reach."""
-    pairs = list(zip(records["ratio"], records["budget"], strict=True))
-    known = {pair: Asked.of(*pair) for pair in pairs}
-    return Series([known[pair] for pair in pairs], index=records.index, dtype=object)
+    (ratios, ratio), (budgets, budget) = (factorize(records[name].astype(float)) for name in ("ratio", "budget"))
+    # A missing value has the code -1, and so the last place.
+    known = np.empty((len(ratio) + 1, len(budget) + 1), dtype=object)
+    for row, column in set(zip(ratios.tolist(), budgets.tolist(), strict=True)):
+        known[row, column] = Asked.of(
+            None if row < 0 else float(ratio[row]), None if column < 0 else float(budget[column])
+        )
+    return Series(known[ratios, budgets], index=records.index, dtype=object)

@@ -43,15 +43,23 @@ def resampled_means(
 
 def percentile_interval(means: FloatArray, level: float = LEVEL) -> tuple[float, float]:
     """The central interval that holds ``level`` of ``means``."""
-    # Sorting thousands of floats takes a quarter of the time that numpy needs to part them at four places.
-    low, high = np.quantile(np.sort(means), [(1 - level) / 2, (1 + level) / 2])
-    return float(low), float(high)
+    low, high = percentile_intervals(means[None], level)
+    return float(low[0]), float(high[0])
 
 
 def percentile_intervals(means: FloatArray, level: float = LEVEL) -> tuple[FloatArray, FloatArray]:
     """The same of each row of ``means``, shape (rows, resamples): both ends, each of shape (rows,)."""
-    low, high = np.quantile(np.sort(means, axis=1), [(1 - level) / 2, (1 + level) / 2], axis=1)
-    return low, high
+    # np.quantile finds the same two places, and takes ten times as long as the sorting to prepare for all others.
+    ordered = np.sort(means, axis=1)
+    return _between(ordered, (1 - level) / 2), _between(ordered, (1 + level) / 2)
+
+
+def _between(ordered: FloatArray, share: float) -> FloatArray:
+    """The quantile ``share`` of each row, on the line between the two values nearest to it, as numpy's is."""
+    place, rest = divmod(share * (ordered.shape[1] - 1), 1)
+    below, above = ordered[:, int(place)], ordered[:, min(int(place) + 1, ordered.shape[1] - 1)]
+    found: FloatArray = below + rest * (above - below)
+    return found
 
 
 def discrete_interval(values: FloatArray, measured: float, level: float = LEVEL) -> tuple[float | None, float | None]:

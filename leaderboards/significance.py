@@ -6,6 +6,7 @@ claim; Y. Benjamini and Y. Hochberg, J. R. Statist. Soc. B 57 (1995), which boun
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Generic, Literal, TypeVar
 
 import numpy as np
@@ -53,6 +54,7 @@ def _holm(p_values: FloatArray) -> FloatArray:
     return found
 
 
+@lru_cache(maxsize=4096)  # counts are small, and a board asks for them thousands of times
 def mcnemar_p(only_one: int, only_other: int) -> float:
     """Two-sided p that each of two is as likely to be the only one that is right (Q. McNemar, Psychometrika 12, 1947):
     exact below 25 such questions, else by chi-square with Edwards' continuity correction. Takes questions for

@@ -4,6 +4,7 @@ import base64
 import hashlib
 import json
 from collections.abc import Sequence
+from functools import cache
 from importlib.resources import files
 from typing import Any
 
@@ -15,19 +16,27 @@ from leaderboards.style import CONTROL_COLOUR, INK_COLOUR, SERIES_COLOURS
 
 def render(template: str, scripts: Sequence[str] = ("address.js", "page.js"), **values: Any) -> str:
     """A page as text, with its scripts as one; whatever is no :class:`~markupsafe.Markup` is escaped."""
-    environment = Environment(
+    code = "\n".join(_text(script) for script in scripts)
+    return (
+        _environment()
+        .get_template(template)
+        .render(
+            style=Markup(_palette() + _text("page.css")),
+            script=Markup(code),
+            script_digest=base64.b64encode(hashlib.sha256(code.encode()).digest()).decode(),
+            **values,
+        )
+    )
+
+
+@cache  # and with it what the templates are compiled to
+def _environment() -> Environment:
+    return Environment(
         loader=PackageLoader("leaderboards", "templates"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-    )
-    code = "\n".join(_text(script) for script in scripts)
-    return environment.get_template(template).render(
-        style=Markup(_palette() + _text("page.css")),
-        script=Markup(code),
-        script_digest=base64.b64encode(hashlib.sha256(code.encode()).digest()).decode(),
-        **values,
     )
 
 

@@ -8,7 +8,7 @@ from scipy.stats import binomtest, chi2
 from statsmodels.stats.multitest import multipletests
 
 from leaderboards import Asked
-from leaderboards.bootstrap import resampled_means
+from leaderboards.bootstrap import percentile_interval, percentile_intervals, resampled_means
 from leaderboards.profiles import Profile
 from leaderboards.resampling import Blank
 from leaderboards.safety import (
@@ -326,3 +326,12 @@ def test_the_smallest_detectable_difference_is_found_four_times_in_five() -> Non
         true = value(smallest_detectable_difference(resampled))
         found += difference_of(np.append(noise.mean(), resampled) + true, np.zeros(401)).is_clear
     assert 0.72 <= found / 300 <= 0.88
+
+
+@pytest.mark.parametrize("resamples", [1, 2, 40, 2000])
+def test_percentile_intervals_are_the_quantiles_of_numpy(resamples: int) -> None:
+    means = np.random.default_rng(3).normal(size=(7, resamples))
+    low, high = percentile_intervals(means)
+    expected = np.quantile(means, [0.025, 0.975], axis=1)
+    np.testing.assert_allclose([low, high], expected, rtol=1e-12)
+    assert percentile_interval(means[2]) == (low[2], high[2])
