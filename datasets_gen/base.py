@@ -48,4 +48,5 @@ BASE = Task(
     top_level=len(SIZES) - 1,
     chance=15.2,
     contexts={"quick": 8, "paper": 200},
+    paper="arXiv 2603.01426",
 )

@@ -327,5 +327,6 @@ COREFERENCE = Task(
     top_level=len(SIZES) - 1,
     chance=25.9,
     contexts={"quick": 8, "paper": 8000},
+    paper="arXiv 2603.01426",
     questions_per_context=9,
 )

@@ -137,5 +137,6 @@ HOPS = Task(
     top_level=len(SIZES) - 1,
     chance=8.7,
     contexts={"quick": 8, "paper": 100},
+    paper="arXiv 2603.01426",
     questions_per_context=16,
 )

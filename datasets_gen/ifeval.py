@@ -113,4 +113,5 @@ IFEVAL = Task(
     max_new_tokens=1280,  # as in lm-eval's task
     role="system",
     most=0,
+    paper="arXiv 2311.07911",
 )

@@ -225,6 +225,7 @@ INSTRUCTIONS = Task(
     instruction="",
     max_new_tokens=80,
     role="system",
+    paper="arXiv 2510.00231",
 )
 
 # The same contexts, each in every arm: for comparing them.

@@ -388,5 +388,6 @@ KNOWLEDGE = Task(
     top_level=len(SIZES) - 1,
     chance=15.1,
     contexts={"quick": 8, "paper": 4000},
+    paper="arXiv 2603.01426",
     questions_per_context=13,
 )

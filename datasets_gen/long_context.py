@@ -105,6 +105,7 @@ LONG_CONTEXT = Task(
     top_level=len(SIZES) - 1,
     chance=13.2,
     contexts={"quick": 4, "paper": 100},
+    paper="arXiv 2603.01426",
     questions_per_context=10,
 )
 

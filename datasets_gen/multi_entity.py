@@ -239,5 +239,6 @@ MULTI_ENTITY = Task(
     top_level=len(SIZES) - 1,
     chance=13.5,
     contexts={"quick": 8, "paper": 100},
+    paper="arXiv 2603.01426",
     questions_per_context=10,
 )

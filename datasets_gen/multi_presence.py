@@ -353,5 +353,6 @@ MULTI_PRESENCE = Task(
     top_level=len(SIZES) - 1,
     chance=11.8,
     contexts={"quick": 8, "paper": 100},
+    paper="arXiv 2603.01426",
     questions_per_context=10,
 )

@@ -51,7 +51,7 @@ class Task:
     ``contexts``: how many by profile. ``role``: whose turn of a chat the context is. ``answer_marker`` stands
     before the answer in an output that shows its steps. ``arms``: the ways in which each draw is written, one context
     after the other; they differ in nothing else. ``most``: how many contexts there are, None where any number can be
-    made.
+    made. ``paper``: which has such a task, if any.
     """
 
     name: str
@@ -70,6 +70,7 @@ class Task:
     variant: str = ""
     arms: tuple[Arm, ...] = ("",)
     most: int | None = None
+    paper: str = ""
 
     @property
     def full_version(self) -> str:

@@ -41,3 +41,13 @@ def _write(path: Path, write: Callable[[Path], object]) -> None:
 
 def write_text_atomically(path: Path, text: str) -> None:
     write_atomically(path, lambda partial: partial.write_text(text, encoding="utf-8"))
+
+
+def make_folder(option: str, folder: Path) -> None:
+    """The folder that an option names; :class:`KVBenchError` if it is none and cannot be made."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise KVBenchError(
+            f"{option} {folder} cannot be written ({error.strerror or error}): name another folder"
+        ) from error

@@ -32,7 +32,7 @@ class Gathering:
         policies: dict[str, NamedPolicy] = {}
         for policy in (policy for outline in outlines for policy in outline.policies):
             policies[policy.name] = _joined(policies.get(policy.name, policy), policy)
-        return Outline(mode=outlines[0].mode, tasks=tuple(tasks.values()), policies=tuple(policies.values()))
+        return outlines[0].model_copy(update={"tasks": tuple(tasks.values()), "policies": tuple(policies.values())})
 
     def records(self) -> pd.DataFrame:
         """Of all of them. What two hold equally is there once; :class:`KVBenchError` where they differ, which runs of

@@ -1,45 +1,57 @@
 """From the store to what people look at: summary.json and the page."""
 
-import re
 from collections.abc import Sequence
 from pathlib import Path
 
 from pandas import DataFrame
 
 from kvbench.atomic import write_text_atomically
-from kvbench.console import console
+from kvbench.console import console, printable
+from kvbench.downloads import RECORDS_FILE, link_pages, remove_sheets, write_records, write_sheets
 from kvbench.errors import KVBenchError
 from kvbench.gather import Gathering, gather
+from kvbench.method import method_of
 from kvbench.store import SUMMARY_FILE, Outline, Store
 from leaderboards import (
     FRONT,
+    INSTRUCTIONS_PREFIX,
+    METHOD,
     Asked,
     Contrast,
     Details,
+    Downloads,
     Duel,
+    Found,
     LeaderboardError,
     PlannedCells,
     Results,
+    Sheet,
     SummaryRow,
     all_standings,
     asked_in,
+    board_sheet,
     boards_of,
     build_comparison,
     build_examples,
     build_instructions,
+    build_method,
     build_pages,
+    cells_sheet,
     contrasts,
+    contrasts_sheet,
     duels,
+    duels_sheet,
     every_duel,
     examples_page,
     facets,
+    file_name,
     has_orders,
+    joined,
     summarise,
 )
 
 INSTRUCTIONS_NAME = "instructions{}.html"
 RESULTS_FILE = "instructions.json"
-COMPARISON_NAME = "compare-{}.html"
 
 
 def planned_cells(outline: Outline) -> PlannedCells:
@@ -83,7 +95,7 @@ def _warn(store: Store) -> None:
     if store.run.status != "complete":
         state = store.run.reason or store.run.status
         console.print(
-            f"warning: {store.folder} is not complete ({state}): what is missing is blank",
+            f"warning: {store.folder} is not complete ({printable(state)}): what is missing is blank",
             style="yellow",
             soft_wrap=True,
         )
@@ -116,36 +128,60 @@ def _write(
     rows: Sequence[list[SummaryRow]],
     folder: Path,
 ) -> list[Path]:
-    results = [_results(*parts) for parts in zip(gatherings, records, rows, strict=True)]
+    found = [all_standings(*parts) for parts in zip(records, rows, strict=True)]
+    results = [_results(*parts) for parts in zip(gatherings, records, rows, found, strict=True)]
     pages, first = build_pages(results), [FRONT]
-    for number, (one, own, gathering) in enumerate(zip(results, records, gatherings, strict=True), start=1):
+    sheets: list[Sheet] = []
+    for number, (one, own, gathering, standings) in enumerate(
+        zip(results, records, gatherings, found, strict=True), start=1
+    ):
         for task, of_task in own.groupby("task", sort=False):
             pages[examples_page(str(task), number)] = build_examples(one.model, str(task), of_task)
+        tables = [cells_sheet(one.rows), board_sheet(each for of_board in standings.values() for each in of_board)]
         name = INSTRUCTIONS_NAME.format("" if number == 1 else f".{number}")
         if _is_study(gathering, own):
-            pages[name], found = build_instructions(one.model, own)
+            pages[name], quoted, of_study = build_instructions(one.model, own)
             if len(gathering.stores) == 1:
-                gathering.stores[0].write_json(RESULTS_FILE, found)
+                gathering.stores[0].write_json(RESULTS_FILE, quoted)
+            tables += of_study
             first.append(name)
         else:
             (folder / name).unlink(missing_ok=True)  # of another run, or of this one before it went on
+        sheets += [table.labelled(_labels(one)) for table in tables]
+    runs = {str(store.folder): store.run for gathering in gatherings for store in gathering.stores}
+    downloads = _write_downloads(joined(sheets), results, records, folder)
+    pages[METHOD] = build_method(method_of(runs, records), downloads)
     for name, page in pages.items():
         write_text_atomically(folder / name, page)
+    link_pages(folder)
     return [folder / name for name in first]
 
 
-def _results(gathering: Gathering, records: DataFrame, rows: list[SummaryRow]) -> Results:
+def _write_downloads(
+    sheets: Sequence[Sheet], results: Sequence[Results], records: Sequence[DataFrame], folder: Path
+) -> Downloads:
+    remove_sheets(folder, INSTRUCTIONS_PREFIX)  # of another run: of this one they are written below
+    write_sheets(folder, sheets)
+    labelled = [(_labels(one), own) for one, own in zip(results, records, strict=True)]
+    return Downloads(sheets, RECORDS_FILE, write_records(folder, labelled))
+
+
+def _labels(one: Results) -> dict[str, str]:
+    """Of rows that are downloaded: whose they are, which results of other models and settings stand beside."""
+    return {"model": one.model, "setting": one.setting}
+
+
+def _results(gathering: Gathering, records: DataFrame, rows: list[SummaryRow], found: Found) -> Results:
     stores = gathering.stores
     identity = stores[0].run.identity
-    standings = all_standings(records, rows)
     return Results(
         rows=rows,
         runs={str(store.folder): store.run.model_dump() for store in stores},
         model=str(identity["model"]),
         mode=str(identity["mode"]),
         setting=gathering.setting,
-        boards=boards_of(records, rows, standings),
-        details=Details(standings, facets(records, rows)),
+        boards=boards_of(records, rows, found),
+        details=Details(found, facets(records, rows)),
         duels=every_duel(records),
         families={policy.name: policy.family for policy in gathering.outline.policies},
     )
@@ -168,10 +204,15 @@ def publish_comparison(
         missing = _missing(records, (policy, *others))
         raise KVBenchError(f"{error}{f': {missing[0]}' if missing else ''}") from error
     failures = {other: contrasts(records, policy, other) for other in others}
-    path = folder / COMPARISON_NAME.format(re.sub(r"[^A-Za-z0-9._+-]+", "-", policy).strip("-"))
-    write_text_atomically(
-        path, build_comparison(str(store.run.identity["model"]), found, failures, _missing(records, (policy, *others)))
+    name = f"compare-{file_name(policy)}"
+    sheets = (
+        duels_sheet(f"{name}-verdicts", found),
+        contrasts_sheet(f"{name}-failures", [one for own in failures.values() for one in own]),
     )
+    write_sheets(folder, sheets)
+    model = str(store.run.identity["model"])
+    path = folder / f"{name}.html"
+    write_text_atomically(path, build_comparison(model, found, failures, _missing(records, (policy, *others)), sheets))
     return path, found, failures
 
 

@@ -4,6 +4,7 @@
 there, so that a run that was killed goes on with what is missing.
 """
 
+import difflib
 import hashlib
 import json
 from collections.abc import Iterator
@@ -58,24 +59,39 @@ class RunFile(BaseModel):
         return Outline.model_validate(self.identity)
 
 
+class _VersionOnly(BaseModel):
+    schema_version: int
+
+
 class NamedTask(BaseModel):
     name: str
+    version: str
     contexts: int
     chance: float
+    instruction: str
+    max_new_tokens: int
 
 
 class NamedPolicy(BaseModel):
     name: str
     family: str = ""  # which earlier runs do not tell
+    paper: str
+    arguments: dict[str, int | float | str]
     ratios: tuple[float, ...]
     budgets: tuple[int, ...] = ()
     tasks: tuple[str, ...]
 
 
 class Outline(BaseModel):
-    """The part of an identity that boards are built from."""
+    """The part of an identity that pages are built from."""
 
+    model: str
+    device: str
+    dtype: str
+    seed: int
     mode: str
+    scope: str
+    held_out: bool
     tasks: tuple[NamedTask, ...]
     policies: tuple[NamedPolicy, ...]
 
@@ -99,18 +115,20 @@ class Store:
         """An existing run; :class:`KVBenchError` if there is none, or one of another schema."""
         path = folder / RUN_FILE
         if not path.is_file():
-            raise KVBenchError(f"{folder} holds no run: {RUN_FILE} is missing (runs are made by python -m kvbench run)")
+            raise KVBenchError(_no_run(folder))
+        content = path.read_bytes()
         try:
-            run = RunFile.model_validate_json(path.read_bytes())
+            version = _VersionOnly.model_validate_json(content).schema_version  # another has other fields
+            run = RunFile.model_validate_json(content) if version == SCHEMA_VERSION else None
         except ValidationError as error:
             first = error.errors()[0]
             where = ".".join(map(str, first["loc"])) or "all of it"
             raise KVBenchError(
                 f"{path} is damaged ({where}: {first['msg']}): restore it, or delete the folder and run again"
             ) from error
-        if run.schema_version != SCHEMA_VERSION:
+        if run is None:
             raise KVBenchError(
-                f"{path} has schema version {run.schema_version}, this kvbench reads {SCHEMA_VERSION}: "
+                f"{path} has schema version {version}, this kvbench reads {SCHEMA_VERSION}: "
                 "read it with the version that wrote it, or run again"
             )
         return cls(folder, run)
@@ -245,6 +263,16 @@ class Store:
     def write_json(self, name: str, content: Any) -> None:
         """Beside the records, what they add up to."""
         write_text_atomically(self.folder / name, json.dumps(content, indent=1) + "\n")
+
+
+def _no_run(folder: Path) -> str:
+    """That there is none, with the one beside it that was meant, if a name is near."""
+    beside = folder.parent if folder.parent.is_dir() else Path()
+    runs = {path.parent.name: str(path.parent) for path in beside.glob(f"*/{RUN_FILE}")}
+    near = difflib.get_close_matches(folder.name, runs, n=1)
+    hint = f"did you mean {runs[near[0]]}?" if near else "runs are made by python -m kvbench run"
+    missing = f"{RUN_FILE} is missing" if folder.exists() else "there is no such folder"
+    return f"{folder} holds no run: {missing} ({hint})"
 
 
 def _as_frame(table: pa.Table) -> pd.DataFrame:

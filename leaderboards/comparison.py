@@ -7,6 +7,7 @@ from typing import Literal
 from leaderboards.asked import TITLES, Asked
 from leaderboards.failures import HOW, Contrast
 from leaderboards.paired import Difference, Duel
+from leaderboards.sheets import Sheet
 from leaderboards.templating import render
 from leaderboards.verdicts import summary_line, written_p
 
@@ -59,10 +60,14 @@ class Section:
 
 
 def build_comparison(
-    model: str, duels: Sequence[Duel], contrasts: Mapping[str, Sequence[Contrast]], missing: Sequence[str] = ()
+    model: str,
+    duels: Sequence[Duel],
+    contrasts: Mapping[str, Sequence[Contrast]],
+    missing: Sequence[str] = (),
+    sheets: Sequence[Sheet] = (),
 ) -> str:
     """The page as text; the same input gives the same bytes. ``contrasts``: by opponent. ``missing``: cells without a
-    verdict, and why, a line each."""
+    verdict, and why, a line each. ``sheets``: tables that lie in ``data`` beside it."""
     others = dict.fromkeys(duel.other for duel in duels)
     return render(
         "comparison.html.j2",
@@ -74,6 +79,7 @@ def build_comparison(
         ],
         listing_columns=LISTING,
         missing=missing,
+        sheets=sheets,
     )
 
 

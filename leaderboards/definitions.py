@@ -1,76 +1,328 @@
-"""What each measure means, in the words of the design, for the page."""
+"""What every measure, every column and every test means, in one home, for the page on method."""
 
-from dataclasses import dataclass
+from leaderboards.bootstrap import RESAMPLES
+from leaderboards.definition import Chapter, Definition, with_interval
+from leaderboards.definitions_of_instructions import INSTRUCTIONS
+from leaderboards.safety import TOLERATED_LOSS
+from leaderboards.significance import ALPHA, EXACT_BELOW
+from leaderboards.standings import POWER, SHORT_SPAN
 
+ROUTING = "arXiv 2603.01426"
 
-@dataclass(frozen=True)
-class Definition:
-    """``formula`` in plain text, where one says it more exactly; ``source`` names the paper, if a paper's."""
-
-    name: str
-    text: str
-    formula: str = ""
-    source: str = ""
-
-
-PAPER = "arXiv 2603.01426"
-
-DEFINITIONS = (
-    Definition(
-        "F1, EM",
-        "SQuAD token F1 and exact match after normalisation, the best over the gold answers, in percent.",
-        source="SQuAD, arXiv 1606.05250",
-    ),
-    Definition(
-        "Abstained",
-        "The normalised output is one of the task’s abstention phrases (“I don’t know”).",
-    ),
-    Definition(
-        "Hallucinated",
-        "The output is neither empty nor an abstention, and its F1 is below 0.5; for an unanswerable question: "
-        "anything but an abstention. Its kind is confused if it is a value that the context states for something else, "
-        "and fabricated otherwise.",
-    ),
-    Definition(
-        "GER, the Global Eviction Ratio",
-        "The share of the answer’s tokens that survive in no layer and no head. It has no value for a question without "
-        "an answer in the context. A union over slots can look perfect while each layer holds another fragment: "
-        "hence it is shown beside slot coverage, and layer by layer.",
-        "GlobalEvicted(t) = 1 if token t survives in no (layer, head) slot, else 0\n"
-        "GER = mean of GlobalEvicted over the answer tokens",
-        PAPER,
-    ),
-    Definition(
-        "Eviction rate",
-        "The same over all tokens of the context: how much of it is gone everywhere.",
-        "mean of GlobalEvicted over the context tokens",
-        PAPER,
-    ),
-    Definition(
-        "Slot coverage",
-        "How much of the evidence survives on average: the mean survival of the evidence tokens over all (layer, head) "
-        "slots.",
-    ),
-    Definition(
-        "Asked ratio or budget, realised ratio, bytes",
-        "Compression is three numbers: the share of the cache that was asked to go, or the tokens that were asked to "
-        "stay in each head; what went, counted from what is really kept in each layer and head; and the bytes that an "
-        "allocator would still hold. A head-wise press masks, and frees nothing.",
-    ),
-    Definition(
-        "Interval",
-        "95 %, by a cluster bootstrap: questions about one context are not independent, so contexts are resampled, not "
-        "questions. The interval of the mean over tasks resamples the contexts of each task.",
-    ),
-    Definition(
-        "Best and tied",
-        "At each ratio or budget, among the policies that are not controls. A policy is best when the interval of no "
-        "other overlaps its own; those whose intervals overlap that of the best value are tied with it. This is "
-        "cautious: two policies that a paired test would tell apart can be tied here.",
-    ),
-    Definition(
-        "Blank",
-        "A cell in which any question failed or was not run is blank, and enters no mean and no rank. "
-        "The mean over tasks is unweighted, and blank unless every task has a value.",
+ANSWERS = Chapter(
+    "answers",
+    "Answers",
+    (
+        Definition(
+            "F1, EM",
+            "SQuAD token F1 and exact match after normalisation, the best over the gold answers, in percent. Blank for "
+            "a task without gold answers.",
+            "F1 = 2 · precision · recall / (precision + recall), over the words of output and gold",
+            "SQuAD, arXiv 1606.05250",
+            ("F1", "EM", *with_interval("f1"), "em"),
+        ),
+        Definition(
+            "Chance",
+            "F1 of the best guesser who does not see the text, in percent: how often each answer is right for a "
+            "question of that form. Measured for each task by a blind solver.",
+            names=("chance",),
+        ),
+        Definition(
+            "Abstained",
+            "The normalised output is one of the task’s abstention phrases (“I don’t know”).",
+            names=("Abstention rate", "abstained", *with_interval("abstention_rate")),
+        ),
+        Definition(
+            "Hallucinated",
+            "The output is neither empty nor an abstention, and its F1 is below 0.5; for an unanswerable question: "
+            "anything but an abstention. Its kind is confused if it is a value that the context states for something "
+            "else, and fabricated otherwise. An attack has none: it asks for nothing that the text says.",
+            "hallucination rate = hallucinated answers / questions",
+            names=(
+                *("Hallucination rate", "hallucination rate", "hallucinated", "confused", "fabricated"),
+                *with_interval("hallucination_rate"),
+                *("confused_rate", "fabricated_rate", "hallucination_kind"),
+            ),
+        ),
     ),
 )
+
+ROUTES = Chapter(
+    "routes",
+    "Routes: what is still in the cache",
+    (
+        Definition(
+            "GER, the Global Eviction Ratio",
+            "The share of the answer’s tokens that survive in no layer and no head. It has no value for a question "
+            "without an answer in the context. A union over slots can look perfect while each layer holds another "
+            "fragment: hence it is shown beside slot coverage, and layer by layer.",
+            "GlobalEvicted(t) = 1 if token t survives in no (layer, head) slot, else 0\n"
+            "GER = mean of GlobalEvicted over the answer tokens",
+            ROUTING,
+            ("Global Eviction Ratio", "GER", *with_interval("ger"), "ger_by_layer", "layer"),
+        ),
+        Definition(
+            "Eviction rate",
+            "The same over all tokens of the context: how much of it is gone everywhere.",
+            "mean of GlobalEvicted over the context tokens",
+            ROUTING,
+            ("eviction rate", "eviction_rate"),
+        ),
+        Definition(
+            "Slot coverage",
+            "How much of the evidence survives on average: the mean survival of the evidence tokens over all (layer, "
+            "head) slots.",
+            "mean over evidence tokens t, layers l and heads h of [t survives in (l, h)]",
+            names=("Slot coverage", "slot coverage", *with_interval("slot_coverage")),
+        ),
+        Definition(
+            "GER against hallucination",
+            "Pearson’s and Spearman’s correlation of the two over what a policy was asked to reach, each with its "
+            "two-sided p. Levels of one policy are about the same questions: p takes them for independent, and is too "
+            "small. Blank for fewer than three levels.",
+            names=("ger_pearson", "ger_pearson_p", "ger_spearman", "ger_spearman_p", "ger_points", "ger_reason"),
+        ),
+    ),
+)
+
+COMPRESSION = Chapter(
+    "compression",
+    "Compression and its cost",
+    (
+        Definition(
+            "Asked ratio or budget, realised ratio, bytes",
+            "Compression is three numbers: the share of the cache that was asked to go, or the tokens that were asked "
+            "to stay in each head; what went, counted from what is really kept in each layer and head; and the bytes "
+            "that an allocator would still hold. A head-wise press masks, and frees nothing.",
+            "realised ratio = 1 − tokens read / tokens of the context, the mean over layers and heads",
+            names=(
+                *("asked", "ratio", "budget", "Realised ratio", "realised ratio", "realised_ratio"),
+                *("tokens in a head", "kept_tokens", "cache", "kv_bytes"),
+            ),
+        ),
+        Definition(
+            "How a policy runs",
+            "Its family; shared or private: whether it is applied to one prefill that all policies share, or needs one "
+            "of its own; frees or masks: whether the memory of what it evicts is free; rewrites: what it keeps is not "
+            "what it was given; decoding: it acts while an answer is written; default: it is run where no policies are "
+            "named; and what it needs.",
+        ),
+        Definition(
+            "Bytes saved",
+            "What an allocator holds less than for the full cache, as a share of that.",
+            "1 − bytes held / bytes of the full cache",
+            names=("bytes saved",),
+        ),
+        Definition(
+            "Time of compression",
+            "The press’s own work on a context, as if it ran alone, without the prefill that all share: the mean over "
+            "contexts, or for each 1,000 tokens of context.",
+            names=("compression", "compression_seconds", "ms / 1,000 tokens"),
+        ),
+        Definition(
+            "Other times",
+            "Of the uncompressed prefill that all branches of a context share, and a question’s equal share of the "
+            "batch that it was decoded in.",
+            names=("prefill_seconds", "decode_seconds"),
+        ),
+    ),
+)
+
+BOARD = Chapter(
+    "board",
+    "Boards: what a policy comes to",
+    (
+        Definition(
+            "Area under F1",
+            "The mean height of the curve of F1 over the realised ratio, from the full cache at 0 to the last point, "
+            "by the trapezoid rule, in percent like F1. What lies beyond the last point is not known and not counted. "
+            "Policies are ranked over the span that all ranked ones share.",
+            "area = (1 / span) ∫ F1(r) dr from r = 0 to span",
+            names=(
+                *("F1 area", *with_interval("area"), "area_span", "area_reason"),
+                *("questions", "n", "contexts", "answers"),
+            ),
+        ),
+        Definition(
+            "Rank, and rank interval",
+            "By the area under F1; policies of one value share the better rank. The interval holds 95 % of the ranks "
+            "in the same resamples of contexts for all, widened to hold the rank measured. Tied are those whose paired "
+            "difference may be 0. Controls have no rank, nor has a policy that removes at most "
+            f"{SHORT_SPAN:g} of the cache less than others.",
+            source="H. Goldstein and D. J. Spiegelhalter, J. R. Statist. Soc. A 159 (1996), section 4",
+            names=("rank", "rank_low", "rank_high", "tied", "rank_reason"),
+        ),
+        Definition(
+            "Beats random? Beats recency?",
+            "The area under F1 minus that of the control, both over the realised ratios from 0 to where the shorter "
+            "curve ends, with its paired interval. Better or worse where the interval leaves out 0 and p, two-sided "
+            "from the resamples and corrected by Holm’s method over all policies and both controls of a board, is "
+            f"below {ALPHA:g}; else tied.",
+            "p = 2 · (resamples on the rarer side of 0 + 1) / (resamples + 1)",
+            "A. C. Davison and D. V. Hinkley, Bootstrap Methods and their Application (1997), section 4.2",
+            (
+                *("beats random?", "beats recency?"),
+                *(
+                    f"beats_{control}_{part}"
+                    for control in ("random", "recency")
+                    for part in ("verdict", *with_interval("difference"), "span", "p", "reason")
+                ),
+            ),
+        ),
+        Definition(
+            "Smallest detectable difference",
+            f"The smallest true difference that a sample like this one tells from 0, at two-sided {ALPHA:g}, "
+            f"{POWER:.0%} of the time. With a handful of contexts it is too small.",
+            "(1.96 + 0.84) · standard deviation of the difference over the resamples",
+            "H. S. Bloom, Evaluation Review 19 (1995)",
+            ("beats_random_smallest_detectable", "beats_recency_smallest_detectable"),
+        ),
+        Definition(
+            "Safe ratio",
+            "The highest asked ratio up to which, at every lower one too, the loss of F1 against the full cache on "
+            f"the same questions stays below {TOLERATED_LOSS:g} points even at the upper end of its 95 % interval. "
+            "“none”: already the lowest ratio is not safe.",
+            f"safe ratio = max α such that upper(F1(full) − F1(β)) < {TOLERATED_LOSS:g} for all β ≤ α",
+            names=("safe ratio", "safe_ratio", "safe_ratio_reason"),
+        ),
+        Definition(
+            "Susceptibility",
+            "How fast the hallucination rate rises with the ratio, by finite differences between neighbouring asked "
+            "ratios, from the full cache on: 2.0 is 20 points from one tenth to the next.",
+            "χ = dH / dα",
+            f"after {ROUTING}",
+            with_interval("cliff_rise"),
+        ),
+        Definition(
+            "Cliff",
+            "Where susceptibility peaks: the middle of two neighbouring asked ratios, with an interval that holds the "
+            "cliffs of 95 % of the resamples. It is the largest of several slopes, and so flattered by chance. Blank "
+            "where hallucination rises nowhere, and by budget.",
+            "cliff = argmax χ(α)",
+            f"after {ROUTING}",
+            ("cliff", "cliff_low", "cliff_high", "cliff_reason"),
+        ),
+        Definition(
+            "Best and tied, in a table",
+            "At each ratio or budget, among the policies that are not controls. A policy is best when the interval of "
+            "no other overlaps its own; those whose intervals overlap that of the best value are tied with it. This is "
+            "cautious: two policies that a paired test would tell apart can be tied here.",
+        ),
+        Definition(
+            "Controls",
+            "The full cache, an oracle that keeps the evidence of the question, random tokens, and the most recent "
+            "ones: a method that does not beat random at the same realised budget should look like it.",
+        ),
+    ),
+)
+
+STATISTICS = Chapter(
+    "statistics",
+    "Statistics",
+    (
+        Definition(
+            "Interval",
+            "95 %, by a cluster bootstrap: questions about one context are not independent, so contexts are resampled, "
+            f"not questions, {RESAMPLES:,} times. The interval of the mean over tasks resamples the contexts of each "
+            "task. With a handful of contexts it is too narrow, and of a single one there is none.",
+            "from the 2.5th to the 97.5th percentile of the resamples",
+            "A. C. Davison and D. V. Hinkley (1997), section 3.8",
+        ),
+        Definition(
+            "Paired difference",
+            "Two policies on the same questions in the same resamples: what makes a question hard for both cancels.",
+            names=(
+                *("difference", *with_interval("f1_difference", "hallucination_difference", "rate_difference")),
+                *("rate", "other_rate", "part", "value", "other"),
+            ),
+        ),
+        Definition(
+            "Right against wrong",
+            "McNemar’s test on the questions that just one of two policies answers exactly: exact where they are fewer "
+            f"than {EXACT_BELOW}, else by chi-square with continuity correction.",
+            "χ² = (|only this − only the other| − 1)² / (only this + only the other)",
+            "Q. McNemar, Psychometrika 12 (1947)",
+            ("only this one right", "only the other right", "only_one", "only_other", "p"),
+        ),
+        Definition(
+            "Signed ranks",
+            "Wilcoxon’s test on the contexts’ mean differences of F1; blank where fewer than 6 contexts differ.",
+            source="F. Wilcoxon, Biometrics Bulletin 1 (1945)",
+            names=("f1_p",),
+        ),
+        Definition(
+            "Family, and correction",
+            "All p of a board against its controls are one family, and all cells of a comparison another. Holm’s "
+            "method bounds the chance of any false claim in a family, Benjamini and Hochberg’s the share of false "
+            "claims. What the pages show is corrected by Holm’s.",
+            "Holm: the i-th smallest of m values times (m − i + 1), made ascending, at most 1",
+            "S. Holm, Scandinavian Journal of Statistics 6 (1979); Y. Benjamini and Y. Hochberg, J. R. Statist. Soc. "
+            "B 57 (1995)",
+        ),
+        Definition(
+            "Verdict, of a comparison",
+            "Better or worse where the interval of the difference in F1 leaves out 0, the corrected p is below "
+            f"{ALPHA:g}, and more questions are answered exactly by the same one; else tied.",
+            names=("verdict",),
+        ),
+        Definition(
+            "Blank",
+            "A cell in which any question failed or was not run is blank, and enters no mean and no rank; its reason "
+            "stands beside it. The mean over tasks is unweighted, and blank unless every task has a value.",
+            names=("reason", "complete", "status"),
+        ),
+    ),
+)
+
+COLUMNS = Chapter(
+    "columns",
+    "Other columns of tables, downloads and records",
+    (
+        Definition(
+            "Whose number it is",
+            "The model, and the setting where runs of another one stand beside; the task (“all”: the unweighted mean "
+            "over tasks), the mode (agnostic: compressed before the question is seen; aware: with it), the policy, "
+            "and the version of the task.",
+            names=("model", "setting", "task", "mode", "policy", "task_version", "press_arguments"),
+        ),
+        Definition(
+            "Which question it is",
+            "A question of an example, its text, its gold answers and what a perfect output is; whether it can be "
+            "answered, from how many facts, in which direction it is asked, and of what type question and answer are.",
+            names=(
+                *("example_id", "example_index", "question_id", "context", "question", "golds", "target"),
+                *("answerable", "direction", "answer_type", "question_type", "hops"),
+                *("stated_values", "abstentions", "answer_marker", "protected"),
+            ),
+        ),
+        Definition(
+            "What was written",
+            "The output, as text and as token ids, and whether it ended by itself.",
+            names=("output_text", "output_token_ids", "ended"),
+        ),
+        Definition(
+            "Where in the context",
+            "Characters of the context in which answer and evidence stand, first and behind the last, one span after "
+            "the other; how many tokens these are; where each token ends (little-endian uint32), and the share of "
+            "the slots that keeps it (a byte in 255ths). The digest is equal where the same is read in every layer "
+            "and head.",
+            names=(
+                *("answer_spans", "evidence_spans", "context_tokens", "answer_tokens", "evidence_tokens"),
+                *("token_ends", "token_kept", "cache_digest"),
+            ),
+        ),
+        Definition(
+            "Columns of what is imported",
+            "Results of kvpress’s own evaluation, as its files tell them: the scores under its names, their mean "
+            "over the tasks of the data set, with how many predictions and evaluations they are of. F1 and EM are "
+            "computed here from the predicted answers that have a gold.",
+            names=(
+                *("dataset", "press", "arguments", "scores", "tasks", "predictions", "runs"),
+                *("source", "rank at its ratio", "score, by kvpress", "F1, by kvbench", "EM, by kvbench"),
+                *("evaluations", "other scores, by kvpress"),
+            ),
+        ),
+    ),
+)
+
+CHAPTERS = (ANSWERS, ROUTES, COMPRESSION, BOARD, STATISTICS, INSTRUCTIONS, COLUMNS)

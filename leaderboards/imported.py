@@ -3,11 +3,13 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from leaderboards.sheets import Sheet
 from leaderboards.templating import render
 
 # What a data set is ranked by, where it is told several scores; of all of them more is better.
 HEADLINES = ("string_match", "accuracy", "score", "exact_match", "f1", "rouge-l", "rougeL", "rouge1")
 BLANK = "–"
+IMPORTED = "imported.html"
 
 
 @dataclass(frozen=True)
@@ -65,8 +67,11 @@ class Section:
     lines: tuple[Line, ...]
 
 
-def build_imported(source: str, rows: Sequence[Imported], broken: Sequence[str] = ()) -> str:
-    """The page as text; the same input gives the same bytes. ``broken``: what could not be read, a line each."""
+def build_imported(
+    source: str, rows: Sequence[Imported], broken: Sequence[str] = (), sheets: Sequence[Sheet] = ()
+) -> str:
+    """The page as text; the same input gives the same bytes. ``broken``: what could not be read, a line each.
+    ``sheets``: tables that lie in ``data`` beside it."""
     groups: dict[tuple[str, str, str], list[Imported]] = {}
     for row in rows:
         groups.setdefault((row.dataset, row.model, row.setting), []).append(row)
@@ -75,6 +80,7 @@ def build_imported(source: str, rows: Sequence[Imported], broken: Sequence[str] 
         source=source,
         sections=[_section(number, *key, groups[key]) for number, key in enumerate(sorted(groups), start=1)],
         broken=broken,
+        sheets=sheets,
     )
 
 

@@ -13,6 +13,8 @@ from leaderboards.obeyed_parts import families, order
 from leaderboards.protection import Gain, all_gains, plain_and_way
 from leaderboards.published import GAINS, GAINS_MODELS, GAINS_SOURCE
 from leaderboards.resampling import Estimate
+from leaderboards.sheets import Sheet
+from leaderboards.study_downloads import study_sheets
 from leaderboards.study_parts import Listing, Part, percent
 from leaderboards.templating import render
 
@@ -22,9 +24,9 @@ def has_orders(records: DataFrame) -> bool:
     return set(DEFENDED) <= set(records["arm"])
 
 
-def build_instructions(model: str, records: DataFrame, seed: int = 0) -> tuple[str, dict[str, Any]]:
-    """The page as text, and what of it is worth quoting as plain values; the same records give the same bytes.
-    ``records``: of one model, tasks with directives."""
+def build_instructions(model: str, records: DataFrame, seed: int = 0) -> tuple[str, dict[str, Any], tuple[Sheet, ...]]:
+    """The page as text, what of it is worth quoting as plain values, and its tables; the same records give the same
+    bytes. ``records``: of one model, tasks with directives."""
     found = study(records, seed)
     gains, worst = all_gains(found), while_obeying(found)
     parts = (
@@ -36,6 +38,7 @@ def build_instructions(model: str, records: DataFrame, seed: int = 0) -> tuple[s
         bias(found),
         order(found),
     )
+    sheets = study_sheets(found, gains, worst)
     page = render(
         "instructions.html.j2",
         model=model,
@@ -43,8 +46,9 @@ def build_instructions(model: str, records: DataFrame, seed: int = 0) -> tuple[s
         has_orders=has_orders(records),
         amnesia=(_amnesia(worst), _exposed(found)),
         parts=[part for part in parts if part.pictures or part.listings],
+        sheets=sheets,
     )
-    return page, _results(found, gains, worst)
+    return page, _results(found, gains, worst), sheets
 
 
 def _facts(found: Study) -> list[tuple[str, str]]:

@@ -7,12 +7,10 @@ heavy to be opened at once.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import quote
 
 from leaderboards.board import SHOWN, Board, BoardCell
-from leaderboards.definitions import DEFINITIONS
 from leaderboards.encounters import encounters
-from leaderboards.results import Results, distinct, labels_of, spread, task_page
+from leaderboards.results import Results, distinct, labels_of, task_page
 from leaderboards.row import ALL_TASKS, FULL, SummaryRow
 from leaderboards.sections import note_of, sections_of, title_of
 from leaderboards.style import line_styles
@@ -21,6 +19,7 @@ from leaderboards.templating import as_data, render
 
 FRONT = "index.html"
 SCRIPTS = ("address.js", "page.js", "hover.js", "maps.js")
+METHOD = "method.html"
 
 
 @dataclass(frozen=True)
@@ -38,17 +37,8 @@ class PlacedBoard:
     results: Results
 
 
-@dataclass(frozen=True)
-class Entry:
-    """One fact about the run: a text, or more facts under a name."""
-
-    name: str
-    text: str = ""
-    entries: tuple["Entry", ...] = ()
-
-
 def build_pages(results: Sequence[Results]) -> dict[str, str]:
-    """The pages as texts by their file names, the front page first. All that ``run.json`` holds is shown. The same
+    """The pages as texts by their file names, the front page first. The same
     input gives the same bytes. A single task has no page of its own: it is on the front page."""
     tasks = distinct(task for one in results for task in one.tasks)
     pages = {task: task_page(task) for task in tasks} if len(tasks) > 1 else {}
@@ -60,17 +50,14 @@ def build_pages(results: Sequence[Results]) -> dict[str, str]:
         "listing_columns": LISTING,
     }
     boards = _placed(results, pages)
-    runs = [(name, run) for one in results for name, run in one.runs.items()]
     front = render(
         "index.html.j2",
         facts=_facts(results, rows, tasks),
-        task_pages={task: quote(page) for task, page in pages.items()},
+        task_pages=pages,
         scripts=(*SCRIPTS, "board.js"),
         boards=boards,
         board_data=as_data(_board_data(results, boards)),
         sections=sections_of(results, ALL_TASKS if pages else tasks[0]),
-        definitions=DEFINITIONS,
-        runs=[(name if len(runs) > 1 else "This run", _entries(spread(run))) for name, run in runs],
         **shared,
     )
     return {FRONT: front} | {
@@ -92,7 +79,7 @@ def _placed(results: Sequence[Results], pages: Mapping[str, str]) -> list[Placed
             title_of(task, label),
             note_of(one, task),
             one.boards[one.mode, task],
-            quote(pages.get(task, "")),
+            pages.get(task, ""),
             task,
             place,
             one,
@@ -152,33 +139,3 @@ def _facts(results: Sequence[Results], rows: Sequence[SummaryRow], tasks: Sequen
         (f"Asked {kind}s", span or ", ".join(map(str, levels)) or "–"),
         ("Answers scored", f"{questions:,}"),
     ]
-
-
-def _entries(value: Mapping[str, Any]) -> tuple[Entry, ...]:
-    return tuple(_entry(str(name), content) for name, content in value.items())
-
-
-def _entry(name: str, content: Any) -> Entry:
-    if isinstance(content, Mapping) and content:
-        return Entry(name, entries=_entries(content))
-    if isinstance(content, list | tuple) and any(isinstance(item, Mapping | list | tuple) for item in content):
-        return Entry(name, entries=tuple(_list_entry(number, item) for number, item in enumerate(content, start=1)))
-    if isinstance(content, list | tuple):
-        return Entry(name, ", ".join(_text(item) for item in content) or "none")
-    return Entry(name, _text(content))
-
-
-def _list_entry(number: int, item: Any) -> Entry:
-    """An item of a list, under its own name where it has one."""
-    if isinstance(item, Mapping) and isinstance(item.get("name"), str):
-        rest = {key: content for key, content in item.items() if key != "name"}
-        return _entry(item["name"], rest)
-    return _entry(str(number), item)
-
-
-def _text(content: Any) -> str:
-    if content is None or content == {}:
-        return "–"
-    if isinstance(content, bool):
-        return "yes" if content else "no"
-    return str(content)

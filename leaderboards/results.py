@@ -8,6 +8,7 @@ from leaderboards.board import Boards
 from leaderboards.encounters import Duels
 from leaderboards.gallery import Details
 from leaderboards.row import ALL_TASKS, SummaryRow
+from leaderboards.sheets import file_name
 
 
 @dataclass(frozen=True)
@@ -77,9 +78,9 @@ def distinct(names: Iterable[str]) -> list[str]:
 
 def task_page(task: str) -> str:
     """The file name of the page of a task."""
-    return f"task-{task}.html"
+    return f"task-{file_name(task)}.html"
 
 
 def examples_page(task: str, number: int = 1) -> str:
     """The file name of the examples of a task, of the first results of a site or of others."""
-    return f"examples-{task}.html" if number == 1 else f"examples-{task}.{number}.html"
+    return f"examples-{file_name(task)}.html" if number == 1 else f"examples-{file_name(task)}.{number}.html"

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from urllib.parse import quote, urlencode
+from urllib.parse import urlencode
 
 from leaderboards.asked import TITLES
 from leaderboards.measures import F1, GER, HALLUCINATION, Measure, written_bytes, written_interval
@@ -124,7 +124,7 @@ def _cell(
 
 def _examples_at(row: SummaryRow, page: str) -> str:
     """The address of the examples of a row, beside the page."""
-    return f"{quote(page)}#{urlencode({'policy': row.policy, 'asked': str(row.asked)})}"
+    return f"{page}#{urlencode({'policy': row.policy, 'asked': str(row.asked)})}"
 
 
 def _shortened(places: Sequence[str], most: int = 12) -> str:

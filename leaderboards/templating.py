@@ -45,6 +45,11 @@ def as_data(content: Any) -> Markup:
     return Markup(json.dumps(content, separators=(",", ":")).replace("<", "\\u003c"))
 
 
+def linked(page: bytes, other: str) -> bytes:
+    """A page on which the link to another is shown, which templates hide as long as that is not there."""
+    return page.replace(f'<li hidden data-page="{other}">'.encode(), f'<li data-page="{other}">'.encode())
+
+
 def _text(name: str) -> str:
     return files("leaderboards").joinpath("templates", name).read_text(encoding="utf-8")
 

@@ -3,6 +3,7 @@
 from policies.attention import attention_window
 from policies.draws import drawing_from, seed_of
 from policies.errors import PolicyError
+from policies.papers import TITLES
 from policies.plug_in import is_plug_in, load_even_if_broken, load_plug_in, plug_ins
 from policies.policy import Baseline, Policy, Situation, arguments_of, replaced_hooks
 from policies.protection import PROTECTED, WAYS, protected
@@ -11,6 +12,7 @@ from policies.registry import POLICIES
 __all__ = [
     "POLICIES",
     "PROTECTED",
+    "TITLES",
     "WAYS",
     "Baseline",
     "Policy",

@@ -430,7 +430,7 @@ def test_a_run_of_the_suite_builds_its_page_and_site_builds_it_again(toy_folder:
 def test_a_page_without_both_orders_says_what_is_missing() -> None:
     rows = [answer(0, "", policy, [True]) for policy in ("full", "snapkv")]
     rows += [attack(0, "", policy, 0.0) for policy in ("full", "snapkv")]
-    page, _ = build_instructions("toy", records(*rows))
+    page, _, _ = build_instructions("toy", records(*rows))
     assert "--suite instructions" in page
     assert "Obeyed, and leaked" in page, "accuracy and leakage are always over one another"
     assert "--suite instructions" not in build_instructions("toy", small_study())[0]
@@ -440,7 +440,7 @@ def test_of_budgets_no_curve_starts_at_a_ratio() -> None:
     """They have no place for the full cache."""
     rows = [row | {"ratio": 0.0 if row["policy"] == "full" else None} for row in small_study().to_dict("records")]
     rows = [row | {"budget": None if row["policy"] == "full" else 64} for row in rows]
-    page, _ = build_instructions("toy", records(*rows))
+    page, _, _ = build_instructions("toy", records(*rows))
     assert "over the asked budget" in page
     assert "asked ratio" not in page.split("<main")[1].replace("the asked ratios 0.4 to 0.7", "")
 
@@ -449,13 +449,13 @@ def test_a_single_context_has_a_page_too() -> None:
     """It has one order alone, nothing to resample, and no ratio between 0.4 and 0.7."""
     rows = [answer(0, BOTH[0], policy, [True], 0.3) for policy in ("full", "snapkv")]
     rows += [attack(0, BOTH[0], policy, 0.0, 0.3) for policy in ("full", "snapkv")]
-    page, found = build_instructions("toy", records(*rows))
+    page, found, _ = build_instructions("toy", records(*rows))
     assert "snapkv, defence first" in page
     assert found["gains"] == []
 
 
 def test_the_page_holds_its_numbers() -> None:
-    page, found = build_instructions("<toy>", small_study())
+    page, found, _ = build_instructions("<toy>", small_study())
     assert [gain["gain"] for gain in found["gains"]] == [pytest.approx(0.4875)]
     assert "&lt;toy&gt;" in page
     assert "<td>+0.487</td>" in page or "<td>+0.488</td>" in page

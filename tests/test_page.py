@@ -21,6 +21,8 @@ from leaderboards import (
     FRONT,
     GER,
     HALLUCINATION,
+    IMPORTED,
+    METHOD,
     Measure,
     Results,
     SummaryRow,
@@ -35,7 +37,7 @@ from synthetic_records import POLICIES, failed, realistic_records
 
 HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>"
 NAMES = (FRONT, "task-base.html", "task-hops.html")
-LOCAL = ("#", "data:,", "examples-", "task-", FRONT)
+LOCAL = ("#", "data:,", "data/", "examples-", "task-", FRONT, METHOD, IMPORTED)
 RUN: dict[str, Any] = {
     "status": "complete",
     "identity": {
@@ -115,14 +117,12 @@ def test_the_mean_is_on_the_front_page_and_each_task_on_its_own(pages: dict[str,
     assert {"task-base.html", "task-hops.html"} <= set(Elements(pages[FRONT]).values("href"))
 
 
-def test_the_page_names_every_policy_task_measure_and_definition(page: str) -> None:
+def test_the_page_names_every_policy_task_and_measure(page: str) -> None:
     text = Elements(page).text
     for name in (*POLICIES, "base", "hops", "All tasks", "agnostic", "reference"):
         assert name in text
     for measure in ("F1", "Hallucination rate", "Global Eviction Ratio", "Realised ratio"):
         assert f"{measure}, " in text, f"no table of {measure}"
-    for term in ("F1, EM", "Abstained", "Hallucinated", "Eviction rate", "Slot coverage", "arXiv 2603.01426"):
-        assert term in text
 
 
 def test_the_pages_show_the_numbers_of_the_rows(rows: list[SummaryRow], pages: dict[str, str]) -> None:
@@ -160,12 +160,6 @@ def test_one_task_is_not_shown_twice() -> None:
     assert list(pages) == [FRONT]
     assert "All tasks" not in Elements(pages[FRONT]).text
     assert pages[FRONT].count("<figure>") == len(ANSWERS) + 1
-
-
-def test_what_identifies_the_run_is_shown_whatever_its_shape(page: str) -> None:
-    found = re.findall(r"<dt>([^<]+)</dt><dd>([^<]*)</dd>", page)
-    assert {("seed", "0"), ("git_dirty", "yes"), ("git_revision", "–"), ("window_size", "9")} <= set(found)
-    assert "<dt>snapkv</dt>" in page
 
 
 def test_hostile_names_and_reasons_are_text() -> None:

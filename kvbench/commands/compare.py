@@ -1,5 +1,6 @@
 """``python -m kvbench compare``: is this press better than the others, and where?"""
 
+import shlex
 import sys
 from pathlib import Path
 from typing import Annotated, Literal
@@ -8,6 +9,7 @@ import typer
 from rich.console import Console
 
 from datasets_gen import TASKS
+from kvbench.atomic import make_folder
 from kvbench.catalogue import check_names, choose_policies, missing_weights
 from kvbench.commands.parameters import Budgets
 from kvbench.console import console
@@ -63,14 +65,14 @@ def command(
     removed, kept = parse_levels(ratios, budgets, SOME_RATIOS)
     setting = Setting(chosen, removed, seed, mode, kv_bytes(max_kv_gb), Patience(cell_bound(cell_seconds)), kept)
     grid = Grid([(task, contexts_of(task, profile, limit)) for task in named], setting)
-    site.mkdir(parents=True, exist_ok=True)  # found out now rather than after the run
+    make_folder("--site", site)  # found out now rather than after the run
     console.print(f"loading {model}", soft_wrap=True)
     loaded = load_model(model, device, dtype)
     settle()
     if missing := missing_weights(chosen, loaded):
         raise KVBenchError(next(iter(missing.values())))
     folder = out / f"compare-{Path(model).resolve().name}-{mode}-{grid.identity(loaded).short_hash()}"
-    store = execute(loaded, grid, folder, " ".join(["python -m kvbench", *sys.argv[1:]]))
+    store = execute(loaded, grid, folder, shlex.join(["python", "-m", "kvbench", *sys.argv[1:]]))
     records = store.frame()
     rows = publish_summary(store, records)
     page, duels, contrasts = publish_comparison(store, records, mine.name, [other.name for other in others], site)

@@ -5,13 +5,12 @@ from typing import Annotated
 
 import typer
 
-from kvbench.atomic import write_text_atomically
+from kvbench.atomic import make_folder, write_text_atomically
 from kvbench.console import console, printable
+from kvbench.downloads import link_pages, write_sheets
 from kvbench.errors import KVBenchError
 from kvbench.kvpress_results import results_in
-from leaderboards import build_imported
-
-PAGE_NAME = "imported.html"
+from leaderboards import IMPORTED, build_imported, imported_sheet
 
 
 def command(
@@ -22,7 +21,11 @@ def command(
     rows, broken = results_in(results)
     for line in broken:
         console.print(f"left out: {printable(line)}", style="yellow", soft_wrap=True)
-    write_text_atomically(out / PAGE_NAME, build_imported(str(results), rows, broken))
-    console.print(f"imported: {len(rows)} rows of kvpress\npage:     {out / PAGE_NAME}", soft_wrap=True)
+    make_folder("--out", out)
+    sheets = [imported_sheet(rows)]
+    write_sheets(out, sheets)
+    write_text_atomically(out / IMPORTED, build_imported(str(results), rows, broken, sheets))
+    link_pages(out)
+    console.print(f"imported: {len(rows)} rows of kvpress\npage:     {out / IMPORTED}", soft_wrap=True)
     if broken:
         raise KVBenchError(f"{len(broken)} folders could not be read and are left out, all others are on the page")

@@ -29,12 +29,12 @@ def _tasks() -> Rows:
 
 def _policies() -> Rows:
     rows: list[tuple[str, ...]] = [
-        (p.name, p.paper, _ways(p), p.description, p.budget) for p in known_policies().values()
+        (p.name, p.paper, ways_of(p), p.description, p.budget) for p in known_policies().values()
     ]
     return ("policy", "paper", "how it runs", "what it keeps", "budget"), rows
 
 
-def _ways(policy: Policy) -> str:
+def ways_of(policy: Policy) -> str:
     """What it is, whether it is among the default ones, shares the prefill and frees memory, and what it needs."""
     ways = [policy.family, *(["default"] if policy.by_default else [])]
     ways += [policy.prefill, "frees" if policy.frees else "masks"]

@@ -1,5 +1,6 @@
 """``python -m kvbench run``: the main job."""
 
+import shlex
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Annotated, Literal
 import typer
 from rich.console import Console
 
+from kvbench.atomic import make_folder
 from kvbench.catalogue import EVERYTHING, check_scope, choose_policies, missing_weights, with_references
 from kvbench.commands.parameters import Budgets, ContextTokens, Data, Defence, Depth, Phrasings, Ratios
 from kvbench.console import console
@@ -91,13 +93,13 @@ def command(
     patience = Patience(cell_bound(cell_seconds))
     setting = Setting(chosen, removed, seed, mode, kv_bytes(max_kv_gb), patience, kept, asked.scope)
     grid = Grid(counts, setting, held_out=phrasings == "held-out")
-    site.mkdir(parents=True, exist_ok=True)  # found out now rather than after the run
+    make_folder("--site", site)  # found out now rather than after the run
     console.print(f"loading {model}", soft_wrap=True)
     loaded = load_model(model, device, dtype)
     settle()
     grid = with_weights(grid, loaded, everything=asked.policies == EVERYTHING)
     folder = out / (name or f"{Path(model).resolve().name}-{mode}-{grid.identity(loaded).short_hash()}")
-    store = execute(loaded, grid, folder, " ".join(["python -m kvbench", *sys.argv[1:]]))
+    store = execute(loaded, grid, folder, shlex.join(["python", "-m", "kvbench", *sys.argv[1:]]))
     records = store.frame()
     pages, rows = publish_site(store, records, site)
     output = Console()

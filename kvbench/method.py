@@ -1,0 +1,115 @@
+"""What the method page tells of tasks, policies and the run, as plain data. Without the policies' code, which takes
+seconds to import: a listing of them lies beside this file, written by ``python -m kvbench.readme``."""
+
+import json
+from collections.abc import Mapping, Sequence
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from pandas import DataFrame
+
+from datasets_gen import FROM_DATA, TASKS, Task
+from kvbench.reproduce import reproduction
+from kvbench.store import NamedPolicy, NamedTask, RunFile
+from leaderboards import Method, PolicyEntry, RunEntry, TaskEntry, TaskExample
+
+LISTED_POLICIES = Path(__file__).parent / "policies.json"
+NONE = "–"
+
+
+def method_of(runs: Mapping[str, RunFile], records: Sequence[DataFrame]) -> Method:
+    """``runs``: by name. ``records``: those of the runs, however they are parted."""
+    outlines = [run.outline for run in runs.values()]
+    tasks = {task.name: task for outline in reversed(outlines) for task in outline.tasks}
+    policies = {policy.name: policy for outline in reversed(outlines) for policy in outline.policies}
+    stored = {str(name): own for frame in reversed(records) for name, own in frame.groupby("task", sort=False)}
+    seed = outlines[0].seed
+    return Method(
+        models=tuple(dict.fromkeys(outline.model for outline in outlines)),
+        tasks=tuple(_task(name, tasks.get(name), stored.get(name), seed) for name in {**tasks, **TASKS, **FROM_DATA}),
+        policies=tuple(_policy(name, policies.get(name)) for name in {**policies, **listed_policies()}),
+        runs=tuple(_run(name, run) for name, run in runs.items()),
+    )
+
+
+def _run(name: str, run: RunFile) -> RunEntry:
+    again = reproduction(run, list(listed_policies()))
+    return RunEntry(name, again.command, again.unknown, run.command, run.model_dump())
+
+
+@cache
+def listed_policies() -> Mapping[str, Mapping[str, Any]]:
+    """What is told of each policy of the registry, by name."""
+    return {policy["name"]: policy for policy in json.loads(LISTED_POLICIES.read_text())}
+
+
+def _policy(name: str, entry: NamedPolicy | None) -> PolicyEntry:
+    told = listed_policies().get(name, {})
+    arguments = entry.arguments if entry else {}
+    return PolicyEntry(
+        name=name,
+        description=told.get("description", "No policy of kvbench: a press of its own file or package"),
+        paper=(entry.paper if entry else told["paper"]).strip("-"),
+        title=told.get("title", ""),
+        runs=told.get("runs", "plug-in"),
+        budget=told.get("budget", ""),
+        arguments=", ".join(f"{argument} {value}" for argument, value in arguments.items()),
+        in_run=entry is not None,
+    )
+
+
+def _task(name: str, entry: NamedTask | None, records: DataFrame | None, seed: int) -> TaskEntry:
+    """As the run has it, or as it is installed. A task of a run that is not installed is told of by its records."""
+    known = {**TASKS, **FROM_DATA}.get(name)
+    chance = entry.chance if entry else known.chance if known else 0.0
+    return TaskEntry(
+        name=name,
+        version=entry.version if entry else known.full_version if known else "",
+        description=known.description if known else "",
+        source=known.paper if known else "",
+        chance=f"{chance:.1f}" if chance else NONE,  # without golds there is none
+        instruction=entry.instruction if entry else known.instruction if known else "",
+        contexts=entry.contexts if entry else 0,
+        example=_stored(records) if records is not None else _generated(known, seed) if known else None,
+    )
+
+
+def _stored(records: DataFrame) -> TaskExample:
+    """A question that can be answered, of those from the most facts one about a short context."""
+    first = records.drop_duplicates(["example_id", "question_id"])
+    told = first.assign(length=first["context"].str.len(), other=~first["answerable"] | (first["protected"] != ""))
+    order = ["other", "hops", "length", "example_id", "question_id"]
+    row = told.sort_values(order, ascending=[name != "hops" for name in order], kind="stable").iloc[0]
+    return _example(
+        row["context"],
+        row["question"],
+        list(row["golds"]),
+        row["target"],
+        (_ranges(row["evidence_spans"]), _ranges(row["answer_spans"])),
+    )
+
+
+def _ranges(flat: Any) -> tuple[tuple[int, int], ...]:
+    return tuple((int(start), int(end)) for start, end in list(pairwise(flat))[::2])
+
+
+def _generated(task: Task, seed: int) -> TaskExample | None:
+    if task.most == 0:  # its rows come from elsewhere
+        return None
+    example = task.example(seed, 0)
+    question = next((one for one in example.questions if one.answerable and not one.protected), example.questions[0])
+    spans = tuple(
+        tuple((span.start, span.end) for span in question.spans if span.kind in kinds)
+        for kinds in (("fact", "bridge", "directive"), ("answer",))
+    )
+    return _example(example.context, question.text, list(question.golds), question.written, (spans[0], spans[1]))
+
+
+Spans = tuple[tuple[tuple[int, int], ...], tuple[tuple[int, int], ...]]
+
+
+def _example(context: str, question: str, golds: list[str], target: str, spans: Spans) -> TaskExample:
+    gold = " / ".join(golds) or "none: its directives are judged"
+    return TaskExample(context, question, gold, target if target not in golds else "", *spans)

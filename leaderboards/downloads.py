@@ -1,0 +1,179 @@
+"""The tables of the pages as sheets: every number with its interval, how many answers it is of, and why there is none.
+
+A sheet's columns are named as the fields that they come from; ``leaderboards/definitions.py`` says what each means.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from leaderboards.asked import Asked
+from leaderboards.failures import Contrast
+from leaderboards.imported import Imported
+from leaderboards.paired import Difference, Duel
+from leaderboards.resampling import Blank, Estimate
+from leaderboards.row import SummaryRow
+from leaderboards.sheets import Sheet
+from leaderboards.standings import TO_BEAT, Against, Standing
+
+Values = dict[str, Any]
+
+AREA = ("area", "area_low", "area_high", "area_span", "questions")
+RANK = ("rank", "rank_low", "rank_high", "tied")
+CLIFF = ("cliff", "cliff_low", "cliff_high", "cliff_rise", "cliff_rise_low", "cliff_rise_high")
+CORRELATION = ("ger_pearson", "ger_pearson_p", "ger_spearman", "ger_spearman_p", "ger_points")
+BEATS = ("verdict", "difference", "difference_low", "difference_high", "span", "smallest_detectable", "p")
+
+
+def cells_sheet(rows: Sequence[SummaryRow]) -> Sheet:
+    """Every measure of every cell, the means over tasks among them."""
+    return Sheet.of(
+        "cells",
+        "Every measure of each task, policy and ratio or budget",
+        [row.model_dump() for row in rows],
+        tuple(SummaryRow.model_fields),
+    )
+
+
+def board_sheet(found: Iterable[Standing]) -> Sheet:
+    """What each policy comes to on each board."""
+    return Sheet.of("board", "The boards: a row for each policy", [_standing(one) for one in found])
+
+
+def _standing(one: Standing) -> Values:
+    beats = {control: _against(control, one.against.get(control)) for control in TO_BEAT}
+    return {
+        "mode": one.mode,
+        "task": one.task,
+        "policy": one.policy,
+        **_rank(one),
+        **_area(one),
+        **_safe(one),
+        **_cliff(one),
+        **_correlation(one),
+        **{name: value for values in beats.values() for name, value in values.items()},
+    }
+
+
+def _blank(names: Iterable[str], reason_of: str, blank: Blank) -> Values:
+    return {**dict.fromkeys(names), f"{reason_of}_reason": blank.reason}
+
+
+def _rank(one: Standing) -> Values:
+    rank = one.rank
+    if isinstance(rank, Blank):
+        return _blank(RANK, "rank", rank)
+    return {"rank": rank.rank, "rank_low": rank.low, "rank_high": rank.high, "tied": rank.tied, "rank_reason": None}
+
+
+def _area(one: Standing) -> Values:
+    area = one.area
+    if isinstance(area, Blank):
+        return _blank(AREA, "area", area)
+    return {
+        "area": area.f1.mean,
+        "area_low": area.f1.low,
+        "area_high": area.f1.high,
+        "area_span": area.span,
+        "questions": area.f1.n,
+        "area_reason": None,
+    }
+
+
+def _safe(one: Standing) -> Values:
+    safe = one.safe_ratio
+    if isinstance(safe, Blank):
+        return _blank(("safe_ratio",), "safe_ratio", safe)
+    return {"safe_ratio": safe.ratio, "safe_ratio_reason": None}
+
+
+def _cliff(one: Standing) -> Values:
+    cliff = one.cliff
+    if isinstance(cliff, Blank):
+        return _blank(CLIFF, "cliff", cliff)
+    rise = cliff.rise
+    values = (cliff.ratio, cliff.low, cliff.high, rise.mean, rise.low, rise.high)
+    return {**dict(zip(CLIFF, values, strict=True)), "cliff_reason": None}
+
+
+def _correlation(one: Standing) -> Values:
+    found = one.ger_against_hallucination
+    if isinstance(found, Blank):
+        return _blank(CORRELATION, "ger", found)
+    values = (found.pearson, found.pearson_p, found.spearman, found.spearman_p, found.n)
+    return {**dict(zip(CORRELATION, values, strict=True)), "ger_reason": None}
+
+
+def _against(control: str, found: Against | Blank | None) -> Values:
+    names = [f"beats_{control}_{name}" for name in BEATS]
+    if not isinstance(found, Against):
+        return _blank(names, f"beats_{control}", found or Blank("a control, or it was not run"))
+    smallest = None if isinstance(found.smallest, Blank) else found.smallest
+    difference = found.difference
+    values = (found.verdict, difference.mean, difference.low, difference.high, found.span, smallest, found.p)
+    return {**dict(zip(names, values, strict=True)), f"beats_{control}_reason": None}
+
+
+def duels_sheet(name: str, duels: Sequence[Duel]) -> Sheet:
+    """The cells of a comparison."""
+    rows = [
+        {
+            "policy": duel.policy,
+            "other": duel.other,
+            "task": duel.task,
+            **levels_of(duel.asked),
+            "questions": duel.questions,
+            "contexts": duel.contexts,
+            **_difference("f1_difference", duel.f1),
+            **_difference("hallucination_difference", duel.hallucination),
+            "only_one": duel.only_one,
+            "only_other": duel.only_other,
+            "p": duel.p,
+            "f1_p": duel.f1_p,
+            "verdict": duel.verdict,
+        }
+        for duel in duels
+    ]
+    return Sheet.of(name, "Verdicts, cell by cell", rows)
+
+
+def levels_of(asked: Asked) -> Values:
+    """What was asked for in two columns, one of them None."""
+    return {kind: asked.value if asked.kind == kind else None for kind in ("ratio", "budget")}
+
+
+def _difference(name: str, difference: Difference) -> Values:
+    return {name: difference.mean, f"{name}_low": difference.low, f"{name}_high": difference.high}
+
+
+def contrasts_sheet(name: str, contrasts: Sequence[Contrast]) -> Sheet:
+    """How and where two policies fail differently."""
+    rows = [
+        {
+            "policy": one.policy,
+            "other": one.other,
+            "part": one.part,
+            "value": one.value,
+            "answers": one.answers,
+            "rate": one.rate,
+            "other_rate": one.other_rate,
+            **_difference("rate_difference", one.difference),
+        }
+        for one in contrasts
+    ]
+    return Sheet.of(name, "How they fail differently", rows)
+
+
+def imported_sheet(rows: Sequence[Imported]) -> Sheet:
+    """Results of kvpress's own evaluation, the scores as it named them."""
+    return Sheet.of("imported", "Imported from kvpress", [_imported(row) for row in rows])
+
+
+def _imported(row: Imported) -> Values:
+    return {**asdict(row), "scores": dict(row.scores), "source": "imported from kvpress"}
+
+
+def estimate_of(name: str, estimate: Estimate | None) -> Values:
+    """An estimate in columns of their own."""
+    columns = {"": "mean", "_low": "low", "_high": "high", "_n": "n"}
+    return {f"{name}{end}": getattr(estimate, field) if estimate else None for end, field in columns.items()}

@@ -1,0 +1,113 @@
+"""Tables as they are downloaded: what was computed, unrounded, as CSV and as JSON."""
+
+import csv
+import io
+import json
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from typing import Any, Self
+
+# What makes a spreadsheet compute a cell instead of showing it (OWASP, CSV injection); their full-width forms too.
+FORMULA = re.compile("[=+\\-@\t\r\n\uff1d\uff0b\uff0d\uff20]")
+FILE_FORBIDS = re.compile(r"[^A-Za-z0-9._+-]+")
+LONGEST_NAME = 100
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """``name``: of its files. ``rows``: a value for each of ``columns``: text, a number, a truth value, None where
+    there is none, or a sequence of such. A number is as it was computed."""
+
+    name: str
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Any, ...], ...]
+
+    @classmethod
+    def of(cls, name: str, title: str, rows: Sequence[Mapping[str, Any]], columns: Sequence[str] = ()) -> Self:
+        """Of rows by column, each with all the columns of the first; ``columns``: where there may be no rows."""
+        names = tuple(rows[0]) if rows else tuple(columns)
+        return cls(name, title, names, tuple(tuple(row[column] for column in names) for row in rows))
+
+    def labelled(self, labels: Mapping[str, Any]) -> "Sheet":
+        """The same with other columns before its own, which are the same in each row."""
+        return replace(
+            self, columns=(*labels, *self.columns), rows=tuple((*labels.values(), *row) for row in self.rows)
+        )
+
+    def csv(self) -> str:
+        """RFC 4180, UTF-8. Nothing is an empty cell, a truth value ``true`` or ``false``, a sequence JSON. Text that a
+        spreadsheet would take for a formula has an apostrophe before it."""
+        output = io.StringIO()
+        writer = csv.writer(output, lineterminator="\r\n")
+        writer.writerow(map(_guarded, self.columns))
+        writer.writerows([_cell(value) for value in row] for row in self.rows)
+        return output.getvalue()
+
+    def json(self) -> str:
+        """A list of objects, one on a line each, as pandas reads it; text is as it is."""
+        lines = (
+            json.dumps(dict(zip(self.columns, map(_plain, row), strict=True)), allow_nan=False) for row in self.rows
+        )
+        return "[\n" + ",\n".join(lines) + "\n]\n"
+
+    def files(self) -> Iterator[tuple[str, str]]:
+        """Name and text of each file."""
+        yield f"{self.name}.csv", self.csv()
+        yield f"{self.name}.json", self.json()
+
+
+def joined(sheets: Iterable[Sheet]) -> list[Sheet]:
+    """Sheets of one name as one, their rows one after the other; a column that one lacks is empty there."""
+    groups: dict[str, list[Sheet]] = {}
+    for sheet in sheets:
+        groups.setdefault(sheet.name, []).append(sheet)
+    return [group[0] if len(group) == 1 else _joined(group) for group in groups.values()]
+
+
+def _joined(group: Sequence[Sheet]) -> Sheet:
+    columns = tuple(dict.fromkeys(column for sheet in group for column in sheet.columns))
+    rows = [dict(zip(sheet.columns, row, strict=True)) for sheet in group for row in sheet.rows]
+    return replace(group[0], columns=columns, rows=tuple(tuple(row.get(name) for name in columns) for row in rows))
+
+
+def _plain(value: Any) -> Any:
+    """Numbers of numpy as Python's; what is not finite is no number."""
+    if isinstance(value, str | bool | None):
+        return value
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, Sequence):
+        return [_plain(item) for item in value]
+    number = value.item() if hasattr(value, "item") else value
+    return None if isinstance(number, float) and not math.isfinite(number) else number
+
+
+def _cell(value: Any) -> str | int | float:
+    plain = _plain(value)
+    if plain is None:
+        return ""
+    if isinstance(plain, bool):
+        return "true" if plain else "false"
+    if isinstance(plain, int | float):
+        return repr(plain)
+    return _guarded(plain if isinstance(plain, str) else json.dumps(plain))
+
+
+def _guarded(text: str) -> str:
+    return f"'{text}" if FORMULA.match(text) else text
+
+
+def file_name(name: str) -> str:
+    """A name, whatever it holds, as a part of the name of a file on any system; other names have other files.
+
+    >>> file_name("base"), file_name("../x")
+    ('base', 'x-d6b96a97')
+    """
+    kept = FILE_FORBIDS.sub("-", name).strip("-.")[:LONGEST_NAME]
+    if kept and kept == name:
+        return kept
+    return f"{kept}-{sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}".lstrip("-")

@@ -1,0 +1,149 @@
+"""Nothing is shown that is not defined: every column of every table, download and record, and every measure."""
+
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+from kvbench.metrics.registry import METRICS
+from kvbench.record import Record
+from leaderboards import (
+    CURVES,
+    TABLES,
+    Asked,
+    Imported,
+    Results,
+    Sheet,
+    SummaryRow,
+    all_standings,
+    board_sheet,
+    boards_of,
+    build_comparison,
+    build_imported,
+    build_instructions,
+    build_pages,
+    cells_sheet,
+    contrasts,
+    contrasts_sheet,
+    duels,
+    duels_sheet,
+    imported_sheet,
+    summarise,
+)
+from leaderboards.board import _at_level, _columns
+from leaderboards.definitions import CHAPTERS
+from synthetic_records import realistic_records
+from test_obedience import small_study
+
+DEFINITIONS = [definition for chapter in CHAPTERS for definition in chapter.definitions]
+NAMES = {name for definition in DEFINITIONS for name in definition.names}
+# What is asked of a policy, its name, and a heading without words.
+A_LEVEL = re.compile(r"[\d.]+")
+AT_A_LEVEL = re.compile(r"(.+) at [\d.]+")
+IMPORTED = Imported("ruler", "toy", "", "snapkv", 0.5, "", (("string_match", 50.0),), 1, 3, 3, 40.0, 30.0)
+
+
+def sheets() -> list[Sheet]:
+    """One of each kind that is written."""
+    records = realistic_records(policies=["full", "random", "snapkv", "knorm"], contexts=4)
+    rows = summarise(records)
+    found = all_standings(records, rows)
+    return [
+        cells_sheet(rows),
+        board_sheet(one for own in found.values() for one in own),
+        duels_sheet("verdicts", duels(records, "snapkv", ["knorm"])),
+        contrasts_sheet("failures", contrasts(records, "snapkv", "knorm")),
+        imported_sheet([IMPORTED]),
+        *build_instructions("toy", small_study())[2],
+    ]
+
+
+class Headings(HTMLParser):
+    """The texts of all headings of columns."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.found: list[str] = []
+        self._open = False
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag == "th" and dict(attrs).get("scope") == "col":
+            self._open = True
+            self.found.append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        self._open = self._open and tag != "th"
+
+    def handle_data(self, data: str) -> None:
+        if self._open:
+            self.found[-1] += data
+
+
+def headings() -> set[str]:
+    """Of the columns of all pages."""
+    records = realistic_records(policies=["full", "random", "recency", "snapkv", "knorm"], contexts=4)
+    rows = summarise(records)
+    pages = [
+        *build_pages([Results.of({"model": "toy"}, rows, boards_of(records, rows))]).values(),
+        build_comparison("toy", duels(records, "snapkv", ["knorm"]), {"knorm": contrasts(records, "snapkv", "knorm")}),
+        build_instructions("toy", small_study())[0],
+        build_imported("results", [IMPORTED]),
+    ]
+    return {heading.strip() for page in pages for heading in Headings(page).found}
+
+
+def defined(heading: str) -> bool:
+    at_a_level = AT_A_LEVEL.fullmatch(heading)
+    return bool(A_LEVEL.fullmatch(heading)) or heading in NAMES or (at_a_level is not None and at_a_level[1] in NAMES)
+
+
+def test_every_heading_of_every_page_is_defined() -> None:
+    found = headings()
+    assert {"F1 area", "safe ratio", "cliff", "GER at 0.9", "only this one right", "gain", "rank at its ratio"} <= found
+    policies = {
+        "snapkv",
+        "knorm",
+        "base",
+        "hops",
+        "",
+        "Llama-3, published",
+        "Qwen2, published",
+    }  # whose column it is, of a policy or task
+    assert {heading for heading in found - policies if not defined(heading)} == set()
+
+
+@pytest.mark.parametrize("sheet", sheets(), ids=lambda sheet: sheet.name)
+def test_every_column_of_every_download_is_defined(sheet: Sheet) -> None:
+    assert set(sheet.columns) - NAMES == set()
+
+
+def test_every_measure_metric_and_column_of_the_records_is_defined() -> None:
+    assert set(SummaryRow.model_fields) - NAMES == set()
+    assert {measure.title for measure in (*CURVES, *TABLES)} - NAMES == set()
+    assert set(METRICS) - NAMES == set()
+    assert {"model", "setting", *Record.model_fields} - NAMES == set()
+
+
+def test_every_column_of_the_board_is_defined_at_every_level() -> None:
+    """Also those in which no policy of a run has a value, and those that appear when a level is chosen."""
+    names = [column.name for column, _ in (*_columns(), *_at_level(Asked.of(0.7)))]
+    assert len(names) > 18
+    assert [name for name in names if not defined(name)] == []
+
+
+def test_a_name_is_defined_once() -> None:
+    names = [name for definition in DEFINITIONS for name in dict.fromkeys(definition.names)]
+    assert sorted(name for name in set(names) if names.count(name) > 1) == []
+    titles = [definition.name for definition in DEFINITIONS]
+    assert len(set(titles)) == len(titles)
+
+
+def test_what_a_paper_defines_names_it_and_has_a_formula() -> None:
+    by_name = {definition.name: definition for definition in DEFINITIONS}
+    for name in ("Susceptibility", "Cliff", "Safe ratio", "Area under F1", "Protection gain", "Slot coverage"):
+        assert by_name[name].formula, name
+    for name in ("GER, the Global Eviction Ratio", "Susceptibility", "Protection gain", "Leakage, and defence leakage"):
+        assert "arXiv" in by_name[name].source, name
+    for name in ("Rank, and rank interval", "Smallest detectable difference", "Right against wrong", "Interval"):
+        assert re.search(r"\d{4}", by_name[name].source), name
