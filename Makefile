@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/installed
 
-.PHONY: run test lint bench train readme pictures clean
+.PHONY: run test lint bench train readme pictures small-store clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -46,6 +46,14 @@ pictures: $(INSTALLED)
 	$(BIN)/python -m kvbench compare docs/loud_values.py:LoudValuesPress --against snapkv,knorm
 	$(BIN)/python -m kvbench run --suite instructions --name instructions --site site/suite
 	$(BIN)/python -m kvbench.pictures
+
+# The store that tests/test_small_store.py holds literal numbers of: they are to be verified anew after this.
+SMALL := build/small_store
+small-store: $(INSTALLED)
+	rm -rf $(SMALL)
+	$(BIN)/python -m kvbench run --tasks base,hops --policies snapkv,knorm --ratios 0.5,0.9 --limit 3 \
+		--name run --out $(SMALL) --site $(SMALL)/site
+	cp $(SMALL)/run/run.json $(SMALL)/site/data/records.parquet tests/data/small_store
 
 clean:
 	rm -rf $(VENV) build site .mypy_cache .pytest_cache .ruff_cache *.egg-info

@@ -1,0 +1,189 @@
+"""A committed run of the reference model, and what it adds up to, as literal numbers.
+
+They were computed without kvbench, from ``records.parquet`` alone: means by a pandas ``groupby``; intervals by going
+through all 27 resamples of three contexts, whose 2.5th and 97.5th percentiles are the worst and the best of them, as
+each of these has a probability of 1/27 or more; areas by ``numpy.trapezoid``; McNemar's p as ``scipy.stats.binomtest``
+of the counts, and Holm's correction by hand.
+"""
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from kvbench.cli import main
+from kvbench.publish import summary_rows
+from kvbench.record import SCHEMA_VERSION
+from kvbench.store import Store
+from leaderboards import Blank, Standing, SummaryRow, all_standings, duels
+from small_store import AGAIN, small_store
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    return small_store(tmp_path_factory.mktemp("runs") / "small")
+
+
+@pytest.fixture(scope="module")
+def records(store: Store) -> pd.DataFrame:
+    return store.frame()
+
+
+@pytest.fixture(scope="module")
+def rows(store: Store, records: pd.DataFrame) -> dict[tuple[str, str, float], SummaryRow]:
+    return {(row.task, row.policy, row.ratio or 0.0): row for row in summary_rows(store, records)}
+
+
+@pytest.fixture(scope="module")
+def board(records: pd.DataFrame, rows: dict[tuple[str, str, float], SummaryRow]) -> dict[tuple[str, str], Standing]:
+    found = all_standings(records, list(rows.values()))
+    return {(task, one.policy): one for (_, task), own in found.items() for one in own}
+
+
+def test_it_holds_what_was_run(records: pd.DataFrame) -> None:
+    assert len(records) == 726
+    assert set(records["status"]) == {"ok"}
+    counts = records.groupby("task")[["question_id", "example_id"]].nunique()
+    assert counts.to_dict("index") == {
+        "base": {"question_id": 18, "example_id": 3},
+        "hops": {"question_id": 48, "example_id": 3},
+    }
+
+
+# Task, policy, ratio: F1, exact match, hallucination rate, abstention rate, GER, slot coverage, eviction rate, realised
+# ratio, bytes.
+MEANS = [
+    ("base", "full", 0.0, 100.0, 100.0, 0.0, 2 / 18, 0.0, 1.0, 0.0, 0.0, 704512.0),
+    ("base", "snapkv", 0.5, 55.5555555556, 55.5555555556, 1 / 18, 0.5, 0.0, 0.5470920139, 0.0, 0.5, 352256.0),
+    ("base", "random", 0.5, 75.9259259259, 72.2222222222, 0.0, 6 / 18, 0.0, 0.4934368800, 0.0, 0.5, 352256.0),
+    ("base", "knorm", 0.9, 11.1111111111, 11.1111111111, 0.0, 1.0, 0.2604166667, 0.0931165261, 0.3014545899,
+     0.9076599327, 65536.0),
+    ("hops", "full", 0.0, 58.3333333333, 58.3333333333, 19 / 48, 8 / 48, 0.0, 1.0, 0.0, 0.0, 651264.0),
+    ("hops", "snapkv", 0.5, 42.7083333333, 39.5833333333, 12 / 48, 22 / 48, 0.0, 0.4782678133, 0.0, 0.5, 325632.0),
+    ("hops", "snapkv", 0.9, 29.1666666667, 29.1666666667, 12 / 48, 32 / 48, 0.5810810811, 0.1006469653, 0.6079207921,
+     0.9055944056, 61440.0),
+    ("hops", "recency", 0.9, 27.0833333333, 27.0833333333, 13 / 48, 33 / 48, 0.8918918919, 0.1108537109, 0.8968212611,
+     0.9055944056, 61440.0),
+    ("hops", "oracle", 0.9, 91.6666666667, 91.6666666667, 0.0, 15 / 48, 0.0, 0.6036036992, 0.9011160327, 0.9055944056,
+     61440.0),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("task", "policy", "ratio", "expected"),
+    [(task, policy, ratio, expected) for task, policy, ratio, *expected in MEANS],
+)
+def test_means(
+    rows: dict[tuple[str, str, float], SummaryRow], task: str, policy: str, ratio: float, expected: list[float]
+) -> None:
+    row = rows[task, policy, ratio]
+    found = [
+        *(row.f1, row.em, row.hallucination_rate, row.abstention_rate, row.ger, row.slot_coverage),
+        *(row.eviction_rate, row.realised_ratio, row.kv_bytes),
+    ]
+    assert found == pytest.approx(expected, abs=1e-9)
+    assert (row.n, row.contexts) == ((18, 3) if task == "base" else (48, 3))
+
+
+@pytest.mark.parametrize(
+    ("task", "policy", "ratio", "f1", "hallucination"),
+    [
+        ("base", "full", 0.0, (100.0, 100.0), (0.0, 0.0)),
+        ("base", "snapkv", 0.5, (100 / 3, 100.0), (0.0, 1 / 6)),
+        ("base", "snapkv", 0.9, (0.0, 100 / 3), (0.0, 0.0)),
+        ("hops", "full", 0.0, (50.0, 75.0), (0.1875, 0.5)),
+        ("hops", "snapkv", 0.5, (31.25, 50.0), (0.125, 0.4375)),
+        ("hops", "knorm", 0.5, (15.0, 31.25), (0.0625, 0.1875)),
+    ],
+)
+def test_intervals(
+    rows: dict[tuple[str, str, float], SummaryRow],
+    task: str,
+    policy: str,
+    ratio: float,
+    f1: tuple[float, float],
+    hallucination: tuple[float, float],
+) -> None:
+    row = rows[task, policy, ratio]
+    assert (row.f1_low, row.f1_high) == pytest.approx(f1)
+    assert (row.hallucination_rate_low, row.hallucination_rate_high) == pytest.approx(hallucination)
+
+
+def test_the_mean_over_tasks(rows: dict[tuple[str, str, float], SummaryRow]) -> None:
+    """The interval of both tasks together has 729 resamples, whose percentiles 2,000 draws meet to the neighbouring
+    mean, which is 2.08 points away."""
+    full, snapkv = rows["all", "full", 0.0], rows["all", "snapkv", 0.5]
+    assert (full.f1, snapkv.f1) == pytest.approx((79.1666666667, 49.1319444444))
+    assert (full.f1_low, full.f1_high) == pytest.approx((75.0, 87.5))
+    assert (snapkv.f1_low, snapkv.f1_high) == pytest.approx((34.8958, 70.8333), abs=2.1)
+
+
+def test_areas_and_ranks(board: dict[tuple[str, str], Standing]) -> None:
+    areas = {
+        ("base", "snapkv"): 57.8163158057,
+        ("base", "knorm"): 35.5940935835,
+        ("base", "random"): 68.0015009909,
+        ("hops", "snapkv"): 43.9893018018,
+        ("hops", "knorm"): 33.1105212355,
+        ("hops", "recency"): 44.0435971686,
+    }
+    for key, expected in areas.items():
+        area = board[key].area
+        assert not isinstance(area, Blank)
+        assert area.f1.mean == pytest.approx(expected, abs=1e-9), key
+        assert area.span == pytest.approx(0.9076599327 if key[0] == "base" else 0.9055944056, abs=1e-9)
+    for task in ("base", "hops", "all"):
+        ranks = [board[task, policy].rank for policy in ("snapkv", "knorm")]
+        assert [rank.rank for rank in ranks if not isinstance(rank, Blank)] == [1, 2]
+        assert isinstance(board[task, "random"].rank, Blank)
+
+
+def test_safe_ratio_and_cliff(board: dict[tuple[str, str], Standing]) -> None:
+    """The paired loss of the oracle is at most 0 in every resample, that of SnapKV up to 66.7 and 43.8 points."""
+    safe = {key: one.safe_ratio for key, one in board.items()}
+    expected = {("base", "snapkv"): 0.0, ("base", "oracle"): 0.9, ("hops", "oracle"): 0.9, ("hops", "snapkv"): 0.0}
+    for key, ratio in expected.items():
+        found = safe[key]
+        assert not isinstance(found, Blank)
+        assert found.ratio == ratio, key
+    losses = safe["base", "snapkv"]
+    assert not isinstance(losses, Blank)
+    assert [loss.mean for loss in losses.losses] == pytest.approx([44.4444444444, 88.8888888889])
+    assert [loss.high for loss in losses.losses] == pytest.approx([66.6666666667, 100.0])
+    cliff = board["base", "snapkv"].cliff
+    assert not isinstance(cliff, Blank)
+    assert (cliff.ratio, cliff.rise.mean) == pytest.approx((0.25, 1 / 9)), "from 0 to 1 / 18 on the way from 0 to 0.5"
+    assert board["hops", "snapkv"].cliff == Blank("hallucination rises nowhere")
+
+
+def test_right_against_wrong(records: pd.DataFrame) -> None:
+    found = {(duel.task, duel.asked.value): duel for duel in duels(records, "snapkv", ["knorm"])}
+    told = {key: (duel.only_one, duel.only_other, duel.p, duel.f1.mean, duel.verdict) for key, duel in found.items()}
+    expected = {  # of binomtest: 0.0078125, 0.057373046875, 0.375 and 1, times 4, 3, 2 and 1
+        ("base", 0.5): (8, 0, 0.03125, 44.4444444444, "better"),
+        ("base", 0.9): (0, 0, 1.0, 0.0, "tied"),
+        ("hops", 0.5): (11, 3, 0.172119140625, 18.9583333333, "tied"),
+        ("hops", 0.9): (4, 1, 0.75, 6.25, "tied"),
+    }
+    assert told.keys() == expected.keys()
+    for key, (only_one, only_other, p, mean, verdict) in expected.items():
+        assert told[key][:2] == (only_one, only_other), key
+        assert told[key][2:4] == pytest.approx((p, mean)), key
+        assert told[key][4] == verdict, key
+
+
+def test_the_site_of_it_shows_and_gives_out_these_numbers(store: Store, tmp_path: Path) -> None:
+    assert main(["site", str(store.folder), "--out", str(tmp_path)]) == 0
+    cells = pd.read_csv(tmp_path / "data/cells.csv", float_precision="round_trip")
+    cell = cells.set_index(["task", "policy", "ratio"]).loc[("base", "snapkv", 0.5)]
+    assert cell[["f1", "f1_low", "f1_high", "n"]].tolist() == pytest.approx([55.5555555556, 100 / 3, 100.0, 18])
+    assert len(pd.read_parquet(tmp_path / "data/records.parquet")) == 726
+    method = (tmp_path / "method.html").read_text()
+    assert "python -m kvbench run --tasks base,hops --policies full,oracle,random,recency,snapkv,knorm" in method
+
+
+def test_another_schema_is_told_with_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("small_store.SCHEMA_VERSION", SCHEMA_VERSION + 1)
+    with pytest.raises(pytest.fail.Exception, match="make small-store"):
+        small_store(tmp_path / "small")
+    assert "compute the numbers" in AGAIN
