@@ -1,0 +1,152 @@
+"""The page on method: what it tells of definitions, tasks, policies and the run, and that hostile text stays text."""
+
+import re
+from html import escape
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from datasets_gen import TASKS
+from kvbench.method import LISTED_POLICIES, listed_policies, method_of
+from kvbench.readme import known_to_the_page
+from kvbench.store import Store
+from leaderboards import (
+    Downloads,
+    Method,
+    PolicyEntry,
+    RunEntry,
+    Sheet,
+    TaskEntry,
+    TaskExample,
+    build_method,
+)
+from leaderboards.definitions import CHAPTERS
+from policies import POLICIES, TITLES
+from small_store import small_store
+from test_page import HOSTILE, Elements, assert_inert
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    return small_store(tmp_path_factory.mktemp("runs") / "small")
+
+
+@pytest.fixture(scope="module")
+def records(store: Store) -> pd.DataFrame:
+    return store.frame()
+
+
+@pytest.fixture(scope="module")
+def method(store: Store, records: pd.DataFrame) -> Method:
+    return method_of({"small": store.run}, [records])
+
+
+def example(**changes: Any) -> TaskExample:
+    told: dict[str, Any] = {"context": "Ada lives in Oslo.", "question": "Where?", "gold": "Oslo"}
+    return TaskExample(**{**told, "evidence": ((0, 18),), "answers": ((13, 17),), **changes})
+
+
+def test_the_listing_of_policies_is_that_of_the_registry() -> None:
+    assert LISTED_POLICIES.read_text() == known_to_the_page(), "it has drifted: make readme"
+    assert list(listed_policies()) == list(POLICIES)
+    assert set(TITLES) <= {policy.paper for policy in POLICIES.values()}
+
+
+def test_every_task_and_policy_is_told_those_of_the_run_first(method: Method, store: Store) -> None:
+    assert {task.name for task in method.tasks} == {*TASKS, "ifeval"}
+    assert [task.name for task in method.tasks if task.contexts] == ["base", "hops"]
+    in_run = [policy.name for policy in method.policies if policy.in_run]
+    assert in_run == [policy.name for policy in store.run.outline.policies]
+    assert [policy.name for policy in method.policies][: len(in_run)] == in_run
+    assert {policy.name for policy in method.policies} == set(POLICIES)
+    snapkv = next(policy for policy in method.policies if policy.name == "snapkv")
+    assert (snapkv.paper, snapkv.title) == ("arXiv 2404.14469", TITLES["arXiv 2404.14469"])
+    assert snapkv.arguments == "window_size 64, kernel_size 5"
+    assert snapkv.runs.startswith("scorer")
+
+
+def test_an_example_is_one_of_the_run_with_its_answer_marked(method: Method, records: pd.DataFrame) -> None:
+    for task in method.tasks[:2]:
+        assert task.example is not None
+        own = records[(records["task"] == task.name) & (records["question"] == task.example.question)]
+        assert task.example.context in set(own["context"])
+        assert task.example.gold in {golds[0] for golds in own["golds"]}
+        marked = [piece.text for piece in task.example.excerpt if piece.kind == "answer"]
+        assert task.example.gold in marked
+        assert "".join(piece.text for piece in task.example.excerpt) == task.example.context
+
+
+def test_every_task_has_an_example_but_that_whose_rows_come_from_elsewhere(method: Method) -> None:
+    for task in method.tasks:
+        assert (task.example is None) == (task.name == "ifeval")
+        if task.example is not None:
+            assert any(piece.kind for piece in task.example.excerpt), task.name
+            assert sum(len(piece.text) for piece in task.example.excerpt) <= 702, task.name
+
+
+def test_of_a_long_context_what_is_around_the_answer_is_shown() -> None:
+    filler = "Rain fell on the bay. " * 200
+    context = f"{filler}Ada lives in Oslo. {filler}"
+    start = context.index("Ada")
+    long = example(context=context, evidence=((start, start + 18),), answers=((start + 13, start + 17),))
+    pieces = long.excerpt
+    assert (pieces[0].text, pieces[-1].text) == ("…", "…")
+    assert [(piece.text, piece.kind) for piece in pieces if piece.kind] == [
+        ("Ada lives in ", "evidence"),
+        ("Oslo", "answer"),
+        (".", "evidence"),
+    ]
+    assert all(len(piece.text) < 700 for piece in pieces)
+
+
+def test_the_page_tells_definitions_papers_command_and_versions(method: Method, store: Store) -> None:
+    sheets = [Sheet("cells", "Every measure", ("a",), ((1,),))]
+    page = build_method(method, Downloads(sheets, "records.parquet", 726))
+    text = Elements(page).text
+    for chapter in CHAPTERS:
+        for definition in chapter.definitions:
+            assert definition.text in text, definition.name
+            assert definition.formula in text
+            assert definition.source in text
+    for policy in method.policies:
+        assert policy.name in text
+        assert policy.title in text
+    assert method.runs[0].command in text
+    assert "--tasks base,hops --policies full,oracle,random,recency,snapkv,knorm --ratios 0.5,0.9 --limit 3" in text
+    identity = store.run.identity
+    for fact in (identity["packages"]["torch"], identity["git_revision"], identity["model_fingerprint"]):
+        assert fact in text
+    found = dict(re.findall(r"<dt>([^<]+)</dt><dd>([^<]*)</dd>", page))
+    assert found["seed"] == "0"
+    assert found["held_out"] == "no"
+    links = Elements(page).values("href")
+    assert {"index.html", "data/cells.csv", "data/cells.json", "data/records.parquet"} <= set(links)
+    assert all(link.startswith(("#", "data", "index.html")) for link in links)
+
+
+def test_a_press_of_ones_own_is_told_and_where_its_file_is_not_known(store: Store, records: pd.DataFrame) -> None:
+    run = store.run.model_copy(deep=True)
+    run.identity["policies"][-1] |= {"name": "MyPress", "paper": "-", "origin": "0123"}
+    told = method_of({"small": run}, [records])
+    mine = next(policy for policy in told.policies if policy.name == "MyPress")
+    assert (mine.in_run, mine.paper) == (True, "")
+    assert "FILE.py:MyPress" in build_method(told)
+    assert escape(told.runs[0].unknown[0]) in build_method(told)
+
+
+def test_hostile_text_is_text() -> None:
+    of_task = dict.fromkeys(("name", "version", "description", "source", "chance", "instruction"), HOSTILE)
+    asked = example(context=HOSTILE * 2, question=HOSTILE, gold=HOSTILE, written=HOSTILE)
+    task = TaskEntry(**of_task, contexts=3, example=asked)
+    names = ("name", "description", "paper", "title", "runs", "budget", "arguments")
+    policy = PolicyEntry(**dict.fromkeys(names, HOSTILE), in_run=True)
+    run = RunEntry(HOSTILE, HOSTILE, (HOSTILE,), HOSTILE, {HOSTILE: [HOSTILE, {HOSTILE: HOSTILE}]})
+    sheet = Sheet("x", HOSTILE, ("a",), ())
+    method = Method((HOSTILE,), (task,), (policy, policy), (run, run))
+    assert_inert(build_method(method, Downloads([sheet], "records.parquet", 1)), 20)
+
+
+def test_the_same_input_gives_the_same_bytes(method: Method, store: Store, records: pd.DataFrame) -> None:
+    shuffled = records.sample(frac=1, random_state=0)
+    assert build_method(method_of({"small": store.run}, [shuffled])) == build_method(method)

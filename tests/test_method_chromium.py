@@ -1,0 +1,134 @@
+"""The page on method and the downloads in a real browser: quiet, inside the width, and files that hold the numbers."""
+
+import json
+import time
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from chromium import EXECUTABLE, Chromium
+from kvbench.cli import main
+from kvpress_folders import evaluation
+from small_store import small_store
+from test_page_chromium import HOSTILE, IN_VIEW, LOWEST_CONTRAST
+
+pytestmark = pytest.mark.skipif(EXECUTABLE is None, reason="chromium is not installed: apt-get install chromium")
+
+DOWNLOADS = "[...document.querySelectorAll('a[download]')].map(each => each.href)"
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The pages of a run by somebody who calls the model something hostile, and of results from elsewhere."""
+    folder = tmp_path_factory.mktemp("runs")
+    store = small_store(folder / "small")
+    content = json.loads((store.folder / "run.json").read_text())
+    content["identity"]["model"] = content["command"] = HOSTILE
+    (store.folder / "run.json").write_text(json.dumps(content))
+    evaluation(folder / "results", {"qa": {"string_match": 50.0}}, predicted=["=1+1", "Rome"], press_name=HOSTILE)
+    assert main(["site", str(store.folder), "--out", str(folder / "site")]) == 0
+    assert main(["import-kvpress", str(folder / "results"), "--out", str(folder / "site")]) == 0
+    return folder / "site"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [320, 1280])
+@pytest.mark.parametrize("name", ["method.html", "imported.html"])
+def test_a_page_is_quiet_fits_and_can_be_read(
+    browser: Chromium, site: Path, name: str, width: int, scheme: str
+) -> None:
+    browser.complaints.clear()
+    browser.requests.clear()
+    browser.open(site / name, width=width, scheme=scheme)
+    assert browser.evaluate("document.documentElement.scrollWidth") <= width
+    assert browser.evaluate(LOWEST_CONTRAST) >= 4.5
+    assert browser.complaints == []
+    assert browser.requests == [(site / name).as_uri()]
+    assert "owned" not in browser.evaluate("document.title").replace(HOSTILE, ""), "hostile text ran"
+    assert browser.evaluate("document.querySelectorAll('img').length") == 0
+
+
+def test_the_command_stands_on_the_page_as_it_is_to_be_typed(browser: Chromium, site: Path) -> None:
+    browser.open(site / "method.html")
+    command = browser.evaluate("document.querySelector('.command').textContent")
+    assert command.startswith(
+        "python -m kvbench run --tasks base,hops --policies full,oracle,random,recency,snapkv,knorm"
+    )
+    assert "'<img src=" in command, "a hostile name is one word of it"
+
+
+def test_every_link_leads_to_something(browser: Chromium, site: Path) -> None:
+    for page in site.glob("*.html"):
+        browser.open(page)
+        links = browser.evaluate(f"[...document.querySelectorAll('a')].filter({IN_VIEW}).map(each => each.href)")
+        here = {link for link in links if link.startswith(f"{page.as_uri()}#")}
+        for link in set(links) - here:
+            file, _, place = link.partition("#")
+            path = site / file.removeprefix(f"{site.as_uri()}/")
+            assert path.is_file(), f"{page.name} leads to {link}"
+            if path.name == "method.html" and place:
+                assert f'id="{place}"' in path.read_text(), link
+        for link in here:
+            place = link.partition("#")[2]
+            assert browser.evaluate(f"document.getElementById({json.dumps(place)}) !== null"), link
+
+
+def test_front_page_and_imported_page_lead_to_each_other(browser: Chromium, site: Path) -> None:
+    for page, other in (("index.html", "imported.html"), ("imported.html", "index.html")):
+        browser.open(site / page)
+        link = f"[...document.querySelectorAll('a')].filter({IN_VIEW}).some(each => each.href.endsWith('/{other}'))"
+        assert browser.evaluate(link) is True
+
+
+def test_without_an_imported_page_no_link_to_it_is_shown(browser: Chromium, site: Path, tmp_path: Path) -> None:
+    store = small_store(tmp_path / "runs/small")
+    assert main(["site", str(store.folder), "--out", str(tmp_path / "site")]) == 0
+    browser.open(tmp_path / "site/index.html")
+    shown = f"[...document.querySelectorAll('a')].filter({IN_VIEW}).map(each => each.getAttribute('href'))"
+    assert "imported.html" not in browser.evaluate(shown)
+    assert "method.html" in browser.evaluate(shown)
+
+
+def test_downloads_parse_back_to_what_the_pages_show(browser: Chromium, site: Path) -> None:
+    browser.open(site / "method.html")
+    links = browser.evaluate(DOWNLOADS)
+    names = {link.rpartition("/")[2] for link in links}
+    assert names == {"cells.csv", "cells.json", "board.csv", "board.json", "records.parquet"}
+    for name in ("cells", "board"):
+        table = pd.read_csv(site / f"data/{name}.csv", float_precision="round_trip")
+        same = pd.DataFrame(json.loads((site / f"data/{name}.json").read_text()))
+        assert list(table.columns) == list(same.columns)
+        numbers = [column for column in same if pd.api.types.is_float_dtype(same[column])]
+        assert len(numbers) > 8
+        pd.testing.assert_frame_equal(table[numbers].astype(float), same[numbers], check_exact=True)
+    cells = pd.read_csv(site / "data/cells.csv").set_index(["task", "policy", "ratio"])
+    browser.open(site / "task-base.html")
+    shown = browser.evaluate(
+        "[...document.querySelectorAll('.panel.f1 tbody.sortable tr')].map(row => "
+        "[row.querySelector('th').textContent.trim(), ...[...row.querySelectorAll('.value')].map(e => e.textContent)])"
+    )
+    assert len(shown) == 2 + 3
+    for policy, *values in shown:
+        assert values == [f"{cells.loc[('base', policy, ratio), 'f1']:.1f}" for ratio in (0.5, 0.9)], policy
+
+
+def test_a_download_begins_when_its_link_is_clicked(browser: Chromium, site: Path, tmp_path: Path) -> None:
+    browser.call("Page.setDownloadBehavior", behavior="allow", downloadPath=str(tmp_path))
+    for page, name in (
+        ("method.html", "records.parquet"),
+        ("index.html", "board.csv"),
+        ("imported.html", "imported.csv"),
+    ):
+        browser.open(site / page)
+        browser.evaluate(f"document.querySelector('a[download][href$=\"{name}\"]').click()")
+        for _ in range(100):
+            if (tmp_path / name).is_file():
+                break
+            time.sleep(0.05)
+        assert (tmp_path / name).read_bytes() == (site / "data" / name).read_bytes()
+
+
+def test_a_hostile_name_computes_nothing_in_the_table_of_what_is_imported(site: Path) -> None:
+    (row,) = json.loads((site / "data/imported.json").read_text())
+    assert row["press"] == HOSTILE
