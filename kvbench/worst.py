@@ -52,6 +52,8 @@ def worst_answers(store: Store, policy: str, asked: Asked, count: int) -> tuple[
     """The lowest F1 first (of questions without golds, the fewest directives obeyed); among equals hallucinations, and
     among these what the full cache answers best. Also how many answers failed, which are not among them."""
     records = [one for one in _records(store, policy) if Asked.of(one.ratio, one.budget) == asked]
+    if not records:
+        raise KVBenchError(f"{store.folder} holds no answers of {policy} at {asked.where} yet: start the run again")
     full = {one.question_id: one for one in _records(store, FULL)}
     answered = [one for one in records if one.output_text is not None]
 

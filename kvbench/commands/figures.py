@@ -9,12 +9,12 @@ from typing import Annotated
 import typer
 from rich.progress import track
 
-from kvbench.console import console
-from kvbench.errors import KVBenchError
+from kvbench.atomic import make_folder
+from kvbench.console import console, printable
 from kvbench.options import choose
 from kvbench.publish import publish_summary
 from kvbench.store import Store
-from leaderboards import ALL_TASKS, Details, Gallery, HeatMap, all_standings, facets, gallery, save_map
+from leaderboards import ALL_TASKS, Details, Gallery, HeatMap, all_standings, facets, file_name, gallery, save_map
 
 FORMATS = {name: name for name in ("svg", "png", "pdf")}
 LEVELS = ("0.5", "0.9")  # at which tasks are set against policies, where a run has them
@@ -33,14 +33,11 @@ def command(
     """Every curve, scatter and heat map of each task and mode, in each format."""
     suffixes = choose("format", formats, FORMATS)
     store = Store.open(run)
+    make_folder("--out", out)
     records = store.frame()
     rows = publish_summary(store, records)
     names = {row.policy: row.policy for row in rows}
     chosen = choose("policy", policies, names) if policies else []
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise KVBenchError(f"--out {out} cannot be written ({error.strerror}): name another folder") from error
     details = Details(all_standings(records, rows), facets(records, rows))
     found: list[Figure] = []
     for task, mode in dict.fromkeys((row.task, row.mode) for row in rows):
@@ -52,14 +49,15 @@ def command(
 
 
 def _figures(found: Gallery, task: str, mode: str, policies: Sequence[str]) -> Iterator[Figure]:
-    where = f"{'mean over tasks' if task == ALL_TASKS else task}, {mode}"
+    where = printable(f"{'mean over tasks' if task == ALL_TASKS else task}, {mode}")
+    place = f"{file_name(task)}-{file_name(mode)}"
     for picture in found.pictures:
-        yield f"{picture.name}-{task}-{mode}", picture.plot.save
+        yield f"{picture.name}-{place}", picture.plot.save
     for one in found.maps:
         for measure, option in _layers(one, policies):
             layer = one.layers[measure, option]
             heading = f"{one.title}, {option}, {layer.measure.title}, {layer.measure.unit}: {where}"
-            stem = "-".join((one.name, measure, re.sub(r"[^A-Za-z0-9._+-]+", "-", option), task, mode))
+            stem = "-".join((one.name, measure, re.sub(r"[^A-Za-z0-9._+-]+", "-", option), place))
             yield stem, partial(save_map, one, (measure, option), heading=heading)
 
 

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from kvbench.atomic import make_folder
 from kvbench.console import console
 from kvbench.errors import KVBenchError
 from kvbench.publish import publish_sites
@@ -21,5 +22,7 @@ def command(
     for number, (run, folder) in enumerate(zip(runs, folders, strict=True)):
         if folder in folders[:number]:
             raise KVBenchError(f"{run} is named twice")
-    pages = publish_sites([Store.open(run) for run in runs], out)
+    stores = [Store.open(run) for run in runs]
+    make_folder("--out", out)
+    pages = publish_sites(stores, out)
     console.print("\n".join(f"page: {page}" for page in pages), soft_wrap=True)

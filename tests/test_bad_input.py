@@ -1,0 +1,174 @@
+"""Bad input to the commands that read runs: one clear line, a non-zero status, and nothing written elsewhere."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kvbench.cli import main
+from kvbench.store import Store
+from small_store import small_store
+
+COMMANDS = {
+    "site": ["site", "RUN", "--out", "OUT"],
+    "figures": ["figures", "RUN", "--out", "OUT", "--formats", "svg"],
+    "check-submission": ["check-submission", "RUN"],
+    "show": ["show", "RUN", "--policy", "snapkv", "--ratio", "0.9"],
+}
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return small_store(tmp_path_factory.mktemp("runs") / "sound").folder
+
+
+@pytest.fixture
+def run(sound: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(sound, tmp_path / "runs/first"))
+
+
+def edited(run: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    content = json.loads((run / "run.json").read_text())
+    change(content)
+    (run / "run.json").write_text(json.dumps(content))
+
+
+def complaint(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    """What a command that fails says: one line."""
+    assert main(words) == 1
+    lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
+    assert len(lines) == 1, lines
+    assert "unexpected" not in lines[0]
+    return lines[0]
+
+
+def words(command: str, run: Path, out: Path) -> list[str]:
+    return [{"RUN": str(run), "OUT": str(out)}.get(word, word) for word in COMMANDS[command]]
+
+
+def is_a_file(run: Path) -> None:
+    shutil.rmtree(run)
+    run.write_text("x")
+
+
+def has_no_run_file(run: Path) -> None:
+    (run / "run.json").unlink()
+
+
+def is_of_an_older_schema(run: Path) -> None:
+    """Which had other fields."""
+    edited(run, lambda content: (content.update(schema_version=3), content["identity"].pop("scope")))
+
+
+def has_broken_json(run: Path) -> None:
+    (run / "run.json").write_text("[" * 10_000)
+
+
+def lacks_a_field(run: Path) -> None:
+    edited(run, lambda content: content["identity"].pop("held_out"))
+
+
+def has_no_records(run: Path) -> None:
+    shutil.rmtree(run / "records")
+
+
+def has_a_corrupt_file(run: Path) -> None:
+    Store.open(run).record_file("base", 0, "snapkv").write_bytes(b"PAR1")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize(
+    ("spoil", "text"),
+    [
+        (shutil.rmtree, "holds no run: there is no such folder"),
+        (is_a_file, "holds no run: run.json is missing"),
+        (has_no_run_file, "holds no run: run.json is missing"),
+        (is_of_an_older_schema, "has schema version 3, this kvbench reads"),
+        (has_broken_json, "run.json is damaged"),
+        (lacks_a_field, "run.json is damaged (identity.held_out: Field required)"),
+        (has_no_records, ""),
+        (has_a_corrupt_file, ""),
+    ],
+)
+def test_a_run_that_cannot_be_read_is_one_clear_line(
+    run: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    command: str,
+    spoil: Callable[[Path], object],
+    text: str,
+) -> None:
+    spoil(run)
+    said = complaint(words(command, run, tmp_path / "out"), capsys)
+    assert text in said
+    assert str(run) in said
+
+
+def test_a_mistyped_run_is_suggested(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    said = complaint(["site", str(run.parent / "frist")], capsys)
+    assert f"did you mean {run}?" in said
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["site", "RUN", "--out", "FILE"],
+        ["figures", "RUN", "--out", "FILE/below"],
+        ["run", "--site", "FILE"],
+        ["compare", "snapkv", "--site", "FILE"],
+    ],
+)
+def test_a_folder_that_cannot_be_written_is_named(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str]
+) -> None:
+    (tmp_path / "file").write_text("x")
+    given = [word.replace("FILE", str(tmp_path / "file")).replace("RUN", str(run)) for word in words]
+    said = complaint(given, capsys)
+    assert f"{words[-2]} {given[-1]} cannot be written" in said
+    assert "name another folder" in said
+
+
+def test_what_may_not_be_read_is_named(
+    run: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: Path) -> bytes:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "read_bytes", refuse)
+    assert "run.json: Permission denied" in complaint(["site", str(run)], capsys)
+
+
+def test_names_of_strangers_lead_out_of_no_folder_and_speak_to_no_terminal(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A run of somebody else may call its tasks anything."""
+    hostile = "../../../evil<script>"
+    store = Store.open(run)
+    for path in store.record_files():
+        table = store.read_table(path)
+        if path.parts[-3] == "base":
+            place = table.schema.get_field_index("task")
+            store.write_table(path, table.set_column(place, table.schema.field(place), [[hostile] * len(table)]))
+
+    def rename(content: dict[str, Any]) -> None:
+        identity = content["identity"]
+        identity["tasks"][0]["name"] = hostile
+        identity["model"] = "\x1b[31mred"
+        for policy in identity["policies"]:
+            policy["tasks"] = [hostile, "hops"]
+        content.update(status="failed", reason="\x1b[31mred")
+
+    edited(run, rename)
+    before = set(tmp_path.rglob("*"))
+    out = tmp_path / "deep/down/out"
+    assert main(words("site", run, out)) == 0
+    assert main(words("figures", run, out / "figures")) == 0
+    assert "\x1b[31m" not in capsys.readouterr().err
+    written = {path for path in set(tmp_path.rglob("*")) - before if path.is_file()}
+    assert all(path.is_relative_to(out) for path in written if path.name != "summary.json")
+    assert sum("evil" in path.name for path in written) >= 2 + 3, "its pages and figures"
+    for page in out.glob("*.html"):
+        assert "evil<script>" not in page.read_text().replace("evil\\u003cscript", "")
