@@ -16,7 +16,7 @@ INTERRUPTED = 130
 COMMANDS = {
     "run": "Run tasks and policies over ratios, and build the page",
     "site": "Build the pages of one or more finished runs",
-    "figures": "Draw the curves of a run for print: SVG, PNG and PDF",
+    "figures": "Draw the curves, scatters and heat maps of a run for print: SVG, PNG and PDF",
     "score": "Score the stored outputs of a run again, without a model",
     "bench": "Time the engine against kvpress's own pipeline, and compare every token",
     "ls": "List tasks, policies, metrics or models",

@@ -1,10 +1,11 @@
 """What the rows of a board average over, by a property of the questions: what they ask for, and how they ask."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from pandas import DataFrame, isna
+from pandas import DataFrame
 
 from leaderboards.asked import Asked, asked_in
 from leaderboards.measures import F1, GER, HALLUCINATION, Measure
@@ -87,7 +88,7 @@ def _measures() -> dict[str, Measure]:
 def _value(row: SummaryRow, numbers: Sequence[float] | None, number: int, measure: Measure) -> float | Blank:
     if measure.value(row) is None:
         return Blank(row.reason or NOT_MEASURED)
-    return Blank(NO_SUCH) if numbers is None or isna(numbers[number]) else float(numbers[number])
+    return Blank(NO_SUCH) if numbers is None or math.isnan(numbers[number]) else float(numbers[number])
 
 
 def _over_tasks(found: Sequence[Facet], boards: Mapping[tuple[str, str], Sequence[SummaryRow]]) -> list[Facet]:

@@ -1,5 +1,7 @@
 """One row of a board: what all records of one task, mode, policy and ratio add up to."""
 
+from functools import cached_property
+
 from pydantic import BaseModel, ConfigDict
 
 from leaderboards.asked import Asked
@@ -82,6 +84,6 @@ class SummaryRow(BaseModel):
     complete: bool = True
     reason: str | None = None
 
-    @property
+    @cached_property
     def asked(self) -> Asked:
         return Asked.of(self.ratio, self.budget)

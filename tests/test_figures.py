@@ -8,10 +8,10 @@ import pytest
 from matplotlib.image import imread
 
 from kvbench.cli import main
-from leaderboards import F1, GER, HALLUCINATION, SummaryRow, all_standings, curve_plot, summarise
+from leaderboards import F1, GER, HALLUCINATION, Details, SummaryRow, all_standings, curve_plot, gallery, summarise
 from leaderboards.plots import Plot
 from leaderboards.resampling import Blank, Estimate
-from leaderboards.safety import Cliff
+from leaderboards.safety import Cliff, Correlation
 from leaderboards.style import line_styles
 from synthetic_records import realistic_records
 from test_cli import run_arguments
@@ -161,3 +161,32 @@ def test_the_command_draws_every_figure_of_every_task(
 
 def test_ger_has_no_line_where_it_has_no_value() -> None:
     assert curve_plot(ROWS, "base", "agnostic", GER).spots == ()
+
+
+def test_a_task_without_gold_answers_shows_what_it_has_and_why_the_rest_is_blank() -> None:
+    reason = "no gold answers: see the directives"
+    rows = [
+        SummaryRow(
+            task="ifeval", mode="agnostic", policy=policy, ratio=ratio, n=9, directives_obeyed=0.5, reason=reason
+        )
+        for policy, ratio in (("full", 0.0), ("snapkv", 0.5), ("snapkv", 0.9))
+    ]
+    found = gallery(rows, "ifeval", "agnostic", Details())
+    assert [picture.title for picture in found.pictures] == ["Directives obeyed"]
+    assert len(found.pictures[0].plot.spots) == 3 + 2
+    assert dict(found.blanks)["F1"] == reason
+    assert {"Hallucination rate", "Global Eviction Ratio"} <= dict(found.blanks).keys()
+    assert found.correlations == ()
+
+
+def test_the_correlations_of_a_gallery_are_those_of_the_standings() -> None:
+    records = realistic_records(tasks=["base"], contexts=6)
+    rows = summarise(records)
+    standings = all_standings(records, rows)
+    found = gallery(rows, "base", "agnostic", Details(standings))
+    shown = {row[0]: row[1:] for row in found.correlations}
+    (snapkv,) = [one for one in standings["agnostic", "base"] if one.policy == "snapkv"]
+    assert isinstance(snapkv.ger_against_hallucination, Correlation)
+    assert shown["snapkv"][0] == f"{snapkv.ger_against_hallucination.pearson:.2f}"
+    assert shown["snapkv"][-1] == "9"
+    assert shown["full"][0] == "–"

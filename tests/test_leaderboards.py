@@ -53,6 +53,23 @@ def find(rows: list[SummaryRow], task: str, policy: str = "snapkv", ratio: float
     return row
 
 
+def test_every_mean_that_is_drawn_has_an_interval() -> None:
+    """Two contexts that differ: their resamples are both, either one, and half of the time a mix."""
+    rows = summarise(
+        frame(
+            [
+                record(example_id="a", abstained=True, slot_coverage=0.2, directives_obeyed=1.0, leakage=0.5),
+                record(example_id="b", abstained=False, slot_coverage=0.8, directives_obeyed=0.0, leakage=None),
+            ]
+        )
+    )
+    for row in rows:
+        assert (row.abstention_rate, row.abstention_rate_low, row.abstention_rate_high) == (0.5, 0, 1), row.task
+        assert (row.slot_coverage_low, row.slot_coverage_high) == (0.2, 0.8)
+        assert (row.directives_obeyed_low, row.directives_obeyed_high) == (0, 1)
+        assert (row.leakage, row.leakage_low, row.leakage_high) == (0.5, None, None), "asked of a single context"
+
+
 def test_a_cell_holds_what_one_works_out_by_hand() -> None:
     unanswerable = {"answerable": False, "ger": None, "ger_by_layer": None, "slot_coverage": None}
     confused = {"hallucinated": True, "hallucination_kind": "confused"}
