@@ -10,7 +10,7 @@ from statsmodels.stats.multitest import multipletests
 from leaderboards import Asked
 from leaderboards.bootstrap import percentile_interval, percentile_intervals, resampled_means
 from leaderboards.profiles import Profile
-from leaderboards.resampling import Blank
+from leaderboards.resampling import Blank, Estimate
 from leaderboards.safety import (
     area_under_curve,
     areas,
@@ -279,6 +279,10 @@ def test_the_standard_error_of_the_bootstrap_is_the_published_one() -> None:
     assert twice is not None
     assert alone.std() == pytest.approx(23.36, abs=0.4)
     assert twice == pytest.approx(alone)
+
+
+def test_without_resamples_there_is_no_interval() -> None:
+    assert Estimate.of(0.5, np.empty(0), 3) == Estimate.of(0.5, None, 3) == Estimate(0.5, None, None, 3)
 
 
 def test_the_smallest_detectable_difference_is_2_8_standard_errors() -> None:
