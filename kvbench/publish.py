@@ -129,7 +129,10 @@ def _write(
     folder: Path,
 ) -> list[Path]:
     found = [all_standings(*parts) for parts in zip(records, rows, strict=True)]
-    results = [_results(*parts) for parts in zip(gatherings, records, rows, found, strict=True)]
+    results = [
+        _results(number, *parts)
+        for number, parts in enumerate(zip(gatherings, records, rows, found, strict=True), start=1)
+    ]
     pages, first = build_pages(results), [FRONT]
     sheets: list[Sheet] = []
     for number, (one, own, gathering, standings) in enumerate(
@@ -138,15 +141,14 @@ def _write(
         for task, of_task in own.groupby("task", sort=False):
             pages[examples_page(str(task), number)] = build_examples(one.model, str(task), of_task)
         tables = [cells_sheet(one.rows), board_sheet(each for of_board in standings.values() for each in of_board)]
-        name = INSTRUCTIONS_NAME.format("" if number == 1 else f".{number}")
-        if _is_study(gathering, own):
-            pages[name], quoted, of_study = build_instructions(one.model, own)
+        if one.study:
+            pages[one.study], quoted, of_study = build_instructions(one.model, own)
             if len(gathering.stores) == 1:
                 gathering.stores[0].write_json(RESULTS_FILE, quoted)
             tables += of_study
-            first.append(name)
-        else:
-            (folder / name).unlink(missing_ok=True)  # of another run, or of this one before it went on
+            first.append(one.study)
+        else:  # of another run, or of this one before it went on
+            (folder / _study_page(number)).unlink(missing_ok=True)
         sheets += [table.labelled(_labels(one)) for table in tables]
     runs = {str(store.folder): store.run for gathering in gatherings for store in gathering.stores}
     downloads = _write_downloads(joined(sheets), results, records, folder)
@@ -171,7 +173,11 @@ def _labels(one: Results) -> dict[str, str]:
     return {"model": one.model, "setting": one.setting}
 
 
-def _results(gathering: Gathering, records: DataFrame, rows: list[SummaryRow], found: Found) -> Results:
+def _study_page(number: int) -> str:
+    return INSTRUCTIONS_NAME.format("" if number == 1 else f".{number}")
+
+
+def _results(number: int, gathering: Gathering, records: DataFrame, rows: list[SummaryRow], found: Found) -> Results:
     stores = gathering.stores
     identity = stores[0].run.identity
     return Results(
@@ -184,6 +190,7 @@ def _results(gathering: Gathering, records: DataFrame, rows: list[SummaryRow], f
         details=Details(found, facets(records, rows)),
         duels=every_duel(records),
         families={policy.name: policy.family for policy in gathering.outline.policies},
+        study=_study_page(number) if _is_study(gathering, records) else "",
     )
 
 

@@ -54,6 +54,7 @@ def build_pages(results: Sequence[Results]) -> dict[str, str]:
         "index.html.j2",
         facts=_facts(results, rows, tasks),
         task_pages=pages,
+        studies=[(label, one.study) for label, one in zip(labels_of(results), results, strict=True) if one.study],
         scripts=(*SCRIPTS, "board.js"),
         boards=boards,
         board_data=as_data(_board_data(results, boards)),

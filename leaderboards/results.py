@@ -28,6 +28,8 @@ class Results:
         Of any two policies, which the board can compare.
     details
         What the records say beyond the rows, for figures.
+    study
+        The file name of the page on instructions, where there is one.
     """
 
     rows: Sequence[SummaryRow]
@@ -39,6 +41,7 @@ class Results:
     families: Mapping[str, str] = field(default_factory=dict)
     duels: Duels = field(default_factory=dict)
     details: Details = field(default_factory=Details)
+    study: str = ""
 
     @classmethod
     def of(cls, run: Mapping[str, Any], rows: Sequence[SummaryRow], boards: Boards | None = None) -> Self:
