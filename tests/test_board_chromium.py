@@ -243,7 +243,7 @@ def test_the_address_restores_everything_and_back_goes_a_step_back(browser: Chro
     browser.open(page, fragment=chosen[0][1:])
     assert browser.evaluate(everything) == chosen
     choose(browser, "task", "base")
-    browser.evaluate("document.querySelector('nav a[href=\"#definitions\"]').click()")
+    browser.evaluate("document.querySelector('nav a[href=\"#section-1\"]').click()")
     settled(browser)
     assert browser.evaluate(TITLE) == ["base, other, agnostic"], "a place on the page chooses nothing"
     for _ in range(2):
