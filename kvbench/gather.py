@@ -11,7 +11,9 @@ from kvbench.errors import KVBenchError
 from kvbench.store import PARTS, NamedPolicy, Outline, Store
 
 QUESTION = ["task", "mode", "policy", "ratio", "budget", "example_id", "question_id"]
-ANSWER = ["status", "output_text", "cache_digest"]  # which equal runs have in common, as they do not have times
+# What equal runs have in common, as they do not have times.
+SCORES = ["f1", "em", "abstained", "hallucinated", "directives_obeyed", "leakage", "ger", "slot_coverage"]
+ANSWER = ["status", "output_text", "cache_digest", *SCORES]
 HASHED = 8  # letters of a hash that are enough to tell it from others
 APART = ("model", "mode")  # parts of an identity that a site names anyway
 

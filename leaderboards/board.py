@@ -1,14 +1,14 @@
 """The board: one row for each policy, with what an engineer and an author of a press look for first."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pandas import DataFrame
 
 from leaderboards.asked import Asked
 from leaderboards.measures import F1, written_interval
 from leaderboards.resampling import Blank
-from leaderboards.row import CONTROLS, FULL, SummaryRow
+from leaderboards.row import ALL_TASKS, CONTROLS, FULL, SummaryRow
 from leaderboards.standings import TO_BEAT, Against, Found, Standing, all_standings
 
 SHOWN = (Asked.of(0.5), Asked.of(0.9))  # at which hallucination and GER stand on the board
@@ -82,19 +82,20 @@ def boards_of(records: DataFrame, rows: Sequence[SummaryRow], found: Found | Non
     """By mode and task, ``all`` among them. ``rows`` are those that the records add up to, and ``found`` what has been
     computed of them already, or nothing."""
     found = all_standings(records, rows) if found is None else found
-    seconds = _seconds(records)
+    seconds = {str(task): _seconds(own) for task, own in records.groupby("task", observed=True)}
+    seconds[ALL_TASKS] = _seconds(records)
     return {
         (mode, task): _board(
             of_board,
             [row for row in rows if (row.mode, row.task) == (mode, task)],
-            seconds,
+            seconds[task],
         )
         for (mode, task), of_board in found.items()
     }
 
 
 def _seconds(records: DataFrame) -> dict[str, float]:
-    """Mean seconds of compression for a token of context, by policy, over all its contexts and levels."""
+    """Mean seconds of compression for a token of context, by policy, over all contexts and levels of some records."""
     sound = records[records["status"] == "ok"].drop_duplicates(
         ["task", "mode", "policy", "ratio", "budget", "example_id"]
     )
@@ -156,7 +157,11 @@ def _columns() -> list[Column]:
             "up to which the loss of F1 stays below 5 points, also at the upper end of its interval",
             _safe,
         ),
-        _column("cliff", "where hallucination rises fastest, with its 95 % interval", _cliff),
+        _column(
+            "cliff",
+            "where hallucination rises fastest, with its 95 % interval; ? where it may not rise",
+            _cliff,
+        ),
         *(_rate_column(asked) for asked in SHOWN),
         *(_ger_column(asked) for asked in SHOWN),
         _share_column("leakage", LEAKED, MIDDLE, _leakage),
@@ -216,7 +221,7 @@ def _cliff(policy: _Policy) -> BoardCell:
     if isinstance(cliff, Blank):
         return _blank(cliff.reason)
     interval = "" if cliff.low is None or cliff.high is None else written_interval((cliff.low, cliff.high), digits=2)
-    return BoardCell(f"{cliff.ratio:.2f}", interval, cliff.ratio)
+    return BoardCell(f"{cliff.ratio:.2f}{'' if cliff.is_clear else ' ?'}", interval, cliff.ratio)
 
 
 def _share(row: SummaryRow | None, value: Callable[[SummaryRow], float | None]) -> BoardCell:
@@ -237,7 +242,16 @@ def _share_column(name: str, what: str, asked: Asked, value: Callable[[SummaryRo
 
 
 def _rate_column(asked: Asked) -> Column:
-    return _share_column(f"hallucinated at {asked}", "questions", asked, lambda row: row.hallucination_rate)
+    """What is not answered is not hallucinated either: the share of abstentions stands below."""
+
+    def cell(policy: _Policy) -> BoardCell:
+        row = _at(policy, asked)
+        found = _share(row, lambda row: row.hallucination_rate)
+        silent = None if row is None else row.abstention_rate
+        return found if found.sort is None or silent is None else replace(found, detail=f"silent {100 * silent:.0f}")
+
+    meaning = f"questions at {asked}, percent; below it those that were abstained from"
+    return _column(f"hallucinated at {asked}", meaning, cell, at_level=True)
 
 
 def _ger_column(asked: Asked) -> Column:

@@ -8,7 +8,7 @@ import numpy as np
 from pandas import DataFrame, MultiIndex, isna
 
 from leaderboards.asked import asked_in
-from leaderboards.row import FULL
+from leaderboards.row import CONTROLS, FULL
 from leaderboards.templating import as_data, render
 
 WORST = 3  # examples of each cell, the worst first
@@ -41,6 +41,7 @@ def examples_of(records: DataFrame) -> dict[str, Any]:
     return {
         "contexts": [_context(row) for row in _first(rows, contexts)],
         "questions": [_question(row, full) for row in _first(rows, questions)],
+        "controls": CONTROLS,
         "cells": cells,
     }
 

@@ -67,6 +67,15 @@ def build_pages(results: Sequence[Results]) -> dict[str, str]:
     }
 
 
+def _states(results: Results) -> list[str]:
+    """Of runs that ended otherwise than they should, how: what stands on the boards is then in doubt."""
+    return [
+        f"{folder}: {run.get('reason') or run['status']}"
+        for folder, run in results.runs.items()
+        if run.get("status", "complete") != "complete"
+    ]
+
+
 def _placed(results: Sequence[Results], pages: Mapping[str, str]) -> list[PlacedBoard]:
     shown = [
         (place, one, label, task)
@@ -139,4 +148,5 @@ def _facts(results: Sequence[Results], rows: Sequence[SummaryRow], tasks: Sequen
         ("Policies", str(len(distinct(row.policy for row in rows)))),
         (f"Asked {kind}s", span or ", ".join(map(str, levels)) or "–"),
         ("Answers scored", f"{questions:,}"),
+        *(("Not complete", state) for one in results for state in _states(one)),
     ]

@@ -55,11 +55,12 @@ def note_of(results: Results, task: str) -> str:
     note = f"{_counted(most.n, 'question')} about {_counted(most.contexts, 'context')} in each cell"
     if most.chance is not None:
         note += f"; who guesses without the text reaches an F1 of {most.chance:.1f}"
-    if task == ALL_TASKS:
-        return f"Unweighted mean over the tasks; {note}"
-    if most.contexts < ENOUGH_CONTEXTS:
-        note += "; with so few contexts, intervals are too narrow and verdicts too sure"
-    return note
+    of_tasks = [row.contexts for row in results.rows if row.task != ALL_TASKS and row.contexts]
+    fewest = min(of_tasks, default=0) if task == ALL_TASKS else most.contexts
+    if fewest < ENOUGH_CONTEXTS:
+        few = f"as few contexts as {fewest} of a task" if task == ALL_TASKS else "so few contexts"
+        note += f"; with {few}, intervals are too narrow and verdicts too sure"
+    return f"Unweighted mean over the tasks; {note}" if task == ALL_TASKS else note
 
 
 def _section(

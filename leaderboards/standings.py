@@ -95,9 +95,20 @@ def smallest_detectable_difference(resampled: FloatArray) -> float | Blank:
 
 def bootstrap_p(resampled: FloatArray) -> float:
     """Two-sided p that a difference is 0, from the resamples on either side of it, shape (resamples,): below 0.05 about
-    where the 95 % interval leaves out 0, and never 0. [A. C. Davison and D. V. Hinkley (1997), section 4.2]"""
+    where the 95 % interval leaves out 0, and never 0. [A. C. Davison and D. V. Hinkley (1997), section 4.2]
+
+    Where all are on one side, their number alone would bound it, and corrected over many policies nothing could be
+    told from anything: p is then the tail of a normal distribution of their mean and spread, if that is smaller.
+    """
     fewer = min(np.sum(resampled <= 0), np.sum(resampled >= 0))
-    return min(1.0, 2 * float(fewer + 1) / (len(resampled) + 1))
+    counted = min(1.0, 2 * float(fewer + 1) / (len(resampled) + 1))
+    if fewer:
+        return counted
+    spread = max(float(np.std(resampled)), 10.0**-DIGITS)
+    return min(counted, max(2 * float(norm.sf(abs(float(np.mean(resampled))) / spread)), LEAST_P))
+
+
+LEAST_P = 1e-12  # what a tail of a normal distribution can say at all
 
 
 @dataclass(frozen=True)

@@ -106,11 +106,12 @@ def test_a_site_of_several_runs(llama: LoadedModel, tmp_path: Path, capsys: pyte
     assert all("<span>knorm</span>" in board for board in boards)
     assert {path.name for path in site.iterdir()} == {
         *("index.html", "task-base.html", "task-hops.html", "examples-base.html", "examples-hops.html"),
-        *("examples-base.2.html", "examples-hops.2.html"),
+        *("examples-base.2.html", "examples-hops.2.html", "method.html", "data"),
     }
     task = (site / "task-base.html").read_text()
     assert re.findall(r'href="(examples-[^#"]+)#', task).count("examples-base.2.html") > 0
-    assert {str(tmp_path / name) for name in names} <= set(re.findall(r"<h2[^>]*>([^<]+)</h2>", page))
+    method = (site / "method.html").read_text()
+    assert all(str(tmp_path / name) in method for name in names)
 
 
 def test_a_run_named_twice_is_refused(llama: LoadedModel, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import binomtest, chi2
+from scipy.stats import binomtest, chi2, norm
 from statsmodels.stats.multitest import multipletests
 
 from leaderboards import Asked
@@ -295,8 +295,28 @@ def test_the_smallest_detectable_difference_is_2_8_standard_errors() -> None:
 
 def test_bootstrap_p_counts_the_resamples_on_either_side() -> None:
     assert bootstrap_p(np.arange(-2.0, 97.0)) == pytest.approx(2 * 4 / 100)
-    assert bootstrap_p(np.ones(99)) == pytest.approx(2 / 100)
-    assert bootstrap_p(-np.ones(99)) == pytest.approx(2 / 100)
+    assert bootstrap_p(np.append(np.ones(99), -1e-6)) == pytest.approx(2 * 2 / 101)
+
+
+def test_where_no_resample_is_on_the_other_side_p_is_the_tail_of_a_normal_distribution() -> None:
+    """Of resamples three and a half standard errors from 0; or, nearer to it, what their number bounds."""
+    far = norm.ppf((np.arange(500) + 0.5) / 500) + 3.5
+    far = far[far > 0]
+    assert bootstrap_p(far) == pytest.approx(2 * norm.sf(far.mean() / far.std()))
+    assert bootstrap_p(-far) == bootstrap_p(far)
+    assert bootstrap_p(np.array([0.1, 1.0, 1.9])) == pytest.approx(2 * norm.sf(1 / np.std([0.1, 1.0, 1.9])))
+    assert bootstrap_p(np.linspace(0.01, 2, 50)) == pytest.approx(2 / 51)
+    assert 0 < bootstrap_p(np.ones(99)) < 1e-9
+
+
+def test_a_clear_difference_stays_clear_among_a_hundred_policies() -> None:
+    """Two thousand resamples alone could not tell any of so many from a control."""
+    sure = bootstrap_p(norm.ppf((np.arange(2000) + 0.5) / 2000) + 8)
+    p_values = {(f"policy{number}", control): sure for number in range(100) for control in ("random", "recency")}
+    assert max(corrected(p_values, "all").p.values()) < 0.001
+
+
+def test_bootstrap_p_of_nothing_is_one() -> None:
     assert bootstrap_p(np.zeros(9)) == 1
 
 
@@ -315,7 +335,7 @@ def test_better_than_random_takes_a_clear_interval_and_a_corrected_p() -> None:
     rows = [(100, 90, 80, 70 + noise) for noise in [0.0, *np.linspace(-3, 3, 99)]]
     good, bad = profile(rows), profile(f1=[(100, 50, 40, 0)] * 100, policy="random")
     assert (value(against(good, bad)).verdict, value(against(bad, good)).verdict) == ("better", "worse")
-    assert value(against(good, bad)).p == pytest.approx(2 / 100)
+    assert value(against(good, bad)).p < 2 / 100, "all resamples are on one side, and far from 0"
     assert value(against(good, good)).verdict == "tied"
 
 

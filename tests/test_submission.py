@@ -58,10 +58,11 @@ def test_a_sound_run_passes_and_is_left_as_it_was(run: Path, capsys: pytest.Capt
     assert main(["check-submission", str(run)]) == 0
     told = capsys.readouterr().out
     assert all(
-        f"\n{check} " in told for check in ("completeness", "questions", "scores", "outputs", "costs", "summary")
+        f"\n{check} " in told
+        for check in ("completeness", "questions", "scores", "outputs", "costs", "names", "summary")
     )
     assert "wrong" not in told
-    assert {finding.outcome for finding in examine(run)} == {"ok"}
+    assert [finding.check for finding in examine(run) if finding.outcome != "ok"] == ["outputs"], "no answer is new"
     assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
 
 
@@ -97,6 +98,16 @@ def higher_ratio_and_tokens(record: Record) -> dict[str, object]:
     return {"realised_ratio": 0.25, "kept_tokens": 0.75 * record.context_tokens}
 
 
+def other_routes(record: Record) -> dict[str, object]:
+    assert record.ger is not None
+    return {"ger": 1 - record.ger}
+
+
+def wider_coverage(record: Record) -> dict[str, object]:
+    assert record.slot_coverage is not None
+    return {"slot_coverage": record.slot_coverage / 2 if record.slot_coverage else 0.5}
+
+
 def impossible_rate(record: Record) -> dict[str, object]:
     return {"ger": 1.5}
 
@@ -129,6 +140,8 @@ def strange_tokens(record: Record) -> dict[str, object]:
         (higher_ratio, "costs", "realised_ratio is 0.75"),
         (higher_ratio_and_tokens, "costs", "bytes of the full cache"),
         (impossible_rate, "costs", "ger is 1.5"),
+        (other_routes, "costs", "its tokens come to"),
+        (wider_coverage, "costs", "slot_coverage is"),
         (shorter_context, "costs", "the tokenizer makes"),
         (no_output, "outputs", "ok and has no output"),
         (endless_output, "outputs", "200 tokens, where 16 are allowed"),
@@ -254,7 +267,7 @@ def test_what_cannot_be_checked_is_noted(llama: LoadedModel, run: Path, tmp_path
     for path, records in store.read_files():
         store.write_records(path, [record.model_copy(update={"task_version": "0.0.1"}) for record in records])
     notes = {finding.check for finding in examine(run) if finding.outcome == "note"}
-    assert notes == {"code", "tasks", "questions"}
+    assert notes == {"code", "tasks", "questions", "outputs"}
     assert wrong(run) == {}
     store.record_file("base", 0, "snapkv").unlink()
     assert "missing" in wrong(run)["completeness"]

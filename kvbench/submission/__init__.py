@@ -5,10 +5,10 @@ from pathlib import Path
 
 from kvbench.submission.answers import check_completeness, check_outputs, check_questions, check_scores
 from kvbench.submission.costs import check_costs
-from kvbench.submission.finding import Finding
+from kvbench.submission.finding import Finding, note
 from kvbench.submission.origin import check_code, check_model, check_status, check_tasks
 from kvbench.submission.reading import read
-from kvbench.submission.totals import check_summary
+from kvbench.submission.totals import check_names, check_summary
 
 __all__ = ["Finding", "examine"]
 
@@ -27,4 +27,6 @@ def examine(folder: Path) -> Iterator[Finding]:
     yield from check_outputs(submission)
     yield check_costs(submission)
     if files.outcome == "ok":
+        yield check_names(submission)
         yield check_summary(submission)
+    yield note("outputs", "no answer was generated anew: whoever wrote other outputs, and scored those, is not found")

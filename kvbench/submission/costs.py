@@ -8,6 +8,7 @@ from kvbench.prompt import build_prompts
 from kvbench.record import Record
 from kvbench.submission.finding import Finding, judged
 from kvbench.submission.reading import Submission, place_of
+from kvbench.submission.routes import faults_of_routes
 from leaderboards import FULL, Asked
 from policies import POLICIES
 
@@ -64,6 +65,7 @@ def _faults(record: Record, lengths: Lengths, whole: Record | None) -> Iterator[
             yield f"ratio is {record.ratio}, a budget of {record.budget} of {record.context_tokens} tokens is {ratio}"
     if record.status == "ok":
         yield from _faults_of_kept(record, whole)
+        yield from faults_of_routes(record)
 
 
 def _faults_of_kept(record: Record, whole: Record | None) -> Iterator[str]:

@@ -10,8 +10,19 @@ from kvbench.publish import summary_rows
 from kvbench.store import SUMMARY_FILE
 from kvbench.submission.finding import Finding, judged, note
 from kvbench.submission.reading import Submission
+from leaderboards import audit
+from policies import POLICIES
 
 SLACK = 1e-6  # other machines sum in another order
+
+
+def check_names(submission: Submission) -> Finding:
+    """Whether two names stand for one method: records of one policy under the name of another are found so."""
+    if not any(record.status == "ok" for record in submission.records):
+        return note("names", "no policy has answered anything")
+    declared = {name: policy.same_as for name, policy in POLICIES.items()}
+    identical, _ = audit(submission.store.frame(), declared)
+    return judged("names", "no two policies left the same cache everywhere", [str(pair) for pair in identical])
 
 
 def check_summary(submission: Submission) -> Finding:

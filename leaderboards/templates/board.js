@@ -154,7 +154,7 @@ if (source) {
 
   const compare = (board, level) => {
     const found = encounters[board.results];
-    const names = address.all("compare").filter((name) => found?.policies.includes(name));
+    const names = [...new Set(address.all("compare"))].filter((name) => found?.policies.includes(name)).slice(0, 2);
     for (const row of board.rows) for (const pick of row.querySelectorAll(".pick")) pick.checked = names.includes(row.dataset.name);
     place.hidden = names.length !== 2;
     if (!place.hidden) comparison(found, names, level);

@@ -72,7 +72,7 @@ const fill = (select, names, chosen) => {
 const draw = () => {
   const wanted = new URLSearchParams(location.hash.slice(1));
   const names = Object.keys(data.cells);
-  const policy = names.includes(wanted.get("policy")) ? wanted.get("policy") : names.find((name) => name !== "full") ?? names[0];
+  const policy = names.includes(wanted.get("policy")) ? wanted.get("policy") : names.find((name) => !data.controls.includes(name)) ?? names[0];
   const known = Object.keys(data.cells[policy] ?? {}).sort((one, other) => one - other);
   const asked = known.includes(wanted.get("asked")) ? wanted.get("asked") : known[Math.floor(known.length / 2)];
   fill(policies, names, policy);

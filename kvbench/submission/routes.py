@@ -1,0 +1,42 @@
+"""What was evicted, counted anew from the share of slots that keep each token."""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from kvbench.record import Record
+
+EXACT = 1e-6
+OF_A_BYTE = 1 / 255  # shares of single tokens are stored in such steps, rounded up
+
+
+def faults_of_routes(record: Record) -> Iterator[str]:
+    """Rates that are not those of the tokens. Where the tokens of an answer or of its evidence cannot be told from the
+    text as they were counted, nothing is said of them."""
+    if record.token_kept is None:
+        return
+    kept = np.frombuffer(record.token_kept, dtype=np.uint8) / 255
+    ends = np.frombuffer(record.token_ends, dtype="<u4").astype(np.int64)
+    if len(kept) != len(ends):
+        yield f"token_kept tells of {len(kept)} tokens, token_ends of {len(ends)}"
+        return
+    starts = np.concatenate([[0], ends[:-1]])
+    answer = _inside(record.answer_spans, starts, ends)
+    evidence = _inside(record.evidence_spans, starts, ends)
+    counted = [("eviction_rate", float(np.mean(kept == 0)), EXACT)]
+    if answer.sum() == record.answer_tokens > 0:
+        counted.append(("ger", float(np.mean(kept[answer] == 0)), EXACT))
+    if evidence.sum() == record.evidence_tokens > 0:
+        counted.append(("slot_coverage", float(np.mean(kept[evidence])), OF_A_BYTE + EXACT))
+    for name, value, slack in counted:
+        told = getattr(record, name)
+        if told is not None and abs(told - value) > slack:
+            yield f"{name} is {told:.4g}, its tokens come to {value:.4g}"
+
+
+def _inside(spans: Sequence[int], starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
+    """Which tokens overlap any of the spans, which are starts and ends in turn."""
+    found = np.zeros(len(ends), dtype=bool)
+    for start, end in zip(spans[::2], spans[1::2], strict=True):
+        found |= (starts < end) & (ends > start)
+    return found
