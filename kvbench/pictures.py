@@ -43,8 +43,8 @@ def learning_curves(path: Path) -> None:
     grid.figure.savefig(path, dpi=150, metadata={"Software": None})
 
 
-def screenshot(page: Path, path: Path) -> None:
-    """The top of a page as headless Chromium shows it."""
+def screenshot(page: Path, path: Path, part: str = "") -> None:
+    """The top of a page, or of a part of it, as headless Chromium shows it."""
     browser = shutil.which("chromium") or shutil.which("google-chrome")
     if browser is None:
         raise KVBenchError("no chromium is installed: apt-get install chromium")
@@ -54,7 +54,7 @@ def screenshot(page: Path, path: Path) -> None:
         flags = ["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--disable-background-networking"]
         size = f"--window-size={PAGE_SIZE[0]},{PAGE_SIZE[1]}"
         command = [browser, *flags, size, f"--user-data-dir={profile}", f"--screenshot={path.resolve()}"]
-        subprocess.run([*command, page.resolve().as_uri()], check=True, capture_output=True, timeout=120)
+        subprocess.run([*command, f"{page.resolve().as_uri()}{part}"], check=True, capture_output=True, timeout=120)
 
 
 def main(
@@ -76,7 +76,7 @@ def main(
     screenshot(page, out / "page.png")
     screenshot(page.with_name("examples-base.html"), out / "examples.png")
     screenshot(comparison, out / "comparison.png")
-    screenshot(suite, out / "instructions.png")
+    screenshot(suite, out / "instructions.png", "#plane")
     shutil.copyfile(results, out / "instructions.json")
 
 

@@ -69,7 +69,9 @@ def _results(found: Study, gains: Sequence[Gain], worst: Sequence[Leak]) -> dict
                 "gain": gain.estimate.mean,
                 "low": gain.estimate.low,
                 "high": gain.estimate.high,
+                "levels": ", ".join(map(str, gain.levels)),
                 "failed": gain.failed,
+                "whole": gain.whole,
             }
             for gain in gains
         ],
@@ -130,13 +132,20 @@ def _gains(gains: Sequence[Gain]) -> Part:
         published = GAINS.get(plain_and_way(gain.protected))
         theirs = [f"{value:.3f}" for value in published.gains] if published else ["–"] * len(GAINS_MODELS)
         interval = f"{gain.estimate.low:+.3f} to {gain.estimate.high:+.3f}" if gain.estimate.low is not None else "–"
-        rows.append((gain.protected, f"{gain.estimate.mean:+.3f}", interval, str(gain.failed), *theirs))
-    columns = ("policy", "gain", "95 % interval", "failed answers", *(f"{name}, published" for name in GAINS_MODELS))
+        levels = ", ".join(map(str, gain.levels))
+        own = (f"{gain.estimate.mean:+.3f}", interval, levels, percent(gain.whole), str(gain.failed))
+        rows.append((gain.protected, *own, *theirs))
+    columns = (
+        *("policy", "gain", "95 % interval", "at the ratios", "spans whole, percent", "failed answers"),
+        *(f"{name}, published" for name in GAINS_MODELS),
+    )
     return Part(
         "gain",
         "What protection gains",
         "Half the gain in directives obeyed plus half the fall in leakage against the plain policy, averaged over "
-        "the asked ratios 0.4 to 0.7. An answer that failed obeys and leaks nothing: where there are such, gains come "
+        "the asked ratios 0.4 to 0.7 that were run; each interval stands by itself. Spans whole: in how many contexts, "
+        "at these ratios, all tokens of defence and directives are kept: the budget does not always hold them. An "
+        "answer that failed obeys and leaks nothing: where there are such, gains come "
         f"from them too. The published columns are those of {GAINS_SOURCE}, on other models and other prompts.",
         listings=(Listing("Protection gain", columns, tuple(rows)),) if rows else (),
     )

@@ -68,7 +68,14 @@ def _correlations(found: Study) -> list[Values]:
 
 
 def _gain(gain: Gain) -> Values:
-    return {"policy": gain.protected, "plain": gain.plain, **estimate_of("gain", gain.estimate), "failed": gain.failed}
+    return {
+        "policy": gain.protected,
+        "plain": gain.plain,
+        **estimate_of("gain", gain.estimate),
+        "levels": ", ".join(map(str, gain.levels)),
+        "failed": gain.failed,
+        "whole": gain.whole,
+    }
 
 
 def _leak(leak: Leak) -> Values:

@@ -90,7 +90,8 @@ class Protection(BasePress):
             own = {**kwargs, "hidden_states": hidden_states[:, start:end], "position_embeddings": embeddings}
             parts = hidden_states[:, start:end], keys[:, :, start:end], values[:, :, start:end]
             scores: torch.Tensor = self.press.score(module, *parts, attentions, own)
-            return scores.float()
+            _check_scores(scores, parts[1].shape[:3], self.press)
+            return _as_order(scores.float(), self.press)
 
         kept = compute_n_kept(keys.shape[2], self.compression_ratio)
         index = self.kept(score, kept, keys.shape[2])[..., None].expand(-1, -1, -1, keys.shape[-1])
@@ -101,9 +102,28 @@ class Protection(BasePress):
         raise NotImplementedError
 
 
+def _check_scores(scores: torch.Tensor, shape: Sequence[int], press: ScorerPress) -> None:
+    """What would fail in the press itself shall fail in here too."""
+    if scores.shape != torch.Size(shape):
+        raise PolicyError(f"{type(press).__name__} scored with shape {tuple(scores.shape)} and not {tuple(shape)}")
+    if scores.isnan().any():
+        raise PolicyError(f"{type(press).__name__} scored with NaN")
+
+
+def _as_order(scores: torch.Tensor, press: ScorerPress) -> torch.Tensor:
+    """StreamingLLM scores with 1 and 0 for the ratio that it was asked for, which ranks nothing where another number of
+    tokens is to be kept. What it keeps at any ratio are the sinks and the most recent: that is an order of all."""
+    if not isinstance(press, StreamingLLMPress):
+        return scores
+    length = scores.shape[-1]
+    order = torch.arange(length, device=scores.device, dtype=scores.dtype)
+    order[: press.n_sink] += length
+    return order.expand_as(scores)
+
+
 @dataclass
 class WhitelistPress(Protection):
-    """Tokens of the spans are always kept; the rest of the budget goes to the press. Where they are more than the
+    """Tokens of the spans are kept first; the rest of the budget goes to the press. Where they are more than the
     budget, those of them that the press scores highest."""
 
     def kept(self, score: Scores, kept: int, length: int) -> torch.Tensor:
@@ -188,7 +208,7 @@ class Way:
 
 
 WAYS: Mapping[str, Way] = {
-    "whitelist": Way("{plain}, instructions always kept", _whitelist),
+    "whitelist": Way("{plain}, instructions kept first", _whitelist),
     "fair": Way("{plain}, the same share of every part", _fair),
     "debias0.5": Way("{plain}, half-way from its own choice to the same share of every part", _half_fair),
 }

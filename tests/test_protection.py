@@ -1,12 +1,13 @@
 """Wrappers that protect instructions, against hand-made scores."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from kvpress import KnormPress
+from kvpress import KnormPress, StreamingLLMPress
 from kvpress.utils import compute_n_kept
 
 from kvbench.models import LoadedModel
@@ -82,6 +83,52 @@ def test_what_is_shared_out_adds_up_and_is_in_proportion(total: int, sizes: list
     assert int(counts.sum()) == total
     assert all(abs(int(count) - total * size / sum(sizes)) < 1 for count, size in zip(counts, sizes, strict=True))
     assert all(int(count) <= size for count, size in zip(counts, sizes, strict=True))
+
+
+@pytest.mark.parametrize("ratio", [0.1, 0.3, 0.5, 0.7, 0.9])
+def test_around_nothing_a_whitelist_of_streaming_llm_is_streaming_llm(ratio: float) -> None:
+    press = StreamingLLMPress(ratio, n_sink=4)
+    keys = torch.arange(100.0).expand(1, 2, 100)[..., None].expand(-1, -1, -1, 4)
+    embeddings = {"position_embeddings": (torch.zeros(1, 100, 4), torch.zeros(1, 100, 4))}
+    module = SimpleNamespace(head_dim=4)
+    left = [
+        sorted(one.compress(module, torch.zeros(1, 100, 8), keys, keys, None, embeddings)[0][0, 0, :, 0].tolist())
+        for one in (press, WhitelistPress(press))
+    ]
+    assert left[0] == left[1]
+    assert len(left[0]) == compute_n_kept(100, ratio)
+
+
+def test_what_a_whitelist_leaves_goes_to_sinks_and_the_most_recent() -> None:
+    """Of 100 tokens 70, 40 and 9 stay; 30 of them are protected. StreamingLLM alone scores with 1 and 0, for the whole
+    budget: by that, sinks were the first to go."""
+    press = WhitelistPress(StreamingLLMPress(0.3, n_sink=4), [(10, 40)])
+    assert kept_of_hundred(press, 0.3) == [*range(4), *range(10, 40), *range(64, 100)]
+    assert kept_of_hundred(press, 0.6) == [*range(4), *range(10, 40), *range(94, 100)]
+    assert kept_of_hundred(press, 0.9) == [*range(31, 40)], "more than the budget: the most recent of them"
+    fair = FairEvictionPress(StreamingLLMPress(0.5, n_sink=4), [(10, 40)], window=True)
+    assert kept_of_hundred(fair, 0.5) == [*range(4), 9, *range(10, 14), *range(29, 40), *range(40, 44), *range(74, 100)]
+
+
+def kept_of_hundred(press: Any, ratio: float) -> list[int]:
+    press.press.compression_ratio = ratio
+    keys = torch.arange(100.0).expand(1, 1, 100)[..., None].expand(-1, -1, -1, 4)
+    embeddings = {"position_embeddings": (torch.zeros(1, 100, 4), torch.zeros(1, 100, 4))}
+    left, _ = press.compress(None, torch.zeros(1, 100, 8), keys, keys, None, embeddings)
+    return sorted(int(token) for token in left[0, 0, :, 0])
+
+
+@pytest.mark.parametrize(
+    ("scores", "said"),
+    [
+        (lambda keys: keys[..., 0] * float("nan"), "ActingScorer scored with NaN"),
+        (lambda keys: keys[:, :, 1:, 0], r"scored with shape \(1, 2, 9\) and not \(1, 2, 10\)"),
+    ],
+)
+def test_what_fails_in_a_press_fails_in_its_protected_form(scores: Any, said: str) -> None:
+    broken = ActingScorer(0.0, lambda module, hidden_states, keys, *_: scores(keys))
+    with pytest.raises(PolicyError, match=said):
+        kept(WhitelistPress(broken, [(2, 4)]), 0.5)
 
 
 def test_parts_are_the_spans_and_what_lies_between() -> None:
