@@ -44,17 +44,22 @@ def learning_curves(path: Path) -> None:
 
 
 def screenshot(page: Path, path: Path, part: str = "") -> None:
-    """The top of a page, or of a part of it, as headless Chromium shows it."""
+    """The top of a page, or of one of its sections alone, as headless Chromium shows it."""
     browser = shutil.which("chromium") or shutil.which("google-chrome")
     if browser is None:
         raise KVBenchError("no chromium is installed: apt-get install chromium")
     if not page.is_file():
         raise KVBenchError(f"there is no page at {page}: build it with make run")
     with tempfile.TemporaryDirectory() as profile:
+        shown = page
+        if part:  # a screenshot begins at the top, whatever an address says
+            shown = Path(profile) / page.name
+            style = f"<style>header, section:not(#{part}) {{ display: none }}</style></head>"
+            shown.write_text(page.read_text(encoding="utf-8").replace("</head>", style, 1), encoding="utf-8")
         flags = ["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--disable-background-networking"]
         size = f"--window-size={PAGE_SIZE[0]},{PAGE_SIZE[1]}"
         command = [browser, *flags, size, f"--user-data-dir={profile}", f"--screenshot={path.resolve()}"]
-        subprocess.run([*command, f"{page.resolve().as_uri()}{part}"], check=True, capture_output=True, timeout=120)
+        subprocess.run([*command, shown.resolve().as_uri()], check=True, capture_output=True, timeout=120)
 
 
 def main(
@@ -76,7 +81,7 @@ def main(
     screenshot(page, out / "page.png")
     screenshot(page.with_name("examples-base.html"), out / "examples.png")
     screenshot(comparison, out / "comparison.png")
-    screenshot(suite, out / "instructions.png", "#plane")
+    screenshot(suite, out / "instructions.png", "plane")
     shutil.copyfile(results, out / "instructions.json")
 
 
