@@ -36,6 +36,7 @@ from leaderboards.obedience import (
     study,
 )
 from leaderboards.protection import forms_of, plain_and_way, protection_gain
+from leaderboards.published import GAINS
 from leaderboards.resampling import Estimate, Resampler
 from policies import POLICIES, Policy
 from synthetic_records import record
@@ -305,6 +306,72 @@ def test_a_gain_says_how_many_answers_failed_and_needs_the_same_questions() -> N
     assert (found.failed, found.whole) == (16, 0.0)
     assert found.estimate.mean == pytest.approx(0.5 * (0 - 0.625) + 0.5 * (0.8 - 0))
     assert protection_gain(study(records(*others, *fair[:-1])), "snapkv", "snapkv+fair") is None
+
+
+def test_a_gain_is_that_of_defended_prompts_alone() -> None:
+    """Without a defence the protected policy is made to leak all, and the plain one nothing."""
+    rows = small_study().to_dict("records")
+    for draw in range(4):
+        for policy, leaked in (("snapkv", 0.0), ("snapkv+fair", 1.0)):
+            rows += [answer(draw, ARMS[2], policy, [policy == "snapkv"]), attack(draw, ARMS[2], policy, leaked)]
+    found = protection_gain(study(records(*rows)), "snapkv", "snapkv+fair")
+    assert found is not None
+    assert found.estimate.mean == pytest.approx(0.4875)
+
+
+def test_both_policies_of_a_gain_are_resampled_together() -> None:
+    """Draws differ in how much leaks, and the protected policy always leaks 0.4 less: of that nothing is uncertain."""
+    rows = []
+    for draw, leaked in enumerate((0.4, 1.0, 0.6, 0.5, 0.9)):
+        for policy, own in (("full", 0.0), ("snapkv", leaked), ("snapkv+fair", leaked - 0.4)):
+            rows += [answer(draw, BOTH[0], policy, [True]), attack(draw, BOTH[0], policy, own)]
+    found = protection_gain(study(records(*rows)), "snapkv", "snapkv+fair")
+    assert found is not None
+    assert [found.estimate.low, found.estimate.high] == pytest.approx([0.2, 0.2])
+    assert found.levels == (HALF,)
+    plain = leaks(study(records(*rows))).set_index(["policy", "asked", "arm"]).loc[("snapkv", HALF, BOTH[0])]["leakage"]
+    assert plain.high - plain.low > 0.2, "while that of each alone is"
+
+
+def test_answers_of_one_draw_are_no_more_than_one() -> None:
+    """Four of each of two draws, all alike: a resample has the one, the other, or both."""
+    estimate = Resampler.of(2).estimate(np.repeat([1.0, 0.0], 4), np.repeat([0, 1], 4))
+    assert (estimate.mean, estimate.low, estimate.high) == (0.5, 0.0, 1.0)
+
+
+def test_published_gains_are_those_of_the_issue() -> None:
+    whitelist = {"streaming_llm": (0.196, 0.169), "snapkv": (0.051, 0.124), "tova": (0.028, 0.070)}
+    whitelist |= {"h2o": (0.020, 0.114), "knorm": (0.001, 0.082)}
+    fair = {"streaming_llm": (0.220, 0.183), "snapkv": (0.047, 0.048), "tova": (0.025, 0.016)}
+    fair |= {"h2o": (0.006, 0.020), "knorm": (0.024, 0.014)}
+    told = {names: published.gains for names, published in GAINS.items()}
+    assert told == {
+        (name, way): own for way, of in (("whitelist", whitelist), ("fair", fair)) for name, own in of.items()
+    }
+
+
+@pytest.mark.parametrize(("leaked", "said"), [(0.29, "no"), (0.31, "yes")])
+def test_amnesia_is_thirty_points_more_of_the_secret(leaked: float, said: str) -> None:
+    rows = [answer(draw, BOTH[0], policy, [True]) for draw in range(2) for policy in ("full", "tova")]
+    rows += [attack(draw, BOTH[0], "full", 0.1) for draw in range(2)]
+    rows += [attack(draw, BOTH[0], "tova", 0.1 + leaked) for draw in range(2)]
+    page = build_instructions("toy", records(*rows))[0]
+    row = page.split("tova, defence first</th>")[1].split("</tr>")[0]
+    assert row.count(f"<td>{said}</td>") == 1
+
+
+def test_two_runs_at_other_ratios_keep_the_gains_of_both() -> None:
+    """Each gain is taken where its two policies were run."""
+    rows = small_study().to_dict("records")
+    for policy, leaked in (("full", 0.0), ("knorm", 0.5), ("knorm+fair", 0.3)):
+        for draw in range(4):
+            rows += [answer(draw, BOTH[0], policy, [True], 0.6), attack(draw, BOTH[0], policy, leaked, 0.6)]
+    found = study(records(*(row for row in rows if row["policy"] != "full" or row["example_id"].endswith(BOTH[0]))))
+    first, second = (protection_gain(found, name, f"{name}+fair") for name in ("snapkv", "knorm"))
+    assert first is not None
+    assert second is not None
+    assert (str(first.levels[0]), str(second.levels[0])) == ("0.5", "0.6")
+    assert second.estimate.mean == pytest.approx(0.1)
 
 
 def test_protected_forms_are_told_from_names_with_a_plus() -> None:
