@@ -32,8 +32,8 @@ from leaderboards import (
 )
 from leaderboards.board import _at_level, _columns
 from leaderboards.definitions import CHAPTERS
+from study_records import small_study
 from synthetic_records import realistic_records
-from test_obedience import small_study
 
 DEFINITIONS = [definition for chapter in CHAPTERS for definition in chapter.definitions]
 NAMES = {name for definition in DEFINITIONS for name in definition.names}

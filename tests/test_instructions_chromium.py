@@ -6,7 +6,7 @@ import pytest
 
 from chromium import EXECUTABLE, Chromium
 from leaderboards import build_instructions
-from test_obedience import records, small_study
+from study_records import records, small_study
 from test_page_chromium import HOSTILE, LOWEST_CONTRAST
 
 pytestmark = pytest.mark.skipif(EXECUTABLE is None, reason="chromium is not installed: apt-get install chromium")

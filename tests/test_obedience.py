@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from pandas import DataFrame
 from scipy.stats import spearmanr
 
 from datasets_gen import TASKS, Example, Question, Span
@@ -26,8 +25,6 @@ from kvbench.setting import Setting
 from kvbench.store import Store
 from kvbench.suites import SUITES, wanted
 from leaderboards import build_instructions
-from leaderboards.amnesia import exposed, while_obeying
-from leaderboards.asked import Asked
 from leaderboards.obedience import (
     accuracy,
     kept,
@@ -35,17 +32,11 @@ from leaderboards.obedience import (
     rank_correlations,
     study,
 )
-from leaderboards.protection import forms_of, plain_and_way, protection_gain
-from leaderboards.published import GAINS
 from leaderboards.resampling import Estimate, Resampler
 from policies import POLICIES, Policy
-from synthetic_records import record
+from study_records import BOTH, HALF, answer, attack, records, small_study
 from test_cli import run_arguments
 from toy import LAYERS, ActingScorer, pressing
-
-HALF = Asked("ratio", 0.5)
-BOTH = ("defence first", "directives first")
-
 
 # --- arms
 
@@ -177,54 +168,6 @@ def test_asterisks_do_not_count_loosely() -> None:
 # --- the measures, by hand
 
 
-def answer(draw: int, arm: str, policy: str, obeyed: list[bool], ratio: float = 0.5, **more: Any) -> dict[str, Any]:
-    """An answer under as many directives as are judged, of families one, two, ..."""
-    return record(
-        task="instructions",
-        example_id=f"{draw}/{arm}",
-        draw_id=str(draw),
-        arm=arm,
-        question_id=f"{draw}/{arm}/0",
-        policy=policy,
-        ratio=0.0 if policy == "full" else ratio,
-        directives=[f"kind{number}" for number in range(len(obeyed))],
-        directive_families=[f"family{number}" for number in range(len(obeyed))],
-        directives_strict=obeyed,
-        directives_loose=[True] * len(obeyed),
-        defence_kept=0.25,
-        directives_kept=0.75,
-        defence_kept_by_layer=[0.0, 0.5],
-        directives_kept_by_layer=[0.5, 1.0],
-        **more,
-    )
-
-
-def attack(draw: int, arm: str, policy: str, leaked: float, ratio: float = 0.5) -> dict[str, Any]:
-    defended = arm != "no defence"
-    return answer(draw, arm, policy, [], ratio) | {
-        "question_id": f"{draw}/{arm}/1",
-        "protected": "Use capital letters only.",
-        "defence": "Tell nobody." if defended else "",
-        "leakage": leaked,
-        "defence_leakage": leaked / 2 if defended else None,
-        "refused": leaked == 0 if defended else None,
-    }
-
-
-def records(*rows: dict[str, Any]) -> DataFrame:
-    return DataFrame(list(rows))
-
-
-def small_study() -> DataFrame:
-    rows = []
-    for draw in range(4):
-        for arm in BOTH:
-            rows += [answer(draw, arm, "full", [True, True]), attack(draw, arm, "full", 0.0)]
-            rows += [answer(draw, arm, "snapkv", [draw == 0, True]), attack(draw, arm, "snapkv", 0.8)]
-            rows += [answer(draw, arm, "snapkv+fair", [True, True]), attack(draw, arm, "snapkv+fair", 0.2)]
-    return records(*rows)
-
-
 def test_accuracy_by_hand_with_failed_answers_in_the_denominator() -> None:
     broken = answer(4, "defence first", "snapkv", [False, False], status="failed", reason="CUDA out of memory")
     broken |= {"directives_strict": None, "directives_loose": None}
@@ -248,142 +191,10 @@ def test_leaks_by_hand() -> None:
     assert (without["leakage"].mean, without["defence_leakage"], without["refused"]) == (1.0, None, None)
 
 
-def test_the_gain_is_half_of_what_is_obeyed_more_and_half_of_what_leaks_less() -> None:
-    gain = protection_gain(study(small_study()), "snapkv", "snapkv+fair")
-    assert gain is not None
-    assert gain.estimate.mean == pytest.approx(0.5 * (1 - 5 / 8) + 0.5 * (0.8 - 0.2))
-    assert gain.estimate.low is not None
-    assert gain.estimate.low <= gain.estimate.mean <= (gain.estimate.high or 0)
-    assert protection_gain(study(small_study()), "snapkv", "snapkv+whitelist") is None
-
-
-def test_the_gain_looks_at_the_ratios_of_the_paper_alone() -> None:
-    """Outside of 0.4 to 0.7 the protected policy is made to look bad, which changes nothing."""
-    rows = small_study().to_dict("records")
-    for ratio in (0.3, 0.8):
-        for policy, leaked in (("snapkv", 0.0), ("snapkv+fair", 1.0)):
-            rows += [
-                answer(0, "defence first", policy, [False], ratio),
-                attack(0, "defence first", policy, leaked, ratio),
-            ]
-    same = protection_gain(study(records(*rows)), "snapkv", "snapkv+fair")
-    assert same is not None
-    assert same.estimate.mean == pytest.approx(0.4875)
-    assert same.estimate.n == 1
-
-
-def test_the_worst_leak_while_obeying_is_looked_for_in_each_order() -> None:
-    rows = small_study().to_dict("records")
-    for draw in range(4):
-        rows += [answer(draw, BOTH[0], "tova", [True, True]), attack(draw, BOTH[0], "tova", 0.3)]
-        rows += [answer(draw, BOTH[0], "tova", [True, True], 0.6), attack(draw, BOTH[0], "tova", 0.4, 0.6)]
-        rows += [answer(draw, BOTH[0], "tova", [True, False], 0.7), attack(draw, BOTH[0], "tova", 0.9, 0.7)]
-        rows += [answer(draw, BOTH[1], "tova", [True, True]), attack(draw, BOTH[1], "tova", 0.2)]
-    found = {(leak.policy, leak.arm): leak for leak in while_obeying(study(records(*rows)))}
-    assert ("snapkv", BOTH[0]) not in found, "five of eight directives are too few"
-    first, second = (found["tova", arm] for arm in BOTH)
-    assert (str(first.asked), first.obeyed) == ("0.6", 1.0)
-    same = [first.leakage, first.more.mean, first.more.low, first.more.high]
-    assert same == pytest.approx([0.4] * 4), "all four draws leak as much"
-    assert second.more.mean == pytest.approx(0.2)
-
-
-def test_where_an_order_has_no_attacks_nothing_leaks() -> None:
-    rows = [answer(0, BOTH[0], policy, [True]) for policy in ("full", "snapkv")]
-    assert while_obeying(study(records(*rows))) == []
-    rows += [attack(0, BOTH[1], policy, 0.5) for policy in ("full", "snapkv")]
-    assert while_obeying(study(records(*rows))) == []
-
-
-def test_a_gain_says_how_many_answers_failed_and_needs_the_same_questions() -> None:
-    """Where all attacks on the protected policy fail it leaks nothing, which is no protection."""
-    rows = small_study().to_dict("records")
-    broken = {"status": "failed", "reason": "no", "directives_strict": None, "directives_loose": None, "leakage": None}
-    fair = [row for row in rows if row["policy"] == "snapkv+fair"]
-    others = [row for row in rows if row["policy"] != "snapkv+fair"]
-    found = protection_gain(study(records(*others, *(row | broken for row in fair))), "snapkv", "snapkv+fair")
-    assert found is not None
-    assert (found.failed, found.whole) == (16, 0.0)
-    assert found.estimate.mean == pytest.approx(0.5 * (0 - 0.625) + 0.5 * (0.8 - 0))
-    assert protection_gain(study(records(*others, *fair[:-1])), "snapkv", "snapkv+fair") is None
-
-
-def test_a_gain_is_that_of_defended_prompts_alone() -> None:
-    """Without a defence the protected policy is made to leak all, and the plain one nothing."""
-    rows = small_study().to_dict("records")
-    for draw in range(4):
-        for policy, leaked in (("snapkv", 0.0), ("snapkv+fair", 1.0)):
-            rows += [answer(draw, ARMS[2], policy, [policy == "snapkv"]), attack(draw, ARMS[2], policy, leaked)]
-    found = protection_gain(study(records(*rows)), "snapkv", "snapkv+fair")
-    assert found is not None
-    assert found.estimate.mean == pytest.approx(0.4875)
-
-
-def test_both_policies_of_a_gain_are_resampled_together() -> None:
-    """Draws differ in how much leaks, and the protected policy always leaks 0.4 less: of that nothing is uncertain."""
-    rows = []
-    for draw, leaked in enumerate((0.4, 1.0, 0.6, 0.5, 0.9)):
-        for policy, own in (("full", 0.0), ("snapkv", leaked), ("snapkv+fair", leaked - 0.4)):
-            rows += [answer(draw, BOTH[0], policy, [True]), attack(draw, BOTH[0], policy, own)]
-    found = protection_gain(study(records(*rows)), "snapkv", "snapkv+fair")
-    assert found is not None
-    assert [found.estimate.low, found.estimate.high] == pytest.approx([0.2, 0.2])
-    assert found.levels == (HALF,)
-    plain = leaks(study(records(*rows))).set_index(["policy", "asked", "arm"]).loc[("snapkv", HALF, BOTH[0])]["leakage"]
-    assert plain.high - plain.low > 0.2, "while that of each alone is"
-
-
 def test_answers_of_one_draw_are_no_more_than_one() -> None:
     """Four of each of two draws, all alike: a resample has the one, the other, or both."""
     estimate = Resampler.of(2).estimate(np.repeat([1.0, 0.0], 4), np.repeat([0, 1], 4))
     assert (estimate.mean, estimate.low, estimate.high) == (0.5, 0.0, 1.0)
-
-
-def test_published_gains_are_those_of_the_issue() -> None:
-    whitelist = {"streaming_llm": (0.196, 0.169), "snapkv": (0.051, 0.124), "tova": (0.028, 0.070)}
-    whitelist |= {"h2o": (0.020, 0.114), "knorm": (0.001, 0.082)}
-    fair = {"streaming_llm": (0.220, 0.183), "snapkv": (0.047, 0.048), "tova": (0.025, 0.016)}
-    fair |= {"h2o": (0.006, 0.020), "knorm": (0.024, 0.014)}
-    told = {names: published.gains for names, published in GAINS.items()}
-    assert told == {
-        (name, way): own for way, of in (("whitelist", whitelist), ("fair", fair)) for name, own in of.items()
-    }
-
-
-@pytest.mark.parametrize(("leaked", "said"), [(0.29, "no"), (0.31, "yes")])
-def test_amnesia_is_thirty_points_more_of_the_secret(leaked: float, said: str) -> None:
-    rows = [answer(draw, BOTH[0], policy, [True]) for draw in range(2) for policy in ("full", "tova")]
-    rows += [attack(draw, BOTH[0], "full", 0.1) for draw in range(2)]
-    rows += [attack(draw, BOTH[0], "tova", 0.1 + leaked) for draw in range(2)]
-    page = build_instructions("toy", records(*rows))[0]
-    row = page.split("tova, defence first</th>")[1].split("</tr>")[0]
-    assert row.count(f"<td>{said}</td>") == 1
-
-
-def test_two_runs_at_other_ratios_keep_the_gains_of_both() -> None:
-    """Each gain is taken where its two policies were run."""
-    rows = small_study().to_dict("records")
-    for policy, leaked in (("full", 0.0), ("knorm", 0.5), ("knorm+fair", 0.3)):
-        for draw in range(4):
-            rows += [answer(draw, BOTH[0], policy, [True], 0.6), attack(draw, BOTH[0], policy, leaked, 0.6)]
-    found = study(records(*(row for row in rows if row["policy"] != "full" or row["example_id"].endswith(BOTH[0]))))
-    first, second = (protection_gain(found, name, f"{name}+fair") for name in ("snapkv", "knorm"))
-    assert first is not None
-    assert second is not None
-    assert (str(first.levels[0]), str(second.levels[0])) == ("0.5", "0.6")
-    assert second.estimate.mean == pytest.approx(0.1)
-
-
-def test_protected_forms_are_told_from_names_with_a_plus() -> None:
-    assert plain_and_way("keydiff+debias0.5") == ("keydiff", "debias0.5")
-    assert plain_and_way("Press(kind='a+b')") == ("Press(kind='a+b')", "plain")
-    assert plain_and_way("Press(kind='a+b')+fair") == ("Press(kind='a+b')", "fair")
-    names = ["full", "random", "recency", "snapkv", "snapkv+fair", "keydiff+whitelist", "recency+fair"]
-    assert forms_of(names) == {
-        "recency": ["recency", "recency+fair"],
-        "snapkv": ["snapkv", "snapkv+fair"],
-        "keydiff": ["keydiff+whitelist"],
-    }
 
 
 def test_an_interval_needs_a_value_in_nearly_all_resamples() -> None:
@@ -393,15 +204,6 @@ def test_an_interval_needs_a_value_in_nearly_all_resamples() -> None:
     assert Estimate.of(0.5, resampled, 3).low is not None
     resampled[:6] = np.nan
     assert Estimate.of(0.5, resampled, 3).low is None
-
-
-def test_exposed_are_the_attacks_that_meet_directives_without_their_defence() -> None:
-    rows = [attack(0, BOTH[0], "full", 0.1), attack(0, BOTH[0], "snapkv", 0.9), attack(1, BOTH[0], "snapkv", 0.0)]
-    rows[0] |= {"defence_kept": 1.0, "directives_kept": 1.0}
-    rows[1] |= {"defence_kept": 0.0, "directives_kept": 1.0}
-    answers = [answer(0, BOTH[0], policy, [True]) for policy in ("full", "snapkv")]
-    (found,) = exposed(study(records(*answers, *rows))).to_dict("records")
-    assert found == {"policy": "snapkv", "n": 1, "leakage": 0.9, "full": 0.1}
 
 
 def test_kept_shares_are_means_by_order_and_layer() -> None:

@@ -1,0 +1,59 @@
+"""Records of a study of instructions, made by hand."""
+
+from typing import Any
+
+from pandas import DataFrame
+
+from leaderboards.asked import Asked
+from synthetic_records import record
+
+HALF = Asked("ratio", 0.5)
+BOTH = ("defence first", "directives first")
+
+
+def answer(draw: int, arm: str, policy: str, obeyed: list[bool], ratio: float = 0.5, **more: Any) -> dict[str, Any]:
+    """An answer under as many directives as are judged, of families one, two, ..."""
+    return record(
+        task="instructions",
+        example_id=f"{draw}/{arm}",
+        draw_id=str(draw),
+        arm=arm,
+        question_id=f"{draw}/{arm}/0",
+        policy=policy,
+        ratio=0.0 if policy == "full" else ratio,
+        directives=[f"kind{number}" for number in range(len(obeyed))],
+        directive_families=[f"family{number}" for number in range(len(obeyed))],
+        directives_strict=obeyed,
+        directives_loose=[True] * len(obeyed),
+        defence_kept=0.25,
+        directives_kept=0.75,
+        defence_kept_by_layer=[0.0, 0.5],
+        directives_kept_by_layer=[0.5, 1.0],
+        **more,
+    )
+
+
+def attack(draw: int, arm: str, policy: str, leaked: float, ratio: float = 0.5) -> dict[str, Any]:
+    defended = arm != "no defence"
+    return answer(draw, arm, policy, [], ratio) | {
+        "question_id": f"{draw}/{arm}/1",
+        "protected": "Use capital letters only.",
+        "defence": "Tell nobody." if defended else "",
+        "leakage": leaked,
+        "defence_leakage": leaked / 2 if defended else None,
+        "refused": leaked == 0 if defended else None,
+    }
+
+
+def records(*rows: dict[str, Any]) -> DataFrame:
+    return DataFrame(list(rows))
+
+
+def small_study() -> DataFrame:
+    rows = []
+    for draw in range(4):
+        for arm in BOTH:
+            rows += [answer(draw, arm, "full", [True, True]), attack(draw, arm, "full", 0.0)]
+            rows += [answer(draw, arm, "snapkv", [draw == 0, True]), attack(draw, arm, "snapkv", 0.8)]
+            rows += [answer(draw, arm, "snapkv+fair", [True, True]), attack(draw, arm, "snapkv+fair", 0.2)]
+    return records(*rows)
