@@ -1,6 +1,5 @@
 """Which policies a run has: those that are named, and of them those that the tasks, the mode and the model allow."""
 
-import re
 from collections.abc import Mapping, Sequence
 
 from datasets_gen import Task, unknown_name
@@ -9,7 +8,7 @@ from kvbench.hub import look_for_hub
 from kvbench.models import LoadedModel
 from kvbench.prompt import Mode
 from kvbench.setting import Scope
-from leaderboards import CONTROLS
+from leaderboards import CONTROLS, PLAIN, plain_and_way
 from policies import (
     POLICIES,
     WAYS,
@@ -24,7 +23,6 @@ from policies import (
 )
 
 EVERYTHING = "all"
-PROTECTING = re.compile(r"(?P<plain>.+)\+(?P<way>[a-z][a-z0-9._-]*)")
 MIDDLE = 0.5
 
 
@@ -115,8 +113,9 @@ def named(name: str, even_if_broken: bool = False) -> Policy:
     """A policy of the registry, of an installed package, a plug-in, or one of them protected: ``name+way``."""
     if name in POLICIES:
         return POLICIES[name]
-    if found := PROTECTING.fullmatch(name):
-        return _protected(found["plain"], found["way"])
+    plain, way = plain_and_way(name)
+    if way != PLAIN:
+        return _protected(plain, way)
     try:
         if is_plug_in(name):
             return load_even_if_broken(name) if even_if_broken else load_plug_in(name)

@@ -20,6 +20,7 @@ from leaderboards.method import Downloads, Method, PolicyEntry, RunEntry, TaskEn
 from leaderboards.page import FRONT, METHOD, build_pages
 from leaderboards.paired import Difference, Duel, duels, every_duel
 from leaderboards.profiles import Profile, Profiles
+from leaderboards.protection import PLAIN, plain_and_way
 from leaderboards.resampling import Blank, Estimate
 from leaderboards.results import Results, examples_page
 from leaderboards.row import ALL_TASKS, CONTROLS, FULL, SummaryRow
@@ -51,6 +52,7 @@ __all__ = [
     "IMPORTED",
     "INSTRUCTIONS_PREFIX",
     "METHOD",
+    "PLAIN",
     "REALISED_RATIO",
     "TABLES",
     "Against",
@@ -111,6 +113,7 @@ __all__ = [
     "imported_sheet",
     "joined",
     "linked",
+    "plain_and_way",
     "save_map",
     "smallest_detectable_difference",
     "standings",

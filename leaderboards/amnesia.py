@@ -54,7 +54,7 @@ def while_obeying(found: Study, obeyed: float = STILL_OBEYED) -> list[Leak]:
         )
         own = attacks[here]
         more = difference(found.resampler, own, whole[row["arm"]], "leakage")
-        estimate = Estimate.of(float(more[0]), more[1:] if found.resampler.many else None, len(own))
+        estimate = found.resampler.estimate_of(more, len(own))
         leaks.append(Leak(row["policy"], row["arm"], row["asked"], row["strict"], row["leakage"], estimate))
     return leaks
 

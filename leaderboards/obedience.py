@@ -164,12 +164,8 @@ def _rank_correlations(found: Study, group: str, part: DataFrame) -> Iterator[Ra
     for (policy, asked), profile in profiles.items():
         if whole is not None and policy != FULL:
             correlations = _spearman(profile, whole)
-            known = None if np.isnan(correlations[0]) else correlations
-            estimate = (
-                None
-                if known is None
-                else Estimate.of(float(known[0]), known[1:] if found.resampler.many else None, len(families))
-            )
+            known = not np.isnan(correlations[0])
+            estimate = found.resampler.estimate_of(correlations, len(families)) if known else None
             yield RankCorrelation(policy, asked, group, estimate)
 
 

@@ -14,7 +14,7 @@ from leaderboards.resampling import Estimate, Resampler
 from leaderboards.row import CONTROLS
 
 PLAIN = "plain"
-WHOLE = 1 - 1e-9  # of the tokens of a span
+ALL = 1 - 1e-9  # of the tokens of a span, but for rounding
 GAIN_RATIOS = (0.4, 0.7)  # from, to: where the paper averages
 # As policies are named; a plug-in with arguments ends with a bracket.
 PROTECTED = re.compile(r"(?P<plain>.+)\+(?P<way>[a-z][a-z0-9._-]*)")
@@ -95,7 +95,7 @@ def protection_gain(found: Study, plain: str, protected: str) -> Gain | None:
     if not gains:
         return None
     mean: FloatArray = np.mean(gains, axis=0)
-    estimate = Estimate.of(float(mean[0]), mean[1:] if found.resampler.many else None, len(shared))
+    estimate = found.resampler.estimate_of(mean, len(shared))
     return Gain(plain, protected, estimate, tuple(shared), failed, _whole(found, protected, shared))
 
 
@@ -104,7 +104,7 @@ def _whole(found: Study, policy: str, levels: Sequence[Asked]) -> float | None:
     own = own[own["asked"].isin(list(levels)) & own["defence_kept"].notna()]
     if own.empty:
         return None
-    return float(((own["defence_kept"] > WHOLE) & (own["directives_kept"] > WHOLE)).mean())
+    return float(((own["defence_kept"] > ALL) & (own["directives_kept"] > ALL)).mean())
 
 
 def _at(table: DataFrame, policy: str, asked: Asked) -> DataFrame:

@@ -64,5 +64,9 @@ class Resampler:
             found: FloatArray = (self.weights @ sums) / (self.weights @ np.bincount(clusters, minlength=self.count))
         return found
 
+    def estimate_of(self, found: FloatArray, n: int) -> Estimate:
+        """Of a measure of shape (1 + resamples,): first as measured, then as resampled."""
+        return Estimate.of(float(found[0]), found[1:] if self.many else None, n)
+
     def estimate(self, values: FloatArray, clusters: Clusters) -> Estimate:
         return Estimate.of(float(np.mean(values)), self.means(values, clusters) if self.many else None, len(values))
