@@ -82,25 +82,29 @@ def boards_of(records: DataFrame, rows: Sequence[SummaryRow], found: Found | Non
     """By mode and task, ``all`` among them. ``rows`` are those that the records add up to, and ``found`` what has been
     computed of them already, or nothing."""
     found = all_standings(records, rows) if found is None else found
-    seconds = {str(task): _seconds(own) for task, own in records.groupby("task", observed=True)}
-    seconds[ALL_TASKS] = _seconds(records)
+    seconds = _seconds(records)
     return {
         (mode, task): _board(
             of_board,
             [row for row in rows if (row.mode, row.task) == (mode, task)],
-            seconds[task],
+            seconds.get(task, {}),
         )
         for (mode, task), of_board in found.items()
     }
 
 
-def _seconds(records: DataFrame) -> dict[str, float]:
-    """Mean seconds of compression for a token of context, by policy, over all contexts and levels of some records."""
+def _seconds(records: DataFrame) -> dict[str, dict[str, float]]:
+    """Mean seconds of compression for a token of context, by task, ``all`` among them, and by policy, over all contexts
+    and levels."""
     sound = records[records["status"] == "ok"].drop_duplicates(
         ["task", "mode", "policy", "ratio", "budget", "example_id"]
     )
-    sums = sound.groupby("policy", observed=True)[["compression_seconds", "context_tokens"]].sum()
-    return {str(policy): float(one["compression_seconds"] / one["context_tokens"]) for policy, one in sums.iterrows()}
+    sums = sound.groupby(["task", "policy"], observed=True)[["compression_seconds", "context_tokens"]].sum()
+    by_task = sums["compression_seconds"] / sums["context_tokens"]
+    sums = sums.groupby("policy", observed=True).sum()
+    by_policy = sums["compression_seconds"] / sums["context_tokens"]
+    found = {str(task): own.droplevel("task").to_dict() for task, own in by_task.groupby("task", observed=True)}
+    return {**found, ALL_TASKS: by_policy.to_dict()}
 
 
 def _board(

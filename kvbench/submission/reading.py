@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pandas import DataFrame
 from pydantic import ValidationError
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
@@ -33,6 +34,11 @@ class Submission:
     identity: Identity
     records: tuple[Record, ...]
     tasks: Mapping[str, Task]
+
+    @cached_property
+    def frame(self) -> DataFrame:
+        """The records as a table; :class:`KVBenchError` where they do not belong to the run."""
+        return self.store.frame()
 
     @cached_property
     def of_this_code(self) -> bool:
