@@ -8,6 +8,7 @@ import difflib
 import hashlib
 import json
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -219,8 +220,9 @@ class Store:
     def read_table(self, path: Path) -> pa.Table:
         """The records of one file, as columns of the types of the schema."""
         try:
-            return pq.read_table(path, schema=arrow_schema())
-        except (pa.ArrowInvalid, OSError) as error:
+            table = pq.ParquetFile(path).read()
+            return table.cast(arrow_schema())  # which has the same names in the same order
+        except (ValueError, OSError) as error:
             raise _unreadable(path, error) from error
 
     def read_records(self, path: Path) -> list[Record]:
@@ -240,7 +242,8 @@ class Store:
 
     def frame(self) -> pd.DataFrame:
         """All records as one table, in the order of the run's tasks and policies."""
-        table = pa.concat_tables([arrow_schema().empty_table(), *map(self.read_table, self.record_files())])
+        with ThreadPoolExecutor() as pool:  # a run has hundreds of small files
+            table = pa.concat_tables([arrow_schema().empty_table(), *pool.map(self.read_table, self.record_files())])
         if not table.num_rows:
             raise KVBenchError(f"{self.folder} holds no records yet: start the run again to go on with it")
         if fault_in(table):  # all at once, as it takes as long for one file; then which of them it is
@@ -276,11 +279,12 @@ def _no_run(folder: Path) -> str:
 
 
 def _as_frame(table: pa.Table) -> pd.DataFrame:
-    """Lists stay lists, which pandas would make arrays of."""
-    frame = table.to_pandas()
-    return frame.assign(
-        **{field.name: table[field.name].to_pylist() for field in table.schema if pa.types.is_list(field.type)}
-    )
+    """Lists stay in Arrow's memory: few of them are looked at, and a million Python objects are slow to make."""
+    return table.to_pandas(types_mapper=_type_of_lists)
+
+
+def _type_of_lists(kind: pa.DataType) -> pd.ArrowDtype | None:
+    return pd.ArrowDtype(kind) if pa.types.is_list(kind) else None
 
 
 def _unreadable(path: Path, error: Exception) -> KVBenchError:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Literal, Self
 
 import numpy as np
-from pandas import DataFrame, Series, factorize, isna
+from pandas import Categorical, DataFrame, Series, factorize, isna
 
 TITLES = {
     "ratio": "asked ratio: the share of the cache to remove",
@@ -35,12 +35,15 @@ class Asked:
 
 
 def asked_in(records: DataFrame) -> Series:
-    """What each record was asked to reach."""
+    """What each record was asked to reach, as a category: records are grouped by it again and again."""
     (ratios, ratio), (budgets, budget) = (factorize(records[name].astype(float)) for name in ("ratio", "budget"))
     # A missing value has the code -1, and so the last place.
-    known = np.empty((len(ratio) + 1, len(budget) + 1), dtype=object)
-    for row, column in set(zip(ratios.tolist(), budgets.tolist(), strict=True)):
-        known[row, column] = Asked.of(
-            None if row < 0 else float(ratio[row]), None if column < 0 else float(budget[column])
-        )
-    return Series(known[ratios, budgets], index=records.index, dtype=object)
+    levels = {
+        (row, column): Asked.of(None if row < 0 else float(ratio[row]), None if column < 0 else float(budget[column]))
+        for row, column in set(zip(ratios.tolist(), budgets.tolist(), strict=True))
+    }
+    ordered = sorted(set(levels.values()))
+    codes = np.zeros((len(ratio) + 1, len(budget) + 1), dtype=np.intp)
+    for place, asked in levels.items():
+        codes[place] = ordered.index(asked)
+    return Series(Categorical.from_codes(codes[ratios, budgets], ordered, ordered=True), index=records.index)

@@ -70,7 +70,7 @@ def audit(
     identical: list[Identical] = []
     unchanged: dict[str, Unchanged] = {}
     compressed = seen[(seen["policy"] != FULL) & (seen["ratio"] > 0)]
-    for asked, alike in compressed.groupby("asked"):
+    for asked, alike in compressed.groupby("asked", observed=True):
         groups = {str(policy): group for policy, group in alike.groupby("policy", observed=True)}
         same = {name: _same(_Seen.of(group), full) for name, group in groups.items()}
         telling = {name: _Seen.of(_telling(name, group)) for name, group in groups.items()}

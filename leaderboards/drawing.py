@@ -127,7 +127,7 @@ def draw_line(axes: Axes, style: LineStyle, x: Sequence[float], y: Sequence[floa
         gid=f"policy:{style.index}",
         label=label or "_",
     )
-    axes.add_line(line)
+    axes.add_artist(line)
 
 
 def draw_dots(axes: Axes, style: LineStyle, x: Sequence[float], y: Sequence[float], label: str | None = None) -> None:
@@ -138,7 +138,7 @@ def draw_dots(axes: Axes, style: LineStyle, x: Sequence[float], y: Sequence[floa
     dots = Line2D(x, y, linestyle="", color=style.colours[0], clip_on=False, gid=f"policy:{style.index}", **looks)
     dots.set_zorder(2 if style.control else 3)
     dots.set_label(label or "_")
-    axes.add_line(dots)
+    axes.add_artist(dots)
 
 
 def draw_band(axes: Axes, style: LineStyle, x: Sequence[float], low: Sequence[float], high: Sequence[float]) -> None:
@@ -146,7 +146,7 @@ def draw_band(axes: Axes, style: LineStyle, x: Sequence[float], low: Sequence[fl
     outline = [*zip(x, low, strict=True), *reversed(list(zip(x, high, strict=True)))]
     band = Polygon(outline, facecolor=style.colours[0], alpha=0.08, linewidth=0, clip_on=False, zorder=1)
     band.set_gid(f"band:{style.index}")
-    axes.add_patch(band)
+    axes.add_artist(band)
 
 
 def draw_cliff(
@@ -157,13 +157,13 @@ def draw_cliff(
     x, y = place
     looks: Any = {"color": style.colours[0], "clip_on": False, "zorder": 4, "gid": f"cliff:{style.index}"}
     ring = Line2D([x], [y], marker="o", markersize=9, fillstyle="none", linestyle="", **looks)
-    axes.add_line(ring)
+    axes.add_artist(ring)
     if not clear:
         ring.set_alpha(0.45)
         return
     low, high = ends
     if low is not None and high is not None and low < high:
-        axes.add_line(Line2D([low, high], [y, y], marker="|", markersize=5, linewidth=0.8, **looks))
+        axes.add_artist(Line2D([low, high], [y, y], marker="|", markersize=5, linewidth=0.8, **looks))
 
 
 def printing(salt: str) -> AbstractContextManager[None]:

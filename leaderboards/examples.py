@@ -50,12 +50,11 @@ def _worst(sound: DataFrame) -> DataFrame:
     """Of each cell the answers that lose most against the full cache, in F1 or, of attacks, by what they leak; among
     equals what is hallucinated comes first."""
     good = sound["f1"].fillna(0).where(sound["leakage"].isna(), -100 * sound["leakage"])
-    whole = sound.assign(good=good)[sound["policy"] == FULL].drop_duplicates(KEY).set_index(KEY)["good"]
-    before = whole.reindex(MultiIndex.from_frame(sound[KEY])).fillna(0).to_numpy()
-    ordered = sound.assign(loss=before - good, lied=sound["hallucinated"].eq(True)).sort_values(
-        ["loss", "lied"], ascending=False, kind="stable"
-    )
-    return ordered.groupby(["policy", "asked"], sort=False, observed=True).head(WORST)
+    judged = sound[["policy", "asked", *KEY]].assign(good=good, lied=sound["hallucinated"].eq(True))
+    whole = judged[judged["policy"] == FULL].drop_duplicates(KEY).set_index(KEY)["good"]
+    before = whole.reindex(MultiIndex.from_frame(judged[KEY])).fillna(0).to_numpy()
+    ordered = judged.assign(loss=before - good).sort_values(["loss", "lied"], ascending=False, kind="stable")
+    return sound.loc[ordered.groupby(["policy", "asked"], sort=False, observed=True).head(WORST).index]
 
 
 def _numbered(shown: DataFrame, by: list[str]) -> list[int]:

@@ -81,7 +81,7 @@ def _points(
     rows: Sequence[SummaryRow], full: SummaryRow | None, measure: Measure, horizontal: Axis
 ) -> list[list[Point]]:
     """Runs of (ratio or budget, value, interval) without a gap, in the unit shown."""
-    if full is not None and full in rows:
+    if full is not None and any(row is full for row in rows):
         # The full cache has one cell, and is what every ratio is compared with.
         value = _scaled(measure, full)
         ends = (horizontal.ticks[0], horizontal.last / 1.03)

@@ -106,10 +106,10 @@ class Profiles:
             by_policy.setdefault((row.mode, row.task), {}).setdefault(row.policy, {})[row.asked] = row
         identity = ["task", "mode", "policy"]
         # Sums of floats depend on their order, and profiles shall not.
-        known = records[records["status"] == "ok"].sort_values(["example_id", "question_id"], kind="stable")
-        known = known[[*identity, *MEASURES.values()]].assign(
-            asked=asked_in(known), draw=factorize(known["draw_id"], sort=True)[0]
-        )
+        order = ["example_id", "question_id"]
+        needed = list(dict.fromkeys([*identity, *order, "ratio", "budget", "draw_id", *MEASURES.values()]))
+        known = records.loc[records["status"] == "ok", needed].sort_values(order, kind="stable")
+        known = known.assign(asked=asked_in(known), draw=factorize(known["draw_id"], sort=True)[0])
         columns = Columns.of(known.astype(dict.fromkeys(MEASURES.values(), np.float64)))
         cells: dict[tuple[str, str], list[tuple[str, Asked, Columns]]] = {}
         for (task, mode, policy, asked), places in groups(known, [*identity, "asked"]):

@@ -42,7 +42,8 @@ class Sheet:
 
 def sheets_of(records: DataFrame) -> list[Sheet]:
     """For each task and level, in the order in which they appear; questions in an order of their own."""
-    sound = sound_cells(records)
+    needed = ["mode", "task", "policy", "ratio", "budget", "status", "draw_id", *QUESTION[1:], *MEASURES]
+    sound = sound_cells(records[needed])
     found = []
     for task, own in sound.groupby("task", sort=False, observed=True):
         places = own.groupby(QUESTION, sort=True, observed=True).ngroup().to_numpy()
