@@ -1,29 +1,54 @@
 """Which policies of a column are best, and which cannot be told from it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Literal
 
-from leaderboards.measures import Measure
+import numpy as np
+
+from leaderboards.bootstrap import DIGITS, FloatArray, percentile_intervals
+from leaderboards.measures import CURVES, Measure
 from leaderboards.row import CONTROLS, SummaryRow
 
 Mark = Literal["best", "tie"]
 
+RANKED = tuple(measure for measure in CURVES if measure.better is not None)
 
-def marks(rows: Sequence[SummaryRow], measure: Measure) -> Mapping[str, Mark]:
-    """Policy to mark, among the rows of one task, mode and level. Controls and rows without an interval get none.
 
-    "best" when no other interval overlaps that of the best value; else all that overlap it are a "tie", it included.
+def marks(values: Mapping[str, FloatArray], higher_is_better: bool = True) -> Mapping[str, Mark]:
+    """Policy to mark. ``values``: of a measure as measured and in each of the same resamples, shape (1 + resamples,).
+
+    "best" where the paired differences of all others from the best value leave out 0; else those whose do not are a
+    "tie", it included.
     """
-    if measure.better is None:
+    if not values:
         return {}
-    sign = 1 if measure.better == "higher" else -1
-    ranked = []
-    for row in rows:
-        value, interval = measure.value(row), measure.interval(row)
-        if row.policy not in CONTROLS and value is not None and interval is not None:
-            ranked.append((sign * value, interval, row.policy))
-    if not ranked:
-        return {}
-    _, (best_low, best_high), best = max(ranked, key=lambda entry: entry[0])
-    level = [policy for _, (low, high), policy in ranked if low <= best_high and high >= best_low]
-    return dict.fromkeys(level, "tie") if len(level) > 1 else {best: "best"}
+    table = np.stack(list(values.values()))
+    best = int(np.argmax(table[:, 0] if higher_is_better else -table[:, 0]))
+    lows, highs = percentile_intervals(np.round(table[best, 1:] - table[:, 1:], DIGITS))
+    level = [policy for policy, low, high in zip(values, lows, highs, strict=True) if low <= 0 <= high]
+    return dict.fromkeys(level, "tie") if len(level) > 1 else {level[0]: "best"}
+
+
+def marked(rows: Mapping[str, SummaryRow], means: Mapping[str, Mapping[str, FloatArray]]) -> dict[str, SummaryRow]:
+    """The rows of a task, mode and level by policy, each with what it is best and tied in. ``means``: by policy and
+    field of the row, resampled. Controls and rows without an interval are ranked in nothing."""
+    found: dict[str, dict[Mark, list[str]]] = {policy: {"best": [], "tie": []} for policy in rows}
+    for measure in RANKED:
+        values = {
+            policy: np.concatenate([[value], own[measure.field]])
+            for policy, own in means.items()
+            if policy not in CONTROLS and measure.field in own and (value := measure.value(rows[policy])) is not None
+        }
+        for policy, mark in marks(values, measure.better == "higher").items():
+            found[policy][mark].append(measure.name)
+    return {
+        policy: row.model_copy(update={"best_in": tuple(own["best"]), "tied_in": tuple(own["tie"])})
+        for (policy, own), row in zip(found.items(), rows.values(), strict=True)
+    }
+
+
+def mark_of(row: SummaryRow | None, measure: Measure) -> Mark | None:
+    """What stands beside a value."""
+    if row is None:
+        return None
+    return "best" if measure.name in row.best_in else "tie" if measure.name in row.tied_in else None

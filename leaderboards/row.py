@@ -37,6 +37,10 @@ class SummaryRow(BaseModel):
         Mean over contexts.
     ger_by_layer
         GER in each layer taken alone.
+    best_in, tied_in
+        Names of measures: those in which the paired differences of all others at this task and level from this policy
+        leave out 0, and those in which it cannot be told from the best, or others from it where it is best. Controls
+        are in neither.
     complete
         Whether every question is answered. A complete cell has what can be measured of it, others have no measure.
     """
@@ -81,6 +85,8 @@ class SummaryRow(BaseModel):
     kept_tokens: float | None = None
     kv_bytes: float | None = None
     compression_seconds: float | None = None
+    best_in: tuple[str, ...] = ()
+    tied_in: tuple[str, ...] = ()
     complete: bool = True
     reason: str | None = None
 

@@ -11,6 +11,7 @@ from leaderboards.asked import Asked, asked_in
 from leaderboards.bootstrap import RESAMPLES, FloatArray, percentile_interval, resampled_means, task_seed
 from leaderboards.columns import Columns, groups
 from leaderboards.errors import LeaderboardError
+from leaderboards.ranking import marked
 from leaderboards.row import ALL_TASKS, SummaryRow
 
 REWRITES = "not applicable: the policy rewrites the cache"
@@ -117,7 +118,8 @@ def summarise(
         key: _cell(key, found.get(key, nothing), questions.get(key[:2], 0), contexts.get(key[0]), seed, resamples)
         for key in _in_order(list(wanted))
     }
-    rows = [cell.row for cell in cells.values()] + _overall(cells)
+    cells |= _overall(cells)
+    rows = _marked(cells)
     return _with_chance(rows, planned.chances) if planned and planned.chances else rows
 
 
@@ -291,18 +293,33 @@ def _intervals(means: Mapping[str, FloatArray]) -> dict[str, float]:
     return intervals
 
 
-def _overall(cells: Mapping[Key, _Cell]) -> list[SummaryRow]:
+def _marked(cells: Mapping[Key, _Cell]) -> list[SummaryRow]:
+    """The rows in their order, with what each is best in at its task and level."""
+    columns: dict[tuple[str, str, Asked], dict[str, _Cell]] = {}
+    for (task, mode, policy, asked), cell in cells.items():
+        columns.setdefault((task, mode, asked), {})[policy] = cell
+    found = {
+        (task, mode, policy, asked): row
+        for (task, mode, asked), own in columns.items()
+        for policy, row in marked(
+            {policy: cell.row for policy, cell in own.items()}, {policy: cell.means for policy, cell in own.items()}
+        ).items()
+    }
+    return [found[key] for key in cells]
+
+
+def _overall(cells: Mapping[Key, _Cell]) -> dict[Key, _Cell]:
     """The unweighted mean over tasks of each (mode, policy, ratio or budget) that is complete in every task."""
     tasks = list(dict.fromkeys(task for task, *_ in cells))
-    anywhere = dict.fromkeys((tasks[0], mode, policy, asked) for _, mode, policy, asked in cells)
-    return [
-        _overall_row((mode, policy, asked), [(task, cells.get((task, mode, policy, asked))) for task in tasks])
-        for _, mode, policy, asked in _in_order(list(anywhere))
-    ]
+    anywhere = dict.fromkeys((ALL_TASKS, mode, policy, asked) for _, mode, policy, asked in cells)
+    return {
+        key: _over_tasks(key, [(task, cells.get((task, *key[1:]))) for task in tasks])
+        for key in _in_order(list(anywhere))
+    }
 
 
-def _overall_row(key: tuple[str, str, Asked], by_task: Sequence[tuple[str, _Cell | None]]) -> SummaryRow:
-    mode, policy, asked = key
+def _over_tasks(key: Key, by_task: Sequence[tuple[str, _Cell | None]]) -> _Cell:
+    _, mode, policy, asked = key
     present = [cell for _, cell in by_task if cell is not None]
     gaps = [f"{task}: not run" for task, cell in by_task if cell is None]
     gaps += [f"{cell.row.task}: {cell.row.reason}" for cell in present if cell.row.reason]
@@ -316,7 +333,7 @@ def _overall_row(key: tuple[str, str, Asked], by_task: Sequence[tuple[str, _Cell
         "reason": _joined(gaps),
     }
     if len(present) < len(by_task) or not all(cell.row.complete for cell in present):
-        return SummaryRow(**shared, complete=False)
+        return _Cell(SummaryRow(**shared, complete=False), {})
     measures: dict[str, Any] = {name: _average([getattr(cell.row, name) for cell in present]) for name in AVERAGED}
     for name in OVER_SOME:
         measures[name] = _average([value for cell in present if (value := getattr(cell.row, name)) is not None])
@@ -328,7 +345,7 @@ def _overall_row(key: tuple[str, str, Asked], by_task: Sequence[tuple[str, _Cell
         own = [cell for cell in present if name not in OVER_SOME or getattr(cell.row, name) is not None]
         if own and all(name in cell.means for cell in own):
             means[name] = np.mean([cell.means[name] for cell in own], axis=0)
-    return SummaryRow(**shared, **measures, **_intervals(means))
+    return _Cell(SummaryRow(**shared, **measures, **_intervals(means)), means)
 
 
 def _average(values: Sequence[float | None]) -> float | None:

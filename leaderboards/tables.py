@@ -1,12 +1,12 @@
 """What the page shows of the rows, as plain values that a template only has to write down."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import urlencode
 
 from leaderboards.asked import TITLES
-from leaderboards.measures import F1, GER, HALLUCINATION, Measure, written_bytes, written_interval
-from leaderboards.ranking import Mark, marks
+from leaderboards.measures import F1, GER, HALLUCINATION, REALISED_RATIO, Measure, written_bytes, written_interval
+from leaderboards.ranking import Mark, mark_of
 from leaderboards.row import FULL, SummaryRow
 from leaderboards.style import LineStyle
 
@@ -43,9 +43,10 @@ class Line:
 @dataclass(frozen=True)
 class Table:
     """A measure over policy and what was asked, a ratio or a budget. ``reference``: the full cache, which has one cell
-    for all of them."""
+    for all of them. ``beside``: what stands under each value."""
 
     measure: Measure
+    beside: str
     title: str
     columns: tuple[str, ...]
     reference: Line | None
@@ -61,30 +62,22 @@ def measure_table(
     name of the page of examples, if there is one."""
     levels = sorted({row.asked for row in rows if row.policy != FULL})
     found = {(row.policy, row.asked): row for row in rows}
-    standing = {asked: marks([row for row in rows if row.asked == asked], measure) for asked in levels}
     notes: dict[str, list[str]] = {}
     lines: list[Line] = []
     reference = None
     for policy in dict.fromkeys(row.policy for row in rows):
         if policy == FULL:
             full = next(row for row in rows if row.policy == FULL)
-            reference = Line(styles[FULL], (_cell(full, measure, highest, None, notes, FULL, examples),))
+            reference = Line(styles[FULL], (_cell(full, measure, highest, notes, FULL, examples),))
             continue
         cells = [
-            _cell(
-                found.get((policy, asked)),
-                measure,
-                highest,
-                standing[asked].get(policy),
-                notes,
-                f"{policy} at {asked}",
-                examples,
-            )
+            _cell(found.get((policy, asked)), measure, highest, notes, f"{policy} at {asked}", examples)
             for asked in levels
         ]
         lines.append(Line(styles[policy], tuple(cells)))
     return Table(
         measure=measure,
+        beside=BESIDE[measure.name][0] if measure.name in BESIDE else "95 % interval",
         title=TITLES[levels[0].kind] if levels else "",
         columns=tuple(map(str, levels)),
         reference=reference,
@@ -98,7 +91,6 @@ def _cell(
     row: SummaryRow | None,
     measure: Measure,
     highest: float,
-    mark: Mark | None,
     notes: dict[str, list[str]],
     where: str,
     examples: str,
@@ -111,15 +103,36 @@ def _cell(
     layers = row.ger_by_layer or () if measure is GER else ()
     return Cell(
         text=measure.text(value),
-        detail=measure.detail(row),
+        detail=_detail(row, measure),
         heat=round(value / highest, 3) if highest > 0 else 0.0,
         sort=value,
-        mark=mark,
+        mark=mark_of(row, measure),
         bars=_bars(layers),
         layers=layers,
         # Of each table they would be a fifth of the page.
         examples=_examples_at(row, examples) if examples and measure is F1 else "",
     )
+
+
+def _detail(row: SummaryRow, measure: Measure) -> str:
+    if measure.name in BESIDE:
+        return BESIDE[measure.name][1](row)
+    return written_interval(measure.interval(row), measure.factor)
+
+
+def _coverage(row: SummaryRow) -> str:
+    return "–" if row.slot_coverage is None else f"{row.slot_coverage:.2f}"
+
+
+def _size(row: SummaryRow) -> str:
+    return "–" if row.kept_tokens is None else f"{row.kept_tokens:.0f}, {written_bytes(row.kv_bytes)}"
+
+
+# Under each value of a table, where that is not its interval: what it is, and how it is written.
+BESIDE: Mapping[str, tuple[str, Callable[[SummaryRow], str]]] = {
+    GER.name: ("slot coverage of the evidence; the bars are the GER of each layer taken alone", _coverage),
+    REALISED_RATIO.name: ("mean tokens read in a head, mean bytes held for one context", _size),
+}
 
 
 def _examples_at(row: SummaryRow, page: str) -> str:

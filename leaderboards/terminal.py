@@ -8,7 +8,7 @@ from rich.text import Text
 
 from leaderboards.asked import Asked
 from leaderboards.measures import F1, HALLUCINATION, LEAKAGE, OBEYED, Measure
-from leaderboards.ranking import marks
+from leaderboards.ranking import mark_of
 from leaderboards.row import ALL_TASKS, CONTROLS, SummaryRow
 
 POLICY_WIDTH = 18
@@ -31,7 +31,6 @@ def terminal_table(rows: Sequence[SummaryRow], measure: Measure = F1) -> Table:
     own = [row for row in rows if row.task == ALL_TASKS and row.mode == rows[0].mode]
     levels = _some(sorted({row.asked for row in own}))
     found = {(row.policy, row.asked): row for row in own}
-    standing = {asked: marks([row for row in own if row.asked == asked], measure) for asked in levels}
     title = f"{measure.title}, {measure.unit}, mean over tasks"
     if measure is F1 and own and own[0].chance is not None:
         title += f" (guessing without the text: {own[0].chance:.1f})"
@@ -45,8 +44,7 @@ def terminal_table(rows: Sequence[SummaryRow], measure: Measure = F1) -> Table:
         cells = []
         for asked in levels:
             row = found.get((policy, asked))
-            best = standing[asked].get(policy) == "best"
-            cells.append(Text(_written(measure, row), style="bold" if best else ""))
+            cells.append(Text(_written(measure, row), style="bold" if mark_of(row, measure) == "best" else ""))
         table.add_row(Text(policy), *cells, style="dim" if policy in CONTROLS else None)
     return table
 

@@ -17,7 +17,6 @@ from leaderboards import (
     F1,
     GER,
     HALLUCINATION,
-    REALISED_RATIO,
     Asked,
     LeaderboardError,
     PlannedCells,
@@ -26,7 +25,6 @@ from leaderboards import (
 )
 from leaderboards.bootstrap import percentile_interval, resampled_means
 from leaderboards.measures import written_bytes
-from leaderboards.ranking import marks
 from synthetic_records import failed, frame, realistic_records, record
 
 RATIO_0 = [Asked.of(0.0)]
@@ -150,7 +148,8 @@ def test_a_failed_record_blanks_its_cell_and_the_mean_over_tasks() -> None:
     cell, overall = find(rows, "base"), find(rows, ALL_TASKS)
     assert (cell.n, cell.reason) == (3, "1 of 4 failed: the scores hold NaN")
     identity = {"task", "mode", "policy", "ratio", "budget", "n", "contexts"}
-    measures = SummaryRow.model_fields.keys() - identity - {"complete", "reason"}
+    measures = SummaryRow.model_fields.keys() - identity - {"complete", "reason", "best_in", "tied_in"}
+    assert not cell.best_in + cell.tied_in + overall.best_in + overall.tied_in
     assert not cell.complete
     assert not overall.complete
     assert find(rows, "hops").complete
@@ -332,39 +331,6 @@ def test_policies_meet_the_same_resamples() -> None:
     assert other is not None
     assert other - one == pytest.approx(np.full(len(one), 2.0))
     assert cluster_interval(values, clusters, seed=4) != cluster_interval(values, clusters, seed=5)
-
-
-def ranked(policy: str, f1: float, spread: float) -> SummaryRow:
-    return SummaryRow(
-        task="base",
-        mode="agnostic",
-        policy=policy,
-        ratio=0.5,
-        n=10,
-        f1=f1,
-        f1_low=f1 - spread,
-        f1_high=f1 + spread,
-        ger=f1 / 100,
-        ger_low=(f1 - spread) / 100,
-        ger_high=(f1 + spread) / 100,
-        realised_ratio=0.5,
-    )
-
-
-def test_the_best_is_best_only_if_no_interval_overlaps_its_own() -> None:
-    apart = [ranked("snapkv", 80, 3), ranked("tova", 60, 3), ranked("knorm", 20, 3)]
-    assert marks(apart, F1) == {"snapkv": "best"}
-    assert marks(apart, GER) == {"knorm": "best"}
-    close = [ranked("snapkv", 80, 3), ranked("tova", 75, 3), ranked("knorm", 70, 3)]
-    assert marks(close, F1) == {"snapkv": "tie", "tova": "tie"}
-
-
-def test_controls_and_rows_without_an_interval_are_not_ranked() -> None:
-    bare = SummaryRow(task="base", mode="agnostic", policy="h2o", ratio=0.5, n=10, f1=99)
-    rows = [ranked("oracle", 98, 1), ranked("random", 97, 1), bare, ranked("tova", 60, 3)]
-    assert marks(rows, F1) == {"tova": "best"}
-    assert marks(rows, REALISED_RATIO) == {}
-    assert marks([bare], F1) == {}
 
 
 def test_numbers_are_written_in_the_unit_that_the_page_names() -> None:

@@ -145,13 +145,13 @@ def test_a_blank_cell_says_why_in_place_and_in_a_footnote(pages: dict[str, str])
 
 
 def test_best_and_tied_are_told_in_words() -> None:
-    def ranked(policy: str, f1: float) -> SummaryRow:
-        return row_with(policy, f1=f1, f1_low=f1 - 2, f1_high=f1 + 2)
+    def ranked(policy: str, f1: float, **marks: Any) -> SummaryRow:
+        return row_with(policy, f1=f1, f1_low=f1 - 2, f1_high=f1 + 2, **marks)
 
-    apart = front([ranked("snapkv", 80), ranked("tova", 60), ranked("random", 90)])
+    apart = front([ranked("snapkv", 80, best_in=("f1",)), ranked("tova", 60), ranked("random", 90)])
     assert len(re.findall(r'best: </span><a class="value" [^>]*>80\.0<', apart)) == 1
     assert apart.count(">best: <") == 1
-    close = front([ranked("snapkv", 80), ranked("tova", 79)])
+    close = front([ranked("snapkv", 80, tied_in=("f1",)), ranked("tova", 79, tied_in=("f1",))])
     assert (close.count(">best: <"), close.count(">tied: <")) == (0, 2)
 
 
