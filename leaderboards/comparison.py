@@ -15,6 +15,7 @@ SIGNS = {"better": "▲", "worse": "▼", "tied": ""}
 LISTING = (
     *("task", "asked", "questions", "contexts", "F1", "hallucination rate", "only this one right"),
     *("only the other right", "p", "verdict"),
+    *("only this one hallucinates", "only the other hallucinates", "p of hallucinations", "verdict on hallucinations"),
 )
 
 
@@ -116,7 +117,7 @@ def _f1(duel: Duel) -> Cell:
 
 
 def _hallucination(duel: Duel) -> Cell:
-    return _cell(duel.hallucination, 100, duel.hallucination_tone)
+    return _cell(duel.hallucination, 100, duel.hallucination_verdict)
 
 
 def _cell(difference: Difference, factor: float, tone: Literal["better", "worse", "tied"]) -> Cell:
@@ -136,4 +137,8 @@ def _listed(duel: Duel) -> tuple[str, ...]:
         str(duel.only_other),
         written_p(duel.p),
         duel.verdict,
+        str(duel.only_one_hallucinates),
+        str(duel.only_other_hallucinates),
+        written_p(duel.hallucination_p),
+        duel.hallucination_verdict,
     )

@@ -33,7 +33,7 @@ def encounters(duels: Duels) -> dict[str, Any]:
         pair = _place(places[one], places[other], len(policies))
         for duel in own:
             place = pair, of_task[duel.task], of_level[duel.asked]
-            tones = VERDICTS[duel.verdict], VERDICTS[duel.hallucination_tone]
+            tones = VERDICTS[duel.verdict], VERDICTS[duel.hallucination_verdict]
             numbers[place] = [*_points(duel.f1, 1), *_points(duel.hallucination, 100), *tones]
             p[place] = 0 if duel.p < 1 / SHOWN_P else round(duel.p * SHOWN_P)
     return {

@@ -1,7 +1,8 @@
 """Two policies on the same questions: the difference, its interval, and whether it is more than chance.
 
-Questions about one context are not independent, so contexts are resampled. Right against wrong is McNemar's test on the
-questions that the two answer differently, corrected over all cells that are compared by Holm's method.
+Questions about one context are not independent, so contexts are resampled. Right against wrong, and hallucinated or
+not, is McNemar's test on the questions that the two answer differently, corrected over all cells that are compared by
+Holm's method.
 """
 
 from collections.abc import Sequence
@@ -52,10 +53,13 @@ class Difference:
         return self.low is not None and self.high is not None and not self.low <= 0 <= self.high
 
     def written(self, factor: float = 1) -> str:
-        """As it is shown, such as ``+12 [+3, +20]``."""
+        """As it is shown, such as ``+12 [+3, +20]``; with as many digits, up to two, as tell a clear one from 0."""
         if self.low is None or self.high is None:
             return f"{factor * self.mean:+.0f}"
-        return f"{factor * self.mean:+.0f} [{factor * self.low:+.0f}, {factor * self.high:+.0f}]"
+        nearest = factor * min(abs(self.low), abs(self.high))
+        digits = 0 if not self.is_clear or nearest >= 0.5 else 1 if nearest >= 0.05 else 2
+        mean, low, high = (f"{factor * number:+.{digits}f}" for number in (self.mean, self.low, self.high))
+        return f"{mean} [{low}, {high}]"
 
 
 @dataclass(frozen=True)
@@ -63,8 +67,10 @@ class Duel:
     """One policy against another at a task and level.
 
     ``f1`` in percent and ``hallucination`` in [-1, 1]: this one minus the other. ``only_one``, ``only_other``:
-    questions that just one of them answers exactly. ``p``: of McNemar's test on these; ``f1_p``: of Wilcoxon's on the
-    contexts' mean differences of F1, None where fewer than 6 differ; either is corrected over all cells compared.
+    questions that just one of them answers exactly; ``only_one_hallucinates``, ``only_other_hallucinates``: in whose
+    answer just one of them hallucinates. ``p``, ``hallucination_p``: of McNemar's test on these; ``f1_p``: of
+    Wilcoxon's on the contexts' mean differences of F1, None where fewer than 6 differ; each is corrected over all cells
+    compared.
     """
 
     policy: str
@@ -78,6 +84,9 @@ class Duel:
     only_one: int
     only_other: int
     p: float
+    only_one_hallucinates: int
+    only_other_hallucinates: int
+    hallucination_p: float
     f1_p: float | None = None
 
     @property
@@ -90,9 +99,9 @@ class Duel:
         return "better" if more > 0 else "worse"
 
     @property
-    def hallucination_tone(self) -> Verdict:
-        """Of hallucinations, fewer is better; p is about right answers, so that the interval alone decides."""
-        if not self.hallucination.is_clear:
+    def hallucination_verdict(self) -> Verdict:
+        """The same of hallucinations, of which fewer is better."""
+        if self.hallucination_p >= ALPHA or not self.hallucination.is_clear:
             return "tied"
         return "better" if self.hallucination.mean < 0 else "worse"
 
@@ -131,8 +140,12 @@ def every_duel(records: DataFrame, seed: int = 0) -> dict[tuple[str, str], list[
 
 def _corrected(found: Sequence[Duel], family: str) -> list[Duel]:
     right = corrected({place: duel.p for place, duel in enumerate(found)}, f"right or wrong: {family}")
+    lied = corrected({place: duel.hallucination_p for place, duel in enumerate(found)}, f"hallucination: {family}")
     f1 = corrected({place: duel.f1_p for place, duel in enumerate(found) if duel.f1_p is not None}, f"F1: {family}")
-    return [replace(duel, p=right.p[place], f1_p=f1.p.get(place)) for place, duel in enumerate(found)]
+    return [
+        replace(duel, p=right.p[place], hallucination_p=lied.p[place], f1_p=f1.p.get(place))
+        for place, duel in enumerate(found)
+    ]
 
 
 def is_right(exact_match: FloatArray) -> NDArray[np.bool_]:
@@ -147,9 +160,11 @@ def _met(sheet: Sheet, pairs: Sequence[tuple[str, str]], seed: int, signed_ranks
     known = [pair for pair in pairs if set(pair) <= set(places)]
     one, other = (np.array([places[pair[side]] for pair in known], dtype=np.intp) for side in (0, 1))
     common = sheet.there[one] & sheet.there[other]
-    right = is_right(sheet.em)
+    right, lied, honest = is_right(sheet.em), sheet.hallucinated > 0, sheet.hallucinated == 0  # NaN is neither
     only_one = (common & right[one] & ~right[other]).sum(axis=1).tolist()
     only_other = (common & right[other] & ~right[one]).sum(axis=1).tolist()
+    only_one_lied = (common & lied[one] & honest[other]).sum(axis=1).tolist()
+    only_other_lied = (common & lied[other] & honest[one]).sum(axis=1).tolist()
     f1 = sheet.f1[one] - sheet.f1[other]
     hallucinated = differences(sheet.hallucinated[one] - sheet.hallucinated[other], sheet.draws, seed)
     return [
@@ -165,6 +180,9 @@ def _met(sheet: Sheet, pairs: Sequence[tuple[str, str]], seed: int, signed_ranks
             only_one=only_one[place],
             only_other=only_other[place],
             p=mcnemar_p(only_one[place], only_other[place]),
+            only_one_hallucinates=only_one_lied[place],
+            only_other_hallucinates=only_other_lied[place],
+            hallucination_p=mcnemar_p(only_one_lied[place], only_other_lied[place]),
             f1_p=wilcoxon_p(f1[place], sheet.draws) if signed_ranks else None,
         )
         for place, (pair, difference) in enumerate(zip(known, differences(f1, sheet.draws, seed), strict=True))

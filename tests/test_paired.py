@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from scipy.stats import binomtest
 
-from leaderboards import LeaderboardError, duels, every_duel
+from leaderboards import Duel, LeaderboardError, duels, every_duel
 from synthetic_records import realistic_records
 
 
@@ -95,6 +95,27 @@ def test_two_measures_that_disagree_are_no_verdict() -> None:
     assert (duel.only_one, duel.only_other) == (0, 10)
     assert duel.p < 0.05
     assert duel.verdict == "tied"
+
+
+def test_a_verdict_on_hallucinations_needs_more_than_its_interval() -> None:
+    """Four contexts in which just this one hallucinates: the interval leaves out 0, an exact test of 4 against 0 (p =
+    1/8) does not; six against 0 do (p = 1/32), but not when twice as many cells are compared."""
+
+    def met(hallucinated: int, others: int = 1) -> list[Duel]:
+        frame = records(mine=[0.0] * 2 * 8, **{f"other{number}": [0.0] * 2 * 8 for number in range(others)})
+        frame["em"] = 0.0
+        place = frame.question_id.str.extract(r"base/(\d+)/(\d)").astype(int)
+        frame["hallucinated"] = (frame.policy == "mine") & (place[0] < hallucinated) & (place[1] == 0)
+        return duels(frame, "mine", [f"other{number}" for number in range(others)])
+
+    (four,), (six,), twice = met(4), met(6), met(6, others=2)
+    assert four.hallucination.is_clear
+    assert four.hallucination_verdict == "tied"
+    assert (six.only_one_hallucinates, six.only_other_hallucinates) == (6, 0)
+    assert six.hallucination_p == pytest.approx(2 / 2**6)
+    assert six.hallucination_verdict == "worse"
+    assert [duel.hallucination_p for duel in twice] == pytest.approx([4 / 2**6] * 2)
+    assert {duel.hallucination_verdict for duel in twice} == {"tied"}
 
 
 def test_every_two_policies_are_as_their_own_comparison_has_them() -> None:
