@@ -1,6 +1,7 @@
 """From the store to what people look at: summary.json and the page."""
 
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 
 from pandas import DataFrame
@@ -47,10 +48,12 @@ from leaderboards import (
     file_name,
     has_orders,
     joined,
+    questions_sheet,
     summarise,
 )
 
 INSTRUCTIONS_NAME = "instructions{}.html"
+PAGES_OF_TASKS = ("task-*.html", "examples-*.html")
 RESULTS_FILE = "instructions.json"
 
 
@@ -140,7 +143,12 @@ def _write(
     ):
         for task, of_task in own.groupby("task", sort=False):
             pages[examples_page(str(task), number)] = build_examples(one.model, str(task), of_task)
-        tables = [cells_sheet(one.rows), board_sheet(each for of_board in standings.values() for each in of_board)]
+        tables = [
+            cells_sheet(one.rows),
+            board_sheet(standings, one.boards),
+            duels_sheet("comparisons", chain(*one.duels.values()), "Every two policies, cell by cell"),
+            questions_sheet(one.details.facets),
+        ]
         if one.study:
             pages[one.study], quoted, of_study = build_instructions(one.model, own)
             if len(gathering.stores) == 1:
@@ -153,6 +161,9 @@ def _write(
     runs = {str(store.folder): store.run for gathering in gatherings for store in gathering.stores}
     downloads = _write_downloads(joined(sheets), results, records, folder)
     pages[METHOD] = build_method(method_of(runs, records), downloads)
+    for path in chain.from_iterable(folder.glob(pattern) for pattern in PAGES_OF_TASKS):
+        if path.name not in pages:  # of a run that was here before
+            path.unlink()
     for name, page in pages.items():
         write_text_atomically(folder / name, page)
     link_pages(folder)

@@ -4,7 +4,14 @@ from leaderboards.asked import Asked, asked_in
 from leaderboards.audit import Identical, Unchanged, audit
 from leaderboards.board import boards_of
 from leaderboards.comparison import build_comparison
-from leaderboards.downloads import board_sheet, cells_sheet, contrasts_sheet, duels_sheet, imported_sheet
+from leaderboards.downloads import (
+    board_sheet,
+    cells_sheet,
+    contrasts_sheet,
+    duels_sheet,
+    imported_sheet,
+    questions_sheet,
+)
 from leaderboards.errors import LeaderboardError
 from leaderboards.examples import build_examples
 from leaderboards.facets import Facet, facets
@@ -114,6 +121,7 @@ __all__ = [
     "joined",
     "linked",
     "plain_and_way",
+    "questions_sheet",
     "save_map",
     "smallest_detectable_difference",
     "standings",

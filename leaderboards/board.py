@@ -14,6 +14,7 @@ from leaderboards.standings import TO_BEAT, Against, Found, Standing, all_standi
 SHOWN = (Asked.of(0.5), Asked.of(0.9))  # at which hallucination and GER stand on the board
 MIDDLE = SHOWN[0]
 LEAKED, OBEYED = "protected directives that leak", "directives obeyed"
+COST = "ms / 1,000 tokens"
 SIGNS = {"better": "▲", "worse": "▼", "tied": ""}
 
 
@@ -62,6 +63,12 @@ class Board:
     controls: tuple[BoardLine, ...]
     levels: tuple[Level, ...]
 
+    @property
+    def reasons(self) -> list[str]:
+        """Why cells are blank, each once."""
+        cells = (cell for line in (*self.methods, *self.controls) for cell in line.cells)
+        return list(dict.fromkeys(cell.reason for cell in cells if cell.reason))
+
 
 @dataclass(frozen=True)
 class _Policy:
@@ -91,6 +98,14 @@ def boards_of(records: DataFrame, rows: Sequence[SummaryRow], found: Found | Non
         )
         for (mode, task), of_board in found.items()
     }
+
+
+def values_of(board: Board, policy: str) -> dict[str, float | None]:
+    """What a policy has in the columns that tell of single levels and of costs, which no standing knows; None where it
+    or the column has no value."""
+    line = next(line for line in (*board.methods, *board.controls) if line.policy == policy)
+    known = {column.name: cell.sort for column, cell in zip(board.columns, line.cells, strict=True)}
+    return {column.name: known.get(column.name) for column, _ in _columns() if column.at_level or column.name == COST}
 
 
 def _seconds(records: DataFrame) -> dict[str, dict[str, float]]:
@@ -170,7 +185,7 @@ def _columns() -> list[Column]:
         *(_ger_column(asked) for asked in SHOWN),
         _share_column("leakage", LEAKED, MIDDLE, _leakage),
         _share_column("obeyed", OBEYED, MIDDLE, _obeyed),
-        _column("ms / 1,000 tokens", "time of compression", _cost),
+        _column(COST, "time of compression", _cost),
         _saved_column("bytes saved", MIDDLE),
         _column("questions", "in each cell", _questions),
     ]
@@ -275,7 +290,7 @@ def _f1_column(asked: Asked) -> Column:
         row = _at(policy, asked)
         if row is None or row.f1 is None:
             return _blank(None if row is None else row.reason)
-        return BoardCell(F1.text(row.f1), F1.detail(row), row.f1)
+        return BoardCell(F1.text(row.f1), written_interval(F1.interval(row)), row.f1)
 
     return _column(f"F1 at {asked}", f"at {asked}, percent, with its 95 % interval", cell, at_level=True)
 

@@ -204,9 +204,10 @@ BOARD = Chapter(
         ),
         Definition(
             "Best and tied, in a table",
-            "At each ratio or budget, among the policies that are not controls. A policy is best when the interval of "
-            "no other overlaps its own; those whose intervals overlap that of the best value are tied with it. This is "
-            "cautious: two policies that a paired test would tell apart can be tied here.",
+            "At each ratio or budget, among the policies that are not controls. The best value is best where the "
+            "intervals of the paired differences of all others from it leave out 0; others, and it with them, are "
+            "tied. These intervals are not corrected for how many there are, as the verdicts of a comparison are.",
+            names=("best_in", "tied_in"),
         ),
         Definition(
             "Controls",
@@ -237,12 +238,17 @@ STATISTICS = Chapter(
             ),
         ),
         Definition(
-            "Right against wrong",
-            "McNemar’s test on the questions that just one of two policies answers exactly: exact where they are fewer "
-            f"than {EXACT_BELOW}, else by chi-square with continuity correction.",
+            "Right against wrong, hallucinated or not",
+            "McNemar’s test on the questions that just one of two policies answers exactly, or in which just one "
+            f"hallucinates: exact where they are fewer than {EXACT_BELOW}, else by chi-square with continuity "
+            "correction.",
             "χ² = (|only this − only the other| − 1)² / (only this + only the other)",
             "Q. McNemar, Psychometrika 12 (1947)",
-            ("only this one right", "only the other right", "only_one", "only_other", "p"),
+            (
+                *("only this one right", "only the other right", "only_one", "only_other", "p"),
+                *("only this one hallucinates", "only the other hallucinates", "p of hallucinations"),
+                *("only_one_hallucinates", "only_other_hallucinates", "hallucination_p"),
+            ),
         ),
         Definition(
             "Signed ranks",
@@ -262,8 +268,9 @@ STATISTICS = Chapter(
         Definition(
             "Verdict, of a comparison",
             "Better or worse where the interval of the difference in F1 leaves out 0, the corrected p is below "
-            f"{ALPHA:g}, and more questions are answered exactly by the same one; else tied.",
-            names=("verdict",),
+            f"{ALPHA:g}, and more questions are answered exactly by the same one; else tied. Of hallucinations, of "
+            "which fewer is better, by the interval of their difference and their own corrected p.",
+            names=("verdict", "verdict on hallucinations", "hallucination_verdict"),
         ),
         Definition(
             "Blank",

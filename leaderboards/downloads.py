@@ -3,18 +3,20 @@
 A sheet's columns are named as the fields that they come from; ``leaderboards/definitions.py`` says what each means.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from leaderboards.asked import Asked
+from leaderboards.board import Boards, values_of
+from leaderboards.facets import Facet
 from leaderboards.failures import Contrast
 from leaderboards.imported import Imported
 from leaderboards.paired import Difference, Duel
 from leaderboards.resampling import Blank, Estimate
 from leaderboards.row import SummaryRow
 from leaderboards.sheets import Sheet
-from leaderboards.standings import TO_BEAT, Against, Standing
+from leaderboards.standings import TO_BEAT, Against, Found, Standing
 
 Values = dict[str, Any]
 
@@ -35,9 +37,15 @@ def cells_sheet(rows: Sequence[SummaryRow]) -> Sheet:
     )
 
 
-def board_sheet(found: Iterable[Standing]) -> Sheet:
-    """What each policy comes to on each board."""
-    return Sheet.of("board", "The boards: a row for each policy", [_standing(one) for one in found])
+def board_sheet(found: Found, boards: Boards) -> Sheet:
+    """What each policy comes to on each board; the columns that tell of single levels and of costs as the board has
+    them, shares as shares."""
+    rows = [
+        {**_standing(one), **values_of(boards[place], one.policy)}
+        for place, of_board in found.items()
+        for one in of_board
+    ]
+    return Sheet.of("board", "The boards: a row for each policy", rows)
 
 
 def _standing(one: Standing) -> Values:
@@ -114,8 +122,8 @@ def _against(control: str, found: Against | Blank | None) -> Values:
     return {**dict(zip(names, values, strict=True)), f"beats_{control}_reason": None}
 
 
-def duels_sheet(name: str, duels: Sequence[Duel]) -> Sheet:
-    """The cells of a comparison."""
+def duels_sheet(name: str, duels: Iterable[Duel], title: str = "Verdicts, cell by cell") -> Sheet:
+    """The cells of comparisons."""
     rows = [
         {
             "policy": duel.policy,
@@ -131,10 +139,40 @@ def duels_sheet(name: str, duels: Sequence[Duel]) -> Sheet:
             "p": duel.p,
             "f1_p": duel.f1_p,
             "verdict": duel.verdict,
+            "only_one_hallucinates": duel.only_one_hallucinates,
+            "only_other_hallucinates": duel.only_other_hallucinates,
+            "hallucination_p": duel.hallucination_p,
+            "hallucination_verdict": duel.hallucination_verdict,
         }
         for duel in duels
     ]
-    return Sheet.of(name, "Verdicts, cell by cell", rows)
+    return Sheet.of(name, title, rows)
+
+
+def questions_sheet(found: Sequence[Facet]) -> Sheet:
+    """What the rows average over, by kind of question."""
+    rows = [
+        {
+            "mode": facet.mode,
+            "task": facet.task,
+            "part": facet.part,
+            "value": facet.value,
+            "questions": facet.n,
+            "policy": policy,
+            **levels_of(asked),
+            **_first_reason({name: own[policy, asked] for name, own in facet.values.items()}),
+        }
+        for facet in found
+        for policy, asked in next(iter(facet.values.values()))
+    ]
+    return Sheet.of("questions", "Kinds of questions, of each task, policy and ratio or budget", rows)
+
+
+def _first_reason(values: Mapping[str, float | Blank]) -> Values:
+    """None for what is blank, and why the first of them is."""
+    reasons = (value.reason for value in values.values() if isinstance(value, Blank))
+    shown = {name: None if isinstance(value, Blank) else value for name, value in values.items()}
+    return {**shown, "reason": next(reasons, None)}
 
 
 def levels_of(asked: Asked) -> Values:

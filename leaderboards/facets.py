@@ -14,7 +14,7 @@ from leaderboards.row import ALL_TASKS, SummaryRow
 
 # The column of the records, and what the page calls it.
 PROPERTIES = {"answer_type": "what is asked for", "question_type": "type of question"}
-MEASURED = {F1.name: "f1", HALLUCINATION.name: "hallucinated", GER.name: "ger"}
+MEASURED = {F1.field: "f1", HALLUCINATION.field: "hallucinated", GER.field: "ger"}
 NO_SUCH = "no question of this kind has such a value"
 NOT_RUN = "not run"
 NOT_MEASURED = "not measured"
@@ -25,8 +25,8 @@ Values = Mapping[Cell, float | Blank]
 
 @dataclass(frozen=True)
 class Facet:
-    """The questions of a task, or of all, that share a value of a property. ``n``: in each cell. ``values``: by measure
-    and cell, in the unit of a row."""
+    """The questions of a task, or of all, that share a value of a property. ``n``: in each cell. ``values``: by field
+    of a row and cell, in the unit of the row."""
 
     mode: str
     task: str
@@ -42,7 +42,8 @@ def facets(records: DataFrame, rows: Sequence[SummaryRow]) -> list[Facet]:
     ``rows`` are those that the records add up to: what is blank in a row is blank in all of its parts, for the same
     reason, and everything else is measured in every question.
     """
-    sound = records[records["status"] == "ok"]
+    needed = ["mode", "task", "policy", "ratio", "budget", "leakage", *PROPERTIES, *MEASURED.values()]
+    sound = records.loc[records["status"] == "ok", needed]
     # An attack asks for nothing of the text: it has no hallucination, as in the rows.
     known = sound.assign(asked=asked_in(sound)).assign(
         hallucinated=sound["hallucinated"].astype(np.float64).where(sound["leakage"].isna()),
@@ -82,7 +83,7 @@ def _by_part(known: DataFrame, boards: Mapping[tuple[str, str], Sequence[Summary
 
 
 def _measures() -> dict[str, Measure]:
-    return {measure.name: measure for measure in (F1, HALLUCINATION, GER)}
+    return {measure.field: measure for measure in (F1, HALLUCINATION, GER)}
 
 
 def _value(row: SummaryRow, numbers: Sequence[float] | None, number: int, measure: Measure) -> float | Blank:

@@ -16,6 +16,7 @@ from leaderboards.templating import as_data
 SHOWN = (F1, HALLUCINATION, GER)
 UNRUN = Blank(NOT_RUN)
 MEAN = "mean of the methods"
+QUESTIONS = "questions"
 BETWEEN = "/"  # the parts of a key
 
 Key = tuple[str, str]  # of a layer: the name of its measure, and a level or a policy
@@ -92,6 +93,11 @@ class HeatMap:
     choices: tuple[Choice, ...]
     layers: Mapping[Key, Layer]
     first: Key
+
+    @property
+    def download(self) -> str:
+        """The table that has its numbers."""
+        return "questions" if self.name == QUESTIONS else "cells"
 
     @property
     def told(self) -> dict[str, str]:
@@ -174,13 +180,13 @@ def question_map(found: Sequence[Facet], rows: Sequence[SummaryRow], task: str, 
 
     def grid(measure: Measure, policy: str) -> Grid:
         return tuple(
-            tuple(facet.values[measure.name].get(cell, UNRUN) for cell in _cells(policy, levels)) for facet in kinds
+            tuple(facet.values[measure.field].get(cell, UNRUN) for cell in _cells(policy, levels)) for facet in kinds
         )
 
     note = "n: questions in each cell."
     if task == ALL_TASKS:
         note += " Unweighted mean over the tasks that have such questions."
-    return _by_policy(("questions", "Kinds of questions", note, "question"), groups, levels, own, measures, grid)
+    return _by_policy((QUESTIONS, "Kinds of questions", note, "question"), groups, levels, own, measures, grid)
 
 
 def layer_map(rows: Sequence[SummaryRow], task: str, mode: str) -> HeatMap | Blank:

@@ -143,7 +143,7 @@ def _facts(results: Sequence[Results], rows: Sequence[SummaryRow], tasks: Sequen
     kind = levels[0].kind if levels else "ratio"
     questions = sum(row.n for row in rows if row.task != ALL_TASKS)
     return [
-        ("Tasks", ", ".join(tasks)),
+        ("Tasks" if len(tasks) > 1 else "Task", str(len(tasks)) if len(tasks) > 1 else tasks[0]),
         ("Mode", ", ".join(distinct(one.mode for one in results))),
         ("Policies", str(len(distinct(row.policy for row in rows)))),
         (f"Asked {kind}s", span or ", ".join(map(str, levels)) or "–"),

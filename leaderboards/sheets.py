@@ -14,6 +14,8 @@ from typing import Any, Self
 FORMULA = re.compile("[=+\\-@\t\r\n\uff1d\uff0b\uff0d\uff20]")
 FILE_FORBIDS = re.compile(r"[^A-Za-z0-9._+-]+")
 LONGEST_NAME = 100
+NUMBERS = (float, int)
+PLAIN = (str, int, bool, type(None))
 
 
 @dataclass(frozen=True)
@@ -49,9 +51,8 @@ class Sheet:
 
     def json(self) -> str:
         """A list of objects, one on a line each, as pandas reads it; text is as it is."""
-        lines = (
-            json.dumps(dict(zip(self.columns, map(_plain, row), strict=True)), allow_nan=False) for row in self.rows
-        )
+        encode = json.JSONEncoder(allow_nan=False).encode  # which dumps would make anew for each of thousands of rows
+        lines = (encode(dict(zip(self.columns, map(_plain, row), strict=True))) for row in self.rows)
         return "[\n" + ",\n".join(lines) + "\n]\n"
 
     def files(self) -> Iterator[tuple[str, str]]:
@@ -76,8 +77,10 @@ def _joined(group: Sequence[Sheet]) -> Sheet:
 
 def _plain(value: Any) -> Any:
     """Numbers of numpy as Python's; what is not finite is no number."""
-    if isinstance(value, str | bool | None):
+    if type(value) in PLAIN:
         return value
+    if type(value) is float:
+        return value if math.isfinite(value) else None
     if isinstance(value, Mapping):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, Sequence):
@@ -90,10 +93,10 @@ def _cell(value: Any) -> str | int | float:
     plain = _plain(value)
     if plain is None:
         return ""
-    if isinstance(plain, bool):
+    if plain is True or plain is False:
         return "true" if plain else "false"
-    if isinstance(plain, int | float):
-        return repr(plain)
+    if isinstance(plain, NUMBERS):
+        return plain  # which csv writes in full
     return _guarded(plain if isinstance(plain, str) else json.dumps(plain))
 
 

@@ -161,6 +161,19 @@ def test_a_level_takes_the_place_of_the_usual_ones(browser: Chromium, page: Path
     assert browser.evaluate(HEADINGS) == usual
 
 
+def test_why_cells_are_blank_is_told_below_the_board(browser: Chromium, page: Path) -> None:
+    """Of the cells that are shown, as the titles of cells are nowhere on a phone."""
+    for fragment in ("", "task=base&level=0.7", "task=all&name=knorm"):
+        browser.open(page, fragment=fragment)
+        titles = browser.evaluate(
+            f"[...{SHOWN}[0].querySelectorAll('tr:not([hidden]) .blank:not([hidden])')].map(cell => cell.title)"
+        )
+        told = browser.evaluate(f"[...{SHOWN}[0].querySelectorAll('.why li')].map(line => line.textContent)")
+        assert "a control has no rank" in titles
+        assert set(told) == {f"–: {title}" for title in titles}
+        assert len(told) == len(set(told))
+
+
 def test_every_column_sorts_by_keyboard_and_the_name_from_the_top(browser: Chromium, page: Path) -> None:
     browser.open(page)
     methods = f"[...{SHOWN}[0].querySelector('tbody').rows].map(row => row.dataset.name)"
@@ -210,7 +223,7 @@ def test_two_rows_are_compared_with_the_numbers_of_compare(browser: Chromium, pa
         assert summary == "Over all tasks and levels: better in {}, worse in {}, tied in {} of 6 cells.".format(*counts)
         tones = "[...document.querySelectorAll('#comparison-table .verdict')].map(each => each.className.split(' ')[1])"
         told = [found[task, level] for task in TASKS for level in (0.5, 0.9)]
-        assert browser.evaluate(tones) == [tone for duel in told for tone in (duel.verdict, duel.hallucination_tone)]
+        assert browser.evaluate(tones) == [tone for duel in told for tone in (duel.verdict, duel.hallucination_verdict)]
     browser.evaluate("document.getElementById('comparison-turn').click()")
     assert browser.evaluate("document.getElementById('comparison-title').textContent") == "random against full"
     turned = {(duel.task, duel.asked.value): duel for duel in duels(records, "random", ["full"])}

@@ -56,19 +56,19 @@ def test_a_facet_is_the_mean_of_the_records_that_share_it(records: DataFrame, ro
         ]
         assert one.n == len(own) == 5
         cell = ("snapkv", Asked.of(0.9))
-        assert one.values[F1.name][cell] == pytest.approx(own["f1"].mean())
-        assert one.values[HALLUCINATION.name][cell] == pytest.approx(own["hallucinated"].astype(float).mean())
-        assert one.values[GER.name][cell] == pytest.approx(own["ger"].astype(float).mean())
+        assert one.values[F1.field][cell] == pytest.approx(own["f1"].mean())
+        assert one.values[HALLUCINATION.field][cell] == pytest.approx(own["hallucinated"].astype(float).mean())
+        assert one.values[GER.field][cell] == pytest.approx(own["ger"].astype(float).mean())
     unanswerable = of(found, "hops", "thing")
-    assert unanswerable.values[GER.name]["snapkv", Asked.of(0.9)] == Blank(NO_SUCH)
+    assert unanswerable.values[GER.field]["snapkv", Asked.of(0.9)] == Blank(NO_SUCH)
 
 
 def test_over_all_tasks_a_facet_is_their_unweighted_mean(records: DataFrame, rows: list[SummaryRow]) -> None:
     fewer = records[(records["task"] != "hops") | (records["example_index"] < 2)]
     found = facets(fewer, summarise(fewer))
     cell = ("knorm", Asked.of(0.5))
-    parts: list[Any] = [of(found, task, "part").values[F1.name][cell] for task in ("base", "hops")]
-    assert of(found, "all", "part").values[F1.name][cell] == pytest.approx(sum(parts) / 2)
+    parts: list[Any] = [of(found, task, "part").values[F1.field][cell] for task in ("base", "hops")]
+    assert of(found, "all", "part").values[F1.field][cell] == pytest.approx(sum(parts) / 2)
     assert of(found, "all", "part").n == 2 * (5 + 2)
 
 
@@ -80,7 +80,7 @@ def test_a_property_that_all_questions_share_has_the_values_of_the_rows(records:
             if row.task == facet.task:
                 cell = (row.policy, row.asked)
                 for measure in (F1, HALLUCINATION, GER):
-                    assert facet.values[measure.name][cell] == pytest.approx(measure.value(row)), (facet.task, cell)
+                    assert facet.values[measure.field][cell] == pytest.approx(measure.value(row)), (facet.task, cell)
 
 
 def test_what_is_blank_in_the_row_is_blank_in_its_parts_and_enters_no_mean(records: DataFrame) -> None:
@@ -100,8 +100,8 @@ def test_what_is_blank_in_the_row_is_blank_in_its_parts_and_enters_no_mean(recor
     found = facets(broken, rows)
     reason = "1 of 20 failed: it is broken"
     cell = ("knorm", Asked.of(0.9))
-    assert of(found, "hops", "date").values[F1.name][cell] == Blank(reason)
-    assert of(found, "all", "date").values[F1.name][cell] == Blank(f"hops: {reason}")
+    assert of(found, "hops", "date").values[F1.field][cell] == Blank(reason)
+    assert of(found, "all", "date").values[F1.field][cell] == Blank(f"hops: {reason}")
     layer = shown(question_map(found, rows, "hops", "agnostic")).layers[F1.name, MEAN]
     assert layer.values[0][2] == Blank(f"knorm: {reason}"), "the mean of the methods is blank too"
     assert layer.reasons == [f"knorm: {reason}"]
@@ -115,8 +115,8 @@ def test_an_attack_has_no_hallucination_in_a_map_either() -> None:
     table = DataFrame([record(policy="full"), record(policy="full", **attack)])
     found = facets(table, summarise(table))
     cell = ("full", Asked.of(0.0))
-    assert of(found, "base", "attack").values[HALLUCINATION.name][cell] == Blank(NO_SUCH)
-    assert of(found, "base", "attack").values[F1.name][cell] == 0
+    assert of(found, "base", "attack").values[HALLUCINATION.field][cell] == Blank(NO_SUCH)
+    assert of(found, "base", "attack").values[F1.field][cell] == 0
 
 
 def test_tasks_stand_against_policies_with_the_rows_values(rows: list[SummaryRow]) -> None:

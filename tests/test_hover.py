@@ -204,4 +204,12 @@ def test_another_layer_of_a_map_can_be_chosen(browser: Chromium, site: tuple[Pat
     assert browser.evaluate("document.querySelector('.map .told').textContent").startswith(
         "Hallucination rate, percent"
     )
+    chosen = browser.evaluate("location.hash.slice(1)")
+    assert chosen == "section-1-map-1=hallucination%2F0.3"
+    browser.evaluate("new Promise(done => { addEventListener('popstate', () => setTimeout(done)); history.back(); })")
+    assert browser.evaluate(read) == told(F1.name, "0.9")
+    browser.open(path, fragment=chosen)
+    assert browser.evaluate(read) == told(HALLUCINATION.name, "0.3"), "a link restores what was chosen"
+    browser.open(path, fragment="section-1-map-1=__proto__")
+    assert browser.evaluate(read) == told(*found.first), "what is no layer is none"
     assert browser.complaints == []

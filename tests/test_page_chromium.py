@@ -164,5 +164,9 @@ def test_a_line_can_be_picked_out_of_the_curves_by_keyboard(browser: Chromium, p
     browser.press("Enter")
     assert browser.evaluate(clear) == [picked]
     assert browser.evaluate("document.activeElement.getAttribute('aria-pressed')") == "true"
+    chosen = browser.evaluate("location.hash.slice(1)")
+    browser.open(page, fragment=chosen)
+    assert browser.evaluate(clear) == [picked], "a link restores it"
+    browser.evaluate("document.querySelectorAll('.legend li')[1].focus()")
     browser.press("Enter")
     assert len(browser.evaluate(clear)) == 11

@@ -14,7 +14,16 @@ from hypothesis import strategies as st
 
 from kvbench.downloads import RECORDS_FILE, remove_sheets, write_records, write_sheets
 from kvbench.record import SCHEMA_VERSION, Record, arrow_schema
-from leaderboards import SummaryRow, all_standings, board_sheet, cells_sheet, summarise
+from leaderboards import (
+    SummaryRow,
+    all_standings,
+    board_sheet,
+    boards_of,
+    cells_sheet,
+    facets,
+    questions_sheet,
+    summarise,
+)
 from leaderboards.sheets import Sheet, file_name, joined
 from synthetic_records import failed, realistic_records
 
@@ -112,9 +121,15 @@ def test_the_cells_are_the_rows_unrounded_with_intervals_counts_and_reasons(rows
 def test_the_board_holds_every_number_with_its_interval_or_its_reason() -> None:
     records = realistic_records(policies=["full", "random", "snapkv", "knorm"], contexts=5)
     rows = summarise(records)
-    found = [one for own in all_standings(records, rows).values() for one in own]
-    table = pd.DataFrame(json.loads(board_sheet(found).json()))
-    assert list(table["policy"]) == [one.policy for one in found]
+    found = all_standings(records, rows)
+    table = pd.DataFrame(json.loads(board_sheet(found, boards_of(records, rows, found)).json()))
+    assert list(table["policy"]) == [one.policy for own in found.values() for one in own]
+    cells = {(row.task, row.policy, row.ratio): row for row in rows}
+    for line in table.itertuples():
+        most = cells[line.task, line.policy, 0.0 if line.policy == "full" else 0.9]
+        named = dict(zip(table.columns, line[1:], strict=True))
+        assert (named["hallucinated at 0.9"], named["GER at 0.9"]) == (most.hallucination_rate, most.ger)
+        assert named["ms / 1,000 tokens"] == pytest.approx(1e6 * 0.001 / 150)
     for name in ("rank", "area", "safe_ratio", "cliff"):
         assert (table[name].isna() == table[f"{name}_reason"].notna()).all(), name
     for name in ("area", "rank", "cliff", "beats_random_difference"):
@@ -127,6 +142,21 @@ def test_the_board_holds_every_number_with_its_interval_or_its_reason() -> None:
     assert beaten["beats_random_p"].between(0, 1).all()
     assert table[table["policy"] == "random"]["beats_random_reason"].notna().all()
     assert table["beats_recency_reason"].notna().all(), "recency was not run"
+
+
+def test_kinds_of_questions_hold_what_the_rows_average_over() -> None:
+    """Of one kind alone, and of the mean over tasks: the numbers of the rows themselves."""
+    records = realistic_records(policies=["full", "snapkv"], ratios=[0.5], contexts=4)
+    rows = summarise(records)
+    table = pd.DataFrame(json.loads(questions_sheet(facets(records, rows)).json()))
+    assert set(table["part"]) == {"answer_type", "question_type"}
+    for row in rows:
+        own = table[(table.task == row.task) & (table.policy == row.policy) & (table.part == "answer_type")]
+        (line,) = own.to_dict("records")
+        assert (line["value"], line["questions"]) == ("location", 32 if row.task == "all" else 16)
+        for name in ("f1", "hallucination_rate", "ger"):
+            assert line[name] == pytest.approx(getattr(row, name)), name
+        assert line["reason"] is None
 
 
 def test_sheets_of_one_name_are_one_and_say_whose_each_row_is() -> None:

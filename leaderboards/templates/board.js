@@ -202,6 +202,8 @@ if (source) {
     if (field("name").value !== part) field("name").value = part;
     showRows(board, family, part.toLowerCase());
     setLevel(board, board.levels.find(({ asked }) => asked === level));
+    const blanks = board.rows.flatMap((row) => (row.hidden ? [] : [...row.querySelectorAll(".blank")].filter((cell) => !cell.hidden)));
+    tellReasons(board.element.querySelector(".why"), blanks.map((cell) => cell.title));
     board.sort();
     compare(board, level);
   };

@@ -1,5 +1,5 @@
 "use strict";
-// A heat map shows one of its layers; with the script, any of them can be chosen.
+// A heat map shows one of its layers; with the script, any of them can be chosen, and stands in the address.
 
 for (const source of document.querySelectorAll(".map > script")) {
   const map = source.parentElement;
@@ -11,7 +11,7 @@ for (const source of document.querySelectorAll(".map > script")) {
     const layer = data.layers[choices.map((choice) => choice.value).join("/")];
     map.dataset.measure = layer.measure;
     map.querySelector(".told").textContent = data.told[layer.measure];
-    const reasons = new Set();
+    const reasons = [];
     layer.cells.forEach((row, line) => row.forEach((content, column) => {
       const cell = cells[line][column];
       const blank = typeof content === "number";
@@ -19,14 +19,22 @@ for (const source of document.querySelectorAll(".map > script")) {
       cell.textContent = blank ? "–" : content;
       cell.title = blank ? data.reasons[content] : "";
       cell.style.setProperty("--heat", blank ? 0 : Number(content) / data.tops[layer.measure]);
-      if (blank) reasons.add(data.reasons[content]);
+      if (blank) reasons.push(data.reasons[content]);
     }));
-    map.querySelector(".why").replaceChildren(...[...reasons].map((reason) => {
-      const made = document.createElement("li");
-      made.textContent = `–: ${reason}`;
-      return made;
-    }));
+    tellReasons(map.querySelector(".why"), reasons);
   };
-  choices.forEach((choice) => choice.addEventListener("change", draw));
+  const chosen = () => choices.map((choice) => choice.value).join("/");
+  const usual = chosen();
+  let drawn = usual;
+  choices.forEach((choice) => choice.addEventListener("change", () => address.set({ [map.id]: chosen() === usual ? null : chosen() })));
+  address.follow(() => {
+    const wanted = Object.hasOwn(data.layers, address.get(map.id)) ? address.get(map.id) : usual;
+    if (wanted === drawn) return;
+    // The name of a policy may hold the sign between the parts of a key, that of a measure does not.
+    const at = wanted.indexOf("/");
+    choices.forEach((choice, place) => (choice.value = place ? wanted.slice(at + 1) : wanted.slice(0, at)));
+    drawn = wanted;
+    draw();
+  });
   map.querySelector(".choice").hidden = false;
 }

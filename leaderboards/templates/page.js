@@ -31,6 +31,15 @@ for (const group of document.querySelectorAll(".measures")) {
   });
 }
 
+// Why cells are blank, told below a table: the title of a cell is nowhere on a phone.
+const tellReasons = (list, reasons) => {
+  list.replaceChildren(...[...new Set(reasons)].map((reason) => {
+    const made = document.createElement("li");
+    made.textContent = `–: ${reason}`;
+    return made;
+  }));
+};
+
 // Makes the headings of a table buttons; returns what sorts it as the address says, under `name`, "descending:column".
 const sortable = (table, name) => {
   const bodies = [...table.querySelectorAll("tbody.sortable")];
@@ -80,6 +89,7 @@ for (const table of document.querySelectorAll(".panel table.heat")) {
   address.follow(sortable(table, `${table.closest(".panel").id}-sort`));
 }
 
+// A line that is pinned stands in the address by the name of its policy.
 let pinned = null;
 const show = (policy) => {
   for (const part of document.querySelectorAll("figure [data-policy]")) {
@@ -89,10 +99,7 @@ const show = (policy) => {
   for (const key of document.querySelectorAll(".legend li")) key.setAttribute("aria-pressed", String(key.dataset.policy === pinned));
 };
 for (const key of document.querySelectorAll(".legend li")) {
-  const pin = () => {
-    pinned = pinned === key.dataset.policy ? null : key.dataset.policy;
-    show(pinned);
-  };
+  const pin = () => address.set({ line: pinned === key.dataset.policy ? null : key.textContent.trim() });
   key.tabIndex = 0;
   key.setAttribute("role", "button");
   key.setAttribute("aria-pressed", "false");
@@ -103,6 +110,11 @@ for (const key of document.querySelectorAll(".legend li")) {
     pin();
   });
 }
+address.follow(() => {
+  const wanted = address.get("line");
+  pinned = [...document.querySelectorAll(".legend li")].find((key) => key.textContent.trim() === wanted)?.dataset.policy ?? null;
+  show(pinned);
+});
 for (const source of document.querySelectorAll(".legend li, tr[data-policy]")) {
   source.addEventListener("pointerenter", () => show(source.dataset.policy));
   source.addEventListener("pointerleave", () => show(pinned));
