@@ -1,7 +1,7 @@
 """``python -m kvbench bench``: how much faster than kvpress's pipeline, and whether every token is the same."""
 
 import json
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -11,6 +11,7 @@ from rich.table import Table
 from datasets_gen import TASKS
 from kvbench.bench import Comparison, compare
 from kvbench.catalogue import choose_policies
+from kvbench.commands.parameters import Device, MaxKVGB, Mode, Model, Seed
 from kvbench.console import console
 from kvbench.engine.treatment import ratios_of
 from kvbench.errors import KVBenchError
@@ -21,15 +22,15 @@ from kvbench.setting import Setting
 
 
 def command(
-    model: Annotated[str, typer.Option(help="reference, a local path, or a hub name.")] = "reference",
+    model: Model = "reference",
     tasks: Annotated[str, typer.Option(help="Task names, comma-separated.")] = "base,hops",
     policies: Annotated[str | None, typer.Option(help="As in run, but without the controls.")] = None,
     ratios: Annotated[str, typer.Option(help="0.1,0.5 or first:last:step, in [0, 1).")] = DEFAULT_RATIOS,
     limit: Annotated[int, typer.Option(help="Contexts per task.")] = 2,
-    seed: Annotated[int, typer.Option(help="Seed of the examples and of random policies.")] = 0,
-    mode: Annotated[Literal["agnostic", "aware"], typer.Option(help="As in run.")] = "agnostic",
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
-    max_kv_gb: Annotated[float, typer.Option(help="Bound on live keys and values.")] = DEFAULT_MAX_KV_GB,
+    seed: Seed = 0,
+    mode: Mode = "agnostic",
+    device: Device = "auto",
+    max_kv_gb: MaxKVGB = DEFAULT_MAX_KV_GB,
 ) -> None:
     """Runs one grid through the engine and through kvpress's pipeline, in float32, and compares times and tokens."""
     asked_ratios = parse_ratios(ratios)

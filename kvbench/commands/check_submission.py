@@ -1,13 +1,12 @@
 """``python -m kvbench check-submission``: is a run made by somebody else what it says it is?"""
 
 from pathlib import Path
-from typing import Annotated
 
-import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from kvbench.commands.parameters import Run
 from kvbench.console import console, printable
 from kvbench.errors import KVBenchError
 from kvbench.submission import Finding, examine
@@ -15,7 +14,7 @@ from kvbench.submission import Finding, examine
 STYLES = {"ok": "green", "note": "yellow", "wrong": "bold red"}
 
 
-def command(run: Annotated[Path, typer.Argument(help="Folder of a run, such as runs/x.")]) -> None:
+def command(run: Run) -> None:
     """Checks files, identity, completeness, questions, scores, outputs and costs; changes nothing."""
     findings = []
     with console.status("examining") as status:

@@ -3,7 +3,7 @@
 import shlex
 import sys
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -11,7 +11,22 @@ from rich.console import Console
 from datasets_gen import TASKS
 from kvbench.atomic import make_folder
 from kvbench.catalogue import check_names, choose_policies, missing_weights
-from kvbench.commands.parameters import Budgets
+from kvbench.commands.parameters import (
+    Budgets,
+    CellSeconds,
+    Device,
+    Dtype,
+    Limit,
+    MaxKVGB,
+    Mode,
+    Model,
+    Press,
+    Profile,
+    Runs,
+    Seed,
+    Site,
+    Tasks,
+)
 from kvbench.console import console
 from kvbench.engine.bounds import CELL_SECONDS, Patience
 from kvbench.errors import KVBenchError
@@ -31,24 +46,24 @@ OTHERS = "snapkv,expected_attention"
 
 
 def command(
-    press: Annotated[str, typer.Argument(help="file.py:Press, package.module:factory, or a name of ls policies.")],
+    press: Press,
     against: Annotated[str, typer.Option(help="Names of policies and plug-ins, comma-separated.")] = OTHERS,
-    tasks: Annotated[str | None, typer.Option(help="Task names, comma-separated. Default: all.")] = None,
+    tasks: Tasks = None,
     ratios: Annotated[
         str | None, typer.Option(help=f"0.1,0.5 or first:last:step, in [0, 1). Default: {SOME_RATIOS}.")
     ] = None,
     budgets: Budgets = None,
-    profile: Annotated[str, typer.Option(help="How many contexts of each task: quick or paper.")] = "quick",
-    limit: Annotated[int | None, typer.Option(help="Contexts per task, instead of the profile's.")] = None,
-    model: Annotated[str, typer.Option(help="reference, a local path, or a hub name.")] = "reference",
-    seed: Annotated[int, typer.Option(help="Seed of the examples and of random policies.")] = 0,
-    mode: Annotated[Literal["agnostic", "aware"], typer.Option(help="As in run.")] = "agnostic",
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
-    dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")] = "auto",
-    out: Annotated[Path, typer.Option(help="Folder that holds the runs.")] = Path("runs"),
-    site: Annotated[Path, typer.Option(help="Folder of the page.")] = Path("site"),
-    cell_seconds: Annotated[float, typer.Option(help="How long a press may take with one context.")] = CELL_SECONDS,
-    max_kv_gb: Annotated[float, typer.Option(help="Bound on live keys and values.")] = DEFAULT_MAX_KV_GB,
+    profile: Profile = "quick",
+    limit: Limit = None,
+    model: Model = "reference",
+    seed: Seed = 0,
+    mode: Mode = "agnostic",
+    device: Device = "auto",
+    dtype: Dtype = "auto",
+    out: Runs = Path("runs"),
+    site: Site = Path("site"),
+    cell_seconds: CellSeconds = CELL_SECONDS,
+    max_kv_gb: MaxKVGB = DEFAULT_MAX_KV_GB,
 ) -> None:
     """Runs what is missing of a press and of those it is compared with, and tells where it is better, worse or tied."""
     named = choose("task", tasks, TASKS)

@@ -1,13 +1,11 @@
 """``python -m kvbench doctor``: is this press sound?"""
 
-from typing import Annotated
-
-import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from kvbench.catalogue import missing_weights, only_one
+from kvbench.commands.parameters import Device, Model, Press
 from kvbench.console import console
 from kvbench.doctor import Finding, admit, examine
 from kvbench.errors import KVBenchError
@@ -17,9 +15,9 @@ STYLES = {"sound": "green", "note": "yellow", "fails": "bold red"}
 
 
 def command(
-    press: Annotated[str, typer.Argument(help="file.py:Press, package.module:factory, or a name of ls policies.")],
-    model: Annotated[str, typer.Option(help="reference, a local path, or a hub name.")] = "reference",
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    press: Press,
+    model: Model = "reference",
+    device: Device = "auto",
 ) -> None:
     """Runs the contract of every policy on one press and tells what was found; fails if it is broken."""
     policy = only_one(press)

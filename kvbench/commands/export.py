@@ -20,7 +20,9 @@ from kvbench.commands.parameters import (
     Depth,
     ExampleSeed,
     ExampleSplit,
+    Limit,
     Phrasings,
+    Profile,
     Tag,
     Tokenizer,
 )
@@ -36,8 +38,8 @@ _PART = TypeAdapter(Part)
 def command(
     task: Annotated[str, typer.Option(help="Name of the task.")],
     out: Annotated[Path | None, typer.Option(help="Folder of the dataset. Default: datasets/TASK.")] = None,
-    profile: Annotated[str, typer.Option(help="How many contexts: quick, or as many as the paper has.")] = "quick",
-    limit: Annotated[int | None, typer.Option(help="Contexts, instead of the profile's.")] = None,
+    profile: Profile = "quick",
+    limit: Limit = None,
     tag: Tag = "",
     context_tokens: ContextTokens = None,
     depth: Depth = None,

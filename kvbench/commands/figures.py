@@ -10,6 +10,7 @@ import typer
 from rich.progress import track
 
 from kvbench.atomic import make_folder
+from kvbench.commands.parameters import Run
 from kvbench.console import console, printable
 from kvbench.options import choose
 from kvbench.publish import publish_summary
@@ -23,7 +24,7 @@ Figure = tuple[str, Callable[[Path], None]]  # the stem of its file, and what wr
 
 
 def command(
-    run: Annotated[Path, typer.Argument(help="Folder of a run, such as runs/x.")],
+    run: Run,
     out: Annotated[Path, typer.Option(help="Folder of the figures.")] = Path("figures"),
     formats: Annotated[str, typer.Option(help="svg, png and pdf, comma-separated.")] = "svg,png,pdf",
     policies: Annotated[

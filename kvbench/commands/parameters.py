@@ -7,6 +7,22 @@ import typer
 
 from datasets_gen.ifeval import Placement
 
+Press = Annotated[str, typer.Argument(help="file.py:Press, package.module:factory, or a name of ls policies.")]
+Model = Annotated[str, typer.Option(help="reference, a local path, or a hub name.")]
+Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
+Dtype = Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")]
+Tasks = Annotated[str | None, typer.Option(help="Task names, comma-separated. Default: all.")]
+Profile = Annotated[str, typer.Option(help="How many contexts of each task: quick, or as many as the paper has.")]
+Limit = Annotated[int | None, typer.Option(help="Contexts per task, instead of the profile's.")]
+Seed = Annotated[int, typer.Option(help="Seed of the examples and of random policies.")]
+Mode = Annotated[
+    Literal["agnostic", "aware"], typer.Option(help="Compress before (agnostic) or after the question is seen.")
+]
+Run = Annotated[Path, typer.Argument(help="Folder of a run, such as runs/x.")]
+Runs = Annotated[Path, typer.Option(help="Folder that holds the runs.")]
+Site = Annotated[Path, typer.Option(help="Folder of the page.")]
+CellSeconds = Annotated[float, typer.Option(help="How long a press may take with one context.")]
+MaxKVGB = Annotated[float, typer.Option(help="Bound on live keys and values.")]
 Tag = Annotated[str, typer.Option(help="Only questions with these tags, comma-separated, such as reverse.")]
 ContextTokens = Annotated[int | None, typer.Option(help="Length of the contexts of long_context.")]
 Depth = Annotated[float | None, typer.Option(help="Where in them the facts stand, 0 to 1. Default: scattered.")]

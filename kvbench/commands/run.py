@@ -11,7 +11,27 @@ from rich.console import Console
 
 from kvbench.atomic import make_folder
 from kvbench.catalogue import EVERYTHING, check_scope, choose_policies, missing_weights, with_references
-from kvbench.commands.parameters import Budgets, ContextTokens, Data, Defence, Depth, Phrasings, Ratios
+from kvbench.commands.parameters import (
+    Budgets,
+    CellSeconds,
+    ContextTokens,
+    Data,
+    Defence,
+    Depth,
+    Device,
+    Dtype,
+    Limit,
+    MaxKVGB,
+    Mode,
+    Model,
+    Phrasings,
+    Profile,
+    Ratios,
+    Runs,
+    Seed,
+    Site,
+    Tasks,
+)
 from kvbench.console import console
 from kvbench.data import check_judges, with_data
 from kvbench.engine.bounds import CELL_SECONDS, Patience
@@ -38,11 +58,11 @@ from leaderboards import telling, terminal_table
 
 
 def command(
-    model: Annotated[str, typer.Option(help="reference, a local path, or a hub name.")] = "reference",
+    model: Model = "reference",
     suite: Annotated[
         str | None, typer.Option(help="Its tasks and policies, and a page of its own: see ls suites.")
     ] = None,
-    tasks: Annotated[str | None, typer.Option(help="Task names, comma-separated. Default: all.")] = None,
+    tasks: Tasks = None,
     policies: Annotated[
         str | None,
         typer.Option(
@@ -51,31 +71,27 @@ def command(
     ] = None,
     ratios: Ratios = None,
     budgets: Budgets = None,
-    profile: Annotated[
-        str, typer.Option(help="How many contexts of each task: quick, or as many as the paper has.")
-    ] = "quick",
-    limit: Annotated[int | None, typer.Option(help="Contexts per task, instead of the profile's.")] = None,
+    profile: Profile = "quick",
+    limit: Limit = None,
     phrasings: Phrasings = "common",
     context_tokens: ContextTokens = None,
     depth: Depth = None,
     data: Data = None,
     defence: Defence = None,
     max_new_tokens: Annotated[int | None, typer.Option(help="Of an answer. Default: what each task has.")] = None,
-    seed: Annotated[int, typer.Option(help="Seed of the examples and of random policies.")] = 0,
-    mode: Annotated[
-        Literal["agnostic", "aware"], typer.Option(help="Compress before (agnostic) or after the question is seen.")
-    ] = "agnostic",
+    seed: Seed = 0,
+    mode: Mode = "agnostic",
     compress: Annotated[
         Literal["context", "system"] | None,
         typer.Option(help="Any context (default), or only contexts that are system prompts."),
     ] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
-    dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")] = "auto",
-    out: Annotated[Path, typer.Option(help="Folder that holds the runs.")] = Path("runs"),
+    device: Device = "auto",
+    dtype: Dtype = "auto",
+    out: Runs = Path("runs"),
     name: Annotated[str | None, typer.Option(help="Name of the run. Default: made from its identity.")] = None,
-    site: Annotated[Path, typer.Option(help="Folder of the page.")] = Path("site"),
-    cell_seconds: Annotated[float, typer.Option(help="How long a press may take with one context.")] = CELL_SECONDS,
-    max_kv_gb: Annotated[float, typer.Option(help="Bound on live keys and values.")] = DEFAULT_MAX_KV_GB,
+    site: Site = Path("site"),
+    cell_seconds: CellSeconds = CELL_SECONDS,
+    max_kv_gb: MaxKVGB = DEFAULT_MAX_KV_GB,
 ) -> None:
     """Runs tasks and policies over ratios, stores every answer, and builds the page."""
     if name is not None:
