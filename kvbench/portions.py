@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from datasets_gen import Task
+from kvbench.executors.unit import Part, Unit
 from kvbench.grid import Grid
 from kvbench.record import Record, to_table
 from kvbench.reuse import Cell, Lenders, cells_of
-from kvbench.setting import Setting
 from kvbench.store import Store
 from policies import Policy
 
@@ -28,15 +28,19 @@ class Portion:
     policies: list[Policy] = field(default_factory=list)
     lent: set[Cell] = field(default_factory=set)
 
-    def setting_for(self, grid: Grid, index: int) -> Setting | None:
-        """What is to be run of one context; None if all of it is lent."""
+    def unit(self, grid: Grid) -> Unit:
+        """What is to be run of it, without the contexts that are wholly lent."""
+        parts = (self._part(grid, index) for index in self.chunk)
+        return Unit(self.task.name, self.number, tuple(part for part in parts if part.policies))
+
+    def _part(self, grid: Grid, index: int) -> Part:
         lacking = {
             policy.name: [level for level in grid.levels(policy) if (policy.name, index, level) not in self.lent]
             for policy in self.policies
         }
-        policies = [policy for policy in self.policies if lacking[policy.name]]
-        levels = {level for missing in lacking.values() for level in missing}
-        return grid.setting.at(levels).only(policies) if policies else None
+        policies = tuple(name for name, missing in lacking.items() if missing)
+        levels = dict.fromkeys(level for missing in lacking.values() for level in missing)
+        return Part(self.task.name, index, policies, tuple(levels))
 
     def completed(self, found: Sequence[Record], lenders: Lenders) -> dict[str, pa.Table]:
         """By policy what was run and what is lent; what is there twice was run."""

@@ -1,33 +1,37 @@
 """A run: every task, every policy, every ratio, into a store that can be taken up again."""
 
-from dataclasses import replace
+from collections import defaultdict
 from pathlib import Path
 
 import torch
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from datasets_gen import Task
-from kvbench.collect import collect
 from kvbench.console import console
 from kvbench.engine.decode import check_length
 from kvbench.errors import InterruptedRunError, KVBenchError, first_line
+from kvbench.executors import Executor, Unit
+from kvbench.executors.local import LocalExecutor
+from kvbench.executors.unit import count_in
 from kvbench.grid import Grid
 from kvbench.models import LoadedModel
 from kvbench.portions import lacking
 from kvbench.prompt import build_prompts
 from kvbench.record import Record
 from kvbench.reuse import Lenders
-from kvbench.setting import Setting
 from kvbench.store import Store
-from kvbench.workers import Workers
 
 
 def execute(model: LoadedModel, grid: Grid, folder: Path, command: str) -> Store:
-    """Runs what is missing of a grid. The store's status tells how it ended, also after Ctrl-C."""
+    """Runs what is missing of a grid on this machine."""
     check_first_contexts(model, grid)
-    store = Store.start(folder, grid.identity(model).model_dump(mode="json"), command)
+    return complete(LocalExecutor(model, grid), folder, command)
+
+
+def complete(executor: Executor, folder: Path, command: str) -> Store:
+    """Runs what is missing of an executor's grid. The store's status tells how it ended, also after Ctrl-C."""
+    store = Store.start(folder, executor.identity.model_dump(mode="json"), command)
     try:
-        _fill(model, grid, store)
+        _fill(executor, store)
     except KeyboardInterrupt as interrupt:
         store.fail("interrupted")
         raise InterruptedRunError(
@@ -66,42 +70,24 @@ def _note_failure(store: Store, reason: str) -> None:
         return
 
 
-def _fill(model: LoadedModel, grid: Grid, store: Store) -> None:
-    lenders = Lenders(store)
-    portions = lacking(grid, store, lenders)
-    work = [
-        (portion.task, index, setting)
-        for portion in portions
-        for index in portion.chunk
-        if (setting := portion.setting_for(grid, index))
-    ]
-    missing = sum(_generations(grid, *context) for context in work)
+def _fill(executor: Executor, store: Store) -> None:
+    grid, lenders = executor.grid, Lenders(store)
+    portions = {portion.unit(grid): portion for portion in lacking(grid, store, lenders)}
+    missing = sum(count_in(grid, part) for unit in portions for part in unit.parts)
     if missing < (total := grid.generations()):
         console.print(f"{total - missing:,} of {total:,} generations are there already")
     if not portions:
         return
-    workers = Workers(model, len(work))
-
-    def records_of(model: LoadedModel, context: tuple[Task, int, Setting]) -> list[Record]:
-        task, index, setting = context
-        found = collect(model, task, [grid.example(task, index)], setting.shared_by(workers.count))
-        return [record for own in found.values() for record in own]
-
-    with workers.map(records_of, work) as results, _progress() as progress:
+    found: defaultdict[Unit, list[list[Record]]] = defaultdict(list)  # of the contexts of a unit so far
+    with executor.map(list(portions)) as results, _progress() as progress:
         bar = progress.add_task("generations", total=missing)
-        for portion in portions:
-            progress.update(bar, description=f"{portion.task.name} {portion.chunk.start}-{portion.chunk.stop - 1}")
-            found: list[Record] = []
-            for _ in (index for index in portion.chunk if portion.setting_for(grid, index)):
-                found += (fresh := next(results))
-                progress.advance(bar, len(fresh))
-            for name, table in portion.completed(found, lenders).items():
-                store.write_table(store.record_file(portion.task.name, portion.number, name), table)
-
-
-def _generations(grid: Grid, task: Task, index: int, setting: Setting) -> int:
-    part = replace(grid, setting=setting)
-    return grid.questions(task, index) * part.cells(part.policies_on(task))
+        for unit, fresh in results:
+            progress.update(bar, description=str(unit), advance=len(fresh))
+            found[unit].append(fresh)
+            if len(found[unit]) == len(unit.parts):
+                records = [record for own in found.pop(unit) for record in own]
+                for name, table in portions[unit].completed(records, lenders).items():
+                    store.write_table(store.record_file(unit.task, unit.number, name), table)
 
 
 def _progress() -> Progress:

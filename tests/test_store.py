@@ -15,8 +15,8 @@ import pytest
 import torch
 
 import kvbench.collect
+import kvbench.executors.unit
 import kvbench.portions
-import kvbench.run
 from datasets_gen import TASKS
 from kvbench.atomic import write_text_atomically
 from kvbench.errors import KVBenchError
@@ -57,7 +57,7 @@ def listening(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
         asked.append([policy.name for policy in setting.policies])
         return collect(model, task, examples, setting)
 
-    monkeypatch.setattr(kvbench.run, "collect", noted)
+    monkeypatch.setattr(kvbench.executors.unit, "collect", noted)
     return asked
 
 
@@ -113,7 +113,7 @@ def test_a_larger_run_beside_it_lends_a_part_and_a_complete_run_borrows_nothing(
     alone = outcome(execute(llama, grid(contexts=3, ratios=(0.5,)), tmp_path / "elsewhere" / "run", "a test"))
     execute(llama, grid(contexts=4, ratios=(0.5, 0.75)), tmp_path / "runs" / "larger", "a test")
     with monkeypatch.context() as idle:
-        idle.setattr(kvbench.run, "collect", lambda *_: pytest.fail("all of it was there"))
+        idle.setattr(kvbench.executors.unit, "collect", lambda *_: pytest.fail("all of it was there"))
         small = execute(llama, grid(contexts=3, ratios=(0.5,)), tmp_path / "runs" / "small", "a test")
         pd.testing.assert_frame_equal(outcome(small), alone)
         execute(llama, grid(contexts=3, ratios=(0.5,)), tmp_path / "runs" / "small", "a test")
@@ -133,7 +133,7 @@ def test_of_each_policy_only_the_levels_and_contexts_that_nobody_has_are_run(
         ran.append((examples[0].index, tuple(policy.name for policy in setting.policies), tuple(setting.ratios)))
         return collect(model, task, examples, setting)
 
-    monkeypatch.setattr(kvbench.run, "collect", listening)
+    monkeypatch.setattr(kvbench.executors.unit, "collect", listening)
     both = execute(llama, grid(contexts=3, ratios=(0.3, 0.5)), tmp_path / "runs" / "both", "a test")
     assert ran == [(1, ("random", "knorm"), (0.5,)), (2, ("full", "random", "knorm"), (0.3, 0.5))]
     pd.testing.assert_frame_equal(outcome(both), alone)
@@ -255,7 +255,7 @@ def test_an_interrupt_keeps_what_was_finished(
             raise KeyboardInterrupt
         return collect(*arguments)
 
-    monkeypatch.setattr(kvbench.run, "collect", interrupted)
+    monkeypatch.setattr(kvbench.executors.unit, "collect", interrupted)
     monkeypatch.setattr(kvbench.portions, "CONTEXTS_IN_CHUNK", 1)
     with pytest.raises(KVBenchError, match="interrupted: what was finished is kept"):
         execute(llama, grid(), tmp_path / "run", "a test")

@@ -1,0 +1,55 @@
+"""What a worker is given at a time, in plain values, so that it can be sent anywhere, and what it makes of it."""
+
+from dataclasses import dataclass
+
+from datasets_gen import Task
+from kvbench.collect import collect
+from kvbench.grid import Grid
+from kvbench.models import LoadedModel
+from kvbench.record import Record
+from kvbench.setting import Setting
+from leaderboards import Asked
+
+
+@dataclass(frozen=True)
+class Part:
+    """What is to be run of one context of a task: policies by name, and the ratios and budgets that they share."""
+
+    task: str
+    index: int
+    policies: tuple[str, ...]
+    levels: tuple[Asked, ...]
+
+    def setting_in(self, grid: Grid) -> Setting:
+        """The setting of the grid, with no more than is to be run."""
+        named = [policy for policy in grid.setting.policies if policy.name in self.policies]
+        return grid.setting.at(self.levels).only(named)
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A chunk of contexts of one task: what is written together, and lost together."""
+
+    task: str
+    number: int
+    parts: tuple[Part, ...]
+
+    def __str__(self) -> str:
+        return f"{self.task} {self.parts[0].index}-{self.parts[-1].index}"
+
+
+def task_in(grid: Grid, name: str) -> Task:
+    return next(task for task, _ in grid.tasks if task.name == name)
+
+
+def count_in(grid: Grid, part: Part) -> int:
+    """Answers of one context."""
+    cells = [level for policy in part.setting_in(grid).policies for level in grid.levels(policy)]
+    return grid.questions(task_in(grid, part.task), part.index) * sum(level in part.levels for level in cells)
+
+
+def records_of(model: LoadedModel, grid: Grid, part: Part, sharing: int = 1) -> list[Record]:
+    """Runs one context. ``sharing``: how many workers keep within the bound on keys and values together."""
+    task, setting = task_in(grid, part.task), part.setting_in(grid).shared_by(sharing)
+    found = collect(model, task, [grid.example(task, part.index)], setting)
+    return [record for own in found.values() for record in own]
