@@ -7,15 +7,13 @@ import torch
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from kvbench.console import console
-from kvbench.engine.decode import check_length
 from kvbench.errors import InterruptedRunError, KVBenchError, first_line
 from kvbench.executors import Executor, Unit
 from kvbench.executors.local import LocalExecutor
-from kvbench.executors.unit import count_in
+from kvbench.executors.unit import check_first_contexts, count_in
 from kvbench.grid import Grid
 from kvbench.models import LoadedModel
 from kvbench.portions import lacking
-from kvbench.prompt import build_prompts
 from kvbench.record import Record
 from kvbench.reuse import Lenders
 from kvbench.store import Store
@@ -51,15 +49,6 @@ def complete(executor: Executor, folder: Path, command: str) -> Store:
         raise
     store.finish()
     return store
-
-
-def check_first_contexts(model: LoadedModel, grid: Grid) -> None:
-    """What no context of a task can be read for is found out before anything is written; of a task whose contexts were
-    given, and are of any length, what one of them cannot be read for."""
-    for task, contexts in grid.tasks:
-        for index in range(1 if task.most is None else contexts):
-            for prompt in build_prompts(model.tokenizer, task, grid.example(task, index), grid.setting.mode):
-                check_length(model, prompt, task.max_new_tokens)
 
 
 def _note_failure(store: Store, reason: str) -> None:

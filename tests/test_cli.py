@@ -18,7 +18,7 @@ import torch
 from transformers import GPT2Config, GPT2LMHeadModel
 
 import kvbench.catalogue
-import kvbench.commands.run
+import kvbench.job
 import kvbench.suites
 from datasets_gen import TASKS
 from kvbench.catalogue import choose_policies
@@ -183,7 +183,7 @@ def test_an_interrupt_before_the_first_generation_is_said(
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(kvbench.commands.run, "load_model", interrupted)
+    monkeypatch.setattr(kvbench.job, "load_model", interrupted)
     assert main(["run"]) == 130
     assert "error: interrupted" in capsys.readouterr().err
 

@@ -11,7 +11,9 @@ import kvbench.commands.compare
 import kvbench.commands.run
 from kvbench.cli import main
 from kvbench.errors import KVBenchError
+from kvbench.executors import Executor
 from kvbench.grid import Grid
+from kvbench.identity import Identity
 from kvbench.method import listed_policies
 from kvbench.models import LoadedModel
 from kvbench.record import SCHEMA_VERSION
@@ -31,12 +33,18 @@ def planned(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """What the last command set out to do; nothing is run."""
     found: dict[str, Any] = {}
 
-    def begin(model: LoadedModel, grid: Grid, folder: Path, command: str) -> None:
-        found.update(identity=grid.identity(model).model_dump(mode="json"), command=command)
+    def begin(identity: Identity, command: str) -> None:
+        found.update(identity=identity.model_dump(mode="json"), command=command)
         raise PlannedError("planned")
 
-    monkeypatch.setattr(kvbench.commands.run, "execute", begin)
-    monkeypatch.setattr(kvbench.commands.compare, "execute", begin)
+    def run(executor: Executor, folder: Path, command: str) -> None:
+        begin(executor.identity, command)
+
+    def compare(model: LoadedModel, grid: Grid, folder: Path, command: str) -> None:
+        begin(grid.identity(model), command)
+
+    monkeypatch.setattr(kvbench.commands.run, "complete", run)
+    monkeypatch.setattr(kvbench.commands.compare, "execute", compare)
     return found
 
 
@@ -88,7 +96,7 @@ def test_the_command_of_a_run_comes_to_the_same_identity(
     Path("rows.jsonl").write_text(json.dumps(SPLIT) + "\n")
     if "ifeval" in words:
         pytest.importorskip("lm_eval")
-        monkeypatch.setattr("kvbench.commands.run.check_judges", lambda tasks, mode: None)
+        monkeypatch.setattr("kvbench.job.check_judges", lambda tasks, mode: None)
     first = plan(planned, [*words.split(), "--model", str(toy_folder)], monkeypatch)
     told = again(first)
     assert told.unknown == ()

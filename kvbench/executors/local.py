@@ -3,12 +3,27 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+from kvbench.catalogue import missing_weights
+from kvbench.console import console
 from kvbench.executors import Answered
-from kvbench.executors.unit import Part, Unit, records_of
+from kvbench.executors.unit import Part, Unit, check_first_contexts, records_of
 from kvbench.grid import Grid
+from kvbench.job import Job
 from kvbench.models import LoadedModel
+from kvbench.process import settle
 from kvbench.record import Record
 from kvbench.workers import Workers
+
+
+def on_this_machine(job: Job) -> "LocalExecutor":
+    """Loads the model of a job, and finds out what can be run with it."""
+    grid = job.grid(lambda text: model.count_tokens(text))
+    console.print(f"loading {job.model}", soft_wrap=True)
+    model = job.load()
+    settle()
+    grid = job.without(missing_weights(grid.setting.policies, model), grid)
+    check_first_contexts(model, grid)
+    return LocalExecutor(model, grid)
 
 
 class LocalExecutor:

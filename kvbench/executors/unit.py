@@ -4,8 +4,10 @@ from dataclasses import dataclass
 
 from datasets_gen import Task
 from kvbench.collect import collect
+from kvbench.engine.decode import check_length
 from kvbench.grid import Grid
 from kvbench.models import LoadedModel
+from kvbench.prompt import build_prompts
 from kvbench.record import Record
 from kvbench.setting import Setting
 from leaderboards import Asked
@@ -53,3 +55,12 @@ def records_of(model: LoadedModel, grid: Grid, part: Part, sharing: int = 1) -> 
     task, setting = task_in(grid, part.task), part.setting_in(grid).shared_by(sharing)
     found = collect(model, task, [grid.example(task, part.index)], setting)
     return [record for own in found.values() for record in own]
+
+
+def check_first_contexts(model: LoadedModel, grid: Grid) -> None:
+    """What no context of a task can be read for is found out before anything is written; of a task whose contexts were
+    given, and are of any length, what one of them cannot be read for."""
+    for task, contexts in grid.tasks:
+        for index in range(1 if task.most is None else contexts):
+            for prompt in build_prompts(model.tokenizer, task, grid.example(task, index), grid.setting.mode):
+                check_length(model, prompt, task.max_new_tokens)
