@@ -1,27 +1,63 @@
 """Files that are either whole or not there."""
 
 import os
+import shutil
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
+from uuid import uuid4
 
-from kvbench.errors import KVBenchError
+from upath.implementations.cloud import CloudPath
+
+from kvbench.errors import KVBenchError, first_line
 from kvbench.interrupts import INTERRUPTS
+from kvbench.place import is_remote
 
 
 def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
-    """Has ``write`` fill a temporary file beside ``path``, flushes it to the disk and renames it.
+    """Has ``write`` fill a temporary file beside ``path``, flushes it to the disk and renames it; to a remote place the
+    file is sent in one fsspec transaction.
 
     A kill at any moment leaves the old file or the new one. :class:`KVBenchError` when the disk will not take it.
     """
     try:
         with INTERRUPTS.held():
-            _write(path, write)
+            if is_remote(path):
+                _send(path, write)
+            else:
+                _write(path, write)
     except OSError as error:
-        raise KVBenchError(
-            f"cannot write {path}: {error.strerror or error}. What was written before is kept; "
-            "make room or permit writing there, then start the same command again"
-        ) from error
+        raise _refused(path, error.strerror or str(error)) from error
+    except Exception as error:
+        if not is_remote(path):
+            raise
+        raise _refused(path, f"{type(error).__name__}: {first_line(error)}") from error  # each service has its own
+
+
+def check_writable(folder: Path) -> None:
+    """:class:`KVBenchError` where a remote folder takes no file, before hours are spent on what is to be kept there."""
+    if is_remote(folder):
+        probe = folder / f".{uuid4().hex}"
+        write_text_atomically(probe, "")
+        probe.unlink()
+
+
+def _refused(path: Path, reason: str) -> KVBenchError:
+    return KVBenchError(
+        f"cannot write {path}: {reason}. What was written before is kept; "
+        "make room or permit writing there, then start the same command again"
+    )
+
+
+def _send(path: Any, write: Callable[[Path], object]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        whole = Path(folder) / "file"
+        write(whole)
+        if not isinstance(path, CloudPath):  # there is no folder in a bucket, and a mistyped bucket would be made
+            path.parent.mkdir(parents=True, exist_ok=True)
+        with path.fs.transaction, whole.open("rb") as source, path.fs.open(path.path, "wb") as target:
+            shutil.copyfileobj(source, target)
 
 
 def _write(path: Path, write: Callable[[Path], object]) -> None:

@@ -1,4 +1,4 @@
-"""The store: ``runs/<name>/run.json`` and parquet records under it.
+"""The store: ``runs/<name>/run.json`` and parquet records under it, in a local folder or at any URL of fsspec.
 
 ``records/<task>/<chunk>/<policy>.parquet``, one file per (task, chunk of contexts, policy). A file is whole or not
 there, so that a run that was killed goes on with what is missing.
@@ -21,6 +21,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, field_
 
 from kvbench.atomic import write_atomically, write_text_atomically
 from kvbench.errors import KVBenchError, first_line
+from kvbench.place import is_remote
 from kvbench.record import SCHEMA_VERSION, Record, arrow_schema, fault_in, to_table
 
 RUN_FILE = "run.json"
@@ -201,7 +202,7 @@ class Store:
         if not path.is_file():
             return False
         try:
-            table = pq.read_table(path, columns=["policy", "status"])
+            table = _table(path, columns=["policy", "status"])
         except (pa.ArrowInvalid, OSError) as error:
             raise _unreadable(path, error) from error
         rows = zip(table["policy"].to_pylist(), table["status"].to_pylist(), strict=True)
@@ -220,8 +221,7 @@ class Store:
     def read_table(self, path: Path) -> pa.Table:
         """The records of one file, as columns of the types of the schema."""
         try:
-            table = pq.ParquetFile(path).read()
-            return table.cast(arrow_schema())  # which has the same names in the same order
+            return _table(path).cast(arrow_schema())  # which has the same names in the same order
         except (ValueError, OSError) as error:
             raise _unreadable(path, error) from error
 
@@ -278,6 +278,12 @@ def _no_run(folder: Path) -> str:
     return f"{folder} holds no run: {missing} ({hint})"
 
 
+def _table(path: Path, columns: list[str] | None = None) -> pa.Table:
+    """By a handle, which any place has."""
+    with path.open("rb") as file:
+        return pq.ParquetFile(file).read(columns)
+
+
 def _as_frame(table: pa.Table) -> pd.DataFrame:
     """Lists stay in Arrow's memory: few of them are looked at, and a million Python objects are slow to make."""
     return table.to_pandas(types_mapper=_type_of_lists)
@@ -293,8 +299,9 @@ def _unreadable(path: Path, error: Exception) -> KVBenchError:
 
 def _remove_partial(folder: Path) -> None:
     """What a kill left half written; :func:`write_atomically` names such files so."""
-    for path in folder.rglob(".*.partial"):
-        path.unlink(missing_ok=True)
+    if not is_remote(folder):
+        for path in folder.rglob(".*.partial"):
+            path.unlink(missing_ok=True)
 
 
 def _difference(name: str, old: dict[str, Any], new: dict[str, Any]) -> str:

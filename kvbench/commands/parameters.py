@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 import typer
 
 from datasets_gen.ifeval import Placement
+from kvbench.place import place_of
 
 Press = Annotated[str, typer.Argument(help="file.py:Press, package.module:factory, or a name of ls policies.")]
 Model = Annotated[str, typer.Option(help="reference, a local path, or a hub name.")]
@@ -18,8 +19,8 @@ Seed = Annotated[int, typer.Option(help="Seed of the examples and of random poli
 Mode = Annotated[
     Literal["agnostic", "aware"], typer.Option(help="Compress before (agnostic) or after the question is seen.")
 ]
-Run = Annotated[Path, typer.Argument(help="Folder of a run, such as runs/x.")]
-Runs = Annotated[Path, typer.Option(help="Folder that holds the runs.")]
+Run = Annotated[Path, typer.Argument(help="Folder or URL of a run, such as runs/x.", parser=place_of, metavar="FOLDER")]
+Runs = Annotated[Path, typer.Option(help="Folder or URL that holds the runs.", parser=place_of, metavar="FOLDER")]
 Site = Annotated[Path, typer.Option(help="Folder of the page.")]
 CellSeconds = Annotated[float, typer.Option(help="How long a press may take with one context.")]
 MaxKVGB = Annotated[float, typer.Option(help="Bound on live keys and values.")]

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import typer
 from rich.console import Console
 
-from kvbench.atomic import make_folder
+from kvbench.atomic import check_writable, make_folder
 from kvbench.commands.parameters import (
     Budgets,
     CellSeconds,
@@ -85,6 +85,7 @@ def command(
         check_name(name)
     job = Job.of(context.params)
     make_folder("--site", site)  # found out now rather than after the run
+    check_writable(out)
     executor = on_this_machine(job)
     folder = out / (name or f"{Path(model).resolve().name}-{mode}-{executor.identity.short_hash()}")
     store = complete(executor, folder, shlex.join(["python", "-m", "kvbench", *sys.argv[1:]]))

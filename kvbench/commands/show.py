@@ -24,6 +24,7 @@ from kvbench.data import with_data
 from kvbench.errors import KVBenchError
 from kvbench.lengths import lengthened_by
 from kvbench.options import check_count
+from kvbench.place import place_of
 from kvbench.store import Store
 from kvbench.strips import STYLES, coloured, told
 from kvbench.worst import chosen_level, worst_answers
@@ -60,7 +61,7 @@ def command(
                 f"{option} is for {'tasks' if is_run else 'runs'}, and {what} is {'none' if is_run else 'no run'}"
             )
     if is_run:
-        show_worst(Store.open(Path(what)), policy, ratio, budget, check_count("--worst", worst))
+        show_worst(Store.open(place_of(what)), policy, ratio, budget, check_count("--worst", worst))
         return
     (named,) = with_data([get_task(what)], data, defence)
     chosen = lengthened_by(tokenizer, named, context_tokens, depth)

@@ -8,12 +8,16 @@ import typer
 from kvbench.atomic import make_folder
 from kvbench.console import console
 from kvbench.errors import KVBenchError
+from kvbench.place import place_of
 from kvbench.publish import publish_sites
 from kvbench.store import Store
 
 
 def command(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Folders of runs, such as runs/x.")],
+    runs: Annotated[
+        list[Path],
+        typer.Argument(metavar="RUN...", help="Folders or URLs of runs, such as runs/x.", parser=place_of),
+    ],
     out: Annotated[Path, typer.Option(help="Folder that index.html is written to.")] = Path("site"),
 ) -> None:
     """Builds the pages of one or more runs. What may be compared stands on one board: runs that differ in nothing but

@@ -119,7 +119,8 @@ def read(folder: Path) -> tuple[Submission, Finding]:
 
 
 def _records(store: Store, path: Path) -> list[Record]:
-    schema = pq.read_schema(path)
+    with path.open("rb") as file:
+        schema = pq.read_schema(file)
     if not schema.equals(arrow_schema()):
         strange = sorted(set(schema.names) ^ set(arrow_schema().names))
         raise KVBenchError(f"its columns are not those of the schema{': ' + ', '.join(strange[:3]) if strange else ''}")
