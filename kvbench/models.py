@@ -175,6 +175,17 @@ def load_model(name: str, device: str = "auto", dtype: str = "auto") -> LoadedMo
     return wrap_model(name, network, tokenizer, fingerprint_of(source, config))
 
 
+def load_tokenizer(name: str) -> PreTrainedTokenizerBase:
+    """The tokenizer alone: who sends the work to others needs no weights."""
+    try:
+        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(model_source(name))
+    except KVBenchError:
+        raise
+    except Exception as error:
+        raise KVBenchError(f"cannot load the tokenizer of '{name}': {first_line(error)}") from error
+    return tokenizer
+
+
 def _check_architecture(name: str, architectures: Sequence[str]) -> None:
     """Before any weight is read."""
     known = [model.__name__ for model in SUPPORTED_MODELS]

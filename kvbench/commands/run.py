@@ -10,18 +10,23 @@ from rich.console import Console
 
 from kvbench.atomic import check_writable, make_folder
 from kvbench.commands.parameters import (
+    Address,
     Budgets,
     CellSeconds,
     ContextTokens,
+    CPUs,
     Data,
     Defence,
     Depth,
     Device,
     Dtype,
+    ExecutorName,
+    GPUs,
     Limit,
     MaxKVGB,
     Mode,
     Model,
+    MostWorkers,
     Phrasings,
     Profile,
     Ratios,
@@ -32,7 +37,7 @@ from kvbench.commands.parameters import (
 )
 from kvbench.console import console
 from kvbench.engine.bounds import CELL_SECONDS
-from kvbench.executors.local import on_this_machine
+from kvbench.executors.choice import chosen_executor
 from kvbench.grid import Grid
 from kvbench.job import Job
 from kvbench.options import DEFAULT_MAX_KV_GB, check_name
@@ -79,6 +84,11 @@ def command(
     site: Site = Path("site"),
     cell_seconds: CellSeconds = CELL_SECONDS,
     max_kv_gb: MaxKVGB = DEFAULT_MAX_KV_GB,
+    executor: ExecutorName = "local",
+    address: Address = None,
+    workers: MostWorkers = None,
+    cpus_per_worker: CPUs = None,
+    gpus_per_worker: GPUs = None,
 ) -> None:
     """Runs tasks and policies over ratios, stores every answer, and builds the page."""
     if name is not None:
@@ -86,10 +96,10 @@ def command(
     job = Job.of(context.params)
     make_folder("--site", site)  # found out now rather than after the run
     check_writable(out)
-    executor = on_this_machine(job)
-    folder = out / (name or f"{Path(model).resolve().name}-{mode}-{executor.identity.short_hash()}")
-    store = complete(executor, folder, shlex.join(["python", "-m", "kvbench", *sys.argv[1:]]))
-    publish(store, executor.grid, site)
+    with chosen_executor(executor, job, address, workers, cpus_per_worker, gpus_per_worker) as chosen:
+        folder = out / (name or f"{Path(model).resolve().name}-{mode}-{chosen.identity.short_hash()}")
+        store = complete(chosen, folder, shlex.join(["python", "-m", "kvbench", *sys.argv[1:]]))
+    publish(store, chosen.grid, site)
 
 
 def publish(store: Store, grid: Grid, site: Path) -> None:

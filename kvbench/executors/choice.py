@@ -1,0 +1,33 @@
+"""The executor that the command line asks for."""
+
+from contextlib import AbstractContextManager, nullcontext
+
+from kvbench.errors import KVBenchError
+from kvbench.executors import Executor
+from kvbench.executors.local import on_this_machine
+from kvbench.executors.ray import Cluster, on_ray
+from kvbench.job import Job
+
+
+def chosen_executor(
+    name: str,
+    job: Job,
+    address: str | None = None,
+    workers: int | None = None,
+    cpus_per_worker: float | None = None,
+    gpus_per_worker: float | None = None,
+) -> AbstractContextManager[Executor]:
+    """``local`` or ``ray``; the options of Ray are refused for the other."""
+    given = {
+        "--address": address,
+        "--workers": workers,
+        "--cpus-per-worker": cpus_per_worker,
+        "--gpus-per-worker": gpus_per_worker,
+    }
+    if name == "ray":
+        cpus = 1.0 if cpus_per_worker is None else cpus_per_worker
+        return on_ray(job, Cluster(address, workers, cpus, gpus_per_worker))
+    for option, value in given.items():
+        if value is not None:
+            raise KVBenchError(f"{option} is for --executor ray: give that too")
+    return nullcontext(on_this_machine(job))

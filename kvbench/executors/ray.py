@@ -1,0 +1,210 @@
+"""On a Ray cluster, or on one that is started on this machine for the run: an actor for each worker."""
+
+import importlib
+import os
+import socket
+from collections import Counter, deque
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cache
+from math import inf
+from pathlib import Path
+from typing import Any
+
+from kvbench.console import console
+from kvbench.errors import KVBenchError, first_line, unexpected
+from kvbench.executors import Answered
+from kvbench.executors.unit import Unit
+from kvbench.executors.worker import Readiness, Worker
+from kvbench.grid import Grid
+from kvbench.job import Job
+from kvbench.models import load_tokenizer
+from kvbench.record import Record
+
+ATTEMPTS = 3  # workers that may end over one unit, or one after the other while they load
+REACHABLE_WITHIN = 5.0  # seconds
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """``address``: None starts a cluster on this machine. ``workers``: at most so many. ``gpus``: for each, None leaves
+    it to the job's device and to what is there."""
+
+    address: str | None = None
+    workers: int | None = None
+    cpus: float = 1.0
+    gpus: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.workers is not None and self.workers < 1:
+            raise KVBenchError(f"--workers is 1 or more, not {self.workers}")
+        if not 0 < self.cpus < inf:
+            raise KVBenchError(f"--cpus-per-worker is a number above 0, not {self.cpus:g}")
+        if self.gpus is not None and not (0 <= self.gpus < 1 or (self.gpus >= 1 and self.gpus % 1 == 0)):
+            raise KVBenchError(f"--gpus-per-worker is a whole number or a share below 1, not {self.gpus:g}")
+
+
+@contextmanager
+def on_ray(job: Job, cluster: Cluster) -> Iterator["RayExecutor"]:
+    """Starts Ray or connects to it, and has a first worker load the model, which tells what can be run."""
+    tokenizer = cache(lambda: load_tokenizer(job.model))
+    grid = job.grid(lambda text: len(tokenizer().encode(text, add_special_tokens=False)))
+    ray = _connected(cluster.address)
+    try:
+        executor = RayExecutor(ray, job, cluster, grid)
+        yield executor
+    finally:  # and all workers with it
+        ray.shutdown()
+
+
+def _connected(address: str | None) -> Any:
+    """The ``ray`` package, connected."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # it would tell its makers of each run
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # or it warns of a change to come
+    try:
+        ray = importlib.import_module("ray")
+    except ImportError as error:
+        raise KVBenchError("--executor ray needs Ray, which is not installed: pip install 'kvbench[ray]'") from error
+    quiet = {"logging_level": "ERROR", "log_to_driver": False}
+    if address is None:
+        ray.init(address="local", include_dashboard=False, **quiet)
+        return ray
+    try:
+        _look_for(address)
+        ray.init(address=address, **quiet)
+    except Exception as error:  # Ray's, of the network, of versions that differ
+        raise KVBenchError(
+            f"no Ray cluster can be used at {address} ({first_line(error) or type(error).__name__}): start one with "
+            "ray start --head, or leave --address out for one on this machine"
+        ) from error
+    return ray
+
+
+def _look_for(address: str) -> None:
+    """Ray itself waits for minutes, and writes pages, where nobody answers."""
+    if address == "auto":
+        return
+    plain = address.removeprefix("ray://")
+    host, _, port = plain.rpartition(":")
+    if not host or not port.isdecimal() or "/" in plain:
+        raise ValueError("an address is auto, HOST:PORT or ray://HOST:PORT")
+    with socket.create_connection((host, int(port)), timeout=REACHABLE_WITHIN):
+        return
+
+
+class RayExecutor:
+    """Each worker has one unit at a time. One that dies is replaced, and its unit is done again by whoever is free."""
+
+    def __init__(self, ray: Any, job: Job, cluster: Cluster, grid: Grid) -> None:
+        self.ray = ray
+        nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+        gpus = gpus_of_a_worker(cluster, job, nodes)
+        room = places(nodes, cluster.cpus, gpus)
+        self.most = min(room, cluster.workers or room)
+        job = job if gpus else replace(job, device="cpu")  # Ray hides a machine's GPUs, or not, by its version
+        actor = ray.remote(Worker).options(num_cpus=cluster.cpus, num_gpus=gpus, max_restarts=0, max_task_retries=0)
+        self._new_worker = lambda: actor.remote(job, Path.cwd(), max(1, int(cluster.cpus)))
+        console.print(f"loading {job.model} on Ray, in {self.most} worker(s) at most", soft_wrap=True)
+        self.workers = [self._new_worker()]
+        try:
+            ready: Readiness = self._result(self.workers[0].prepare.remote())
+        except ray.exceptions.RayError as error:
+            raise KVBenchError(f"the first worker ended while it loaded {job.model}: {_reason(error)}") from error
+        self.grid = job.without(ready.missing, grid)
+        self.identity = ready.identity
+
+    @contextmanager
+    def map(self, units: Sequence[Unit]) -> Iterator[Iterator[Answered]]:
+        while len(self.workers) < min(self.most, len(units)):
+            self.workers.append(self._new_worker())
+        try:
+            yield self._answers(units)
+        finally:
+            for worker in self.workers:
+                self.ray.kill(worker)
+
+    def _answers(self, units: Sequence[Unit]) -> Iterator[Answered]:
+        waiting, left = deque(units), len(units)
+        doing: dict[Any, tuple[Any, Unit | None]] = {worker.prepare.remote(): (worker, None) for worker in self.workers}
+        idle: list[Any] = []
+        lost: Counter[Unit | None] = Counter()
+        while left:
+            (reference,), _ = self.ray.wait(list(doing), num_returns=1)
+            worker, unit = doing.pop(reference)
+            found: list[list[Record]] = []
+            try:
+                answer = self._result(reference)
+            except self.ray.exceptions.RayError as error:
+                lost[unit] += 1
+                _tell_of(unit, lost[unit], error)
+                waiting.extendleft([unit] if unit else [])
+                worker = self._replaced(worker)
+                doing[worker.prepare.remote()] = (worker, None)
+            else:
+                idle.append(worker)
+                if unit is not None:
+                    found, left, lost[None] = answer, left - 1, 0
+            while waiting and idle:
+                worker, next_unit = idle.pop(), waiting.popleft()
+                doing[worker.work.remote(next_unit, self.identity)] = (worker, next_unit)
+            for records in found:
+                assert unit is not None
+                yield unit, records
+
+    def _result(self, reference: Any) -> Any:
+        """What a worker returned, or the error that it raised; Ray's own error if it ended before."""
+        try:
+            return self.ray.get(reference)
+        except self.ray.exceptions.RayTaskError as error:
+            cause = error.cause
+            raise (cause if isinstance(cause, KVBenchError) else unexpected(cause)) from None
+
+    def _replaced(self, worker: Any) -> Any:
+        """A new worker for one that ended, or that is out of reach and would come back."""
+        self.ray.kill(worker)
+        self.workers[self.workers.index(worker)] = new = self._new_worker()
+        return new
+
+
+def _tell_of(unit: Unit | None, times: int, error: Exception) -> None:
+    what = f"worked on {unit}" if unit else "loaded the model"
+    if times == ATTEMPTS:
+        raise KVBenchError(
+            f"{times} workers ended while they {what} ({_reason(error)}), most likely for lack of memory: start the "
+            "same command again with a smaller --max-kv-gb or fewer --workers"
+        ) from error
+    console.print(f"a worker ended while it {what}: it is replaced", style="yellow", soft_wrap=True)
+
+
+def _reason(error: Exception) -> str:
+    return first_line(error) or type(error).__name__
+
+
+def gpus_of_a_worker(cluster: Cluster, job: Job, nodes: Sequence[Mapping[str, float]]) -> float:
+    """As many as are asked for, or one where the job's device is one and there are any."""
+    most = max((node.get("GPU", 0) for node in nodes), default=0)
+    if cluster.gpus is None:
+        gpus: float = 1 if job.device == "cuda" or (job.device == "auto" and most) else 0
+    elif cluster.gpus == 0 and job.device == "cuda":
+        raise KVBenchError("--device cuda needs a GPU for each worker: give --gpus-per-worker 1, or --device cpu")
+    else:
+        gpus = cluster.gpus
+    if gpus > most:
+        raise KVBenchError(
+            f"a worker is to have {gpus:g} GPU(s), and no machine of the cluster has more than {most:g}: give another "
+            "--gpus-per-worker, or --device cpu"
+        )
+    return gpus
+
+
+def places(nodes: Sequence[Mapping[str, float]], cpus: float, gpus: float) -> int:
+    """Workers that the machines have room for."""
+    rooms = [min(node.get("CPU", 0) // cpus, node.get("GPU", 0) // gpus if gpus else inf) for node in nodes]
+    if not sum(rooms):
+        most = max((node.get("CPU", 0) for node in nodes), default=0)
+        raise KVBenchError(
+            f"a worker is to have {cpus:g} CPU(s), and no machine of the cluster has room for it (the largest has "
+            f"{most:g}): give another --cpus-per-worker"
+        )
+    return int(sum(rooms))

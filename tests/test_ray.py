@@ -1,0 +1,297 @@
+"""Scale-out on Ray: what it stores is what one machine stores, also when a worker or the run itself is killed."""
+
+import importlib.util
+import io
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from uuid import uuid4
+
+import pyarrow as pa
+import pytest
+
+from datasets_gen import TASKS
+from kvbench.cli import main
+from kvbench.errors import KVBenchError
+from kvbench.executors.ray import Cluster, gpus_of_a_worker, places
+from kvbench.executors.worker import Worker
+from kvbench.job import Job
+from kvbench.prompt import build_prompts
+from kvbench.store import PROVENANCE, Store
+from toy import toy_tokenizer, wait_until
+
+ROOT = Path(__file__).parent.parent
+needs_ray = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is not installed: kvbench[ray]")
+CONTEXTS = 12  # three units, of 5, 5 and 2
+LAYERS = 2
+
+# It notes its calls, kills its process at the first of them if "deadly" is there, and waits, at a context of as many
+# tokens as "hold" says, for that file to go away.
+PRESS = """
+import os, signal, time
+from dataclasses import dataclass
+from pathlib import Path
+from kvpress import ScorerPress
+
+HERE = Path(__file__).parent
+
+@dataclass
+class Press(ScorerPress):
+    def score(self, module, hidden_states, keys, values, attentions, kwargs):
+        try:
+            (HERE / "deadly").rename(HERE / "died")
+        except FileNotFoundError:
+            pass
+        else:
+            os.kill(os.getpid(), signal.SIGKILL)
+        with (HERE / "calls").open("a") as calls:
+            calls.write(".")
+        try:
+            while keys.shape[2] == int((HERE / "hold").read_text()):
+                time.sleep(0.05)
+        except FileNotFoundError:
+            pass
+        return values.norm(dim=-1)
+"""
+
+
+@dataclass
+class Runs:
+    """Runs of one press as processes of their own; ``mark`` stands in the environment of all that they start."""
+
+    model: Path
+    folder: Path
+    mark: str
+
+    def start(self, name: str, *more: str) -> "subprocess.Popen[str]":
+        grid = ["--tasks", "base", "--limit", str(CONTEXTS), "--ratios", "0.5", "--cell-seconds", "3600"]
+        policies = ["--policies", f"{self.folder / 'press.py'}:Press"]
+        out = ["--name", "x", "--out", str(self.folder / name), "--site", str(self.folder / "site")]
+        words = ["run", "--model", str(self.model), "--device", "cpu", *grid, *policies, *out, *more]
+        path = os.pathsep.join([str(ROOT), *sys.path])
+        return subprocess.Popen(
+            [sys.executable, "-m", "kvbench", *words],
+            env={**os.environ, "PYTHONPATH": path, "KVBENCH_MARK": self.mark, "OMP_NUM_THREADS": "1"},
+            stderr=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            text=True,
+        )
+
+    def on_ray(self, name: str) -> "subprocess.Popen[str]":
+        return self.start(name, "--executor", "ray", "--workers", "2")
+
+    def ended(self, process: "subprocess.Popen[str]") -> str:
+        """What it said, when it has ended well."""
+        _, said = process.communicate()
+        assert process.returncode == 0, said
+        return said
+
+    def store(self, name: str) -> Store:
+        return Store.open(self.folder / name / "x")
+
+    def processes(self) -> list[int]:
+        """Those that any run has started, zombies aside, whose environment is empty."""
+        found = []
+        for path in Path("/proc").glob("[0-9]*/environ"):
+            try:
+                environment = path.read_bytes()
+            except OSError:
+                continue
+            if f"KVBENCH_MARK={self.mark}".encode() in environment:
+                found.append(int(path.parent.name))
+        return found
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory, toy_folder: Path) -> Iterator[Runs]:
+    folder = tmp_path_factory.mktemp("ray")
+    (folder / "press.py").write_text(PRESS)
+    started = Runs(toy_folder, folder, uuid4().hex)
+    yield started
+    for process in started.processes():
+        os.kill(process, signal.SIGKILL)
+
+
+@pytest.fixture(scope="module")
+def local(runs: Runs) -> bytes:
+    runs.ended(runs.start("local"))
+    return content(runs.store("local"))
+
+
+def content(store: Store) -> bytes:
+    """All records in the order of their keys, times aside, to the bit."""
+    frame = store.frame().sort_values(["task", "policy", "ratio", "example_index", "question_id"])
+    assert set(frame["status"]) == {"ok"}
+    assert not frame.duplicated(["task", "policy", "ratio", "question_id"]).any()
+    timeless = frame.drop(columns=[column for column in frame.columns if column.endswith("_seconds")])
+    table = pa.Table.from_pandas(timeless, preserve_index=False)
+    written = io.BytesIO()
+    with pa.ipc.new_stream(written, table.schema) as stream:
+        stream.write_table(table)
+    return written.getvalue()
+
+
+def identity(store: Store) -> dict[str, object]:
+    return {name: part for name, part in store.run.identity.items() if name not in PROVENANCE}
+
+
+def tokens_of(index: int) -> int:
+    """Of the context that is compressed."""
+    (prompt,) = build_prompts(toy_tokenizer(), TASKS["base"], TASKS["base"].example(0, index), "agnostic")
+    return len(prompt.token_ids)
+
+
+@needs_ray
+def test_two_workers_of_which_one_is_killed_store_what_one_machine_does(runs: Runs, local: bytes) -> None:
+    (runs.folder / "deadly").touch()
+    said = runs.ended(runs.on_ray("workers"))
+    assert (runs.folder / "died").exists()
+    assert said.count("a worker ended while it worked on base") == 1
+    store = runs.store("workers")
+    assert store.run.status == "complete"
+    assert identity(store) == identity(runs.store("local"))
+    assert content(store) == local
+    wait_until(lambda: not runs.processes())
+
+
+@needs_ray
+def test_a_run_that_is_killed_takes_its_workers_along_and_goes_on(runs: Runs, local: bytes) -> None:
+    (runs.folder / "calls").unlink(missing_ok=True)
+    lengths = [tokens_of(index) for index in range(CONTEXTS)]
+    assert lengths.count(lengths[-1]) == 1
+    (runs.folder / "hold").write_text(str(lengths[-1]))
+    driver = runs.on_ray("driver")
+    chunks = runs.folder / "driver" / "x" / "records" / "base"
+    wait_until(lambda: {path.parent.name for path in chunks.glob("*/recency.parquet")} == {"00000", "00001"})
+    driver.kill()
+    driver.communicate()
+    wait_until(lambda: not runs.processes())
+    assert runs.store("driver").run.status == "started"
+    (runs.folder / "hold").unlink()
+    (runs.folder / "calls").unlink()
+    said = runs.ended(runs.on_ray("driver"))
+    assert "there already" in said
+    assert (runs.folder / "calls").stat().st_size == 2 * LAYERS
+    assert runs.store("driver").run.status == "complete"
+    assert content(runs.store("driver")) == local
+
+
+def refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    assert main(["run", "--tasks", "base", "--policies", "knorm", *arguments]) == 1
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if line]
+    assert line.startswith("error: ")
+    return line
+
+
+def test_without_ray_one_line_says_how_to_get_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    assert "pip install 'kvbench[ray]'" in refused(["--executor", "ray"], capsys)
+
+
+@needs_ray
+@pytest.mark.parametrize("form", ["127.0.0.1:{}", "ray://127.0.0.1:{}"])
+def test_no_cluster_at_the_address_is_one_line(form: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.socket() as bound:  # and not listening
+        bound.bind(("127.0.0.1", 0))
+        address = form.format(bound.getsockname()[1])
+        said = refused(["--executor", "ray", "--address", address], capsys)
+    assert f"no Ray cluster can be used at {address} (" in said
+    assert "ray start --head" in said
+
+
+@needs_ray
+@pytest.mark.parametrize("address", ["nowhere", "http://127.0.0.1:1", "127.0.0.1:port"])
+def test_what_is_no_address_is_one_line(address: str, capsys: pytest.CaptureFixture[str]) -> None:
+    said = refused(["--executor", "ray", "--address", address], capsys)
+    assert "an address is auto, HOST:PORT or ray://HOST:PORT" in said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--address", "auto"], "--address is for --executor ray"),
+        (["--workers", "2"], "--workers is for --executor ray"),
+        (["--gpus-per-worker", "1"], "--gpus-per-worker is for --executor ray"),
+        (["--executor", "ray", "--workers", "0"], "--workers is 1 or more, not 0"),
+        (["--executor", "ray", "--cpus-per-worker", "0"], "--cpus-per-worker is a number above 0, not 0"),
+        (["--executor", "ray", "--cpus-per-worker", "nan"], "--cpus-per-worker is a number above 0, not nan"),
+        (["--executor", "ray", "--gpus-per-worker", "1.5"], "--gpus-per-worker is a whole number or a share below 1"),
+        (["--executor", "ray", "--gpus-per-worker", "inf"], "--gpus-per-worker is a whole number or a share below 1"),
+        (["--executor", "ray", "--ratios", "2"], "--ratios 2: 2 is outside"),
+        (["--executor", "raj"], "Invalid value for '--executor'"),
+    ],
+)
+def test_options_that_cannot_be_meant_are_one_line(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert message in refused(arguments, capsys)
+
+
+def job(device: str = "auto", **more: object) -> Job:
+    common = dict.fromkeys(Job.__dataclass_fields__)
+    small = {"tasks": "base", "policies": "knorm", "ratios": "0.5", "limit": 2, "profile": "quick", "seed": 0}
+    rest = {"phrasings": "common", "defence": "none", "mode": "agnostic", "cell_seconds": 60.0, "max_kv_gb": 0.5}
+    return Job(**{**common, "model": "reference", "device": device, "dtype": "auto", **small, **rest, **more})  # type: ignore[arg-type]
+
+
+CPU_NODE, GPU_NODE = {"CPU": 4.0}, {"CPU": 16.0, "GPU": 8.0}
+
+
+@pytest.mark.parametrize(
+    ("device", "asked", "nodes", "found"),
+    [
+        ("auto", None, [CPU_NODE], 0),
+        ("auto", None, [CPU_NODE, GPU_NODE], 1),
+        ("cpu", None, [GPU_NODE], 0),
+        ("cuda", None, [GPU_NODE], 1),
+        ("cuda", 8, [GPU_NODE], 8),
+        ("auto", 0.25, [GPU_NODE], 0.25),
+    ],
+)
+def test_a_worker_has_a_gpu_where_there_are_any(
+    device: str, asked: float | None, nodes: list[dict[str, float]], found: float
+) -> None:
+    assert gpus_of_a_worker(Cluster(gpus=asked), job(device), nodes) == found
+
+
+@pytest.mark.parametrize(
+    ("device", "asked", "nodes", "message"),
+    [
+        ("cuda", None, [CPU_NODE], "a worker is to have 1 GPU.* no machine of the cluster has more than 0"),
+        ("auto", 16, [GPU_NODE, GPU_NODE], "a worker is to have 16 GPU.* no machine of the cluster has more than 8"),
+        ("cuda", 0, [GPU_NODE], "--device cuda needs a GPU for each worker"),
+        ("auto", 1, [], "no machine of the cluster has more than 0"),
+    ],
+)
+def test_a_gpu_that_is_not_there_is_said(
+    device: str, asked: float | None, nodes: list[dict[str, float]], message: str
+) -> None:
+    with pytest.raises(KVBenchError, match=message):
+        gpus_of_a_worker(Cluster(gpus=asked), job(device), nodes)
+
+
+def test_workers_are_as_many_as_the_machines_have_room_for() -> None:
+    assert places([CPU_NODE, GPU_NODE], 1, 0) == 20
+    assert places([CPU_NODE, GPU_NODE], 3, 0) == 6
+    assert places([CPU_NODE, GPU_NODE], 1, 1) == 8
+    assert places([CPU_NODE, GPU_NODE], 4, 1) == 4
+    assert places([GPU_NODE], 1, 0.5) == 16
+    with pytest.raises(KVBenchError, match=r"32 CPU\(s\), and no machine .* \(the largest has 16\)"):
+        places([CPU_NODE, GPU_NODE], 32, 0)
+
+
+def test_a_worker_that_would_write_another_run_refuses(toy_folder: Path) -> None:
+    """Other packages or weights on one of the machines would mix two runs in one store."""
+    worker = Worker(job("cpu", model=str(toy_folder)), ROOT, 1)
+    ready = worker.prepare()
+    with pytest.raises(KVBenchError, match=r"would write another run \(model_fingerprint: \w+ instead of another\)"):
+        worker.work(None, ready.identity.model_copy(update={"model_fingerprint": "another"}))  # type: ignore[arg-type]
+    with pytest.raises(KVBenchError, match="there is no model at /nowhere"):
+        Worker(replace(job("cpu"), model="/nowhere"), ROOT, 1).prepare()
