@@ -27,6 +27,7 @@ class Job:
     model: str
     device: str
     dtype: str
+    device_map: str | None
     suite: str | None
     tasks: str | None
     policies: str | None
@@ -52,7 +53,7 @@ class Job:
         return cls(**{field.name: options[field.name] for field in fields(cls)})
 
     def load(self) -> LoadedModel:
-        return load_model(self.model, self.device, self.dtype)
+        return load_model(self.model, self.device, self.dtype, self.device_map)
 
     def grid(self, count: Count) -> Grid:
         """What is to be run; ``count`` is asked for tokens of the model when an example is made.

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -142,10 +143,13 @@ def model_source(name: str) -> str:
     return name
 
 
-def load_model(name: str, device: str = "auto", dtype: str = "auto") -> LoadedModel:
-    """Loads a causal language model that kvpress supports, with the fused attention that every policy runs on."""
+def load_model(name: str, device: str = "auto", dtype: str = "auto", device_map: str | None = None) -> LoadedModel:
+    """Loads a causal language model that kvpress supports, with the fused attention that every policy runs on.
+    ``device_map``: ``auto`` spreads its layers over all GPUs that the process sees."""
     source = model_source(name)
     where = choose_device(device)
+    if device_map is not None:
+        check_spreading(where)
     precision = choose_dtype(dtype, where)
     transformers_logging.set_verbosity_error()
     logging.getLogger("kvpress").setLevel(logging.ERROR)  # or some presses tell at each context how slow they are
@@ -157,7 +161,11 @@ def load_model(name: str, device: str = "auto", dtype: str = "auto") -> LoadedMo
         config = AutoConfig.from_pretrained(source)
         _check_architecture(name, config.architectures or [])
         loaded: Any = AutoModelForCausalLM.from_pretrained(
-            source, dtype=precision, attn_implementation="sdpa", output_loading_info=True
+            source,
+            dtype=precision,
+            attn_implementation="sdpa",
+            output_loading_info=True,
+            **({} if device_map is None else {"device_map": device_map}),
         )
         network: PreTrainedModel = loaded[0]
         tokenizer = AutoTokenizer.from_pretrained(source)
@@ -171,8 +179,30 @@ def load_model(name: str, device: str = "auto", dtype: str = "auto") -> LoadedMo
     _check_weights(name, loaded[1])
     embedding: Any = network.get_input_embeddings()
     _check_tokenizer(name, tokenizer, embedding.weight.shape[0])
-    network = network.to(where)  # type: ignore[arg-type]  # transformers wraps and loses its signature
+    if device_map is None:
+        network = network.to(where)  # type: ignore[arg-type]  # transformers wraps and loses its signature
+    else:
+        check_spread(name, {own: weight.device.type for own, weight in network.named_parameters()})
     return wrap_model(name, network, tokenizer, fingerprint_of(source, config))
+
+
+def check_spreading(device: torch.device) -> None:
+    """Whether weights can be spread over GPUs here."""
+    if device.type != "cuda":
+        raise KVBenchError("--device-map auto spreads weights over GPUs, and there is none: leave it out")
+    if find_spec("accelerate") is None:
+        raise KVBenchError("--device-map auto needs accelerate, which is not installed: pip install accelerate")
+
+
+def check_spread(name: str, kinds: Mapping[str, str]) -> None:
+    """Weights that found no room on a GPU would be fetched for every token, and presses read them where they are.
+    ``kinds``: of device, by weight; those that accelerate keeps on the disk are on ``meta``."""
+    elsewhere = [weight for weight, kind in kinds.items() if kind != "cuda"]
+    if elsewhere:
+        raise KVBenchError(
+            f"'{name}' does not fit on the GPUs at hand ({elsewhere[0]} and {len(elsewhere) - 1} more weights would "
+            "stay outside): use more or larger ones (on Ray: --gpus-per-worker), or --dtype bfloat16"
+        )
 
 
 def load_tokenizer(name: str) -> PreTrainedTokenizerBase:

@@ -267,14 +267,16 @@ def test_a_worker_has_a_gpu_where_there_are_any(
         ("cuda", None, [CPU_NODE], "a worker is to have 1 GPU.* no machine of the cluster has more than 0"),
         ("auto", 16, [GPU_NODE, GPU_NODE], "a worker is to have 16 GPU.* no machine of the cluster has more than 8"),
         ("cuda", 0, [GPU_NODE], "--device cuda needs a GPU for each worker"),
+        ("spread", None, [CPU_NODE], "--device-map auto spreads weights over GPUs: give --gpus-per-worker"),
         ("auto", 1, [], "no machine of the cluster has more than 0"),
     ],
 )
 def test_a_gpu_that_is_not_there_is_said(
     device: str, asked: float | None, nodes: list[dict[str, float]], message: str
 ) -> None:
+    asking = job("auto", device_map="auto") if device == "spread" else job(device)
     with pytest.raises(KVBenchError, match=message):
-        gpus_of_a_worker(Cluster(gpus=asked), job(device), nodes)
+        gpus_of_a_worker(Cluster(gpus=asked), asking, nodes)
 
 
 def test_workers_are_as_many_as_the_machines_have_room_for() -> None:

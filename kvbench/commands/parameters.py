@@ -12,6 +12,9 @@ Press = Annotated[str, typer.Argument(help="file.py:Press, package.module:factor
 Model = Annotated[str, typer.Option(help="reference, a local path, or a hub name.")]
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
 Dtype = Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")]
+DeviceMap = Annotated[
+    Literal["auto"] | None, typer.Option(help="auto: spread the weights of a model over all GPUs of a worker.")
+]
 Tasks = Annotated[str | None, typer.Option(help="Task names, comma-separated. Default: all.")]
 Profile = Annotated[str, typer.Option(help="How many contexts of each task: quick, or as many as the paper has.")]
 Limit = Annotated[int | None, typer.Option(help="Contexts per task, instead of the profile's.")]

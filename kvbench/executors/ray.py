@@ -190,6 +190,8 @@ def gpus_of_a_worker(cluster: Cluster, job: Job, nodes: Sequence[Mapping[str, fl
         raise KVBenchError("--device cuda needs a GPU for each worker: give --gpus-per-worker 1, or --device cpu")
     else:
         gpus = cluster.gpus
+    if job.device_map is not None and gpus < 1:
+        raise KVBenchError("--device-map auto spreads weights over GPUs: give --gpus-per-worker 2 or more")
     if gpus > most:
         raise KVBenchError(
             f"a worker is to have {gpus:g} GPU(s), and no machine of the cluster has more than {most:g}: give another "
