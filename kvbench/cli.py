@@ -19,6 +19,7 @@ COMMANDS = {
     "figures": "Draw the curves, scatters and heat maps of a run for print: SVG, PNG and PDF",
     "score": "Score the stored outputs of a run again, without a model",
     "bench": "Time the engine against kvpress's own pipeline, and compare every token",
+    "plan": "Tell what a run would cost: units, device hours and bytes, and what that rests on",
     "ls": "List tasks, policies, metrics or models",
     "export": "Write a task as a Hugging Face dataset",
     "compare": "Tell where a press is better, worse or tied, against others, with its intervals",

@@ -16,6 +16,7 @@ from kvbench.commands.ls import listing, ways_of
 from kvbench.errors import KVBenchError
 from kvbench.markdown import table
 from kvbench.method import LISTED_POLICIES
+from kvbench.planning.examples import EXAMPLES, example
 from kvbench.reference.card import model_card
 from kvbench.reference.shipped import REFERENCE_MODELS, folder_of
 from kvbench.reference.targets import TARGETS
@@ -25,6 +26,7 @@ from policies import POLICIES, TITLES
 README = Path("README.md")
 DOCS = Path(__file__).parent.parent / "docs"
 PRESS = DOCS / "loud_values.py"
+SCALE = DOCS / "scale.md"
 CURVE_ROWS = 8  # the README shows so many rows of a learning curve; the CSV has all
 SHOWN_SCORES = {"f1": "F1", "em": "right", "directives_obeyed": "directives obeyed", "leakage": "leakage"}
 
@@ -155,12 +157,17 @@ BLOCKS: Mapping[str, Callable[[], str]] = {
 }
 
 
-def filled(text: str) -> str:
-    """The README with every block written anew; :class:`KVBenchError` if one is missing."""
-    for name, write in BLOCKS.items():
+PLANS: Mapping[str, Callable[[], str]] = {name: partial(example, name) for name in EXAMPLES}
+
+
+def filled(text: str, blocks: Mapping[str, Callable[[], str]] = BLOCKS, name_of_page: str = "README.md") -> str:
+    """A page with every block written anew; :class:`KVBenchError` if one is missing."""
+    for name, write in blocks.items():
         block = re.compile(rf"(<!-- begin {name} -->\n).*?(<!-- end {name} -->)", re.DOTALL)
         if not block.search(text):
-            raise KVBenchError(f"README.md has no block '{name}': add <!-- begin {name} --> and <!-- end {name} -->")
+            raise KVBenchError(
+                f"{name_of_page} has no block '{name}': add <!-- begin {name} --> and <!-- end {name} -->"
+            )
         body = write()
         text = block.sub(lambda match, body=body: f"{match[1]}{body}\n{match[2]}", text)  # type: ignore[misc]
     return text
@@ -188,5 +195,6 @@ def known_to_the_page() -> str:
 if __name__ == "__main__":
     README.write_text(filled(README.read_text()))
     LISTED_POLICIES.write_text(known_to_the_page())
+    SCALE.write_text(filled(SCALE.read_text(), PLANS, SCALE.name))
     for model in REFERENCE_MODELS:
         (folder_of(model) / "README.md").write_text(model_card(model))

@@ -1,0 +1,21 @@
+"""The plans that docs/scale.md shows."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from kvbench.planning.ask import Request
+from kvbench.planning.constants import measured_constants
+from kvbench.planning.page import written
+from kvbench.planning.shape import Shape
+
+LARGE = Shape("70.6 B, 80 layers", 80, 64, 8, 128, 70_600_000_000, 2)
+CATALOGUE = Request(LARGE, tasks="long_context", limit=100, context_tokens=131_072)
+EXAMPLES: Mapping[str, Request] = {
+    "full catalogue": CATALOGUE,
+    "default policies": replace(CATALOGUE, policies=None),
+}
+
+
+def example(name: str) -> str:
+    """The plan of that name, as Markdown."""
+    return written(EXAMPLES[name].plan(measured_constants()))
