@@ -237,7 +237,7 @@ def test_options_that_cannot_be_meant_are_one_line(
 def job(device: str = "auto", **more: object) -> Job:
     common = dict.fromkeys(Job.__dataclass_fields__)
     small = {"tasks": "base", "policies": "knorm", "ratios": "0.5", "limit": 2, "profile": "quick", "seed": 0}
-    rest = {"phrasings": "common", "defence": "none", "mode": "agnostic", "cell_seconds": 60.0, "max_kv_gb": 0.5}
+    rest = {"phrasings": "common", "mode": "agnostic", "cell_seconds": 60.0, "max_kv_gb": 0.5}
     return Job(**{**common, "model": "reference", "device": device, "dtype": "auto", **small, **rest, **more})  # type: ignore[arg-type]
 
 
