@@ -72,8 +72,8 @@ def assumptions(plan: Plan) -> list[str]:
     if cost.devices > 1:
         found.append(
             f"A worker needs {cost.devices} devices for the weights, the cache of one context beside its largest "
-            "branch, and the keep masks (--device-map auto); their layers work one after the other, so it is as fast "
-            "as one."
+            "branch, and the keep masks (--device-map auto, which has not been tried over several GPUs); their layers "
+            "work one after the other, so it is as fast as one."
         )
     if cost.held > cost.wave:
         found.append(
