@@ -12,13 +12,15 @@ from transformers.models.llama.modeling_llama import rotate_half
 from policies.attention import attention_window
 from policies.policy import Baseline, Policy, Situation
 
+WEIGHTS_AT_ONCE = 2**24  # attention weights in memory together, over all heads: 64 MiB in float32
+
 
 @dataclass
 class H2OPress(ObservedAttentionPress):
     """The scores of kvpress's ``ObservedAttentionPress`` on any attention backend, in O(seq_len * block) memory.
 
     Based on H2O (https://arxiv.org/abs/2306.14048). The scores need only the column sums of the attention matrix;
-    they are summed over blocks of ``block_size`` queries.
+    they are summed over blocks of ``block_size`` queries, fewer where :data:`WEIGHTS_AT_ONCE` says so.
     """
 
     block_size: int = 256
@@ -34,30 +36,38 @@ class H2OPress(ObservedAttentionPress):
     ) -> torch.Tensor:
         """Mean attention received from the queries that can see each key, shape (batch_size, num_kv_heads, seq_len)."""
         batch, key_heads, length, _ = keys.shape
-        queries = _rotated_queries(module, hidden_states, kwargs["position_embeddings"]).unflatten(1, (key_heads, -1))
         received = torch.zeros(batch, key_heads, length, dtype=torch.float32, device=keys.device)
         window = attention_window(module)
-        for start in range(0, length, self.block_size):
-            end = min(start + self.block_size, length)
-            # (batch, key heads, group, block, end): a query sees no key behind the end of its block.
-            logits = queries[:, :, :, start:end] @ keys[:, :, None, :end].transpose(-1, -2) * module.scaling
+        config: Any = module.config
+        block = max(1, min(self.block_size, WEIGHTS_AT_ONCE // (batch * config.num_attention_heads * length)))
+        for start in range(0, length, block):
+            end = min(start + block, length)
+            queries = _rotated_queries(module, hidden_states, kwargs["position_embeddings"], slice(start, end))
+            # The heads of a group share a key: folded into the queries, they need no copies of it. No query of a block
+            # sees a key behind its end.
+            grouped = queries.unflatten(1, (key_heads, -1))
+            weights = grouped.flatten(2, 3) @ keys[:, :, :end].transpose(-1, -2)
+            weights = weights.mul_(module.scaling).unflatten(2, (-1, end - start))
             query_position = torch.arange(start, end, device=keys.device)[:, None]
-            key_position = torch.arange(end, device=keys.device)
-            hidden = key_position > query_position
+            later = torch.arange(start, end, device=keys.device) > query_position
+            weights[..., start:].masked_fill_(later, float("-inf"))
             if window is not None:
-                hidden |= query_position - key_position >= window
-            weights = torch.softmax(logits.masked_fill(hidden, float("-inf")), dim=-1, dtype=torch.float32)
-            received[:, :, :end] += weights.mean(2).sum(2)
+                outside = query_position - torch.arange(end, device=keys.device) >= window
+                weights.masked_fill_(outside, float("-inf"))
+            weights = torch.softmax(weights, dim=-1, dtype=torch.float32)
+            received[:, :, :end] += weights.sum((2, 3)) / weights.shape[2]
         seen_by = torch.arange(length, 0, -1, device=keys.device)
         return received / seen_by
 
 
 def _rotated_queries(
-    module: nn.Module, hidden_states: torch.Tensor, position_embeddings: tuple[torch.Tensor, torch.Tensor]
+    module: nn.Module, hidden_states: torch.Tensor, position_embeddings: tuple[torch.Tensor, torch.Tensor], at: slice
 ) -> torch.Tensor:
-    """Queries of the layer after its rotary embedding, shape (batch_size, num_heads, seq_len, head_dim)."""
-    queries = get_prerope_query_states(module, hidden_states)
-    cos, sin = (part.unsqueeze(1) for part in position_embeddings)
+    """Queries of the layer after its rotary embedding at some places, shape (batch_size, num_heads, places, head_dim).
+
+    All of a long context at once would take more memory than their weights in blocks."""
+    queries = get_prerope_query_states(module, hidden_states[:, at])
+    cos, sin = (part[:, at].unsqueeze(1) for part in position_embeddings)
     rotary = cos.shape[-1]  # smaller than the head where only a part of it is rotated (Phi)
     turned, kept = queries[..., :rotary], queries[..., rotary:]
     return torch.cat([turned * cos + rotate_half(turned) * sin, kept], dim=-1)

@@ -18,7 +18,7 @@ from kvbench.prompt import Prompt
 from policies import POLICIES, Policy, PolicyError, Situation, arguments_of
 from policies.h2o import H2OPress
 from policies.registry import by_name
-from toy import KEY_HEADS, LAYERS, NETWORKS, QUERY_HEADS, keep_of, sizes, toy_model, toy_prompt, treat
+from toy import HEAD_SIZE, KEY_HEADS, LAYERS, NETWORKS, QUERY_HEADS, keep_of, sizes, toy_model, toy_prompt, treat
 
 RATIOS = (0.0, 0.1, 0.5, 0.9)
 # Those that share the prefill and select; others run under kvpress's own context manager, or rewrite what they keep.
@@ -283,6 +283,17 @@ def test_h2o_never_holds_the_attention_matrix(llama: LoadedModel) -> None:
     assert largest_tensor_of_h2o(llama, length, block) <= QUERY_HEADS * block * length < length * length
     # The meter sees the matrix where one block is the whole context.
     assert largest_tensor_of_h2o(llama, length, length) >= length * length
+
+
+def test_h2o_takes_fewer_queries_at_once_where_the_context_is_long(
+    llama: LoadedModel, prompt: Prompt, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    length, most = 2000, 100_000
+    monkeypatch.setattr("policies.h2o.WEIGHTS_AT_ONCE", most)
+    keys = KEY_HEADS * length * HEAD_SIZE  # it is handed them; a view of them is no tensor of its own
+    assert largest_tensor_of_h2o(llama, length, 256) <= max(most, keys) < QUERY_HEADS * 256 * length
+    for ours, theirs in compare_h2o(llama, prompt, 256):
+        torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=0.0)
 
 
 OWN_CONTROL = {"RandomPress"}  # ours draws anew for each layer, head and example, and the same on any device
