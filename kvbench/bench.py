@@ -119,7 +119,7 @@ def compare(
     _run_engine(model, *work[0], warm_up)
     _run_pipeline(runner, *work[0], warm_up, Comparison(), silent)
     workers = Workers(model, len(work))
-    share = setting.shared_by(workers.count)
+    share = setting.shared_by(workers.count, model.device)
     started = model.clock()
     with workers.map(lambda own, pair: _run_engine(own, *pair, share), work) as results:
         answers = list(results)

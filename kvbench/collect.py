@@ -185,4 +185,5 @@ def _outcome(model: LoadedModel, trace: Trace, branch: Branch, generation: Gener
         "kv_bytes": held * row_bytes,
         "compression_seconds": branch.seconds,
         "decode_seconds": generation.seconds,
+        "wave_halvings": generation.halvings,
     }

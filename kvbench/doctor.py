@@ -13,7 +13,6 @@ from kvbench.engine.decode import decode
 from kvbench.engine.prefill import prefill
 from kvbench.engine.treatment import plan, ratios_of
 from kvbench.models import LoadedModel
-from kvbench.options import DEFAULT_MAX_KV_GB, kv_bytes
 from kvbench.prompt import Mode, Prompt, build_prompts
 from policies import POLICIES, Policy
 
@@ -54,7 +53,7 @@ class Patient:
         return prefill(self.model, prompt, plan([policy or self.policy], ratios, prompt, seed=0))
 
     def answers(self, trace: Trace) -> list[tuple[int, ...]]:
-        generations = decode(self.model, trace, STEPS, kv_bytes(DEFAULT_MAX_KV_GB))
+        generations = decode(self.model, trace, STEPS, None)
         return [generation.token_ids for generation in generations]
 
 

@@ -45,7 +45,7 @@ class Job:
     mode: Mode
     compress: Scope | None
     cell_seconds: float
-    max_kv_gb: float
+    max_kv_gb: float | None
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> Self:

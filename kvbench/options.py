@@ -14,7 +14,6 @@ DEFAULT_RATIOS = "0.1:0.9:0.1"
 MOST_RATIOS = 1000
 MOST_TOKENS = 10_000_000
 MOST_CONTEXTS = 1_000_000
-DEFAULT_MAX_KV_GB = 0.5
 RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 Levels = tuple[tuple[float, ...], tuple[int, ...]]  # ratios and budgets, one of them empty
@@ -132,8 +131,10 @@ def cell_bound(seconds: float) -> float:
     return seconds
 
 
-def kv_bytes(gigabytes: float) -> int:
-    """The bound on live keys and values in bytes."""
+def kv_bytes(gigabytes: float | None) -> int | None:
+    """The bound on live keys and values in bytes; ``None`` is a share of what is free when the run starts."""
+    if gigabytes is None:
+        return None
     if not math.isfinite(gigabytes * 1e9) or gigabytes <= 0:
         raise KVBenchError(f"--max-kv-gb is a size above 0 in gigabytes, not {gigabytes}")
     return int(gigabytes * 1e9)

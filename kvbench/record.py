@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict
 
 from kvbench.metrics.text import HallucinationKind
 
-SCHEMA_VERSION = 6
+SCHEMA_VERSION = 7
 
 
 class Record(BaseModel):
@@ -28,7 +28,8 @@ class Record(BaseModel):
     255ths. ``press_arguments`` is JSON: they differ between policies. ``cache_digest`` is a hash of the keep mask, or
     of the cache itself where it is rewritten: equal where the same is read in every layer and head. Of a press that
     acts while an answer is written, what survives, ``realised_ratio``, ``kept_tokens`` and ``kv_bytes`` are those at
-    its end, with question and answer.
+    its end, with question and answer. ``wave_halvings``: how often the batch that it was decoded in had been halved, as
+    memory ended.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -99,6 +100,7 @@ class Record(BaseModel):
     prefill_seconds: float
     compression_seconds: float | None
     decode_seconds: float | None
+    wave_halvings: int | None
 
 
 _ARROW = {str: pa.string(), bytes: pa.binary(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}

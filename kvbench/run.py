@@ -3,10 +3,10 @@
 from collections import defaultdict
 from pathlib import Path
 
-import torch
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from kvbench.console import console
+from kvbench.engine.memory import is_out_of_memory
 from kvbench.errors import InterruptedRunError, KVBenchError, first_line
 from kvbench.executors import Executor, Unit
 from kvbench.executors.local import LocalExecutor
@@ -38,13 +38,13 @@ def complete(executor: Executor, folder: Path, command: str) -> Store:
     except KVBenchError as error:
         _note_failure(store, str(error))
         raise
-    except torch.OutOfMemoryError as error:
-        _note_failure(store, "out of memory")
-        raise KVBenchError(
-            f"the device is out of memory: what was finished is kept in {folder}; start the same command again with a "
-            "smaller --max-kv-gb"
-        ) from error
     except (Exception, SystemExit) as error:  # a fault of ours, a model that cannot be run, a pipe that was closed
+        if is_out_of_memory(error):
+            _note_failure(store, "out of memory")
+            raise KVBenchError(
+                f"the device is out of memory: what was finished is kept in {folder}; start the same command again "
+                "with a smaller --max-kv-gb"
+            ) from error
         _note_failure(store, f"{type(error).__name__}: {first_line(error)}")
         raise
     store.finish()

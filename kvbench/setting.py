@@ -4,8 +4,10 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, Self
 
+import torch
+
 from kvbench.engine.bounds import Patience
-from kvbench.options import DEFAULT_MAX_KV_GB, kv_bytes
+from kvbench.engine.memory import kv_share
 from kvbench.prompt import Mode
 from leaderboards import Asked
 from policies import Policy
@@ -21,14 +23,14 @@ def silent(_: int) -> None:
 @dataclass(frozen=True)
 class Setting:
     """``budgets``: in tokens of a head. ``seed``: of random policies. ``max_kv_bytes``: bound on the keys and values
-    decoded at once. ``patience``: with a press that takes long. ``scope``:
-    what is compressed, the context of any task, or the system prompt of those that have one."""
+    decoded at once, ``None`` for a share of what is free by then. ``patience``: with a press that takes long.
+    ``scope``: what is compressed, the context of any task, or the system prompt of those that have one."""
 
     policies: Sequence[Policy]
     ratios: Sequence[float]
     seed: int = 0
     mode: Mode = "agnostic"
-    max_kv_bytes: int = kv_bytes(DEFAULT_MAX_KV_GB)
+    max_kv_bytes: int | None = None
     patience: Patience = field(default_factory=Patience)
     budgets: Sequence[int] = ()
     scope: Scope = "context"
@@ -45,6 +47,10 @@ class Setting:
             budgets=[budget for budget in self.budgets if Asked("budget", budget) in levels],
         )
 
-    def shared_by(self, workers: int) -> Self:
-        """The same for each of several workers: together they stay within the bound."""
-        return replace(self, max_kv_bytes=self.max_kv_bytes // workers)
+    def shared_by(self, workers: int, device: torch.device) -> Self:
+        """The same for each of several workers on a device: together they stay within the bound."""
+        return replace(self, max_kv_bytes=self.kv_bound(device) // workers)
+
+    def kv_bound(self, device: torch.device) -> int:
+        """The bound in bytes, now."""
+        return kv_share(device) if self.max_kv_bytes is None else self.max_kv_bytes

@@ -66,6 +66,12 @@ def worst_answers(store: Store, policy: str, asked: Asked, count: int) -> tuple[
     return [_answer(one, full.get(one.question_id), seed, held_out) for one in chosen], len(records) - len(answered)
 
 
+def decoded_in_halves(store: Store) -> int:
+    """How many answers of a run come from batches that had been halved, as memory ended."""
+    halvings = (store.read_table(path)["wave_halvings"] for path in store.record_files())
+    return sum(count > 0 for column in halvings for count in column.drop_null().to_pylist())
+
+
 def _score(record: Record) -> float:
     if record.f1 is not None:
         return record.f1

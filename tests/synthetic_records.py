@@ -88,6 +88,7 @@ def record(**changes: Any) -> dict[str, Any]:
         "prefill_seconds": 0.01,
         "compression_seconds": 0.001,
         "decode_seconds": 0.02,
+        "wave_halvings": 0,
         "context_tokens": 150,
     }
     whole = base | changes

@@ -82,6 +82,7 @@ def test_the_memory_bound_is_a_size(size: float) -> None:
     with pytest.raises(KVBenchError, match="--max-kv-gb"):
         kv_bytes(size)
     assert kv_bytes(0.5) == 500_000_000
+    assert kv_bytes(None) is None
 
 
 def test_a_limit_is_at_least_one() -> None:

@@ -18,7 +18,7 @@ import pytest
 from datasets_gen import TASKS
 from kvbench.cli import main
 from kvbench.errors import KVBenchError
-from kvbench.executors.ray import Cluster, gpus_of_a_worker, places
+from kvbench.executors.ray import Cluster, gpus_of_a_worker, places, sharing
 from kvbench.executors.worker import Worker
 from kvbench.job import Job
 from kvbench.prompt import build_prompts
@@ -287,6 +287,22 @@ def test_workers_are_as_many_as_the_machines_have_room_for() -> None:
     assert places([GPU_NODE], 1, 0.5) == 16
     with pytest.raises(KVBenchError, match=r"32 CPU\(s\), and no machine .* \(the largest has 16\)"):
         places([CPU_NODE, GPU_NODE], 32, 0)
+
+
+def test_workers_share_the_memory_of_their_machine_or_of_a_gpu_that_is_given_in_shares() -> None:
+    assert sharing([CPU_NODE, GPU_NODE], 1, 0, 20) == 16
+    assert sharing([CPU_NODE], 1, 0, 2) == 2
+    assert sharing([CPU_NODE], 3, 0, 20) == 1
+    assert sharing([GPU_NODE], 1, 1, 8) == 1
+    assert sharing([GPU_NODE], 1, 4, 2) == 1
+    assert sharing([GPU_NODE], 1, 0.25, 32) == 4
+    assert sharing([GPU_NODE], 1, 0.25, 3) == 3
+
+
+def test_workers_that_share_a_memory_keep_within_the_bound_together(toy_folder: Path) -> None:
+    whole, half = (Worker(job("cpu", model=str(toy_folder)), ROOT, 1, workers).prepare().memory for workers in (1, 2))
+    assert whole.startswith("at most 0.5 GB of keys and values at once; ")
+    assert half.startswith("at most 0.25 GB of keys and values at once in each of 2 processes; ")
 
 
 def test_a_worker_that_would_write_another_run_refuses(toy_folder: Path) -> None:

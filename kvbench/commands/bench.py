@@ -16,7 +16,7 @@ from kvbench.console import console
 from kvbench.engine.treatment import ratios_of
 from kvbench.errors import KVBenchError
 from kvbench.models import load_model
-from kvbench.options import DEFAULT_MAX_KV_GB, DEFAULT_RATIOS, check_count, choose, kv_bytes, parse_ratios
+from kvbench.options import DEFAULT_RATIOS, check_count, choose, kv_bytes, parse_ratios
 from kvbench.process import settle
 from kvbench.setting import Setting
 
@@ -30,7 +30,7 @@ def command(
     seed: Seed = 0,
     mode: Mode = "agnostic",
     device: Device = "auto",
-    max_kv_gb: MaxKVGB = DEFAULT_MAX_KV_GB,
+    max_kv_gb: MaxKVGB = None,
 ) -> None:
     """Runs one grid through the engine and through kvpress's pipeline, in float32, and compares times and tokens."""
     asked_ratios = parse_ratios(ratios)

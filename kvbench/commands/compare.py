@@ -32,7 +32,7 @@ from kvbench.engine.bounds import CELL_SECONDS, Patience
 from kvbench.errors import KVBenchError
 from kvbench.grid import Grid
 from kvbench.models import load_model
-from kvbench.options import DEFAULT_MAX_KV_GB, cell_bound, choose, contexts_of, kv_bytes, parse_levels
+from kvbench.options import cell_bound, choose, contexts_of, kv_bytes, parse_levels
 from kvbench.process import settle
 from kvbench.publish import publish_comparison, publish_summary
 from kvbench.report import report_failures, report_identities
@@ -63,7 +63,7 @@ def command(
     out: Runs = Path("runs"),
     site: Site = Path("site"),
     cell_seconds: CellSeconds = CELL_SECONDS,
-    max_kv_gb: MaxKVGB = DEFAULT_MAX_KV_GB,
+    max_kv_gb: MaxKVGB = None,
 ) -> None:
     """Runs what is missing of a press and of those it is compared with, and tells where it is better, worse or tied."""
     named = choose("task", tasks, TASKS)

@@ -26,7 +26,9 @@ Run = Annotated[Path, typer.Argument(help="Folder or URL of a run, such as runs/
 Runs = Annotated[Path, typer.Option(help="Folder or URL that holds the runs.", parser=place_of, metavar="FOLDER")]
 Site = Annotated[Path, typer.Option(help="Folder of the page.")]
 CellSeconds = Annotated[float, typer.Option(help="How long a press may take with one context.")]
-MaxKVGB = Annotated[float, typer.Option(help="Bound on live keys and values.")]
+MaxKVGB = Annotated[
+    float | None, typer.Option(help="Bound on live keys and values. Default: a quarter of what is free, half on a GPU.")
+]
 Tag = Annotated[str, typer.Option(help="Only questions with these tags, comma-separated, such as reverse.")]
 ContextTokens = Annotated[int | None, typer.Option(help="Length of the contexts of long_context.")]
 Depth = Annotated[float | None, typer.Option(help="Where in them the facts stand, 0 to 1. Default: scattered.")]

@@ -41,7 +41,7 @@ from kvbench.engine.bounds import CELL_SECONDS
 from kvbench.executors.choice import chosen_executor
 from kvbench.grid import Grid
 from kvbench.job import Job
-from kvbench.options import DEFAULT_MAX_KV_GB, check_name
+from kvbench.options import check_name
 from kvbench.publish import publish_site
 from kvbench.report import report_failures, report_identities
 from kvbench.run import complete
@@ -85,7 +85,7 @@ def command(
     name: Annotated[str | None, typer.Option(help="Name of the run. Default: made from its identity.")] = None,
     site: Site = Path("site"),
     cell_seconds: CellSeconds = CELL_SECONDS,
-    max_kv_gb: MaxKVGB = DEFAULT_MAX_KV_GB,
+    max_kv_gb: MaxKVGB = None,
     executor: ExecutorName = "local",
     address: Address = None,
     workers: MostWorkers = None,

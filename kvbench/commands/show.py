@@ -27,7 +27,7 @@ from kvbench.options import check_count
 from kvbench.place import place_of
 from kvbench.store import Store
 from kvbench.strips import STYLES, coloured, told
-from kvbench.worst import chosen_level, worst_answers
+from kvbench.worst import chosen_level, decoded_in_halves, worst_answers
 
 OF_A_RUN = ("policy", "ratio", "budget", "worst")
 
@@ -97,6 +97,10 @@ def show_worst(store: Store, policy: str, ratio: float | None, budget: int | Non
         output.print(told(number, answer))
     if failed:
         output.print(Text(f"{failed:,} answers failed and are not among these", style="yellow"))
+    if halved := decoded_in_halves(store):
+        output.print(
+            Text(f"memory ended in this run: {halved:,} of its answers come from halved waves", style="yellow")
+        )
 
 
 def legend(spans: list[Span]) -> Text:

@@ -1,20 +1,12 @@
-"""How long a press may take and how much memory it may ask for: what it exceeds is its own failure."""
+"""How long a press may take: what it exceeds is its own failure."""
 
-import resource
 import signal
-import sys
 import threading
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from types import FrameType
 
-import torch
-
-MEMORY = Path("/proc/meminfo")
-SELF = Path("/proc/self/statm")
-RESERVE = 0.9  # of the memory that is free
 CELL_SECONDS = 60.0
 TIMES = 3
 MOMENT = 1e-3  # seconds
@@ -61,21 +53,3 @@ class Patience:
             signal.setitimer(signal.ITIMER_REAL, 0)
             signal.signal(signal.SIGALRM, before)
             self._exceeded[policy] += rings > 0
-
-
-@contextmanager
-def memory_bound(device: torch.device) -> Iterator[None]:
-    """What is allocated inside may be nearly as much as is free on the machine: more raises, where the kernel would
-    kill the process. On Linux alone, and not for a CUDA process, which reserves addresses at will and raises itself."""
-    if sys.platform != "linux" or device.type == "cuda":
-        yield
-        return
-    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
-    free = next(int(line.split()[1]) * 1024 for line in MEMORY.read_text().splitlines() if "MemAvailable" in line)
-    held = int(SELF.read_text().split()[0]) * resource.getpagesize()
-    bound = held + int(free * RESERVE)
-    resource.setrlimit(resource.RLIMIT_AS, (bound if hard == resource.RLIM_INFINITY else min(bound, hard), hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))

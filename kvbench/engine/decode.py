@@ -2,23 +2,23 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import torch
 
 from kvbench.engine.alone import answers_alone
-from kvbench.engine.bounds import memory_bound
 from kvbench.engine.branch import Branch, Trace
 from kvbench.engine.generation import Generation, until_end
+from kvbench.engine.memory import is_out_of_memory, kv_share, memory_bound
 from kvbench.engine.wave import (
     BRANCH_ATTENTION,
-    PLACES_AT_ONCE,
     Columns,
     Wave,
     make_columns,
     register_branch_attention,
-    shared_start,
 )
+from kvbench.engine.waves import in_waves, waves
 from kvbench.errors import KVBenchError
 from kvbench.models import LoadedModel, attention, decoder_of, longest_sequence
 from kvbench.prompt import Prompt
@@ -26,11 +26,16 @@ from kvbench.prompt import Prompt
 TOKENS_AT_ONCE = 2048  # tokens of questions in one forward pass
 
 
-def decode(model: LoadedModel, trace: Trace, steps: int, max_kv_bytes: int) -> list[Generation]:
-    """Answers every question of every sound branch, at most ``steps`` tokens each."""
+def decode(model: LoadedModel, trace: Trace, steps: int, max_kv_bytes: int | None) -> list[Generation]:
+    """Answers every question of every sound branch, at most ``steps`` tokens each.
+
+    ``max_kv_bytes`` bounds the keys and values that are decoded at once, ``None`` by a share of what is free. A branch
+    that does not fit alone fails.
+    """
     check_length(model, trace.prompt, steps)
-    generations = _decode_together(model, trace, steps, max_kv_bytes)
+    bound = kv_share(model.device) if max_kv_bytes is None else max_kv_bytes
     with memory_bound(model.device):
+        generations = _decode_together(model, trace, steps, bound)
         for branch in trace.branches:
             if branch.held is not None:
                 generations += answers_alone(model, trace, branch, steps)
@@ -39,12 +44,42 @@ def decode(model: LoadedModel, trace: Trace, steps: int, max_kv_bytes: int) -> l
 
 @torch.inference_mode()
 def _decode_together(model: LoadedModel, trace: Trace, steps: int, max_kv_bytes: int) -> list[Generation]:
+    """Waves within the bound. One that finds no memory all the same is halved, and so is what is left after it."""
     register_branch_attention()
-    generations = []
+    generations: list[Generation] = []
+    left, halvings = waves(trace, steps, max_kv_bytes), 0
     with attention(model.network, BRANCH_ATTENTION):
-        for branches in waves(trace, steps, max_kv_bytes):
-            generations.extend(_decode_wave(model, trace, branches, steps))
+        while left:
+            wave, *left = left
+            if wave[0].size > max_kv_bytes:  # then it is alone in its wave
+                needed = f"its keys and values need {wave[0].size / 1e9:.3g} GB"
+                _fail(wave[0].of, f"{needed}, --max-kv-gb allows {max_kv_bytes / 1e9:.3g}: allow more")
+            elif (found := _if_it_fits(model, trace, [row.of for row in wave], steps)) is not None:
+                generations += [replace(generation, halvings=halvings) for generation in found]
+            elif len(wave) == 1:
+                _fail(wave[0].of, f"out of memory with {wave[0].size / 1e9:.3g} GB of keys and values: it was alone")
+            else:
+                halvings += 1
+                rows = [row for batch in (wave, *left) for row in batch]
+                left = in_waves(rows, wave[0].size * len(wave) // 2)
     return generations
+
+
+def _if_it_fits(model: LoadedModel, trace: Trace, branches: Sequence[Branch], steps: int) -> list[Generation] | None:
+    """``None`` where memory ends. What the error holds on to is let go with it, so that there is room again."""
+    try:
+        return _decode_wave(model, trace, branches, steps)
+    except Exception as error:
+        if not is_out_of_memory(error):
+            raise
+    if model.device.type == "cuda":
+        torch.cuda.empty_cache()
+    return None
+
+
+def _fail(branch: Branch, reason: str) -> None:
+    branch.error = f"{branch.treatment.policy.name} failed while decoding: {reason}"
+    branch.layers = []
 
 
 def check_length(model: LoadedModel, prompt: Prompt, steps: int) -> None:
@@ -57,53 +92,6 @@ def check_length(model: LoadedModel, prompt: Prompt, steps: int) -> None:
             "positions, its tokenizer's limit and its attention windows: use shorter contexts or answers "
             "(--max-new-tokens), or another model"
         )
-
-
-def waves(trace: Trace, steps: int, max_kv_bytes: int) -> list[list[Branch]]:
-    """The sound branches whose presses are done, in batches of at most ``max_kv_bytes`` of cache, longest together,
-    one row at least.
-
-    Branches that ask as many questions go together, and those that keep as many tokens in every head and layer, since
-    one mask then serves all layers.
-    """
-    batches: list[list[Branch]] = []
-    groups: dict[tuple[int, bool], list[Branch]] = {}
-    for branch in trace.branches:
-        if branch.error is None and branch.held is None:
-            groups.setdefault((len(branch.treatment.asks), _even(branch)), []).append(branch)
-    for group in groups.values():
-        group.sort(key=_longest, reverse=True)
-        start = 0
-        while start < len(group):
-            rows = max(1, max_kv_bytes // _row_bytes(trace, group[start], steps))
-            batches.append(group[start : start + rows])
-            start += rows
-    return batches
-
-
-def _even(branch: Branch) -> bool:
-    """Whether the branch keeps as many rows in every head and layer."""
-    counts = [cache.keep.sum(-1) for cache in branch.layers if cache.keep is not None]
-    return len(counts) == len(branch.layers) and all(bool((count == counts[0][0]).all()) for count in counts)
-
-
-def _longest(branch: Branch) -> int:
-    """Most rows that a head of the branch reads in any layer."""
-    return max(
-        int(cache.keep.sum(-1).max()) if cache.keep is not None else cache.read_rows // cache.keys.shape[0]  # type: ignore[union-attr]
-        for cache in branch.layers
-    )
-
-
-def _row_bytes(trace: Trace, branch: Branch, steps: int) -> int:
-    """Bytes of keys and values of one row of a wave, with room for its questions and answers."""
-    questions = [trace.prompt.asks[number].token_ids for number in branch.treatment.asks]
-    shared = shared_start([questions])
-    asked = [len(question) - shared for question in questions]
-    grown = shared + sum(asked) + steps * len(asked) + max(PLACES_AT_ONCE, *asked)
-    heads, _, size = trace.keys[0].shape
-    rows = (_longest(branch) + grown) * heads * len(trace.keys)
-    return 2 * rows * size * trace.keys[0].element_size()
 
 
 def _decode_wave(model: LoadedModel, trace: Trace, branches: Sequence[Branch], steps: int) -> list[Generation]:

@@ -26,7 +26,7 @@ class Remains:
 @dataclass(frozen=True)
 class Generation:
     """``token_ids`` holds the end token, if one came. ``seconds``: the question's equal share of the time of all that
-    were decoded together."""
+    were decoded together. ``halvings``: how often waves had been halved by then, as memory ended."""
 
     branch: Branch
     ask: int
@@ -34,6 +34,7 @@ class Generation:
     ended: bool
     seconds: float
     remains: Remains | None = None
+    halvings: int = 0
 
 
 def until_end(token_ids: Sequence[int], ends: Collection[int]) -> list[int]:

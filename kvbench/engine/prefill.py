@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import torch
 from transformers import DynamicCache
 
-from kvbench.engine.bounds import memory_bound
 from kvbench.engine.branch import Trace, new_branch
+from kvbench.engine.memory import memory_bound
 from kvbench.engine.private import prefill_alone
 from kvbench.engine.shared import Group, cutting
 from kvbench.engine.treatment import Scoring

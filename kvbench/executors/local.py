@@ -7,6 +7,7 @@ from kvbench.catalogue import missing_weights
 from kvbench.console import console
 from kvbench.executors import Answered
 from kvbench.executors.unit import Part, Unit, check_first_contexts, records_of
+from kvbench.forecast import memory_plan
 from kvbench.grid import Grid
 from kvbench.job import Job
 from kvbench.models import LoadedModel
@@ -38,9 +39,11 @@ class LocalExecutor:
     def map(self, units: Sequence[Unit]) -> Iterator[Iterator[Answered]]:
         parts = [(unit, part) for unit in units for part in unit.parts]
         workers = Workers(self.model, len(parts))
+        share = self.grid.setting.kv_bound(self.model.device) // workers.count
+        console.print(memory_plan(self.model, self.grid, share, workers.count), soft_wrap=True)
 
         def work(model: LoadedModel, item: tuple[Unit, Part]) -> list[Record]:
-            return records_of(model, self.grid, item[1], workers.count)
+            return records_of(model, self.grid, item[1], share)
 
         with workers.map(work, parts) as results:
             yield ((unit, records) for (unit, _), records in zip(parts, results, strict=True))

@@ -104,7 +104,8 @@ class RayExecutor:
         self.most = min(room, cluster.workers or room)
         job = job if gpus else replace(job, device="cpu")  # Ray hides a machine's GPUs, or not, by its version
         actor = ray.remote(Worker).options(num_cpus=cluster.cpus, num_gpus=gpus, max_restarts=0, max_task_retries=0)
-        self._new_worker = lambda: actor.remote(job, Path.cwd(), max(1, int(cluster.cpus)))
+        threads, together = max(1, int(cluster.cpus)), sharing(nodes, cluster.cpus, gpus, self.most)
+        self._new_worker = lambda: actor.remote(job, Path.cwd(), threads, together)
         console.print(f"loading {job.model} on Ray, in {self.most} worker(s) at most", soft_wrap=True)
         self.workers = [self._new_worker()]
         try:
@@ -113,9 +114,11 @@ class RayExecutor:
             raise KVBenchError(f"the first worker ended while it loaded {job.model}: {_reason(error)}") from error
         self.grid = job.without(ready.missing, grid)
         self.identity = ready.identity
+        self._memory = ready.memory
 
     @contextmanager
     def map(self, units: Sequence[Unit]) -> Iterator[Iterator[Answered]]:
+        console.print(self._memory, soft_wrap=True)
         while len(self.workers) < min(self.most, len(units)):
             self.workers.append(self._new_worker())
         try:
@@ -210,3 +213,9 @@ def places(nodes: Sequence[Mapping[str, float]], cpus: float, gpus: float) -> in
             f"{most:g}): give another --cpus-per-worker"
         )
     return int(sum(rooms))
+
+
+def sharing(nodes: Sequence[Mapping[str, float]], cpus: float, gpus: float, workers: int) -> int:
+    """How many of the workers have the same memory: those of a machine, or of a GPU that is given in shares."""
+    most = 1 / gpus if gpus else max(node.get("CPU", 0) // cpus for node in nodes)
+    return max(1, min(int(most), workers))

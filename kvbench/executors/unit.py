@@ -1,6 +1,6 @@
 """What a worker is given at a time, in plain values, so that it can be sent anywhere, and what it makes of it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from datasets_gen import Task
 from kvbench.collect import collect
@@ -50,9 +50,9 @@ def count_in(grid: Grid, part: Part) -> int:
     return grid.questions(task_in(grid, part.task), part.index) * sum(level in part.levels for level in cells)
 
 
-def records_of(model: LoadedModel, grid: Grid, part: Part, sharing: int = 1) -> list[Record]:
-    """Runs one context. ``sharing``: how many workers keep within the bound on keys and values together."""
-    task, setting = task_in(grid, part.task), part.setting_in(grid).shared_by(sharing)
+def records_of(model: LoadedModel, grid: Grid, part: Part, max_kv_bytes: int) -> list[Record]:
+    """Runs one context. ``max_kv_bytes``: this worker's share of the bound on keys and values."""
+    task, setting = task_in(grid, part.task), replace(part.setting_in(grid), max_kv_bytes=max_kv_bytes)
     found = collect(model, task, [grid.example(task, part.index)], setting)
     return [record for own in found.values() for record in own]
 

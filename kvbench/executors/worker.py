@@ -11,8 +11,10 @@ from typing import TypeVar
 import torch
 
 from kvbench.catalogue import missing_weights
+from kvbench.engine.memory import is_out_of_memory
 from kvbench.errors import KVBenchError, unexpected
 from kvbench.executors.unit import Unit, check_first_contexts, records_of
+from kvbench.forecast import memory_plan
 from kvbench.grid import Grid
 from kvbench.identity import Identity
 from kvbench.job import Job
@@ -26,26 +28,32 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class Readiness:
-    """What a worker says when its model is loaded. ``missing``: policies without their weights, and why."""
+    """What a worker says when its model is loaded. ``missing``: policies without their weights, and why. ``memory``:
+    what it will ask for."""
 
     identity: Identity
     missing: dict[str, str]
+    memory: str
 
 
 class Worker:
-    """``folder``: where relative paths of the job, such as those of plug-ins, begin. All that it raises is a
-    :class:`KVBenchError`, which any process can read."""
+    """``folder``: where relative paths of the job, such as those of plug-ins, begin. ``sharing``: how many workers have
+    the same memory. All that it raises is a :class:`KVBenchError`, which any process can read."""
 
-    def __init__(self, job: Job, folder: Path, threads: int) -> None:
-        self.job, self.folder, self.threads = job, folder, threads
+    def __init__(self, job: Job, folder: Path, threads: int, sharing: int = 1) -> None:
+        self.job, self.folder, self.threads, self.sharing = job, folder, threads, sharing
 
     def prepare(self) -> Readiness:
         """Loads the model."""
-        return _in_one_line(lambda: Readiness(self._grid.identity(self._model), self._missing))
+        return _in_one_line(self._prepare)
 
     def work(self, unit: Unit, expected: Identity) -> list[list[Record]]:
         """The records of each context of a unit; :class:`KVBenchError` if they would belong to another run."""
         return _in_one_line(lambda: self._work(unit, expected))
+
+    def _prepare(self) -> Readiness:
+        memory = memory_plan(self._model, self._grid, self._share, self.sharing)
+        return Readiness(self._identity, self._missing, memory)
 
     def _work(self, unit: Unit, expected: Identity) -> list[list[Record]]:
         own, asked = (identity.model_dump(exclude=set(PROVENANCE)) for identity in (self._identity, expected))
@@ -54,7 +62,7 @@ class Worker:
                 f"the worker on {platform.node()} would write another run ({differing[0]}: {own[differing[0]]} instead "
                 f"of {asked[differing[0]]}): all machines need the same kvbench, packages, model and kind of device"
             )
-        return [records_of(self._model, self._grid, part) for part in unit.parts]
+        return [records_of(self._model, self._grid, part, self._share) for part in unit.parts]
 
     @cached_property
     def _model(self) -> LoadedModel:
@@ -85,16 +93,21 @@ class Worker:
     def _identity(self) -> Identity:
         return self._grid.identity(self._model)
 
+    @cached_property
+    def _share(self) -> int:
+        """Bytes that keys and values may take here: once, as what is free changes while units are done."""
+        return self._grid.setting.kv_bound(self._model.device) // self.sharing
+
 
 def _in_one_line(do: Callable[[], Result]) -> Result:
     try:
         return do()
     except KVBenchError:
         raise
-    except torch.OutOfMemoryError as error:
-        raise KVBenchError(
-            "the device of a worker is out of memory: start the same command again with a smaller --max-kv-gb, or "
-            "more --gpus-per-worker and --device-map auto"
-        ) from error
     except BaseException as error:  # an exit, too, would be taken for the end of the worker
+        if is_out_of_memory(error):
+            raise KVBenchError(
+                "the device of a worker is out of memory: start the same command again with a smaller --max-kv-gb, or "
+                "more --gpus-per-worker and --device-map auto"
+            ) from error
         raise unexpected(error) from None

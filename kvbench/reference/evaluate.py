@@ -11,7 +11,6 @@ from datasets_gen import REFUSAL, TASKS, Task
 from kvbench.atomic import write_text_atomically
 from kvbench.collect import collect
 from kvbench.models import LoadedModel, load_model
-from kvbench.options import DEFAULT_MAX_KV_GB, kv_bytes
 from kvbench.reference.shipped import folder_of
 from kvbench.setting import Setting
 from kvbench.workers import Workers
@@ -23,7 +22,7 @@ SCORES = ("f1", "em", "directives_obeyed", "leakage")
 def measure(loaded: LoadedModel, task: Task, contexts: int, seed: int, held_out: bool = False) -> pd.DataFrame:
     """Records of the full cache on so many contexts of a task."""
     workers = Workers(loaded, contexts)
-    setting = Setting([POLICIES["full"]], (), seed, max_kv_bytes=kv_bytes(DEFAULT_MAX_KV_GB)).shared_by(workers.count)
+    setting = Setting([POLICIES["full"]], (), seed).shared_by(workers.count, loaded.device)
 
     def answered(model: LoadedModel, index: int) -> list[dict[str, object]]:
         example = task.example(seed, index, held_out=held_out)

@@ -1,0 +1,60 @@
+"""How much memory there is, what of it keys and values may take, and how its end is told from other errors."""
+
+import resource
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch
+
+MEMORY = Path("/proc/meminfo")
+SELF = Path("/proc/self/statm")
+CONTROL_GROUP = Path("/sys/fs/cgroup")  # of a container: what the machine has free may be more than it is given
+RESERVE = 0.9  # of the memory that is free
+SHARE = {"cpu": 0.25, "cuda": 0.5}  # of it for live keys and values, where nobody says; others use the machine too
+WITHOUT_LINUX = 2 * 10**9  # bytes: what macOS counts as free says little, as it fills it with files
+WORDS = ("can't allocate memory", "not enough memory", "Cannot allocate memory")  # of a CPU's RuntimeError
+
+
+def free_bytes(device: torch.device) -> int:
+    """Memory that is free on the device, or on the machine; no more than the container may still take."""
+    if device.type == "cuda":
+        return int(torch.cuda.mem_get_info(device)[0])
+    if sys.platform != "linux":
+        return WITHOUT_LINUX
+    free = next(int(line.split()[1]) * 1024 for line in MEMORY.read_text().splitlines() if "MemAvailable" in line)
+    try:
+        most, held = ((CONTROL_GROUP / name).read_text().strip() for name in ("memory.max", "memory.current"))
+    except OSError:  # no container, or one of another kind
+        return free
+    return free if most == "max" else max(0, min(free, int(most) - int(held)))
+
+
+def kv_share(device: torch.device) -> int:
+    """Bytes that keys and values may take where no bound was asked for."""
+    return int(free_bytes(device) * SHARE[device.type])
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Python, CUDA and the allocator of a CPU say it in three ways."""
+    if isinstance(error, MemoryError | torch.OutOfMemoryError):
+        return True
+    return isinstance(error, RuntimeError) and any(words in str(error) for words in WORDS)
+
+
+@contextmanager
+def memory_bound(device: torch.device) -> Iterator[None]:
+    """What is allocated inside may be nearly as much as is free on the machine: more raises, where the kernel would
+    kill the process. On Linux alone, and not for a CUDA process, which reserves addresses at will and raises itself."""
+    if sys.platform != "linux" or device.type == "cuda":
+        yield
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    held = int(SELF.read_text().split()[0]) * resource.getpagesize()
+    bound = held + int(free_bytes(device) * RESERVE)
+    resource.setrlimit(resource.RLIMIT_AS, (bound if hard == resource.RLIM_INFINITY else min(bound, hard), hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))

@@ -1,0 +1,256 @@
+"""Memory that ends: waves are planned within a bound and halved where it was too much; what fits not at all fails."""
+
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+import kvbench.engine.decode as engine
+import kvbench.engine.memory as memory
+from datasets_gen import TASKS
+from kvbench.cli import main
+from kvbench.collect import collect
+from kvbench.engine.branch import Branch, Trace
+from kvbench.engine.decode import decode
+from kvbench.engine.generation import Generation
+from kvbench.engine.memory import free_bytes, is_out_of_memory, kv_share
+from kvbench.engine.treatment import plan
+from kvbench.engine.wave import Wave
+from kvbench.engine.waves import Row, forecast, in_waves, token_bytes_of, waves
+from kvbench.forecast import memory_plan
+from kvbench.grid import Grid
+from kvbench.models import LoadedModel
+from kvbench.prompt import Prompt
+from kvbench.setting import Setting
+from policies import POLICIES
+from toy import HEAD_SIZE, KEY_HEADS, LAYERS, NETWORKS, PLENTY, STEPS, answers, toy_model, treat
+
+CPU = torch.device("cpu")
+CHOSEN = [POLICIES[name] for name in ("full", "knorm", "snapkv", "adakv_snapkv", "think", "oracle")]
+RATIOS = (0.2, 0.5, 0.8)
+ENDS: dict[str, Callable[[], BaseException]] = {
+    "Python": MemoryError,
+    "CUDA": lambda: torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB"),
+    "CPU": lambda: RuntimeError(
+        "[enforce fail at alloc_cpu.cpp:128] err == 0. DefaultCPUAllocator: can't allocate memory: you tried to "
+        "allocate 1099511627776 bytes. Error code 12 (Cannot allocate memory)"
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def trace(llama: LoadedModel, prompt: Prompt) -> Trace:
+    return treat(llama, CHOSEN, RATIOS, prompt)
+
+
+@pytest.fixture(scope="module")
+def undisturbed(llama: LoadedModel, trace: Trace) -> dict[tuple[str, float, int], tuple[int, ...]]:
+    return answers(llama, trace)
+
+
+@pytest.fixture(params=ENDS)
+def room_for_rows(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Callable[..., list[int]]:
+    """Has memory end in every wave of more than so many rows, in the middle of its decoding; gives the rows tried."""
+    tried: list[int] = []
+
+    def limit(most: int, policy: str = "") -> list[int]:
+        def begin_step(self: Wave) -> None:
+            if len(self.keys[0]) > most:
+                raise ENDS[request.param]()
+            original(self)
+
+        def init(self: Wave, trace: Trace, branches: Sequence[Branch], *others: Any) -> None:
+            tried.append(len(branches))
+            if policy and any(branch.treatment.policy.name == policy for branch in branches):
+                raise ENDS[request.param]()
+            create(self, trace, branches, *others)
+
+        original, create = Wave.begin_step, Wave.__init__
+        monkeypatch.setattr(Wave, "begin_step", begin_step)
+        monkeypatch.setattr(Wave, "__init__", init)
+        return tried
+
+    return limit
+
+
+def by_question(generations: Sequence[Generation]) -> dict[tuple[str, float, int], tuple[int, ...]]:
+    return {(g.branch.treatment.policy.name, g.branch.treatment.ratio, g.ask): g.token_ids for g in generations}
+
+
+def cells(branches: Sequence[Branch]) -> set[tuple[str, float, int]]:
+    return {(b.treatment.policy.name, b.treatment.ratio, ask) for b in branches for ask in b.treatment.asks}
+
+
+def test_a_wave_that_finds_no_memory_is_halved_and_every_answer_is_the_same(
+    llama: LoadedModel, prompt: Prompt, undisturbed: dict[Any, Any], room_for_rows: Callable[..., list[int]]
+) -> None:
+    trace = treat(llama, CHOSEN, RATIOS, prompt)
+    tried = room_for_rows(3)
+    generations = decode(llama, trace, STEPS, PLENTY)
+    assert by_question(generations) == undisturbed
+    assert all(branch.error is None for branch in trace.branches)
+    assert max(tried) > 3
+    assert {generation.halvings > 0 for generation in generations} >= {True}
+    failed = [rows for rows in tried if rows > 3]
+    assert len(failed) == max(generation.halvings for generation in generations)
+    assert len(failed) <= 3, "what is left after a failure is halved too, and does not fail again one by one"
+
+
+def test_a_branch_that_finds_no_memory_alone_fails_and_no_other_notices(
+    llama: LoadedModel, prompt: Prompt, undisturbed: dict[Any, Any], room_for_rows: Callable[..., list[int]]
+) -> None:
+    trace = treat(llama, CHOSEN, RATIOS, prompt)
+    room_for_rows(10**6, policy="knorm")
+    found = by_question(decode(llama, trace, STEPS, PLENTY))
+    assert found == {cell: ids for cell, ids in undisturbed.items() if cell[0] != "knorm"}
+    for branch in trace.branches:
+        if branch.treatment.policy.name == "knorm":
+            assert str(branch.error).startswith("knorm failed while decoding: out of memory with ")
+        else:
+            assert branch.error is None
+
+
+def test_another_error_is_not_taken_for_the_end_of_memory(
+    llama: LoadedModel, trace: Trace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: Any) -> None:
+        raise RuntimeError("expected scalar type Float")
+
+    monkeypatch.setattr(engine, "Wave", broken)
+    with pytest.raises(RuntimeError, match="scalar type"):
+        decode(llama, trace, STEPS, PLENTY)
+
+
+def test_what_an_allocator_really_raises_is_known() -> None:
+    with pytest.raises(RuntimeError) as raised, memory.memory_bound(CPU):
+        torch.empty(2**60, dtype=torch.uint8)
+    assert is_out_of_memory(raised.value)
+    assert all(is_out_of_memory(make()) for make in ENDS.values())
+    assert not is_out_of_memory(RuntimeError("expected scalar type Float"))
+    assert not is_out_of_memory(ValueError("can't allocate memory"))
+
+
+def test_a_branch_larger_than_the_bound_fails_with_what_it_needs_and_the_others_answer(
+    llama: LoadedModel, prompt: Prompt, undisturbed: dict[Any, Any]
+) -> None:
+    trace = treat(llama, CHOSEN, RATIOS, prompt)
+    sizes = {id(row.of): row.size for wave in waves(trace, STEPS, PLENTY) for row in wave}
+    bound = sorted(sizes.values())[len(sizes) // 2]
+    found = by_question(decode(llama, trace, STEPS, bound))
+    failed = cells([branch for branch in trace.branches if branch.error is not None])
+    assert failed == cells([branch for branch in trace.branches if sizes[id(branch)] > bound])
+    assert failed
+    assert found
+    assert found == {cell: ids for cell, ids in undisturbed.items() if cell not in failed}
+    reasons = {str(branch.error) for branch in trace.branches if branch.error}
+    assert all("its keys and values need 0.00" in reason and "--max-kv-gb" in reason for reason in reasons)
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 3), st.booleans(), st.integers(1, 500)), max_size=40),
+    st.integers(1, 20_000),
+)
+def test_waves_hold_every_row_once_and_no_more_than_the_bound(rows: list[tuple[int, bool, int]], bound: int) -> None:
+    made: list[Row[Any]] = [Row(number, asks, even, n, 40 * n) for number, (asks, even, n) in enumerate(rows)]
+    planned = in_waves(made, bound)
+    assert sorted(row.of for wave in planned for row in wave) == list(range(len(rows)))
+    for wave in planned:
+        assert len({(row.questions, row.even) for row in wave}) == 1
+        assert len(wave) == 1 or len(wave) * max(row.size for row in wave) <= bound
+
+
+def test_a_row_takes_what_its_tensors_take(llama: LoadedModel, trace: Trace, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was planned bounds what is allocated, and is not far above it."""
+    allocated: list[tuple[int, int]] = []
+    create = Wave.__init__
+
+    def init(self: Wave, *arguments: Any) -> None:
+        create(self, *arguments)
+        held = sum(part.numel() * part.element_size() for part in (*self.keys, *self.values))
+        allocated.append((len(self.keys[0]), held))
+
+    monkeypatch.setattr(Wave, "__init__", init)
+    decode(llama, trace, STEPS, PLENTY)
+    planned = waves(trace, STEPS, PLENTY)
+    assert [len(wave) for wave in planned] == [rows for rows, _ in allocated]
+    for wave, (rows, held) in zip(planned, allocated, strict=True):
+        assert 0.7 * rows * wave[0].size <= held <= rows * wave[0].size
+
+
+@pytest.mark.parametrize("architecture", NETWORKS)
+def test_bytes_of_a_token_are_read_off_the_config(architecture: str) -> None:
+    assert token_bytes_of(toy_model(architecture)) == 2 * LAYERS * KEY_HEADS * HEAD_SIZE * 4
+
+
+@pytest.mark.parametrize("bound", [PLENTY, 3_000_000])
+def test_a_forecast_is_what_comes_and_no_less_where_a_policy_spreads_its_budget(
+    llama: LoadedModel, prompt: Prompt, bound: int
+) -> None:
+    exact = [POLICIES[name] for name in ("full", "knorm", "snapkv", "oracle")]
+    expected = forecast(llama, prompt, plan(exact, RATIOS, prompt, 0), STEPS, bound)
+    found = waves(treat(llama, exact, RATIOS, prompt), STEPS, bound)
+    assert expected.waves == tuple((len(wave), len(wave) * wave[0].size) for wave in found)
+    assert (expected.alone, expected.too_large) == (0, 0)
+    spread = [*CHOSEN, POLICIES["kvzip"], POLICIES["decoding_knorm"]]
+    expected = forecast(llama, prompt, plan(spread, RATIOS, prompt, 0), STEPS, PLENTY)
+    found = waves(treat(llama, spread, RATIOS, prompt), STEPS, PLENTY)
+    assert expected.alone == len(RATIOS)
+    assert sum(rows for rows, _ in expected.waves) == sum(map(len, found))
+    assert sum(size for _, size in expected.waves) >= sum(len(wave) * wave[0].size for wave in found)
+
+
+def test_the_plan_says_waves_branches_and_bytes(llama: LoadedModel) -> None:
+    grid = Grid([(TASKS["base"], 1)], Setting([POLICIES["full"], POLICIES["knorm"]], (0.5, 0.9)))
+    told = memory_plan(llama, grid, 10**9, 2)
+    assert told.startswith("at most 1 GB of keys and values at once in each of 2 processes; ")
+    assert "; largest in base: waves 1 of 3 branches, " in told
+    assert "MB predicted" in told
+    assert "will fail" not in told
+    assert "waves 1 of 2, 1 of 1 branches, " in memory_plan(llama, grid, 3_300_000, 1)
+    assert "3 branches need more and will fail: see --max-kv-gb" in memory_plan(llama, grid, 1000, 1)
+
+
+def test_free_memory_is_that_of_the_container_where_it_is_less(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "meminfo").write_text("MemTotal: 9000000 kB\nMemAvailable: 1000000 kB\n")
+    monkeypatch.setattr(memory, "MEMORY", tmp_path / "meminfo")
+    monkeypatch.setattr(memory, "CONTROL_GROUP", tmp_path)
+    monkeypatch.setattr(sys, "platform", "linux")
+    assert free_bytes(CPU) == 1_024_000_000
+    (tmp_path / "memory.current").write_text("600\n")
+    for most, free in (("max", 1_024_000_000), ("1000", 400), ("500", 0), ("99000000000", 1_024_000_000)):
+        (tmp_path / "memory.max").write_text(f"{most}\n")
+        assert free_bytes(CPU) == free
+    (tmp_path / "memory.max").write_text("4000600\n")
+    assert kv_share(CPU) == 1_000_000
+
+
+def test_a_run_records_that_memory_ended_and_show_tells(
+    llama: LoadedModel,
+    toy_folder: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    room_for_rows: Callable[..., list[int]],
+) -> None:
+    task = TASKS["base"]
+    setting = Setting([POLICIES["full"], POLICIES["knorm"]], (0.2, 0.5, 0.8))
+    calm = collect(llama, task, [task.example(0, 0)], setting)
+    assert {record.wave_halvings for own in calm.values() for record in own} == {0}
+    room_for_rows(2)
+    halved = collect(llama, task, [task.example(0, 0)], setting)
+    assert {record.wave_halvings for own in halved.values() for record in own} == {1}
+    for policy, records in halved.items():
+        assert [record.output_token_ids for record in records] == [r.output_token_ids for r in calm[policy]]
+
+    arguments = ["--model", str(toy_folder), "--out", str(tmp_path), "--site", str(tmp_path / "site"), "--name", "run"]
+    grid = ["--tasks", "base", "--policies", "knorm", "--ratios", "0.2,0.5", "--limit", "1"]
+    assert main(["run", *arguments, *grid]) == 0
+    assert "of keys and values at once" in " ".join(capsys.readouterr().err.split())
+    assert main(["show", str(tmp_path / "run"), "--policy", "knorm", "--ratio", "0.5"]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "memory ended in this run:" in shown
+    assert "answers come from halved waves" in shown
