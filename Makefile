@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/installed
 
-.PHONY: run test lint bench train readme pictures small-store clean
+.PHONY: run test lint bench suite train readme pictures small-store clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -27,6 +27,11 @@ test: lint
 
 bench: $(INSTALLED)
 	$(BIN)/python -m kvbench bench
+
+# The whole table of targets, an hour on two cores, and the picture of it that docs/performance.md shows.
+suite: $(INSTALLED)
+	$(BIN)/python -m kvbench bench --suite --device cpu --out docs/bench.json
+	$(BIN)/python -m kvbench.benchmarks.drawing docs/bench.json docs/costs.png
 
 # The reference models, from nothing, on two cores: hours. It goes on where it was interrupted.
 TRAIN := $(BIN)/torchrun --nproc-per-node 2 -m kvbench.reference.train

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from datasets_gen import TASKS, Task
-from kvbench.bench import compare
+from kvbench.benchmarks.pipeline import compare
 from kvbench.catalogue import choose_policies
 from kvbench.collect import collect
 from kvbench.engine.prefill import prefill

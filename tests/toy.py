@@ -34,7 +34,7 @@ from transformers import (
 )
 
 from datasets_gen import TASKS, Example
-from kvbench.bench import AS_WRITTEN
+from kvbench.benchmarks.pipeline import AS_WRITTEN
 from kvbench.engine.branch import Branch, Trace
 from kvbench.engine.decode import decode
 from kvbench.engine.generation import until_end

@@ -1,21 +1,28 @@
 """``python -m kvbench bench``: how much faster than kvpress's pipeline, and whether every token is the same."""
 
 import json
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated
 
+import torch
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
 from datasets_gen import TASKS
-from kvbench.bench import Comparison, compare
+from kvbench.atomic import write_text_atomically
+from kvbench.benchmarks.engine import Work
+from kvbench.benchmarks.pipeline import Comparison, compare
+from kvbench.benchmarks.profiling import profiled
+from kvbench.benchmarks.suite import FULL, TINY, Size, run_suite
 from kvbench.catalogue import choose_policies
 from kvbench.commands.parameters import Device, MaxKVGB, Mode, Model, Seed
 from kvbench.console import console
 from kvbench.engine.treatment import ratios_of
 from kvbench.errors import KVBenchError
-from kvbench.models import load_model
+from kvbench.models import choose_device, load_model
 from kvbench.options import DEFAULT_RATIOS, check_count, choose, kv_bytes, parse_ratios
 from kvbench.process import settle
 from kvbench.setting import Setting
@@ -31,8 +38,17 @@ def command(
     mode: Mode = "agnostic",
     device: Device = "auto",
     max_kv_gb: MaxKVGB = None,
+    suite: Annotated[bool, typer.Option("--suite", help="The whole table of targets of docs/performance.md.")] = False,
+    only: Annotated[str | None, typer.Option(help="Rows of --suite, comma-separated. Default: all.")] = None,
+    repeats: Annotated[int, typer.Option(help="Of every row of --suite.")] = 3,
+    tiny: Annotated[bool, typer.Option("--tiny", help="--suite on tiny shapes, to see whether it runs.")] = False,
+    out: Annotated[Path, typer.Option(help="Where --suite writes what it measured.")] = Path("bench.json"),
+    profile: Annotated[bool, typer.Option("--profile", help="Print where the engine's time goes, and end.")] = False,
 ) -> None:
     """Runs one grid through the engine and through kvpress's pipeline, in float32, and compares times and tokens."""
+    if suite:
+        show_suite(only, TINY if tiny else FULL, check_count("--repeats", repeats), choose_device(device), out)
+        return
     asked_ratios = parse_ratios(ratios)
     contexts = range(check_count("--limit", limit))
     named = choose("task", tasks, TASKS)
@@ -41,6 +57,9 @@ def command(
     setting = Setting(chosen, asked_ratios, seed, mode, kv_bytes(max_kv_gb))
     loaded = load_model(model, device, "float32")
     settle()
+    if profile:
+        show_profile(Work.of(loaded, named[0], chosen), asked_ratios)
+        return
     cells = sum(len(ratios_of(policy, asked_ratios)) for policy in chosen)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, TextColumn("left"), TimeRemainingColumn(), console=console) as progress:
@@ -62,6 +81,35 @@ def command(
     print(json.dumps(summary))
     if comparison.unequal:
         raise KVBenchError(f"{len(comparison.unequal)} of {comparison.compared} generations differ")
+
+
+def show_suite(only: str | None, size: Size, repeats: int, device: torch.device, out: Path) -> None:
+    """Every row is told when it is done; all of them are in the file."""
+    report = run_suite(only, size, repeats, device, lambda name: console.print(f"measuring {name}"))
+    write_text_atomically(out, report.model_dump_json(indent=1) + "\n")
+    table = Table(box=None, pad_edge=False)
+    for title in ("", "measured", "lowest", "highest", "target", "what"):
+        table.add_column(title, no_wrap=title in ("", "measured"), overflow="fold")
+    for row in report.results:
+        numbers = [f"{value:.3g}" for value in (row.value, row.lowest, row.highest)]
+        style = None if row.met is None else ("green" if row.met else "red")
+        table.add_row(row.name, f"{numbers[0]} {row.unit}", *numbers[1:], row.target, row.what, style=style)
+    Console(highlight=False).print(table)
+    console.print(f"written: {out}", soft_wrap=True)
+
+
+def show_profile(work: Work, ratios: Sequence[float]) -> None:
+    """Seconds by part of the engine and by operation."""
+    spent = profiled(work, ratios)
+    output = Console(highlight=False)
+    parts = Table("part", "seconds", "share", title=f"one context of {len(work.prompt.token_ids)} tokens")
+    for name, seconds in spent.parts.items():
+        parts.add_row(name, f"{seconds:.3f}", f"{seconds / sum(spent.parts.values()):.0%}")
+    operations = Table("operation", "calls", "seconds", title="operations, by the profiler")
+    for name, seconds in spent.operations.items():
+        operations.add_row(name, f"{spent.calls[name]:,}", f"{seconds:.3f}")
+    output.print(parts)
+    output.print(operations)
 
 
 def comparison_table(comparison: Comparison) -> Table:

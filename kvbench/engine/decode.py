@@ -24,6 +24,7 @@ from kvbench.models import LoadedModel, attention, decoder_of, longest_sequence
 from kvbench.prompt import Prompt
 
 TOKENS_AT_ONCE = 2048  # tokens of questions in one forward pass
+MASK_NUMBERS = 2**26  # of the mask of such a pass: 256 MiB in float32, which is all that a long context leaves room for
 
 
 def decode(model: LoadedModel, trace: Trace, steps: int, max_kv_bytes: int | None) -> list[Generation]:
@@ -141,7 +142,7 @@ def _read_shared(model: LoadedModel, wave: Wave, columns: Columns) -> None:
     """What all questions begin with, such as the instruction, once for each row."""
     rows, shared = columns.shared_ids.shape
     if shared > 0:
-        chunk = max(1, TOKENS_AT_ONCE // shared)
+        chunk = _rows_at_once(model, wave, shared)
         end = torch.tensor([shared - 1], device=model.device)
         with _last_layer_at(model, wave, end):
             for start in range(0, rows, chunk):
@@ -158,7 +159,7 @@ def _read_questions(model: LoadedModel, wave: Wave, columns: Columns) -> torch.T
     rows = len(columns.token_ids)
     first: list[torch.Tensor] = []
     for places in wave.portions:
-        chunk = max(1, TOKENS_AT_ONCE // (places.stop - places.start))
+        chunk = _rows_at_once(model, wave, places.stop - places.start)
         lasts = columns.last - places.start
         wanted = lasts[(lasts >= 0) & (lasts < places.stop - places.start)]
         with _last_layer_at(model, wave, wanted):
@@ -171,6 +172,15 @@ def _read_questions(model: LoadedModel, wave: Wave, columns: Columns) -> torch.T
         first.append(torch.cat(parts))
     wave.grow(columns.token_ids.shape[1])
     return torch.cat(first, dim=1)
+
+
+def _rows_at_once(model: LoadedModel, wave: Wave, width: int) -> int:
+    """Rows of so many places in one pass, bounded by activations and by what their mask takes."""
+    config = model.network.config.get_text_config()
+    groups = config.num_attention_heads // config.num_key_value_heads
+    heads = max(hidden.shape[1] for hidden in wave.hidden)
+    of_a_token = groups * heads * (max(wave.kept) + wave.front)
+    return int(max(1, min(TOKENS_AT_ONCE, MASK_NUMBERS // of_a_token) // width))
 
 
 @contextmanager

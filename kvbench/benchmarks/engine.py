@@ -1,0 +1,124 @@
+"""What the engine takes by itself: its share of the roof, and its cost over ratios, branches and lengths."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from datasets_gen import Task
+from kvbench.benchmarks.measured import Measured, measured, seconds_of
+from kvbench.benchmarks.roof import recorded
+from kvbench.benchmarks.shapes import task_of
+from kvbench.engine.bounds import Patience
+from kvbench.engine.branch import Trace
+from kvbench.engine.decode import decode
+from kvbench.engine.prefill import prefill
+from kvbench.engine.treatment import Scoring, plan
+from kvbench.models import LoadedModel
+from kvbench.prompt import Prompt, build_prompts
+from policies import Policy
+
+QUESTIONS = 4
+LONG = Patience(3600.0)  # seconds: what is measured is not given up
+
+
+@dataclass(frozen=True)
+class Work:
+    """One context with all that is asked of it."""
+
+    model: LoadedModel
+    task: Task
+    prompt: Prompt
+    policies: Sequence[Policy]
+
+    @classmethod
+    def of(cls, model: LoadedModel, task: Task, policies: Sequence[Policy], index: int = 0) -> "Work":
+        example = task.example(0, index)
+        example = replace(example, questions=example.questions[:QUESTIONS])
+        return cls(model, task, build_prompts(model.tokenizer, task, example, "agnostic")[0], policies)
+
+    def plan(self, ratios: Sequence[float]) -> list[Scoring]:
+        return plan(self.policies, ratios, self.prompt, 0, LONG)
+
+    def read(self, ratios: Sequence[float]) -> Trace:
+        return prefill(self.model, self.prompt, self.plan(ratios))
+
+    def answer(self, trace: Trace) -> None:
+        """A branch that failed would make the work less: it ends the measurement."""
+        decode(self.model, trace, self.task.max_new_tokens, None)
+        failed = [branch.error for branch in trace.branches if branch.error]
+        if failed:
+            raise RuntimeError(failed[0])
+
+    def run(self, ratios: Sequence[float]) -> None:
+        self.answer(self.read(ratios))
+
+
+def share_of_roof(work: Work, ratios: Sequence[float], repeats: int) -> Measured:
+    """(One prefill + the decode's matrix products, measured alone) / the engine's time."""
+    device, trace = work.model.device, work.read(ratios)
+    again = recorded(lambda: work.answer(trace))
+    again()
+    shares, parts = [], []
+    for _ in range(repeats):
+        engine = seconds_of(device, lambda: work.run(ratios))
+        alone = seconds_of(device, lambda: prefill(work.model, work.prompt, []))
+        products = seconds_of(device, again)
+        shares.append((alone + products) / engine)
+        parts.append({"engine": engine, "prefill alone": alone, "products alone": products})
+    what = "(prefill + matrix products of the decode, alone) / the engine's time"
+    return measured("roof", what, "share", ">= 0.6", shares, lambda share: share >= 0.6, seconds=parts)
+
+
+def cost_of_ratios(work: Work, repeats: int) -> Measured:
+    """Prefill and compression of all policies at eleven ratios against one, in turn."""
+    device, eleven = work.model.device, tuple(round(0.05 + 0.08 * step, 2) for step in range(11))
+    work.read(eleven)
+    more, parts = [], []
+    for _ in range(repeats):
+        one = seconds_of(device, lambda: work.read((0.5,)))
+        all_of_them = seconds_of(device, lambda: work.read(eleven))
+        more.append(all_of_them / one - 1)
+        parts.append({"one ratio": one, "eleven ratios": all_of_them})
+    what = "more time in prefill and compression for ten more ratios of every policy"
+    return measured("ratios", what, "share", "< 0.15", more, lambda share: share < 0.15, seconds=parts)
+
+
+def cost_of_branches(work: Work, counts: Sequence[int], repeats: int) -> Measured:
+    """Decoding of so many branches of one policy, for each branch, against the fewest."""
+    policy = [one for one in work.policies if one.name == "knorm"]
+    own = replace(work, policies=policy)
+    rows: list[dict[str, Any]] = []
+    for count in counts:
+        ratios = tuple(0.3 + 0.4 * step / max(counts) for step in range(count))  # half of the tokens on average
+        seconds = []
+        for _ in range(repeats + 1):
+            trace = own.read(ratios)
+            seconds.append(seconds_of(work.model.device, lambda trace=trace: own.answer(trace)))  # type: ignore[misc]
+        rows.append({"branches": count, "seconds": seconds[1:]})
+    first, last = rows[0], rows[-1]
+    growth = [
+        (many / last["branches"]) / (few / first["branches"])
+        for many, few in zip(last["seconds"], first["seconds"], strict=True)
+    ]
+    what = f"decoding time for each branch, {counts[-1]} against {counts[0]} branches"
+    return measured("branches", what, "times", "<= 1.1", growth, lambda times: times <= 1.1, rows=rows)
+
+
+def cost_of_length(
+    model: LoadedModel, policies: Sequence[Policy], ratios: Sequence[float], lengths: Sequence[int], repeats: int
+) -> Measured:
+    """The engine's time over the length of the context, against the model's own prefill of the same context."""
+    rows: list[dict[str, Any]] = []
+    for length in lengths:
+        work = Work.of(model, task_of(model, length), policies)
+        prefill(model, work.prompt, [])
+        engine = [seconds_of(model.device, lambda work=work: work.run(ratios)) for _ in range(repeats)]  # type: ignore[misc]
+        alone = [
+            seconds_of(model.device, lambda work=work: prefill(model, work.prompt, []))  # type: ignore[misc]
+            for _ in range(repeats)
+        ]
+        rows.append({"tokens": len(work.prompt.token_ids), "engine": engine, "prefill": alone})
+    pairs = zip(rows[-1]["engine"], rows[0]["engine"], rows[-1]["prefill"], rows[0]["prefill"], strict=True)
+    growth = [(long / short) / (own_long / own_short) for long, short, own_long, own_short in pairs]
+    what = f"growth of the engine's time over that of the model's own prefill, {lengths[0]} to {lengths[-1]} tokens"
+    return measured("length", what, "times", "<= 1", growth, lambda times: times <= 1, rows=rows)

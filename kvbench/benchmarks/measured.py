@@ -1,0 +1,114 @@
+"""What was measured, on which machine, with which versions, and how far the repeats are apart."""
+
+import os
+import platform
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+
+import torch
+from pydantic import BaseModel, ConfigDict
+
+import kvbench
+from kvbench.identity import PACKAGES, device_name, git_state
+
+CPUS = Path("/proc/cpuinfo")
+
+
+class Measured(BaseModel):
+    """One row of the table. ``repeats``: the value of every repeat, of which ``value`` is the median; ``details``:
+    what it was computed from. ``met`` is null where there is no target in one number."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    name: str
+    what: str
+    unit: str
+    target: str
+    value: float
+    lowest: float
+    highest: float
+    repeats: list[float]
+    met: bool | None
+    details: dict[str, object]
+
+
+class Report(BaseModel):
+    """A run of the suite."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    created: str
+    kvbench: str
+    git_revision: str | None
+    git_dirty: bool | None
+    versions: dict[str, str]
+    device: str
+    processor: str
+    cores: int
+    threads: int
+    load_average: float
+    results: list[Measured]
+
+    @classmethod
+    def on(cls, device: torch.device, results: list[Measured]) -> "Report":
+        revision, dirty = git_state(Path(str(kvbench.__file__)).parent)
+        return cls(
+            created=datetime.now(UTC).isoformat(timespec="seconds"),
+            kvbench=kvbench.__version__,
+            git_revision=revision,
+            git_dirty=dirty,
+            versions={"python": platform.python_version(), **{name: version(name) for name in PACKAGES}},
+            device=device_name(device),
+            processor=_processor(),
+            cores=os.cpu_count() or 1,
+            threads=torch.get_num_threads(),
+            load_average=round(os.getloadavg()[0], 2),
+            results=results,
+        )
+
+
+def _processor() -> str:
+    lines = CPUS.read_text().splitlines() if CPUS.is_file() else []
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())
+
+
+def measured(
+    name: str,
+    what: str,
+    unit: str,
+    target: str,
+    repeats: Sequence[float],
+    met: Callable[[float], bool] | None,
+    **details: object,
+) -> Measured:
+    """The median of the repeats against the target."""
+    value = statistics.median(repeats)
+    return Measured(
+        name=name,
+        what=what,
+        unit=unit,
+        target=target,
+        value=value,
+        lowest=min(repeats),
+        highest=max(repeats),
+        repeats=list(repeats),
+        met=met(value) if met else None,
+        details=details,
+    )
+
+
+def seconds_of(device: torch.device, work: Callable[[], object]) -> float:
+    """Of this process on a CPU, whatever else it runs at the same time; on a GPU until all of it is done."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+        started = time.perf_counter()
+        work()
+        torch.cuda.synchronize(device)
+        return time.perf_counter() - started
+    started = time.process_time()
+    work()
+    return time.process_time() - started

@@ -1,0 +1,116 @@
+"""Peak memory, each in a process of its own: what was once held cannot be told apart later."""
+
+import resource
+import time
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from typing import Any, TypeVar
+
+import torch
+from kvpress import ObservedAttentionPress
+from transformers import DynamicCache, LlamaConfig
+from transformers.models.llama.modeling_llama import LlamaAttention, LlamaRotaryEmbedding
+
+from kvbench.benchmarks.engine import LONG
+from kvbench.benchmarks.measured import Measured, measured
+from kvbench.benchmarks.shapes import Shape, random_model, task_of
+from kvbench.collect import collect
+from kvbench.process import settle
+from kvbench.setting import Setting
+from policies import POLICIES
+from policies.h2o import H2OPress
+
+Result = TypeVar("Result")
+RATIOS = (0.5, 0.9)
+CPU = torch.device("cpu")
+
+
+def apart(work: Callable[..., Result], *arguments: Any) -> Result:
+    """In a new process, with as many threads as this one has."""
+    with ProcessPoolExecutor(1, get_context("spawn"), torch.set_num_threads, (torch.get_num_threads(),)) as executor:
+        return executor.submit(work, *arguments).result()
+
+
+def peak() -> int:
+    """Most bytes of this process that were in memory at once."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def h2o_scores(shape: Shape, length: int) -> Measured:
+    extra, seconds = apart(_h2o_extra, shape, length)
+    error = apart(_h2o_error, shape, min(length, 512))
+    what = f"H2O scores of {length:,} tokens, one layer of {shape.name} in bfloat16: memory beside the layer's own"
+    return measured(
+        "h2o", what, "GB", "< 1, and 1e-5 relative to eager", [extra / 1e9],
+        lambda size: size < 1 and error < 1e-5, seconds=seconds, largest_relative_error=error,
+    )  # fmt: skip
+
+
+def _h2o_extra(shape: Shape, length: int) -> tuple[int, float]:
+    with torch.inference_mode():
+        module, hidden, keys, kwargs = _layer(shape, length, torch.bfloat16, "sdpa")
+        press = H2OPress(0.5)
+        short = {"position_embeddings": tuple(part[:, :64] for part in kwargs["position_embeddings"])}
+        press.score(module, hidden[:, :64], keys[:, :, :64], keys[:, :, :64], None, short)  # libraries, loaded once
+        before, started = peak(), time.perf_counter()
+        press.score(module, hidden, keys, keys, None, kwargs)
+        return peak() - before, time.perf_counter() - started
+
+
+def _h2o_error(shape: Shape, length: int) -> float:
+    """Largest relative difference to kvpress's press on the eager attention's own weights, in float32."""
+    with torch.inference_mode():
+        module, hidden, keys, kwargs = _layer(shape, length, torch.float32, "eager")
+        causal = torch.full((length, length), float("-inf")).triu(1)[None, None]
+        cache = DynamicCache()
+        _, weights = module(hidden, kwargs["position_embeddings"], causal, cache)
+        read = cache.layers[0].keys
+        assert read is not None
+        keys = read
+        theirs = ObservedAttentionPress(0.5).score(module, hidden, keys, keys, weights, kwargs)
+        found = H2OPress(0.5).score(module, hidden, keys, keys, None, kwargs)
+        return float(((found - theirs).abs() / theirs.abs()).max())
+
+
+def _layer(
+    shape: Shape, length: int, dtype: torch.dtype, implementation: str
+) -> tuple[Any, torch.Tensor, torch.Tensor, dict[str, Any]]:
+    """An attention layer with random weights, its input, keys of some context, and what a press is told."""
+    config = LlamaConfig(
+        hidden_size=shape.hidden,
+        num_attention_heads=shape.heads,
+        num_key_value_heads=shape.key_heads,
+        head_dim=shape.head_size,
+        max_position_embeddings=length,
+    )
+    config._attn_implementation = implementation
+    torch.manual_seed(0)
+    module = LlamaAttention(config, 0).to(dtype)
+    hidden = torch.randn(1, length, shape.hidden, dtype=dtype)
+    keys = torch.randn(1, shape.key_heads, length, shape.head_size, dtype=dtype)
+    rotary = LlamaRotaryEmbedding(config)(hidden, torch.arange(length)[None])
+    return module, hidden, keys, {"position_embeddings": rotary}
+
+
+def long_context(shape: Shape, length: int) -> Measured:
+    size, seconds, tokens, answered, failed = apart(_long_context, shape, length)
+    what = f"peak memory of the process, {length:,} tokens, {shape.name}, default policies at two ratios, on a CPU"
+    return measured(
+        "context", what, "GB", "< 8", [size / 1e9], lambda gigabytes: gigabytes < 8 and not failed,
+        seconds=seconds, context_tokens=tokens, answered=answered, failed=failed,
+    )  # fmt: skip
+
+
+def _long_context(shape: Shape, length: int) -> tuple[int, float, int, int, list[str]]:
+    settle()
+    model = random_model(shape, 2 * length, CPU, torch.float32)
+    task = task_of(model, length, answer=8)
+    policies = [policy for policy in POLICIES.values() if policy.by_default]
+    setting = Setting(policies, RATIOS, max_kv_bytes=2 * 10**9, patience=LONG)
+    started = time.perf_counter()
+    found = collect(model, task, [task.example(0, 0)], setting)
+    seconds = time.perf_counter() - started
+    records = [record for own in found.values() for record in own]
+    failed = [str(record.reason) for record in records if record.status != "ok"]
+    return peak(), seconds, records[0].context_tokens, len(records) - len(failed), failed

@@ -1,0 +1,48 @@
+"""Where the engine's time goes, by part and by operation."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from torch.profiler import ProfilerActivity, profile
+
+from kvbench.benchmarks.engine import Work
+from kvbench.benchmarks.measured import seconds_of
+from kvbench.engine.prefill import prefill
+
+SHOWN = 15  # operations
+
+
+@dataclass(frozen=True)
+class Spent:
+    """``parts`` and ``operations``: seconds by name; ``calls`` of each operation."""
+
+    parts: dict[str, float]
+    operations: dict[str, float]
+    calls: dict[str, int]
+
+
+def profiled(work: Work, ratios: Sequence[float]) -> Spent:
+    """One context, after one that warms up: its parts without the profiler, its operations with it."""
+    work.run(ratios)
+    device = work.model.device
+    alone = seconds_of(device, lambda: prefill(work.model, work.prompt, []))
+    read = seconds_of(device, lambda: work.read(ratios))
+    trace = work.read(ratios)
+    decoding = seconds_of(device, lambda: work.answer(trace))
+    with _profiling(device.type) as profiler:
+        work.run(ratios)
+    rows = [
+        (row.key, (row.self_device_time_total if device.type == "cuda" else row.self_cpu_time_total) / 1e6, row.count)
+        for row in profiler.key_averages()
+    ]
+    rows.sort(key=lambda row: -row[1])
+    parts = {"prefill": alone, "scoring and cutting": max(0.0, read - alone), "decoding": decoding}
+    return Spent(parts, {name: s for name, s, _ in rows[:SHOWN]}, {name: count for name, _, count in rows[:SHOWN]})
+
+
+@contextmanager
+def _profiling(device: str) -> Iterator[profile]:
+    activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if device == "cuda" else [])]
+    with profile(activities=activities) as profiler:
+        yield profiler

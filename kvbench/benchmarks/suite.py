@@ -1,0 +1,187 @@
+"""The table of targets: every row measured, on a CPU or with its part for a GPU."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+import torch
+
+from datasets_gen import TASKS
+from kvbench.benchmarks import engine, memory, shapes
+from kvbench.benchmarks.engine import LONG, QUESTIONS, Work
+from kvbench.benchmarks.measured import Measured, Report, measured
+from kvbench.benchmarks.pipeline import compare
+from kvbench.benchmarks.shapes import Shape, random_model, task_of
+from kvbench.engine.decode import decode
+from kvbench.models import LoadedModel, load_model
+from kvbench.options import choose
+from kvbench.process import settle
+from kvbench.setting import Setting
+from policies import POLICIES, Policy
+
+NINE = tuple(tenths / 10 for tenths in range(1, 10))
+CPU = torch.device("cpu")
+
+
+@dataclass(frozen=True)
+class Size:
+    """How large the pieces of work are. ``policies``: how many of the default ones."""
+
+    middle: Shape = shapes.OF_100_MILLION
+    middle_tokens: int = 1000
+    lengths: Sequence[int] = (512, 1024, 2048, 4096, 8192, 16384)
+    branches: Sequence[int] = (8, 16, 32, 64, 128)
+    small: Shape = shapes.SMALL
+    layer: Shape = shapes.OF_8_BILLION
+    layer_tokens: int = 32_768
+    context_tokens: int = 131_072
+    large: Shape = shapes.OF_8_BILLION
+    large_tokens: int = 4096
+    large_gigabytes: float = 24.0
+    policies: int = 10
+    ratios: Sequence[float] = NINE
+
+
+FULL = Size()
+TINY = Size(
+    shapes.TINY, 200, (100, 200), (2, 4), shapes.TINY, shapes.TINY, 300, 300, shapes.TINY, 200, 0.5, 2, (0.3, 0.7)
+)  # for a look at whether all of it runs
+
+
+def default_policies(count: int = 100) -> list[Policy]:
+    """Without the oracle, which kvpress has not: it asks every question of a branch of its own."""
+    return [policy for policy in POLICIES.values() if policy.by_default and not policy.per_question][:count]
+
+
+def _against_pipeline(
+    name: str, model: LoadedModel, tokens: int | None, size: Size, repeats: int, target: float, bound: int | None = None
+) -> Measured:
+    task = task_of(model, tokens) if tokens else TASKS["base"]
+    example = task.example(0, 0)
+    work = [(task, replace(example, questions=example.questions[:QUESTIONS]))]
+    policies = default_policies(size.policies)
+    setting = Setting(policies, size.ratios, max_kv_bytes=bound, patience=LONG)
+    found = [compare(model, work, setting) for _ in range(repeats)]
+    unequal = sorted({str(cell) for one in found for cell in one.unequal})
+    exact = model.network.dtype == torch.float32  # in half precision a batch rounds in another way than a row alone
+    return measured(
+        name,
+        f"kvpress's pipeline, cell by cell / the engine: {model.name}, {len(policies)} policies x {len(size.ratios)} "
+        f"ratios x {len(work[0][1].questions)} questions, {model.dtype_name}",
+        "times",
+        f">= {target:g}" + (", all generations equal" if exact else ""),
+        [one.speedup for one in found],
+        lambda times: times >= target and not (exact and unequal),
+        pipeline_seconds=[one.pipeline_seconds for one in found],
+        engine_seconds=[one.engine_seconds for one in found],
+        compared=found[0].compared,
+        equal=found[0].equal,
+        unequal=unequal[:20],
+        failed=found[0].failed,
+    )
+
+
+def _reference() -> LoadedModel:
+    return load_model("reference", "cpu", "float32")
+
+
+def _pipeline(size: Size, repeats: int) -> Measured:
+    return _against_pipeline("pipeline", _reference(), None, size, repeats, 40)
+
+
+def _pipeline_middle(size: Size, repeats: int) -> Measured:
+    model = random_model(size.middle, 4 * size.middle_tokens, CPU, torch.float32)
+    return _against_pipeline("pipeline-100m", model, size.middle_tokens, size, repeats, 15)
+
+
+def _roof(size: Size, repeats: int) -> Measured:
+    work = Work.of(_reference(), TASKS["base"], default_policies(size.policies))
+    return engine.share_of_roof(work, size.ratios, repeats)
+
+
+def _ratios(size: Size, repeats: int) -> Measured:
+    model = random_model(size.middle, 4 * size.middle_tokens, CPU, torch.float32)
+    work = Work.of(model, task_of(model, size.middle_tokens), default_policies(size.policies))
+    return engine.cost_of_ratios(work, repeats)
+
+
+def _branches(size: Size, repeats: int) -> Measured:
+    work = Work.of(_reference(), TASKS["base"], [POLICIES["knorm"]])
+    return engine.cost_of_branches(work, size.branches, repeats)
+
+
+def _length(size: Size, repeats: int) -> Measured:
+    model = random_model(size.small, 4 * max(size.lengths), CPU, torch.float32)
+    return engine.cost_of_length(model, default_policies(size.policies), (0.5, 0.9), size.lengths, repeats)
+
+
+def _h2o(size: Size, _: int) -> Measured:
+    return memory.h2o_scores(size.layer, size.layer_tokens)
+
+
+def _context(size: Size, _: int) -> Measured:
+    return memory.long_context(size.small, size.context_tokens)
+
+
+def _on_gpu(size: Size, repeats: int, device: torch.device) -> Measured:
+    """Against kvpress's pipeline, with what of the memory was used beside the weights."""
+    model = random_model(size.large, 4 * size.large_tokens, device, torch.bfloat16)
+    return _against_pipeline(
+        "pipeline-8b", model, size.large_tokens, size, repeats, 25, int(size.large_gigabytes * 1e9)
+    )
+
+
+def _memory_on_gpu(size: Size, _: int, device: torch.device) -> Measured:
+    model = random_model(size.large, 4 * size.large_tokens, device, torch.bfloat16)
+    work = Work.of(model, task_of(model, size.large_tokens), default_policies(size.policies))
+    bound = int(size.large_gigabytes * 1e9)
+    held = 0
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+        held = torch.cuda.memory_allocated(device)
+    answered = len(decode(model, work.read(size.ratios), work.task.max_new_tokens, bound))
+    most = torch.cuda.max_memory_allocated(device) - held if device.type == "cuda" else 0
+    return measured(
+        "memory-8b",
+        f"most memory beside the weights with --max-kv-gb {size.large_gigabytes:g}: waves, context and activations",
+        "GB",
+        f"<= {size.large_gigabytes:g}",
+        [most / 1e9],
+        lambda used: used <= size.large_gigabytes,
+        answered=answered,
+    )
+
+
+ON_CPU: Mapping[str, Callable[[Size, int], Measured]] = {
+    "pipeline": _pipeline,
+    "pipeline-100m": _pipeline_middle,
+    "roof": _roof,
+    "ratios": _ratios,
+    "branches": _branches,
+    "length": _length,
+    "h2o": _h2o,
+    "context": _context,
+}
+ON_GPU: Mapping[str, Callable[[Size, int, torch.device], Measured]] = {
+    "pipeline-8b": _on_gpu,
+    "memory-8b": _memory_on_gpu,
+}
+
+
+def run_suite(
+    names: str | None, size: Size, repeats: int, device: torch.device, progress: Callable[[str], None]
+) -> Report:
+    """The rows of the table of that device that were named, or all of them. ``progress`` is told each before it is
+    begun."""
+    settle()
+    known: dict[str, Callable[[], Measured]] = {
+        name: partial(measure, size, repeats, device) for name, measure in ON_GPU.items()
+    }
+    if device.type == "cpu":
+        known = {name: partial(measure, size, repeats) for name, measure in ON_CPU.items()}
+    chosen = choose("benchmark", names, {name: (name, measure) for name, measure in known.items()})
+    results = []
+    for name, measure in chosen:
+        progress(name)
+        results.append(measure())
+    return Report.on(device, results)

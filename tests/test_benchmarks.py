@@ -1,0 +1,175 @@
+"""Benchmarks run and measure what they say; how fast anything is, no test asks."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from datasets_gen import TASKS
+from kvbench.benchmarks.drawing import draw, frame_of
+from kvbench.benchmarks.engine import Work
+from kvbench.benchmarks.measured import Report, measured
+from kvbench.benchmarks.profiling import profiled
+from kvbench.benchmarks.roof import Products, recorded
+from kvbench.benchmarks.shapes import OF_8_BILLION, OF_100_MILLION, Shape, random_model, random_network, task_of
+from kvbench.benchmarks.shapes import TINY as TINY_SHAPE
+from kvbench.benchmarks.suite import ON_CPU, ON_GPU, TINY, run_suite
+from kvbench.cli import main
+from kvbench.errors import KVBenchError
+from kvbench.models import LoadedModel
+from kvbench.prompt import build_prompts
+from policies import POLICIES
+
+CPU = torch.device("cpu")
+gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA GPU")
+
+
+@pytest.fixture(scope="module")
+def tiny() -> LoadedModel:
+    return random_model(TINY_SHAPE, 1000, CPU, torch.float32)
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Report:
+    """The whole suite on tiny shapes, by the command line."""
+    out = tmp_path_factory.mktemp("suite") / "bench.json"
+    arguments = ["--tiny", "--repeats", "2", "--device", "cpu", "--out", str(out)]
+    assert main(["bench", "--suite", *arguments]) == 0
+    return Report.model_validate_json(out.read_text())
+
+
+def test_the_suite_measures_every_row_with_its_spread(report: Report) -> None:
+    assert [row.name for row in report.results] == list(ON_CPU)
+    for row in report.results:
+        assert row.lowest <= row.value <= row.highest
+        assert row.met is not None
+        assert len(row.repeats) == (1 if row.name in ("h2o", "context") else 2)
+    assert report.device.startswith("cpu")
+    assert set(report.versions) >= {"python", "torch", "transformers", "kvpress"}
+    assert report.processor
+    assert report.cores >= 1
+
+
+def test_against_the_pipeline_every_generation_is_compared(report: Report) -> None:
+    for row in report.results[:2]:
+        assert row.details["compared"] == row.details["equal"] == 4 * 3  # of the full cache and a policy at two ratios
+        assert row.details["failed"] == {}
+        assert row.value > 0
+
+
+def test_h2o_is_compared_with_eager_and_the_long_context_is_answered(report: Report) -> None:
+    rows = {row.name: row for row in report.results}
+    error = rows["h2o"].details["largest_relative_error"]
+    assert isinstance(error, float)
+    assert error < 1e-5
+    context = rows["context"]
+    assert context.details["failed"] == []
+    assert context.details["answered"]
+    assert context.value > 0.1, "a process with torch in it takes more than 100 MB"
+
+
+def test_the_part_for_a_gpu_runs_on_tiny_shapes(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, measure in ON_GPU.items():
+        row = measure(TINY, 1, CPU)
+        assert row.name == name
+        assert row.details.get("answered", 1)
+        assert row.details.get("failed", {}) == {}
+
+
+@gpu
+def test_the_suite_runs_on_a_gpu() -> None:  # pragma: no cover
+    report = run_suite(None, TINY, 1, torch.device("cuda"), lambda _: None)
+    assert [row.name for row in report.results] == list(ON_GPU)
+    assert {row.name: row for row in report.results}["memory-8b"].value > 0
+
+
+def test_a_gpu_that_is_not_there_is_told_in_one_line(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    out = tmp_path / "bench.json"
+    for arguments in (["bench", "--suite", "--out", str(out)], ["bench"], ["run", "--out", str(tmp_path)]):
+        assert main([*arguments, "--device", "cuda"]) == 1
+        told = " ".join(capsys.readouterr().err.split())
+        assert told.endswith("no CUDA device is at hand: use --device cpu, or install a CUDA build of torch")
+    assert not out.exists()
+
+
+def test_an_unknown_row_is_told_with_what_there_is() -> None:
+    with pytest.raises(KVBenchError, match="unknown benchmark 'rooof'"):
+        run_suite("rooof", TINY, 1, CPU, lambda _: None)
+
+
+def test_the_median_is_held_against_the_target() -> None:
+    row = measured("x", "what", "times", ">= 2", [9.0, 1.0, 3.0], lambda value: value >= 2, seen=[1])
+    assert (row.value, row.lowest, row.highest, row.met) == (3.0, 1.0, 9.0, True)
+    assert measured("x", "what", "times", ">= 2", [1.0, 1.5, 9.0], lambda value: value >= 2).met is False
+    assert json.loads(row.model_dump_json())["details"] == {"seen": [1]}
+
+
+def test_products_are_recorded_with_their_shapes_and_nothing_else_is() -> None:
+    first, second, third = torch.randn(3, 5), torch.randn(5, 7), torch.randn(2, 4, 6, 8)
+
+    def work() -> None:
+        (first @ second).relu().sum()
+        F.scaled_dot_product_attention(third, third, third)
+
+    with torch.inference_mode(), Products() as products:
+        work()
+    names = [func.overloadpacket.__name__ for func, _, _ in products.calls]
+    assert names[0] in ("matmul", "mm")
+    assert len(names) == 2
+    assert "scaled_dot_product" in names[1]
+    assert [shape.size for shape in products.calls[0][1]] == [(3, 5), (5, 7)]
+    again = recorded(work)
+    with torch.inference_mode(), Products() as repeated:
+        again()
+    assert [func for func, _, _ in repeated.calls] == [func for func, _, _ in products.calls]
+
+
+@pytest.mark.parametrize(
+    ("shape", "low", "high"), [(OF_100_MILLION, 99e6, 105e6), (OF_8_BILLION, 7.9e9, 8.1e9)], ids=lambda part: str(part)
+)
+def test_shapes_have_the_parameters_that_they_are_named_for(shape: Shape, low: float, high: float) -> None:
+    network = random_network(shape, 1000, torch.device("meta"), torch.bfloat16)
+    assert low < network.num_parameters() < high
+
+
+def test_contexts_have_the_tokens_that_were_asked_for(tiny: LoadedModel) -> None:
+    work = Work.of(tiny, task_of(tiny, 400), [POLICIES["full"]])
+    assert 380 <= len(work.prompt.token_ids) <= 410  # with the chat template around them
+    assert len(work.prompt.asks) == 4
+
+
+def test_a_branch_that_fails_ends_a_measurement(tiny: LoadedModel) -> None:
+    task = TASKS["base"]
+    prompt = build_prompts(tiny.tokenizer, task, task.example(0, 0), "agnostic")[0]
+    work = Work(tiny, task, prompt, [POLICIES["snapkv"]])
+    trace = work.read((0.5,))
+    trace.branches[0].error = "snapkv failed"
+    with pytest.raises(RuntimeError, match="snapkv failed"):
+        work.answer(trace)
+
+
+def test_the_profile_tells_parts_and_operations(tiny: LoadedModel, capsys: pytest.CaptureFixture[str]) -> None:
+    spent = profiled(Work.of(tiny, TASKS["base"], [POLICIES["full"], POLICIES["knorm"]]), (0.5,))
+    assert set(spent.parts) == {"prefill", "scoring and cutting", "decoding"}
+    assert any("mm" in name for name in spent.operations)
+    assert all(spent.calls[name] > 0 for name in spent.operations)
+    assert main(["bench", "--profile", "--policies", "full,knorm", "--ratios", "0.5", "--device", "cpu"]) == 0
+    told = capsys.readouterr().out
+    assert "decoding" in told
+    assert "aten::" in told
+
+
+def test_the_picture_has_what_was_measured(report: Report, tmp_path: Path) -> None:
+    details = {row.name: row.details for row in report.results}
+    rows: Any = details["length"]["rows"]
+    frame = frame_of(rows, "tokens", {"engine": "ours", "prefill": "alone"})
+    assert len(frame) == 2 * 2 * 2  # of two lengths, both ways, twice
+    assert sorted(frame[frame["time of"] == "ours"].seconds) == sorted(s for row in rows for s in row["engine"])
+    draw(report, tmp_path / "costs.png")
+    assert (tmp_path / "costs.png").read_bytes().startswith(b"\x89PNG")
