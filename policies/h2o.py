@@ -13,6 +13,7 @@ from policies.attention import attention_window
 from policies.policy import Baseline, Policy, Situation
 
 WEIGHTS_AT_ONCE = 2**24  # attention weights in memory together, over all heads: 64 MiB in float32
+REACH = 1024  # tokens: keys are read up to a multiple of it
 
 
 @dataclass
@@ -44,18 +45,19 @@ class H2OPress(ObservedAttentionPress):
             end = min(start + block, length)
             queries = _rotated_queries(module, hidden_states, kwargs["position_embeddings"], slice(start, end))
             # The heads of a group share a key: folded into the queries, they need no copies of it. No query of a block
-            # sees a key behind its end.
+            # sees a key behind its end; but oneDNN keeps memory for every shape that it has met, so they are few.
+            reach = min(length, -(-end // REACH) * REACH)
             grouped = queries.unflatten(1, (key_heads, -1))
-            weights = grouped.flatten(2, 3) @ keys[:, :, :end].transpose(-1, -2)
+            weights = grouped.flatten(2, 3) @ keys[:, :, :reach].transpose(-1, -2)
             weights = weights.mul_(module.scaling).unflatten(2, (-1, end - start))
             query_position = torch.arange(start, end, device=keys.device)[:, None]
-            later = torch.arange(start, end, device=keys.device) > query_position
+            later = torch.arange(start, reach, device=keys.device) > query_position
             weights[..., start:].masked_fill_(later, float("-inf"))
             if window is not None:
-                outside = query_position - torch.arange(end, device=keys.device) >= window
+                outside = query_position - torch.arange(reach, device=keys.device) >= window
                 weights.masked_fill_(outside, float("-inf"))
             weights = torch.softmax(weights, dim=-1, dtype=torch.float32)
-            received[:, :, :end] += weights.sum((2, 3)) / weights.shape[2]
+            received[:, :, :reach] += weights.sum((2, 3)) / weights.shape[2]
         seen_by = torch.arange(length, 0, -1, device=keys.device)
         return received / seen_by
 
