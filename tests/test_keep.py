@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvbench.engine.keep import PressError, kept_highest, matched_rows, observe
+from kvbench.engine.keep import PressError, Ranking, kept_highest, matched_rows, observe
 
 
 def cache(tokens: int, heads: int = 2, size: int = 4, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
@@ -81,3 +81,25 @@ def test_what_is_no_cache_is_refused(change, reason: str) -> None:  # type: igno
 def test_highest_scores_are_kept_in_every_head() -> None:
     scores = torch.tensor([[[0.1, 0.9, 0.5], [3.0, 1.0, 2.0]]])
     assert kept_highest(scores, 2).tolist() == [[False, True, True], [True, False, True]]
+
+
+@given(
+    st.integers(1, 3).flatmap(
+        lambda heads: st.integers(1, 24).flatmap(
+            lambda tokens: st.lists(
+                st.lists(
+                    st.sampled_from([0.0, 0.5, 1.0, 2.0, 3.0, float("inf"), -1.0]), min_size=tokens, max_size=tokens
+                ),
+                min_size=heads,
+                max_size=heads,
+            )
+        )
+    )
+)
+def test_one_sort_keeps_for_every_count_what_kvpress_keeps(rows: list[list[float]]) -> None:
+    """Equal scores among them, which a sort would put in an order of its own."""
+    scores = torch.tensor([rows])
+    counts = range(scores.shape[-1] + 1)
+    ranking = Ranking(scores, counts)
+    for count in counts:
+        assert torch.equal(ranking.kept(count), kept_highest(scores, count))

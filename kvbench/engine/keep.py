@@ -50,6 +50,24 @@ def kept_highest(scores: torch.Tensor, count: int) -> torch.Tensor:
     return torch.zeros(scores.shape[1:], dtype=torch.bool, device=scores.device).scatter_(-1, indices, True)
 
 
+class Ranking:
+    """The keep masks of the highest scores for many counts, after one sort. ``scores``: as in :func:`kept_highest`."""
+
+    def __init__(self, scores: torch.Tensor, counts: Sequence[int]) -> None:
+        ordered, order = scores[0].sort(dim=-1, descending=True)
+        places = torch.arange(order.shape[-1], device=order.device).expand_as(order)
+        self._scores = scores
+        self._rank = torch.empty_like(order).scatter_(-1, order, places)
+        edges = torch.tensor([count for count in counts if 0 < count < scores.shape[-1]])
+        edges = edges.to(order.device, torch.long)  # of none, torch makes floats
+        tied = (ordered[:, edges - 1] == ordered[:, edges]).any(0)
+        self._tied = {count for count, is_tied in zip(edges.tolist(), tied.tolist(), strict=True) if is_tied}
+
+    def kept(self, count: int) -> torch.Tensor:
+        """Which of equal scores at the edge are kept, kvpress's own call says."""
+        return kept_highest(self._scores, count) if count in self._tied else self._rank < count
+
+
 def observe(
     full_keys: torch.Tensor,
     full_values: torch.Tensor,

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from kvpress import ScorerPress
+from kvpress import BasePress, ScorerPress
 from kvpress.utils import compute_n_kept
 from torch import nn
 
 from kvbench.engine.branch import Branch, draws_of, faults_of
 from kvbench.engine.guard import left_as_it_was
-from kvbench.engine.keep import LayerCache, PressError, kept_highest, observe
+from kvbench.engine.keep import LayerCache, PressError, Ranking, observe
 from kvbench.engine.treatment import Scoring
 from kvbench.models import LoadedModel, compressed_by_kvpress, decoder_of
 from policies import replaced_hooks
@@ -42,6 +42,14 @@ class Scored:
     """A press's scores, shape (1, num_kv_heads, seq_len), and the seconds that they took."""
 
     scores: torch.Tensor
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """A press's scores in order, and the seconds that both took."""
+
+    ranking: Ranking
     seconds: float
 
 
@@ -71,10 +79,12 @@ def cutting(model: LoadedModel, groups: Sequence[Group]) -> Iterator[Callable[[]
 def _make_ready(model: LoadedModel, branch: Branch) -> None:
     press = branch.press
     assert press is not None
-    with faults_of(branch, "at the start"), left_as_it_was(model):
+    with faults_of(branch, "at the start"):
         if replaced := replaced_hooks(press):
             raise PressError(f"it replaces kvpress's {replaced[0]} and needs a prefill of its own")
-        press.post_init_from_model(model.network)
+        if type(press).post_init_from_model is not BasePress.post_init_from_model:
+            with left_as_it_was(model):
+                press.post_init_from_model(model.network)
 
 
 @contextmanager
@@ -164,26 +174,32 @@ def _isolated(inputs: LayerInputs) -> Iterator[LayerInputs]:
 
 
 def _score_once(model: LoadedModel, branches: Sequence[Branch], inputs: LayerInputs) -> None:
-    """What ``ScorerPress.compress`` does, for all branches after one call of ``score``."""
-    press = branches[-1].press
-    assert isinstance(press, ScorerPress)
+    """What ``ScorerPress.compress`` does, for all branches after one call of ``score``. Where that fails, it is the
+    branch in whose name it was called that has failed, and the next one asks again."""
     length = inputs.keys.shape[2]
-    scored: Scored | None = None
+    counts = {id(branch): compute_n_kept(length, branch.treatment.ratio) for branch in branches}
+    scored: Ranked | None = None
     for branch in branches:
-        with faults_of(branch, f"in layer {inputs.module.layer_idx}"):
-            if branch.treatment.ratio == 0:
-                branch.layers.append(_everything(inputs))
-                continue
-            if scored is None:
-                with draws_of(branch, inputs.module.layer_idx, model.device):
-                    scored = _checked_scores(model, press, inputs)
-            started = model.clock()
-            keep = kept_highest(scored.scores, compute_n_kept(length, branch.treatment.ratio))
-            branch.seconds += scored.seconds + model.clock() - started
-            branch.layers.append(LayerCache(keep, int(keep.sum())))
+        if branch.treatment.ratio == 0:
+            branch.layers.append(_everything(inputs))
+            continue
+        if scored is None:
+            with (
+                faults_of(branch, f"in layer {inputs.module.layer_idx}"),
+                draws_of(branch, inputs.module.layer_idx, model.device),
+            ):
+                scored = _ranked(model, branches[-1].press, inputs, list(counts.values()))
+        if branch.error is not None:
+            continue
+        assert scored is not None
+        started = model.clock()
+        keep = scored.ranking.kept(counts[id(branch)])
+        branch.seconds += scored.seconds + model.clock() - started
+        branch.layers.append(LayerCache(keep, int(keep.sum())))
 
 
-def _checked_scores(model: LoadedModel, press: ScorerPress, inputs: LayerInputs) -> Scored:
+def _ranked(model: LoadedModel, press: BasePress | None, inputs: LayerInputs, counts: Sequence[int]) -> Ranked:
+    assert isinstance(press, ScorerPress)
     with _isolated(inputs) as own:
         started = model.clock()
         scores: torch.Tensor = press.score(
@@ -194,7 +210,9 @@ def _checked_scores(model: LoadedModel, press: ScorerPress, inputs: LayerInputs)
         raise PressError(f"it scored with shape {tuple(scores.shape)}, not {tuple(inputs.keys.shape[:3])}")
     if scores.isnan().any():
         raise PressError("its scores are NaN")
-    return Scored(scores, seconds)
+    started = model.clock()
+    ranking = Ranking(scores, counts)
+    return Ranked(ranking, seconds + model.clock() - started)
 
 
 @contextmanager
