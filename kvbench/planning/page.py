@@ -75,6 +75,10 @@ def assumptions(plan: Plan) -> list[str]:
             "branch, and the keep masks (--device-map auto, which has not been tried over several GPUs); their layers "
             "work one after the other, so it is as fast as one."
         )
+    found.append(
+        f"Waves take all the room there is, {size(cost.wave)} (--max-kv-gb). By default a run gives them half of what "
+        "is free on its first GPU, or a quarter on a CPU, and a branch that needs more fails."
+    )
     if cost.held > cost.wave:
         found.append(
             f"Branches that hold their own keys and values until they are decoded come to {size(cost.held)}, more than "
