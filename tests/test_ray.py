@@ -167,7 +167,8 @@ def test_a_run_that_is_killed_takes_its_workers_along_and_goes_on(runs: Runs, lo
     (runs.folder / "hold").write_text(str(lengths[-1]))
     driver = runs.on_ray("driver")
     chunks = runs.folder / "driver" / "x" / "records" / "base"
-    wait_until(lambda: {path.parent.name for path in chunks.glob("*/recency.parquet")} == {"00000", "00001"})
+    # Of a chunk, the press is written last.
+    wait_until(lambda: {path.parent.name for path in chunks.glob("*/Press.parquet")} == {"00000", "00001"})
     driver.kill()
     driver.communicate()
     wait_until(lambda: not runs.processes())
