@@ -120,6 +120,11 @@ COMPRESSION = Chapter(
             names=("compression", "compression_seconds", "ms / 1,000 tokens"),
         ),
         Definition(
+            "Halvings of a wave",
+            "How often the batch that an answer was decoded in had been halved, as memory ended.",
+            names=("wave_halvings",),
+        ),
+        Definition(
             "Other times",
             "Of the uncompressed prefill that all branches of a context share, and a question’s equal share of the "
             "batch that it was decoded in.",
