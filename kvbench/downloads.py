@@ -15,17 +15,14 @@ FOLDER = "data"
 RECORDS_FILE = "records.parquet"
 
 
-def write_sheets(folder: Path, sheets: Iterable[Sheet]) -> None:
-    """Each as CSV and as JSON. ``folder``: that of the pages."""
+def write_sheets(folder: Path, sheets: Iterable[Sheet]) -> list[str]:
+    """Each as CSV and as JSON. ``folder``: that of the pages. Returns the names of the files in it."""
+    written = []
     for sheet in sheets:
         for name, text in sheet.files():
             write_text_atomically(folder / FOLDER / name, text)
-
-
-def remove_sheets(folder: Path, prefix: str) -> None:
-    """Those whose names begin so, of another run."""
-    for path in (folder / FOLDER).glob(f"{prefix}*"):
-        path.unlink(missing_ok=True)
+            written.append(f"{FOLDER}/{name}")
+    return written
 
 
 def write_records(folder: Path, parts: Sequence[tuple[Mapping[str, str], DataFrame]]) -> int:

@@ -8,14 +8,14 @@ from pandas import DataFrame
 
 from kvbench.atomic import write_text_atomically
 from kvbench.console import console, printable
-from kvbench.downloads import RECORDS_FILE, link_pages, remove_sheets, write_records, write_sheets
+from kvbench.downloads import FOLDER, RECORDS_FILE, link_pages, write_records, write_sheets
 from kvbench.errors import KVBenchError
 from kvbench.gather import Gathering, gather
 from kvbench.method import method_of
 from kvbench.store import SUMMARY_FILE, Outline, Store
+from kvbench.written import take_away_former
 from leaderboards import (
     FRONT,
-    INSTRUCTIONS_PREFIX,
     METHOD,
     Asked,
     Contrast,
@@ -53,7 +53,6 @@ from leaderboards import (
 )
 
 INSTRUCTIONS_NAME = "instructions{}.html"
-PAGES_OF_TASKS = ("task-*.html", "examples-*.html")
 RESULTS_FILE = "instructions.json"
 
 
@@ -155,28 +154,18 @@ def _write(
                 gathering.stores[0].write_json(RESULTS_FILE, quoted)
             tables += of_study
             first.append(one.study)
-        else:  # of another run, or of this one before it went on
-            (folder / _study_page(number)).unlink(missing_ok=True)
         sheets += [table.labelled(_labels(one)) for table in tables]
     runs = {str(store.folder): store.run for gathering in gatherings for store in gathering.stores}
-    downloads = _write_downloads(joined(sheets), results, records, folder)
+    tables_of_all = joined(sheets)
+    written = write_sheets(folder, tables_of_all)
+    labelled = [(_labels(one), own) for one, own in zip(results, records, strict=True)]
+    downloads = Downloads(tables_of_all, RECORDS_FILE, write_records(folder, labelled))
     pages[METHOD] = build_method(method_of(runs, records), downloads)
-    for path in chain.from_iterable(folder.glob(pattern) for pattern in PAGES_OF_TASKS):
-        if path.name not in pages:  # of a run that was here before
-            path.unlink()
     for name, page in pages.items():
         write_text_atomically(folder / name, page)
+    take_away_former(folder, [*pages, *written, f"{FOLDER}/{RECORDS_FILE}"])
     link_pages(folder)
     return [folder / name for name in first]
-
-
-def _write_downloads(
-    sheets: Sequence[Sheet], results: Sequence[Results], records: Sequence[DataFrame], folder: Path
-) -> Downloads:
-    remove_sheets(folder, INSTRUCTIONS_PREFIX)  # of another run: of this one they are written below
-    write_sheets(folder, sheets)
-    labelled = [(_labels(one), own) for one, own in zip(results, records, strict=True)]
-    return Downloads(sheets, RECORDS_FILE, write_records(folder, labelled))
 
 
 def _labels(one: Results) -> dict[str, str]:

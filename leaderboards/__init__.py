@@ -41,7 +41,6 @@ from leaderboards.standings import (
     smallest_detectable_difference,
     standings,
 )
-from leaderboards.study_downloads import INSTRUCTIONS_PREFIX
 from leaderboards.summary import PlannedCells, summarise
 from leaderboards.templating import linked
 from leaderboards.terminal import telling, terminal_table
@@ -57,7 +56,6 @@ __all__ = [
     "GER",
     "HALLUCINATION",
     "IMPORTED",
-    "INSTRUCTIONS_PREFIX",
     "METHOD",
     "PLAIN",
     "REALISED_RATIO",

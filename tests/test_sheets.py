@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvbench.downloads import RECORDS_FILE, remove_sheets, write_records, write_sheets
+from kvbench.downloads import RECORDS_FILE, write_records
 from kvbench.record import SCHEMA_VERSION, Record, arrow_schema
 from leaderboards import (
     SummaryRow,
@@ -164,12 +164,6 @@ def test_sheets_of_one_name_are_one_and_say_whose_each_row_is() -> None:
     second = Sheet("x", "X", ("a", "b"), ((2, 3),)).labelled({"model": "two"})
     (both,) = joined([first, second])
     assert (both.columns, both.rows) == (("model", "a", "b"), (("one", 1, None), ("two", 2, 3)))
-
-
-def test_files_of_another_run_are_removed(tmp_path: Path) -> None:
-    write_sheets(tmp_path, [Sheet("gone-a", "", ("a",), ((1,),)), Sheet("left", "", ("a",), ((1,),))])
-    remove_sheets(tmp_path, "gone-")
-    assert sorted(path.name for path in (tmp_path / "data").iterdir()) == ["left.csv", "left.json"]
 
 
 def test_records_come_back_in_the_types_of_the_schema(tmp_path: Path) -> None:
