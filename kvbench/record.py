@@ -5,6 +5,7 @@ from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pydantic import BaseModel, ConfigDict
 
 from kvbench.metrics.text import HallucinationKind
@@ -103,6 +104,12 @@ class Record(BaseModel):
     wave_halvings: int | None
 
 
+NOISE = 1e-9  # of a share that was computed from other numbers
+SHARES = (
+    *("ratio", "leakage", "defence_leakage", "directives_obeyed", "eviction_rate", "ger", "slot_coverage"),
+    *("realised_ratio", "defence_kept", "directives_kept"),
+)
+RANGES = dict.fromkeys(("f1", "em"), (0.0, 100.0)) | dict.fromkeys(SHARES, (0.0, 1.0))
 _ARROW = {str: pa.string(), bytes: pa.binary(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
 
 
@@ -127,6 +134,19 @@ def arrow_schema() -> pa.Schema:
     return pa.schema(fields, metadata={"kvbench_schema_version": str(SCHEMA_VERSION)})
 
 
+def fault_of_schema(schema: pa.Schema) -> str:
+    """What columns differ from those of records; nothing if all is well."""
+    known = arrow_schema()
+    strange = sorted(set(schema.names) ^ set(known.names))
+    if strange:
+        told = f"has '{strange[0]}'" if strange[0] in schema.names else f"lacks '{strange[0]}'"
+        return f"its columns are not those of the schema: it {told}"
+    if schema.names != known.names:
+        return "its columns stand in another order than the schema's"
+    other = next((field for field in known if not schema.field(field.name).type.equals(field.type)), None)
+    return f"its column '{other.name}' is {schema.field(other.name).type}, not {other.type}" if other else ""
+
+
 def fault_in(table: pa.Table) -> str:
     """What no record may hold, of a table of the schema's types; nothing if all is well."""
     for name, info in Record.model_fields.items():
@@ -139,6 +159,17 @@ def fault_in(table: pa.Table) -> str:
             return f"{name} is '{min(strange)}', not one of {', '.join(allowed)}"
         if pa.types.is_list(column.type) and any(chunk.flatten().null_count for chunk in column.chunks):
             return f"{name} has an empty place"
+    return ""
+
+
+def fault_of_values(table: pa.Table) -> str:
+    """A number that no measure has; nothing if all is well. Of a table without a fault of :func:`fault_in`."""
+    for name, (least, most) in RANGES.items():
+        column = table[name].drop_null()
+        ends = pc.min_max(column).as_py()
+        strange = [] if not len(column) else [end for end in ends.values() if not least - NOISE <= end <= most + NOISE]
+        if strange or (len(column) and pc.any(pc.is_nan(column)).as_py()):
+            return f"{name} is {strange[0] if strange else 'no number'}, not between {least:g} and {most:g}"
     return ""
 
 

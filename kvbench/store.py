@@ -11,18 +11,27 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 from urllib.parse import quote
 
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, field_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    NonNegativeInt,
+    PositiveInt,
+    TypeAdapter,
+    ValidationError,
+    field_validator,
+)
 
 from kvbench.atomic import write_atomically, write_text_atomically
 from kvbench.errors import KVBenchError, first_line
 from kvbench.place import is_remote
-from kvbench.record import SCHEMA_VERSION, Record, arrow_schema, fault_in, to_table
+from kvbench.record import SCHEMA_VERSION, Record, arrow_schema, fault_in, fault_of_schema, fault_of_values, to_table
 
 RUN_FILE = "run.json"
 SUMMARY_FILE = "summary.json"
@@ -68,10 +77,10 @@ class _VersionOnly(BaseModel):
 class NamedTask(BaseModel):
     name: str
     version: str
-    contexts: int
-    chance: float
+    contexts: NonNegativeInt
+    chance: Annotated[float, Field(ge=0, le=100)]
     instruction: str
-    max_new_tokens: int
+    max_new_tokens: PositiveInt
 
 
 class NamedPolicy(BaseModel):
@@ -79,8 +88,8 @@ class NamedPolicy(BaseModel):
     family: str = ""  # which earlier runs do not tell
     paper: str
     arguments: dict[str, int | float | str]
-    ratios: tuple[float, ...]
-    budgets: tuple[int, ...] = ()
+    ratios: tuple[Annotated[float, Field(ge=0, lt=1)], ...]
+    budgets: tuple[PositiveInt, ...] = ()
     tasks: tuple[str, ...]
 
 
@@ -91,7 +100,7 @@ class Outline(BaseModel):
     device: str
     dtype: str
     seed: int
-    mode: str
+    mode: Literal["agnostic", "aware"]
     scope: str
     held_out: bool
     tasks: tuple[NamedTask, ...]
@@ -221,9 +230,11 @@ class Store:
     def read_table(self, path: Path) -> pa.Table:
         """The records of one file, as columns of the types of the schema."""
         try:
-            return _table(path).cast(arrow_schema())  # which has the same names in the same order
+            table = _table(path)
         except (ValueError, OSError) as error:
             raise _unreadable(path, error) from error
+        _refuse(path, fault_of_schema(table.schema))
+        return table
 
     def read_records(self, path: Path) -> list[Record]:
         """The records of one file, each checked against the schema."""
@@ -231,8 +242,7 @@ class Store:
 
     def _checked_table(self, path: Path) -> pa.Table:
         table = self.read_table(path)
-        if fault := fault_in(table):
-            raise _unreadable(path, ValueError(fault))
+        _refuse(path, fault_in(table))
         return table
 
     def read_files(self) -> Iterator[tuple[Path, list[Record]]]:
@@ -240,8 +250,9 @@ class Store:
         for path in self.record_files():
             yield path, self.read_records(path)
 
-    def frame(self) -> pd.DataFrame:
-        """All records as one table, in the order of the run's tasks and policies."""
+    def frame(self, possible: bool = True) -> pd.DataFrame:
+        """All records as one table, in the order of the run's tasks and policies. ``possible``: whether a number that
+        no measure can have is refused."""
         with ThreadPoolExecutor() as pool:  # a run has hundreds of small files
             table = pa.concat_tables([arrow_schema().empty_table(), *pool.map(self.read_table, self.record_files())])
         if not table.num_rows:
@@ -249,6 +260,10 @@ class Store:
         if fault_in(table):  # all at once, as it takes as long for one file; then which of them it is
             for path in self.record_files():
                 self._checked_table(path)
+        if possible and (fault := fault_of_values(table)):
+            raise KVBenchError(
+                f"{self.folder} holds a record whose {fault}: python -m kvbench check-submission names it"
+            )
         frame = _as_frame(table)
         for column in ("task", "policy"):
             plural = {"task": "tasks", "policy": "policies"}[column]
@@ -291,6 +306,12 @@ def _as_frame(table: pa.Table) -> pd.DataFrame:
 
 def _type_of_lists(kind: pa.DataType) -> pd.ArrowDtype | None:
     return pd.ArrowDtype(kind) if pa.types.is_list(kind) else None
+
+
+def _refuse(path: Path, fault: str) -> None:
+    if fault:
+        cause = ValueError(fault)
+        raise _unreadable(path, cause) from cause
 
 
 def _unreadable(path: Path, error: Exception) -> KVBenchError:

@@ -1,5 +1,6 @@
 """What was kept and what it costs: numbers that no run can have."""
 
+import json
 import math
 from collections.abc import Iterator, Mapping
 
@@ -8,7 +9,7 @@ from kvbench.prompt import build_prompts
 from kvbench.record import Record
 from kvbench.submission.finding import Finding, judged
 from kvbench.submission.reading import Submission, place_of
-from kvbench.submission.routes import faults_of_routes
+from kvbench.submission.routes import faults_of_layers, faults_of_routes
 from leaderboards import FULL, Asked
 from policies import POLICIES
 
@@ -66,6 +67,17 @@ def _faults(record: Record, lengths: Lengths, whole: Record | None) -> Iterator[
     if record.status == "ok":
         yield from _faults_of_kept(record, whole)
         yield from faults_of_routes(record)
+        if whole is not None and whole.ger_by_layer is not None:
+            yield from faults_of_layers(record, len(whole.ger_by_layer))
+        if not _is_object(record.press_arguments):
+            yield f"press_arguments are {record.press_arguments!r:.40}, no JSON object"
+
+
+def _is_object(text: str) -> bool:
+    try:
+        return isinstance(json.loads(text), dict)
+    except (ValueError, RecursionError):
+        return False
 
 
 def _faults_of_kept(record: Record, whole: Record | None) -> Iterator[str]:

@@ -6,7 +6,6 @@ from functools import cached_property
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pandas import DataFrame
 from pydantic import ValidationError
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
@@ -16,7 +15,7 @@ from kvbench.asking import described
 from kvbench.errors import KVBenchError, first_line
 from kvbench.identity import Identity, source_hash
 from kvbench.models import fingerprint_of
-from kvbench.record import Record, arrow_schema
+from kvbench.record import Record
 from kvbench.reference.shipped import REFERENCE_MODELS, folder_of
 from kvbench.store import RUN_FILE, Store
 from kvbench.submission.finding import Finding, judged
@@ -38,7 +37,7 @@ class Submission:
     @cached_property
     def frame(self) -> DataFrame:
         """The records as a table; :class:`KVBenchError` where they do not belong to the run."""
-        return self.store.frame()
+        return self.store.frame(possible=False)  # what is not is told of by record
 
     @cached_property
     def of_this_code(self) -> bool:
@@ -106,7 +105,7 @@ def read(folder: Path) -> tuple[Submission, Finding]:
     faults: list[str] = []
     for path in store.record_files():
         try:
-            found = _records(store, path)
+            found = store.read_records(path)
         except (KVBenchError, ValidationError, pa.ArrowException, OSError) as error:
             faults.append(f"{path.relative_to(folder)} cannot be read ({first_line(error.__cause__ or error)})")
         else:
@@ -116,15 +115,6 @@ def read(folder: Path) -> tuple[Submission, Finding]:
     tasks = {name: task for name, task in named.items() if task is not None}
     submission = Submission(store, identity, tuple(records), tasks)
     return submission, judged("files", f"{len(store.record_files()):,} files, {len(records):,} records", faults)
-
-
-def _records(store: Store, path: Path) -> list[Record]:
-    with path.open("rb") as file:
-        schema = pq.read_schema(file)
-    if not schema.equals(arrow_schema()):
-        strange = sorted(set(schema.names) ^ set(arrow_schema().names))
-        raise KVBenchError(f"its columns are not those of the schema{': ' + ', '.join(strange[:3]) if strange else ''}")
-    return store.read_records(path)
 
 
 def _misplaced(store: Store, path: Path, records: list[Record]) -> Iterator[str]:

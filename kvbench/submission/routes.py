@@ -13,6 +13,9 @@ OF_A_BYTE = 1 / 255  # shares of single tokens are stored in such steps, rounded
 def faults_of_routes(record: Record) -> Iterator[str]:
     """Rates that are not those of the tokens. Where the tokens of an answer or of its evidence cannot be told from the
     text as they were counted, nothing is said of them."""
+    if len(record.token_ends) % 4 or len(record.answer_spans) % 2 or len(record.evidence_spans) % 2:
+        yield "token_ends, answer_spans or evidence_spans hold a part of a number or of a span"
+        return
     if record.token_kept is None:
         return
     kept = np.frombuffer(record.token_kept, dtype=np.uint8) / 255
@@ -32,6 +35,15 @@ def faults_of_routes(record: Record) -> Iterator[str]:
         told = getattr(record, name)
         if told is not None and abs(told - value) > slack:
             yield f"{name} is {told:.4g}, its tokens come to {value:.4g}"
+
+
+def faults_of_layers(record: Record, layers: int) -> Iterator[str]:
+    """``layers``: of the model, as another record has them."""
+    ger, by_layer = record.ger, record.ger_by_layer
+    if by_layer is not None and len(by_layer) != layers:
+        yield f"ger_by_layer tells of {len(by_layer)} layers, others of {layers}"
+    elif ger is not None and any(layer < ger - EXACT for layer in by_layer or ()):
+        yield f"ger is {ger:.4g}, in a layer alone less"  # what survives nowhere survives in no layer
 
 
 def _inside(spans: Sequence[int], starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
