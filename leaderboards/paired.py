@@ -22,6 +22,7 @@ from leaderboards.bootstrap import (
     cluster_weights,
     percentile_interval,
     percentile_intervals,
+    task_seed,
 )
 from leaderboards.errors import LeaderboardError
 from leaderboards.sheet import CELL, QUESTION, Sheet, sheets_of, sound_cells
@@ -166,6 +167,7 @@ def _met(sheet: Sheet, pairs: Sequence[tuple[str, str]], seed: int, signed_ranks
     only_one_lied = (common & lied[one] & honest[other]).sum(axis=1).tolist()
     only_other_lied = (common & lied[other] & honest[one]).sum(axis=1).tolist()
     f1 = sheet.f1[one] - sheet.f1[other]
+    seed = task_seed(seed, sheet.task)  # as of the rows: a mark and a verdict shall not differ by chance
     hallucinated = differences(sheet.hallucinated[one] - sheet.hallucinated[other], sheet.draws, seed)
     return [
         Duel(

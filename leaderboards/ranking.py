@@ -20,7 +20,7 @@ def marks(values: Mapping[str, FloatArray], higher_is_better: bool = True) -> Ma
     "best" where the paired differences of all others from the best value leave out 0; else those whose do not are a
     "tie", it included.
     """
-    if not values:
+    if len(values) < 2:  # nothing was compared
         return {}
     table = np.stack(list(values.values()))
     best = int(np.argmax(table[:, 0] if higher_is_better else -table[:, 0]))

@@ -48,7 +48,7 @@ def sheets_of(records: DataFrame) -> list[Sheet]:
     for task, own in sound.groupby("task", sort=False, observed=True):
         places = own.groupby(QUESTION, sort=True, observed=True).ngroup().to_numpy()
         first = np.unique(places, return_index=True)[1]  # the record of each question that is met first
-        draws, contexts = (factorize(own[name].to_numpy()[first])[0] for name in ("draw_id", "example_id"))
+        draws, contexts = (factorize(own[name].to_numpy()[first], sort=True)[0] for name in ("draw_id", "example_id"))
         policies, names = factorize(own["policy"].astype(str))
         values = {name: own[name].to_numpy(dtype=np.float64, na_value=np.nan) for name in MEASURES}
         codes, levels = factorize(own["asked"])

@@ -40,7 +40,7 @@ def test_best_is_what_all_others_differ_from_in_the_same_resamples() -> None:
     unclear = one - np.array([1.0, 3.0, -1.0, 1.0])
     assert marks({"snapkv": one, "tova": one - 2, "knorm": unclear}) == {"snapkv": "tie", "knorm": "tie"}
     assert marks({"snapkv": one, "tova": one + 1e-14}) == {"snapkv": "tie", "tova": "tie"}, "but for noise of sums"
-    assert marks({}) == {}
+    assert marks({}) == marks({"snapkv": one}) == {}, "nothing was compared"
 
 
 def test_what_makes_a_context_hard_for_all_hides_no_difference() -> None:
@@ -67,8 +67,9 @@ def test_of_hallucinations_fewer_is_better_and_equal_outputs_are_tied() -> None:
 
 def test_controls_and_a_single_context_are_not_ranked() -> None:
     hard, nothing = [10.0, 60.0, 90.0, 30.0], [0.0] * 4
-    rows = found(answers(hard, oracle=[5.0] * 4, random=[2.0] * 4, tova=nothing), "base")
-    assert {name: mark_of(row, F1) for name, row in rows.items()} == {"oracle": None, "random": None, "tova": "best"}
+    rows = found(answers(hard, oracle=[5.0] * 4, random=[2.0] * 4, tova=nothing, knorm=[-1.0] * 4), "base")
+    told = {name: mark_of(row, F1) for name, row in rows.items()}
+    assert told == {"oracle": None, "random": None, "tova": "best", "knorm": None}
     single = found(answers([10.0], snapkv=[5.0], tova=[0.0]), "base")
     assert all(not row.best_in and not row.tied_in for row in single.values())
 
