@@ -11,8 +11,7 @@ from leaderboards.resampling import Blank
 from leaderboards.row import ALL_TASKS, CONTROLS, FULL, SummaryRow
 from leaderboards.standings import TO_BEAT, Against, Found, Standing, all_standings
 
-SHOWN = (Asked.of(0.5), Asked.of(0.9))  # at which hallucination and GER stand on the board
-MIDDLE = SHOWN[0]
+SHOWN = (Asked.of(0.5), Asked.of(0.9))  # at which hallucination and GER stand on the board, where they were asked
 LEAKED, OBEYED = "protected directives that leak", "directives obeyed"
 COST = "ms / 1,000 tokens"
 SIGNS = {"better": "▲", "worse": "▼", "tied": ""}
@@ -62,12 +61,17 @@ class Board:
     methods: tuple[BoardLine, ...]
     controls: tuple[BoardLine, ...]
     levels: tuple[Level, ...]
+    shown: tuple[Asked, ...]
 
     @property
     def reasons(self) -> list[str]:
-        """Why cells are blank, each once."""
-        cells = (cell for line in (*self.methods, *self.controls) for cell in line.cells)
-        return list(dict.fromkeys(cell.reason for cell in cells if cell.reason))
+        """Why cells are blank, each once with the columns that they are in."""
+        found: dict[str, dict[str, None]] = {}
+        for line in (*self.methods, *self.controls):
+            for column, cell in zip(self.columns, line.cells, strict=True):
+                if cell.reason:
+                    found.setdefault(cell.reason, {})[column.name] = None
+        return [f"– in {', '.join(columns)}: {reason}" for reason, columns in found.items()]
 
 
 @dataclass(frozen=True)
@@ -90,11 +94,13 @@ def boards_of(records: DataFrame, rows: Sequence[SummaryRow], found: Found | Non
     computed of them already, or nothing."""
     found = all_standings(records, rows) if found is None else found
     seconds = _seconds(records)
+    shown = shown_of(sorted({row.asked for row in rows if row.policy != FULL}))
     return {
         (mode, task): _board(
             of_board,
             [row for row in rows if (row.mode, row.task) == (mode, task)],
             seconds.get(task, {}),
+            shown,
         )
         for (mode, task), of_board in found.items()
     }
@@ -105,7 +111,18 @@ def values_of(board: Board, policy: str) -> dict[str, float | None]:
     or the column has no value."""
     line = next(line for line in (*board.methods, *board.controls) if line.policy == policy)
     known = {column.name: cell.sort for column, cell in zip(board.columns, line.cells, strict=True)}
-    return {column.name: known.get(column.name) for column, _ in _columns() if column.at_level or column.name == COST}
+    return {
+        column.name: known.get(column.name)
+        for column, _ in _columns(board.shown)
+        if column.at_level or column.name == COST
+    }
+
+
+def shown_of(levels: Sequence[Asked]) -> tuple[Asked, ...]:
+    """Those that stand on a board beside one another: the usual ones, or else the first and the last. ``levels``: all,
+    in ascending order."""
+    usual = tuple(asked for asked in SHOWN if asked in levels)
+    return usual or tuple(dict.fromkeys((*levels[:1], *levels[-1:])))
 
 
 def _seconds(records: DataFrame) -> dict[str, dict[str, float]]:
@@ -126,6 +143,7 @@ def _board(
     found: Sequence[Standing],
     rows: Sequence[SummaryRow],
     seconds: Mapping[str, float],
+    shown: tuple[Asked, ...],
 ) -> Board:
     full = next((row for row in rows if row.policy == FULL), None)
     policies = [
@@ -139,22 +157,29 @@ def _board(
     ]
     ordered = sorted(policies, key=_place)
     ordered.sort(key=lambda policy: policy.standing.policy in CONTROLS)
-    columns, lines = _table(_columns(), ordered)
+    columns, lines = _table(_columns(shown), ordered)
     levels = sorted({row.asked for row in rows if row.policy != FULL})
     return Board(
         columns,
         tuple(line for line in lines if line.policy not in CONTROLS),
         tuple(line for line in lines if line.policy in CONTROLS),
         tuple(Level(asked, *_table(_at_level(asked), ordered)) for asked in levels),
+        shown,
     )
 
 
 def _table(
     columns: Sequence[Column], policies: Sequence[_Policy]
 ) -> tuple[tuple[BoardColumn, ...], tuple[BoardLine, ...]]:
-    """Columns in which nobody has a value are left out."""
+    """Columns in which nobody has a value are left out, and so are those that the full cache alone would have."""
     cells = [(column, [cell(policy) for policy in policies]) for column, cell in columns]
-    cells = [(column, own) for column, own in cells if any(cell.sort is not None for cell in own)]
+    compressed = [policy.standing.policy != FULL for policy in policies]
+    counted = compressed if any(compressed) else [True] * len(policies)
+    cells = [
+        (column, own)
+        for column, own in cells
+        if any(cell.sort is not None for cell, counts in zip(own, counted, strict=True) if counts)
+    ]
     return tuple(column for column, _ in cells), tuple(
         BoardLine(policy.standing.policy, tuple(own[place] for _, own in cells))
         for place, policy in enumerate(policies)
@@ -166,7 +191,9 @@ def _place(policy: _Policy) -> float:
     return float("inf") if isinstance(rank, Blank) else rank.rank
 
 
-def _columns() -> list[Column]:
+def _columns(shown: Sequence[Asked]) -> list[Column]:
+    """``shown``: of which columns there are one for each level; others are of the first."""
+    first = shown[0] if shown else SHOWN[0]
     return [
         _column("rank", "by the area under F1, with its 95 % interval", _rank),
         _column("F1 area", "mean F1 over the realised ratio, percent, with its 95 % interval", _area),
@@ -181,12 +208,12 @@ def _columns() -> list[Column]:
             "where hallucination rises fastest, with its 95 % interval; ? where it may not rise",
             _cliff,
         ),
-        *(_rate_column(asked) for asked in SHOWN),
-        *(_ger_column(asked) for asked in SHOWN),
-        _share_column("leakage", LEAKED, MIDDLE, _leakage),
-        _share_column("obeyed", OBEYED, MIDDLE, _obeyed),
+        *(_rate_column(asked) for asked in shown),
+        *(_ger_column(asked) for asked in shown),
+        _share_column("leakage", LEAKED, first, _leakage),
+        _share_column("obeyed", OBEYED, first, _obeyed),
         _column(COST, "time of compression", _cost),
-        _saved_column("bytes saved", MIDDLE),
+        _saved_column("bytes saved", first),
         _column("questions", "in each cell", _questions),
     ]
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from leaderboards.board import SHOWN
+from leaderboards.board import shown_of
 from leaderboards.paired import Difference, Duel
 
 NOTHING = -128  # of a byte that has no value
@@ -40,7 +40,7 @@ def encounters(duels: Duels) -> dict[str, Any]:
         "policies": policies,
         "tasks": tasks,
         "levels": [str(level) for level in levels],
-        "shown": [str(level) for level in levels if level in SHOWN] or [str(level) for level in levels[-2:]],
+        "shown": [str(level) for level in shown_of(levels)],
         "numbers": base64.b64encode(numbers.tobytes()).decode(),
         "p": base64.b64encode(p.tobytes()).decode(),
     }

@@ -97,7 +97,7 @@ class HeatMap:
     @property
     def download(self) -> str:
         """The table that has its numbers."""
-        return "questions" if self.name == QUESTIONS else "cells"
+        return QUESTIONS if self.name == QUESTIONS else "cells"
 
     @property
     def told(self) -> dict[str, str]:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from leaderboards.board import SHOWN, Board, BoardCell
+from leaderboards.board import Board, BoardCell
 from leaderboards.encounters import encounters
 from leaderboards.results import Results, distinct, labels_of, task_page
 from leaderboards.row import ALL_TASKS, FULL, SummaryRow
@@ -117,7 +117,7 @@ def _one_board(placed: PlacedBoard) -> dict[str, Any]:
         "task": placed.task,
         "name": title_of(placed.task, ""),
         "kind": levels[0].asked.kind.capitalize() if levels else "Ratio",
-        "usual": " and ".join(str(asked) for asked in SHOWN if asked in [level.asked for level in levels]) or "none",
+        "usual": " and ".join(map(str, placed.board.shown)) or "none",
         "levels": [
             {
                 "asked": str(level.asked),

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+from unicodedata import category
 
 import numpy as np
 from pandas import DataFrame, factorize, isna
@@ -20,6 +21,7 @@ NO_GOLDS = "no gold answers: see the directives"
 NOT_RUN = "not run yet"
 ONE_CONTEXT = "no interval from one context"
 
+HIDDEN = ("Cc", "Cf")  # control and format characters, those for direction among them
 CELL = ("task", "mode", "policy", "asked")
 QUESTION = ("example_id", "question_id")
 NUMBERS = (
@@ -195,7 +197,7 @@ def _incomplete(group: Columns, asked: int, contexts: int | None) -> str | None:
         gaps.append(f"{contexts - there} of {contexts} contexts are not run yet")
     failed = group.where(group["status"] != "ok")
     if len(failed):
-        reasons = (str(reason) for reason in failed["reason"] if not isna(reason))
+        reasons = (visible(str(reason)) for reason in failed["reason"] if not isna(reason))
         first = next(reasons, "no reason was recorded")
         gaps.append(f"{len(failed)} of {asked} failed: {first}")
     if len(group) < asked:
@@ -351,6 +353,11 @@ def _over_tasks(key: Key, by_task: Sequence[tuple[str, _Cell | None]]) -> _Cell:
 def _average(values: Sequence[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return sum(known) / len(known) if known and len(known) == len(values) else None
+
+
+def visible(text: str) -> str:
+    """Text of strangers of which nothing is hidden, and which turns nothing round that stands beside it."""
+    return "".join("\N{REPLACEMENT CHARACTER}" if category(letter) in HIDDEN else letter for letter in text)
 
 
 def _joined(gaps: Sequence[str]) -> str | None:

@@ -9,7 +9,7 @@ from chromium import EXECUTABLE, Chromium
 from leaderboards import CONTROLS, FRONT, Results, boards_of, build_pages, summarise
 from leaderboards.board import Board, BoardCell
 from leaderboards.row import ALL_TASKS
-from synthetic_records import failed, realistic_records
+from synthetic_records import failed, frame, realistic_records, record
 
 POLICIES = ("full", "oracle", "random", "recency", "snapkv", "knorm", "expected_attention")
 
@@ -111,3 +111,24 @@ def test_the_board_comes_first_fits_and_sorts(browser: Chromium, tmp_path: Path,
     found = browser.evaluate(values)
     assert found == sorted(found, reverse=True)
     assert len(found) == 3
+
+
+def test_a_run_by_budgets_or_other_ratios_shows_its_own_ends() -> None:
+    """Where neither usual ratio was asked for, the columns would hold the full cache alone."""
+    records = realistic_records(policies=["full", "random", "snapkv"], ratios=[0.3, 0.6, 0.8], contexts=3)
+    names = {column.name for column in boards_of(records, summarise(records))["agnostic", "all"].columns}
+    assert {"hallucinated at 0.3", "hallucinated at 0.8", "GER at 0.3", "GER at 0.8", "bytes saved"} <= names
+    assert not {name for name in names if "0.5" in name or "0.9" in name}
+    budgets = records.assign(budget=records["ratio"].map({0.0: None, 0.3: 64, 0.6: 32, 0.8: 16}))
+    board = boards_of(budgets, summarise(budgets))["agnostic", "all"]
+    assert {"hallucinated at 16", "hallucinated at 64"} <= {column.name for column in board.columns}
+    (line,) = [line for line in board.methods if line.policy == "snapkv"]
+    shown = dict(zip((column.name for column in board.columns), line.cells, strict=True))
+    assert shown["hallucinated at 16"].sort is not None
+
+
+def test_reasons_of_strangers_turn_nothing_round() -> None:
+    bad = {"task": "base", "policy": "snapkv", "ratio": 0.5}
+    records = frame([record(), failed("gone \u202e\x1b[31m", **bad)])
+    (reason,) = {row.reason for row in summarise(records) if (row.task, row.policy) == ("base", "snapkv")}
+    assert reason == "1 of 1 failed: gone \ufffd\ufffd[31m"

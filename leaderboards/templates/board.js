@@ -203,7 +203,10 @@ if (source) {
     showRows(board, family, part.toLowerCase());
     setLevel(board, board.levels.find(({ asked }) => asked === level));
     const blanks = board.rows.flatMap((row) => (row.hidden ? [] : [...row.querySelectorAll(".blank")].filter((cell) => !cell.hidden)));
-    tellReasons(board.element.querySelector(".why"), blanks.map((cell) => cell.title));
+    const columns = [...board.table.tHead.rows[0].cells].map((cell) => cell.textContent);
+    const where = (reason) => distinct(blanks.filter((cell) => cell.title === reason).map((cell) => columns[cell.cellIndex]));
+    const reasons = distinct(blanks.map((cell) => cell.title));
+    tellReasons(board.element.querySelector(".why"), reasons.map((reason) => `– in ${where(reason).join(", ")}: ${reason}`));
     board.sort();
     compare(board, level);
   };

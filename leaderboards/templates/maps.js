@@ -19,7 +19,7 @@ for (const source of document.querySelectorAll(".map > script")) {
       cell.textContent = blank ? "–" : content;
       cell.title = blank ? data.reasons[content] : "";
       cell.style.setProperty("--heat", blank ? 0 : Number(content) / data.tops[layer.measure]);
-      if (blank) reasons.push(data.reasons[content]);
+      if (blank) reasons.push(`–: ${data.reasons[content]}`);
     }));
     tellReasons(map.querySelector(".why"), reasons);
   };
@@ -36,5 +36,6 @@ for (const source of document.querySelectorAll(".map > script")) {
     drawn = wanted;
     draw();
   });
+  if (drawn !== usual) map.scrollIntoView({ behavior: "instant" });
   map.querySelector(".choice").hidden = false;
 }

@@ -32,10 +32,10 @@ for (const group of document.querySelectorAll(".measures")) {
 }
 
 // Why cells are blank, told below a table: the title of a cell is nowhere on a phone.
-const tellReasons = (list, reasons) => {
-  list.replaceChildren(...[...new Set(reasons)].map((reason) => {
+const tellReasons = (list, lines) => {
+  list.replaceChildren(...[...new Set(lines)].map((line) => {
     const made = document.createElement("li");
-    made.textContent = `–: ${reason}`;
+    made.textContent = line;
     return made;
   }));
 };
