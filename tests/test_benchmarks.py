@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from datasets_gen import TASKS
 from kvbench.benchmarks.drawing import draw, frame_of
 from kvbench.benchmarks.engine import Work
-from kvbench.benchmarks.measured import Report, measured
+from kvbench.benchmarks.measured import Measured, Report, measured
 from kvbench.benchmarks.profiling import profiled
 from kvbench.benchmarks.roof import Products, recorded
 from kvbench.benchmarks.shapes import OF_8_BILLION, OF_100_MILLION, Shape, random_model, random_network, task_of
@@ -82,9 +82,9 @@ def test_the_part_for_a_gpu_runs_on_tiny_shapes(monkeypatch: pytest.MonkeyPatch)
 
 @gpu
 def test_the_suite_runs_on_a_gpu() -> None:  # pragma: no cover
-    report = run_suite(None, TINY, 1, torch.device("cuda"), lambda _: None)
-    assert [row.name for row in report.results] == list(ON_GPU)
-    assert {row.name: row for row in report.results}["memory-8b"].value > 0
+    rows = list(run_suite(None, TINY, 1, torch.device("cuda"), lambda _: None))
+    assert [row.name for row in rows] == list(ON_GPU)
+    assert {row.name: row for row in rows}["memory-8b"].value > 0
 
 
 def test_a_gpu_that_is_not_there_is_told_in_one_line(
@@ -101,7 +101,27 @@ def test_a_gpu_that_is_not_there_is_told_in_one_line(
 
 def test_an_unknown_row_is_told_with_what_there_is() -> None:
     with pytest.raises(KVBenchError, match="unknown benchmark 'rooof'"):
-        run_suite("rooof", TINY, 1, CPU, lambda _: None)
+        next(run_suite("rooof", TINY, 1, CPU, lambda _: None))
+
+
+def test_rows_are_kept_beside_those_of_the_same_machine_alone(tmp_path: Path) -> None:
+    """A suite of an hour that ends early has what it measured, and --only adds to it."""
+    path, order = tmp_path / "bench.json", ["a", "b", "c"]
+    here = Report.on(CPU, tiny=True)
+
+    def row(name: str, value: float) -> Measured:
+        return measured(name, "what", "times", ">= 2", [value], None)
+
+    assert here.continued(path).results == []
+    first = here.with_row(row("c", 1), order).with_row(row("a", 2), order)
+    path.write_text(first.model_dump_json())
+    again = here.continued(path).with_row(row("b", 3), order).with_row(row("a", 4), order)
+    assert [(one.name, one.value) for one in again.results] == [("a", 4), ("b", 3), ("c", 1)]
+    assert Report.on(CPU, tiny=False).continued(path).results == [], "of other shapes"
+    path.write_text(first.model_copy(update={"processor": "another"}).model_dump_json())
+    assert here.continued(path).results == []
+    path.write_text("{")
+    assert here.continued(path).results == []
 
 
 def test_the_median_is_held_against_the_target() -> None:

@@ -20,7 +20,8 @@ CPUS = Path("/proc/cpuinfo")
 
 class Measured(BaseModel):
     """One row of the table. ``repeats``: the value of every repeat, of which ``value`` is the median; ``details``:
-    what it was computed from. ``met`` is null where there is no target in one number."""
+    what it was computed from. ``met`` is null where there is no target in one number. ``load_average``: of the machine
+    at the end, over a minute, what was measured included."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -33,42 +34,53 @@ class Measured(BaseModel):
     highest: float
     repeats: list[float]
     met: bool | None
+    created: str
+    git_revision: str | None
+    git_dirty: bool | None
+    load_average: float
     details: dict[str, object]
 
 
 class Report(BaseModel):
-    """A run of the suite."""
+    """Rows that were measured on one machine with the same versions. ``tiny``: on tiny shapes."""
 
     model_config = ConfigDict(extra="forbid")
 
-    created: str
     kvbench: str
-    git_revision: str | None
-    git_dirty: bool | None
     versions: dict[str, str]
     device: str
     processor: str
     cores: int
     threads: int
-    load_average: float
-    results: list[Measured]
+    tiny: bool
+    results: list[Measured] = []
 
     @classmethod
-    def on(cls, device: torch.device, results: list[Measured]) -> "Report":
-        revision, dirty = git_state(Path(str(kvbench.__file__)).parent)
+    def on(cls, device: torch.device, tiny: bool) -> "Report":
+        """Of this machine, still without rows."""
         return cls(
-            created=datetime.now(UTC).isoformat(timespec="seconds"),
             kvbench=kvbench.__version__,
-            git_revision=revision,
-            git_dirty=dirty,
             versions={"python": platform.python_version(), **{name: version(name) for name in PACKAGES}},
             device=device_name(device),
             processor=_processor(),
             cores=os.cpu_count() or 1,
             threads=torch.get_num_threads(),
-            load_average=round(os.getloadavg()[0], 2),
-            results=results,
+            tiny=tiny,
         )
+
+    def continued(self, path: Path) -> "Report":
+        """With the rows of the file, if there is one of the same machine and versions."""
+        try:
+            former = Report.model_validate_json(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return self
+        alike = former.model_copy(update={"results": []}) == self.model_copy(update={"results": []})
+        return former if alike else self
+
+    def with_row(self, row: Measured, order: Sequence[str]) -> "Report":
+        """That row in place of a former one of its name. ``order``: of the names."""
+        rows = {one.name: one for one in (*self.results, row)}
+        return self.model_copy(update={"results": sorted(rows.values(), key=lambda one: order.index(one.name))})
 
 
 def _processor() -> str:
@@ -87,6 +99,7 @@ def measured(
 ) -> Measured:
     """The median of the repeats against the target."""
     value = statistics.median(repeats)
+    revision, dirty = git_state(Path(str(kvbench.__file__)).parent)
     return Measured(
         name=name,
         what=what,
@@ -97,6 +110,10 @@ def measured(
         highest=max(repeats),
         repeats=list(repeats),
         met=met(value) if met else None,
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        git_revision=revision,
+        git_dirty=dirty,
+        load_average=round(os.getloadavg()[0], 2),
         details=details,
     )
 

@@ -1,6 +1,6 @@
 """The table of targets: every row measured, on a CPU or with its part for a GPU."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -9,7 +9,7 @@ import torch
 from datasets_gen import TASKS
 from kvbench.benchmarks import engine, memory, shapes
 from kvbench.benchmarks.engine import LONG, QUESTIONS, Work
-from kvbench.benchmarks.measured import Measured, Report, measured
+from kvbench.benchmarks.measured import Measured, measured
 from kvbench.benchmarks.pipeline import compare
 from kvbench.benchmarks.shapes import Shape, random_model, task_of
 from kvbench.engine.decode import decode
@@ -171,18 +171,16 @@ ON_GPU: Mapping[str, Callable[[Size, int, torch.device], Measured]] = {
 
 def run_suite(
     names: str | None, size: Size, repeats: int, device: torch.device, progress: Callable[[str], None]
-) -> Report:
-    """The rows of the table of that device that were named, or all of them. ``progress`` is told each before it is
-    begun."""
-    settle()
+) -> Iterator[Measured]:
+    """The rows of the table of that device that were named, or all of them, one after the other. ``progress`` is told
+    each before it is begun."""
     known: dict[str, Callable[[], Measured]] = {
         name: partial(measure, size, repeats, device) for name, measure in ON_GPU.items()
     }
     if device.type == "cpu":
         known = {name: partial(measure, size, repeats) for name, measure in ON_CPU.items()}
     chosen = choose("benchmark", names, {name: (name, measure) for name, measure in known.items()})
-    results = []
+    settle()
     for name, measure in chosen:
         progress(name)
-        results.append(measure())
-    return Report.on(device, results)
+        yield measure()

@@ -14,9 +14,10 @@ from rich.table import Table
 from datasets_gen import TASKS
 from kvbench.atomic import write_text_atomically
 from kvbench.benchmarks.engine import Work
+from kvbench.benchmarks.measured import Report
 from kvbench.benchmarks.pipeline import Comparison, compare
 from kvbench.benchmarks.profiling import profiled
-from kvbench.benchmarks.suite import FULL, TINY, Size, run_suite
+from kvbench.benchmarks.suite import FULL, ON_CPU, ON_GPU, TINY, Size, run_suite
 from kvbench.catalogue import choose_policies
 from kvbench.commands.parameters import Device, MaxKVGB, Mode, Model, Seed
 from kvbench.console import console
@@ -84,9 +85,11 @@ def command(
 
 
 def show_suite(only: str | None, size: Size, repeats: int, device: torch.device, out: Path) -> None:
-    """Every row is told when it is done; all of them are in the file."""
-    report = run_suite(only, size, repeats, device, lambda name: console.print(f"measuring {name}"))
-    write_text_atomically(out, report.model_dump_json(indent=1) + "\n")
+    """Every row is in the file as soon as it is measured, beside others of the same machine and versions."""
+    report = Report.on(device, size is TINY).continued(out)
+    for row in run_suite(only, size, repeats, device, lambda name: console.print(f"measuring {name}")):
+        report = report.with_row(row, [*ON_CPU, *ON_GPU])
+        write_text_atomically(out, report.model_dump_json(indent=1) + "\n")
     table = Table(box=None, pad_edge=False)
     for title in ("", "measured", "lowest", "highest", "target", "what"):
         table.add_column(title, no_wrap=title in ("", "measured"), overflow="fold")
