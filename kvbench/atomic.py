@@ -4,6 +4,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -35,11 +36,15 @@ def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
         raise _refused(path, f"{type(error).__name__}: {first_line(error)}") from error  # each service has its own
 
 
-def check_writable(folder: Path) -> None:
-    """:class:`KVBenchError` where a remote folder takes no file, before hours are spent on what is to be kept there."""
-    if is_remote(folder):
-        probe = folder / f".{uuid4().hex}"
-        write_text_atomically(probe, "")
+def check_writable(option: str, folder: Path) -> None:
+    """:class:`KVBenchError` where the folder of an option takes no file, before hours are spent on what is to be kept
+    there."""
+    if not is_remote(folder):
+        make_folder(option, folder)
+        return
+    probe = folder / f".{uuid4().hex}"
+    write_text_atomically(probe, "")
+    with suppress(Exception):  # who may write may not always delete, and what is left is nothing
         probe.unlink()
 
 

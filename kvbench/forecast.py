@@ -13,7 +13,7 @@ from kvbench.prompt import build_prompts
 
 def memory_plan(model: LoadedModel, grid: Grid, max_kv_bytes: int, workers: int) -> str:
     """One line: the waves of the task whose first context takes most, and the bound."""
-    expected = [(task, one) for task, _ in grid.tasks for one in _of_first_context(model, grid, task, max_kv_bytes)]
+    expected = _expected(model, grid, max_kv_bytes)
     each = f" in each of {workers} processes" if workers > 1 else ""
     bound = f"at most {_size(max_kv_bytes)} of keys and values at once{each}"
     lost = max((one.too_large for _, one in expected), default=0)
@@ -26,6 +26,20 @@ def memory_plan(model: LoadedModel, grid: Grid, max_kv_bytes: int, workers: int)
     waves = ", ".join(f"{times} of {rows}" for rows, times in sorted(counts.items(), reverse=True))
     size = _size(max(size for _, size in most.waves))
     return f"{bound}; largest in {task.name}: waves {waves} branches, {size} predicted{told}"
+
+
+def processes_within(model: LoadedModel, grid: Grid, max_kv_bytes: int, most: int) -> int:
+    """How many processes may share the bound: fewer than ``most`` where a branch fits into the whole of it and not into
+    a share, as what is stored shall not depend on the cores of the machine."""
+
+    def lost(count: int) -> int:
+        return sum(one.too_large for _, one in _expected(model, grid, max_kv_bytes // count))
+
+    return next(count for count in range(most, 0, -1) if count == 1 or lost(count) == lost(1))
+
+
+def _expected(model: LoadedModel, grid: Grid, max_kv_bytes: int) -> list[tuple[Task, Forecast]]:
+    return [(task, one) for task, _ in grid.tasks for one in _of_first_context(model, grid, task, max_kv_bytes)]
 
 
 def _of_first_context(model: LoadedModel, grid: Grid, task: Task, max_kv_bytes: int) -> Iterator[Forecast]:

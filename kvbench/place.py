@@ -18,10 +18,11 @@ def place_of(text: str | Path) -> Path:
     try:
         place = UPath(str(text))
         filesystem = place.fs
-    except (ImportError, ValueError, OSError) as error:  # no package for it, no such protocol, no such host
+    except Exception as error:  # no package, protocol or host of that name, and what each service has of its own
+        reason = first_line(error) or type(error).__name__
         raise KVBenchError(
-            f"{text} cannot be reached ({first_line(error)}): give a folder, or a URL that fsspec knows and whose "
-            "package is installed, such as s3fs for s3://"
+            f"{text} cannot be reached ({reason}): give a folder, or a URL that fsspec knows and whose package is "
+            "installed, such as s3fs for s3://"
         ) from error
     if "file" in filesystem.protocol:
         return Path(place.path)

@@ -1,6 +1,7 @@
 """Benchmarks run and measure what they say; how fast anything is, no test asks."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from datasets_gen import TASKS
 from kvbench.benchmarks.drawing import draw, frame_of
 from kvbench.benchmarks.engine import Work
 from kvbench.benchmarks.measured import Measured, Report, measured
+from kvbench.benchmarks.memory import apart, peak
 from kvbench.benchmarks.profiling import profiled
 from kvbench.benchmarks.roof import Products, recorded
 from kvbench.benchmarks.shapes import OF_8_BILLION, OF_100_MILLION, Shape, random_model, random_network, task_of
@@ -76,8 +78,8 @@ def test_the_part_for_a_gpu_runs_on_tiny_shapes(monkeypatch: pytest.MonkeyPatch)
     for name, measure in ON_GPU.items():
         row = measure(TINY, 1, CPU)
         assert row.name == name
-        assert row.details.get("answered", 1)
-        assert row.details.get("failed", {}) == {}
+        assert row.details["answered"]
+        assert not row.details["failed"]
 
 
 @gpu
@@ -122,6 +124,26 @@ def test_rows_are_kept_beside_those_of_the_same_machine_alone(tmp_path: Path) ->
     assert here.continued(path).results == []
     path.write_text("{")
     assert here.continued(path).results == []
+
+
+def test_the_peak_of_a_process_is_not_that_of_its_parent() -> None:
+    """As ``ru_maxrss`` would have it on Linux, where a row after a large one would have taken nothing."""
+    large = torch.ones(2**27)  # 512 MB
+    assert peak() > large.nbytes
+    assert apart(peak) < peak() - large.nbytes / 2
+
+
+def test_rows_for_a_gpu_do_not_count_what_was_not_answered() -> None:
+    """A bound that nothing fits into makes the engine fast and small."""
+    for name, measure in ON_GPU.items():
+        row = measure(replace(TINY, large_gigabytes=1e-7), 1, CPU)
+        assert row.met is False, name
+
+
+def test_options_of_the_suite_alone_are_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    for options in (["--only", "roof"], ["--tiny"]):
+        assert main(["bench", *options]) == 1
+        assert "is of --suite" in capsys.readouterr().err
 
 
 def test_the_median_is_held_against_the_target() -> None:

@@ -22,10 +22,10 @@ from kvbench.engine.memory import free_bytes, is_out_of_memory, kv_share
 from kvbench.engine.treatment import plan
 from kvbench.engine.wave import Wave
 from kvbench.engine.waves import Row, forecast, in_waves, token_bytes_of, waves
-from kvbench.forecast import memory_plan
+from kvbench.forecast import memory_plan, processes_within
 from kvbench.grid import Grid
 from kvbench.models import LoadedModel
-from kvbench.prompt import Prompt
+from kvbench.prompt import Prompt, build_prompts
 from kvbench.setting import Setting
 from policies import POLICIES
 from toy import HEAD_SIZE, KEY_HEADS, LAYERS, NETWORKS, PLENTY, STEPS, answers, toy_model, treat
@@ -222,11 +222,27 @@ def test_free_memory_is_that_of_the_container_where_it_is_less(tmp_path: Path, m
     monkeypatch.setattr(sys, "platform", "linux")
     assert free_bytes(CPU) == 1_024_000_000
     (tmp_path / "memory.current").write_text("600\n")
+    (tmp_path / "memory.stat").write_text("anon 600\ninactive_file 0\n")
     for most, free in (("max", 1_024_000_000), ("1000", 400), ("500", 0), ("99000000000", 1_024_000_000)):
         (tmp_path / "memory.max").write_text(f"{most}\n")
         assert free_bytes(CPU) == free
     (tmp_path / "memory.max").write_text("4000600\n")
     assert kv_share(CPU) == 1_000_000
+    (tmp_path / "memory.max").write_text("1000\n")
+    (tmp_path / "memory.stat").write_text("anon 100\ninactive_file 500\n")
+    assert free_bytes(CPU) == 900, "files that were read are let go when memory is asked for"
+
+
+def test_a_bound_that_a_branch_needs_whole_is_not_divided(llama: LoadedModel) -> None:
+    """What is stored shall not depend on how many cores there are."""
+    grid = Grid([(TASKS["base"], 1)], Setting([POLICIES["full"], POLICIES["knorm"]], (0.5, 0.9)))
+    model, prompt = llama, build_prompts(llama.tokenizer, TASKS["base"], TASKS["base"].example(0, 0), "agnostic")[0]
+    full = plan([POLICIES["full"]], (), prompt, 0)
+    ((_, most),) = forecast(model, prompt, full, TASKS["base"].max_new_tokens, PLENTY).waves
+    assert processes_within(model, grid, 4 * most, 4) == 4
+    assert processes_within(model, grid, 3 * most, 4) == 3
+    assert processes_within(model, grid, most, 4) == 1
+    assert processes_within(model, grid, 100, 4) == 4, "nothing fits in any of them"
 
 
 def test_a_run_records_that_memory_ended_and_show_tells(

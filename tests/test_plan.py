@@ -1,5 +1,7 @@
 """A plan is arithmetic on named constants: cases by hand, properties, and one line for what cannot be meant."""
 
+import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -147,6 +149,43 @@ def test_counts_come_from_the_tasks_themselves() -> None:
     assert workload_of(grid, 5000, 4).answers == 7 * 4 * (1 + 2)
 
 
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"flops": 0}, "flops: Input should be greater than 0"),
+        ({"bandwidth": -1}, "bandwidth: Input should be greater than 0"),
+        ({"lengths": [0, 0]}, "lengths.0: Input should be greater than 0"),
+        ({"presses": {}}, "presses: Dictionary should have at least 1 item"),
+    ],
+)
+def test_constants_that_no_machine_has_are_named(tmp_path: Path, change: dict[str, object], said: str) -> None:
+    path = tmp_path / "constants.json"
+    path.write_text(json.dumps(measured_constants().model_dump(mode="json") | change))
+    with pytest.raises(KVBenchError, match=re.escape(f"holds no measured constants ({said}")):
+        Constants.read(path)
+    with pytest.raises(KVBenchError, match="cannot be read"):
+        Constants.read(tmp_path / "gone.json")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--bytes-per-number", "-2"],
+        ["--bytes-per-number", "0"],
+        ["--layers", "2", "--heads", "4", "--key-heads", "2", "--parameters", "nan"],
+        ["--layers", "2", "--heads", "4", "--key-heads", "2", "--parameters", "inf"],
+        ["--questions", "inf"],
+        ["--machine", "measured", "--memory-gb", "0"],
+        ["--machine", "measured", "--memory-gb", "nan"],
+    ],
+)
+def test_a_number_that_cannot_be_meant_is_one_line(options: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", "--tasks", "base", "--policies", "knorm", *options]) == 1
+    told = capsys.readouterr().err
+    assert "unexpected" not in told
+    assert "more" in told
+
+
 def test_the_constants_that_come_with_the_package_say_where_they_are_from() -> None:
     constants = measured_constants()
     assert constants.machine
@@ -189,7 +228,7 @@ def test_the_command_tells_a_plan(capsys: pytest.CaptureFixture[str]) -> None:
         (["--machine", "h10"], "unknown machine 'h10': did you mean 'h100'"),
         (["--context-tokens", "0"], "--context-tokens is 1 or more, not 0"),
         (["--questions", "nan"], "--questions is 1 or more, not nan"),
-        (["--constants", "/nowhere.json"], "/nowhere.json holds no measured constants"),
+        (["--constants", "/nowhere.json"], "/nowhere.json cannot be read"),
         (["--model", "/nowhere"], "there is no model at /nowhere"),
     ],
 )

@@ -84,23 +84,24 @@ def cost_of_ratios(work: Work, repeats: int) -> Measured:
 
 
 def cost_of_branches(work: Work, counts: Sequence[int], repeats: int) -> Measured:
-    """Decoding of so many branches of one policy, for each branch, against the fewest."""
+    """Decoding of so many branches of one policy: what each of the last ones adds, against what each of the first ones
+    takes. Every count keeps half of the tokens on average, so that the branches are alike."""
     policy = [one for one in work.policies if one.name == "knorm"]
     own = replace(work, policies=policy)
     rows: list[dict[str, Any]] = []
     for count in counts:
-        ratios = tuple(0.3 + 0.4 * step / max(counts) for step in range(count))  # half of the tokens on average
+        ratios = tuple(0.3 + 0.4 * (step + 0.5) / count for step in range(count))
         seconds = []
         for _ in range(repeats + 1):
             trace = own.read(ratios)
             seconds.append(seconds_of(work.model.device, lambda trace=trace: own.answer(trace)))  # type: ignore[misc]
         rows.append({"branches": count, "seconds": seconds[1:]})
-    first, last = rows[0], rows[-1]
+    (first, last), (few, many) = rows[-2:], counts[-2:]
     growth = [
-        (many / last["branches"]) / (few / first["branches"])
-        for many, few in zip(last["seconds"], first["seconds"], strict=True)
+        ((after - before) / (many - few)) / (before / few)
+        for before, after in zip(first["seconds"], last["seconds"], strict=True)
     ]
-    what = f"decoding time for each branch, {counts[-1]} against {counts[0]} branches"
+    what = f"decoding time that each of branches {few + 1} to {many} adds, against each of the first {few}"
     return measured("branches", what, "times", "<= 1.1", growth, lambda times: times <= 1.1, rows=rows)
 
 

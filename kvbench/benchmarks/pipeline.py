@@ -39,6 +39,7 @@ class Comparison:
     """Both ways over the same cells. Times exclude loading and one warm-up of each way."""
 
     engine_seconds: float = 0.0
+    answered: int = 0  # cells and questions, by the engine
     policies: dict[str, PolicyComparison] = field(default_factory=dict)
     unequal: list[Cell] = field(default_factory=list)
     failed: dict[str, str] = field(default_factory=dict)  # policy: why kvpress's pipeline could not run it
@@ -110,20 +111,26 @@ class PipelineRunner:
 
 
 def compare(
-    model: LoadedModel, work: Sequence[tuple[Task, Example]], setting: Setting, progress: Progress = silent
+    model: LoadedModel,
+    work: Sequence[tuple[Task, Example]],
+    setting: Setting,
+    progress: Progress = silent,
+    processes: int | None = None,
 ) -> Comparison:
-    """Runs every cell both ways and compares every token; the first example warms both up, untimed."""
+    """Runs every cell both ways and compares every token; the first example warms both up, untimed. ``processes``: of
+    the engine, by default as many as a run would have; the pipeline has one, with all threads."""
     runner = PipelineRunner(model)
     comparison = Comparison(policies={policy.name: PolicyComparison() for policy in setting.policies})
     warm_up = replace(setting, policies=setting.policies[:1], ratios=setting.ratios[:1])
     _run_engine(model, *work[0], warm_up)
     _run_pipeline(runner, *work[0], warm_up, Comparison(), silent)
-    workers = Workers(model, len(work))
+    workers = Workers(model, len(work), processes)
     share = setting.shared_by(workers.count, model.device)
     started = model.clock()
     with workers.map(lambda own, pair: _run_engine(own, *pair, share), work) as results:
         answers = list(results)
     comparison.engine_seconds = model.clock() - started
+    comparison.answered = sum(map(len, answers))
     for (task, example), ours in zip(work, answers, strict=True):
         theirs = _run_pipeline(runner, task, example, setting, comparison, progress)
         for cell, ids in theirs.items():

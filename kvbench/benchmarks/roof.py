@@ -1,5 +1,7 @@
-"""The matrix products of a piece of work, recorded as they run and run again alone: what no engine can do without."""
+"""The matrix products of a piece of work, recorded as they run and run again alone: what this engine cannot do without,
+those with padding and with finished rows included."""
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -8,6 +10,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 PRODUCTS = ("linear", "matmul", "mm", "addmm", "bmm", "baddbmm")  # the first two where nothing asks for gradients
 ATTENTION = "scaled_dot_product"
+IN_TURN = 12  # layers of the reference model
 
 Call = tuple[Any, tuple[Any, ...], dict[str, Any]]
 
@@ -40,17 +43,21 @@ class _Shape:
 
 
 def recorded(work: Callable[[], object]) -> Callable[[], None]:
-    """The products of a piece of work, ready to be run again on other numbers, one tensor for all of one shape."""
+    """The products of a piece of work, ready to be run again on other numbers. Tensors of one shape are ``IN_TURN`` in
+    turn, as the layers of a model have their own: a single one would stay in the processor's cache."""
     with Products() as products:
         work()
-    made: dict[tuple[Any, ...], torch.Tensor] = {}
+    made: dict[tuple[Any, ...], list[torch.Tensor]] = {}
+    asked: Counter[tuple[Any, ...]] = Counter()
 
     def tensor(shape: _Shape) -> torch.Tensor:
-        if shape.key not in made:
+        own = made.setdefault(shape.key, [])
+        if len(own) < IN_TURN:
             blank = torch.empty_strided(shape.size, shape.stride, dtype=shape.dtype, device=shape.device)
             # Zeros are a mask that hides nothing; products are as fast on any numbers but the denormal ones.
-            made[shape.key] = blank.fill_(0.0 if shape.dtype.is_floating_point else 0)
-        return made[shape.key]
+            own.append(blank.fill_(0.0 if shape.dtype.is_floating_point else 0))
+        asked[shape.key] += 1
+        return own[asked[shape.key] % len(own)]
 
     with torch.inference_mode():  # as the engine's own, of which nothing asks for gradients
         calls = [

@@ -50,6 +50,8 @@ def command(
     if suite:
         show_suite(only, TINY if tiny else FULL, check_count("--repeats", repeats), choose_device(device), out)
         return
+    if only is not None or tiny:
+        raise KVBenchError(f"{'--only' if only is not None else '--tiny'} is of --suite: add that, or leave it out")
     asked_ratios = parse_ratios(ratios)
     contexts = range(check_count("--limit", limit))
     named = choose("task", tasks, TASKS)
@@ -87,6 +89,7 @@ def command(
 def show_suite(only: str | None, size: Size, repeats: int, device: torch.device, out: Path) -> None:
     """Every row is in the file as soon as it is measured, beside others of the same machine and versions."""
     report = Report.on(device, size is TINY).continued(out)
+    write_text_atomically(out, report.model_dump_json(indent=1) + "\n")  # found out now rather than after the hour
     for row in run_suite(only, size, repeats, device, lambda name: console.print(f"measuring {name}")):
         report = report.with_row(row, [*ON_CPU, *ON_GPU])
         write_text_atomically(out, report.model_dump_json(indent=1) + "\n")

@@ -1,5 +1,6 @@
 """``python -m kvbench plan``: what a run would cost, before it is started."""
 
+import math
 from pathlib import Path
 from typing import Annotated
 
@@ -87,5 +88,7 @@ def given_shape(
     missing = [option for option, value in given.items() if value is None]
     if layers is None or heads is None or key_heads is None or parameters is None:
         raise KVBenchError(f"a shape needs {', '.join(missing)} too, or give --model alone")
+    if not 0 < parameters < math.inf:
+        raise KVBenchError(f"--parameters are more than 0 billion, not {parameters:g}")
     name = f"{parameters:g} B, {layers} layers"
     return Shape(name, layers, heads, key_heads, head_size, int(parameters * 1e9), bytes_per_number)

@@ -97,7 +97,7 @@ def command(
         check_name(name)
     job = Job.of(context.params)
     make_folder("--site", site)  # found out now rather than after the run
-    check_writable(out)
+    check_writable("--out", out)
     with chosen_executor(executor, job, address, workers, cpus_per_worker, gpus_per_worker) as chosen:
         folder = out / (name or f"{Path(model).resolve().name}-{mode}-{chosen.identity.short_hash()}")
         store = complete(chosen, folder, shlex.join(["python", "-m", "kvbench", *sys.argv[1:]]))

@@ -25,10 +25,16 @@ def free_bytes(device: torch.device) -> int:
         return WITHOUT_LINUX
     free = next(int(line.split()[1]) * 1024 for line in MEMORY.read_text().splitlines() if "MemAvailable" in line)
     try:
-        most, held = ((CONTROL_GROUP / name).read_text().strip() for name in ("memory.max", "memory.current"))
+        most, held, told = (
+            (CONTROL_GROUP / name).read_text().strip() for name in ("memory.max", "memory.current", "memory.stat")
+        )
     except OSError:  # no container, or one of another kind
         return free
-    return free if most == "max" else max(0, min(free, int(most) - int(held)))
+    if most == "max":
+        return free
+    # Files that were read, such as weights, count as held, and are let go when memory is asked for.
+    files = next((int(line.split()[1]) for line in told.splitlines() if line.startswith("inactive_file ")), 0)
+    return max(0, min(free, int(most) - int(held) + files))
 
 
 def kv_share(device: torch.device) -> int:

@@ -7,7 +7,7 @@ from kvbench.catalogue import missing_weights
 from kvbench.console import console
 from kvbench.executors import Answered
 from kvbench.executors.unit import Part, Unit, check_first_contexts, records_of
-from kvbench.forecast import memory_plan
+from kvbench.forecast import memory_plan, processes_within
 from kvbench.grid import Grid
 from kvbench.job import Job
 from kvbench.models import LoadedModel
@@ -38,8 +38,10 @@ class LocalExecutor:
     @contextmanager
     def map(self, units: Sequence[Unit]) -> Iterator[Iterator[Answered]]:
         parts = [(unit, part) for unit in units for part in unit.parts]
-        workers = Workers(self.model, len(parts))
-        share = self.grid.setting.kv_bound(self.model.device) // workers.count
+        bound = self.grid.setting.kv_bound(self.model.device)
+        most = Workers(self.model, len(parts)).count
+        workers = Workers(self.model, len(parts), processes_within(self.model, self.grid, bound, most))
+        share = bound // workers.count
         console.print(memory_plan(self.model, self.grid, share, workers.count), soft_wrap=True)
 
         def work(model: LoadedModel, item: tuple[Unit, Part]) -> list[Record]:

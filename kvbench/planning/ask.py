@@ -1,5 +1,6 @@
 """A plan from what is asked for, as the command line and docs/scale.md do it."""
 
+import math
 from dataclasses import dataclass
 
 from datasets_gen import TASKS, unknown_name
@@ -47,8 +48,10 @@ class Request:
     def plan(self, constants: Constants) -> Plan:
         """:class:`KVBenchError` for what cannot be meant."""
         for option, value in {"--context-tokens": self.context_tokens, "--questions": self.questions}.items():
-            if value is not None and not value >= 1:
+            if value is not None and not 1 <= value < math.inf:
                 raise KVBenchError(f"{option} is 1 or more, not {value:g}")
+        if not 0 < self.memory_gb < math.inf:
+            raise KVBenchError(f"--memory-gb is more than 0, not {self.memory_gb:g}")
         chosen = choose("task", self.tasks, TASKS)
         removed, kept = parse_levels(self.ratios, self.budgets)
         policies = with_references(choose_policies(self.policies, chosen, self.mode))

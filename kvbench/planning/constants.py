@@ -1,14 +1,15 @@
 """What was measured on a machine: its speed, what the engine makes of it, and what each press costs."""
 
-import json
 from pathlib import Path
-from typing import Self
+from typing import Annotated, Self
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError
 
 from kvbench.errors import KVBenchError
 
 FILE = Path(__file__).parent / "constants.json"
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 QUADRATIC = 1.5  # a press is one if its readings of the cache grow that much at four times the length
 
 
@@ -19,9 +20,9 @@ class PressCost(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    readings: tuple[float, float] = (0.0, 0.0)
-    level_readings: float = 0.0
-    prefills: float = 0.0
+    readings: tuple[NonNegative, NonNegative] = (0.0, 0.0)
+    level_readings: NonNegative = 0.0
+    prefills: NonNegative = 0.0
 
     def readings_at(self, tokens: int, lengths: tuple[int, int]) -> float:
         """Constant, or, of a press that looks at all pairs of tokens, in proportion to the length."""
@@ -40,20 +41,29 @@ class Constants(BaseModel):
     date: str
     packages: dict[str, str]
     model: str
-    lengths: tuple[int, int]
-    flops: float
-    bandwidth: float
-    prefill_share: float
-    decode_share: float
-    presses: dict[str, PressCost]
-    record_bytes: tuple[float, float]
+    lengths: tuple[PositiveInt, PositiveInt]
+    flops: Positive
+    bandwidth: Positive
+    prefill_share: Positive
+    decode_share: Positive
+    presses: Annotated[dict[str, PressCost], Field(min_length=1)]
+    record_bytes: tuple[NonNegative, NonNegative]
 
     @classmethod
     def read(cls, path: Path) -> Self:
         try:
             return cls.model_validate_json(path.read_bytes())
-        except (OSError, ValidationError, json.JSONDecodeError) as error:
-            raise KVBenchError(f"{path} holds no measured constants: write it with plan --measure {path}") from error
+        except OSError as error:
+            raise KVBenchError(
+                f"{path} cannot be read ({error.strerror or error}): plan --measure {path} writes it"
+            ) from error
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(map(str, first["loc"])) or "all of it"
+            raise KVBenchError(
+                f"{path} holds no measured constants ({where}: {first['msg']}): "
+                f"write it anew with plan --measure {path}"
+            ) from error
 
 
 def measured_constants() -> Constants:

@@ -24,7 +24,7 @@ class Shape:
     bytes_per_number: int
 
     def __post_init__(self) -> None:
-        for field in ("layers", "heads", "key_heads", "head_size", "parameters"):
+        for field in ("layers", "heads", "key_heads", "head_size", "parameters", "bytes_per_number"):
             if getattr(self, field) < 1:
                 raise KVBenchError(f"a model has 1 or more {field.replace('_', ' ')}, not {getattr(self, field)}")
         if self.heads % self.key_heads:
