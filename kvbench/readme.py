@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
+from kvbench.benchmarks.measured import Report
+from kvbench.benchmarks.page import written
 from kvbench.cli import COMMANDS
 from kvbench.commands.ls import listing, ways_of
 from kvbench.errors import KVBenchError
@@ -27,6 +29,8 @@ README = Path("README.md")
 DOCS = Path(__file__).parent.parent / "docs"
 PRESS = DOCS / "loud_values.py"
 SCALE = DOCS / "scale.md"
+PERFORMANCE = DOCS / "performance.md"
+BENCH = DOCS / "bench.json"
 CURVE_ROWS = 8  # the README shows so many rows of a learning curve; the CSV has all
 SHOWN_SCORES = {"f1": "F1", "em": "right", "directives_obeyed": "directives obeyed", "leakage": "leakage"}
 
@@ -157,6 +161,12 @@ BLOCKS: Mapping[str, Callable[[], str]] = {
 }
 
 
+def suite() -> str:
+    """What ``make suite`` measured."""
+    return written(Report.model_validate_json(BENCH.read_text()))
+
+
+PERFORMANCE_BLOCKS: Mapping[str, Callable[[], str]] = {"suite": suite}
 PLANS: Mapping[str, Callable[[], str]] = {name: partial(example, name) for name in EXAMPLES}
 
 
@@ -195,6 +205,7 @@ def known_to_the_page() -> str:
 if __name__ == "__main__":
     README.write_text(filled(README.read_text()))
     LISTED_POLICIES.write_text(known_to_the_page())
+    PERFORMANCE.write_text(filled(PERFORMANCE.read_text(), PERFORMANCE_BLOCKS, PERFORMANCE.name))
     SCALE.write_text(filled(SCALE.read_text(), PLANS, SCALE.name))
     for model in REFERENCE_MODELS:
         (folder_of(model) / "README.md").write_text(model_card(model))

@@ -1,5 +1,6 @@
 """Peak memory, each in a process of its own: what was once held cannot be told apart later."""
 
+import os
 import resource
 import sys
 import time
@@ -18,7 +19,7 @@ from kvbench.benchmarks.engine import LONG
 from kvbench.benchmarks.measured import Measured, measured
 from kvbench.benchmarks.shapes import Shape, random_model, task_of
 from kvbench.collect import collect
-from kvbench.process import settle
+from kvbench.process import die_with_parent, settle
 from kvbench.setting import Setting
 from policies import POLICIES
 from policies.h2o import H2OPress
@@ -31,8 +32,13 @@ STATUS = Path("/proc/self/status")
 
 def apart(work: Callable[..., Result], *arguments: Any) -> Result:
     """In a new process, with as many threads as this one has."""
-    with ProcessPoolExecutor(1, get_context("spawn"), torch.set_num_threads, (torch.get_num_threads(),)) as executor:
+    with ProcessPoolExecutor(1, get_context("spawn"), _begin, (torch.get_num_threads(), os.getpid())) as executor:
         return executor.submit(work, *arguments).result()
+
+
+def _begin(threads: int, parent: int) -> None:
+    die_with_parent(parent)
+    torch.set_num_threads(threads)
 
 
 def peak() -> int:

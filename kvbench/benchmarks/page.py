@@ -1,0 +1,27 @@
+"""What ``bench --suite`` measured, as docs/performance.md shows it."""
+
+from kvbench.benchmarks.measured import Measured, Report
+from kvbench.markdown import table
+
+HEADER = ("row", "measured", "lowest to highest", "target", "met", "repeats", "load of the machine")
+
+
+def written(report: Report) -> str:
+    """A line for each row, with the machine above them."""
+    versions = ", ".join(f"{name} {version}" for name, version in report.versions.items())
+    machine = f"{report.processor}, {report.cores} cores, {report.threads} threads; {versions}."
+    return f"{machine}\n\n{table(HEADER, map(_line, report.results))}"
+
+
+def _line(row: Measured) -> tuple[str, ...]:
+    met = "–" if row.met is None else "yes" if row.met else "**no**"
+    value, lowest, highest = (f"{number:.3g}" for number in (row.value, row.lowest, row.highest))
+    return (
+        f"`{row.name}`",
+        f"{value} {row.unit}",
+        f"{lowest} to {highest}",
+        row.target,
+        met,
+        str(len(row.repeats)),
+        f"{row.load_average:g}",
+    )
