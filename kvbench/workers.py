@@ -20,7 +20,8 @@ from typing import Any, TypeVar
 
 import torch
 
-from kvbench.errors import KVBenchError, unexpected
+from kvbench.engine.memory import is_out_of_memory
+from kvbench.errors import KVBenchError, first_line, unexpected
 from kvbench.models import LoadedModel
 from kvbench.process import die_with_parent
 
@@ -98,10 +99,13 @@ def _begin(job: Callable[[int], Any], parent: int) -> None:
 
 
 def _run(number: int) -> Any:
-    """Only our own errors can be relied on to be pickled; anything else, also an exit, would be taken for a kill."""
+    """Only our own errors and Python's can be relied on to be pickled; anything else, also an exit, would be taken for
+    a kill."""
     try:
         return _job(number)
     except KVBenchError:
         raise
     except BaseException as error:
+        if is_out_of_memory(error):
+            raise MemoryError(first_line(error)) from None  # which the caller tells from a fault
         raise unexpected(error) from None

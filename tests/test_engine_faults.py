@@ -5,11 +5,12 @@ from typing import Any
 
 import pytest
 import torch
-from kvpress import BasePress, ObservedAttentionPress
+from kvpress import AdaKVPress, BasePress, KnormPress, ObservedAttentionPress
 
 import kvbench.engine.decode as engine
 from kvbench.engine.decode import decode
 from kvbench.engine.generation import Generation
+from kvbench.engine.shared import KNOWN, Copies, _is_known
 from kvbench.models import LoadedModel
 from kvbench.prompt import Prompt
 from policies import POLICIES, Policy, Situation
@@ -224,11 +225,40 @@ def scores_and_masks(module: Any, hidden_states: Any, keys: Keys, *_: Any) -> An
         pytest.param(scoring(scores_and_writes), id="scorer"),
     ],
 )
+@pytest.mark.parametrize("known", [KNOWN, ("",)], ids=["copies of its own", "copies that others were handed"])
 def test_a_press_that_writes_into_its_inputs_harms_no_other(
-    llama: LoadedModel, prompt: Prompt, alone: dict[Any, Any], policy: Policy
+    llama: LoadedModel,
+    prompt: Prompt,
+    alone: dict[Any, Any],
+    policy: Policy,
+    known: tuple[str, ...],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr("kvbench.engine.shared.KNOWN", known)
     answered = answers(llama, treat(llama, [policy, *OTHERS], [0.5], prompt))
     assert {key: ids for key, ids in answered.items() if key[0] != "faulty"} == alone
+
+
+def test_one_copy_serves_presses_until_one_writes_into_it() -> None:
+    with torch.inference_mode():
+        original, copies = torch.ones(2, 3), Copies()
+        first = copies.of("keys", original)
+        assert first is not original
+        assert copies.of("keys", original) is first
+        assert copies.of("values", original) is not first
+        first[:, 1:].transpose(0, 1).mul_(2)
+        second = copies.of("keys", original)
+        assert second is not first
+        assert torch.equal(second, original)
+        assert torch.equal(original, torch.ones(2, 3))
+
+
+def test_a_press_is_known_with_what_it_is_built_around() -> None:
+    ours, foreign = KnormPress(0.5), ActingScorer(0.5, scores_and_writes)
+    assert _is_known(ours)
+    assert _is_known(AdaKVPress(ours))
+    assert not _is_known(foreign)
+    assert not _is_known(AdaKVPress(foreign))
 
 
 def test_a_scorer_that_masks_leaves_no_mask_behind(llama: LoadedModel, prompt: Prompt) -> None:

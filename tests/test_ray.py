@@ -197,7 +197,7 @@ def test_without_ray_one_line_says_how_to_get_it(
 
 
 @needs_ray
-@pytest.mark.parametrize("form", ["127.0.0.1:{}", "ray://127.0.0.1:{}"])
+@pytest.mark.parametrize("form", ["127.0.0.1:{}", "localhost:{}"])
 def test_no_cluster_at_the_address_is_one_line(form: str, capsys: pytest.CaptureFixture[str]) -> None:
     with socket.socket() as bound:  # and not listening
         bound.bind(("127.0.0.1", 0))
@@ -211,7 +211,7 @@ def test_no_cluster_at_the_address_is_one_line(form: str, capsys: pytest.Capture
 @pytest.mark.parametrize("address", ["nowhere", "http://127.0.0.1:1", "127.0.0.1:port"])
 def test_what_is_no_address_is_one_line(address: str, capsys: pytest.CaptureFixture[str]) -> None:
     said = refused(["--executor", "ray", "--address", address], capsys)
-    assert "an address is auto, HOST:PORT or ray://HOST:PORT" in said
+    assert "an address is auto or HOST:PORT" in said
 
 
 @pytest.mark.parametrize(

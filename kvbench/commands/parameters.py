@@ -48,9 +48,7 @@ Defence = Annotated[
 ExecutorName = Annotated[
     Literal["local", "ray"], typer.Option("--executor", help="Processes of this machine, or workers of a Ray cluster.")
 ]
-Address = Annotated[
-    str | None, typer.Option(help="Of a Ray cluster: auto, HOST:PORT or ray://HOST:PORT. Default: one on this machine.")
-]
+Address = Annotated[str | None, typer.Option(help="Of a Ray cluster: auto or HOST:PORT. Default: one on this machine.")]
 MostWorkers = Annotated[int | None, typer.Option(help="Of Ray, at most. Default: as many as there is room for.")]
 CPUs = Annotated[float | None, typer.Option(help="Of each worker of Ray. Default: 1.")]
 GPUs = Annotated[

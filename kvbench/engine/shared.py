@@ -54,6 +54,23 @@ class Ranked:
 
 
 Group = tuple[Scoring, list[Branch]]
+KNOWN = ("kvpress.", "policies.")  # modules whose presses do not write past what torch counts
+
+
+class Copies:
+    """Of what presses are handed of a layer: one copy of each tensor serves one press after the other, as long as none
+    has written into it."""
+
+    def __init__(self) -> None:
+        self._lent: dict[str, tuple[torch.Tensor | None, int]] = {}
+
+    def of(self, name: str, original: torch.Tensor) -> torch.Tensor:
+        copied, version = self._lent.get(name, (None, 0))
+        if copied is None or copied._version != version:
+            with torch.inference_mode(False):  # only tensors from outside of it count how often they were written into
+                copied = original.clone()
+            self._lent[name] = (copied, copied._version)
+        return copied
 
 
 @contextmanager
@@ -68,8 +85,9 @@ def cutting(model: LoadedModel, groups: Sequence[Group]) -> Iterator[Callable[[]
     def treat(inputs: LayerInputs) -> None:
         nonlocal treating
         started = model.clock()
+        copies = Copies()
         for scoring, branches in groups:
-            _treat_layer(model, scoring, branches, inputs)
+            _treat_layer(model, scoring, branches, inputs, copies)
         treating += model.clock() - started
 
     with _after_attention(model, treat):
@@ -107,7 +125,9 @@ def _after_attention(model: LoadedModel, treat: Callable[[LayerInputs], None]) -
             handle.remove()
 
 
-def _treat_layer(model: LoadedModel, scoring: Scoring, branches: Sequence[Branch], inputs: LayerInputs) -> None:
+def _treat_layer(
+    model: LoadedModel, scoring: Scoring, branches: Sequence[Branch], inputs: LayerInputs, copies: Copies
+) -> None:
     alive = [branch for branch in branches if branch.error is None]
     if not alive:
         return
@@ -117,11 +137,11 @@ def _treat_layer(model: LoadedModel, scoring: Scoring, branches: Sequence[Branch
             branch.layers.append(_everything(inputs))
     elif isinstance(press, ScorerPress) and _prunes_by_score(press):
         for together in [alive] if scoring.policy.ratio_free_score else [[branch] for branch in alive]:
-            _score_once(model, together, inputs)
+            _score_once(model, together, inputs, copies)
     else:
         remembered: list[Scored] | None = [] if scoring.policy.ratio_free_score else None
         for branch in alive:
-            _compress(model, branch, inputs, remembered)
+            _compress(model, branch, inputs, copies, remembered)
 
 
 def _everything(inputs: LayerInputs) -> LayerCache:
@@ -148,16 +168,28 @@ class _Copied:
         return getattr(self._copy, name)
 
 
+def _is_known(press: Any) -> bool:
+    """Whether it is kvpress's or ours, and what it is built around too."""
+    inner = [one for one in (getattr(press, "press", None), *getattr(press, "presses", ())) if one is not None]
+    return type(press).__module__.startswith(KNOWN) and all(map(_is_known, inner))
+
+
 @contextmanager
-def _isolated(inputs: LayerInputs) -> Iterator[LayerInputs]:
+def _isolated(inputs: LayerInputs, press: BasePress | None, copies: Copies) -> Iterator[LayerInputs]:
     """Copies of what a press is handed of its layer: what it writes there must not reach the model or other branches.
+    Writing through ``.data`` is not counted: a press that is not kvpress's or ours gets copies of its own.
 
     Raises :class:`PressError` if it put others into the cache that it was shown, instead of returning what it keeps.
     """
-    hidden_states, keys, values = inputs.hidden_states.clone(), inputs.keys.clone(), inputs.values.clone()
+    if not _is_known(press):
+        copies = Copies()
+    hidden_states, keys, values = (
+        copies.of(name, getattr(inputs, name)) for name in ("hidden_states", "keys", "values")
+    )
     kwargs = {**inputs.kwargs, "hidden_states": hidden_states}
     if "position_embeddings" in kwargs:
-        kwargs["position_embeddings"] = tuple(part.clone() for part in kwargs["position_embeddings"])
+        parts = enumerate(kwargs["position_embeddings"])
+        kwargs["position_embeddings"] = tuple(copies.of(f"position {number}", part) for number, part in parts)
     cache = copy.copy(inputs.kwargs["past_key_values"])
     own = inputs.module.layer_idx
     shown = copy.copy(cache.layers[own])
@@ -173,7 +205,7 @@ def _isolated(inputs: LayerInputs) -> Iterator[LayerInputs]:
         raise PressError("it replaced the live cache instead of returning what it keeps")
 
 
-def _score_once(model: LoadedModel, branches: Sequence[Branch], inputs: LayerInputs) -> None:
+def _score_once(model: LoadedModel, branches: Sequence[Branch], inputs: LayerInputs, copies: Copies) -> None:
     """What ``ScorerPress.compress`` does, for all branches after one call of ``score``. Where that fails, it is the
     branch in whose name it was called that has failed, and the next one asks again."""
     length = inputs.keys.shape[2]
@@ -188,7 +220,7 @@ def _score_once(model: LoadedModel, branches: Sequence[Branch], inputs: LayerInp
                 faults_of(branch, f"in layer {inputs.module.layer_idx}"),
                 draws_of(branch, inputs.module.layer_idx, model.device),
             ):
-                scored = _ranked(model, branches[-1].press, inputs, list(counts.values()))
+                scored = _ranked(model, branches[-1].press, inputs, copies, list(counts.values()))
         if branch.error is not None:
             continue
         assert scored is not None
@@ -198,9 +230,11 @@ def _score_once(model: LoadedModel, branches: Sequence[Branch], inputs: LayerInp
         branch.layers.append(LayerCache(keep, int(keep.sum())))
 
 
-def _ranked(model: LoadedModel, press: BasePress | None, inputs: LayerInputs, counts: Sequence[int]) -> Ranked:
+def _ranked(
+    model: LoadedModel, press: BasePress | None, inputs: LayerInputs, copies: Copies, counts: Sequence[int]
+) -> Ranked:
     assert isinstance(press, ScorerPress)
-    with _isolated(inputs) as own:
+    with _isolated(inputs, press, copies) as own:
         started = model.clock()
         scores: torch.Tensor = press.score(
             own.module, own.hidden_states, own.keys, own.values, own.attentions, own.kwargs
@@ -244,12 +278,14 @@ def _scoring_once(model: LoadedModel, branch: Branch, remembered: list[Scored] |
         del inner.score
 
 
-def _compress(model: LoadedModel, branch: Branch, inputs: LayerInputs, remembered: list[Scored] | None) -> None:
+def _compress(
+    model: LoadedModel, branch: Branch, inputs: LayerInputs, copies: Copies, remembered: list[Scored] | None
+) -> None:
     """The press's own ``compress``, and what it kept."""
     assert branch.press is not None
     with faults_of(branch, f"in layer {inputs.module.layer_idx}"):
         with (
-            _isolated(inputs) as own,
+            _isolated(inputs, branch.press, copies) as own,
             _scoring_once(model, branch, remembered, inputs.keys.shape[2]),
             draws_of(branch, inputs.module.layer_idx, model.device),
         ):

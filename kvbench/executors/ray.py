@@ -85,10 +85,9 @@ def _look_for(address: str) -> None:
     """Ray itself waits for minutes, and writes pages, where nobody answers."""
     if address == "auto":
         return
-    plain = address.removeprefix("ray://")
-    host, _, port = plain.rpartition(":")
-    if not host or not port.isdecimal() or "/" in plain:
-        raise ValueError("an address is auto, HOST:PORT or ray://HOST:PORT")
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdecimal() or "/" in address:
+        raise ValueError("an address is auto or HOST:PORT")
     with socket.create_connection((host, int(port)), timeout=REACHABLE_WITHIN):
         return
 
