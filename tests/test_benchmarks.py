@@ -23,6 +23,7 @@ from kvbench.cli import main
 from kvbench.errors import KVBenchError
 from kvbench.models import LoadedModel
 from kvbench.prompt import build_prompts
+from kvbench.readme import BENCH, PERFORMANCE, PERFORMANCE_BLOCKS, filled
 from policies import POLICIES
 
 CPU = torch.device("cpu")
@@ -217,3 +218,12 @@ def test_the_picture_has_what_was_measured(report: Report, tmp_path: Path) -> No
     assert sorted(frame[frame["time of"] == "ours"].seconds) == sorted(s for row in rows for s in row["engine"])
     draw(report, tmp_path / "costs.png")
     assert (tmp_path / "costs.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_page_on_performance_says_what_the_suite_measured() -> None:
+    text = PERFORMANCE.read_text()
+    assert filled(text, PERFORMANCE_BLOCKS, PERFORMANCE.name) == text, "docs/performance.md has drifted: make readme"
+    measured_rows = Report.model_validate_json(BENCH.read_text())
+    assert not measured_rows.tiny
+    assert all(f"| `{row.name}` |" in text for row in measured_rows.results)
+    assert (PERFORMANCE.parent / "costs.png").is_file()
