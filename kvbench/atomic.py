@@ -38,9 +38,13 @@ def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
 
 def check_writable(option: str, folder: Path) -> None:
     """:class:`KVBenchError` where the folder of an option takes no file, before hours are spent on what is to be kept
-    there."""
+    there. A local folder is not made yet: what is asked for may be refused for another reason."""
     if not is_remote(folder):
-        make_folder(option, folder)
+        whole = folder.absolute()
+        there = next(place for place in (whole, *whole.parents) if place.exists())
+        if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+            reason = "permission denied" if there.is_dir() else "it is no folder"
+            raise KVBenchError(f"{option} {folder} cannot be written ({there}: {reason}): name another folder")
         return
     probe = folder / f".{uuid4().hex}"
     write_text_atomically(probe, "")

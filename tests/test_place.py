@@ -10,7 +10,7 @@ import pytest
 import kvbench.collect
 import kvbench.executors.unit
 from datasets_gen import TASKS
-from kvbench.atomic import write_atomically, write_text_atomically
+from kvbench.atomic import check_writable, write_atomically, write_text_atomically
 from kvbench.cli import main
 from kvbench.errors import KVBenchError
 from kvbench.grid import Grid
@@ -138,3 +138,12 @@ def test_a_url_that_nothing_here_can_reach_is_one_line(capsys: pytest.CaptureFix
 @pytest.mark.skipif(importlib.util.find_spec("s3fs") is not None, reason="s3fs is installed")
 def test_a_missing_package_of_a_protocol_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert "Install s3fs" in refused(["site", "s3://bucket/runs/x"], capsys)
+
+
+def test_a_local_folder_that_takes_no_file_is_one_line_and_none_is_made(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for folder in (tmp_path / "file", tmp_path / "file/runs/deep"):
+        with pytest.raises(KVBenchError, match=r"--out .* cannot be written \(.*file: it is no folder\)"):
+            check_writable("--out", folder)
+    check_writable("--out", tmp_path / "new/runs")
+    assert not (tmp_path / "new").exists()
