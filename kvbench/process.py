@@ -6,12 +6,20 @@ import os
 import platform
 import signal
 import sys
+from pathlib import Path
 
 # Parameters of glibc's mallopt(3).
 M_TRIM_THRESHOLD = -1
 M_MMAP_THRESHOLD = -3
 LARGEST_INT = 2**31 - 1
+CPUS = Path("/proc/cpuinfo")
 SET_PARENT_DEATH_SIGNAL = 1  # of Linux's prctl(2)
+
+
+def processor_name() -> str:
+    """Of this machine; where Linux does not tell, the kind of machine."""
+    lines = CPUS.read_text().splitlines() if CPUS.is_file() else []
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())
 
 
 def settle() -> None:

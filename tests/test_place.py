@@ -7,8 +7,6 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-import kvbench.collect
-import kvbench.executors.unit
 from datasets_gen import TASKS
 from kvbench.atomic import check_writable, write_atomically, write_text_atomically
 from kvbench.cli import main
@@ -21,6 +19,7 @@ from kvbench.score import rescore
 from kvbench.setting import Setting
 from kvbench.store import Store
 from policies import POLICIES
+from toy import listening
 
 RUNS = "memory://bucket/runs"
 
@@ -61,14 +60,7 @@ def test_a_remote_store_holds_what_a_local_one_does_and_goes_on(
     pd.testing.assert_frame_equal(outcome(Store.open(place_of(f"{RUNS}/x"))), outcome(local))
     assert rescore(remote) == (len(local.frame()), 0)
     remote.record_file("base", 0, "knorm").unlink()
-    asked: list[list[str]] = []
-    collect = kvbench.collect.collect
-
-    def noted(model, task, examples, setting):  # type: ignore[no-untyped-def]
-        asked.append([policy.name for policy in setting.policies])
-        return collect(model, task, examples, setting)
-
-    monkeypatch.setattr(kvbench.executors.unit, "collect", noted)
+    asked = listening(monkeypatch)
     again = execute(llama, grid("full", "knorm"), place_of(RUNS) / "x", "a test")
     assert asked == [["knorm"], ["knorm"]]
     assert again.run.status == "complete"

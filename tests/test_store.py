@@ -30,6 +30,7 @@ from kvbench.score import rescore
 from kvbench.setting import Setting
 from kvbench.store import Store
 from policies import POLICIES
+from toy import listening
 
 
 def grid(
@@ -46,19 +47,6 @@ def outcome(store: Store) -> pd.DataFrame:
     """All records without their times."""
     frame = store.frame()
     return frame.drop(columns=[column for column in frame.columns if column.endswith("_seconds")])
-
-
-def listening(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
-    """The policies that are run from now on, a list of names for each context."""
-    asked: list[list[str]] = []
-    collect = kvbench.collect.collect
-
-    def noted(model, task, examples, setting):  # type: ignore[no-untyped-def]
-        asked.append([policy.name for policy in setting.policies])
-        return collect(model, task, examples, setting)
-
-    monkeypatch.setattr(kvbench.executors.unit, "collect", noted)
-    return asked
 
 
 def test_a_run_is_identified_first_and_complete_at_its_end(llama: LoadedModel, tmp_path: Path) -> None:

@@ -14,8 +14,7 @@ from pydantic import BaseModel, ConfigDict
 
 import kvbench
 from kvbench.identity import PACKAGES, device_name, git_state
-
-CPUS = Path("/proc/cpuinfo")
+from kvbench.process import processor_name
 
 
 class Measured(BaseModel):
@@ -62,7 +61,7 @@ class Report(BaseModel):
             kvbench=kvbench.__version__,
             versions={"python": platform.python_version(), **{name: version(name) for name in PACKAGES}},
             device=device_name(device),
-            processor=_processor(),
+            processor=processor_name(),
             cores=os.cpu_count() or 1,
             threads=torch.get_num_threads(),
             tiny=tiny,
@@ -81,11 +80,6 @@ class Report(BaseModel):
         """That row in place of a former one of its name. ``order``: of the names."""
         rows = {one.name: one for one in (*self.results, row)}
         return self.model_copy(update={"results": sorted(rows.values(), key=lambda one: order.index(one.name))})
-
-
-def _processor() -> str:
-    lines = CPUS.read_text().splitlines() if CPUS.is_file() else []
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())
 
 
 def measured(

@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
-from pathlib import Path
 from statistics import mean, median
 
 import pyarrow.parquet as pq
@@ -26,6 +25,7 @@ from kvbench.planning.cost import seconds_together
 from kvbench.planning.machine import Machine
 from kvbench.planning.shape import Shape
 from kvbench.planning.workload import TaskLoad
+from kvbench.process import processor_name
 from kvbench.prompt import Prompt, build_prompts
 from kvbench.record import to_table
 from kvbench.reference.shipped import folder_of
@@ -37,7 +37,6 @@ LAYERS, HIDDEN, HEADS, KEY_HEADS, HEAD_SIZE = 4, 512, 8, 2, 64
 REPEATS = 3
 THREE = (0.25, 0.45, 0.65)
 PLENTY = 10**9  # bytes
-CPUS = Path("/proc/cpuinfo")
 Told = Callable[[str], None]
 
 
@@ -61,7 +60,7 @@ def measure(tell: Told, policies: Sequence[Policy] | None = None, lengths: tuple
             presses[policy.name] = _press_cost(policy, seconds, once, plain[1], cut)
     tell("decoding and records")
     return Constants(
-        machine=f"one thread of {_processor()}",
+        machine=f"one thread of {processor_name()}",
         date=datetime.now(UTC).date().isoformat(),
         packages={"python": platform.python_version(), **{name: version(name) for name in PACKAGES}},
         model=f"Llama of random weights, {shape.parameters / 1e6:.0f} M parameters, float32",
@@ -193,8 +192,3 @@ def _record_bytes(model: LoadedModel, lengths: tuple[int, int]) -> tuple[float, 
     (short, few), (long, many) = found
     per_token = max(0.0, (many - few) / (long - short))
     return max(0.0, few - per_token * short), per_token
-
-
-def _processor() -> str:
-    names = [line.partition(":")[2].strip() for line in CPUS.read_text().splitlines() if line.startswith("model name")]
-    return names[0] if names else platform.machine()

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from kvbench.engine.treatment import ratio_for
 from kvbench.prompt import build_prompts
-from kvbench.record import Record
+from kvbench.record import NOISE, Record
 from kvbench.submission.finding import Finding, judged
 from kvbench.submission.reading import Submission, place_of
 from kvbench.submission.routes import faults_of_layers, faults_of_routes
@@ -17,7 +17,6 @@ RATES = ("realised_ratio", "eviction_rate", "ger", "slot_coverage", "defence_kep
 RATES_BY_LAYER = ("ger_by_layer", "defence_kept_by_layer", "directives_kept_by_layer")
 TIMES = ("prefill_seconds", "compression_seconds", "decode_seconds")
 OF_FULL = {"realised_ratio": 0.0, "eviction_rate": 0.0, "ger": 0.0, "slot_coverage": 1.0}
-NOISE = 1e-9  # of a share that was computed from other numbers
 Lengths = Mapping[str, tuple[int, int, int]]
 
 
