@@ -23,13 +23,13 @@ from kvpress import (
 )
 from transformers import DynamicCache, MistralConfig, MistralForCausalLM, PreTrainedModel
 
-import kvbench.engine.decode as engine
+import kvbench.engine.reading as reading
 from datasets_gen import TASKS
 from kvbench.engine.branch import Branch, Trace
 from kvbench.engine.decode import decode
 from kvbench.engine.generation import Generation
 from kvbench.engine.treatment import ratios_of
-from kvbench.engine.waves import waves
+from kvbench.engine.waves import rows_of, waves
 from kvbench.errors import KVBenchError, first_line
 from kvbench.models import LoadedModel
 from kvbench.prompt import Mode, Prompt, build_prompts
@@ -298,7 +298,7 @@ def test_a_press_that_renumbers_what_it_keeps_has_the_tokens_of_kvpress(llama: L
 
 def largest_row(trace: Trace) -> int:
     """Bytes of the branch that takes most."""
-    return max(row.size for wave in waves(trace, STEPS, 1) for row in wave)
+    return max(row.size for row in rows_of(waves(trace, STEPS, 1)))
 
 
 @pytest.mark.parametrize("rows", [1, 3, 7])
@@ -312,7 +312,7 @@ def test_small_waves_give_the_same_tokens_as_a_large_one(llama: LoadedModel, row
 def test_every_sound_branch_is_in_one_wave(llama: LoadedModel) -> None:
     trace, _ = answered("llama")
     for max_kv_bytes in (1, 10**6, PLENTY):
-        batched = [id(row.of) for batch in waves(trace, STEPS, max_kv_bytes) for row in batch]
+        batched = [id(row.of) for row in rows_of(waves(trace, STEPS, max_kv_bytes))]
         assert sorted(batched) == sorted(id(branch) for branch in trace.branches if branch.held is None)
 
 
@@ -321,7 +321,7 @@ def test_reading_questions_in_chunks_of_rows_changes_no_token(
     llama: LoadedModel, monkeypatch: pytest.MonkeyPatch, at_once: int
 ) -> None:
     trace, generations = answered("llama")
-    monkeypatch.setattr(engine, "TOKENS_AT_ONCE", at_once)
+    monkeypatch.setattr(reading, "TOKENS_AT_ONCE", at_once)
     assert by_question(decode(llama, trace, STEPS, PLENTY)) == by_question(generations)
 
 

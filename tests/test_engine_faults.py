@@ -286,9 +286,9 @@ def test_it_does_not_matter_how_many_questions_are_read_at_once(
 ) -> None:
     """Portions that begin before as many places as they are wide once overwrote their own keys."""
     trace = treat(llama, OTHERS, [0.2, 0.8], prompt)
-    monkeypatch.setattr("kvbench.engine.wave.PLACES_AT_ONCE", 10**6)
+    monkeypatch.setattr("kvbench.engine.bundle.PLACES_AT_ONCE", 10**6)
     together = answers(llama, trace)
-    monkeypatch.setattr("kvbench.engine.wave.PLACES_AT_ONCE", places)
+    monkeypatch.setattr("kvbench.engine.bundle.PLACES_AT_ONCE", places)
     assert len(prompt.asks) > 2
     assert answers(llama, trace) == together
 

@@ -2,6 +2,8 @@
 
 import sys
 from collections.abc import Callable, Sequence
+from itertools import pairwise
+from math import ceil, log2
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +23,7 @@ from kvbench.engine.generation import Generation
 from kvbench.engine.memory import free_bytes, is_out_of_memory, kv_share
 from kvbench.engine.treatment import plan
 from kvbench.engine.wave import Wave
-from kvbench.engine.waves import Row, forecast, in_waves, token_bytes_of, waves
+from kvbench.engine.waves import PADDING, Row, forecast, in_waves, rows_of, size_of, token_bytes_of, waves
 from kvbench.forecast import memory_plan, processes_within
 from kvbench.grid import Grid
 from kvbench.models import LoadedModel
@@ -60,15 +62,16 @@ def room_for_rows(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureReques
 
     def limit(most: int, policy: str = "") -> list[int]:
         def begin_step(self: Wave) -> None:
-            if len(self.keys[0]) > most:
+            if sum(bundle.rows for bundle in self.bundles) > most:
                 raise ENDS[request.param]()
             original(self)
 
-        def init(self: Wave, trace: Trace, branches: Sequence[Branch], *others: Any) -> None:
+        def init(self: Wave, trace: Trace, bundles: Sequence[Sequence[Branch]], *others: Any) -> None:
+            branches = [branch for bundle in bundles for branch in bundle]
             tried.append(len(branches))
             if policy and any(branch.treatment.policy.name == policy for branch in branches):
                 raise ENDS[request.param]()
-            create(self, trace, branches, *others)
+            create(self, trace, bundles, *others)
 
         original, create = Wave.begin_step, Wave.__init__
         monkeypatch.setattr(Wave, "begin_step", begin_step)
@@ -98,7 +101,7 @@ def test_a_wave_that_finds_no_memory_is_halved_and_every_answer_is_the_same(
     assert {generation.halvings > 0 for generation in generations} >= {True}
     failed = [rows for rows in tried if rows > 3]
     assert len(failed) == max(generation.halvings for generation in generations)
-    assert len(failed) <= 3, "what is left after a failure is halved too, and does not fail again one by one"
+    assert len(failed) <= ceil(log2(max(tried) / 3)), "what is left after a failure is halved too, and does not fail again one by one"
 
 
 def test_a_branch_that_finds_no_memory_alone_fails_and_no_other_notices(
@@ -139,7 +142,7 @@ def test_a_branch_larger_than_the_bound_fails_with_what_it_needs_and_the_others_
     llama: LoadedModel, prompt: Prompt, undisturbed: dict[Any, Any]
 ) -> None:
     trace = treat(llama, CHOSEN, RATIOS, prompt)
-    sizes = {id(row.of): row.size for wave in waves(trace, STEPS, PLENTY) for row in wave}
+    sizes = {id(row.of): row.size for row in rows_of(waves(trace, STEPS, PLENTY))}
     bound = sorted(sizes.values())[len(sizes) // 2]
     found = by_question(decode(llama, trace, STEPS, bound))
     failed = cells([branch for branch in trace.branches if branch.error is not None])
@@ -157,11 +160,34 @@ def test_a_branch_larger_than_the_bound_fails_with_what_it_needs_and_the_others_
 )
 def test_waves_hold_every_row_once_and_no_more_than_the_bound(rows: list[tuple[int, bool, int]], bound: int) -> None:
     made: list[Row[Any]] = [Row(number, asks, even, n, 40 * n) for number, (asks, even, n) in enumerate(rows)]
-    planned = in_waves(made, bound)
-    assert sorted(row.of for wave in planned for row in wave) == list(range(len(rows)))
+    planned = in_waves(made, bound, CPU)
+    assert sorted(row.of for row in rows_of(planned)) == list(range(len(rows)))
     for wave in planned:
-        assert len({(row.questions, row.even) for row in wave}) == 1
-        assert len(wave) == 1 or len(wave) * max(row.size for row in wave) <= bound
+        padded = [max(row.size for row in bundle) * len(bundle) for bundle in wave]
+        assert size_of(wave) == sum(padded)
+        assert len(rows_of([wave])) == 1 or sum(padded) <= bound
+    for before, after in pairwise(planned):
+        assert size_of(before) + after[0][0].size > bound, "what comes next would have had room"
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 3), st.booleans(), st.integers(1, 500)), max_size=40),
+    st.integers(0, 20_000),
+)
+def test_rows_of_a_bundle_are_alike_and_padded_no_more_than_asked(
+    rows: list[tuple[int, bool, int]], padding: int
+) -> None:
+    made: list[Row[Any]] = [Row(number, asks, even, n, 40 * n) for number, (asks, even, n) in enumerate(rows)]
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setitem(PADDING, "cpu", padding)
+        bundles = [bundle for wave in in_waves(made, 10**9, CPU) for bundle in wave]
+    for bundle in bundles:
+        assert len({(row.questions, row.even) for row in bundle}) == 1
+        assert bundle[0].size == max(row.size for row in bundle)
+        assert sum(bundle[0].size - row.size for row in bundle) <= padding
+    for before, after in pairwise(bundles):
+        if (before[0].questions, before[0].even) == (after[0].questions, after[0].even):
+            assert sum(before[0].size - row.size for row in (*before, after[0])) > padding, "it would have had room"
 
 
 def test_a_row_takes_what_its_tensors_take(llama: LoadedModel, trace: Trace, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -171,15 +197,15 @@ def test_a_row_takes_what_its_tensors_take(llama: LoadedModel, trace: Trace, mon
 
     def init(self: Wave, *arguments: Any) -> None:
         create(self, *arguments)
-        held = sum(part.numel() * part.element_size() for part in (*self.keys, *self.values))
-        allocated.append((len(self.keys[0]), held))
+        held = [part for bundle in self.bundles for part in (*bundle.keys, *bundle.values)]
+        allocated.append((sum(bundle.rows for bundle in self.bundles), sum(part.nbytes for part in held)))
 
     monkeypatch.setattr(Wave, "__init__", init)
     decode(llama, trace, STEPS, PLENTY)
     planned = waves(trace, STEPS, PLENTY)
-    assert [len(wave) for wave in planned] == [rows for rows, _ in allocated]
-    for wave, (rows, held) in zip(planned, allocated, strict=True):
-        assert 0.7 * rows * wave[0].size <= held <= rows * wave[0].size
+    assert [len(rows_of([wave])) for wave in planned] == [rows for rows, _ in allocated]
+    for wave, (_, held) in zip(planned, allocated, strict=True):
+        assert 0.7 * size_of(wave) <= held <= size_of(wave)
 
 
 @pytest.mark.parametrize("architecture", NETWORKS)
@@ -194,14 +220,14 @@ def test_a_forecast_is_what_comes_and_no_less_where_a_policy_spreads_its_budget(
     exact = [POLICIES[name] for name in ("full", "knorm", "snapkv", "oracle")]
     expected = forecast(llama, prompt, plan(exact, RATIOS, prompt, 0), STEPS, bound)
     found = waves(treat(llama, exact, RATIOS, prompt), STEPS, bound)
-    assert expected.waves == tuple((len(wave), len(wave) * wave[0].size) for wave in found)
+    assert expected.waves == tuple((len(rows_of([wave])), size_of(wave)) for wave in found)
     assert (expected.alone, expected.too_large) == (0, 0)
     spread = [*CHOSEN, POLICIES["kvzip"], POLICIES["decoding_knorm"]]
     expected = forecast(llama, prompt, plan(spread, RATIOS, prompt, 0), STEPS, PLENTY)
     found = waves(treat(llama, spread, RATIOS, prompt), STEPS, PLENTY)
     assert expected.alone == len(RATIOS)
-    assert sum(rows for rows, _ in expected.waves) == sum(map(len, found))
-    assert sum(size for _, size in expected.waves) >= sum(len(wave) * wave[0].size for wave in found)
+    assert sum(rows for rows, _ in expected.waves) == len(rows_of(found))
+    assert sum(size for _, size in expected.waves) >= sum(map(size_of, found))
 
 
 def test_the_plan_says_waves_branches_and_bytes(llama: LoadedModel) -> None:

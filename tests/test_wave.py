@@ -7,9 +7,9 @@ import torch
 
 from datasets_gen import TASKS, Task
 from kvbench.engine.branch import Trace
+from kvbench.engine.columns import Columns, make_columns, shared_start
 from kvbench.engine.prefill import prefill
 from kvbench.engine.treatment import plan
-from kvbench.engine.wave import Columns, make_columns, shared_start
 from kvbench.models import LoadedModel
 from kvbench.prompt import Mode, build_prompts
 from policies import POLICIES

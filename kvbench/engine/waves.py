@@ -1,22 +1,25 @@
 """Waves: which branches are decoded together, so that their keys and values fit into the memory they may take.
 
-Waves are made of rows. What a row takes is counted from what its branch keeps, or, before anything is read, from what
-its policy was asked to keep.
+Waves are made of bundles and bundles of rows, which are padded to the longest of their bundle. What a row takes is
+counted from what its branch keeps, or, before anything is read, from what its policy was asked to keep.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+import torch
 from kvpress.utils import compute_n_kept
 
 from kvbench.engine.branch import Branch, Trace
+from kvbench.engine.columns import PLACES_AT_ONCE, shared_start
 from kvbench.engine.treatment import Scoring, Treatment
-from kvbench.engine.wave import PLACES_AT_ONCE, shared_start
 from kvbench.models import LoadedModel
 from kvbench.prompt import Prompt
 
 Of = TypeVar("Of", Branch, Treatment)
+# Bytes of padding in a bundle. More bundles read less of it, in more operations: twelve for each layer and pass.
+PADDING = {"cpu": 2 * 10**6, "cuda": 2 * 10**8}
 
 
 @dataclass(frozen=True)
@@ -44,8 +47,11 @@ class Forecast:
     too_large: int
 
 
-def waves(trace: Trace, steps: int, max_kv_bytes: int) -> list[list[Row[Branch]]]:
-    """The sound branches whose presses are done, in batches of at most ``max_kv_bytes`` of cache."""
+Rows = list[Row[Of]]  # of a bundle
+
+
+def waves(trace: Trace, steps: int, max_kv_bytes: int) -> list[list[Rows[Branch]]]:
+    """The sound branches whose presses are done, in waves of at most ``max_kv_bytes`` of cache."""
     heads, _, size = trace.keys[0].shape
     token_bytes = 2 * len(trace.keys) * heads * size * trace.keys[0].element_size()
     sound = [branch for branch in trace.branches if branch.error is None and branch.held is None]
@@ -53,7 +59,7 @@ def waves(trace: Trace, steps: int, max_kv_bytes: int) -> list[list[Row[Branch]]
         _row(branch, branch.treatment, _longest(branch), _even(branch), trace.prompt, steps, token_bytes)
         for branch in sound
     ]
-    return in_waves(rows, max_kv_bytes)
+    return in_waves(rows, max_kv_bytes, trace.keys[0].device)
 
 
 def forecast(
@@ -71,28 +77,55 @@ def forecast(
         kept = compute_n_kept(length, treatment.ratio) if even else length
         rows.append(_row(treatment, treatment, kept, even, prompt, steps, token_bytes))
     fitting = [row for row in rows if row.size <= max_kv_bytes]
-    sizes = tuple((len(wave), wave[0].size * len(wave)) for wave in in_waves(fitting, max_kv_bytes))
+    sizes = tuple((sum(map(len, wave)), size_of(wave)) for wave in in_waves(fitting, max_kv_bytes, model.device))
     return Forecast(sizes, alone, len(rows) - len(fitting))
 
 
-def in_waves(rows: Iterable[Row[Of]], max_kv_bytes: int) -> list[list[Row[Of]]]:
-    """Rows of like length together, the longest first, as all are padded to the longest of their wave; one at least.
+def rows_of(waves: Iterable[Iterable[Rows[Of]]]) -> list[Row[Of]]:
+    return [row for wave in waves for bundle in wave for row in bundle]
 
-    Rows that ask as many questions go together, and those that keep as many tokens in every head and layer, since one
+
+def size_of(wave: Iterable[Rows[Of]]) -> int:
+    """Bytes of keys and values, padding among them."""
+    return sum(len(bundle) * bundle[0].size for bundle in wave)
+
+
+def in_waves(rows: Iterable[Row[Of]], max_kv_bytes: int, device: torch.device) -> list[list[Rows[Of]]]:
+    """As few waves as the bound allows. A row that is more than the bound is alone in its wave."""
+    found: list[list[Rows[Of]]] = []
+    room = 0
+    for rest in _in_bundles(rows, PADDING[device.type]):
+        while rest:
+            size = rest[0].size
+            if room < size:
+                found.append([])
+                room = max(max_kv_bytes, size)
+            count = min(len(rest), room // size)
+            found[-1].append(rest[:count])
+            room, rest = room - count * size, rest[count:]
+    return found
+
+
+def _in_bundles(rows: Iterable[Row[Of]], padding: int) -> Iterator[Rows[Of]]:
+    """Rows of like length, the longest first, so that no bundle has more bytes of padding than asked for.
+
+    Those of a bundle ask as many questions, and all keep as many tokens in every head and layer or none does, since one
     mask then serves all layers.
     """
-    batches: list[list[Row[Of]]] = []
-    groups: dict[tuple[int, bool], list[Row[Of]]] = {}
+    groups: dict[tuple[int, bool], Rows[Of]] = {}
     for row in rows:
         groups.setdefault((row.questions, row.even), []).append(row)
     for group in groups.values():
-        group.sort(key=lambda row: row.tokens, reverse=True)
-        start = 0
-        while start < len(group):
-            count = max(1, max_kv_bytes // group[start].size)
-            batches.append(group[start : start + count])
-            start += count
-    return batches
+        bundle: Rows[Of] = []
+        padded = 0
+        for row in sorted(group, key=lambda row: row.size, reverse=True):
+            if bundle:
+                padded += bundle[0].size - row.size
+            if padded > padding:
+                yield bundle
+                bundle, padded = [], 0
+            bundle.append(row)
+        yield bundle
 
 
 def token_bytes_of(model: LoadedModel) -> int:
@@ -107,6 +140,8 @@ def _row(
     of: Of, treatment: Treatment, tokens: int, even: bool, prompt: Prompt, steps: int, token_bytes: int
 ) -> Row[Of]:
     questions = [prompt.asks[number].token_ids for number in treatment.asks]
+    if len(questions) == 1:  # padded to whatever another row of its bundle asks
+        questions = [max((ask.token_ids for ask in prompt.asks), key=len)]
     shared = shared_start([questions])
     asked = [len(question) - shared for question in questions]
     grown = shared + sum(asked) + steps * len(asked) + max(PLACES_AT_ONCE, *asked)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from math import ceil
 from statistics import median
 
-from kvbench.engine.wave import PLACES_AT_ONCE
+from kvbench.engine.columns import PLACES_AT_ONCE
 from kvbench.errors import KVBenchError
 from kvbench.planning.constants import Constants, PressCost
 from kvbench.planning.machine import USABLE, Machine

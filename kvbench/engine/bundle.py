@@ -1,0 +1,246 @@
+"""Branches of like length in one padded cache, and the attention of their questions over it.
+
+A row is a branch. Its questions lie side by side behind what is kept of the context, in columns that do not see one
+another, so that the kept keys are held once and not once for every question. What all questions begin with is read once
+and then counts as kept::
+
+    | spare | padding, kept context, shared start | question 1 | question 2 | ... | step 1: q1 q2 ... | step 2: ... |
+
+Kept rows end at one place, so that a pass over some rows can leave out the padding that they share. The questions are
+read a few columns at a time, and for that time their keys stand a second time right before what is kept: between
+columns that do not see one another nothing is computed then. Attention does not mind the order of keys.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from torch.nn import functional as F
+
+from kvbench.engine.branch import Branch, Trace
+from kvbench.engine.columns import PLACES_AT_ONCE, make_columns
+from kvbench.engine.keep import LayerCache
+
+
+class Bundle:
+    """The preallocated cache of some branches of one trace, that ask as many questions.
+
+    ``keys`` and ``values``: by layer, shape (rows, num_kv_heads, kept + grown, head_dim), kept rows first, padded in
+    front to the longest branch of that layer. ``hidden``: by layer bool (rows, 1 or num_kv_heads, kept), that padding.
+    ``spare``: by layer (rows,), how much of it all heads of a row have. ``skipped``: by layer, how much the rows of the
+    pass announced last have in common. ``active``: bool (rows, columns), the answers that are still written, and
+    ``answering``, how many these are.
+    """
+
+    def __init__(self, trace: Trace, branches: Sequence[Branch], steps: int) -> None:
+        device = trace.keys[0].device
+        self.branches, self.steps = list(branches), steps
+        self.columns = columns = make_columns(trace, branches, device)
+        self.portions = columns.portions(PLACES_AT_ONCE)
+        self.front = max(portion.stop - portion.start for portion in self.portions)
+        self.room = columns.shared.stop + columns.token_ids.shape[1] + columns.count * steps
+        self.grown = 0
+        self.keys: list[torch.Tensor] = []
+        self.values: list[torch.Tensor] = []
+        self.hidden: list[torch.Tensor] = []
+        self.spare: list[torch.Tensor] = []
+        for layer, (keys, values) in enumerate(zip(trace.keys, trace.values, strict=True)):
+            self._add_layer(keys, values, [branch.layers[layer] for branch in branches])
+        self.kept = [hidden.shape[-1] for hidden in self.hidden]
+        # Where every layer keeps as many rows of each branch, one mask serves all layers.
+        self.uniform = all(torch.equal(self.hidden[0], hidden) for hidden in self.hidden[1:])
+        # Where nothing is padded, one mask serves all rows.
+        self.padded = bool(columns.padding.any()) or any(bool(hidden.any()) for hidden in self.hidden)
+        self.column = torch.zeros_like(columns.shared_ids[0])
+        self.padding = torch.zeros_like(columns.shared_ids, dtype=torch.bool)
+        self.active = torch.ones(len(branches), columns.count, dtype=torch.bool, device=device)
+        self.answering = self.active.numel()
+        self._answering: tuple[torch.Tensor, torch.Tensor] | None = None
+        self._bias: torch.Tensor | None = None
+
+    @property
+    def rows(self) -> int:
+        """Those that are left: rows that have finished may be gone."""
+        return len(self.active)
+
+    def _add_layer(self, keys: torch.Tensor, values: torch.Tensor, caches: Sequence[LayerCache]) -> None:
+        heads, tokens, size = keys.shape
+        if all(cache.keep is not None and cache.keys is None for cache in caches):
+            keep = torch.stack([cache.keep for cache in caches if cache.keep is not None])
+            counts = keep.sum(-1)
+            longest = int(counts.max())
+            index = _kept_last(keep, longest) + tokens * torch.arange(heads, device=keys.device)[:, None]
+            kept = [states.reshape(-1, size).index_select(0, index.flatten()) for states in (keys, values)]
+        else:
+            parts = [_own_rows(keys, values, cache) for cache in caches]
+            counts = torch.stack([count for _, _, count in parts])
+            longest = int(counts.max())
+            kept = [
+                torch.stack([F.pad(states, (0, 0, longest - states.shape[1], 0)) for states in own])
+                for own in ([k for k, _, _ in parts], [v for _, v, _ in parts])
+            ]
+        shape = (len(caches), heads, self.front + longest + self.room, size)
+        for states, held in zip(kept, (self.keys, self.values), strict=True):
+            buffer = states.new_empty(shape)  # what is in front and behind is written before it is read
+            buffer[:, :, self.front : self.front + longest] = states.view(*shape[:2], longest, size)
+            held.append(buffer)
+        hidden = torch.arange(longest, device=keys.device) < longest - counts[..., None]
+        if bool((counts == counts[:, :1]).all()):
+            hidden = hidden[:, :1]
+        self.hidden.append(hidden)
+        self.spare.append(hidden.sum(-1).amin(-1).cpu())
+
+    def settle(self) -> None:
+        """What was read, the shared start of all questions, counts as kept from now on; the columns come next."""
+        self.hidden = [F.pad(hidden, (0, self.grown)) for hidden in self.hidden]
+        self.kept = [kept + self.grown for kept in self.kept]
+        self.grown = 0
+        steps_column = torch.arange(self.columns.count, device=self.column.device).repeat(self.steps)
+        self.column = torch.cat([self.columns.column, steps_column])
+        self.padding = F.pad(self.columns.padding, (0, len(steps_column)))
+
+    def begin_shared(self, rows: slice) -> None:
+        """Announces a pass of some rows over the shared start of their questions."""
+        self._begin(self.columns.shared, rows, alone=False)
+
+    def begin_questions(self, places: slice, rows: slice) -> None:
+        """Announces a pass of some rows over questions at these places."""
+        self._begin(places, rows, alone=True)
+
+    def begin_step(self) -> None:
+        """Announces a pass of all rows over one more token of every answer that is still written."""
+        self._begin(slice(self.grown, self.grown + self.columns.count), slice(None), alone=False)
+
+    def _begin(self, places: slice, rows: slice, alone: bool) -> None:
+        self._bias = None
+        self.places, self.some, self.alone = places, rows, alone
+        self.skipped = [int(spare[rows].min()) for spare in self.spare] if self.padded else [0] * len(self.spare)
+
+    def grow(self, count: int) -> None:
+        """Every row has passed over so many more places."""
+        self.grown += count
+
+    def attend(
+        self,
+        layer: int,
+        query: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        scaling: float | None,
+        wanted: torch.Tensor | None,
+        output: torch.Tensor,
+    ) -> None:
+        """Attention of the tokens of the pass over what their branches keep and their own columns, into ``output``.
+
+        All of shape (tokens, heads, head_dim): row by row, and in steps the answers that are still written. ``wanted``:
+        the only places of a row that need an answer. The query heads of a group share a key head: they are folded into
+        the query length, (rows, num_kv_heads, places * groups, head_dim), instead of repeating keys and values.
+        """
+        keys, values = self._held(self.keys[layer], key, layer), self._held(self.values[layer], value, layer)
+        rows, key_heads = keys.shape[:2]
+        query = self._in_rows(query, rows)
+        bias = self._bias_of(layer, query.dtype)
+        if wanted is not None:
+            query, bias = query[:, wanted], bias[:, :, wanted]
+        folded = query.unflatten(2, (key_heads, -1)).transpose(1, 2)
+        shape = folded.shape[:-1]
+        bias = bias[:, :, :, None].expand(-1, -1, -1, shape[3], -1).flatten(2, 3).expand(rows, -1, -1, -1)
+        found = F.scaled_dot_product_attention(folded.flatten(2, 3), keys, values, attn_mask=bias, scale=scaling)
+        found = found.view(*shape, -1).transpose(1, 2)  # (rows, places, num_kv_heads, groups, head_dim)
+        if self._answering is not None:
+            output.copy_(found.reshape(-1, *output.shape[1:])[self._answering[1]])
+            return
+        into = output.unflatten(0, (rows, -1)).unflatten(2, (key_heads, -1))
+        if wanted is None:
+            into.copy_(found)
+        else:
+            into[:, wanted] = found
+
+    def _in_rows(self, tokens: torch.Tensor, rows: int) -> torch.Tensor:
+        """Shape (rows, places, heads, head_dim). An answer that has ended is that of any other token."""
+        if self._answering is not None:
+            tokens = tokens[self._answering[0]]
+        return tokens.view(rows, -1, *tokens.shape[1:])
+
+    def _held(self, held: torch.Tensor, states: torch.Tensor, layer: int) -> torch.Tensor:
+        """The keys or values that the pass reads, with its own written among them."""
+        first, behind = self.front + self.skipped[layer], self.front + self.kept[layer]
+        cache = held[self.some]
+        own = self._in_rows(states, len(cache)).transpose(1, 2)
+        cache[:, :, behind + self.places.start : behind + self.places.stop] = own
+        if self.alone:  # in padding that all of these rows have, or in the spare places before it
+            cache[:, :, first - own.shape[2] : first] = own
+            return cache[:, :, first - own.shape[2] : behind]
+        return cache[:, :, first : behind + self.places.stop]
+
+    def _bias_of(self, layer: int, dtype: torch.dtype) -> torch.Tensor:
+        """0 where a query sees a key and -inf elsewhere, shape (1 or rows, 1 or num_kv_heads, places, keys).
+
+        A place sees the kept context, its own column up to itself, and nothing else; padding sees itself as well, so
+        that no row of the softmax is empty.
+        """
+        if self._bias is None or not self.uniform:
+            read = slice(self.places.start if self.alone else 0, self.places.stop)
+            places = torch.arange(read.start, read.stop, device=self.column.device)
+            query_places = places[self.places.start - read.start :, None]
+            same = self.column[read] == self.column[self.places, None]
+            hidden, padding = self.hidden[layer][self.some], self.padding[self.some]
+            if not self.padded:
+                hidden, padding = hidden[:1], padding[:1]
+            seen = same & (places <= query_places) & ~padding[:, None, read]
+            seen = seen | (places == query_places)
+            hidden = hidden[:, :, self.skipped[layer] :]
+            rows, heads, kept = hidden.shape
+            mask = torch.zeros((rows, heads, len(query_places), kept + len(places)), dtype=dtype, device=hidden.device)
+            own = slice(0, len(places)) if self.alone else slice(kept, None)
+            context = slice(len(places), None) if self.alone else slice(0, kept)
+            mask[..., context].masked_fill_(hidden[:, :, None], float("-inf"))
+            mask[..., own].masked_fill_(~seen[:, None], float("-inf"))
+            self._bias = mask
+        return self._bias
+
+    def keep_answering(self, going: torch.Tensor) -> None:
+        """``going``: bool, of the answers that were still written, which ones are; the others have ended."""
+        self.active[self.active.clone()] = going
+        live = self.active.any(dim=1).nonzero()[:, 0]
+        if len(live) <= 0.75 * self.rows:  # copying the cache pays from here on
+            self._select(live)
+        active = self.active.flatten()
+        written = active.nonzero()[:, 0]
+        self.answering = len(written)
+        self._answering = None
+        if self.answering < len(active):
+            self._answering = (active.cumsum(0) - 1).clamp(min=0), written
+
+    def _select(self, rows: torch.Tensor) -> None:
+        """Keeps some rows: the others have finished."""
+        for layer in range(len(self.keys)):
+            end = self.front + self.kept[layer] + self.grown
+            for held in (self.keys, self.values):
+                smaller = torch.empty_like(held[layer][: len(rows)])
+                smaller[:, :, :end] = held[layer][rows, :, :end]
+                held[layer] = smaller
+            self.hidden[layer] = self.hidden[layer][rows]
+            self.spare[layer] = self.spare[layer][rows.cpu()]
+        self.padding, self.active = self.padding[rows], self.active[rows]
+
+
+def _kept_last(keep: torch.Tensor, longest: int) -> torch.Tensor:
+    """Positions of the kept tokens in the order of the context, behind ``longest - kept`` others that mean nothing.
+
+    ``keep``: bool (..., tokens). Returns int64 (..., longest).
+    """
+    return keep.to(torch.int8).sort(dim=-1, stable=True).indices[..., keep.shape[-1] - longest :]
+
+
+def _own_rows(
+    keys: torch.Tensor, values: torch.Tensor, cache: LayerCache
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Keys and values (heads, rows, size) of one branch where some of the bundle have their own, and rows per head."""
+    if cache.keys is not None and cache.values is not None:
+        keys, values = cache.keys, cache.values
+    if cache.keep is None:
+        return keys, values, torch.full((keys.shape[0],), keys.shape[1], device=keys.device)
+    counts = cache.keep.sum(-1)
+    index = _kept_last(cache.keep, int(counts.max()))
+    rows = index[..., None].expand(-1, -1, keys.shape[-1])
+    return keys.gather(1, rows), values.gather(1, rows), counts
