@@ -101,7 +101,8 @@ def test_a_wave_that_finds_no_memory_is_halved_and_every_answer_is_the_same(
     assert {generation.halvings > 0 for generation in generations} >= {True}
     failed = [rows for rows in tried if rows > 3]
     assert len(failed) == max(generation.halvings for generation in generations)
-    assert len(failed) <= ceil(log2(max(tried) / 3)), "what is left after a failure is halved too, and does not fail again one by one"
+    halvings = ceil(log2(max(tried) / 3))
+    assert len(failed) <= halvings, "what is left after a failure is halved too, and does not fail again one by one"
 
 
 def test_a_branch_that_finds_no_memory_alone_fails_and_no_other_notices(

@@ -53,7 +53,7 @@ class Work:
         self.answer(self.read(ratios))
 
 
-def share_of_roof(work: Work, ratios: Sequence[float], repeats: int) -> Measured:
+def share_of_roof(name: str, work: Work, ratios: Sequence[float], repeats: int) -> Measured:
     """(One prefill + the decode's matrix products, measured alone) / the engine's time."""
     device, trace = work.model.device, work.read(ratios)
     again = recorded(lambda: work.answer(trace))
@@ -65,8 +65,8 @@ def share_of_roof(work: Work, ratios: Sequence[float], repeats: int) -> Measured
         products = seconds_of(device, again)
         shares.append((alone + products) / engine)
         parts.append({"engine": engine, "prefill alone": alone, "products alone": products})
-    what = "(prefill + matrix products of the decode, alone) / the engine's time"
-    return measured("roof", what, "share", ">= 0.6", shares, lambda share: share >= 0.6, seconds=parts)
+    what = f"(prefill + matrix products of the decode, alone) / the engine's time: {work.model.name}"
+    return measured(name, what, "share", ">= 0.6", shares, lambda share: share >= 0.6, seconds=parts)
 
 
 def cost_of_ratios(work: Work, repeats: int) -> Measured:

@@ -3,6 +3,7 @@ those with padding and with finished rows included."""
 
 from collections import Counter
 from collections.abc import Callable
+from math import prod
 from typing import Any
 
 import torch
@@ -11,6 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 PRODUCTS = ("linear", "matmul", "mm", "addmm", "bmm", "baddbmm")  # the first two where nothing asks for gradients
 ATTENTION = "scaled_dot_product"
 IN_TURN = 12  # layers of the reference model
+BYTES_IN_TURN = 2**23  # of one shape: large tensors stay in no cache that matters, and would fill the memory
 
 Call = tuple[Any, tuple[Any, ...], dict[str, Any]]
 
@@ -38,13 +40,18 @@ class _Shape:
         self.dtype, self.device = like.dtype, like.device
 
     @property
+    def bytes(self) -> int:
+        return max(1, prod(self.size) * self.dtype.itemsize)
+
+    @property
     def key(self) -> tuple[Any, ...]:
         return self.size, self.stride, self.dtype, self.device
 
 
 def recorded(work: Callable[[], object]) -> Callable[[], None]:
     """The products of a piece of work, ready to be run again on other numbers. Tensors of one shape are ``IN_TURN`` in
-    turn, as the layers of a model have their own: a single one would stay in the processor's cache."""
+    turn, as the layers of a model have their own: a single one would stay in the processor's cache. Of large ones there
+    are fewer: what is measured on them is no more than what the work takes."""
     with Products() as products:
         work()
     made: dict[tuple[Any, ...], list[torch.Tensor]] = {}
@@ -52,7 +59,7 @@ def recorded(work: Callable[[], object]) -> Callable[[], None]:
 
     def tensor(shape: _Shape) -> torch.Tensor:
         own = made.setdefault(shape.key, [])
-        if len(own) < IN_TURN:
+        if len(own) < min(IN_TURN, max(1, BYTES_IN_TURN // shape.bytes)):
             blank = torch.empty_strided(shape.size, shape.stride, dtype=shape.dtype, device=shape.device)
             # Zeros are a mask that hides nothing; products are as fast on any numbers but the denormal ones.
             own.append(blank.fill_(0.0 if shape.dtype.is_floating_point else 0))

@@ -90,12 +90,21 @@ def _reference() -> LoadedModel:
     return load_model("reference", "cpu", "float32")
 
 
+def _middle(size: Size) -> LoadedModel:
+    return random_model(size.middle, 4 * size.middle_tokens, CPU, torch.float32)
+
+
+def _middle_work(size: Size) -> Work:
+    model = _middle(size)
+    return Work.of(model, task_of(model, size.middle_tokens), default_policies(size.policies))
+
+
 def _pipeline(size: Size, repeats: int) -> Measured:
     return _against_pipeline("pipeline", _reference(), None, size, repeats, 40)
 
 
 def _pipeline_middle(size: Size, repeats: int) -> Measured:
-    model = random_model(size.middle, 4 * size.middle_tokens, CPU, torch.float32)
+    model = _middle(size)
     return _against_pipeline("pipeline-100m", model, size.middle_tokens, size, repeats, 15)
 
 
@@ -113,14 +122,17 @@ def one_thread() -> Iterator[None]:
 @one_thread()
 def _roof(size: Size, repeats: int) -> Measured:
     work = Work.of(_reference(), TASKS["base"], default_policies(size.policies))
-    return engine.share_of_roof(work, size.ratios, repeats)
+    return engine.share_of_roof("roof", work, size.ratios, repeats)
+
+
+@one_thread()
+def _roof_middle(size: Size, repeats: int) -> Measured:
+    return engine.share_of_roof("roof-100m", _middle_work(size), size.ratios, repeats)
 
 
 @one_thread()
 def _ratios(size: Size, repeats: int) -> Measured:
-    model = random_model(size.middle, 4 * size.middle_tokens, CPU, torch.float32)
-    work = Work.of(model, task_of(model, size.middle_tokens), default_policies(size.policies))
-    return engine.cost_of_ratios(work, repeats)
+    return engine.cost_of_ratios(_middle_work(size), repeats)
 
 
 @one_thread()
@@ -179,6 +191,7 @@ ON_CPU: Mapping[str, Callable[[Size, int], Measured]] = {
     "pipeline": _pipeline,
     "pipeline-100m": _pipeline_middle,
     "roof": _roof,
+    "roof-100m": _roof_middle,
     "ratios": _ratios,
     "branches": _branches,
     "length": _length,
