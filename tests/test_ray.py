@@ -7,9 +7,11 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from uuid import uuid4
 
 import pyarrow as pa
@@ -18,7 +20,7 @@ import pytest
 from datasets_gen import TASKS
 from kvbench.cli import main
 from kvbench.errors import KVBenchError
-from kvbench.executors.ray import Cluster, gpus_of_a_worker, places, sharing
+from kvbench.executors.ray import Cluster, gpus_of_a_worker, places, sharing, taken_of
 from kvbench.executors.worker import Worker
 from kvbench.job import Job
 from kvbench.prompt import build_prompts
@@ -68,15 +70,18 @@ class Runs:
     folder: Path
     mark: str
 
-    def start(self, name: str, *more: str) -> "subprocess.Popen[str]":
+    def environment(self, more: Mapping[str, str] = MappingProxyType({})) -> dict[str, str]:
+        path = os.pathsep.join([str(ROOT), *sys.path])
+        return {**os.environ, "PYTHONPATH": path, "KVBENCH_MARK": self.mark, "OMP_NUM_THREADS": "1", **more}
+
+    def start(self, name: str, *more: str, **environment: str) -> "subprocess.Popen[str]":
         grid = ["--tasks", "base", "--limit", str(CONTEXTS), "--ratios", "0.5", "--cell-seconds", "3600"]
         policies = ["--policies", f"{self.folder / 'press.py'}:Press"]
         out = ["--name", "x", "--out", str(self.folder / name), "--site", str(self.folder / "site")]
         words = ["run", "--model", str(self.model), "--device", "cpu", *grid, *policies, *out, *more]
-        path = os.pathsep.join([str(ROOT), *sys.path])
         return subprocess.Popen(
             [sys.executable, "-m", "kvbench", *words],
-            env={**os.environ, "PYTHONPATH": path, "KVBENCH_MARK": self.mark, "OMP_NUM_THREADS": "1"},
+            env=self.environment(environment),
             stderr=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             text=True,
@@ -180,6 +185,78 @@ def test_a_run_that_is_killed_takes_its_workers_along_and_goes_on(runs: Runs, lo
     assert (runs.folder / "calls").stat().st_size == 2 * LAYERS
     assert runs.store("driver").run.status == "complete"
     assert content(runs.store("driver")) == local
+
+
+CLUSTER = """
+import sys, ray
+ray.init(address="local", num_cpus=1, include_dashboard=False, logging_level="ERROR", log_to_driver=False)
+
+@ray.remote(num_cpus=1)
+class Other:
+    def here(self):
+        pass
+
+other = Other.remote()
+ray.get(other.here.remote())
+print(ray.get_runtime_context().gcs_address, flush=True)
+sys.stdin.readline()
+ray.kill(other)
+sys.stdin.readline()
+"""
+
+
+@needs_ray
+def test_a_cluster_that_is_there_is_waited_for_and_used(runs: Runs, local: bytes) -> None:
+    """Without Ray's tokens, which it makes for clusters of its own."""
+    free = {"RAY_AUTH_MODE": "disabled"}
+    with subprocess.Popen(
+        [sys.executable, "-c", CLUSTER],
+        env=runs.environment(free),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    ) as cluster:
+        assert cluster.stdout is not None
+        assert cluster.stdin is not None
+        address = cluster.stdout.readline().strip()
+        driver = runs.start("there", "--executor", "ray", "--address", address, **free)
+        assert driver.stderr is not None
+        said = ""
+        while "all CPUs of the cluster are in use: waiting for a place" not in said:
+            line = driver.stderr.readline()
+            assert line, said
+            said += line
+        cluster.stdin.write("\n")
+        cluster.stdin.flush()
+        runs.ended(driver)
+        cluster.stdin.write("\n")
+    assert content(runs.store("there")) == local
+
+
+@needs_ray
+@pytest.mark.parametrize("says", [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n"], ids=["nothing", "another language"])
+def test_what_listens_and_is_not_ray_is_one_line(
+    says: bytes, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("kvbench.executors.ray.REACHABLE_WITHIN", 0.3)
+
+    def answer() -> None:
+        with listening.accept()[0] as caller:
+            caller.sendall(says)
+            caller.recv(1000)
+            heard.wait()
+
+    heard = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        listener = threading.Thread(target=answer)
+        listener.start()
+        address = f"127.0.0.1:{listening.getsockname()[1]}"
+        said = refused(["--executor", "ray", "--address", address], capsys)
+        heard.set()
+        listener.join()
+    assert f"no Ray cluster can be used at {address} (" in said
+    assert ("what listens there is not Ray" if says else "timed out") in said
 
 
 def refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
@@ -288,6 +365,14 @@ def test_workers_are_as_many_as_the_machines_have_room_for() -> None:
     assert places([GPU_NODE], 1, 0.5) == 16
     with pytest.raises(KVBenchError, match=r"32 CPU\(s\), and no machine .* \(the largest has 16\)"):
         places([CPU_NODE, GPU_NODE], 32, 0)
+
+
+@pytest.mark.parametrize(
+    ("free", "gpus", "taken"),
+    [({"CPU": 2.0}, 0, None), ({"CPU": 0.5}, 0, "CPUs"), ({}, 0, "CPUs"), ({"CPU": 1, "GPU": 1}, 2, "GPUs")],
+)
+def test_a_cluster_without_a_free_place_is_seen(free: dict[str, float], gpus: float, taken: str | None) -> None:
+    assert taken_of(free, 1.0, gpus) == taken
 
 
 def test_workers_share_the_memory_of_their_machine_or_of_a_gpu_that_is_given_in_shares() -> None:

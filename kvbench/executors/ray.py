@@ -24,6 +24,9 @@ from kvbench.record import Record
 
 ATTEMPTS = 3  # workers that may end over one unit, or one after the other while they load
 REACHABLE_WITHIN = 5.0  # seconds
+# How one begins to speak HTTP/2, as Ray does: the preface and an empty frame of settings, which is answered by another.
+GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
+SETTINGS = 4
 
 
 @dataclass(frozen=True)
@@ -82,14 +85,18 @@ def _connected(address: str | None) -> Any:
 
 
 def _look_for(address: str) -> None:
-    """Ray itself waits for minutes, and writes pages, where nobody answers."""
+    """Ray itself waits for minutes, and writes pages, where nobody answers, or something else than Ray does."""
     if address == "auto":
         return
     host, _, port = address.rpartition(":")
     if not host or not port.isdecimal() or "/" in address:
         raise ValueError("an address is auto or HOST:PORT")
-    with socket.create_connection((host, int(port)), timeout=REACHABLE_WITHIN):
-        return
+    with socket.create_connection((host, int(port)), timeout=REACHABLE_WITHIN) as there:
+        if os.environ.get("RAY_USE_TLS") == "1":  # it would want a certificate before it says anything
+            return
+        there.sendall(GREETING)
+        if there.recv(9)[3:4] != bytes([SETTINGS]):
+            raise ValueError("what listens there is not Ray")
 
 
 class RayExecutor:
@@ -106,6 +113,8 @@ class RayExecutor:
         threads, together = max(1, int(cluster.cpus)), sharing(nodes, cluster.cpus, gpus, self.most)
         self._new_worker = lambda: actor.remote(job, Path.cwd(), threads, together)
         console.print(f"loading {job.model} on Ray, in {self.most} worker(s) at most", soft_wrap=True)
+        if (taken := taken_of(ray.available_resources(), cluster.cpus, gpus)) is not None:
+            console.print(f"all {taken} of the cluster are in use: waiting for a place", style="yellow", soft_wrap=True)
         self.workers = [self._new_worker()]
         try:
             ready: Readiness = self._result(self.workers[0].prepare.remote())
@@ -212,6 +221,12 @@ def places(nodes: Sequence[Mapping[str, float]], cpus: float, gpus: float) -> in
             f"{most:g}): give another --cpus-per-worker"
         )
     return int(sum(rooms))
+
+
+def taken_of(free: Mapping[str, float], cpus: float, gpus: float) -> str | None:
+    """Of what a worker finds too little left, if it does."""
+    wanted = {"CPU": cpus, "GPU": gpus}
+    return next((f"{name}s" for name, count in wanted.items() if free.get(name, 0) < count), None)
 
 
 def sharing(nodes: Sequence[Mapping[str, float]], cpus: float, gpus: float, workers: int) -> int:
