@@ -118,6 +118,11 @@ def device_name(device: torch.device) -> str:
     return f"{device.type} ({platform.machine()})"
 
 
+def package_versions() -> dict[str, str]:
+    """Of Python and of what answers depend on."""
+    return {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}}
+
+
 def _arguments(policy: Policy) -> dict[str, int | float | str]:
     """Those of a press for a context of :data:`ARGUMENTS_AT` tokens at a middle ratio; none if it cannot be built."""
     ratio = 0.0 if policy.only_ratio_zero else min(0.5, policy.highest_ratio)
@@ -138,7 +143,7 @@ def identify(
         source=source_hash(),
         git_revision=revision,
         git_dirty=dirty,
-        packages={"python": platform.python_version(), **{name: version(name) for name in PACKAGES}},
+        packages=package_versions(),
         model=model.name,
         model_fingerprint=model.fingerprint,
         device=device_name(model.device),

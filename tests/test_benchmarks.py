@@ -16,7 +16,7 @@ from kvbench.benchmarks.measured import Measured, Report, measured
 from kvbench.benchmarks.memory import apart, peak
 from kvbench.benchmarks.profiling import profiled
 from kvbench.benchmarks.roof import Products, recorded
-from kvbench.benchmarks.shapes import OF_8_BILLION, OF_100_MILLION, Shape, random_model, random_network, task_of
+from kvbench.benchmarks.shapes import OF_8_BILLION, OF_100_MILLION, LlamaShape, random_model, random_network, task_of
 from kvbench.benchmarks.shapes import TINY as TINY_SHAPE
 from kvbench.benchmarks.suite import ON_CPU, ON_GPU, TINY, run_suite
 from kvbench.cli import main
@@ -142,9 +142,12 @@ def test_rows_for_a_gpu_do_not_count_what_was_not_answered() -> None:
 
 
 def test_options_of_the_suite_alone_are_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    for options in (["--only", "roof"], ["--tiny"]):
+    for options in (["--only", "roof"], ["--tiny"], ["--repeats", "2"], ["--out", "there.json"]):
         assert main(["bench", *options]) == 1
-        assert "is of --suite" in capsys.readouterr().err
+        assert f"{options[0]} is of --suite: add that" in capsys.readouterr().err
+    for options in (["--model", "reference"], ["--ratios", "0.5"], ["--max-kv-gb", "1"], ["--profile"]):
+        assert main(["bench", "--suite", *options]) == 1
+        assert f"{options[0]} is not of --suite: leave it out" in capsys.readouterr().err
 
 
 def test_the_median_is_held_against_the_target() -> None:
@@ -178,7 +181,7 @@ def test_products_are_recorded_with_their_shapes_and_nothing_else_is() -> None:
 @pytest.mark.parametrize(
     ("shape", "low", "high"), [(OF_100_MILLION, 99e6, 105e6), (OF_8_BILLION, 7.9e9, 8.1e9)], ids=lambda part: str(part)
 )
-def test_shapes_have_the_parameters_that_they_are_named_for(shape: Shape, low: float, high: float) -> None:
+def test_shapes_have_the_parameters_that_they_are_named_for(shape: LlamaShape, low: float, high: float) -> None:
     network = random_network(shape, 1000, torch.device("meta"), torch.bfloat16)
     assert low < network.num_parameters() < high
 

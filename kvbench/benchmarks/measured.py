@@ -1,19 +1,17 @@
 """What was measured, on which machine, with which versions, and how far the repeats are apart."""
 
 import os
-import platform
 import statistics
 import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 
 import torch
 from pydantic import BaseModel, ConfigDict
 
 import kvbench
-from kvbench.identity import PACKAGES, device_name, git_state
+from kvbench.identity import device_name, git_state, package_versions
 from kvbench.process import processor_name
 
 
@@ -59,7 +57,7 @@ class Report(BaseModel):
         """Of this machine, still without rows."""
         return cls(
             kvbench=kvbench.__version__,
-            versions={"python": platform.python_version(), **{name: version(name) for name in PACKAGES}},
+            versions=package_versions(),
             device=device_name(device),
             processor=processor_name(),
             cores=os.cpu_count() or 1,

@@ -17,7 +17,7 @@ from transformers.models.llama.modeling_llama import LlamaAttention, LlamaRotary
 
 from kvbench.benchmarks.engine import LONG
 from kvbench.benchmarks.measured import Measured, measured
-from kvbench.benchmarks.shapes import Shape, random_model, task_of
+from kvbench.benchmarks.shapes import LlamaShape, random_model, task_of
 from kvbench.collect import collect
 from kvbench.process import die_with_parent, settle
 from kvbench.setting import Setting
@@ -50,7 +50,7 @@ def peak() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
-def h2o_scores(shape: Shape, length: int) -> Measured:
+def h2o_scores(shape: LlamaShape, length: int) -> Measured:
     extra, seconds = apart(_h2o_extra, shape, length)
     error = apart(_h2o_error, shape, min(length, 512))
     what = f"H2O scores of {length:,} tokens, one layer of {shape.name} in bfloat16: memory beside the layer's own"
@@ -60,7 +60,7 @@ def h2o_scores(shape: Shape, length: int) -> Measured:
     )  # fmt: skip
 
 
-def _h2o_extra(shape: Shape, length: int) -> tuple[int, float]:
+def _h2o_extra(shape: LlamaShape, length: int) -> tuple[int, float]:
     with torch.inference_mode():
         module, hidden, keys, kwargs = _layer(shape, length, torch.bfloat16, "sdpa")
         press = H2OPress(0.5)
@@ -71,7 +71,7 @@ def _h2o_extra(shape: Shape, length: int) -> tuple[int, float]:
         return peak() - before, time.perf_counter() - started
 
 
-def _h2o_error(shape: Shape, length: int) -> float:
+def _h2o_error(shape: LlamaShape, length: int) -> float:
     """Largest relative difference to kvpress's press on the eager attention's own weights, in float32."""
     with torch.inference_mode():
         module, hidden, keys, kwargs = _layer(shape, length, torch.float32, "eager")
@@ -87,7 +87,7 @@ def _h2o_error(shape: Shape, length: int) -> float:
 
 
 def _layer(
-    shape: Shape, length: int, dtype: torch.dtype, implementation: str
+    shape: LlamaShape, length: int, dtype: torch.dtype, implementation: str
 ) -> tuple[Any, torch.Tensor, torch.Tensor, dict[str, Any]]:
     """An attention layer with random weights, its input, keys of some context, and what a press is told."""
     config = LlamaConfig(
@@ -106,7 +106,7 @@ def _layer(
     return module, hidden, keys, {"position_embeddings": rotary}
 
 
-def long_context(shape: Shape, length: int) -> Measured:
+def long_context(shape: LlamaShape, length: int) -> Measured:
     size, seconds, tokens, answered, failed = apart(_long_context, shape, length)
     what = f"peak memory of the process, {length:,} tokens, {shape.name}, default policies at two ratios, on a CPU"
     return measured(
@@ -115,7 +115,7 @@ def long_context(shape: Shape, length: int) -> Measured:
     )  # fmt: skip
 
 
-def _long_context(shape: Shape, length: int) -> tuple[int, float, int, int, list[str]]:
+def _long_context(shape: LlamaShape, length: int) -> tuple[int, float, int, int, list[str]]:
     settle()
     model = random_model(shape, 2 * length, CPU, torch.float32)
     task = task_of(model, length, answer=8)

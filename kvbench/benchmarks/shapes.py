@@ -14,8 +14,8 @@ ANSWER = 16  # tokens: random weights end no answer
 
 
 @dataclass(frozen=True)
-class Shape:
-    """Of a Llama."""
+class LlamaShape:
+    """Of a Llama, as it is built; what a plan needs to know of a model is :class:`kvbench.planning.shape.Shape`."""
 
     name: str
     hidden: int
@@ -27,13 +27,13 @@ class Shape:
     vocabulary: int = 8192
 
 
-TINY = Shape("tiny", 32, 64, 2, 4, 2, 16)
-SMALL = Shape("of the reference model, 4 layers", 128, 256, 4, 4, 2, 32)
-OF_100_MILLION = Shape("100 M parameters", 768, 2048, 15, 12, 4, 64)
-OF_8_BILLION = Shape("Llama-3.1-8B", 4096, 14336, 32, 32, 8, 128, 128256)
+TINY = LlamaShape("tiny", 32, 64, 2, 4, 2, 16)
+SMALL = LlamaShape("of the reference model, 4 layers", 128, 256, 4, 4, 2, 32)
+OF_100_MILLION = LlamaShape("100 M parameters", 768, 2048, 15, 12, 4, 64)
+OF_8_BILLION = LlamaShape("Llama-3.1-8B", 4096, 14336, 32, 32, 8, 128, 128256)
 
 
-def random_model(shape: Shape, positions: int, device: torch.device, dtype: torch.dtype) -> LoadedModel:
+def random_model(shape: LlamaShape, positions: int, device: torch.device, dtype: torch.dtype) -> LoadedModel:
     """A model of that shape that takes sequences of so many tokens, with the reference model's tokenizer."""
     folder = folder_of("reference")
     tokenizer = AutoTokenizer.from_pretrained(folder)
@@ -46,7 +46,7 @@ def random_model(shape: Shape, positions: int, device: torch.device, dtype: torc
     return wrap_model(shape.name, network, tokenizer, f"random weights of {shape.name}")
 
 
-def random_network(shape: Shape, positions: int, device: torch.device, dtype: torch.dtype) -> LlamaForCausalLM:
+def random_network(shape: LlamaShape, positions: int, device: torch.device, dtype: torch.dtype) -> LlamaForCausalLM:
     config = LlamaConfig(
         vocab_size=shape.vocabulary,
         hidden_size=shape.hidden,

@@ -12,7 +12,7 @@ from kvbench.benchmarks import engine, memory, shapes
 from kvbench.benchmarks.engine import LONG, QUESTIONS, Work
 from kvbench.benchmarks.measured import Measured, measured
 from kvbench.benchmarks.pipeline import compare
-from kvbench.benchmarks.shapes import Shape, random_model, task_of
+from kvbench.benchmarks.shapes import LlamaShape, random_model, task_of
 from kvbench.engine.decode import decode
 from kvbench.models import LoadedModel, load_model
 from kvbench.options import choose
@@ -28,15 +28,15 @@ CPU = torch.device("cpu")
 class Size:
     """How large the pieces of work are. ``policies``: how many of the default ones."""
 
-    middle: Shape = shapes.OF_100_MILLION
+    middle: LlamaShape = shapes.OF_100_MILLION
     middle_tokens: int = 1000
     lengths: Sequence[int] = (512, 1024, 2048, 4096, 8192, 16384)
     branches: Sequence[int] = (8, 16, 32, 64, 128)
-    small: Shape = shapes.SMALL
-    layer: Shape = shapes.OF_8_BILLION
+    small: LlamaShape = shapes.SMALL
+    layer: LlamaShape = shapes.OF_8_BILLION
     layer_tokens: int = 32_768
     context_tokens: int = 131_072
-    large: Shape = shapes.OF_8_BILLION
+    large: LlamaShape = shapes.OF_8_BILLION
     large_tokens: int = 4096
     large_gigabytes: float = 24.0
     policies: int = 10

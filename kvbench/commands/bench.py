@@ -19,7 +19,7 @@ from kvbench.benchmarks.pipeline import Comparison, compare
 from kvbench.benchmarks.profiling import profiled
 from kvbench.benchmarks.suite import FULL, ON_CPU, ON_GPU, TINY, Size, run_suite
 from kvbench.catalogue import choose_policies
-from kvbench.commands.parameters import Device, MaxKVGB, Mode, Model, Seed
+from kvbench.commands.parameters import Device, MaxKVGB, Mode, Model, Seed, given
 from kvbench.console import console
 from kvbench.engine.treatment import ratios_of
 from kvbench.errors import KVBenchError
@@ -28,8 +28,11 @@ from kvbench.options import DEFAULT_RATIOS, check_count, choose, kv_bytes, parse
 from kvbench.process import settle
 from kvbench.setting import Setting
 
+OF_THE_SUITE = {"suite", "only", "repeats", "tiny", "out"}
+
 
 def command(
+    context: typer.Context,
     model: Model = "reference",
     tasks: Annotated[str, typer.Option(help="Task names, comma-separated.")] = "base,hops",
     policies: Annotated[str | None, typer.Option(help="As in run, but without the controls.")] = None,
@@ -47,11 +50,15 @@ def command(
     profile: Annotated[bool, typer.Option("--profile", help="Print where the engine's time goes, and end.")] = False,
 ) -> None:
     """Runs one grid through the engine and through kvpress's pipeline, in float32, and compares times and tokens."""
+    for name in given(context):
+        if name != "device" and (name in OF_THE_SUITE) != suite:
+            option = "--" + name.replace("_", "-")
+            raise KVBenchError(
+                f"{option} is not of --suite: leave it out" if suite else f"{option} is of --suite: add that"
+            )
     if suite:
         show_suite(only, TINY if tiny else FULL, check_count("--repeats", repeats), choose_device(device), out)
         return
-    if only is not None or tiny:
-        raise KVBenchError(f"{'--only' if only is not None else '--tiny'} is of --suite: add that, or leave it out")
     asked_ratios = parse_ratios(ratios)
     contexts = range(check_count("--limit", limit))
     named = choose("task", tasks, TASKS)

@@ -54,3 +54,9 @@ CPUs = Annotated[float | None, typer.Option(help="Of each worker of Ray. Default
 GPUs = Annotated[
     float | None, typer.Option(help="Of each worker of Ray. Default: 1 if there are any and no --device cpu.")
 ]
+
+
+def given(context: typer.Context) -> list[str]:
+    """The parameters that stand on the command line."""
+    sources = {name: context.get_parameter_source(name) for name in context.params}
+    return [name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"]

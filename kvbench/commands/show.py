@@ -19,6 +19,7 @@ from kvbench.commands.parameters import (
     Phrasings,
     Tag,
     Tokenizer,
+    given,
 )
 from kvbench.data import with_data
 from kvbench.errors import KVBenchError
@@ -54,7 +55,7 @@ def command(
     """Prints an example of a task: its context with the spans coloured, its questions and what answers them. Or the
     worst answers of a policy in a run: what is lost of what they needed."""
     is_run = what not in {**TASKS, **FROM_DATA} and ("/" in what or Path(what).is_dir())
-    for name in _given(context):
+    for name in given(context):
         if name != "what" and (name in OF_A_RUN) != is_run:
             option = "--" + name.replace("_", "-")
             raise KVBenchError(
@@ -81,12 +82,6 @@ def command(
     console.print(legend(spans))
     console.print()
     console.print(questions_table(asked))
-
-
-def _given(context: typer.Context) -> list[str]:
-    """The parameters that stand on the command line."""
-    sources = {name: context.get_parameter_source(name) for name in context.params}
-    return [name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"]
 
 
 def show_worst(store: Store, policy: str, ratio: float | None, budget: int | None, count: int) -> None:

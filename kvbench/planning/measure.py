@@ -1,11 +1,9 @@
 """The constants of the machine at hand, measured with a model of random weights; ``plan --measure`` writes them."""
 
 import io
-import platform
 import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
-from importlib.metadata import version
 from statistics import mean, median
 
 import pyarrow.parquet as pq
@@ -18,7 +16,7 @@ from kvbench.collect import collect
 from kvbench.engine.decode import decode
 from kvbench.engine.prefill import prefill
 from kvbench.engine.treatment import plan
-from kvbench.identity import PACKAGES
+from kvbench.identity import package_versions
 from kvbench.models import LoadedModel, load_tokenizer, wrap_model
 from kvbench.planning.constants import Constants, PressCost
 from kvbench.planning.cost import seconds_together
@@ -62,7 +60,7 @@ def measure(tell: Told, policies: Sequence[Policy] | None = None, lengths: tuple
     return Constants(
         machine=f"one thread of {processor_name()}",
         date=datetime.now(UTC).date().isoformat(),
-        packages={"python": platform.python_version(), **{name: version(name) for name in PACKAGES}},
+        packages=package_versions(),
         model=f"Llama of random weights, {shape.parameters / 1e6:.0f} M parameters, float32",
         lengths=lengths,
         flops=flops,
