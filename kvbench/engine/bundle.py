@@ -28,12 +28,13 @@ class Bundle:
     front to the longest branch of that layer. ``hidden``: by layer bool (rows, 1 or num_kv_heads, kept), that padding.
     ``spare``: by layer (rows,), how much of it all heads of a row have. ``skipped``: by layer, how much the rows of the
     pass announced last have in common. ``active``: bool (rows, columns), the answers that are still written, and
-    ``answering``, how many these are.
+    ``answering``, how many these are. A model may be spread over several devices: keys and values lie where their layer
+    does, all else where questions come in.
     """
 
     def __init__(self, trace: Trace, branches: Sequence[Branch], steps: int) -> None:
-        device = trace.keys[0].device
-        self.branches, self.steps = list(branches), steps
+        self.device = device = trace.keys[0].device
+        self.steps = steps
         self.columns = columns = make_columns(trace, branches, device)
         self.portions = columns.portions(PLACES_AT_ONCE)
         self.front = max(portion.stop - portion.start for portion in self.portions)
@@ -83,7 +84,7 @@ class Bundle:
             buffer = states.new_empty(shape)  # what is in front and behind is written before it is read
             buffer[:, :, self.front : self.front + longest] = states.view(*shape[:2], longest, size)
             held.append(buffer)
-        hidden = torch.arange(longest, device=keys.device) < longest - counts[..., None]
+        hidden = (torch.arange(longest, device=keys.device) < longest - counts[..., None]).to(self.device)
         if bool((counts == counts[:, :1]).all()):
             hidden = hidden[:, :1]
         self.hidden.append(hidden)
@@ -143,11 +144,11 @@ class Bundle:
             query, bias = query[:, wanted], bias[:, :, wanted]
         folded = query.unflatten(2, (key_heads, -1)).transpose(1, 2)
         shape = folded.shape[:-1]
-        bias = bias[:, :, :, None].expand(-1, -1, -1, shape[3], -1).flatten(2, 3).expand(rows, -1, -1, -1)
+        bias = bias.to(keys.device).repeat_interleave(shape[3], dim=2).expand(rows, -1, -1, -1)
         found = F.scaled_dot_product_attention(folded.flatten(2, 3), keys, values, attn_mask=bias, scale=scaling)
         found = found.view(*shape, -1).transpose(1, 2)  # (rows, places, num_kv_heads, groups, head_dim)
         if self._answering is not None:
-            output.copy_(found.reshape(-1, *output.shape[1:])[self._answering[1]])
+            output.copy_(found.reshape(-1, *output.shape[1:])[self._answering[1].to(output.device)])
             return
         into = output.unflatten(0, (rows, -1)).unflatten(2, (key_heads, -1))
         if wanted is None:
@@ -158,7 +159,7 @@ class Bundle:
     def _in_rows(self, tokens: torch.Tensor, rows: int) -> torch.Tensor:
         """Shape (rows, places, heads, head_dim). An answer that has ended is that of any other token."""
         if self._answering is not None:
-            tokens = tokens[self._answering[0]]
+            tokens = tokens[self._answering[0].to(tokens.device)]
         return tokens.view(rows, -1, *tokens.shape[1:])
 
     def _held(self, held: torch.Tensor, states: torch.Tensor, layer: int) -> torch.Tensor:
@@ -217,7 +218,7 @@ class Bundle:
             end = self.front + self.kept[layer] + self.grown
             for held in (self.keys, self.values):
                 smaller = torch.empty_like(held[layer][: len(rows)])
-                smaller[:, :, :end] = held[layer][rows, :, :end]
+                smaller[:, :, :end] = held[layer][rows.to(smaller.device), :, :end]
                 held[layer] = smaller
             self.hidden[layer] = self.hidden[layer][rows]
             self.spare[layer] = self.spare[layer][rows.cpu()]

@@ -15,17 +15,18 @@ PLACES_AT_ONCE = 64  # as many questions as fit side by side are read together, 
 class Columns:
     """The questions of some branches, shape (rows, width): questions end where their column ends.
 
-    ``column``: the column of each place, shape (width,). ``last``: the last place of each column.
+    ``column``: the column of each place, shape (width,). ``last``: the last place of each column, on the CPU: as an
+    index it serves on every device, and a look at it waits for none.
     ``padding``: bool, shape (rows, width). ``shared_ids`` and ``shared_positions``: the tokens that all questions begin
     with and that the grid leaves out, shape (rows, shared).
     """
 
+    last: torch.Tensor
     shared_ids: torch.Tensor
     shared_positions: torch.Tensor
     token_ids: torch.Tensor
     positions: torch.Tensor
     column: torch.Tensor
-    last: torch.Tensor
     padding: torch.Tensor
 
     @property
@@ -70,9 +71,8 @@ def make_columns(trace: Trace, branches: Sequence[Branch], device: torch.device)
             padding[row, end - len(own) : end] = False
     shared_ids = torch.tensor(asked[0][0][:shared], dtype=torch.long).repeat(len(branches), 1)
     column = torch.arange(len(widths)).repeat_interleave(torch.tensor(widths))
-    last = torch.tensor(widths).cumsum(0) - 1
-    parts = (shared_ids, first + torch.arange(shared), token_ids, positions, column, last, padding)
-    return Columns(*(part.to(device) for part in parts))
+    parts = (shared_ids, first + torch.arange(shared), token_ids, positions, column, padding)
+    return Columns(torch.tensor(widths).cumsum(0) - 1, *(part.to(device) for part in parts))
 
 
 def shared_start(asked: Sequence[Sequence[Sequence[int]]]) -> int:

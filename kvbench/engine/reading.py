@@ -19,7 +19,7 @@ MASK_NUMBERS = 2**26  # of its masks: 256 MiB in float32, which is all that a lo
 @dataclass(frozen=True)
 class Reading:
     """What a pass reads of one bundle. ``wanted``: the places, among those that are read, whose next token is asked
-    for."""
+    for, on the CPU as :attr:`Columns.last`."""
 
     bundle: Bundle
     rows: slice
@@ -91,7 +91,7 @@ def _read(model: LoadedModel, wave: Wave, readings: Sequence[Reading]) -> list[t
     for reading in readings:
         rows, width = reading.token_ids.shape
         wave.parts.append(Part(reading.bundle, slice(start, start + rows * width), reading.wanted))
-        places.append(start + width * torch.arange(rows, device=model.device)[:, None] + reading.wanted)
+        places.append(start + width * torch.arange(rows)[:, None] + reading.wanted)
         start += rows * width
     answered = torch.cat([own.flatten() for own in places])
     token_ids = torch.cat([reading.token_ids.flatten() for reading in readings])
