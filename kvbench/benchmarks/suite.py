@@ -77,6 +77,7 @@ def _against_pipeline(
         lambda times: times >= target and whole and not (exact and unequal),
         pipeline_seconds=[one.pipeline_seconds for one in found],
         engine_seconds=[one.engine_seconds for one in found],
+        seconds_of_the_first_context=[one.first_seconds for one in found],
         engine_seconds_in_a_process_for_each_core=several,
         answered=found[0].answered,
         compared=found[0].compared,

@@ -147,7 +147,7 @@ def check_cache(full_keys: torch.Tensor, keys: torch.Tensor, values: torch.Tenso
         raise PressError("it kept no token")
     if keys.shape[2] > full_keys.shape[2]:
         raise PressError(f"it returned {keys.shape[2]} tokens of {full_keys.shape[2]}: a press removes, and adds none")
-    if keys.isnan().any() or values.isnan().any():
+    if keys.amax().isnan() or values.amax().isnan():  # it passes NaN on, and makes no tensor as large as they are
         raise PressError("it returned NaN")
 
 
