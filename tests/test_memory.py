@@ -218,7 +218,7 @@ def test_bytes_of_a_token_are_read_off_the_config(architecture: str) -> None:
 def test_a_forecast_is_what_comes_and_no_less_where_a_policy_spreads_its_budget(
     llama: LoadedModel, prompt: Prompt, bound: int
 ) -> None:
-    exact = [POLICIES[name] for name in ("full", "knorm", "snapkv", "oracle")]
+    exact = [POLICIES[name] for name in ("full", "knorm", "snapkv", "oracle", "merging_snapkv")]
     expected = forecast(llama, prompt, plan(exact, RATIOS, prompt, 0), STEPS, bound)
     found = waves(treat(llama, exact, RATIOS, prompt), STEPS, bound)
     assert expected.waves == tuple((len(rows_of([wave])), size_of(wave)) for wave in found)

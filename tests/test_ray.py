@@ -249,7 +249,7 @@ def test_what_listens_and_is_not_ray_is_one_line(
 
     heard = threading.Event()
     with socket.create_server(("127.0.0.1", 0)) as listening:
-        listener = threading.Thread(target=answer)
+        listener = threading.Thread(target=answer, daemon=True)
         listener.start()
         address = f"127.0.0.1:{listening.getsockname()[1]}"
         said = refused(["--executor", "ray", "--address", address], capsys)

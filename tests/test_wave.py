@@ -6,12 +6,14 @@ from typing import Any
 
 import pytest
 import torch
+from torch.nn import functional as F
 
 import kvbench.engine.decode as engine
 from datasets_gen import TASKS, Task
 from kvbench.engine.branch import Branch, Trace
 from kvbench.engine.bundle import Bundle
 from kvbench.engine.columns import Columns, make_columns, shared_start
+from kvbench.engine.decode import decode
 from kvbench.engine.prefill import prefill
 from kvbench.engine.reading import forward
 from kvbench.engine.treatment import plan
@@ -149,36 +151,110 @@ def seen_by(trace: Trace, branch: Branch, layer: int, head: int) -> list[torch.T
     return [keys[head][kept], values[head][kept]]
 
 
+def by_hand(query: torch.Tensor, keys: Sequence[torch.Tensor], values: Sequence[torch.Tensor]) -> torch.Tensor:
+    weights = (torch.cat(list(keys)) @ query * HEAD_SIZE**-0.5).softmax(0)
+    found: torch.Tensor = weights @ torch.cat(list(values))
+    return found
+
+
 @pytest.mark.parametrize("padding", [0, 10**9])
-def test_attention_of_a_bundle_by_hand(
+def test_attention_of_questions_by_hand(
     model: LoadedModel, trace: Trace, monkeypatch: pytest.MonkeyPatch, padding: int
 ) -> None:
     """A place sees what its branch keeps in that head and layer, its own question up to itself, and nothing else."""
     monkeypatch.setitem(PADDING, "cpu", padding)
     torch.manual_seed(0)
-    groups, compared = QUERY_HEADS // KEY_HEADS, 0
-    for rows in waves(trace, STEPS, PLENTY)[0]:
-        branches = [row.of for row in rows]
+    groups, skipped = QUERY_HEADS // KEY_HEADS, set()
+    for of_bundle in waves(trace, STEPS, PLENTY)[0]:
+        branches = [row.of for row in of_bundle]
         bundle = Bundle(trace, branches, STEPS)
         bundle.settle()  # as if the questions began with nothing alike
-        places = bundle.portions[-1]
-        column, blank = bundle.columns.column[places], bundle.columns.padding[:, places]
-        bundle.begin_questions(places, slice(0, len(branches)))
-        query = torch.randn(blank.numel(), QUERY_HEADS, HEAD_SIZE)
-        states = key, value = [torch.randn(blank.numel(), KEY_HEADS, HEAD_SIZE) for _ in range(2)]
-        for layer in range(LAYERS):
-            output = torch.empty_like(query)
-            bundle.attend(layer, query, key, value, HEAD_SIZE**-0.5, None, output)
-            for row, place, head in product(range(len(branches)), range(len(column)), range(QUERY_HEADS)):
-                if blank[row, place]:
-                    continue
-                first = row * len(column)
-                own = [first + n for n in range(place + 1) if column[n] == column[place] and not blank[row, n]]
-                context = seen_by(trace, branches[row], layer, head // groups)
-                keys, values = (
-                    torch.cat([kept, asked[own, head // groups]]) for kept, asked in zip(context, states, strict=True)
-                )
-                weights = (keys @ query[first + place, head] * HEAD_SIZE**-0.5).softmax(0)
-                torch.testing.assert_close(output[first + place, head], weights @ values, rtol=1e-4, atol=1e-5)
-                compared += 1
-    assert compared > 1000
+        for places, rows in product(bundle.portions, (slice(0, len(branches)), slice(len(branches) - 1, None))):
+            bundle.begin_questions(places, rows)
+            skipped |= set(bundle.skipped)
+            column, blank = bundle.columns.column[places], bundle.columns.padding[rows, places]
+            query = torch.randn(*blank.shape, QUERY_HEADS, HEAD_SIZE)
+            key, value = (torch.randn(*blank.shape, KEY_HEADS, HEAD_SIZE) for _ in range(2))
+            for layer in range(LAYERS):
+                output = torch.empty_like(query)
+                flat = [states.flatten(0, 1) for states in (query, key, value, output)]
+                bundle.attend(layer, flat[0], flat[1], flat[2], HEAD_SIZE**-0.5, None, flat[3])
+                for (row, branch), place, head in product(
+                    enumerate(branches[rows]), range(len(column)), range(QUERY_HEADS)
+                ):
+                    if not blank[row, place]:
+                        read = head // groups
+                        own = [n for n in range(place + 1) if column[n] == column[place] and not blank[row, n]]
+                        keys, values = seen_by(trace, branch, layer, read)
+                        expected = by_hand(
+                            query[row, place, head], [keys, key[row, own, read]], [values, value[row, own, read]]
+                        )
+                        torch.testing.assert_close(output[row, place, head], expected, rtol=1e-4, atol=1e-5)
+    assert (max(skipped) > 0) == (padding > 0), "padding that the rows of a pass share is left out"
+
+
+def test_attention_of_steps_by_hand_while_answers_end(model: LoadedModel, trace: Trace) -> None:
+    """An answer sees its branch, its question and what it has said, whichever others of its row and bundle go on."""
+    torch.manual_seed(0)
+    of_bundle = max(waves(trace, STEPS, PLENTY)[0], key=lambda rows: (rows[0].questions, len(rows)))
+    branches = [row.of for row in of_bundle]
+    bundle = Bundle(trace, branches, STEPS)
+    bundle.settle()
+    columns = bundle.columns
+    width, count, rows = columns.token_ids.shape[1], columns.count, len(branches)
+    assert count > 1
+    assert not columns.padding.any()
+    states = [torch.randn(rows, width, KEY_HEADS, HEAD_SIZE) for _ in range(2)]
+    for places in bundle.portions:
+        bundle.begin_questions(places, slice(0, rows))
+        key, value = (own[:, places].flatten(0, 1) for own in states)
+        query = torch.randn(len(key), QUERY_HEADS, HEAD_SIZE)
+        bundle.attend(0, query, key, value, None, None, torch.empty_like(query))
+    bundle.grow(width)
+    said: dict[tuple[int, int], list[list[torch.Tensor]]] = {
+        (row, column): [[], []] for row, column in product(range(rows), range(count))
+    }
+    going = list(said)
+    for ended in ({going[0]}, {(rows - 1, column) for column in range(count)} | {going[1]}, set(going[: count + 1])):
+        bundle.begin_step()
+        new = key, value = [torch.randn(len(going), KEY_HEADS, HEAD_SIZE) for _ in range(2)]
+        query = torch.randn(len(going), QUERY_HEADS, HEAD_SIZE)
+        output = torch.empty_like(query)
+        bundle.attend(0, query, key, value, HEAD_SIZE**-0.5, None, output)
+        for number, (row, column) in enumerate(going):
+            for own, more in zip(said[row, column], new, strict=True):
+                own.append(more[number])
+            for head in range(QUERY_HEADS):
+                read = head // (QUERY_HEADS // KEY_HEADS)
+                context = seen_by(trace, branches[row], 0, read)
+                question = [own[row, columns.column == column, read] for own in states]
+                answer = [torch.stack(own)[:, read] for own in said[row, column]]
+                expected = by_hand(query[number, head], *zip(context, question, answer, strict=True))
+                torch.testing.assert_close(output[number, head], expected, rtol=1e-4, atol=1e-5)
+        bundle.grow(count)
+        bundle.keep_answering(torch.tensor([answer not in ended for answer in going]))
+        going = [answer for answer in going if answer not in ended]
+        assert bundle.answering == len(going)
+    assert bundle.rows < rows, "rows that have ended are gone"
+
+
+@pytest.mark.parametrize("most", [1, 20_000, 100_000])
+def test_masks_of_a_pass_are_bounded(
+    model: LoadedModel, trace: Trace, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    """A row alone may need more than the bound."""
+    sizes: list[tuple[int, int]] = []
+    original = F.scaled_dot_product_attention
+
+    def watched(query: torch.Tensor, *others: Any, **named: Any) -> torch.Tensor:
+        sizes.append((len(query), named["attn_mask"].numel()))
+        return original(query, *others, **named)
+
+    expected = answers(model, trace)
+    monkeypatch.setattr("kvbench.engine.reading.MASK_NUMBERS", most)
+    monkeypatch.setattr("kvbench.engine.bundle.F.scaled_dot_product_attention", watched)
+    monkeypatch.setattr(engine, "forward", lambda *_: pytest.fail("no step is looked at"))
+    trace_alone = decode(model, trace, 1, PLENTY)
+    assert {g.token_ids for g in trace_alone} <= {ids[:1] for ids in expected.values()}
+    assert all(size <= most or rows == 1 for rows, size in sizes)
+    assert any(rows > 1 for rows, _ in sizes) == (most > 1)

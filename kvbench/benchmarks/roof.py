@@ -1,5 +1,5 @@
 """The matrix products of a piece of work, recorded as they run and run again alone: what this engine cannot do without,
-those with padding and with finished rows included."""
+those on padding included."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 PRODUCTS = ("linear", "matmul", "mm", "addmm", "bmm", "baddbmm")  # the first two where nothing asks for gradients
 ATTENTION = "scaled_dot_product"
 IN_TURN = 12  # layers of the reference model
-BYTES_IN_TURN = 2**23  # of one shape: large tensors stay in no cache that matters, and would fill the memory
+BYTES_IN_TURN = 2**23  # of one shape: more of the large ones would fill the memory
 
 Call = tuple[Any, tuple[Any, ...], dict[str, Any]]
 

@@ -24,12 +24,15 @@ from kvbench.engine.keep import LayerCache
 class Bundle:
     """The preallocated cache of some branches of one trace, that ask as many questions.
 
-    ``keys`` and ``values``: by layer, shape (rows, num_kv_heads, kept + grown, head_dim), kept rows first, padded in
-    front to the longest branch of that layer. ``hidden``: by layer bool (rows, 1 or num_kv_heads, kept), that padding.
-    ``spare``: by layer (rows,), how much of it all heads of a row have. ``skipped``: by layer, how much the rows of the
-    pass announced last have in common. ``active``: bool (rows, columns), the answers that are still written, and
-    ``answering``, how many these are. A model may be spread over several devices: keys and values lie where their layer
-    does, all else where questions come in.
+    ``keys`` and ``values``: by layer, shape (rows, num_kv_heads, front + kept + room, head_dim): ``front`` spare
+    places; what is kept, padded in front to the longest branch of that layer; room for what is asked and answered, of
+    which ``grown`` places have been passed. ``hidden``: by layer bool (rows, 1 or num_kv_heads, kept), that padding,
+    and ``spare``, shape (rows,), how much of it all heads of a row have. ``places``, ``rows_read``, ``skipped``: of the
+    pass announced last, ``skipped`` by layer: how much padding its rows have in common. ``active``: bool (rows,
+    columns), the answers that are still written, and ``answering``, how many these are.
+
+    A model may be spread over several devices: keys and values lie where their layer does, all else where questions
+    come in.
     """
 
     def __init__(self, trace: Trace, branches: Sequence[Branch], steps: int) -> None:
@@ -65,24 +68,26 @@ class Bundle:
 
     def _add_layer(self, keys: torch.Tensor, values: torch.Tensor, caches: Sequence[LayerCache]) -> None:
         heads, tokens, size = keys.shape
+        counts = torch.stack([_counts(cache, keys) for cache in caches])
+        longest = int(counts.max())
+        index: torch.Tensor | None = None
         if all(cache.keep is not None and cache.keys is None for cache in caches):
             keep = torch.stack([cache.keep for cache in caches if cache.keep is not None])
-            counts = keep.sum(-1)
-            longest = int(counts.max())
             index = _kept_last(keep, longest) + tokens * torch.arange(heads, device=keys.device)[:, None]
-            kept = [states.reshape(-1, size).index_select(0, index.flatten()) for states in (keys, values)]
-        else:
-            parts = [_own_rows(keys, values, cache) for cache in caches]
-            counts = torch.stack([count for _, _, count in parts])
-            longest = int(counts.max())
-            kept = [
-                torch.stack([F.pad(states, (0, 0, longest - states.shape[1], 0)) for states in own])
-                for own in ([k for k, _, _ in parts], [v for _, v, _ in parts])
-            ]
-        shape = (len(caches), heads, self.front + longest + self.room, size)
-        for states, held in zip(kept, (self.keys, self.values), strict=True):
-            buffer = states.new_empty(shape)  # what is in front and behind is written before it is read
-            buffer[:, :, self.front : self.front + longest] = states.view(*shape[:2], longest, size)
+        for states, own, held in (
+            (keys, [cache.keys for cache in caches], self.keys),
+            (values, [cache.values for cache in caches], self.values),
+        ):
+            # What is in front and behind is written before it is read.
+            buffer = states.new_empty(len(caches), heads, self.front + longest + self.room, size)
+            kept = buffer[:, :, self.front : self.front + longest]
+            if index is not None:
+                kept.copy_(states.reshape(-1, size).index_select(0, index.flatten()).view(*index.shape, size))
+            else:  # one by one: together they would take as much memory once more
+                for row, cache, rewritten in zip(kept, caches, own, strict=True):
+                    read = _rows_of(states if rewritten is None else rewritten, cache.keep)
+                    row[:, : longest - read.shape[1]] = 0
+                    row[:, longest - read.shape[1] :] = read
             held.append(buffer)
         hidden = (torch.arange(longest, device=keys.device) < longest - counts[..., None]).to(self.device)
         if bool((counts == counts[:, :1]).all()):
@@ -113,7 +118,7 @@ class Bundle:
 
     def _begin(self, places: slice, rows: slice, alone: bool) -> None:
         self._bias = None
-        self.places, self.some, self.alone = places, rows, alone
+        self.places, self.rows_read, self.alone = places, rows, alone
         self.skipped = [int(spare[rows].min()) for spare in self.spare] if self.padded else [0] * len(self.spare)
 
     def grow(self, count: int) -> None:
@@ -139,12 +144,12 @@ class Bundle:
         keys, values = self._held(self.keys[layer], key, layer), self._held(self.values[layer], value, layer)
         rows, key_heads = keys.shape[:2]
         query = self._in_rows(query, rows)
-        bias = self._bias_of(layer, query.dtype)
+        groups = query.shape[2] // key_heads
+        bias = self._bias_of(layer, groups, query.dtype).to(keys.device)
         if wanted is not None:
-            query, bias = query[:, wanted], bias[:, :, wanted]
-        folded = query.unflatten(2, (key_heads, -1)).transpose(1, 2)
+            query, bias = query[:, wanted], bias.unflatten(2, (-1, groups))[:, :, wanted].flatten(2, 3)
+        folded = query.unflatten(2, (key_heads, groups)).transpose(1, 2)
         shape = folded.shape[:-1]
-        bias = bias.to(keys.device).repeat_interleave(shape[3], dim=2).expand(rows, -1, -1, -1)
         found = F.scaled_dot_product_attention(folded.flatten(2, 3), keys, values, attn_mask=bias, scale=scaling)
         found = found.view(*shape, -1).transpose(1, 2)  # (rows, places, num_kv_heads, groups, head_dim)
         if self._answering is not None:
@@ -165,7 +170,7 @@ class Bundle:
     def _held(self, held: torch.Tensor, states: torch.Tensor, layer: int) -> torch.Tensor:
         """The keys or values that the pass reads, with its own written among them."""
         first, behind = self.front + self.skipped[layer], self.front + self.kept[layer]
-        cache = held[self.some]
+        cache = held[self.rows_read]
         own = self._in_rows(states, len(cache)).transpose(1, 2)
         cache[:, :, behind + self.places.start : behind + self.places.stop] = own
         if self.alone:  # in padding that all of these rows have, or in the spare places before it
@@ -173,8 +178,8 @@ class Bundle:
             return cache[:, :, first - own.shape[2] : behind]
         return cache[:, :, first : behind + self.places.stop]
 
-    def _bias_of(self, layer: int, dtype: torch.dtype) -> torch.Tensor:
-        """0 where a query sees a key and -inf elsewhere, shape (1 or rows, 1 or num_kv_heads, places, keys).
+    def _bias_of(self, layer: int, groups: int, dtype: torch.dtype) -> torch.Tensor:
+        """0 where a query sees a key and -inf elsewhere, shape (1 or rows, 1 or num_kv_heads, places * groups, keys).
 
         A place sees the kept context, its own column up to itself, and nothing else; padding sees itself as well, so
         that no row of the softmax is empty.
@@ -184,7 +189,7 @@ class Bundle:
             places = torch.arange(read.start, read.stop, device=self.column.device)
             query_places = places[self.places.start - read.start :, None]
             same = self.column[read] == self.column[self.places, None]
-            hidden, padding = self.hidden[layer][self.some], self.padding[self.some]
+            hidden, padding = self.hidden[layer][self.rows_read], self.padding[self.rows_read]
             if not self.padded:
                 hidden, padding = hidden[:1], padding[:1]
             seen = same & (places <= query_places) & ~padding[:, None, read]
@@ -196,7 +201,7 @@ class Bundle:
             context = slice(len(places), None) if self.alone else slice(0, kept)
             mask[..., context].masked_fill_(hidden[:, :, None], float("-inf"))
             mask[..., own].masked_fill_(~seen[:, None], float("-inf"))
-            self._bias = mask
+            self._bias = mask.repeat_interleave(groups, dim=2)
         return self._bias
 
     def keep_answering(self, going: torch.Tensor) -> None:
@@ -233,15 +238,17 @@ def _kept_last(keep: torch.Tensor, longest: int) -> torch.Tensor:
     return keep.to(torch.int8).sort(dim=-1, stable=True).indices[..., keep.shape[-1] - longest :]
 
 
-def _own_rows(
-    keys: torch.Tensor, values: torch.Tensor, cache: LayerCache
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Keys and values (heads, rows, size) of one branch where some of the bundle have their own, and rows per head."""
-    if cache.keys is not None and cache.values is not None:
-        keys, values = cache.keys, cache.values
-    if cache.keep is None:
-        return keys, values, torch.full((keys.shape[0],), keys.shape[1], device=keys.device)
-    counts = cache.keep.sum(-1)
-    index = _kept_last(cache.keep, int(counts.max()))
-    rows = index[..., None].expand(-1, -1, keys.shape[-1])
-    return keys.gather(1, rows), values.gather(1, rows), counts
+def _counts(cache: LayerCache, keys: torch.Tensor) -> torch.Tensor:
+    """How many rows each head reads, shape (heads,)."""
+    if cache.keep is not None:
+        return cache.keep.sum(-1)
+    rows = keys.shape[1] if cache.keys is None else cache.keys.shape[1]
+    return torch.full((keys.shape[0],), rows, device=keys.device)
+
+
+def _rows_of(states: torch.Tensor, keep: torch.Tensor | None) -> torch.Tensor:
+    """Those that are kept, shape (heads, rows, size), behind others where a head keeps fewer than another."""
+    if keep is None:
+        return states
+    index = _kept_last(keep, int(keep.sum(-1).max()))
+    return states.gather(1, index[..., None].expand(-1, -1, states.shape[-1]))

@@ -72,7 +72,8 @@ def _passes(model: LoadedModel, wave: Wave, places: Sequence[slice]) -> Iterator
     room = 1.0
     for bundle, own in zip(wave.bundles, places, strict=True):
         width, start = own.stop - own.start, 0
-        of_a_token = groups * max(hidden.shape[1] for hidden in bundle.hidden) * (max(bundle.kept) + bundle.front)
+        longest = max(bundle.kept) + max(bundle.front, bundle.columns.shared.stop)
+        of_a_token = groups * max(hidden.shape[1] for hidden in bundle.hidden) * longest
         of_a_row = width * max(1 / TOKENS_AT_ONCE, of_a_token / MASK_NUMBERS)
         while width > 0 and start < bundle.rows:
             if chosen and room < of_a_row:
@@ -81,6 +82,9 @@ def _passes(model: LoadedModel, wave: Wave, places: Sequence[slice]) -> Iterator
             rows = slice(start, min(bundle.rows, start + max(1, int(room / of_a_row))))
             chosen.append((bundle, own, rows))
             room, start = room - (rows.stop - start) * of_a_row, rows.stop
+            if start < bundle.rows:  # a bundle is at one place only in a pass
+                yield chosen
+                chosen, room = [], 1.0
     if chosen:
         yield chosen
 

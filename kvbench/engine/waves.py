@@ -73,8 +73,9 @@ def forecast(
         if treatment.policy.while_decoding:
             alone += 1
             continue
-        even = treatment.policy.counted == "head"
-        kept = compute_n_kept(length, treatment.ratio) if even else length
+        known = treatment.policy.counted == "head"
+        kept = compute_n_kept(length, treatment.ratio) if known else length
+        even = known and not treatment.policy.rewrites
         rows.append(_row(treatment, treatment, kept, even, prompt, steps, token_bytes))
     fitting = [row for row in rows if row.size <= max_kv_bytes]
     sizes = tuple((sum(map(len, wave)), size_of(wave)) for wave in in_waves(fitting, max_kv_bytes, model.device))
@@ -91,7 +92,7 @@ def size_of(wave: Iterable[Rows[Of]]) -> int:
 
 
 def in_waves(rows: Iterable[Row[Of]], max_kv_bytes: int, device: torch.device) -> list[list[Rows[Of]]]:
-    """As few waves as the bound allows. A row that is more than the bound is alone in its wave."""
+    """One wave after the other, each filled as far as the bound allows. A row above the bound is alone in its wave."""
     found: list[list[Rows[Of]]] = []
     room = 0
     for rest in _in_bundles(rows, PADDING[device.type]):

@@ -95,7 +95,7 @@ def _look_for(address: str) -> None:
         if os.environ.get("RAY_USE_TLS") == "1":  # it would want a certificate before it says anything
             return
         there.sendall(GREETING)
-        if there.recv(9)[3:4] != bytes([SETTINGS]):
+        if there.makefile("rb").read(4)[3:] != bytes([SETTINGS]):
             raise ValueError("what listens there is not Ray")
 
 
@@ -224,7 +224,7 @@ def places(nodes: Sequence[Mapping[str, float]], cpus: float, gpus: float) -> in
 
 
 def taken_of(free: Mapping[str, float], cpus: float, gpus: float) -> str | None:
-    """Of what a worker finds too little left, if it does."""
+    """Of what a worker finds too little left on all machines together, if it does."""
     wanted = {"CPU": cpus, "GPU": gpus}
     return next((f"{name}s" for name, count in wanted.items() if free.get(name, 0) < count), None)
 
