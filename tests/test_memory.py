@@ -160,7 +160,7 @@ def test_a_branch_larger_than_the_bound_fails_with_what_it_needs_and_the_others_
     st.integers(1, 20_000),
 )
 def test_waves_hold_every_row_once_and_no_more_than_the_bound(rows: list[tuple[int, bool, int]], bound: int) -> None:
-    made: list[Row[Any]] = [Row(number, asks, even, n, 40 * n) for number, (asks, even, n) in enumerate(rows)]
+    made: list[Row[Any]] = [Row(number, asks, even, 40 * n) for number, (asks, even, n) in enumerate(rows)]
     planned = in_waves(made, bound, CPU)
     assert sorted(row.of for row in rows_of(planned)) == list(range(len(rows)))
     for wave in planned:
@@ -178,7 +178,7 @@ def test_waves_hold_every_row_once_and_no_more_than_the_bound(rows: list[tuple[i
 def test_rows_of_a_bundle_are_alike_and_padded_no_more_than_asked(
     rows: list[tuple[int, bool, int]], padding: int
 ) -> None:
-    made: list[Row[Any]] = [Row(number, asks, even, n, 40 * n) for number, (asks, even, n) in enumerate(rows)]
+    made: list[Row[Any]] = [Row(number, asks, even, 40 * n) for number, (asks, even, n) in enumerate(rows)]
     with pytest.MonkeyPatch.context() as patched:
         patched.setitem(PADDING, "cpu", padding)
         bundles = [bundle for wave in in_waves(made, 10**9, CPU) for bundle in wave]

@@ -26,14 +26,13 @@ PADDING = {"cpu": 2 * 10**6, "cuda": 2 * 10**8}
 class Row(Generic[Of]):
     """What one branch adds to a wave.
 
-    ``tokens``: most that a head of it reads in any layer. ``even``: every head reads as many in every layer.
-    ``size``: bytes of its keys and values, with room for its questions and answers.
+    ``even``: every head reads as many tokens in every layer. ``size``: bytes of its keys and values, every head taken
+    to read as many as the longest, with room for its questions and answers.
     """
 
     of: Of
     questions: int
     even: bool
-    tokens: int
     size: int
 
 
@@ -146,7 +145,7 @@ def _row(
     shared = shared_start([questions])
     asked = [len(question) - shared for question in questions]
     grown = shared + sum(asked) + steps * len(asked) + max(PLACES_AT_ONCE, *asked)
-    return Row(of, len(questions), even, tokens, (tokens + grown) * token_bytes)
+    return Row(of, len(questions), even, (tokens + grown) * token_bytes)
 
 
 def _even(branch: Branch) -> bool:
