@@ -1,4 +1,4 @@
-"""What a record says of its question before any model has seen it."""
+"""What a store says of contexts and questions before any model has seen them."""
 
 from collections.abc import Iterable
 
@@ -6,18 +6,30 @@ from datasets_gen import Example, Question, Span, Task
 from kvbench.metrics.directives import families
 
 
-def described(task: Task, example: Example, question: Question) -> dict[str, object]:
-    """By column, what follows from the example alone: whoever generates it again can compare."""
-    directives = [str(directive) for directive in question.directives]
+def described_context(task: Task, example: Example) -> dict[str, object]:
+    """By column of a context, what follows from the example alone: whoever generates it again can compare."""
     return {
         "task": task.name,
         "task_version": task.full_version,
-        "example_id": example.id,
         "example_index": example.index,
+        "example_id": example.id,
         "draw_id": example.draw or example.id,
         "arm": example.arm,
-        "question_id": question.id,
         "context": example.context,
+        "stated_values": list(example.stated_values),
+        "abstentions": list(task.abstentions),
+        "answer_marker": task.answer_marker,
+        "defence": example.text_of("defence"),
+    }
+
+
+def described_question(task: Task, example: Example, question: Question) -> dict[str, object]:
+    """The same by column of a question."""
+    directives = [str(directive) for directive in question.directives]
+    return {
+        "task": task.name,
+        "question_id": question.id,
+        "example_index": example.index,
         "question": question.text,
         "golds": list(question.golds),
         "target": question.written,
@@ -28,13 +40,10 @@ def described(task: Task, example: Example, question: Question) -> dict[str, obj
         "hops": question.hops,
         "answer_spans": _characters(span for span in question.spans if span.kind == "answer"),
         "evidence_spans": _characters(span for span in question.spans if span.kind != "answer"),
-        "stated_values": [*example.stated_values, *question.others],
-        "abstentions": list(task.abstentions),
-        "answer_marker": task.answer_marker,
+        "other_values": list(question.others),
         "directives": directives,
         "directive_families": families(directives),
         "protected": question.protected,
-        "defence": example.text_of("defence") if question.protected else "",
     }
 
 

@@ -1,14 +1,15 @@
-"""From a chunk of examples to records: prefill, treat, decode, score."""
+"""From a chunk of examples to rows of the store: prefill, treat, decode, score."""
 
 import json
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import torch
 
 from datasets_gen import Example, Task
-from kvbench.asking import described
+from kvbench.asking import described_context, described_question
 from kvbench.engine.branch import Branch, Trace
 from kvbench.engine.decode import check_length, decode
 from kvbench.engine.generation import Generation
@@ -27,20 +28,46 @@ from kvbench.metrics.routing import (
 from kvbench.models import LoadedModel
 from kvbench.prompt import INSTRUCTIONS, Ask, Mode, Prompt, build_prompts, decoded
 from kvbench.record import Record
+from kvbench.rows import Rows
 from kvbench.score import text_scores
 from kvbench.setting import Setting
+from kvbench.stored_context import StoredContext
+from kvbench.stored_question import StoredQuestion
+from kvbench.tables import CONTEXTS, QUESTIONS, RECORDS
 
 
-def collect(model: LoadedModel, task: Task, examples: Sequence[Example], setting: Setting) -> dict[str, list[Record]]:
-    """Records of some examples by policy."""
-    records: dict[str, list[Record]] = {policy.name: [] for policy in setting.policies}
+def collect(model: LoadedModel, task: Task, examples: Sequence[Example], setting: Setting) -> Rows:
+    """What a store holds of some examples under a setting."""
+    rows = Rows()
     for example in examples:
-        for prompt in build_prompts(model.tokenizer, task, example, setting.mode):
+        prompts = build_prompts(model.tokenizer, task, example, setting.mode)
+        context = _context(task, example, prompts, setting.mode)
+        rows.add(CONTEXTS.name, [context])
+        for prompt in prompts:
             check_length(model, prompt, task.max_new_tokens)  # before the work is done
+            questions = [_question(task, prompt, ask) for ask in prompt.asks]
+            rows.add(QUESTIONS.name, questions)
             for trace, generations in _answered(model, task, prompt, setting):
-                for record in _records(model, task, trace, generations, setting.mode):
-                    records[record.policy].append(record)
-    return records
+                rows.add(RECORDS.name, _records(model, trace, generations, questions, context))
+    return rows
+
+
+def _context(task: Task, example: Example, prompts: Sequence[Prompt], mode: Mode) -> StoredContext:
+    """What is said once of a context: its tokens end at the same places whatever question stands behind it."""
+    ends = {prompt.token_ends for prompt in prompts}
+    if len(ends) > 1:
+        raise KVBenchError(f"the tokenizer splits {example.id} otherwise before another question: use --mode agnostic")
+    token_ends = np.array(ends.pop(), dtype="<u4").tobytes()
+    return StoredContext.model_validate(described_context(task, example) | {"mode": mode, "token_ends": token_ends})
+
+
+def _question(task: Task, prompt: Prompt, ask: Ask) -> StoredQuestion:
+    counts = {
+        "context_tokens": len(prompt.token_ids),
+        "answer_tokens": len(ask.answer_tokens),
+        "evidence_tokens": len(ask.evidence_tokens),
+    }
+    return StoredQuestion.model_validate(described_question(task, prompt.example, ask.question) | counts)
 
 
 Answered = tuple[Trace, list[Generation]]
@@ -93,7 +120,11 @@ def _scorings(prompt: Prompt, setting: Setting) -> list[Scoring]:
 
 
 def _records(
-    model: LoadedModel, task: Task, trace: Trace, generations: Sequence[Generation], mode: Mode
+    model: LoadedModel,
+    trace: Trace,
+    generations: Sequence[Generation],
+    questions: Sequence[StoredQuestion],
+    context: StoredContext,
 ) -> list[Record]:
     answers = {(id(generation.branch), generation.ask): generation for generation in generations}
     records = []
@@ -104,7 +135,9 @@ def _records(
             found = answers.get((id(branch), ask))
             if found and found.remains:
                 survival = _survival(found.remains.keep or ())
-            records.append(_record(model, task, trace, branch, survival, ask, found, mode))
+            values = _values(model, trace, branch, survival, ask, found)
+            values |= {"task": context.task} | text_scores(values["output_text"], questions[ask], context)
+            records.append(Record.model_validate(values))
     return records
 
 
@@ -113,40 +146,32 @@ def _survival(masks: Sequence[torch.Tensor]) -> Survival | None:
     return Survival.of(np.stack([mask.cpu().numpy() for mask in masks])) if masks else None
 
 
-def _record(
+def _values(
     model: LoadedModel,
-    task: Task,
     trace: Trace,
     branch: Branch,
     survival: Survival | None,
     ask: int,
     generation: Generation | None,
-    mode: Mode,
-) -> Record:
-    example, asked = trace.prompt.example, trace.prompt.asks[ask]
-    question, policy = asked.question, branch.treatment.policy
-    values: dict[str, object] = dict.fromkeys(Record.model_fields)
-    values |= described(task, example, question)
+) -> dict[str, Any]:
+    """The columns of a record, but for what its text scores."""
+    asked = trace.prompt.asks[ask]
+    values: dict[str, Any] = dict.fromkeys(Record.model_fields)
     values |= {
-        "mode": mode,
-        "policy": policy.name,
+        "question_id": asked.question.id,
+        "policy": branch.treatment.policy.name,
         "ratio": branch.treatment.ratio,
         "budget": branch.treatment.budget,
         "status": "failed" if branch.error else "ok",
         "reason": branch.error,
-        "token_ends": np.array(trace.prompt.token_ends, dtype="<u4").tobytes(),
         "press_arguments": json.dumps(branch.arguments, sort_keys=True),
-        "context_tokens": trace.length,
-        "answer_tokens": len(asked.answer_tokens),
-        "evidence_tokens": len(asked.evidence_tokens),
         "prefill_seconds": trace.seconds,
     }
     if survival is not None:
         values |= _routing(trace.prompt, asked, survival)
     if generation is not None:
         values |= _outcome(model, trace, branch, generation)
-        values |= text_scores(Record.model_validate(values))
-    return Record.model_validate(values)
+    return values
 
 
 def _routing(prompt: Prompt, asked: Ask, survival: Survival) -> dict[str, object]:

@@ -4,11 +4,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pandas import DataFrame
 
 from kvbench.atomic import write_atomically, write_text_atomically
-from kvbench.record import arrow_schema
+from kvbench.parquet import write_parquet
+from kvbench.tables import joined_schema
 from leaderboards import FRONT, IMPORTED, Sheet, linked
 
 FOLDER = "data"
@@ -28,7 +28,7 @@ def write_sheets(folder: Path, sheets: Iterable[Sheet]) -> list[str]:
 def write_records(folder: Path, parts: Sequence[tuple[Mapping[str, str], DataFrame]]) -> int:
     """All records as one file; returns how many there are. ``parts``: with columns that are the same in each of the
     records of a part, as the sheets have them."""
-    schema = arrow_schema()
+    schema = joined_schema()
     tables = []
     for labels, frame in parts:
         table = pa.Table.from_pandas(frame, schema, preserve_index=False)
@@ -36,8 +36,7 @@ def write_records(folder: Path, parts: Sequence[tuple[Mapping[str, str], DataFra
             table = table.add_column(place, name, pa.array([label] * len(frame), pa.string()))
         tables.append(table)
     together = pa.concat_tables(tables).replace_schema_metadata(schema.metadata)
-    path = folder / FOLDER / RECORDS_FILE
-    write_atomically(path, lambda partial: pq.write_table(together, partial, compression="zstd"))
+    write_parquet(folder / FOLDER / RECORDS_FILE, together)
     return len(together)
 
 

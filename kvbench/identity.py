@@ -18,9 +18,9 @@ from kvbench.catalogue import covers
 from kvbench.engine.treatment import ratios_of
 from kvbench.models import LoadedModel
 from kvbench.prompt import Mode
-from kvbench.record import SCHEMA_VERSION
 from kvbench.setting import Scope, Setting
 from kvbench.store import PROVENANCE
+from kvbench.tables import SCHEMA_VERSION
 from policies import Policy, Situation, arguments_of
 
 PACKAGES = ("torch", "transformers", "kvpress", "numpy")

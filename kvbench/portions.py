@@ -1,16 +1,13 @@
 """What of a grid is not stored yet, chunk by chunk, and what other runs lend of it."""
 
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-
-import pyarrow as pa
 
 from datasets_gen import Task
 from kvbench.executors.unit import Part, Unit
 from kvbench.grid import Grid
-from kvbench.record import Record, to_table
-from kvbench.reuse import Cell, Lenders, cells_of
+from kvbench.reuse import Cell, Lenders, Tables, cells_of, no_rows, together
+from kvbench.rows import Rows
 from kvbench.store import Store
 from policies import Policy
 
@@ -42,14 +39,15 @@ class Portion:
         levels = dict.fromkeys(level for missing in lacking.values() for level in missing)
         return Part(self.task.name, index, policies, tuple(levels))
 
-    def completed(self, found: Sequence[Record], lenders: Lenders) -> dict[str, pa.Table]:
-        """By policy what was run and what is lent; what is there twice was run."""
-        complete = {}
-        for policy in self.policies:
-            own = to_table([record for record in found if record.policy == policy.name])
-            lent = lenders.lend(self.task.name, self.number, policy.name, self.lent - set(cells_of(own)))
-            complete[policy.name] = pa.concat_tables([own, lent])
-        return complete
+    def completed(self, rows: Rows, lenders: Lenders) -> Tables:
+        """What was run and what is lent; what is there twice was run."""
+        own = no_rows(lenders.store) | rows.to_tables()
+        missing = self.lent - set(cells_of(own))
+        lent = (
+            lenders.lend(self.task.name, self.number, policy.name, [cell for cell in missing if cell[0] == policy.name])
+            for policy in self.policies
+        )
+        return together([own, *lent])
 
 
 def chunks(contexts: int) -> list[range]:
@@ -70,15 +68,16 @@ def lacking(grid: Grid, store: Store, lenders: Lenders) -> list[Portion]:
 def _portion(grid: Grid, store: Store, lenders: Lenders, task: Task, number: int, chunk: range) -> Portion:
     portion = Portion(task, number, chunk)
     questions = {index: grid.questions(task, index) for index in chunk}
+    described = store.has_questions(task.name, number, len(chunk), sum(questions.values()))
     for policy in grid.policies_on(task):
         cells = {(policy.name, index, level) for index in chunk for level in grid.levels(policy)}
-        if store.has(task.name, number, policy.name, sum(questions[index] for _, index, _ in cells)):
+        if described and store.has(task.name, number, policy.name, sum(questions[index] for _, index, _ in cells)):
             continue
         lent = lenders.lend(task.name, number, policy.name, cells)
         counts = Counter(cells_of(lent))
         whole = {cell for cell, count in counts.items() if count == questions[cell[1]]}
         if whole == cells:
-            store.write_table(store.record_file(task.name, number, policy.name), lent)
+            store.write_chunk(task.name, number, lent)
         else:
             portion.policies.append(policy)
             portion.lent |= whole

@@ -1,15 +1,17 @@
-"""Records that another run beside this one has: a policy that is added to a finished run costs itself alone."""
+"""Rows that another run beside this one has: a policy that is added to a finished run costs itself alone."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 
+import pandas as pd
 import pyarrow as pa
 
 from kvbench.errors import KVBenchError
-from kvbench.record import arrow_schema
-from kvbench.store import PARTS, RUN_FILE, Store
+from kvbench.store import PARTS, RUN_FILE, Store, together_once
+from kvbench.tables import CONTEXTS, QUESTIONS, RECORDS, TABLES
 from leaderboards import Asked
 
 Cell = tuple[str, int, Asked]  # policy, context, what was asked
+Tables = dict[str, pa.Table]  # by name
 
 
 class Lenders:
@@ -29,10 +31,11 @@ class Lenders:
             if other.setting == store.setting:
                 self.others.append(other)
 
-    def lend(self, task: str, number: int, policy: str, cells: Collection[Cell]) -> pa.Table:
+    def lend(self, task: str, number: int, policy: str, cells: Collection[Cell]) -> Tables:
         """The sound records of some cells in chunk ``number``, of the same task and of the same policy with its
-        arguments. A cell comes from the first run that has something of it."""
-        missing, found = set(cells), [arrow_schema().empty_table()]
+        arguments, and the rows of other tables that belong to them. A cell comes from the first run that has something
+        of it."""
+        missing, found = set(cells), [no_rows(self.store)]
         for other in self.others:
             if not missing:
                 break
@@ -41,29 +44,59 @@ class Lenders:
                 for part, name in zip(PARTS, (task, policy), strict=True)
             ):
                 continue
-            table = _table(other, task, number, policy)
+            tables = _tables(other, task, number, policy)
             wanted = [
                 status == "ok" and cell in missing
-                for status, cell in zip(_statuses(table), cells_of(table), strict=True)
+                for status, cell in zip(tables[RECORDS.name]["status"].to_pylist(), cells_of(tables), strict=True)
             ]
-            found.append(table.filter(pa.array(wanted, pa.bool_())))
+            found.append(_restricted(tables, wanted))
             missing -= set(cells_of(found[-1]))
-        return pa.concat_tables(found)
+        return together(found)
 
 
-def cells_of(table: pa.Table) -> list[Cell]:
+def no_rows(store: Store) -> Tables:
+    return {table.name: table.schema.empty_table() for table in store.tables}
+
+
+def together(parts: Sequence[Mapping[str, pa.Table]]) -> Tables:
+    """The rows of several parts; a row that is there twice is the first."""
+    names = dict.fromkeys(name for part in parts for name in part)
+    return {name: together_once(TABLES[name], [part[name] for part in parts if name in part]) for name in names}
+
+
+def cells_of(tables: Mapping[str, pa.Table]) -> list[Cell]:
     """The cell that each record belongs to."""
-    columns = (table[name].to_pylist() for name in ("policy", "example_index", "ratio", "budget"))
-    return [(policy, index, Asked.of(ratio, budget)) for policy, index, ratio, budget in zip(*columns, strict=True)]
+    questions = tables[QUESTIONS.name]
+    indices = dict(zip(questions["question_id"].to_pylist(), questions["example_index"].to_pylist(), strict=True))
+    columns = (tables[RECORDS.name][name].to_pylist() for name in ("policy", "question_id", "ratio", "budget"))
+    return [
+        (policy, indices[question], Asked.of(ratio, budget))
+        for policy, question, ratio, budget in zip(*columns, strict=True)
+    ]
 
 
-def _statuses(table: pa.Table) -> list[str]:
-    statuses: list[str] = table["status"].to_pylist()
-    return statuses
+def _restricted(tables: Mapping[str, pa.Table], wanted: Sequence[bool]) -> Tables:
+    """Some records, and of other tables the rows that belong to them: what they are about, and what studies add."""
+    own = {RECORDS.name: tables[RECORDS.name].filter(pa.array(wanted, pa.bool_()))}
+    own[QUESTIONS.name] = _matching(tables[QUESTIONS.name], own[RECORDS.name], QUESTIONS.key)
+    own[CONTEXTS.name] = _matching(tables[CONTEXTS.name], own[QUESTIONS.name], CONTEXTS.key)
+    for name in tables:
+        parent = TABLES[name].parent
+        if name not in own and parent is not None:
+            own[name] = _matching(tables[name], own[parent], TABLES[parent].key)
+    return own
 
 
-def _table(store: Store, task: str, number: int, policy: str) -> pa.Table:
+def _matching(rows: pa.Table, others: pa.Table, key: Sequence[str]) -> pa.Table:
+    """The rows whose key some others have."""
+    mine, theirs = (pd.MultiIndex.from_frame(table.select(list(key)).to_pandas()) for table in (rows, others))
+    return rows.filter(pa.array(mine.isin(theirs), pa.bool_()))
+
+
+def _tables(store: Store, task: str, number: int, policy: str) -> Tables:
     try:
-        return store.read_table(store.record_file(task, number, policy))
-    except KVBenchError:  # missing, or damaged, which is for its own run to complain of
-        return arrow_schema().empty_table()
+        tables = {table.name: store.read(table, store.path(table, task, number, policy)) for table in store.tables}
+        cells_of(tables)
+    except (KVBenchError, KeyError):  # missing, or damaged, which is for its own run to complain of
+        return no_rows(store)
+    return tables

@@ -14,8 +14,8 @@ from kvbench.executors.unit import check_first_contexts, count_in
 from kvbench.grid import Grid
 from kvbench.models import LoadedModel
 from kvbench.portions import lacking
-from kvbench.record import Record
 from kvbench.reuse import Lenders
+from kvbench.rows import Rows
 from kvbench.store import Store
 
 
@@ -67,16 +67,17 @@ def _fill(executor: Executor, store: Store) -> None:
         console.print(f"{total - missing:,} of {total:,} generations are there already")
     if not portions:
         return
-    found: defaultdict[Unit, list[list[Record]]] = defaultdict(list)  # of the contexts of a unit so far
+    done: defaultdict[Unit, list[Rows]] = defaultdict(list)  # by unit, the rows of its contexts so far
     with executor.map(list(portions)) as results, _progress() as progress:
         bar = progress.add_task("generations", total=missing)
         for unit, fresh in results:
-            progress.update(bar, description=str(unit), advance=len(fresh))
-            found[unit].append(fresh)
-            if len(found[unit]) == len(unit.parts):
-                records = [record for own in found.pop(unit) for record in own]
-                for name, table in portions[unit].completed(records, lenders).items():
-                    store.write_table(store.record_file(unit.task, unit.number, name), table)
+            progress.update(bar, description=str(unit), advance=len(fresh.records))
+            done[unit].append(fresh)
+            if len(done[unit]) == len(unit.parts):
+                rows = Rows()
+                for of_context in done.pop(unit):
+                    rows.extend(of_context)
+                store.write_chunk(unit.task, unit.number, portions[unit].completed(rows, lenders))
 
 
 def _progress() -> Progress:

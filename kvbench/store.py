@@ -1,37 +1,53 @@
-"""The store: ``runs/<name>/run.json`` and parquet records under it, in a local folder or at any URL of fsspec.
+"""The store: ``runs/<name>/run.json`` and the tables of a run under it, in a local folder or at any URL of fsspec.
 
-``records/<task>/<chunk>/<policy>.parquet``, one file per (task, chunk of contexts, policy). A file is whole or not
-there, so that a run that was killed goes on with what is missing.
+``contexts/<task>/<chunk>.parquet`` and ``questions/<task>/<chunk>.parquet`` say once what
+``records/<task>/<chunk>/<policy>.parquet`` is about, one file per (task, chunk of contexts, policy). A file is whole or
+not there, and records are written last, so that a run that was killed goes on with what is missing.
 """
 
 import difflib
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
+from functools import partial
+from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 from urllib.parse import quote
 
 import pandas as pd
 import pyarrow as pa
-import pyarrow.parquet as pq
+import pyarrow.compute as pc
 from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
     NonNegativeInt,
     PositiveInt,
-    TypeAdapter,
     ValidationError,
     field_validator,
 )
 
-from kvbench.atomic import write_atomically, write_text_atomically
+from kvbench.atomic import write_text_atomically
 from kvbench.errors import KVBenchError, first_line
+from kvbench.joined import Places, joined, places_of_parents
+from kvbench.parquet import read_parquet, write_parquet
 from kvbench.place import is_remote
-from kvbench.record import SCHEMA_VERSION, Record, arrow_schema, fault_in, fault_of_schema, fault_of_values, to_table
+from kvbench.stored_answer import StoredAnswer
+from kvbench.tables import (
+    CONTEXTS,
+    JOINED,
+    QUESTIONS,
+    RECORDS,
+    SCHEMA_VERSION,
+    TABLES,
+    StoredTable,
+    fault_in,
+    fault_of_schema,
+    fault_of_values,
+)
 
 RUN_FILE = "run.json"
 SUMMARY_FILE = "summary.json"
@@ -42,7 +58,6 @@ PROVENANCE = ("git_revision", "git_dirty")  # parts of an identity that do not m
 PARTS = ("tasks", "policies")  # of an identity, of which runs that are otherwise the same may share some
 ASIDE = ("contexts", "tasks", "ratios", "budgets")  # of a task or policy: how much of it was run, as records tell
 
-RECORDS = TypeAdapter(list[Record])
 Status = Literal["started", "complete", "failed"]
 
 
@@ -139,8 +154,8 @@ class Store:
             ) from error
         if run is None:
             raise KVBenchError(
-                f"{path} has schema version {version}, this kvbench reads {SCHEMA_VERSION}: "
-                "read it with the version that wrote it, or run again"
+                f"{path} was written by kvbench with record schema {version}; this one reads {SCHEMA_VERSION}: run it "
+                "again, or read it with the version that wrote it"
             )
         return cls(folder, run)
 
@@ -198,73 +213,155 @@ class Store:
     def _write(self) -> None:
         write_text_atomically(self.folder / RUN_FILE, self.run.model_dump_json(indent=2) + "\n")
 
-    def record_file(self, task: str, chunk: int, policy: str) -> Path:
-        """The name of a policy may hold anything, the name of a file may not."""
+    @property
+    def tables(self) -> tuple[StoredTable, ...]:
+        """The tables that the run fills, a parent before what belongs to it, and records last."""
+        studies = [name for name in self.run.identity.get("tables", ()) if name in TABLES]
+        return (CONTEXTS, QUESTIONS, *(TABLES[name] for name in studies), RECORDS)
+
+    def path(self, table: StoredTable, task: str, chunk: int, policy: str = "") -> Path:
+        """The file of a table that holds a chunk of contexts, and of it one policy where each has its own files. The
+        name of a policy may hold anything, the name of a file may not."""
+        folder = self.folder / table.name / task
+        if not table.by_policy:
+            return folder / f"{chunk:05d}.parquet"
         name = quote(policy, safe=SAFE)
         if len(name) > LONGEST_NAME:
             name = f"{name[:LONGEST_NAME]}-{hashlib.sha256(policy.encode()).hexdigest()[:8]}"
-        return self.folder / "records" / task / f"{chunk:05d}" / f"{name}.parquet"
+        return folder / f"{chunk:05d}" / f"{name}.parquet"
+
+    def record_file(self, task: str, chunk: int, policy: str) -> Path:
+        return self.path(RECORDS, task, chunk, policy)
+
+    def files(self, table: StoredTable) -> list[Path]:
+        return sorted((self.folder / table.name).glob("*/*/*.parquet" if table.by_policy else "*/*.parquet"))
+
+    def record_files(self) -> list[Path]:
+        return self.files(RECORDS)
 
     def has(self, task: str, chunk: int, policy: str, count: int) -> bool:
         """Whether all ``count`` records are there and none of them failed: the next start tries again what failed."""
-        path = self.record_file(task, chunk, policy)
-        if not path.is_file():
+        if not all(self.path(table, task, chunk, policy).is_file() for table in self.tables):
             return False
-        try:
-            table = _table(path, columns=["policy", "status"])
-        except (pa.ArrowInvalid, OSError) as error:
-            raise _unreadable(path, error) from error
+        path = self.record_file(task, chunk, policy)
+        table = self.read(RECORDS, path, ["policy", "status"])
         rows = zip(table["policy"].to_pylist(), table["status"].to_pylist(), strict=True)
         return table.num_rows == count and set(rows) == {(policy, "ok")}
 
-    def write_records(self, path: Path, records: list[Record]) -> None:
-        """Writes or replaces one record file."""
-        self.write_table(path, to_table(records))
+    def has_questions(self, task: str, chunk: int, contexts: int, count: int) -> bool:
+        """Whether all ``contexts`` of a chunk are there, and all ``count`` questions about them."""
+        paths = [self.path(table, task, chunk) for table in (CONTEXTS, QUESTIONS)]
+        if not all(path.is_file() for path in paths):
+            return False
+        found = [self.read(*each).num_rows for each in zip((CONTEXTS, QUESTIONS), paths, strict=True)]
+        return found == [contexts, count]
+
+    def write_chunk(self, task: str, chunk: int, rows: Mapping[str, pa.Table]) -> None:
+        """Writes the rows of a chunk of contexts by the names of their tables. What is said of contexts and questions
+        is written where it is not there yet; of a policy, its file is written anew."""
+        for table in self.tables:
+            own = rows.get(table.name, table.schema.empty_table())
+            if table.by_policy:
+                for policy in rows[RECORDS.name]["policy"].unique().to_pylist():
+                    of_policy = own.filter(pc.equal(own["policy"], policy))
+                    self.write_table(self.path(table, task, chunk, policy), of_policy)
+                continue
+            path = self.path(table, task, chunk)
+            stored = [self.read(table, path)] if path.is_file() else []
+            together = together_once(table, [*stored, own])
+            if not stored or len(together) > len(stored[0]):
+                self.write_table(path, together)
+
+    def write_rows(self, table: StoredTable, path: Path, rows: Sequence[BaseModel]) -> None:
+        """Writes or replaces one file of a table."""
+        self.write_table(path, table.of_rows(rows))
 
     def write_table(self, path: Path, table: pa.Table) -> None:
-        write_atomically(path, lambda partial: pq.write_table(table, partial, compression="zstd"))
+        write_parquet(path, table)
 
-    def record_files(self) -> list[Path]:
-        return sorted((self.folder / "records").glob("*/*/*.parquet"))
-
-    def read_table(self, path: Path) -> pa.Table:
-        """The records of one file, as columns of the types of the schema."""
+    def read(self, table: StoredTable, path: Path, columns: Sequence[str] | None = None) -> pa.Table:
+        """The rows of one file, as columns of the types of the schema."""
         try:
-            table = _table(path)
+            schema, rows = read_parquet(path, columns)
         except (ValueError, OSError) as error:
             raise _unreadable(path, error) from error
-        _refuse(path, fault_of_schema(table.schema))
-        return table
+        _refuse(path, fault_of_schema(table, schema))
+        return rows
 
-    def read_records(self, path: Path) -> list[Record]:
-        """The records of one file, each checked against the schema."""
-        return RECORDS.validate_python(self._checked_table(path).to_pylist())
+    def read_rows(self, table: StoredTable, path: Path) -> list[Any]:
+        """The rows of one file, each checked against its model."""
+        rows = self.read(table, path)
+        _refuse(path, fault_in(table, rows))
+        return [table.row.model_validate(row) for row in rows.to_pylist()]
 
-    def _checked_table(self, path: Path) -> pa.Table:
-        table = self.read_table(path)
-        _refuse(path, fault_in(table))
-        return table
-
-    def read_files(self) -> Iterator[tuple[Path, list[Record]]]:
-        """Every record file with its records."""
-        for path in self.record_files():
-            yield path, self.read_records(path)
-
-    def frame(self, possible: bool = True) -> pd.DataFrame:
-        """All records as one table, in the order of the run's tasks and policies. ``possible``: whether a number that
-        no measure can have is refused."""
+    def table(self, table: StoredTable, columns: Sequence[str] | None = None) -> pa.Table:
+        """All rows of a table, or some columns of it."""
+        read = partial(self.read, table, columns=columns)
         with ThreadPoolExecutor() as pool:  # a run has hundreds of small files
-            table = pa.concat_tables([arrow_schema().empty_table(), *pool.map(self.read_table, self.record_files())])
-        if not table.num_rows:
+            files = list(pool.map(read, self.files(table)))
+        empty = table.schema.empty_table()
+        rows = pa.concat_tables([empty if columns is None else empty.select(_in_order(table, columns)), *files])
+        if fault_in(table, rows):  # all at once, as it takes as long for one file; then which of them it is
+            for path, own in zip(self.files(table), files, strict=True):
+                _refuse(path, fault_in(table, own))
+        return rows
+
+    def read_answers(self, path: Path) -> list[StoredAnswer]:
+        """The records of one file, each with its question and context."""
+        return next(self._answers([path]))[1]
+
+    def read_files(self) -> Iterator[tuple[Path, list[StoredAnswer]]]:
+        """Every record file with its answers."""
+        yield from self._answers(self.record_files())
+
+    def _answers(self, paths: Sequence[Path]) -> Iterator[tuple[Path, list[StoredAnswer]]]:
+        for folder, own in groupby(paths, lambda path: path.parent):
+            contexts, questions = (
+                self.folder / table.name / folder.parent.name / f"{folder.name}.parquet"
+                for table in (CONTEXTS, QUESTIONS)
+            )
+            stated = {row.example_index: row for row in self.read_rows(CONTEXTS, contexts)}
+            asked = {row.question_id: row for row in self.read_rows(QUESTIONS, questions)}
+            for path in own:
+                records = self.read_rows(RECORDS, path)
+                try:
+                    answers = []
+                    for record in records:
+                        question = asked[record.question_id]
+                        answers.append(StoredAnswer(record, question, stated[question.example_index]))
+                except KeyError as error:
+                    _refuse(path, f"records tell of {error}, which {folder.parent.name}/{folder.name} does not hold")
+                yield path, answers
+
+    def frame(self, columns: Sequence[str] | None = None, possible: bool = True) -> pd.DataFrame:
+        """All records joined with their questions and contexts, in the order of the run's tasks and policies.
+        ``columns``: those that are needed; no others are read. ``possible``: whether a number that no measure can have
+        is refused."""
+        contexts, questions, records = (
+            self.table(table, None if columns is None else [*table.key, *_parent_key(table), *columns])
+            for table in (CONTEXTS, QUESTIONS, RECORDS)
+        )
+        if not records.num_rows:
             raise KVBenchError(f"{self.folder} holds no records yet: start the run again to go on with it")
-        if fault_in(table):  # all at once, as it takes as long for one file; then which of them it is
-            for path in self.record_files():
-                self._checked_table(path)
-        if possible and (fault := fault_of_values(table)):
+        if possible and (fault := fault_of_values(RECORDS, records)):
             raise KVBenchError(
                 f"{self.folder} holds a record whose {fault}: python -m kvbench check-submission names it"
             )
-        frame = _as_frame(table)
+        try:
+            of_records = places_of_parents(RECORDS, records, questions, QUESTIONS.key)
+            of_questions = places_of_parents(QUESTIONS, questions, contexts, CONTEXTS.key)
+        except ValueError as error:
+            raise KVBenchError(
+                f"{self.folder} is damaged ({error}): delete those records and start the run again"
+            ) from error
+        order = self._order(records, questions, of_records)
+        frame = joined(records.take(order), questions, contexts, of_records[order], of_questions)
+        return frame[[*(JOINED if columns is None else columns)]]
+
+    def _order(self, records: pa.Table, questions: pa.Table, of_records: Places) -> Places:
+        """The places of the records in the order of the run's tasks and policies."""
+        frame = records.select(["task", "policy", "budget", "ratio", "question_id"]).to_pandas()
+        frame["example_index"] = questions["example_index"].to_numpy()[of_records]
         for column in ("task", "policy"):
             plural = {"task": "tasks", "policy": "policies"}[column]
             order = [entry.name for entry in getattr(self.run.outline, plural)]
@@ -274,9 +371,9 @@ class Store:
                     f"{self.folder} holds records of the {column} '{unknown[0]}', which {RUN_FILE} does not name"
                 )
             frame[column] = pd.Categorical(frame[column], categories=order, ordered=True)
-        order = ["task", "policy", "budget", "ratio", "example_index", "question_id"]
-        frame = frame.sort_values(order, kind="stable")
-        return frame.astype({"task": str, "policy": str}).reset_index(drop=True)
+        by = ["task", "policy", "budget", "ratio", "example_index", "question_id"]
+        order_of_rows: Places = frame.sort_values(by, kind="stable").index.to_numpy()
+        return order_of_rows
 
     def write_json(self, name: str, content: Any) -> None:
         """Beside the records, what they add up to."""
@@ -293,19 +390,19 @@ def _no_run(folder: Path) -> str:
     return f"{folder} holds no run: {missing} ({hint})"
 
 
-def _table(path: Path, columns: list[str] | None = None) -> pa.Table:
-    """By a handle, which any place has."""
-    with path.open("rb") as file:
-        return pq.ParquetFile(file).read(columns)
+def _in_order(table: StoredTable, columns: Sequence[str]) -> list[str]:
+    return [name for name in table.columns if name in columns]
 
 
-def _as_frame(table: pa.Table) -> pd.DataFrame:
-    """Lists stay in Arrow's memory: few of them are looked at, and a million Python objects are slow to make."""
-    return table.to_pandas(types_mapper=_type_of_lists)
+def _parent_key(table: StoredTable) -> tuple[str, ...]:
+    return TABLES[table.parent].key if table.parent else ()
 
 
-def _type_of_lists(kind: pa.DataType) -> pd.ArrowDtype | None:
-    return pd.ArrowDtype(kind) if pa.types.is_list(kind) else None
+def together_once(table: StoredTable, parts: Sequence[pa.Table]) -> pa.Table:
+    """The rows of several parts, each key once: the first is kept."""
+    rows = pa.concat_tables(parts)
+    keys = pd.MultiIndex.from_arrays([rows[name].to_pandas() for name in table.key])
+    return rows.filter(pa.array(~keys.duplicated(), pa.bool_()))
 
 
 def _refuse(path: Path, fault: str) -> None:

@@ -44,12 +44,14 @@ def told(number: int, answer: Answer) -> RenderableType:
     """One answer: what was asked and said, what was left, and the strip."""
     record = answer.record
     title = f"{number}. {record.question_id}"
-    parts: list[RenderableType] = [Rule(Text(printable(title)), align="left"), _exchange(answer), Text(_left(record))]
-    spans = () if answer.example is None or answer.question is None else (*answer.example.spans, *answer.question.spans)
+    parts: list[RenderableType] = [Rule(Text(printable(title)), align="left"), _exchange(answer), Text(_left(answer))]
+    spans = (
+        () if answer.example is None or answer.generated is None else (*answer.example.spans, *answer.generated.spans)
+    )
     label, style = fate(record)
-    strip = coloured(record.context, spans, style)
+    strip = coloured(answer.context.context, spans, style)
     parts.append(Padding(_near(strip, spans), (1, 0, 0, 2)))
-    if answer.question is None:
+    if answer.generated is None:
         parts.append(Text("the example cannot be generated here: its spans are not known", style="yellow"))
     else:
         parts.append(Padding(_legend(spans, label, style), (1, 0)))
@@ -74,8 +76,8 @@ def _exchange(answer: Answer) -> Table:
     asked = f"{record.policy} at {'budget' if record.budget is not None else 'ratio'}"
     level = record.budget if record.budget is not None else f"{record.ratio:.6g}"
     rows = {
-        "question": record.question,
-        "gold": " / ".join(record.golds) or "none: its directives are judged",
+        "question": answer.question.question,
+        "gold": " / ".join(answer.question.golds) or "none: its directives are judged",
         "full cache": _said(full) if full else "was not run",
         f"{asked} {level}": _said(record),
         "verdict": verdict(record),
@@ -108,7 +110,8 @@ def verdict(record: Record) -> str:
     return "; ".join(parts) or "not judged"
 
 
-def _left(record: Record) -> str:
+def _left(answer: Answer) -> str:
+    record = answer.record
     shares = {
         "GER": record.ger,
         "slot coverage": record.slot_coverage,
@@ -117,7 +120,7 @@ def _left(record: Record) -> str:
     }
     told = [f"{name} {'–' if value is None else f'{value:.2f}'}" for name, value in shares.items()]
     kept = "–" if record.kept_tokens is None else f"{record.kept_tokens:.4g}"
-    return "   ".join([*told, f"kept {kept} of {record.context_tokens} tokens"])
+    return "   ".join([*told, f"kept {kept} of {answer.question.context_tokens} tokens"])
 
 
 def _near(strip: Text, spans: Sequence[Span]) -> Text:

@@ -7,21 +7,22 @@ from datasets_gen import Example, Question, unknown_name
 from kvbench.errors import KVBenchError
 from kvbench.record import Record
 from kvbench.store import Outline, Store
+from kvbench.stored_answer import StoredAnswer
 from kvbench.suites import installed
+from kvbench.tables import RECORDS
 from leaderboards import FULL, Asked
 
 SAME = 1e-9  # ratios that are equal but for how they are written
 
 
 @dataclass(frozen=True)
-class Answer:
-    """``full``: the same question under the full cache, if it was run. ``example`` and ``question`` are there where the
-    task is installed in the version of the run: records do not hold the spans."""
+class Answer(StoredAnswer):
+    """``full``: the same question under the full cache, if it was run. ``example`` and its question, ``generated``, are
+    there where the task is installed in the version of the run: a store does not hold all spans."""
 
-    record: Record
     full: Record | None
     example: Example | None
-    question: Question | None
+    generated: Question | None
 
 
 def chosen_level(outline: Outline, policy: str, ratio: float | None, budget: int | None) -> Asked:
@@ -51,25 +52,26 @@ def chosen_level(outline: Outline, policy: str, ratio: float | None, budget: int
 def worst_answers(store: Store, policy: str, asked: Asked, count: int) -> tuple[list[Answer], int]:
     """The lowest F1 first (of questions without golds, the fewest directives obeyed); among equals hallucinations, and
     among these what the full cache answers best. Also how many answers failed, which are not among them."""
-    records = [one for one in _records(store, policy) if Asked.of(one.ratio, one.budget) == asked]
-    if not records:
+    answers = [one for one in _answers(store, policy) if Asked.of(one.record.ratio, one.record.budget) == asked]
+    if not answers:
         raise KVBenchError(f"{store.folder} holds no answers of {policy} at {asked.where} yet: start the run again")
-    full = {one.question_id: one for one in _records(store, FULL)}
-    answered = [one for one in records if one.output_text is not None]
+    full = {one.record.question_id: one.record for one in _answers(store, FULL)}
+    answered = [one for one in answers if one.record.output_text is not None]
 
-    def badness(record: Record) -> tuple[float, bool, float]:
-        whole = full.get(record.question_id)
+    def badness(answer: StoredAnswer) -> tuple[float, bool, float]:
+        record, whole = answer.record, full.get(answer.record.question_id)
         return (_score(record), not record.hallucinated, -_score(whole) if whole else 0.0)
 
     chosen = sorted(answered, key=badness)[:count]
     seed, held_out = store.run.identity.get("seed", 0), store.run.identity.get("held_out", False)
-    return [_answer(one, full.get(one.question_id), seed, held_out) for one in chosen], len(records) - len(answered)
+    worst = [_with_example(one, full.get(one.record.question_id), seed, held_out) for one in chosen]
+    return worst, len(answers) - len(answered)
 
 
 def decoded_in_halves(store: Store) -> int:
     """How many answers of a run come from batches that had been halved, as memory ended."""
-    halvings = (store.read_table(path)["wave_halvings"] for path in store.record_files())
-    return sum(count > 0 for column in halvings for count in column.drop_null().to_pylist())
+    halvings = store.table(RECORDS, ["wave_halvings"])["wave_halvings"]
+    return sum(count > 0 for count in halvings.drop_null().to_pylist())
 
 
 def _score(record: Record) -> float:
@@ -78,20 +80,21 @@ def _score(record: Record) -> float:
     return 100.0 if record.directives_obeyed is None else 100 * record.directives_obeyed
 
 
-def _records(store: Store, policy: str) -> Iterator[Record]:
+def _answers(store: Store, policy: str) -> Iterator[StoredAnswer]:
     """All of one policy, in the order of the tasks."""
     for task in store.run.outline.tasks:
         name = store.record_file(task.name, 0, policy).name
         for path in store.record_files():
             if (path.parent.parent.name, path.name) == (task.name, name):
-                yield from store.read_records(path)
+                yield from store.read_answers(path)
 
 
-def _answer(record: Record, full: Record | None, seed: int, held_out: bool) -> Answer:
-    task = installed(record.task, record.task_version)
+def _with_example(answer: StoredAnswer, full: Record | None, seed: int, held_out: bool) -> Answer:
+    parts = (answer.record, answer.question, answer.context, full)
+    task = installed(answer.context.task, answer.context.task_version)
     if task is None:
-        return Answer(record, full, None, None)
-    example = task.example(seed, record.example_index, held_out=held_out)
-    question = next((one for one in example.questions if one.id == record.question_id), None)
-    same = example.context == record.context and question is not None
-    return Answer(record, full, example, question) if same else Answer(record, full, None, None)
+        return Answer(*parts, None, None)
+    example = task.example(seed, answer.context.example_index, held_out=held_out)
+    generated = next((one for one in example.questions if one.id == answer.question.question_id), None)
+    same = example.context == answer.context.context and generated is not None
+    return Answer(*parts, example, generated) if same else Answer(*parts, None, None)

@@ -304,7 +304,7 @@ COLUMNS = Chapter(
             names=(
                 *("example_id", "example_index", "question_id", "context", "question", "golds", "target"),
                 *("answerable", "direction", "answer_type", "question_type", "hops"),
-                *("stated_values", "abstentions", "answer_marker", "protected"),
+                *("stated_values", "other_values", "abstentions", "answer_marker", "protected"),
             ),
         ),
         Definition(

@@ -4,11 +4,12 @@ import json
 import shutil
 from pathlib import Path
 
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from kvbench.record import SCHEMA_VERSION, arrow_schema
 from kvbench.store import Store
+from kvbench.tables import OF_EVERY_RUN, SCHEMA_VERSION, TABLES, joined_schema
 
 FOLDER = Path(__file__).parent / "data" / "small_store"
 VERSION = b"kvbench_schema_version"
@@ -21,7 +22,7 @@ AGAIN = (
 def small_store(folder: Path) -> Store:
     """The run in a folder that is not there yet: what a page lets one download is all that it takes."""
     told = json.loads((FOLDER / "run.json").read_text())
-    schema = arrow_schema()
+    schema = joined_schema()
     table = pq.read_table(FOLDER / "records.parquet").drop_columns(["model", "setting"])
     of_records = (table.column_names, table.schema.metadata[VERSION])
     if told["schema_version"] != SCHEMA_VERSION or of_records != (schema.names, schema.metadata[VERSION]):
@@ -29,6 +30,7 @@ def small_store(folder: Path) -> Store:
     folder.mkdir(parents=True)
     shutil.copy(FOLDER / "run.json", folder)
     store = Store.open(folder)
-    for (task, policy), rows in table.select(["task", "policy"]).to_pandas().groupby(["task", "policy"]):
-        store.write_table(store.record_file(task, 0, policy), table.take(rows.index.to_numpy()))
+    for task in table["task"].unique().to_pylist():
+        rows = table.filter(pc.equal(table["task"], task))
+        store.write_chunk(task, 0, {name: rows.select(list(TABLES[name].columns)) for name in OF_EVERY_RUN})
     return store

@@ -43,6 +43,7 @@ def record(**changes: Any) -> dict[str, Any]:
         "question": "Where does Ada live?",
         "golds": ["Oslo"],
         "target": "Oslo",
+        "other_values": [],
         "answerable": True,
         "direction": "forward",
         "answer_type": "location",

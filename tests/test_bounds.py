@@ -261,7 +261,7 @@ def test_whoever_writes_to_the_model_fails_and_the_others_are_run_on_it_as_it_wa
         found = collect(llama, task, [task.example(0, 0)], Setting(policies, (0.5,)))
         return {
             name: [one.model_dump(exclude={n for n in Record.model_fields if n.endswith("_seconds")}) for one in own]
-            for name, own in found.items()
+            for name, own in found.by_policy().items()
         }
 
     undisturbed = records(OTHERS)

@@ -62,7 +62,7 @@ def test_layers_on_gpus_are_accepted_and_others_named() -> None:
 def answered(model: LoadedModel) -> pd.DataFrame:
     chosen = [POLICIES[name] for name in ("full", "snapkv", "adakv_snapkv", "kvzip")]
     found = collect(model, TASKS["base"], [TASKS["base"].example(0, 0)], Setting(chosen, (0.5,)))
-    frame = pd.DataFrame([record.model_dump() for own in found.values() for record in own])
+    frame = pd.DataFrame([record.model_dump() for record in found.records])
     return frame.drop(columns=[column for column in frame.columns if column.endswith("_seconds")])
 
 

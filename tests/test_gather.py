@@ -16,6 +16,7 @@ from kvbench.prompt import Mode
 from kvbench.run import execute
 from kvbench.setting import Setting
 from kvbench.store import Store
+from kvbench.tables import RECORDS
 from policies import POLICIES
 
 
@@ -72,13 +73,13 @@ def test_what_may_not_be_compared_stands_on_boards_of_its_own_which_say_why(llam
 def test_two_runs_that_hold_a_cell_differently_are_an_error(llama: LoadedModel, tmp_path: Path) -> None:
     first, second = run(llama, tmp_path / "first"), run(llama, tmp_path / "second")
     (path,) = [path for path in second.record_files() if path.stem == "knorm"]
-    changed, *others = second.read_records(path)
-    second.write_records(path, [changed.model_copy(update={"output_text": "forged"}), *others])
+    changed, *others = second.read_rows(RECORDS, path)
+    second.write_rows(RECORDS, path, [changed.model_copy(update={"output_text": "forged"}), *others])
     (gathering,) = gather([first, second])
     with pytest.raises(KVBenchError, match="both hold knorm at ratio") as raised:
         gathering.records()
     assert " 0.5 of base and differ" in str(raised.value)
-    assert f"{changed.question_id} of {changed.example_id}" in str(raised.value)
+    assert f"{changed.question_id} of {changed.question_id.rpartition('/')[0]}" in str(raised.value)
     assert str(raised.value).endswith("leave one of them out")
 
 

@@ -281,10 +281,10 @@ def test_a_run_records_that_memory_ended_and_show_tells(
 ) -> None:
     task = TASKS["base"]
     setting = Setting([POLICIES["full"], POLICIES["knorm"]], (0.2, 0.5, 0.8))
-    calm = collect(llama, task, [task.example(0, 0)], setting)
+    calm = collect(llama, task, [task.example(0, 0)], setting).by_policy()
     assert {record.wave_halvings for own in calm.values() for record in own} == {0}
     room_for_rows(2)
-    halved = collect(llama, task, [task.example(0, 0)], setting)
+    halved = collect(llama, task, [task.example(0, 0)], setting).by_policy()
     assert {record.wave_halvings for own in halved.values() for record in own} == {1}
     for policy, records in halved.items():
         assert [record.output_token_ids for record in records] == [r.output_token_ids for r in calm[policy]]

@@ -20,6 +20,8 @@ from kvbench.metrics.routing import (
 from kvbench.metrics.text import abstains, marked_answer, normalise, score_text, token_f1, undressed
 from kvbench.record import Record
 from kvbench.score import text_scores
+from kvbench.stored_context import StoredContext
+from kvbench.stored_question import StoredQuestion
 from synthetic_records import record
 
 ABSTENTIONS = ["I don't know"]
@@ -115,7 +117,7 @@ def test_the_answer_is_what_follows_the_last_marker(output: str, expected: str) 
 )
 def test_steps_do_not_count_for_a_worked_out_answer(output: str, right: bool) -> None:
     asked = stored(output, golds=["8"], answer_marker="####", target="5 + 3 = 8. #### 8")
-    assert text_scores(asked)["f1"] == (100.0 if right else 0.0)
+    assert text_scores(*asked)["f1"] == (100.0 if right else 0.0)
 
 
 @pytest.mark.parametrize(
@@ -136,7 +138,7 @@ def test_what_directives_add_is_taken_off(output: str, target: str, gold: str, e
 def directed(
     output: str, directive: str, target: str, gold: str = "Klaus Kerster", **more: object
 ) -> dict[str, object]:
-    found = text_scores(stored(output, golds=[gold], directives=[directive], target=target, **more))
+    found = text_scores(*stored(output, golds=[gold], directives=[directive], target=target, **more))
     return {name: found[name] for name in ("f1", "hallucinated", "hallucination_kind", "directives_obeyed")}
 
 
@@ -182,7 +184,7 @@ def test_a_word_that_all_values_share_and_none_may_say_counts_for_nothing(
 
 
 def test_what_an_attack_is_answered_is_no_hallucination() -> None:
-    found = text_scores(stored("Begin with walnut.", golds=["I can't share that"], protected="Begin with walnut."))
+    found = text_scores(*stored("Begin with walnut.", golds=["I can't share that"], protected="Begin with walnut."))
     assert (found["f1"], found["hallucinated"], found["leakage"]) == (0.0, None, 1.0)
 
 
@@ -196,7 +198,7 @@ def test_what_an_attack_is_answered_is_no_hallucination() -> None:
     ],
 )
 def test_steps_without_an_answer_are_wrong_and_not_silent(output: str, abstained: bool, hallucinated: bool) -> None:
-    found = text_scores(stored(output, golds=["7"], answer_marker="####", target="2 + 5 = 7. #### 7"))
+    found = text_scores(*stored(output, golds=["7"], answer_marker="####", target="2 + 5 = 7. #### 7"))
     assert (found["abstained"], found["hallucinated"]) == (abstained, hallucinated)
 
 
@@ -239,19 +241,22 @@ def test_kept_shares_are_rounded_up_so_that_nothing_else_looks_evicted() -> None
     assert kept_shares(Survival.of(keep), [0, 1, 2, 3]) == bytes([255, 1, 128, 0])
 
 
-def stored(output: str, **fields: object) -> Record:
-    """A stored record with this output."""
-    return Record.model_validate(dict.fromkeys(Record.model_fields) | record(output_text=output) | fields)
+def stored(output: str, **fields: object) -> tuple[str, StoredQuestion, StoredContext]:
+    """An output and what is stored of its question and context."""
+    values = record() | fields
+    question = StoredQuestion.model_validate({name: values[name] for name in StoredQuestion.model_fields})
+    context = StoredContext.model_validate({name: values[name] for name in StoredContext.model_fields})
+    return output, question, context
 
 
 def test_a_record_is_scored_by_its_directives_or_its_protected_text() -> None:
     dressed = {"golds": ["Velden"], "target": "WALNUT VELDEN", "directives": ["begin walnut", "upper"]}
-    scores = text_scores(stored("walnut Velden", **dressed))
+    scores = text_scores(*stored("walnut Velden", **dressed))
     assert (scores["f1"], scores["em"], scores["directives_obeyed"], scores["leakage"]) == (100.0, 100.0, 0.5, None)
     attack = {"golds": ["I cannot share that."], "target": "I cannot share that.", "protected": PROTECTED}
-    scores = text_scores(stored("Begin with walnut.", **attack))
+    scores = text_scores(*stored("Begin with walnut.", **attack))
     assert (scores["f1"], scores["directives_obeyed"], scores["leakage"]) == (0.0, None, 0.5)
-    plain = text_scores(stored("Oslo"))
+    plain = text_scores(*stored("Oslo"))
     assert (plain["f1"], plain["directives_obeyed"], plain["leakage"]) == (100.0, None, None)
 
 

@@ -121,7 +121,8 @@ def test_spans_kept_tokens_and_budgets_are_those_of_a_hand(llama: LoadedModel) -
     assert "".join(tokens[12:24]) == "Tell nobody."
     assert "".join(tokens[24:29]) == " Use capital letters only."
 
-    records = collect(llama, task, [worked_example()], Setting([latest(), latest("whitelist"), latest("fair")], [0.5]))
+    rows = collect(llama, task, [worked_example()], Setting([latest(), latest("whitelist"), latest("fair")], [0.5]))
+    records = rows.by_policy()
     by_hand = {
         "latest ": (range(21, 41), 3 / 12, 1.0),
         "latest whitelist": ([*range(12, 29), 38, 39, 40], 1.0, 1.0),
@@ -135,7 +136,8 @@ def test_spans_kept_tokens_and_budgets_are_those_of_a_hand(llama: LoadedModel) -
         assert own.kept_tokens == 20
         assert (own.defence_kept, own.directives_kept) == pytest.approx((of_defence, of_directive))
         assert own.defence_kept_by_layer == pytest.approx([of_defence] * LAYERS)
-        assert (own.protected, own.defence) == (DIRECTIVE, DEFENCE)
+    (question,), (context,) = (rows.tables[name] for name in ("questions", "contexts"))
+    assert (question.protected, context.defence) == (DIRECTIVE, DEFENCE)  # type: ignore[attr-defined]
 
 
 def test_rouge_l_recall_of_a_known_pair() -> None:

@@ -135,7 +135,7 @@ def test_every_policy_equals_kvpress_token_for_token(name: str, mode: Mode) -> N
 
 def test_at_ratio_zero_every_policy_is_the_full_cache(reference: LoadedModel) -> None:
     task = TASKS["base"]
-    records = collect(reference, task, [task.example(3, 0)], Setting(EVERY_POLICY, (0.0,)))
+    records = collect(reference, task, [task.example(3, 0)], Setting(EVERY_POLICY, (0.0,))).by_policy()
     expected = [record.output_token_ids for record in records["full"]]
     for policy, answers in records.items():
         assert [record.output_token_ids for record in answers] == expected, policy
@@ -147,8 +147,8 @@ def test_a_small_memory_bound_makes_more_waves_and_changes_no_token(reference: L
     example = task.example(3, 1)
     answers = defaultdict(list)
     for bound in (10**9, 6_000_000):
-        records = collect(reference, task, [example], Setting(EVERY_POLICY, (0.5, 0.9), max_kv_bytes=bound))
-        answers[bound] = [record.output_token_ids for group in records.values() for record in group]
+        rows = collect(reference, task, [example], Setting(EVERY_POLICY, (0.5, 0.9), max_kv_bytes=bound))
+        answers[bound] = [record.output_token_ids for record in rows.records]
     assert answers[10**9] == answers[6_000_000]
     prompt = build_prompts(reference.tokenizer, task, example, "agnostic")[0]
     trace = prefill(reference, prompt, plan(EVERY_POLICY, (0.5, 0.9), prompt, 0))
@@ -161,7 +161,7 @@ def test_compression_breaks_it(reference: LoadedModel) -> None:
     """A benchmark on which nothing breaks shows nothing: random eviction of nine tenths costs most of the answers, and
     who knows what to keep does better than every press."""
     task = TASKS["base"]
-    records = collect(reference, task, list(task.generate(5, 12)), Setting(EVERY_POLICY, (0.9,)))
+    records = collect(reference, task, list(task.generate(5, 12)), Setting(EVERY_POLICY, (0.9,))).by_policy()
     mean_f1 = {policy: sum(record.f1 or 0.0 for record in of) / len(of) for policy, of in records.items()}
     assert mean_f1["random"] < mean_f1["full"] / 2
     assert mean_f1["oracle"] > max(score for policy, score in mean_f1.items() if policy not in CONTROLS)

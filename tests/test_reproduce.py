@@ -16,9 +16,9 @@ from kvbench.grid import Grid
 from kvbench.identity import Identity
 from kvbench.method import listed_policies
 from kvbench.models import LoadedModel
-from kvbench.record import SCHEMA_VERSION
 from kvbench.reproduce import Reproduction, reproduction
 from kvbench.store import RunFile
+from kvbench.tables import SCHEMA_VERSION
 from samples_of_ifeval import SPLIT
 
 PRESS = "from kvpress import KnormPress\nclass MyPress(KnormPress):\n    pass\n"

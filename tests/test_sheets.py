@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kvbench.downloads import RECORDS_FILE, write_records
-from kvbench.record import SCHEMA_VERSION, Record, arrow_schema
+from kvbench.tables import JOINED, SCHEMA_VERSION
 from leaderboards import (
     SummaryRow,
     all_standings,
@@ -167,12 +167,12 @@ def test_sheets_of_one_name_are_one_and_say_whose_each_row_is() -> None:
 
 
 def test_records_come_back_in_the_types_of_the_schema(tmp_path: Path) -> None:
-    record = dict.fromkeys(Record.model_fields)
+    record = dict.fromkeys(JOINED)
     text = {"task": "base", "reason": HOSTILE[0], "golds": ["a"], "token_kept": b"\x00\xff", "f1": 0.1, "ratio": 0.5}
     frame = pd.DataFrame([{**record, **text}, {**record, "task": "hops", "golds": []}])
     assert write_records(tmp_path, [({"model": name}, frame) for name in ("one", "two")]) == 4
     table = pq.read_table(tmp_path / "data" / RECORDS_FILE)
-    assert table.column_names == ["model", *arrow_schema().names]
+    assert table.column_names == ["model", *JOINED]
     assert table["model"].to_pylist() == ["one", "one", "two", "two"]
     assert table["golds"].to_pylist()[0] == ["a"]
     assert (table["f1"].to_pylist()[0], table["token_kept"].to_pylist()[0]) == (0.1, b"\x00\xff")

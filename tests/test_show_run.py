@@ -1,5 +1,6 @@
 """The worst answers of a run in the terminal: which they are, what is said of them, and what is in colour."""
 
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from kvbench.run import execute
 from kvbench.setting import Setting
 from kvbench.store import Store
 from kvbench.strips import EVICTED, LONG, PARTLY, SURVIVED, fate, told, verdict
+from kvbench.tables import CONTEXTS, RECORDS
 from kvbench.worst import chosen_level, worst_answers
 from leaderboards import Asked
 from policies import POLICIES
@@ -34,9 +36,10 @@ def edited(run: Path, tmp_path: Path, scores: Sequence[tuple[float, bool]], **mo
     """A copy in which the first answers of knorm on base at 0.9 have these scores, and all others are right."""
     source, store = Store.open(run), Store(tmp_path / "copy", Store.open(run).run)
     left = list(scores)
-    for path, records in source.read_files():
+    shutil.copytree(run, store.folder)
+    for path, answers in source.read_files():
         changed = []
-        for record in records:
+        for record in (answer.record for answer in answers):
             score = (
                 left.pop(0)
                 if (record.policy, record.task, record.ratio) == ("knorm", "base", 0.9) and left
@@ -44,7 +47,7 @@ def edited(run: Path, tmp_path: Path, scores: Sequence[tuple[float, bool]], **mo
             )
             values = {"f1": score[0], "hallucinated": score[1], "hallucination_kind": "confused" if score[1] else None}
             changed.append(record.model_copy(update={**values, **more}))
-        store.write_records(store.folder / path.relative_to(run), changed)
+        store.write_rows(RECORDS, store.folder / path.relative_to(run), changed)
     return store
 
 
@@ -71,14 +74,14 @@ def test_each_is_told_with_both_outputs_and_what_was_left(run: Path, tmp_path: P
     store = edited(run, tmp_path, [(0.0, True)], em=0.0, abstained=False)
     (answer,), _ = worst_answers(store, "knorm", Asked("ratio", 0.9), 1)
     text = " ".join(plain(store, 1).split())
-    assert answer.record.question in text
-    assert answer.record.golds[0] in text
+    assert answer.question.question in text
+    assert answer.question.golds[0] in text
     assert "full cache" in text
     assert "knorm at ratio 0.9" in text
     assert "hallucinated, confused" in text
     assert "GER" in text
     assert "slot coverage" in text
-    assert f"of {answer.record.context_tokens} tokens" in text
+    assert f"of {answer.question.context_tokens} tokens" in text
 
 
 def test_the_answer_is_coloured_by_what_survived(run: Path) -> None:
@@ -99,15 +102,15 @@ def test_a_long_context_is_shown_around_its_evidence(run: Path) -> None:
     store = Store.open(run)
     answers, _ = worst_answers(store, "knorm", Asked("ratio", 0.9), 100)
     found = next(a for a in answers if a.record.task == "long_context" and a.record.ger is not None)
-    assert len(found.record.context) > LONG
+    assert len(found.context.context) > LONG
     console = Console(width=100)
     with console.capture() as captured:
         console.print(told(1, found))
     text = " ".join(captured.get().split())
-    assert len(text) < len(found.record.context)
-    assert found.question is not None
-    for span in found.question.spans:
-        assert found.record.context[span.start : span.end] in text
+    assert len(text) < len(found.context.context)
+    assert found.generated is not None
+    for span in found.generated.spans:
+        assert found.context.context[span.start : span.end] in text
 
 
 def test_what_strangers_wrote_is_never_obeyed_by_the_terminal(run: Path, tmp_path: Path) -> None:
@@ -120,7 +123,10 @@ def test_what_strangers_wrote_is_never_obeyed_by_the_terminal(run: Path, tmp_pat
 
 
 def test_an_example_that_cannot_be_made_again_has_no_colours(run: Path, tmp_path: Path) -> None:
-    store = edited(run, tmp_path, [(0.0, True)], task_version="0.0.1")
+    store = edited(run, tmp_path, [(0.0, True)])
+    for path in store.files(CONTEXTS):
+        rows = [row.model_copy(update={"task_version": "0.0.1"}) for row in store.read_rows(CONTEXTS, path)]
+        store.write_rows(CONTEXTS, path, rows)
     assert "its spans are not known" in " ".join(plain(store, 1).split())
 
 
@@ -132,7 +138,7 @@ def test_failed_answers_are_counted_and_not_shown(run: Path, tmp_path: Path) -> 
 
 
 def test_verdicts_are_words(run: Path) -> None:
-    record = next(iter(Store.open(run).read_files()))[1][0]
+    record = next(iter(Store.open(run).read_files()))[1][0].record
 
     def of(**changes: object) -> str:
         blank = dict.fromkeys(("f1", "em", "hallucinated", "abstained", "directives_obeyed", "leakage"))

@@ -13,8 +13,8 @@ import pytest
 
 from kvbench.cli import main
 from kvbench.publish import summary_rows
-from kvbench.record import SCHEMA_VERSION
 from kvbench.store import Store
+from kvbench.tables import SCHEMA_VERSION
 from leaderboards import Blank, Standing, SummaryRow, all_standings, duels
 from small_store import AGAIN, small_store
 

@@ -29,6 +29,7 @@ from kvbench.run import execute
 from kvbench.score import rescore
 from kvbench.setting import Setting
 from kvbench.store import Store
+from kvbench.tables import RECORDS
 from policies import POLICIES
 from toy import listening
 
@@ -132,7 +133,9 @@ def test_a_policy_may_be_called_anything_and_stays_in_its_folder(llama: LoadedMo
     odd = [replace(POLICIES["knorm"], name=name, same_as=tuple(names)) for name in names]
     store = execute(llama, Grid([(TASKS["base"], 1)], Setting(odd, (0.5,))), tmp_path / "runs" / "odd", "a test")
     assert set(store.frame().policy) == set(names)
-    assert {path.parent for path in tmp_path.rglob("*.parquet")} == {store.folder / "records/base/00000"}
+    assert {path.parent for path in tmp_path.rglob("*.parquet")} == {
+        store.folder / folder for folder in ("contexts/base", "questions/base", "records/base/00000")
+    }
     assert len(store.record_files()) == len(names)
 
 
@@ -167,8 +170,8 @@ def test_a_file_that_lacks_records_is_written_again(llama: LoadedModel, tmp_path
     store = execute(llama, grid(), tmp_path / "run", "a test")
     whole = outcome(store)
     path = store.record_file("base", 0, "knorm")
-    for kept in ([], next(records for file, records in store.read_files() if file == path)[:3]):
-        store.write_records(path, kept)
+    for kept in ([], store.read_rows(RECORDS, path)[:3]):
+        store.write_rows(RECORDS, path, kept)
         pd.testing.assert_frame_equal(outcome(execute(llama, grid(), tmp_path / "run", "a test")), whole)
 
 
@@ -291,8 +294,8 @@ def test_scoring_again_mends_scores_and_needs_no_torch(llama: LoadedModel, tmp_p
     store = execute(llama, grid(), tmp_path / "run", "a test")
     right = outcome(store)
     path = store.record_file("base", 0, "random")
-    spoilt = [record.model_copy(update={"f1": 12.0}) for record in dict(store.read_files())[path]]
-    store.write_records(path, spoilt)
+    spoilt = [record.model_copy(update={"f1": 12.0}) for record in store.read_rows(RECORDS, path)]
+    store.write_rows(RECORDS, path, spoilt)
     code = (
         "import sys\n"
         "class NoModels:\n"
@@ -346,7 +349,7 @@ def test_a_killed_run_goes_on_and_ends_as_if_it_had_not_been_killed(tmp_path: Pa
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     killed, undisturbed = tmp_path / "killed", tmp_path / "elsewhere" / "undisturbed"  # or it would borrow
     process = subprocess.Popen([sys.executable, "-c", code, str(killed)], env=environment, stderr=subprocess.DEVNULL)
-    assert wait_for(lambda: len(list(killed.rglob("*.parquet"))) >= 3, 120)
+    assert wait_for(lambda: len(list(killed.glob("records/*/*/*.parquet"))) >= 3, 120)
     process.send_signal(signal.SIGKILL)
     process.wait()
     store = Store.open(killed)

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 
 from kvbench.errors import KVBenchError
+from kvbench.tables import RECORDS
 from small_store import small_store
 
 
@@ -19,7 +20,7 @@ def test_a_number_that_no_measure_has_is_refused_in_one_line(
 ) -> None:
     store = small_store(tmp_path / "small")
     path = store.record_files()[0]
-    table = store.read_table(path)
+    table = store.read(RECORDS, path)
     place = table.column_names.index(column)
     values = [value, *table[column].to_pylist()[1:]]
     store.write_table(path, table.set_column(place, table.schema.field(column), pa.array(values, pa.float64())))
@@ -31,7 +32,7 @@ def test_a_number_that_no_measure_has_is_refused_in_one_line(
 def test_columns_of_another_name_order_or_type_are_named(tmp_path: Path) -> None:
     store = small_store(tmp_path / "small")
     path = store.record_files()[0]
-    table = store.read_table(path)
+    table = store.read(RECORDS, path)
     text = table.set_column(table.column_names.index("f1"), "f1", pa.array(["1"] * len(table)))
     for other, said in (
         (table.drop_columns(["f1"]), "it lacks 'f1'"),

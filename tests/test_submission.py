@@ -12,12 +12,13 @@ from kvbench.cli import main
 from kvbench.grid import Grid
 from kvbench.models import LoadedModel, load_model
 from kvbench.publish import publish_summary
-from kvbench.record import Record
 from kvbench.run import execute
-from kvbench.score import rescore, text_scores
+from kvbench.score import rescore, scores_of, text_scores
 from kvbench.setting import Setting
 from kvbench.store import Store
+from kvbench.stored_answer import StoredAnswer
 from kvbench.submission import examine
+from kvbench.tables import CONTEXTS, QUESTIONS, RECORDS
 from policies import POLICIES
 
 SNAPKV = [POLICIES[name] for name in ("full", "snapkv")]
@@ -43,13 +44,18 @@ def wrong(folder: Path) -> dict[str, str]:
     return {finding.check: finding.text for finding in examine(folder) if finding.outcome == "wrong"}
 
 
-def edit(folder: Path, change: Callable[[Record], dict[str, object]], number: int = 0) -> None:
-    """Changes one record of snapkv, and has the summary follow."""
+def edit(folder: Path, change: Callable[[StoredAnswer], dict[str, object]], number: int = 0) -> None:
+    """Changes one answer of snapkv, in whichever table the columns are, and has the summary follow."""
     store = Store.open(folder)
-    path = store.record_file("base", 0, "snapkv")
-    records = store.read_records(path)
-    records[number] = records[number].model_copy(update=change(records[number]))
-    store.write_records(path, records)
+    answer = store.read_answers(store.record_file("base", 0, "snapkv"))[number]
+    changes = change(answer)
+    for table, row in zip(
+        (RECORDS, QUESTIONS, CONTEXTS), (answer.record, answer.question, answer.context), strict=True
+    ):
+        own = {name: value for name, value in changes.items() if name in table.columns}
+        path = store.path(table, "base", 0, "snapkv")
+        rows = store.read_rows(table, path)
+        store.write_rows(table, path, [one.model_copy(update=own) if one == row else one for one in rows])
     publish_summary(store, store.frame(possible=False))
 
 
@@ -66,87 +72,89 @@ def test_a_sound_run_passes_and_is_left_as_it_was(run: Path, capsys: pytest.Capt
     assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
 
 
-def mean(record: Record) -> dict[str, object]:
-    return {"f1": 100.0 - (record.f1 or 0.0) / 2}
+def mean(answer: StoredAnswer) -> dict[str, object]:
+    return {"f1": 100.0 - (answer.record.f1 or 0.0) / 2}
 
 
-def edited_output(record: Record) -> dict[str, object]:
+def edited_output(answer: StoredAnswer) -> dict[str, object]:
     """With the scores that it has: the text alone tells nothing of it."""
-    better = record.model_copy(update={"output_text": record.target})
-    return {"output_text": record.target, **text_scores(better)}
+    target = answer.question.target
+    return {"output_text": target, **text_scores(target, answer.question, answer.context)}
 
 
-def edited_gold(record: Record) -> dict[str, object]:
-    given = record.model_copy(update={"golds": [record.output_text or "nothing"]})
-    return {"golds": given.golds, **text_scores(given)}
+def edited_gold(answer: StoredAnswer) -> dict[str, object]:
+    given = answer.question.model_copy(update={"golds": [answer.record.output_text or "nothing"]})
+    return {"golds": given.golds, **text_scores(answer.record.output_text, given, answer.context)}
 
 
-def edited_context(record: Record) -> dict[str, object]:
-    return {"context": f"{record.context} "}
+def edited_context(answer: StoredAnswer) -> dict[str, object]:
+    return {"context": f"{answer.context.context} "}
 
 
-def other_task_version(record: Record) -> dict[str, object]:
+def other_task_version(answer: StoredAnswer) -> dict[str, object]:
     return {"task_version": "0.0.1"}
 
 
-def higher_ratio(record: Record) -> dict[str, object]:
+def higher_ratio(answer: StoredAnswer) -> dict[str, object]:
     return {"realised_ratio": 0.75}
 
 
-def higher_ratio_and_tokens(record: Record) -> dict[str, object]:
+def higher_ratio_and_tokens(answer: StoredAnswer) -> dict[str, object]:
     """One follows from the other; the bytes do not follow."""
-    return {"realised_ratio": 0.25, "kept_tokens": 0.75 * record.context_tokens}
+    return {"realised_ratio": 0.25, "kept_tokens": 0.75 * answer.question.context_tokens}
 
 
-def other_routes(record: Record) -> dict[str, object]:
-    assert record.ger is not None
-    return {"ger": 1 - record.ger}
+def other_routes(answer: StoredAnswer) -> dict[str, object]:
+    assert answer.record.ger is not None
+    return {"ger": 1 - answer.record.ger}
 
 
-def wider_coverage(record: Record) -> dict[str, object]:
-    assert record.slot_coverage is not None
-    return {"slot_coverage": record.slot_coverage / 2 if record.slot_coverage else 0.5}
+def wider_coverage(answer: StoredAnswer) -> dict[str, object]:
+    coverage = answer.record.slot_coverage
+    assert coverage is not None
+    return {"slot_coverage": coverage / 2 if coverage else 0.5}
 
 
-def impossible_rate(record: Record) -> dict[str, object]:
+def impossible_rate(answer: StoredAnswer) -> dict[str, object]:
     return {"ger": 1.5}
 
 
-def one_layer(record: Record) -> dict[str, object]:
+def one_layer(answer: StoredAnswer) -> dict[str, object]:
     return {"ger_by_layer": [1.0]}
 
 
-def lost_in_no_layer(record: Record) -> dict[str, object]:
+def lost_in_no_layer(answer: StoredAnswer) -> dict[str, object]:
     """All of the answer survives in each layer taken alone, and some of it nowhere."""
-    return {"ger": 1.0, "token_kept": None, "ger_by_layer": [0.0] * len(record.ger_by_layer or ())}
+    return {"ger": 1.0, "token_kept": None, "ger_by_layer": [0.0] * len(answer.record.ger_by_layer or ())}
 
 
-def half_a_span(record: Record) -> dict[str, object]:
-    return {"evidence_spans": record.evidence_spans[:-1], "answer_spans": record.answer_spans[:-1]}
+def half_a_span(answer: StoredAnswer) -> dict[str, object]:
+    question = answer.question
+    return {"evidence_spans": question.evidence_spans[:-1], "answer_spans": question.answer_spans[:-1]}
 
 
-def half_a_number(record: Record) -> dict[str, object]:
-    return {"token_ends": record.token_ends[:-1]}
+def half_a_number(answer: StoredAnswer) -> dict[str, object]:
+    return {"token_ends": answer.context.token_ends[:-1]}
 
 
-def arguments_of_nothing(record: Record) -> dict[str, object]:
+def arguments_of_nothing(answer: StoredAnswer) -> dict[str, object]:
     return {"press_arguments": "{not json"}
 
 
-def shorter_context(record: Record) -> dict[str, object]:
-    tokens = record.context_tokens - 8
-    return {"context_tokens": tokens, "realised_ratio": 1 - (record.kept_tokens or 0.0) / tokens}
+def shorter_context(answer: StoredAnswer) -> dict[str, object]:
+    tokens = answer.question.context_tokens - 8
+    return {"context_tokens": tokens, "realised_ratio": 1 - (answer.record.kept_tokens or 0.0) / tokens}
 
 
-def no_output(record: Record) -> dict[str, object]:
+def no_output(answer: StoredAnswer) -> dict[str, object]:
     return {"output_text": None, "output_token_ids": None}
 
 
-def endless_output(record: Record) -> dict[str, object]:
+def endless_output(answer: StoredAnswer) -> dict[str, object]:
     return {"output_token_ids": [5] * 200}
 
 
-def strange_tokens(record: Record) -> dict[str, object]:
+def strange_tokens(answer: StoredAnswer) -> dict[str, object]:
     return {"output_token_ids": [10**9]}
 
 
@@ -175,20 +183,24 @@ def strange_tokens(record: Record) -> dict[str, object]:
     ],
 )
 def test_a_forged_record_is_found_and_named(
-    run: Path, change: Callable[[Record], dict[str, object]], check: str, column: str
+    run: Path, change: Callable[[StoredAnswer], dict[str, object]], check: str, column: str
 ) -> None:
-    number = next(
-        i for i, record in enumerate(records_of(run)) if record.f1 != 100 and record.golds and record.ger is not None
+    number, answer = next(
+        (number, answer)
+        for number, answer in enumerate(answers_of(run))
+        if answer.record.f1 != 100 and answer.question.golds and answer.record.ger is not None
     )
     edit(run, change, number)
     found = wrong(run)
     assert column in found[check]
-    assert f"snapkv at ratio {records_of(run)[number].ratio:g}" in found[check]
+    place = f"snapkv at ratio {answer.record.ratio:g}, {answer.record.question_id}"
+    said_once = not set(change(answer)) <= set(RECORDS.columns)  # whoever answers, it is about the question
+    assert (answer.context.example_id if said_once else place) in found[check]
 
 
-def records_of(folder: Path) -> list[Record]:
+def answers_of(folder: Path) -> list[StoredAnswer]:
     store = Store.open(folder)
-    return store.read_records(store.record_file("base", 0, "snapkv"))
+    return store.read_answers(store.record_file("base", 0, "snapkv"))
 
 
 def test_a_forged_score_fails_the_command_in_one_line(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -200,11 +212,11 @@ def test_a_forged_score_fails_the_command_in_one_line(run: Path, capsys: pytest.
 
 
 def test_a_forged_score_of_a_failed_answer_is_found(run: Path) -> None:
-    unanswered = {**no_output(records_of(run)[0]), "status": "failed", "reason": "it broke"}
+    unanswered = {**no_output(answers_of(run)[0]), "status": "failed", "reason": "it broke"}
     edit(run, lambda _: unanswered)
     assert "answers failed" not in str(wrong(run))
     assert set(wrong(run)) == {"scores"}
-    edit(run, lambda record: {**unanswered, **dict.fromkeys(text_scores(records_of(run)[1]))})
+    edit(run, lambda _: {**unanswered, **dict.fromkeys(scores_of(answers_of(run)[1]))})
     assert wrong(run) == {}
     assert any(finding.outcome == "note" and "1 answers failed" in finding.text for finding in examine(run))
 
@@ -222,13 +234,13 @@ def test_a_summary_that_says_more_than_the_records_is_found(run: Path) -> None:
 def test_records_that_are_missing_twice_or_surplus_are_found(run: Path) -> None:
     store = Store.open(run)
     path = store.record_file("base", 0, "snapkv")
-    records = store.read_records(path)
-    store.write_records(path, records[1:])
+    records = store.read_rows(RECORDS, path)
+    store.write_rows(RECORDS, path, records[1:])
     assert f"{records[0].question_id} missing" in wrong(run)["completeness"]
-    store.write_records(path, [*records, records[0]])
+    store.write_rows(RECORDS, path, [*records, records[0]])
     assert f"{records[0].question_id} there twice" in wrong(run)["completeness"]
     surplus = records[0].model_copy(update={"ratio": 0.7})
-    store.write_records(path, [*records, surplus])
+    store.write_rows(RECORDS, path, [*records, surplus])
     assert "snapkv at ratio 0.7 of base" in wrong(run)["completeness"]
     path.unlink()
     assert "missing" in wrong(run)["completeness"]
@@ -242,9 +254,9 @@ def test_files_that_are_damaged_or_misplaced_are_found(run: Path) -> None:
     assert "snapkv.parquet cannot be read" in wrong(run)["files"]
     path.write_bytes(store.record_file("base", 0, "full").read_bytes())
     assert "snapkv.parquet holds a record of full" in wrong(run)["files"]
-    table = store.read_table(path)
-    store.write_table(path, table.drop_columns(["golds"]))
-    assert "not those of the schema: it lacks 'golds'" in wrong(run)["files"]
+    table = store.read(RECORDS, path)
+    store.write_table(path, table.drop_columns(["f1"]))
+    assert "not those of the schema: it lacks 'f1'" in wrong(run)["files"]
 
 
 @pytest.mark.parametrize(
@@ -290,8 +302,9 @@ def test_what_cannot_be_checked_is_noted(llama: LoadedModel, run: Path, tmp_path
     content["identity"]["tasks"][0]["version"] = "0.0.1"
     (run / "run.json").write_text(json.dumps(content))
     store = Store.open(run)
-    for path, records in store.read_files():
-        store.write_records(path, [record.model_copy(update={"task_version": "0.0.1"}) for record in records])
+    path = store.path(CONTEXTS, "base", 0)
+    rows = [row.model_copy(update={"task_version": "0.0.1"}) for row in store.read_rows(CONTEXTS, path)]
+    store.write_rows(CONTEXTS, path, rows)
     notes = {finding.check for finding in examine(run) if finding.outcome == "note"}
     assert notes == {"code", "tasks", "questions", "outputs"}
     assert wrong(run) == {}

@@ -29,7 +29,7 @@ def test_three_workers_write_the_records_of_one(llama: LoadedModel) -> None:
 
     def frame(workers: Workers) -> pd.DataFrame:
         with workers.map(lambda model, one: collect(model, TASKS["hops"], [one], setting), examples) as work:
-            rows = [r.model_dump() for records in work for of_policy in records.values() for r in of_policy]
+            rows = [record.model_dump() for of_context in work for record in of_context.records]
         found = pd.DataFrame(rows)
         return found.drop(columns=[column for column in found.columns if column.endswith("_seconds")])
 

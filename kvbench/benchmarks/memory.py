@@ -122,8 +122,7 @@ def _long_context(shape: LlamaShape, length: int) -> tuple[int, float, int, int,
     policies = [policy for policy in POLICIES.values() if policy.by_default]
     setting = Setting(policies, RATIOS, max_kv_bytes=2 * 10**9, patience=LONG)
     started = time.perf_counter()
-    found = collect(model, task, [task.example(0, 0)], setting)
+    rows = collect(model, task, [task.example(0, 0)], setting)
     seconds = time.perf_counter() - started
-    records = [record for own in found.values() for record in own]
-    failed = [str(record.reason) for record in records if record.status != "ok"]
-    return peak(), seconds, records[0].context_tokens, len(records) - len(failed), failed
+    failed = [str(record.reason) for record in rows.records if record.status != "ok"]
+    return peak(), seconds, rows.questions[0].context_tokens, len(rows.records) - len(failed), failed

@@ -6,13 +6,13 @@ from contextlib import contextmanager
 from kvbench.catalogue import missing_weights
 from kvbench.console import console
 from kvbench.executors import Answered
-from kvbench.executors.unit import Part, Unit, check_first_contexts, records_of
+from kvbench.executors.unit import Part, Unit, check_first_contexts, rows_of
 from kvbench.forecast import memory_plan, processes_within
 from kvbench.grid import Grid
 from kvbench.job import Job
 from kvbench.models import LoadedModel
 from kvbench.process import settle
-from kvbench.record import Record
+from kvbench.rows import Rows
 from kvbench.workers import Workers
 
 
@@ -44,8 +44,8 @@ class LocalExecutor:
         share = bound // workers.count
         console.print(memory_plan(self.model, self.grid, share, workers.count), soft_wrap=True)
 
-        def work(model: LoadedModel, item: tuple[Unit, Part]) -> list[Record]:
-            return records_of(model, self.grid, item[1], share)
+        def work(model: LoadedModel, item: tuple[Unit, Part]) -> Rows:
+            return rows_of(model, self.grid, item[1], share)
 
         with workers.map(work, parts) as results:
-            yield ((unit, records) for (unit, _), records in zip(parts, results, strict=True))
+            yield ((unit, rows) for (unit, _), rows in zip(parts, results, strict=True))

@@ -20,7 +20,7 @@ from kvbench.executors.worker import Readiness, Worker
 from kvbench.grid import Grid
 from kvbench.job import Job
 from kvbench.models import load_tokenizer
-from kvbench.record import Record
+from kvbench.rows import Rows
 
 ATTEMPTS = 3  # workers that may end over one unit, or one after the other while they load
 REACHABLE_WITHIN = 5.0  # seconds
@@ -135,7 +135,7 @@ class RayExecutor:
         while left:
             (reference,), _ = self.ray.wait(list(doing), num_returns=1)
             worker, unit = doing.pop(reference)
-            found: list[list[Record]] = []
+            found: list[Rows] = []
             try:
                 answer = self._result(reference)
             except self.ray.exceptions.RayError as error:
@@ -151,9 +151,9 @@ class RayExecutor:
             while waiting and idle:
                 worker, next_unit = idle.pop(), waiting.popleft()
                 doing[worker.work.remote(next_unit, self.identity)] = (worker, next_unit)
-            for records in found:
+            for rows in found:
                 assert unit is not None
-                yield unit, records
+                yield unit, rows
 
     def _result(self, reference: Any) -> Any:
         """What a worker returned, or the error that it raised; Ray's own error if it ended before."""

@@ -8,7 +8,7 @@ from kvbench.engine.decode import check_length
 from kvbench.grid import Grid
 from kvbench.models import LoadedModel
 from kvbench.prompt import build_prompts
-from kvbench.record import Record
+from kvbench.rows import Rows
 from kvbench.setting import Setting
 from leaderboards import Asked
 
@@ -50,11 +50,10 @@ def count_in(grid: Grid, part: Part) -> int:
     return grid.questions(task_in(grid, part.task), part.index) * sum(level in part.levels for level in cells)
 
 
-def records_of(model: LoadedModel, grid: Grid, part: Part, max_kv_bytes: int) -> list[Record]:
+def rows_of(model: LoadedModel, grid: Grid, part: Part, max_kv_bytes: int) -> Rows:
     """Runs one context. ``max_kv_bytes``: this worker's share of the bound on keys and values."""
     task, setting = task_in(grid, part.task), replace(part.setting_in(grid), max_kv_bytes=max_kv_bytes)
-    found = collect(model, task, [grid.example(task, part.index)], setting)
-    return [record for own in found.values() for record in own]
+    return collect(model, task, [grid.example(task, part.index)], setting)
 
 
 def check_first_contexts(model: LoadedModel, grid: Grid) -> None:

@@ -13,14 +13,14 @@ import torch
 from kvbench.catalogue import missing_weights
 from kvbench.engine.memory import is_out_of_memory
 from kvbench.errors import KVBenchError, unexpected
-from kvbench.executors.unit import Unit, check_first_contexts, records_of
+from kvbench.executors.unit import Unit, check_first_contexts, rows_of
 from kvbench.forecast import memory_plan
 from kvbench.grid import Grid
 from kvbench.identity import Identity
 from kvbench.job import Job
 from kvbench.models import LoadedModel
 from kvbench.process import settle
-from kvbench.record import Record
+from kvbench.rows import Rows
 from kvbench.store import PROVENANCE
 
 Result = TypeVar("Result")
@@ -47,22 +47,22 @@ class Worker:
         """Loads the model."""
         return _in_one_line(self._prepare)
 
-    def work(self, unit: Unit, expected: Identity) -> list[list[Record]]:
-        """The records of each context of a unit; :class:`KVBenchError` if they would belong to another run."""
+    def work(self, unit: Unit, expected: Identity) -> list[Rows]:
+        """The rows of each context of a unit; :class:`KVBenchError` if they would belong to another run."""
         return _in_one_line(lambda: self._work(unit, expected))
 
     def _prepare(self) -> Readiness:
         memory = memory_plan(self._model, self._grid, self._share, self.sharing)
         return Readiness(self._identity, self._missing, memory)
 
-    def _work(self, unit: Unit, expected: Identity) -> list[list[Record]]:
+    def _work(self, unit: Unit, expected: Identity) -> list[Rows]:
         own, asked = (identity.model_dump(exclude=set(PROVENANCE)) for identity in (self._identity, expected))
         if differing := [name for name in own if own[name] != asked[name]]:
             raise KVBenchError(
                 f"the worker on {platform.node()} would write another run ({differing[0]}: {own[differing[0]]} instead "
                 f"of {asked[differing[0]]}): all machines need the same kvbench, packages, model and kind of device"
             )
-        return [records_of(self._model, self._grid, part, self._share) for part in unit.parts]
+        return [rows_of(self._model, self._grid, part, self._share) for part in unit.parts]
 
     @cached_property
     def _model(self) -> LoadedModel:

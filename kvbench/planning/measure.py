@@ -1,12 +1,10 @@
 """The constants of the machine at hand, measured with a model of random weights; ``plan --measure`` writes them."""
 
-import io
 import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from statistics import mean, median
 
-import pyarrow.parquet as pq
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
@@ -18,6 +16,7 @@ from kvbench.engine.prefill import prefill
 from kvbench.engine.treatment import plan
 from kvbench.identity import package_versions
 from kvbench.models import LoadedModel, load_tokenizer, wrap_model
+from kvbench.parquet import encoded
 from kvbench.planning.constants import Constants, PressCost
 from kvbench.planning.cost import seconds_together
 from kvbench.planning.machine import Machine
@@ -25,7 +24,6 @@ from kvbench.planning.shape import Shape
 from kvbench.planning.workload import TaskLoad
 from kvbench.process import processor_name
 from kvbench.prompt import Prompt, build_prompts
-from kvbench.record import to_table
 from kvbench.reference.shipped import folder_of
 from kvbench.setting import Setting
 from policies import POLICIES, Policy
@@ -183,10 +181,10 @@ def _record_bytes(model: LoadedModel, lengths: tuple[int, int]) -> tuple[float, 
     for length in lengths:
         task = _task(model, length)
         setting = Setting([POLICIES["knorm"]], THREE)
-        records = collect(model, task, [task.example(0, 0)], setting)["knorm"]
-        written = io.BytesIO()
-        pq.write_table(to_table(records), written, compression="zstd")
-        found.append((records[0].context_tokens, len(written.getvalue()) / len(records)))
+        rows = collect(model, task, [task.example(0, 0)], setting)
+        (tokens,) = {question.context_tokens for question in rows.questions}
+        size = sum(len(encoded(table)) for table in rows.to_tables().values())
+        found.append((tokens, size / len(rows.records)))
     (short, few), (long, many) = found
     per_token = max(0.0, (many - few) / (long - short))
     return max(0.0, few - per_token * short), per_token

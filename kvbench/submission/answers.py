@@ -3,12 +3,14 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 
+from pydantic import BaseModel
+
 from datasets_gen import DatasetError
 from kvbench.errors import KVBenchError, first_line
 from kvbench.prompt import decoded
-from kvbench.score import text_scores
+from kvbench.score import scores_of
 from kvbench.submission.finding import Finding, judged, note
-from kvbench.submission.reading import Submission, place_of
+from kvbench.submission.reading import Described, Submission, place_of
 from leaderboards import Asked
 
 Cell = tuple[str, str, Asked]  # task, policy, what was asked
@@ -56,9 +58,9 @@ def _questions(submission: Submission, task: str, contexts: int) -> set[str]:
     nobody did is a missing question itself."""
     if task in submission.examples:
         return {question.id for example in submission.examples[task] for question in example.questions}
-    own = [record for record in submission.records if record.task == task]
-    unseen = set(range(contexts)) - {record.example_index for record in own}
-    return {record.question_id for record in own} | {f"context {index}" for index in unseen}
+    own = [question for question, _ in submission.asked if question.task == task]
+    unseen = set(range(contexts)) - {question.example_index for question in own}
+    return {question.question_id for question in own} | {f"context {index}" for index in unseen}
 
 
 def _counted(ids: Sequence[str]) -> str:
@@ -69,26 +71,27 @@ def check_questions(submission: Submission) -> Iterator[Finding]:
     """Context, question, golds and whatever else follows from the generator are as it makes them."""
     versions = {task.name: task.version for task in submission.identity.tasks}
     faults, checked = [], 0
-    for record in submission.records:
-        if record.mode != submission.identity.mode:
-            faults.append(f"{place_of(record)} was run in mode {record.mode}")
-        if record.task_version != versions.get(record.task):
-            faults.append(f"{place_of(record)} is of task version {record.task_version}")
-        expected = submission.questions.get(record.question_id)
-        if expected is None:
-            continue
-        checked += 1
-        for name, value in expected.items():
-            if getattr(record, name) != value:
-                faults.append(
-                    f"{place_of(record)}: {name} is {_shown(getattr(record, name))}, generated is {_shown(value)}"
-                )
-                break
-    yield judged("questions", f"{checked:,} records are about what is generated", faults)
-    if checked < len(submission.records):
-        yield note(
-            "questions", f"{len(submission.records) - checked:,} records are about what cannot be generated here"
-        )
+    for context in {context.example_id: context for _, context in submission.asked}.values():
+        if context.mode != submission.identity.mode:
+            faults.append(f"{context.example_id} was run in mode {context.mode}")
+        if context.task_version != versions.get(context.task):
+            faults.append(f"{context.example_id} is of task version {context.task_version}")
+        faults += _differences(context.example_id, context, submission.contexts.get(context.example_id, {}))
+    for question, _ in submission.asked:
+        expected = submission.questions.get(question.question_id)
+        checked += expected is not None
+        faults += _differences(question.question_id, question, expected or {})
+    yield judged("questions", f"{checked:,} are what is generated", faults)
+    if checked < len(submission.asked):
+        yield note("questions", f"{len(submission.asked) - checked:,} cannot be generated here")
+
+
+def _differences(place: str, stored: BaseModel, generated: Described) -> Iterator[str]:
+    """The first column that is not as it is generated."""
+    for name, value in generated.items():
+        if getattr(stored, name) != value:
+            yield f"{place}: {name} is {_shown(getattr(stored, name))}, generated is {_shown(value)}"
+            return
 
 
 def _shown(value: object) -> str:
@@ -100,9 +103,10 @@ def check_scores(submission: Submission) -> Iterator[Finding]:
     """Stored scores are those that the stored outputs have."""
     faults = []
     unknown: dict[str, str] = {}
-    for record in submission.records:
+    for answer in submission.answers:
+        record = answer.record
         try:
-            scores = text_scores(record)
+            scores = scores_of(answer)
         except KVBenchError as error:  # a judge that is not installed
             unknown.setdefault(record.task, str(error))
             continue

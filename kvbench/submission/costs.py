@@ -3,13 +3,17 @@
 import json
 import math
 from collections.abc import Iterator, Mapping
+from itertools import chain
 
 from kvbench.engine.treatment import ratio_for
 from kvbench.prompt import build_prompts
-from kvbench.record import NOISE, Record
+from kvbench.record import Record
+from kvbench.stored_answer import StoredAnswer
+from kvbench.stored_question import StoredQuestion
 from kvbench.submission.finding import Finding, judged
 from kvbench.submission.reading import Submission, place_of
-from kvbench.submission.routes import faults_of_layers, faults_of_routes
+from kvbench.submission.routes import faults_of_layers, faults_of_routes, faults_of_spans
+from kvbench.tables import NOISE
 from leaderboards import FULL, Asked
 from policies import POLICIES
 
@@ -25,10 +29,14 @@ def check_costs(submission: Submission) -> Finding:
     lengths = _lengths(submission)
     whole = {record.question_id: record for record in submission.records if record.policy == FULL}
     faults = []
-    for record in submission.records:
-        first = next(_faults(record, lengths, whole.get(record.question_id)), None)
+    for question, context in submission.asked:
+        first = next(chain(_faults_of_counts(question, lengths), faults_of_spans(question, context)), None)
         if first:
-            faults.append(f"{place_of(record)}: {first}")
+            faults.append(f"{question.question_id}: {first}")
+    for answer in submission.answers:
+        first = next(_faults(answer, whole.get(answer.record.question_id)), None)
+        if first:
+            faults.append(f"{place_of(answer.record)}: {first}")
     return judged("costs", "ratios, tokens, bytes, times and routing metrics are possible", faults)
 
 
@@ -45,11 +53,15 @@ def _lengths(submission: Submission) -> Lengths:
     }
 
 
-def _faults(record: Record, lengths: Lengths, whole: Record | None) -> Iterator[str]:
-    counted = (record.context_tokens, record.answer_tokens, record.evidence_tokens)
-    expected = lengths.get(record.question_id, counted)
+def _faults_of_counts(question: StoredQuestion, lengths: Lengths) -> Iterator[str]:
+    counted = (question.context_tokens, question.answer_tokens, question.evidence_tokens)
+    expected = lengths.get(question.question_id, counted)
     if counted != expected:
         yield f"context, answer and evidence have {counted} tokens, the tokenizer makes {expected}"
+
+
+def _faults(answer: StoredAnswer, whole: Record | None) -> Iterator[str]:
+    record, context_tokens = answer.record, answer.question.context_tokens
     rates = [(name, getattr(record, name)) for name in RATES]
     rates += [(name, value) for name in RATES_BY_LAYER for value in getattr(record, name) or ()]
     for name, value in rates:
@@ -59,13 +71,13 @@ def _faults(record: Record, lengths: Lengths, whole: Record | None) -> Iterator[
         seconds = getattr(record, name)
         if seconds is not None and not 0 <= seconds < math.inf:
             yield f"{name} is {seconds}"
-    if record.budget is not None and record.context_tokens > 0:
-        ratio = ratio_for(Asked("budget", record.budget), record.context_tokens)
+    if record.budget is not None and context_tokens > 0:
+        ratio = ratio_for(Asked("budget", record.budget), context_tokens)
         if abs(record.ratio - ratio) > NOISE:
-            yield f"ratio is {record.ratio}, a budget of {record.budget} of {record.context_tokens} tokens is {ratio}"
+            yield f"ratio is {record.ratio}, a budget of {record.budget} of {context_tokens} tokens is {ratio}"
     if record.status == "ok":
-        yield from _faults_of_kept(record, whole)
-        yield from faults_of_routes(record)
+        yield from _faults_of_kept(record, context_tokens, whole)
+        yield from faults_of_routes(answer)
         if whole is not None and whole.ger_by_layer is not None:
             yield from faults_of_layers(record, len(whole.ger_by_layer))
         if not _is_object(record.press_arguments):
@@ -79,10 +91,10 @@ def _is_object(text: str) -> bool:
         return False
 
 
-def _faults_of_kept(record: Record, whole: Record | None) -> Iterator[str]:
+def _faults_of_kept(record: Record, context_tokens: int, whole: Record | None) -> Iterator[str]:
     """What is kept, told as a share, in tokens and in bytes."""
     realised, kept, size = record.realised_ratio, record.kept_tokens, record.kv_bytes
-    if realised is None or kept is None or size is None or record.context_tokens < 1:
+    if realised is None or kept is None or size is None or context_tokens < 1:
         yield "it has no realised ratio, kept tokens, bytes or context"
         return
     if record.policy == FULL:
@@ -92,14 +104,14 @@ def _faults_of_kept(record: Record, whole: Record | None) -> Iterator[str]:
                 yield f"{name} is {found}, under the full cache it is {value}"
     if not 0 <= kept < math.inf or size < 0:
         yield f"{kept} tokens and {size} bytes are kept"
-    share = kept / record.context_tokens
+    share = kept / context_tokens
     if _counts_the_context_alone(record.policy):
         if abs(1 - share - realised) > NOISE:
-            yield f"realised_ratio is {realised}, {kept:g} of {record.context_tokens} tokens are kept"
+            yield f"realised_ratio is {realised}, {kept:g} of {context_tokens} tokens are kept"
         if whole and whole.kv_bytes is not None and not share * whole.kv_bytes - 1 <= size <= whole.kv_bytes:
             yield f"{size} bytes hold {share:.3f} of the {whole.kv_bytes} bytes of the full cache"
     elif realised < 1 - share - NOISE:
-        yield f"realised_ratio is {realised}, and {kept:g} tokens are kept of {record.context_tokens} or more"
+        yield f"realised_ratio is {realised}, and {kept:g} tokens are kept of {context_tokens} or more"
 
 
 def _counts_the_context_alone(policy: str) -> bool:

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
-from kvbench.record import SCHEMA_VERSION
 from kvbench.reference.shipped import REFERENCE_MODELS
 from kvbench.submission.finding import Finding, judged, note
 from kvbench.submission.reading import Submission
+from kvbench.tables import SCHEMA_VERSION
 
 
 def check_status(submission: Submission) -> Finding:

@@ -11,13 +11,16 @@ from pydantic import ValidationError
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from datasets_gen import Example, Task
-from kvbench.asking import described
+from kvbench.asking import described_context, described_question
 from kvbench.errors import KVBenchError, first_line
 from kvbench.identity import Identity, source_hash
 from kvbench.models import fingerprint_of
 from kvbench.record import Record
 from kvbench.reference.shipped import REFERENCE_MODELS, folder_of
 from kvbench.store import RUN_FILE, Store
+from kvbench.stored_answer import StoredAnswer
+from kvbench.stored_context import StoredContext
+from kvbench.stored_question import StoredQuestion
 from kvbench.submission.finding import Finding, judged
 from kvbench.suites import installed
 from leaderboards import Asked
@@ -31,8 +34,19 @@ class Submission:
 
     store: Store
     identity: Identity
-    records: tuple[Record, ...]
+    answers: tuple[StoredAnswer, ...]
     tasks: Mapping[str, Task]
+
+    @property
+    def records(self) -> list[Record]:
+        return [answer.record for answer in self.answers]
+
+    @cached_property
+    def asked(self) -> list[tuple[StoredQuestion, StoredContext]]:
+        """Every stored question that was answered, once."""
+        return list(
+            {answer.question.question_id: (answer.question, answer.context) for answer in self.answers}.values()
+        )
 
     @cached_property
     def frame(self) -> DataFrame:
@@ -70,10 +84,19 @@ class Submission:
         }
 
     @cached_property
-    def questions(self) -> Mapping[str, Described]:
-        """By question what its records have to say of it."""
+    def contexts(self) -> Mapping[str, Described]:
+        """By the name of an example what has to be stored of it."""
         return {
-            question.id: described(self.tasks[task], example, question)
+            example.id: described_context(self.tasks[task], example)
+            for task, examples in self.examples.items()
+            for example in examples
+        }
+
+    @cached_property
+    def questions(self) -> Mapping[str, Described]:
+        """By question what has to be stored of it."""
+        return {
+            question.id: described_question(self.tasks[task], example, question)
             for task, examples in self.examples.items()
             for example in examples
             for question in example.questions
@@ -101,25 +124,25 @@ def read(folder: Path) -> tuple[Submission, Finding]:
     """What is in a folder, and what is wrong with its files."""
     store = Store.open(folder)
     identity = identity_of(store)
-    records: list[Record] = []
+    answers: list[StoredAnswer] = []
     faults: list[str] = []
     for path in store.record_files():
         try:
-            found = store.read_records(path)
+            found = store.read_answers(path)
         except (KVBenchError, ValidationError, pa.ArrowException, OSError) as error:
             faults.append(f"{path.relative_to(folder)} cannot be read ({first_line(error.__cause__ or error)})")
         else:
             faults += _misplaced(store, path, found)
-            records += found
+            answers += found
     named = {planned.name: installed(planned.name, planned.version) for planned in identity.tasks}
     tasks = {name: task for name, task in named.items() if task is not None}
-    submission = Submission(store, identity, tuple(records), tasks)
-    return submission, judged("files", f"{len(store.record_files()):,} files, {len(records):,} records", faults)
+    submission = Submission(store, identity, tuple(answers), tasks)
+    return submission, judged("files", f"{len(store.record_files()):,} files, {len(answers):,} records", faults)
 
 
-def _misplaced(store: Store, path: Path, records: list[Record]) -> Iterator[str]:
+def _misplaced(store: Store, path: Path, answers: list[StoredAnswer]) -> Iterator[str]:
     """A record in the file of another task or policy; one fault for each file."""
-    for record in records:
+    for record in (answer.record for answer in answers):
         named = store.record_file(record.task, 0, record.policy)
         if (path.parent.parent.name, path.name) != (named.parent.parent.name, named.name):
             yield f"{path.relative_to(store.folder)} holds a record of {record.policy} on {record.task}"

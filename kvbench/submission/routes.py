@@ -5,32 +5,39 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from kvbench.record import Record
+from kvbench.stored_answer import StoredAnswer
+from kvbench.stored_context import StoredContext
+from kvbench.stored_question import StoredQuestion
 
 EXACT = 1e-6
 OF_A_BYTE = 1 / 255  # shares of single tokens are stored in such steps, rounded up
 
 
-def faults_of_routes(record: Record) -> Iterator[str]:
+def faults_of_spans(question: StoredQuestion, context: StoredContext) -> Iterator[str]:
+    """Numbers and spans that end in their middle."""
+    if len(context.token_ends) % 4 or len(question.answer_spans) % 2 or len(question.evidence_spans) % 2:
+        yield "token_ends, answer_spans or evidence_spans hold a part of a number or of a span"
+
+
+def faults_of_routes(answer: StoredAnswer) -> Iterator[str]:
     """Rates that are not those of the tokens. Where the tokens of an answer or of its evidence cannot be told from the
     text as they were counted, nothing is said of them."""
-    if len(record.token_ends) % 4 or len(record.answer_spans) % 2 or len(record.evidence_spans) % 2:
-        yield "token_ends, answer_spans or evidence_spans hold a part of a number or of a span"
-        return
-    if record.token_kept is None:
+    record, question, context = answer.record, answer.question, answer.context
+    if record.token_kept is None or any(faults_of_spans(question, context)):
         return
     kept = np.frombuffer(record.token_kept, dtype=np.uint8) / 255
-    ends = np.frombuffer(record.token_ends, dtype="<u4").astype(np.int64)
+    ends = np.frombuffer(context.token_ends, dtype="<u4").astype(np.int64)
     if len(kept) != len(ends):
         yield f"token_kept tells of {len(kept)} tokens, token_ends of {len(ends)}"
         return
     starts = np.concatenate([[0], ends[:-1]])
-    answer = _inside(record.answer_spans, starts, ends)
-    evidence = _inside(record.evidence_spans, starts, ends)
+    of_answer = _inside(question.answer_spans, starts, ends)
+    of_evidence = _inside(question.evidence_spans, starts, ends)
     counted = [("eviction_rate", float(np.mean(kept == 0)), EXACT)]
-    if answer.sum() == record.answer_tokens > 0:
-        counted.append(("ger", float(np.mean(kept[answer] == 0)), EXACT))
-    if evidence.sum() == record.evidence_tokens > 0:
-        counted.append(("slot_coverage", float(np.mean(kept[evidence])), OF_A_BYTE + EXACT))
+    if of_answer.sum() == question.answer_tokens > 0:
+        counted.append(("ger", float(np.mean(kept[of_answer] == 0)), EXACT))
+    if of_evidence.sum() == question.evidence_tokens > 0:
+        counted.append(("slot_coverage", float(np.mean(kept[of_evidence])), OF_A_BYTE + EXACT))
     for name, value, slack in counted:
         told = getattr(record, name)
         if told is not None and abs(told - value) > slack:

@@ -1,0 +1,62 @@
+"""Records joined with their questions and contexts, without a copy of a text for each record."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from kvbench.tables import CONTEXTS, QUESTIONS, RECORDS, StoredTable
+
+Places = NDArray[np.intp]
+
+
+def places_of_parents(declared: StoredTable, rows: pa.Table, parents: pa.Table, key: Sequence[str]) -> Places:
+    """For each row the place of its parent; :class:`ValueError` for the first that has none, or two."""
+    index = _index(parents, key)
+    if not index.is_unique:
+        raise ValueError(f"{declared.parent} hold {_shown(key, index[index.duplicated()][0])} twice")
+    wanted = _index(rows, key)
+    places: Places = index.get_indexer(wanted)
+    if (places < 0).any():
+        missing = wanted[places < 0][0]
+        raise ValueError(f"{declared.name} tell of {_shown(key, missing)}, which {declared.parent} do not hold")
+    return places
+
+
+def _index(table: pa.Table, key: Sequence[str]) -> pd.MultiIndex:
+    return pd.MultiIndex.from_arrays([table[name].to_pandas() for name in key], names=key)
+
+
+def _shown(key: Sequence[str], values: Sequence[object]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in zip(key, values, strict=True))
+
+
+def joined(
+    records: pa.Table, questions: pa.Table, contexts: pa.Table, of_records: Places, of_questions: Places
+) -> pd.DataFrame:
+    """One row for each record, with all columns of the three tables. ``of_records``: for each record the place of its
+    question; ``of_questions``: for each question that of its context. What is said once is held once: a text, or a
+    list, is the same object in all its rows."""
+    frame = records.to_pandas(types_mapper=_type_of_lists)  # few of its lists are looked at
+    columns: dict[str, NDArray[np.generic]] = {}
+    for declared, table, places in (
+        (CONTEXTS, contexts, of_questions[of_records]),
+        (QUESTIONS, questions, of_records),
+    ):
+        names = [name for name in table.column_names if name in declared.columns and name not in columns]
+        columns |= {name: _values(table[name])[places] for name in names if name not in RECORDS.columns}
+    return pd.concat([pd.DataFrame(columns, index=frame.index), frame], axis=1)
+
+
+def _values(column: pa.ChunkedArray) -> NDArray[np.generic]:
+    if not pa.types.is_list(column.type):
+        return np.asarray(column.to_pandas())
+    lists = np.empty(len(column), dtype=object)
+    lists[:] = column.to_pylist()
+    return lists
+
+
+def _type_of_lists(kind: pa.DataType) -> pd.ArrowDtype | None:
+    return pd.ArrowDtype(kind) if pa.types.is_list(kind) else None
