@@ -3,18 +3,14 @@
 from collections.abc import Mapping, Sequence
 
 from datasets_gen import Task, unknown_name
-from kvbench.errors import KVBenchError, first_line
-from kvbench.hub import look_for_hub
-from kvbench.models import LoadedModel
-from kvbench.prompt import Mode
-from kvbench.setting import Scope
+from kvbench.errors import KVBenchError
+from kvbench.options import Mode, Scope
 from leaderboards import CONTROLS, PLAIN, plain_and_way
 from policies import (
     POLICIES,
     WAYS,
     Policy,
     PolicyError,
-    Situation,
     is_plug_in,
     load_even_if_broken,
     load_plug_in,
@@ -23,7 +19,6 @@ from policies import (
 )
 
 EVERYTHING = "all"
-MIDDLE = 0.5
 
 
 def covers(policy: Policy, task: Task, mode: Mode) -> bool:
@@ -146,20 +141,3 @@ def _split(names: str) -> list[str]:
         else:
             parts[-1] += character
     return [part.strip() for part in parts if part.strip()]
-
-
-def missing_weights(policies: Sequence[Policy], model: LoadedModel) -> dict[str, str]:
-    """Policies whose weights for this model are not there, each with one line that says so."""
-    needing = [policy for policy in policies if policy.weights]
-    if needing:
-        look_for_hub()
-    missing = {}
-    for policy in needing:
-        try:
-            policy.build(Situation(MIDDLE, 1024, 0, "")).post_init_from_model(model.network)
-        except Exception as error:  # the hub's, a press's
-            missing[policy.name] = (
-                f"{policy.name} needs {policy.weights} for '{model.name}', which cannot be loaded "
-                f"({type(error).__name__}: {first_line(error)[:100]})"
-            )
-    return missing

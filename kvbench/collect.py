@@ -26,7 +26,8 @@ from kvbench.metrics.routing import (
     slot_coverage_by_layer,
 )
 from kvbench.models import LoadedModel
-from kvbench.prompt import INSTRUCTIONS, Ask, Mode, Prompt, build_prompts, decoded
+from kvbench.options import Mode
+from kvbench.prompt import INSTRUCTIONS, Ask, Prompt, build_prompts, decoded
 from kvbench.record import Record
 from kvbench.rows import Rows
 from kvbench.score import text_scores

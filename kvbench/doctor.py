@@ -13,7 +13,8 @@ from kvbench.engine.decode import decode
 from kvbench.engine.prefill import prefill
 from kvbench.engine.treatment import plan, ratios_of
 from kvbench.models import LoadedModel
-from kvbench.prompt import Mode, Prompt, build_prompts
+from kvbench.options import Mode
+from kvbench.prompt import Prompt, build_prompts
 from policies import POLICIES, Policy
 
 Outcome = Literal["sound", "note", "fails"]

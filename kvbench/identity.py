@@ -17,8 +17,8 @@ from datasets_gen import Task
 from kvbench.catalogue import covers
 from kvbench.engine.treatment import ratios_of
 from kvbench.models import LoadedModel
-from kvbench.prompt import Mode
-from kvbench.setting import Scope, Setting
+from kvbench.options import Mode, Scope
+from kvbench.setting import Setting
 from kvbench.store import PROVENANCE
 from kvbench.tables import SCHEMA_VERSION
 from policies import Policy, Situation, arguments_of

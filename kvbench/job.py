@@ -14,9 +14,8 @@ from kvbench.errors import KVBenchError
 from kvbench.grid import Grid
 from kvbench.lengths import Count, lengthened
 from kvbench.models import LoadedModel, load_model
-from kvbench.options import cell_bound, contexts_of, kv_bytes, parse_levels, with_answers_of
-from kvbench.prompt import Mode
-from kvbench.setting import Scope, Setting
+from kvbench.options import Mode, Scope, cell_bound, contexts_of, kv_bytes, parse_levels, with_answers_of
+from kvbench.setting import Setting
 from kvbench.suites import wanted
 
 

@@ -1,11 +1,7 @@
-"""What the method page tells of tasks, policies and the run, as plain data. Without the policies' code, which takes
-seconds to import: a listing of them lies beside this file, written by ``python -m kvbench.readme``."""
+"""What the method page tells of tasks, policies and the run, as plain data."""
 
-import json
 from collections.abc import Mapping, Sequence
-from functools import cache
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 from pandas import DataFrame
@@ -14,8 +10,8 @@ from datasets_gen import FROM_DATA, TASKS, Task
 from kvbench.reproduce import reproduction
 from kvbench.store import NamedPolicy, NamedTask, RunFile
 from leaderboards import Method, PolicyEntry, RunEntry, TaskEntry, TaskExample
+from policies import POLICIES, TITLES
 
-LISTED_POLICIES = Path(__file__).parent / "policies.json"
 NONE = "–"
 
 
@@ -29,32 +25,27 @@ def method_of(runs: Mapping[str, RunFile], records: Sequence[DataFrame]) -> Meth
     return Method(
         models=tuple(dict.fromkeys(outline.model for outline in outlines)),
         tasks=tuple(_task(name, tasks.get(name), stored.get(name), seed) for name in {**tasks, **TASKS, **FROM_DATA}),
-        policies=tuple(_policy(name, policies.get(name)) for name in {**policies, **listed_policies()}),
+        policies=tuple(_policy(name, policies.get(name)) for name in {**policies, **POLICIES}),
         runs=tuple(_run(name, run) for name, run in runs.items()),
     )
 
 
 def _run(name: str, run: RunFile) -> RunEntry:
-    again = reproduction(run, list(listed_policies()))
+    again = reproduction(run, list(POLICIES))
     return RunEntry(name, again.command, again.unknown, run.command, run.model_dump())
 
 
-@cache
-def listed_policies() -> Mapping[str, Mapping[str, Any]]:
-    """What is told of each policy of the registry, by name."""
-    return {policy["name"]: policy for policy in json.loads(LISTED_POLICIES.read_text())}
-
-
 def _policy(name: str, entry: NamedPolicy | None) -> PolicyEntry:
-    told = listed_policies().get(name, {})
+    known = POLICIES.get(name)
     arguments = entry.arguments if entry else {}
+    paper = entry.paper if entry else known.paper if known else ""
     return PolicyEntry(
         name=name,
-        description=told.get("description", "No policy of kvbench: a press of its own file or package"),
-        paper=(entry.paper if entry else told["paper"]).strip("-"),
-        title=told.get("title", ""),
-        runs=told.get("runs", "plug-in"),
-        budget=told.get("budget", ""),
+        description=known.description if known else "No policy of kvbench: a press of its own file or package",
+        paper=paper.strip("-"),
+        title=TITLES.get(known.paper, "") if known else "",
+        runs=known.ways if known else "plug-in",
+        budget=known.budget if known else "",
         arguments=", ".join(f"{argument} {value}" for argument, value in arguments.items()),
         in_run=entry is not None,
     )

@@ -29,7 +29,7 @@ from kvbench.errors import KVBenchError, first_line
 from kvbench.hub import look_for_hub
 from kvbench.pristine import Pristine
 from kvbench.reference.shipped import REFERENCE_MODELS, folder_of, mistyped
-from policies import attention_window
+from policies import Policy, Situation, attention_window
 
 DESCRIPTIONS = ("README.md", "full_cache.json", "learning_curve.csv")  # beside weights; they tell what was measured
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -280,3 +280,20 @@ def fingerprint_of(source: str, config: Any = None) -> str:
         digest.update(str(config._commit_hash).encode())
         digest.update(config.to_json_string().encode())
     return digest.hexdigest()[:16]
+
+
+def missing_weights(policies: Sequence[Policy], model: LoadedModel) -> dict[str, str]:
+    """Policies whose weights for this model are not there, each with one line that says so."""
+    needing = [policy for policy in policies if policy.weights]
+    if needing:
+        look_for_hub()
+    missing = {}
+    for policy in needing:
+        try:
+            policy.build(Situation(0.5, 1024, 0, "")).post_init_from_model(model.network)
+        except Exception as error:  # the hub's, a press's
+            missing[policy.name] = (
+                f"{policy.name} needs {policy.weights} for '{model.name}', which cannot be loaded "
+                f"({type(error).__name__}: {first_line(error)[:100]})"
+            )
+    return missing

@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal, InvalidOperation
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 from datasets_gen import Task, unknown_name
 from kvbench.errors import KVBenchError
@@ -16,6 +16,8 @@ MOST_TOKENS = 10_000_000
 MOST_CONTEXTS = 1_000_000
 RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
+Mode = Literal["agnostic", "aware"]  # compressed before or after the question is seen
+Scope = Literal["context", "system"]  # what is compressed: any context, or system prompts alone
 Levels = tuple[tuple[float, ...], tuple[int, ...]]  # ratios and budgets, one of them empty
 Entry = TypeVar("Entry")
 

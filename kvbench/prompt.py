@@ -15,8 +15,8 @@ from transformers import PreTrainedTokenizerBase
 
 from datasets_gen import Example, Question, Span, SpanKind, Task
 from kvbench.errors import KVBenchError, first_line
+from kvbench.options import Mode
 
-Mode = Literal["agnostic", "aware"]
 INSTRUCTIONS: tuple[SpanKind, ...] = ("defence", "directive")
 Role = Literal["user", "system"]
 

@@ -1,5 +1,5 @@
-"""``python -m kvbench.readme``: writes the tables of the README, from the registries and the measured files, the model
-cards, and what the method page says of the policies.
+"""``python -m kvbench.readme``: writes the tables of the README, from the registries and the measured files, and the
+model cards.
 
 A block stands between ``<!-- begin NAME -->`` and ``<!-- end NAME -->``; a test fails when it has drifted.
 """
@@ -14,16 +14,14 @@ from pathlib import Path
 from kvbench.benchmarks.measured import Report
 from kvbench.benchmarks.page import written
 from kvbench.cli import COMMANDS
-from kvbench.commands.ls import listing, ways_of
+from kvbench.commands.ls import listing
 from kvbench.errors import KVBenchError
 from kvbench.markdown import table
-from kvbench.method import LISTED_POLICIES
 from kvbench.planning.examples import EXAMPLES, example
 from kvbench.reference.card import model_card
 from kvbench.reference.shipped import REFERENCE_MODELS, folder_of
 from kvbench.reference.targets import TARGETS
 from leaderboards import CONTROLS
-from policies import POLICIES, TITLES
 
 README = Path("README.md")
 DOCS = Path(__file__).parent.parent / "docs"
@@ -183,28 +181,8 @@ def filled(text: str, blocks: Mapping[str, Callable[[], str]] = BLOCKS, name_of_
     return text
 
 
-def known_to_the_page() -> str:
-    """What :data:`kvbench.method.LISTED_POLICIES` has to hold: a line for each policy of the registry."""
-    lines = (
-        json.dumps(
-            {
-                "name": policy.name,
-                "family": policy.family,
-                "paper": policy.paper,
-                "title": TITLES.get(policy.paper, ""),
-                "description": policy.description,
-                "runs": ways_of(policy),
-                "budget": policy.budget,
-            }
-        )
-        for policy in POLICIES.values()
-    )
-    return "[\n" + ",\n".join(lines) + "\n]\n"
-
-
 if __name__ == "__main__":
     README.write_text(filled(README.read_text()))
-    LISTED_POLICIES.write_text(known_to_the_page())
     PERFORMANCE.write_text(filled(PERFORMANCE.read_text(), PERFORMANCE_BLOCKS, PERFORMANCE.name))
     SCALE.write_text(filled(SCALE.read_text(), PLANS, SCALE.name))
     for model in REFERENCE_MODELS:

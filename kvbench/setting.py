@@ -2,17 +2,16 @@
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal, Self
+from typing import Self
 
 import torch
 
 from kvbench.engine.bounds import Patience
 from kvbench.engine.memory import kv_share
-from kvbench.prompt import Mode
+from kvbench.options import Mode, Scope
 from leaderboards import Asked
 from policies import Policy
 
-Scope = Literal["context", "system"]
 Progress = Callable[[int], None]  # told how many questions were just answered
 
 

@@ -7,8 +7,7 @@ from datasets_gen import FROM_DATA, TASKS, Task, unknown_name
 from datasets_gen.ifeval import IFEVAL, Placement
 from datasets_gen.instructions import INSTRUCTIONS_IN_ARMS
 from kvbench.errors import KVBenchError
-from kvbench.options import choose
-from kvbench.setting import Scope
+from kvbench.options import Scope, choose
 from policies import PROTECTED
 
 

@@ -1,109 +1,17 @@
 """The controls that every table holds: full cache, random, recency and oracle."""
 
-from dataclasses import dataclass
-from typing import Any
+from policies.lazy import LazyModule
+from policies.policy import Policy, Press, Situation
 
-import torch
-from kvpress import BasePress, ScorerPress
-from torch import nn
-
-from policies.draws import seed_of
-from policies.policy import Policy, Situation
+presses = LazyModule("policies.presses.controls")
 
 
-@dataclass
-class FullPress(BasePress):
-    """Keeps everything, whatever the ratio."""
-
-    def compress(
-        self,
-        module: nn.Module,
-        hidden_states: torch.Tensor,
-        keys: torch.Tensor,
-        values: torch.Tensor,
-        attentions: torch.Tensor | None,
-        kwargs: dict[str, Any],
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        return keys, values
+def _random(situation: Situation) -> Press:
+    return presses.RandomControlPress(situation.ratio, situation.seed, situation.example_id)
 
 
-@dataclass
-class RandomControlPress(ScorerPress):
-    """Scores drawn independently for each layer, head and example from (seed, example, layer).
-
-    kvpress's own ``RandomPress``, when seeded, evicts the same tokens in every layer and in every example of one
-    length, which inflates the Global Eviction Ratio. Drawn in float32 on the CPU, so that every device agrees.
-    """
-
-    seed: int = 0
-    example_id: str = ""
-
-    def score(
-        self,
-        module: Any,
-        hidden_states: torch.Tensor,
-        keys: torch.Tensor,
-        values: torch.Tensor,
-        attentions: torch.Tensor | None,
-        kwargs: dict[str, Any],
-    ) -> torch.Tensor:
-        """Scores in [0, 1), shape (batch_size, num_kv_heads, seq_len)."""
-        generator = torch.Generator().manual_seed(seed_of(self.seed, self.example_id, module.layer_idx))
-        return torch.rand(keys.shape[:-1], generator=generator, dtype=torch.float32).to(keys.device)
-
-
-@dataclass
-class RecencyPress(ScorerPress):
-    """Keeps the last tokens and nothing else, not even the attention sink."""
-
-    def score(
-        self,
-        module: nn.Module,
-        hidden_states: torch.Tensor,
-        keys: torch.Tensor,
-        values: torch.Tensor,
-        attentions: torch.Tensor | None,
-        kwargs: dict[str, Any],
-    ) -> torch.Tensor:
-        """The position of each token, shape (batch_size, num_kv_heads, seq_len)."""
-        return torch.arange(keys.shape[2], device=keys.device, dtype=torch.float32).expand(keys.shape[:-1])
-
-
-@dataclass
-class OraclePress(ScorerPress):
-    """Keeps the evidence of the question asked: its answer first, then the rest of the evidence, then the first token
-    (the attention sink), then the most recent ones.
-
-    Not an upper bound by construction: a model may have moved what it read elsewhere by the time the cache is cut.
-    """
-
-    answer_tokens: tuple[int, ...] = ()
-    evidence_tokens: tuple[int, ...] = ()
-
-    def score(
-        self,
-        module: nn.Module,
-        hidden_states: torch.Tensor,
-        keys: torch.Tensor,
-        values: torch.Tensor,
-        attentions: torch.Tensor | None,
-        kwargs: dict[str, Any],
-    ) -> torch.Tensor:
-        """Rank of each token, shape (batch_size, num_kv_heads, seq_len)."""
-        length = keys.shape[2]
-        scores = torch.arange(length, dtype=torch.float32)
-        scores[0] += length
-        scores[list(self.evidence_tokens)] += 2 * length
-        scores[list(self.answer_tokens)] += 2 * length
-        return scores.to(keys.device).expand(keys.shape[:-1])
-
-
-def _random(situation: Situation) -> BasePress:
-    return RandomControlPress(situation.ratio, situation.seed, situation.example_id)
-
-
-def _oracle(situation: Situation) -> BasePress:
-    return OraclePress(situation.ratio, situation.answer_tokens, situation.evidence_tokens)
+def _oracle(situation: Situation) -> Press:
+    return presses.OraclePress(situation.ratio, situation.answer_tokens, situation.evidence_tokens)
 
 
 FULL = Policy(
@@ -111,7 +19,7 @@ FULL = Policy(
     family="control",
     paper="-",
     description="The whole cache: what every other row is compared with",
-    build=lambda situation: FullPress(),
+    build=lambda situation: presses.FullPress(),
     budget="keeps everything at any ratio",
     ratio_free_score=True,
     only_ratio_zero=True,
@@ -132,7 +40,7 @@ RECENCY = Policy(
     family="control",
     paper="-",
     description="The most recent tokens",
-    build=lambda situation: RecencyPress(situation.ratio),
+    build=lambda situation: presses.RecencyPress(situation.ratio),
     ratio_free_score=True,
     by_default=True,
 )

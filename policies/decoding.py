@@ -5,22 +5,11 @@ kvpress's default waits 512 tokens between two cuts, more than an answer here is
 
 from collections.abc import Callable
 
-from kvpress import (
-    BasePress,
-    CAMPress,
-    CompressionRatioDecodingPress,
-    DecodingPress,
-    KeyDiffPress,
-    KnormPress,
-    PrefillDecodingPress,
-    ScorerPress,
-    StreamingLLMPress,
-    TOVAPress,
-)
-from kvpress.utils import compute_n_kept
-
-from policies.policy import Policy, Situation
+from policies.lazy import LazyModule
+from policies.policy import Policy, Press, Situation
 from policies.scorers import SINK
+
+kvpress = LazyModule("kvpress")
 
 OUT_OF_REACH = 2**30  # a size that no cache here has
 A_SIZE = "as many tokens of context, question and answer together as the ratio leaves of the context"
@@ -28,31 +17,39 @@ A_SIZE = "as many tokens of context, question and answer together as the ratio l
 
 def target_size(situation: Situation) -> int:
     """Tokens of each head, question and answer among them; at ratio 0 nothing is ever cut."""
-    return compute_n_kept(situation.context_length, situation.ratio) if situation.ratio else OUT_OF_REACH
+    return kvpress.utils.compute_n_kept(situation.context_length, situation.ratio) if situation.ratio else OUT_OF_REACH
 
 
-def _decoding(base: Callable[[], ScorerPress]) -> Callable[[Situation], BasePress]:
-    return lambda situation: DecodingPress(base(), compression_interval=1, target_size=target_size(situation))
+def _decoding(scorer: str, **arguments: int) -> Callable[[Situation], Press]:
+    """``scorer``: the name of a press of kvpress."""
+
+    def build(situation: Situation) -> Press:
+        base = getattr(kvpress, scorer)(**arguments)
+        return kvpress.DecodingPress(base, compression_interval=1, target_size=target_size(situation))
+
+    return build
 
 
-def _decoding_ratio(situation: Situation) -> BasePress:
-    return CompressionRatioDecodingPress(KnormPress(), compression_interval=1, target_compression_ratio=situation.ratio)
+def _decoding_ratio(situation: Situation) -> Press:
+    return kvpress.CompressionRatioDecodingPress(
+        kvpress.KnormPress(), compression_interval=1, target_compression_ratio=situation.ratio
+    )
 
 
-def _prefill_decoding(situation: Situation) -> BasePress:
-    decoding = DecodingPress(KnormPress(), compression_interval=1, target_size=target_size(situation))
-    return PrefillDecodingPress(KnormPress(situation.ratio), decoding)
+def _prefill_decoding(situation: Situation) -> Press:
+    decoding = kvpress.DecodingPress(kvpress.KnormPress(), compression_interval=1, target_size=target_size(situation))
+    return kvpress.PrefillDecodingPress(kvpress.KnormPress(situation.ratio), decoding)
 
 
-def _cam(situation: Situation) -> BasePress:
-    return CAMPress(KnormPress(), compression_interval=1, target_size=target_size(situation))
+def _cam(situation: Situation) -> Press:
+    return kvpress.CAMPress(kvpress.KnormPress(), compression_interval=1, target_size=target_size(situation))
 
 
 def _policy(
     name: str,
     paper: str,
     description: str,
-    build: Callable[[Situation], BasePress],
+    build: Callable[[Situation], Press],
     budget: str = A_SIZE,
     more_tokens_than: int = 1,
     rewrites: bool = False,
@@ -73,20 +70,20 @@ def _policy(
 
 
 DECODING = (
-    _policy("decoding_knorm", "arXiv 2406.11430", "Keys of small norm, cut after every token", _decoding(KnormPress)),
+    _policy("decoding_knorm", "arXiv 2406.11430", "Keys of small norm, cut after every token", _decoding("KnormPress")),
     _policy(
         "decoding_streaming_llm",
         "arXiv 2309.17453",
         "The first tokens and the most recent ones, cut after every token",
-        _decoding(lambda: StreamingLLMPress(n_sink=SINK)),
+        _decoding("StreamingLLMPress", n_sink=SINK),
         more_tokens_than=SINK,
     ),
-    _policy("decoding_tova", "arXiv 2401.06104", "TOVA as its paper has it, at every token", _decoding(TOVAPress)),
+    _policy("decoding_tova", "arXiv 2401.06104", "TOVA as its paper has it, at every token", _decoding("TOVAPress")),
     _policy(
         "decoding_keydiff",
         "arXiv 2504.15364",
         "Keys unlike the mean key, cut after every token",
-        _decoding(KeyDiffPress),
+        _decoding("KeyDiffPress"),
     ),
     _policy(
         "decoding_ratio_knorm",

@@ -1,23 +1,13 @@
 """FINCH: SnapKV's idea with the question as the window, and kept keys turned to consecutive positions."""
 
-from dataclasses import dataclass
+from policies.lazy import LazyModule
+from policies.policy import Policy, Press, Situation
 
-from kvpress import BasePress, FinchPress
-
-from policies.policy import Policy, Situation
-
-
-@dataclass
-class KnownQuestionFinchPress(FinchPress):
-    """Told how many tokens the question has, where kvpress's finds a delimiter that it adds to the vocabulary."""
-
-    window_size: int = 1
-
-    __call__ = BasePress.__call__  # without the search for the delimiter
+presses = LazyModule("policies.presses.finch")
 
 
-def _finch(situation: Situation) -> BasePress:
-    return KnownQuestionFinchPress(situation.ratio, window_size=situation.question_tokens)
+def _finch(situation: Situation) -> Press:
+    return presses.KnownQuestionFinchPress(situation.ratio, window_size=situation.question_tokens)
 
 
 FINCH = Policy(

@@ -1,82 +1,14 @@
-"""H2O's prefill form: tokens scored by the attention that they received, without ever holding the attention matrix."""
+"""H2O's prefill form."""
 
-from dataclasses import dataclass
-from typing import Any
+from policies.lazy import LazyModule
+from policies.policy import Baseline, Policy, Press, Situation
 
-import torch
-from kvpress import BasePress, ObservedAttentionPress
-from kvpress.utils import get_prerope_query_states
-from torch import nn
-from transformers.models.llama.modeling_llama import rotate_half
-
-from policies.attention import attention_window
-from policies.policy import Baseline, Policy, Situation
-
-WEIGHTS_AT_ONCE = 2**24  # attention weights in memory together, over all heads: 64 MiB in float32
-REACH = 1024  # tokens: keys are read up to a multiple of it
+kvpress = LazyModule("kvpress")
+presses = LazyModule("policies.presses.h2o")
 
 
-@dataclass
-class H2OPress(ObservedAttentionPress):
-    """The scores of kvpress's ``ObservedAttentionPress`` on any attention backend, in O(seq_len * block) memory.
-
-    Based on H2O (https://arxiv.org/abs/2306.14048). The scores need only the column sums of the attention matrix;
-    they are summed over blocks of ``block_size`` queries, fewer where :data:`WEIGHTS_AT_ONCE` says so.
-    """
-
-    block_size: int = 256
-
-    def score(
-        self,
-        module: nn.Module,
-        hidden_states: torch.Tensor,
-        keys: torch.Tensor,
-        values: torch.Tensor,
-        attentions: torch.Tensor | None,
-        kwargs: dict[str, Any],
-    ) -> torch.Tensor:
-        """Mean attention received from the queries that can see each key, shape (batch_size, num_kv_heads, seq_len)."""
-        batch, key_heads, length, _ = keys.shape
-        received = torch.zeros(batch, key_heads, length, dtype=torch.float32, device=keys.device)
-        window = attention_window(module)
-        config: Any = module.config
-        block = max(1, min(self.block_size, WEIGHTS_AT_ONCE // (batch * config.num_attention_heads * length)))
-        for start in range(0, length, block):
-            end = min(start + block, length)
-            queries = _rotated_queries(module, hidden_states, kwargs["position_embeddings"], slice(start, end))
-            # The heads of a group share a key: folded into the queries, they need no copies of it. No query of a block
-            # sees a key behind its end; but oneDNN keeps memory for every shape that it has met, so they are few.
-            reach = min(length, -(-end // REACH) * REACH)
-            grouped = queries.unflatten(1, (key_heads, -1))
-            weights = grouped.flatten(2, 3) @ keys[:, :, :reach].transpose(-1, -2)
-            weights = weights.mul_(module.scaling).unflatten(2, (-1, end - start))
-            query_position = torch.arange(start, end, device=keys.device)[:, None]
-            later = torch.arange(start, reach, device=keys.device) > query_position
-            weights[..., start:].masked_fill_(later, float("-inf"))
-            if window is not None:
-                outside = query_position - torch.arange(reach, device=keys.device) >= window
-                weights.masked_fill_(outside, float("-inf"))
-            weights = torch.softmax(weights, dim=-1, dtype=torch.float32)
-            received[:, :, :reach] += weights.sum((2, 3)) / weights.shape[2]
-        seen_by = torch.arange(length, 0, -1, device=keys.device)
-        return received / seen_by
-
-
-def _rotated_queries(
-    module: nn.Module, hidden_states: torch.Tensor, position_embeddings: tuple[torch.Tensor, torch.Tensor], at: slice
-) -> torch.Tensor:
-    """Queries of the layer after its rotary embedding at some places, shape (batch_size, num_heads, places, head_dim).
-
-    All of a long context at once would take more memory than their weights in blocks."""
-    queries = get_prerope_query_states(module, hidden_states[:, at])
-    cos, sin = (part[:, at].unsqueeze(1) for part in position_embeddings)
-    rotary = cos.shape[-1]  # smaller than the head where only a part of it is rotated (Phi)
-    turned, kept = queries[..., :rotary], queries[..., rotary:]
-    return torch.cat([turned * cos + rotate_half(turned) * sin, kept], dim=-1)
-
-
-def _observed_attention(situation: Situation) -> BasePress:
-    return ObservedAttentionPress(situation.ratio)
+def _observed_attention(situation: Situation) -> Press:
+    return kvpress.ObservedAttentionPress(situation.ratio)
 
 
 H2O = Policy(
@@ -84,7 +16,7 @@ H2O = Policy(
     family="scorer",
     paper="arXiv 2306.14048",
     description="Attention received during the prefill (kvpress: ObservedAttentionPress)",
-    build=lambda situation: H2OPress(situation.ratio),
+    build=lambda situation: presses.H2OPress(situation.ratio),
     ratio_free_score=True,
     baseline=Baseline(_observed_attention, "eager"),
     by_default=True,

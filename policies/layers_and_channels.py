@@ -1,26 +1,29 @@
 """Presses that remove something else than tokens of every layer: whole layers' middles, or channels of the keys."""
 
-from kvpress import BasePress, ComposedPress, SimLayerKVPress, SnapKVPress, ThinKPress
-
-from policies.policy import Policy, Situation
+from policies.lazy import LazyModule
+from policies.policy import Policy, Press, Situation
 from policies.scorers import SINK, observation_window
 
-
-def _think(ratio: float, context_length: int) -> ThinKPress:
-    return ThinKPress(2 * ratio, window_size=min(32, observation_window(context_length)))
+kvpress = LazyModule("kvpress")
 
 
-def _simlayerkv(situation: Situation) -> BasePress:
+def _think(ratio: float, context_length: int) -> Press:
+    return kvpress.ThinKPress(2 * ratio, window_size=min(32, observation_window(context_length)))
+
+
+def _simlayerkv(situation: Situation) -> Press:
     """A threshold of 1 compresses nothing, one of 0 every layer."""
     recent = observation_window(situation.context_length)
-    return SimLayerKVPress(lazy_threshold=1 - situation.ratio, n_recent=recent + 1, n_initial=SINK)
+    return kvpress.SimLayerKVPress(lazy_threshold=1 - situation.ratio, n_recent=recent + 1, n_initial=SINK)
 
 
-def _composed(situation: Situation) -> BasePress:
+def _composed(situation: Situation) -> Press:
     """Either part removes as large a share of what it is given."""
     each = 1 - (1 - situation.ratio) ** 0.5
     length = situation.context_length
-    return ComposedPress([SnapKVPress(each, window_size=observation_window(length)), _think(each, length)])
+    return kvpress.ComposedPress(
+        [kvpress.SnapKVPress(each, window_size=observation_window(length)), _think(each, length)]
+    )
 
 
 LAYERS_AND_CHANNELS = (

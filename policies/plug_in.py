@@ -14,10 +14,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from kvpress import BasePress, DecodingPress, FinchPress, KeyRerotationPress, PrefillDecodingPress
-
 from policies.errors import BrokenPlugInError, PolicyError
-from policies.policy import Policy, Situation, replaced_hooks
+from policies.lazy import LazyModule
+from policies.policy import Policy, Press, Situation, replaced_hooks
+
+kvpress = LazyModule("kvpress")
 
 GROUP = "kvbench.policies"
 SPECIFICATION = re.compile(r"(?P<where>.+?):(?P<name>[A-Za-z_][\w.]*)(\((?P<arguments>.*)\))?", re.DOTALL)
@@ -71,7 +72,7 @@ def _shown(name: str, written: str) -> str:
 
 
 def _broken(name: str, reason: str) -> Policy:
-    def build(_: Situation) -> BasePress:
+    def build(_: Situation) -> Press:
         raise PolicyError(reason)
 
     return Policy(name=name, family="plug-in", paper="-", description=f"broken: {reason}", build=build)
@@ -181,7 +182,7 @@ def _module(where: str) -> ModuleType:
 
 
 def _policy(name: str, found: Any, arguments: dict[str, Any], origin: str, text: str) -> Policy:
-    if isinstance(found, type) and not issubclass(found, BasePress):
+    if isinstance(found, type) and not issubclass(found, kvpress.BasePress):
         raise BrokenPlugInError(f"{text}: {found.__name__} is no press: derive it from kvpress.BasePress")
     if not isinstance(found, Policy) and not callable(found):
         raise BrokenPlugInError(f"{text}: it is neither a press class, nor a function, nor a Policy")
@@ -197,11 +198,11 @@ def _policy(name: str, found: Any, arguments: dict[str, Any], origin: str, text:
             f"{text}: it has no parameter compression_ratio: name a function that has one, and gives a press for it"
         )
 
-    def build(situation: Situation) -> BasePress:
+    def build(situation: Situation) -> Press:
         return _called(found, {**arguments, "compression_ratio": situation.ratio}, text)
 
     press = build(Situation(SOME_RATIO, 1024, 0, ""))
-    if not isinstance(press, BasePress):
+    if not isinstance(press, kvpress.BasePress):
         raise BrokenPlugInError(f"{text}: it gives a {type(press).__name__}, which is no kvpress.BasePress")
     return Policy(
         name=name,
@@ -212,8 +213,9 @@ def _policy(name: str, found: Any, arguments: dict[str, Any], origin: str, text:
         budget="as its compression_ratio says",
         counted="cache",
         prefill="private" if replaced_hooks(press) else "shared",
-        while_decoding=isinstance(press, DecodingPress | PrefillDecodingPress),
-        renumbers=isinstance(press, KeyRerotationPress) or bool(isinstance(press, FinchPress) and press.rerotate_keys),
+        while_decoding=isinstance(press, kvpress.DecodingPress | kvpress.PrefillDecodingPress),
+        renumbers=isinstance(press, kvpress.KeyRerotationPress)
+        or bool(isinstance(press, kvpress.FinchPress) and press.rerotate_keys),
         origin=origin,
     )
 

@@ -3,16 +3,18 @@
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
-
-from kvpress import BasePress
+from typing import Any, Literal
 
 from policies.errors import PolicyError
+from policies.lazy import LazyModule
+
+kvpress = LazyModule("kvpress")
 
 Family = Literal["control", "scorer", "wrapper", "prefill", "decoding", "protection", "plug-in"]
 Attention = Literal["sdpa", "eager"]
 Prefill = Literal["shared", "private"]
 Counted = Literal["head", "layer", "cache", "nowhere"]
+Press = Any  # a kvpress.BasePress: kvpress has no types, and is not imported to name them
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,7 @@ class Situation:
 class Baseline:
     """What a user of kvpress runs for this policy, and on which attention, where that is not the press itself."""
 
-    build: Callable[[Situation], BasePress]
+    build: Callable[[Situation], Press]
     attention: Attention
 
 
@@ -94,7 +96,7 @@ class Policy:
     family: Family
     paper: str
     description: str
-    build: Callable[[Situation], BasePress]
+    build: Callable[[Situation], Press]
     budget: str = "as many tokens in every head"
     counted: Counted = "head"
     frees: bool = True
@@ -116,7 +118,19 @@ class Policy:
     by_default: bool = False
     origin: str = ""
 
-    def press(self, situation: Situation) -> BasePress:
+    @property
+    def ways(self) -> str:
+        """What it is, whether it is among the default ones, shares the prefill and frees memory, and what it needs."""
+        ways = [self.family, *(["default"] if self.by_default else [])]
+        ways += [self.prefill, "frees" if self.frees else "masks"]
+        ways += ["rewrites"] if self.rewrites else []
+        ways += ["decoding"] if self.while_decoding else []
+        ways += ["aware mode"] if self.needs_question else []
+        ways += ["instructions"] if self.needs_spans else []
+        ways += [f"needs {self.weights}"] if self.weights else []
+        return ", ".join(ways)
+
+    def press(self, situation: Situation) -> Press:
         """A fresh press; :class:`PolicyError` if the situation is none for it."""
         if situation.context_length <= self.more_tokens_than:
             raise PolicyError(
@@ -133,12 +147,14 @@ class Policy:
         return self.build(situation)
 
 
-def replaced_hooks(press: BasePress) -> list[str]:
+def replaced_hooks(press: Press) -> list[str]:
     """Names of the parts of kvpress that call ``compress`` after each layer, where the press has its own."""
-    return [name for name in ("__call__", "forward_hook") if getattr(type(press), name) != getattr(BasePress, name)]
+    return [
+        name for name in ("__call__", "forward_hook") if getattr(type(press), name) != getattr(kvpress.BasePress, name)
+    ]
 
 
-def arguments_of(press: BasePress) -> dict[str, int | float | str]:
+def arguments_of(press: Press) -> dict[str, int | float | str]:
     """The press's own arguments by name, those of a press inside it behind its name and a dot.
 
     The ratio is left out, which every record has, and what the situation says.
@@ -150,9 +166,9 @@ def arguments_of(press: BasePress) -> dict[str, int | float | str]:
             continue
         if isinstance(value, bool | int | float | str):
             found[name] = value
-        elif isinstance(value, BasePress):
+        elif isinstance(value, kvpress.BasePress):
             found |= {f"{name}.{inner}": argument for inner, argument in arguments_of(value).items()}
-        elif isinstance(value, list) and value and all(isinstance(item, BasePress) for item in value):
+        elif isinstance(value, list) and value and all(isinstance(item, kvpress.BasePress) for item in value):
             for number, item in enumerate(value):
                 found |= {f"{name}.{number}.{inner}": argument for inner, argument in arguments_of(item).items()}
     return found

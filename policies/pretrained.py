@@ -1,28 +1,21 @@
 """Presses that need something learned or measured for the model beforehand, which has to be downloaded."""
 
-from kvpress import (
-    BasePress,
-    DMSPress,
-    ExpectedAttentionStatsPress,
-    FastKVzipPress,
-    KVzapPress,
-    LUKVPress,
-    QFilterPress,
-    RestoreKVPress,
-)
-
-from policies.policy import Policy, Situation
-from policies.private_prefill import OVER_THE_CACHE, BudgetedDMSPress
+from policies.lazy import LazyModule
+from policies.policy import Policy, Press, Situation
+from policies.private_prefill import OVER_THE_CACHE
 from policies.scorers import SINK, expected_attention_press, observation_window
 
+kvpress = LazyModule("kvpress")
+presses = LazyModule("policies.presses.private_prefill")
 
-def _kvzap(situation: Situation) -> DMSPress:
+
+def _kvzap(situation: Situation) -> Press:
     window = observation_window(situation.context_length)
-    return BudgetedDMSPress(KVzapPress(), sliding_window_size=window, ratio=situation.ratio)
+    return presses.BudgetedDMSPress(kvpress.KVzapPress(), sliding_window_size=window, ratio=situation.ratio)
 
 
-def _lukv(situation: Situation) -> BasePress:
-    return LUKVPress(expected_attention_press(situation), compression_ratio=situation.ratio)
+def _lukv(situation: Situation) -> Press:
+    return kvpress.LUKVPress(expected_attention_press(situation), compression_ratio=situation.ratio)
 
 
 PRETRAINED = (
@@ -31,7 +24,7 @@ PRETRAINED = (
         family="scorer",
         paper="arXiv 2503.02812",
         description="Keys along a learned direction of each head",
-        build=lambda situation: QFilterPress(situation.ratio),
+        build=lambda situation: kvpress.QFilterPress(situation.ratio),
         ratio_free_score=True,
         weights="its Q-filters (hub: nthngdy)",
     ),
@@ -40,7 +33,7 @@ PRETRAINED = (
         family="scorer",
         paper="arXiv 2510.00636",
         description="Attention expected from queries as other texts have them",
-        build=lambda situation: ExpectedAttentionStatsPress(situation.ratio, n_sink=SINK),
+        build=lambda situation: kvpress.ExpectedAttentionStatsPress(situation.ratio, n_sink=SINK),
         ratio_free_score=True,
         more_tokens_than=SINK,
         weights="the statistics of its queries (hub: alessiodevoto)",
@@ -62,7 +55,7 @@ PRETRAINED = (
         family="prefill",
         paper="arXiv 2601.17668",
         description="KVzip's scores, predicted by gates",
-        build=lambda situation: FastKVzipPress(situation.ratio, n_sink=SINK),
+        build=lambda situation: kvpress.FastKVzipPress(situation.ratio, n_sink=SINK),
         budget=OVER_THE_CACHE,
         counted="cache",
         frees=False,
@@ -86,7 +79,7 @@ PRETRAINED = (
         family="prefill",
         paper="arXiv 2608.01247",
         description="KVzip, with learned tokens that restore a part of what goes",
-        build=lambda situation: RestoreKVPress(situation.ratio, n_sink=SINK),
+        build=lambda situation: kvpress.RestoreKVPress(situation.ratio, n_sink=SINK),
         budget=OVER_THE_CACHE,
         counted="cache",
         frees=False,

@@ -4,27 +4,11 @@ A window, a lag or a sink of kvpress's size would fill the budget of a short con
 length of the context, every record carries the size that was used.
 """
 
-from dataclasses import dataclass
+from policies.lazy import LazyModule
+from policies.policy import Policy, Press, Situation
 
-from kvpress import (
-    BasePress,
-    CapPress,
-    CompactorPress,
-    CURPress,
-    ExpectedAttentionPress,
-    KeyDiffPress,
-    KnormPress,
-    LagKVPress,
-    LeverageScorePress,
-    NonCausalAttnPress,
-    PyramidKVPress,
-    SnapKVPress,
-    StreamingLLMPress,
-    TOVAPress,
-)
-
-from policies.draws import SeededScore
-from policies.policy import Policy, Situation
+kvpress = LazyModule("kvpress")
+presses = LazyModule("policies.presses.sketches")
 
 SINK = 4
 LONGEST_WINDOW = 64
@@ -41,43 +25,33 @@ def observation_window(context_length: int) -> int:
     return max(1, min(LONGEST_WINDOW, context_length // 16))
 
 
-def snapkv_press(situation: Situation) -> SnapKVPress:
-    return SnapKVPress(situation.ratio, window_size=observation_window(situation.context_length))
+def snapkv_press(situation: Situation) -> Press:
+    return kvpress.SnapKVPress(situation.ratio, window_size=observation_window(situation.context_length))
 
 
-def expected_attention_press(situation: Situation) -> ExpectedAttentionPress:
-    return ExpectedAttentionPress(situation.ratio, n_sink=SINK)
+def expected_attention_press(situation: Situation) -> Press:
+    return kvpress.ExpectedAttentionPress(situation.ratio, n_sink=SINK)
 
 
-@dataclass
-class SeededLeveragePress(SeededScore, LeverageScorePress):
-    """Its sketch of the keys is drawn at random."""
+def _leverage(situation: Situation) -> Press:
+    return presses.SeededLeveragePress(situation.ratio, seed=situation.seed, example_id=situation.example_id)
 
 
-@dataclass
-class SeededCompactorPress(SeededScore, CompactorPress):
-    """Its sketch of the keys is drawn at random."""
+def _compactor(situation: Situation) -> Press:
+    return presses.SeededCompactorPress(situation.ratio, seed=situation.seed, example_id=situation.example_id)
 
 
-def _leverage(situation: Situation) -> BasePress:
-    return SeededLeveragePress(situation.ratio, seed=situation.seed, example_id=situation.example_id)
-
-
-def _compactor(situation: Situation) -> BasePress:
-    return SeededCompactorPress(situation.ratio, seed=situation.seed, example_id=situation.example_id)
-
-
-def _lagkv(situation: Situation) -> BasePress:
+def _lagkv(situation: Situation) -> Press:
     """kvpress falls back on the most recent tokens where the context is shorter than two lags and the sink."""
     lag = max(1, min(LONGEST_LAG, (situation.context_length - SINK) // 8))
-    return LagKVPress(situation.ratio, n_sink=SINK, lag_size=lag)
+    return kvpress.LagKVPress(situation.ratio, n_sink=SINK, lag_size=lag)
 
 
-def _pyramidkv(situation: Situation) -> BasePress:
+def _pyramidkv(situation: Situation) -> Press:
     """kvpress gives every layer the same, and so is SnapKV, where the highest layer would get less than the window."""
     window = max(1, min(LONGEST_WINDOW, situation.context_length // 64))
     kept = int(situation.context_length * (1 - situation.ratio))
-    return PyramidKVPress(situation.ratio, window_size=window, beta=max(2, min(STEEPEST, kept // window)))
+    return kvpress.PyramidKVPress(situation.ratio, window_size=window, beta=max(2, min(STEEPEST, kept // window)))
 
 
 STREAMING_LLM = Policy(
@@ -85,7 +59,7 @@ STREAMING_LLM = Policy(
     family="scorer",
     paper="arXiv 2309.17453",
     description="The first tokens and the most recent ones (not re-rotated)",
-    build=lambda situation: StreamingLLMPress(situation.ratio, n_sink=SINK),
+    build=lambda situation: kvpress.StreamingLLMPress(situation.ratio, n_sink=SINK),
     more_tokens_than=SINK,
     by_default=True,
 )
@@ -103,7 +77,7 @@ TOVA = Policy(
     family="scorer",
     paper="arXiv 2401.06104",
     description="Attention from the last token, averaged over heads",
-    build=lambda situation: TOVAPress(situation.ratio),
+    build=lambda situation: kvpress.TOVAPress(situation.ratio),
     ratio_free_score=True,
     by_default=True,
 )
@@ -112,7 +86,7 @@ KNORM = Policy(
     family="scorer",
     paper="arXiv 2406.11430",
     description="Keys of small norm",
-    build=lambda situation: KnormPress(situation.ratio),
+    build=lambda situation: kvpress.KnormPress(situation.ratio),
     ratio_free_score=True,
     by_default=True,
 )
@@ -141,7 +115,7 @@ KEYDIFF = Policy(
     family="scorer",
     paper="arXiv 2504.15364",
     description="Keys unlike the mean key",
-    build=lambda situation: KeyDiffPress(situation.ratio),
+    build=lambda situation: kvpress.KeyDiffPress(situation.ratio),
     ratio_free_score=True,
 )
 LAGKV = Policy(
@@ -166,7 +140,7 @@ NON_CAUSAL = Policy(
     family="scorer",
     paper="arXiv 2507.08143",
     description="Attention without the causal mask, chunk by chunk",
-    build=lambda situation: NonCausalAttnPress(situation.ratio),
+    build=lambda situation: kvpress.NonCausalAttnPress(situation.ratio),
     ratio_free_score=True,
 )
 COMPACTOR = Policy(
@@ -182,7 +156,7 @@ CUR = Policy(
     family="scorer",
     paper="arXiv 2509.15038",
     description="Leverage of keys times leverage of values",
-    build=lambda situation: CURPress(situation.ratio, num_sinks=SINK),
+    build=lambda situation: kvpress.CURPress(situation.ratio, num_sinks=SINK),
     ratio_free_score=True,
 )
 CAPKV = Policy(
@@ -190,7 +164,7 @@ CAPKV = Policy(
     family="scorer",
     paper="arXiv 2604.25975",
     description="What a token adds to the capacity of the cache, weighted by the mean query",
-    build=lambda situation: CapPress(situation.ratio, n_sink=SINK),
+    build=lambda situation: kvpress.CapPress(situation.ratio, n_sink=SINK),
     ratio_free_score=True,
     more_tokens_than=SINK,
 )

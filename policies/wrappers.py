@@ -1,34 +1,16 @@
 """kvpress's presses around another: they share out a budget, choose in chunks, turn or merge what is kept."""
 
-from dataclasses import dataclass, field
-from typing import Any
-
-from kvpress import (
-    AdaKVPress,
-    BasePress,
-    BlockPress,
-    ChunkKVPress,
-    ChunkPress,
-    CriticalAdaKVPress,
-    CriticalKVPress,
-    EntropyGatedChunkKVPress,
-    ExpectedAttentionPress,
-    KeyDiffPress,
-    KeyRerotationPress,
-    KnormPress,
-    MergingPress,
-    PerLayerCompressionPress,
-    StreamingLLMPress,
-)
-
-from policies.policy import Policy, Situation
+from policies.lazy import LazyModule
+from policies.policy import Policy, Press, Situation
 from policies.scorers import SINK, expected_attention_press, snapkv_press
+
+kvpress = LazyModule("kvpress")
+presses = LazyModule("policies.presses.ramp")
 
 LONGEST_CHUNK = 1024
 LONGEST_BLOCK = 128
 WHOLE_CHUNKS = "whole chunks, at least one"
 SHARED_OUT = "as many tokens in every layer, shared out among its heads by score"
-RAMP = 0.5  # of what is smaller, the share removed or the share kept
 
 
 def _sized(longest: int, context_length: int, parts: int) -> int:
@@ -36,42 +18,32 @@ def _sized(longest: int, context_length: int, parts: int) -> int:
     return max(1, min(longest, context_length // parts))
 
 
-def _chunkkv(situation: Situation) -> BasePress:
-    return ChunkKVPress(snapkv_press(situation), chunk_length=_sized(20, situation.context_length, 16))
+def _chunkkv(situation: Situation) -> Press:
+    return kvpress.ChunkKVPress(snapkv_press(situation), chunk_length=_sized(20, situation.context_length, 16))
 
 
-def _entropy_chunkkv(situation: Situation) -> BasePress:
+def _entropy_chunkkv(situation: Situation) -> Press:
     length = max(2, _sized(10, situation.context_length, 16))
-    return EntropyGatedChunkKVPress(
+    return kvpress.EntropyGatedChunkKVPress(
         snapkv_press(situation), chunk_length=length, low_entropy_chunk_length=max(1, length * 4 // 10)
     )
 
 
-def _chunk(situation: Situation) -> BasePress:
-    return ChunkPress(KnormPress(situation.ratio), chunk_length=_sized(LONGEST_CHUNK, situation.context_length, 4))
+def _chunk(situation: Situation) -> Press:
+    return kvpress.ChunkPress(
+        kvpress.KnormPress(situation.ratio), chunk_length=_sized(LONGEST_CHUNK, situation.context_length, 4)
+    )
 
 
-def _block(situation: Situation) -> BasePress:
-    return BlockPress(KeyDiffPress(situation.ratio), block_size=_sized(LONGEST_BLOCK, situation.context_length, 8))
+def _block(situation: Situation) -> Press:
+    return kvpress.BlockPress(
+        kvpress.KeyDiffPress(situation.ratio), block_size=_sized(LONGEST_BLOCK, situation.context_length, 8)
+    )
 
 
-def _criticalkv_expected_attention(situation: Situation) -> BasePress:
+def _criticalkv_expected_attention(situation: Situation) -> Press:
     """kvpress warns that the norms of the values would be counted twice."""
-    return CriticalKVPress(ExpectedAttentionPress(situation.ratio, n_sink=SINK, use_vnorm=False))
-
-
-@dataclass
-class RampPress(PerLayerCompressionPress):
-    """A ratio for each layer, rising in even steps from the first to the last; their mean is ``ratio``."""
-
-    compression_ratios: list[float] = field(default_factory=list)
-    ratio: float = 0.0
-
-    def post_init_from_model(self, model: Any) -> None:
-        layers = getattr(model.model, "language_model", model.model).layers
-        reach = RAMP * min(self.ratio, 1 - self.ratio)
-        last = max(1, len(layers) - 1)
-        self.compression_ratios = [self.ratio + reach * (2 * number / last - 1) for number in range(len(layers))]
+    return kvpress.CriticalKVPress(kvpress.ExpectedAttentionPress(situation.ratio, n_sink=SINK, use_vnorm=False))
 
 
 WRAPPERS = (
@@ -80,7 +52,7 @@ WRAPPERS = (
         family="wrapper",
         paper="arXiv 2407.11550",
         description="SnapKV's scores, the budget shared among the heads of a layer",
-        build=lambda situation: AdaKVPress(snapkv_press(situation)),
+        build=lambda situation: kvpress.AdaKVPress(snapkv_press(situation)),
         budget=SHARED_OUT,
         counted="layer",
         frees=False,
@@ -92,7 +64,7 @@ WRAPPERS = (
         family="wrapper",
         paper="arXiv 2407.11550",
         description="Expected attention, the budget shared among the heads of a layer",
-        build=lambda situation: AdaKVPress(expected_attention_press(situation)),
+        build=lambda situation: kvpress.AdaKVPress(expected_attention_press(situation)),
         budget=SHARED_OUT,
         counted="layer",
         frees=False,
@@ -104,7 +76,7 @@ WRAPPERS = (
         family="wrapper",
         paper="arXiv 2502.03805",
         description="Half by SnapKV, half by its scores times the norm of the projected value",
-        build=lambda situation: CriticalKVPress(snapkv_press(situation)),
+        build=lambda situation: kvpress.CriticalKVPress(snapkv_press(situation)),
     ),
     Policy(
         name="criticalkv_expected_attention",
@@ -119,7 +91,7 @@ WRAPPERS = (
         family="wrapper",
         paper="arXiv 2502.03805",
         description="CriticalKV and AdaKV together around SnapKV",
-        build=lambda situation: CriticalAdaKVPress(snapkv_press(situation)),
+        build=lambda situation: kvpress.CriticalAdaKVPress(snapkv_press(situation)),
         budget=SHARED_OUT,
         counted="layer",
         frees=False,
@@ -164,7 +136,7 @@ WRAPPERS = (
         family="wrapper",
         paper="arXiv 2309.17453",
         description="StreamingLLM as its paper has it: kept keys turned to consecutive positions",
-        build=lambda situation: KeyRerotationPress(StreamingLLMPress(situation.ratio, n_sink=SINK)),
+        build=lambda situation: kvpress.KeyRerotationPress(kvpress.StreamingLLMPress(situation.ratio, n_sink=SINK)),
         more_tokens_than=SINK,
         rewrites=True,
         renumbers=True,
@@ -174,7 +146,7 @@ WRAPPERS = (
         family="wrapper",
         paper="arXiv 2404.14469",
         description="SnapKV, kept keys turned to consecutive positions",
-        build=lambda situation: KeyRerotationPress(snapkv_press(situation)),
+        build=lambda situation: kvpress.KeyRerotationPress(snapkv_press(situation)),
         ratio_free_score=True,
         rewrites=True,
         renumbers=True,
@@ -184,7 +156,7 @@ WRAPPERS = (
         family="wrapper",
         paper="arXiv 2406.13035",
         description="SnapKV, evicted values merged into those of the most similar kept keys",
-        build=lambda situation: MergingPress(snapkv_press(situation)),
+        build=lambda situation: kvpress.MergingPress(snapkv_press(situation)),
         ratio_free_score=True,
         rewrites=True,
     ),
@@ -193,7 +165,7 @@ WRAPPERS = (
         family="wrapper",
         paper="-",
         description="Keys of small norm, fewer from layer to layer",
-        build=lambda situation: RampPress(KnormPress(situation.ratio), ratio=situation.ratio),
+        build=lambda situation: presses.RampPress(kvpress.KnormPress(situation.ratio), ratio=situation.ratio),
         budget="a ratio for each layer, whose mean is the one asked for",
         counted="nowhere",
         prefill="private",

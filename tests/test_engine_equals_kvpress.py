@@ -32,7 +32,8 @@ from kvbench.engine.treatment import ratios_of
 from kvbench.engine.waves import rows_of, waves
 from kvbench.errors import KVBenchError, first_line
 from kvbench.models import LoadedModel
-from kvbench.prompt import Mode, Prompt, build_prompts
+from kvbench.options import Mode
+from kvbench.prompt import Prompt, build_prompts
 from policies import POLICIES, Policy
 from toy import (
     LAYERS,

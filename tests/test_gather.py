@@ -12,7 +12,7 @@ from kvbench.errors import KVBenchError
 from kvbench.gather import gather
 from kvbench.grid import Grid
 from kvbench.models import LoadedModel
-from kvbench.prompt import Mode
+from kvbench.options import Mode
 from kvbench.run import execute
 from kvbench.setting import Setting
 from kvbench.store import Store

@@ -6,8 +6,8 @@ import pytest
 from huggingface_hub import constants
 
 from kvbench import hub
-from kvbench.catalogue import known_policies, missing_weights
-from kvbench.models import LoadedModel
+from kvbench.catalogue import known_policies
+from kvbench.models import LoadedModel, missing_weights
 
 
 class Unreachable:

@@ -15,7 +15,7 @@ from kvbench.errors import KVBenchError
 from leaderboards import CONTROLS
 from policies import PolicyError, Situation, arguments_of, load_even_if_broken, load_plug_in, plug_ins
 from policies.errors import BrokenPlugInError
-from policies.protection import FairEvictionPress
+from policies.presses.protection import FairEvictionPress
 
 SITUATION = Situation(0.25, 100, 0, "example")
 BASE = [TASKS["base"]]

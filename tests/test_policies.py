@@ -16,7 +16,7 @@ from kvbench.engine.branch import Branch, Trace
 from kvbench.models import LoadedModel, decoder_of
 from kvbench.prompt import Prompt
 from policies import POLICIES, Policy, PolicyError, Situation, arguments_of
-from policies.h2o import H2OPress
+from policies.presses.h2o import H2OPress
 from policies.registry import by_name
 from toy import HEAD_SIZE, KEY_HEADS, LAYERS, NETWORKS, QUERY_HEADS, keep_of, sizes, toy_model, toy_prompt, treat
 
@@ -289,7 +289,7 @@ def test_h2o_takes_fewer_queries_at_once_where_the_context_is_long(
     llama: LoadedModel, prompt: Prompt, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     length, most = 2000, 100_000
-    monkeypatch.setattr("policies.h2o.WEIGHTS_AT_ONCE", most)
+    monkeypatch.setattr("policies.presses.h2o.WEIGHTS_AT_ONCE", most)
     keys = KEY_HEADS * length * HEAD_SIZE  # it is handed them; a view of them is no tensor of its own
     assert largest_tensor_of_h2o(llama, length, 256) <= max(most, keys) < QUERY_HEADS * 256 * length
     for ours, theirs in compare_h2o(llama, prompt, 256):

@@ -13,7 +13,8 @@ from transformers import ByT5Tokenizer, PreTrainedTokenizerBase, PreTrainedToken
 from datasets_gen import TASKS, Example, Span, Task
 from kvbench.errors import KVBenchError
 from kvbench.models import LoadedModel
-from kvbench.prompt import Mode, Prompt, asked, build_prompts, chat_template, tokens_of
+from kvbench.options import Mode
+from kvbench.prompt import Prompt, asked, build_prompts, chat_template, tokens_of
 from kvbench.reference.tokenizer import BEGIN, SPECIAL_TOKENS, training_texts
 from suite import EVIDENCE, texts
 from toy import toy_tokenizer

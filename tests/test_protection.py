@@ -12,7 +12,14 @@ from kvpress.utils import compute_n_kept
 
 from kvbench.models import LoadedModel
 from policies import POLICIES, PolicyError, protected
-from policies.protection import DebiasPress, FairEvictionPress, WhitelistPress, check_spans, parts_of, shared_out
+from policies.presses.protection import (
+    DebiasPress,
+    FairEvictionPress,
+    WhitelistPress,
+    check_spans,
+    parts_of,
+    shared_out,
+)
 from toy import KEY_HEADS, LAYERS, ActingScorer, keep_of, pressing, toy_prompt, treat
 
 # Ten tokens; one head likes the end, the other the beginning.

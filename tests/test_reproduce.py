@@ -14,11 +14,11 @@ from kvbench.errors import KVBenchError
 from kvbench.executors import Executor
 from kvbench.grid import Grid
 from kvbench.identity import Identity
-from kvbench.method import listed_policies
 from kvbench.models import LoadedModel
 from kvbench.reproduce import Reproduction, reproduction
 from kvbench.store import RunFile
 from kvbench.tables import SCHEMA_VERSION
+from policies import POLICIES
 from samples_of_ifeval import SPLIT
 
 PRESS = "from kvpress import KnormPress\nclass MyPress(KnormPress):\n    pass\n"
@@ -58,7 +58,7 @@ def again(found: dict[str, Any]) -> Reproduction:
         command=found["command"],
         identity=found["identity"],
     )
-    return reproduction(run, list(listed_policies()))
+    return reproduction(run, list(POLICIES))
 
 
 def plan(planned: dict[str, Any], words: list[str], monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:

@@ -19,7 +19,8 @@ from kvbench.engine.reading import forward
 from kvbench.engine.treatment import plan
 from kvbench.engine.waves import PADDING, waves
 from kvbench.models import LoadedModel
-from kvbench.prompt import Mode, build_prompts
+from kvbench.options import Mode
+from kvbench.prompt import build_prompts
 from policies import POLICIES
 from toy import (
     HEAD_SIZE,

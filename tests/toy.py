@@ -44,9 +44,11 @@ from kvbench.engine.guard import attention_modules
 from kvbench.engine.prefill import prefill
 from kvbench.engine.treatment import plan
 from kvbench.models import LoadedModel, wrap_model
-from kvbench.prompt import Mode, Prompt, asked, build_prompts, chat_template
+from kvbench.options import Mode
+from kvbench.prompt import Prompt, asked, build_prompts, chat_template
 from kvbench.reference.tokenizer import END, train_tokenizer
-from policies import Policy, Situation, drawing_from, seed_of
+from policies import Policy, Situation
+from policies.draws import drawing_from, seed_of
 
 STEPS = 6  # of an answer
 PLENTY = 10**9  # bytes

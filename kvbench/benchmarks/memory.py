@@ -22,7 +22,7 @@ from kvbench.collect import collect
 from kvbench.process import die_with_parent, settle
 from kvbench.setting import Setting
 from policies import POLICIES
-from policies.h2o import H2OPress
+from policies.presses.h2o import H2OPress
 
 Result = TypeVar("Result")
 RATIOS = (0.5, 0.9)

@@ -19,7 +19,7 @@ from kvbench.models import LoadedModel, attention
 from kvbench.prompt import asked, build_prompts, chat_template
 from kvbench.setting import Progress, Setting, silent
 from kvbench.workers import Workers
-from policies import drawing_from, seed_of
+from policies.draws import drawing_from, seed_of
 
 Cell = tuple[str, float, str]  # policy, ratio, question id
 AS_WRITTEN = "{{ messages[0].content }}"  # a chat template that puts nothing around its one turn

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from datasets_gen import TASKS
 from kvbench.atomic import make_folder
-from kvbench.catalogue import check_names, choose_policies, missing_weights
+from kvbench.catalogue import check_names, choose_policies
 from kvbench.commands.parameters import (
     Budgets,
     CellSeconds,
@@ -31,7 +31,7 @@ from kvbench.console import console
 from kvbench.engine.bounds import CELL_SECONDS, Patience
 from kvbench.errors import KVBenchError
 from kvbench.grid import Grid
-from kvbench.models import load_model
+from kvbench.models import load_model, missing_weights
 from kvbench.options import cell_bound, choose, contexts_of, kv_bytes, parse_levels
 from kvbench.process import settle
 from kvbench.publish import publish_comparison, publish_summary

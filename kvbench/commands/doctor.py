@@ -4,12 +4,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from kvbench.catalogue import missing_weights, only_one
+from kvbench.catalogue import only_one
 from kvbench.commands.parameters import Device, Model, Press
 from kvbench.console import console
 from kvbench.doctor import Finding, admit, examine
 from kvbench.errors import KVBenchError
-from kvbench.models import load_model
+from kvbench.models import load_model, missing_weights
 
 STYLES = {"sound": "green", "note": "yellow", "fails": "bold red"}
 

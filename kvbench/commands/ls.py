@@ -15,7 +15,6 @@ from kvbench.errors import KVBenchError
 from kvbench.metrics.registry import METRICS
 from kvbench.reference.shipped import REFERENCE_MODELS
 from kvbench.suites import SUITES
-from policies import Policy
 
 Rows = tuple[tuple[str, ...], list[tuple[str, ...]]]
 
@@ -29,21 +28,9 @@ def _tasks() -> Rows:
 
 def _policies() -> Rows:
     rows: list[tuple[str, ...]] = [
-        (p.name, p.paper, ways_of(p), p.description, p.budget) for p in known_policies().values()
+        (p.name, p.paper, p.ways, p.description, p.budget) for p in known_policies().values()
     ]
     return ("policy", "paper", "how it runs", "what it keeps", "budget"), rows
-
-
-def ways_of(policy: Policy) -> str:
-    """What it is, whether it is among the default ones, shares the prefill and frees memory, and what it needs."""
-    ways = [policy.family, *(["default"] if policy.by_default else [])]
-    ways += [policy.prefill, "frees" if policy.frees else "masks"]
-    ways += ["rewrites"] if policy.rewrites else []
-    ways += ["decoding"] if policy.while_decoding else []
-    ways += ["aware mode"] if policy.needs_question else []
-    ways += ["instructions"] if policy.needs_spans else []
-    ways += [f"needs {policy.weights}"] if policy.weights else []
-    return ", ".join(ways)
 
 
 def _metrics() -> Rows:

@@ -14,7 +14,8 @@ from kvbench.engine.keep import LayerCache, PressError, digest_of
 from kvbench.engine.treatment import Treatment
 from kvbench.errors import first_line
 from kvbench.prompt import Prompt
-from policies import PolicyError, arguments_of, drawing_from, seed_of
+from policies import PolicyError, arguments_of
+from policies.draws import drawing_from, seed_of
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,6 @@ from typing import TypeVar
 
 import torch
 
-from kvbench.catalogue import missing_weights
 from kvbench.engine.memory import is_out_of_memory
 from kvbench.errors import KVBenchError, unexpected
 from kvbench.executors.unit import Unit, check_first_contexts, rows_of
@@ -18,7 +17,7 @@ from kvbench.forecast import memory_plan
 from kvbench.grid import Grid
 from kvbench.identity import Identity
 from kvbench.job import Job
-from kvbench.models import LoadedModel
+from kvbench.models import LoadedModel, missing_weights
 from kvbench.process import settle
 from kvbench.rows import Rows
 from kvbench.store import PROVENANCE

@@ -7,13 +7,12 @@ from datasets_gen import TASKS, unknown_name
 from kvbench.catalogue import EVERYTHING, choose_policies, with_references
 from kvbench.errors import KVBenchError
 from kvbench.grid import Grid
-from kvbench.options import choose, contexts_of, parse_levels
+from kvbench.options import Mode, choose, contexts_of, parse_levels
 from kvbench.planning.constants import Constants
 from kvbench.planning.cost import Cost, cost_of
 from kvbench.planning.machine import MACHINES, MEASURED, Machine, measured_machine
 from kvbench.planning.shape import Shape
 from kvbench.planning.workload import Workload, workload_of
-from kvbench.prompt import Mode
 from kvbench.setting import Setting
 
 

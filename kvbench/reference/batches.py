@@ -8,7 +8,8 @@ import torch
 from transformers import PreTrainedTokenizerBase
 
 from datasets_gen import TASKS, Example, Task
-from kvbench.prompt import Mode, asked, chat_template, encode
+from kvbench.options import Mode
+from kvbench.prompt import asked, chat_template, encode
 from kvbench.reference.attention import PackedLayout
 from kvbench.reference.lessons import Assignment
 

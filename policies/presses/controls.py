@@ -1,0 +1,97 @@
+"""The presses of the controls."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from kvpress import BasePress, ScorerPress
+from torch import nn
+
+from policies.draws import seed_of
+
+
+@dataclass
+class FullPress(BasePress):
+    """Keeps everything, whatever the ratio."""
+
+    def compress(
+        self,
+        module: nn.Module,
+        hidden_states: torch.Tensor,
+        keys: torch.Tensor,
+        values: torch.Tensor,
+        attentions: torch.Tensor | None,
+        kwargs: dict[str, Any],
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        return keys, values
+
+
+@dataclass
+class RandomControlPress(ScorerPress):
+    """Scores drawn independently for each layer, head and example from (seed, example, layer).
+
+    kvpress's own ``RandomPress``, when seeded, evicts the same tokens in every layer and in every example of one
+    length, which inflates the Global Eviction Ratio. Drawn in float32 on the CPU, so that every device agrees.
+    """
+
+    seed: int = 0
+    example_id: str = ""
+
+    def score(
+        self,
+        module: Any,
+        hidden_states: torch.Tensor,
+        keys: torch.Tensor,
+        values: torch.Tensor,
+        attentions: torch.Tensor | None,
+        kwargs: dict[str, Any],
+    ) -> torch.Tensor:
+        """Scores in [0, 1), shape (batch_size, num_kv_heads, seq_len)."""
+        generator = torch.Generator().manual_seed(seed_of(self.seed, self.example_id, module.layer_idx))
+        return torch.rand(keys.shape[:-1], generator=generator, dtype=torch.float32).to(keys.device)
+
+
+@dataclass
+class RecencyPress(ScorerPress):
+    """Keeps the last tokens and nothing else, not even the attention sink."""
+
+    def score(
+        self,
+        module: nn.Module,
+        hidden_states: torch.Tensor,
+        keys: torch.Tensor,
+        values: torch.Tensor,
+        attentions: torch.Tensor | None,
+        kwargs: dict[str, Any],
+    ) -> torch.Tensor:
+        """The position of each token, shape (batch_size, num_kv_heads, seq_len)."""
+        return torch.arange(keys.shape[2], device=keys.device, dtype=torch.float32).expand(keys.shape[:-1])
+
+
+@dataclass
+class OraclePress(ScorerPress):
+    """Keeps the evidence of the question asked: its answer first, then the rest of the evidence, then the first token
+    (the attention sink), then the most recent ones.
+
+    Not an upper bound by construction: a model may have moved what it read elsewhere by the time the cache is cut.
+    """
+
+    answer_tokens: tuple[int, ...] = ()
+    evidence_tokens: tuple[int, ...] = ()
+
+    def score(
+        self,
+        module: nn.Module,
+        hidden_states: torch.Tensor,
+        keys: torch.Tensor,
+        values: torch.Tensor,
+        attentions: torch.Tensor | None,
+        kwargs: dict[str, Any],
+    ) -> torch.Tensor:
+        """Rank of each token, shape (batch_size, num_kv_heads, seq_len)."""
+        length = keys.shape[2]
+        scores = torch.arange(length, dtype=torch.float32)
+        scores[0] += length
+        scores[list(self.evidence_tokens)] += 2 * length
+        scores[list(self.answer_tokens)] += 2 * length
+        return scores.to(keys.device).expand(keys.shape[:-1])

@@ -1,0 +1,102 @@
+"""Presses of kvpress that take a budget, texts or a form that kvpress's own do not."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import kvpress.presses.duo_attention_press as duo_attention
+import pandas as pd
+import torch
+from kvpress import DMSPress, DuoAttentionPress, KVComposePress
+from kvpress.presses.base_press import is_prefilling
+from torch import nn
+
+
+@dataclass
+class TrimmedKVComposePress(KVComposePress):
+    """KVCompose, whose unstructured form in kvpress 0.5.5 leaves the second reading of the context in the cache."""
+
+    def compress_unstructured(self, model: Any) -> None:
+        super().compress_unstructured(model)
+        for layer in self.cache.layers:
+            layer.keys = layer.keys[:, :, : self.context_len].contiguous()
+            layer.values = layer.values[:, :, : self.context_len].contiguous()
+
+
+@dataclass
+class BudgetedDMSPress(DMSPress):
+    """DMS with the threshold, layer by layer, below which as many scores lie as ``ratio`` asks to evict.
+
+    What lies in the sliding window is never evicted, as in kvpress.
+    """
+
+    ratio: float = 0.0
+
+    def forward_hook(self, module: nn.Module, inputs: Any, kwargs: dict[str, Any], output: Any) -> Any:
+        hidden_states = kwargs["hidden_states"]
+        if is_prefilling(kwargs["cache_position"], hidden_states.shape[1]):
+            layer = kwargs["past_key_values"].layers[module.layer_idx]
+            scores = self.press.score(module, hidden_states, layer.keys, layer.values, None, kwargs)
+            self.threshold = self._threshold(scores)
+        return super().forward_hook(module, inputs, kwargs, output)
+
+    def _threshold(self, scores: torch.Tensor) -> float:
+        """``scores``: shape (1, num_kv_heads, seq_len)."""
+        count = round(scores.numel() * self.ratio)
+        evictable = scores[..., : -self.sliding_window_size].flatten().sort().values
+        return float(evictable[count]) if count < len(evictable) else float("inf")
+
+
+# kvpress remembers scores by the path of a model, which two models may share.
+_SCORE_HEADS = duo_attention.duo_attention_on_the_fly.__wrapped__
+_HEAD_SCORES: WeakKeyDictionary[nn.Module, Any] = WeakKeyDictionary()
+
+
+@dataclass
+class CalibratedDuoAttentionPress(DuoAttentionPress):
+    """DuoAttention with kvpress's own scoring of heads, on the given texts instead of a data set of the hub.
+
+    ``texts`` gives prose; the heads of a model are scored once. ``sink`` and ``recent``: tokens that a streaming head
+    keeps, where kvpress's 128 and 256 are longer than many contexts.
+    """
+
+    on_the_fly_scoring: bool = True
+    texts: Callable[[], Sequence[str]] = field(default=tuple, repr=False)
+    sink: int = 128
+    recent: int = 256
+
+    def post_init_from_model(self, model: Any) -> None:
+        with _replaced(duo_attention, "duo_attention_on_the_fly", self._head_scores):
+            super().post_init_from_model(model)
+        self.sink_size, self.recent_size = self.sink, self.recent
+
+    def _head_scores(self, model: Any) -> Any:
+        """Array of shape (layers, num_kv_heads): the higher, the more of a retrieval head."""
+        if model not in _HEAD_SCORES:
+            chapters = Chapters(pd.DataFrame({"chapter": list(self.texts())}))
+            with _replaced(duo_attention, "load_dataset", lambda *_, **__: chapters):
+                _HEAD_SCORES[model] = _SCORE_HEADS(model, num_samples=len(chapters.frame))
+        return _HEAD_SCORES[model]
+
+
+@dataclass(frozen=True)
+class Chapters:
+    """As much of a data set as kvpress asks of it."""
+
+    frame: pd.DataFrame
+
+    def to_pandas(self) -> pd.DataFrame:
+        return self.frame
+
+
+@contextmanager
+def _replaced(module: Any, name: str, value: Any) -> Iterator[None]:
+    """Has a module find ``value`` under a name of its own: kvpress takes neither texts nor scores as an argument."""
+    own = getattr(module, name)
+    setattr(module, name, value)
+    try:
+        yield
+    finally:
+        setattr(module, name, own)
