@@ -1,13 +1,6 @@
-"""``python -m kvbench``."""
+"""``python -m kvbench``, which does what the command ``kvbench`` does."""
 
-import signal
-import sys
-
-from kvbench.cli import main
-from kvbench.interrupts import INTERRUPTS
+from kvbench.cli import program
 
 if __name__ == "__main__":
-    INTERRUPTS.install()
-    status = main()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # all is said; Python's own end would answer with a traceback
-    sys.exit(status)
+    program()

@@ -1,7 +1,8 @@
-"""``python -m kvbench COMMAND``: finds the command, and turns errors into one line and an exit status."""
+"""``kvbench COMMAND``: finds the command, and turns errors into one line and an exit status."""
 
 import importlib
 import os
+import signal
 import sys
 from collections.abc import Sequence
 
@@ -11,6 +12,7 @@ import kvbench
 from datasets_gen import DatasetError, unknown_name
 from kvbench.console import console, printable
 from kvbench.errors import InterruptedRunError, KVBenchError, unexpected
+from kvbench.interrupts import INTERRUPTS
 
 INTERRUPTED = 130
 COMMANDS = {
@@ -44,6 +46,14 @@ def overview() -> str:
             "python -m kvbench COMMAND --help tells the options of a command.",
         ]
     )
+
+
+def program() -> None:
+    """Runs the command of this process and ends it: ``kvbench`` and ``python -m kvbench`` both call it."""
+    INTERRUPTS.install()
+    status = main()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # all is said; Python's own end would answer with a traceback
+    sys.exit(status)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

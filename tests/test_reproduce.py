@@ -7,8 +7,6 @@ from typing import Any
 
 import pytest
 
-import kvbench.commands.compare
-import kvbench.commands.run
 from kvbench.cli import main
 from kvbench.errors import KVBenchError
 from kvbench.executors import Executor
@@ -43,8 +41,8 @@ def planned(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     def compare(model: LoadedModel, grid: Grid, folder: Path, command: str) -> None:
         begin(grid.identity(model), command)
 
-    monkeypatch.setattr(kvbench.commands.run, "complete", run)
-    monkeypatch.setattr(kvbench.commands.compare, "execute", compare)
+    monkeypatch.setattr("kvbench.run.complete", run)
+    monkeypatch.setattr("kvbench.run.execute", compare)
     return found
 
 

@@ -3,9 +3,8 @@
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-import torch
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -13,20 +12,29 @@ from rich.table import Table
 
 from datasets_gen import TASKS
 from kvbench.atomic import write_text_atomically
-from kvbench.benchmarks.engine import Work
-from kvbench.benchmarks.measured import Report
-from kvbench.benchmarks.pipeline import Comparison, compare
-from kvbench.benchmarks.profiling import profiled
-from kvbench.benchmarks.suite import FULL, ON_CPU, ON_GPU, TINY, Size, run_suite
 from kvbench.catalogue import choose_policies
 from kvbench.commands.parameters import Device, MaxKVGB, Mode, Model, Seed, given
 from kvbench.console import console
-from kvbench.engine.treatment import ratios_of
 from kvbench.errors import KVBenchError
-from kvbench.models import choose_device, load_model
 from kvbench.options import DEFAULT_RATIOS, check_count, choose, kv_bytes, parse_ratios
-from kvbench.process import settle
-from kvbench.setting import Setting
+from policies import LazyModule
+
+if TYPE_CHECKING:
+    import torch
+
+    from kvbench.benchmarks.engine import Work
+    from kvbench.benchmarks.pipeline import Comparison
+    from kvbench.benchmarks.suite import Size
+
+engine = LazyModule("kvbench.benchmarks.engine")
+measured = LazyModule("kvbench.benchmarks.measured")
+models = LazyModule("kvbench.models")
+pipeline = LazyModule("kvbench.benchmarks.pipeline")
+process = LazyModule("kvbench.process")
+profiling = LazyModule("kvbench.benchmarks.profiling")
+setting = LazyModule("kvbench.setting")
+suites = LazyModule("kvbench.benchmarks.suite")
+treatment = LazyModule("kvbench.engine.treatment")
 
 OF_THE_SUITE = {"suite", "only", "repeats", "tiny", "out"}
 
@@ -57,24 +65,25 @@ def command(
                 f"{option} is not of --suite: leave it out" if suite else f"{option} is of --suite: add that"
             )
     if suite:
-        show_suite(only, TINY if tiny else FULL, check_count("--repeats", repeats), choose_device(device), out)
+        size = suites.TINY if tiny else suites.FULL
+        show_suite(only, size, check_count("--repeats", repeats), models.choose_device(device), out)
         return
     asked_ratios = parse_ratios(ratios)
     contexts = range(check_count("--limit", limit))
     named = choose("task", tasks, TASKS)
     chosen = choose_policies(policies, named, mode)
     work = [(task, task.example(seed, index)) for task in named for index in contexts]
-    setting = Setting(chosen, asked_ratios, seed, mode, kv_bytes(max_kv_gb))
-    loaded = load_model(model, device, "float32")
-    settle()
+    asked = setting.Setting(chosen, asked_ratios, seed, mode, kv_bytes(max_kv_gb))
+    loaded = models.load_model(model, device, "float32")
+    process.settle()
     if profile:
-        show_profile(Work.of(loaded, named[0], chosen), asked_ratios)
+        show_profile(engine.Work.of(loaded, named[0], chosen), asked_ratios)
         return
-    cells = sum(len(ratios_of(policy, asked_ratios)) for policy in chosen)
+    cells = sum(len(treatment.ratios_of(policy, asked_ratios)) for policy in chosen)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, TextColumn("left"), TimeRemainingColumn(), console=console) as progress:
         bar = progress.add_task("kvpress", total=cells * sum(len(example.questions) for _, example in work))
-        comparison = compare(loaded, work, setting, lambda count: progress.advance(bar, count))
+        comparison = pipeline.compare(loaded, work, asked, lambda count: progress.advance(bar, count))
     output = Console(highlight=False)
     output.print(comparison_table(comparison))
     for policy, ratio, question in comparison.unequal:
@@ -93,12 +102,12 @@ def command(
         raise KVBenchError(f"{len(comparison.unequal)} of {comparison.compared} generations differ")
 
 
-def show_suite(only: str | None, size: Size, repeats: int, device: torch.device, out: Path) -> None:
+def show_suite(only: str | None, size: "Size", repeats: int, device: "torch.device", out: Path) -> None:
     """Every row is in the file as soon as it is measured, beside others of the same machine and versions."""
-    report = Report.on(device, size is TINY).continued(out)
+    report = measured.Report.on(device, size is suites.TINY).continued(out)
     write_text_atomically(out, report.model_dump_json(indent=1) + "\n")  # found out now rather than after the hour
-    for row in run_suite(only, size, repeats, device, lambda name: console.print(f"measuring {name}")):
-        report = report.with_row(row, [*ON_CPU, *ON_GPU])
+    for row in suites.run_suite(only, size, repeats, device, lambda name: console.print(f"measuring {name}")):
+        report = report.with_row(row, [*suites.ON_CPU, *suites.ON_GPU])
         write_text_atomically(out, report.model_dump_json(indent=1) + "\n")
     table = Table(box=None, pad_edge=False)
     for title in ("", "measured", "lowest", "highest", "target", "what"):
@@ -111,9 +120,9 @@ def show_suite(only: str | None, size: Size, repeats: int, device: torch.device,
     console.print(f"written: {out}", soft_wrap=True)
 
 
-def show_profile(work: Work, ratios: Sequence[float]) -> None:
+def show_profile(work: "Work", ratios: Sequence[float]) -> None:
     """Seconds by part of the engine and by operation."""
-    spent = profiled(work, ratios)
+    spent = profiling.profiled(work, ratios)
     output = Console(highlight=False)
     parts = Table("part", "seconds", "share", title=f"one context of {len(work.prompt.token_ids)} tokens")
     for name, seconds in spent.parts.items():
@@ -125,7 +134,7 @@ def show_profile(work: Work, ratios: Sequence[float]) -> None:
     output.print(operations)
 
 
-def comparison_table(comparison: Comparison) -> Table:
+def comparison_table(comparison: "Comparison") -> Table:
     """A row for each policy, and the whole grid; the engine runs all policies at once and has one time only."""
     table = Table(title=f"kvpress's pipeline against the engine: {comparison.speedup:.1f} times faster")
     for title in ("policy", "kvpress s", "engine s", "equal", "compared"):

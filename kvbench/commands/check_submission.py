@@ -1,6 +1,7 @@
 """``python -m kvbench check-submission``: is a run made by somebody else what it says it is?"""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.table import Table
@@ -9,7 +10,12 @@ from rich.text import Text
 from kvbench.commands.parameters import Run
 from kvbench.console import console, printable
 from kvbench.errors import KVBenchError
-from kvbench.submission import Finding, examine
+from policies import LazyModule
+
+if TYPE_CHECKING:
+    from kvbench.submission import Finding
+
+submission = LazyModule("kvbench.submission")
 
 STYLES = {"ok": "green", "note": "yellow", "wrong": "bold red"}
 
@@ -18,7 +24,7 @@ def command(run: Run) -> None:
     """Checks files, identity, completeness, questions, scores, outputs and costs; changes nothing."""
     findings = []
     with console.status("examining") as status:
-        for finding in examine(run):
+        for finding in submission.examine(run):
             findings.append(finding)
             status.update(f"examined: {finding.check}")
     Console(highlight=False).print(report(run, findings))
@@ -27,7 +33,7 @@ def command(run: Run) -> None:
         raise KVBenchError(f"{run} does not hold what it says ({', '.join(wrong)}): do not put it on a board")
 
 
-def report(run: Path, findings: list[Finding]) -> Table:
+def report(run: Path, findings: "list[Finding]") -> Table:
     """A line for each finding; texts of the run are shown as they are, never as markup."""
     table = Table(title=Text(f"{run}, examined"), box=None, pad_edge=False)
     for title in ("check", "", "what was found"):

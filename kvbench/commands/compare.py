@@ -30,16 +30,17 @@ from kvbench.commands.parameters import (
 from kvbench.console import console
 from kvbench.engine.bounds import CELL_SECONDS, Patience
 from kvbench.errors import KVBenchError
-from kvbench.grid import Grid
-from kvbench.models import load_model, missing_weights
 from kvbench.options import cell_bound, choose, contexts_of, kv_bytes, parse_levels
-from kvbench.process import settle
 from kvbench.publish import publish_comparison, publish_summary
 from kvbench.report import report_failures, report_identities
-from kvbench.run import execute
-from kvbench.setting import Setting
 from leaderboards import FULL, failure_table, verdict_table
-from policies import POLICIES, Policy
+from policies import POLICIES, LazyModule, Policy
+
+grids = LazyModule("kvbench.grid")
+models = LazyModule("kvbench.models")
+process = LazyModule("kvbench.process")
+runs = LazyModule("kvbench.run")
+settings = LazyModule("kvbench.setting")
 
 SOME_RATIOS = "0.3,0.5,0.7,0.9"  # which the default run has too: its records serve
 OTHERS = "snapkv,expected_attention"
@@ -78,16 +79,18 @@ def command(
     chosen = [POLICIES[FULL], *(policy for policy in (*others, mine) if policy.name != FULL)]
     check_names(chosen)
     removed, kept = parse_levels(ratios, budgets, SOME_RATIOS)
-    setting = Setting(chosen, removed, seed, mode, kv_bytes(max_kv_gb), Patience(cell_bound(cell_seconds)), kept)
-    grid = Grid([(task, contexts_of(task, profile, limit)) for task in named], setting)
+    setting = settings.Setting(
+        chosen, removed, seed, mode, kv_bytes(max_kv_gb), Patience(cell_bound(cell_seconds)), kept
+    )
+    grid = grids.Grid([(task, contexts_of(task, profile, limit)) for task in named], setting)
     make_folder("--site", site)  # found out now rather than after the run
     console.print(f"loading {model}", soft_wrap=True)
-    loaded = load_model(model, device, dtype)
-    settle()
-    if missing := missing_weights(chosen, loaded):
+    loaded = models.load_model(model, device, dtype)
+    process.settle()
+    if missing := models.missing_weights(chosen, loaded):
         raise KVBenchError(next(iter(missing.values())))
     folder = out / f"compare-{Path(model).resolve().name}-{mode}-{grid.identity(loaded).short_hash()}"
-    store = execute(loaded, grid, folder, shlex.join(["python", "-m", "kvbench", *sys.argv[1:]]))
+    store = runs.execute(loaded, grid, folder, shlex.join(["python", "-m", "kvbench", *sys.argv[1:]]))
     records = store.frame()
     rows = publish_summary(store, records)
     page, duels, contrasts = publish_comparison(store, records, mine.name, [other.name for other in others], site)

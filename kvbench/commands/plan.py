@@ -2,7 +2,7 @@
 
 import math
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -13,12 +13,17 @@ from kvbench.catalogue import EVERYTHING
 from kvbench.commands.parameters import Budgets, Limit, Mode, Model, Profile, Ratios, Tasks
 from kvbench.console import console
 from kvbench.errors import KVBenchError
-from kvbench.planning.ask import Request
 from kvbench.planning.constants import Constants, measured_constants
 from kvbench.planning.machine import MACHINES, MEASURED
-from kvbench.planning.measure import measure as measured_here
-from kvbench.planning.page import assumptions, longest, rows_of
-from kvbench.planning.shape import Shape, shape_of
+from policies import LazyModule
+
+if TYPE_CHECKING:
+    from kvbench.planning.shape import Shape
+
+asking = LazyModule("kvbench.planning.ask")
+measuring = LazyModule("kvbench.planning.measure")
+pages = LazyModule("kvbench.planning.page")
+shapes = LazyModule("kvbench.planning.shape")
 
 DEFAULT = "default"
 
@@ -54,20 +59,20 @@ def command(
     known = measured_constants() if constants is None else Constants.read(constants)
     shape = given_shape(model, layers, heads, key_heads, head_size, parameters, bytes_per_number)
     counts = (tasks, profile, limit, context_tokens, questions, None if policies == DEFAULT else policies)
-    plan = Request(shape, *counts, ratios, budgets, mode, machine, memory_gb).plan(known)
+    plan = asking.Request(shape, *counts, ratios, budgets, mode, machine, memory_gb).plan(known)
     output = Console(highlight=False)
-    for title, rows in (("", rows_of(plan)), ("presses that take longest", longest(plan.cost))):
+    for title, rows in (("", pages.rows_of(plan)), ("presses that take longest", pages.longest(plan.cost))):
         table = Table(box=None, show_header=False, pad_edge=False, title=title, title_justify="left")
         for row in rows:
             table.add_row(*row)
         output.print(table)
-    for line in assumptions(plan):
+    for line in pages.assumptions(plan):
         output.print(f"- {line}")
 
 
 def measure_to(path: Path) -> None:
     with console.status("measuring") as status:
-        found = measured_here(lambda what: status.update(f"measuring: {what}"))
+        found = measuring.measure(lambda what: status.update(f"measuring: {what}"))
     write_text_atomically(path, found.model_dump_json(indent=1) + "\n")
     console.print(f"constants of {found.machine}: {path}", soft_wrap=True)
 
@@ -80,15 +85,15 @@ def given_shape(
     head_size: int,
     parameters: float | None,
     bytes_per_number: int,
-) -> Shape:
+) -> "Shape":
     """The shape that the options tell, or else that of the model."""
     given = {"--layers": layers, "--heads": heads, "--key-heads": key_heads, "--parameters": parameters}
     if all(value is None for value in given.values()):
-        return shape_of(model, bytes_per_number)
+        return shapes.shape_of(model, bytes_per_number)
     missing = [option for option, value in given.items() if value is None]
     if layers is None or heads is None or key_heads is None or parameters is None:
         raise KVBenchError(f"a shape needs {', '.join(missing)} too, or give --model alone")
     if not 0 < parameters < math.inf:
         raise KVBenchError(f"--parameters are more than 0 billion, not {parameters:g}")
     name = f"{parameters:g} B, {layers} layers"
-    return Shape(name, layers, heads, key_heads, head_size, int(parameters * 1e9), bytes_per_number)
+    return shapes.Shape(name, layers, heads, key_heads, head_size, int(parameters * 1e9), bytes_per_number)

@@ -2,6 +2,7 @@
 
 import shlex
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -38,15 +39,16 @@ from kvbench.commands.parameters import (
 )
 from kvbench.console import console
 from kvbench.engine.bounds import CELL_SECONDS
-from kvbench.executors.choice import chosen_executor
-from kvbench.grid import Grid
-from kvbench.job import Job
 from kvbench.options import check_name
 from kvbench.publish import publish_site
 from kvbench.report import report_failures, report_identities
-from kvbench.run import complete
 from kvbench.store import Store
 from leaderboards import telling, terminal_table
+from policies import LazyModule, Policy
+
+executors = LazyModule("kvbench.executors.choice")
+jobs = LazyModule("kvbench.job")
+runs = LazyModule("kvbench.run")
 
 
 def command(
@@ -95,16 +97,16 @@ def command(
     """Runs tasks and policies over ratios, stores every answer, and builds the page."""
     if name is not None:
         check_name(name)
-    job = Job.of(context.params)
+    job = jobs.Job.of(context.params)
     make_folder("--site", site)  # found out now rather than after the run
     check_writable("--out", out)
-    with chosen_executor(executor, job, address, workers, cpus_per_worker, gpus_per_worker) as chosen:
+    with executors.chosen_executor(executor, job, address, workers, cpus_per_worker, gpus_per_worker) as chosen:
         folder = out / (name or f"{Path(model).resolve().name}-{mode}-{chosen.identity.short_hash()}")
-        store = complete(chosen, folder, shlex.join(["python", "-m", "kvbench", *sys.argv[1:]]))
-    publish(store, chosen.grid, site)
+        store = runs.complete(chosen, folder, shlex.join(["python", "-m", "kvbench", *sys.argv[1:]]))
+    publish(store, chosen.grid.setting.policies, site)
 
 
-def publish(store: Store, grid: Grid, site: Path) -> None:
+def publish(store: Store, policies: Sequence[Policy], site: Path) -> None:
     """The table, the pages, and what is to be complained of."""
     records = store.frame()
     pages, rows = publish_site(store, records, site)
@@ -112,5 +114,5 @@ def publish(store: Store, grid: Grid, site: Path) -> None:
     for measure in telling(rows):
         output.print(terminal_table(rows, measure))
     console.print("\n".join([f"records: {store.folder}", *(f"page:    {page}" for page in pages)]), soft_wrap=True)
-    report_identities(store, records, grid.setting.policies)
+    report_identities(store, records, policies)
     report_failures(rows)

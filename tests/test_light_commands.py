@@ -1,0 +1,74 @@
+"""Commands that run no model do not wait for torch, and both ways to call kvbench are the same."""
+
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from kvbench.cli import COMMANDS
+from policies import POLICIES
+from policies.lazy import LazyModule
+from small_store import small_store
+
+HEAVY = ("torch", "transformers", "kvpress")
+RUN = "runs/small"
+COMMAND_LINES = [
+    *(["ls", kind] for kind in ("tasks", "policies", "metrics", "models", "suites")),
+    *([command, "--help"] for command in COMMANDS),
+    ["show", "base"],
+    ["export", "--task", "base", "--limit", "1"],
+    ["score", RUN],
+    ["site", RUN],
+    ["figures", RUN, "--formats", "svg"],
+    ["show", RUN, "--policy", "snapkv", "--ratio", "0.5"],
+]
+IN_ONE_PROCESS = f"""
+import sys
+from kvbench.cli import main
+for words in {COMMAND_LINES}:
+    assert main(words) == 0, words
+    loaded = [name for name in {HEAVY} if name in sys.modules]
+    assert not loaded, (words, loaded)
+print("none of them")
+"""
+HANDLER = """
+import runpy, signal, pkgutil
+import kvbench.cli
+
+def main():
+    print(signal.getsignal(signal.SIGINT).__module__)
+    return 3
+
+kvbench.cli.main = main
+"""
+CALLS = {
+    "python -m kvbench": "runpy.run_module('kvbench', run_name='__main__')",
+    "kvbench": "pkgutil.resolve_name({entry!r})()",
+}
+
+
+def python(code: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=folder, check=False)
+
+
+def test_commands_without_a_model_leave_torch_alone(tmp_path: Path) -> None:
+    small_store(tmp_path / RUN)
+    done = python(IN_ONE_PROCESS, folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.endswith("none of them\n")
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_both_ways_to_call_kvbench_answer_an_interrupt_and_give_the_status(call: str, tmp_path: Path) -> None:
+    project = tomllib.loads((Path(__file__).parent.parent / "pyproject.toml").read_text())["project"]
+    done = python(HANDLER + CALLS[call].format(entry=project["scripts"]["kvbench"]), folder=tmp_path)
+    assert (done.returncode, done.stdout) == (3, "kvbench.interrupts\n"), done.stderr
+
+
+def test_a_lazy_module_is_that_module() -> None:
+    lazy = LazyModule("policies.registry")
+    assert lazy.POLICIES is POLICIES
+    with pytest.raises(AttributeError, match="registry"):
+        _ = lazy.ABSENT
