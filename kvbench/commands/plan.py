@@ -88,12 +88,15 @@ def given_shape(
 ) -> "Shape":
     """The shape that the options tell, or else that of the model."""
     given = {"--layers": layers, "--heads": heads, "--key-heads": key_heads, "--parameters": parameters}
+    shape: Shape
     if all(value is None for value in given.values()):
-        return shapes.shape_of(model, bytes_per_number)
+        shape = shapes.shape_of(model, bytes_per_number)
+        return shape
     missing = [option for option, value in given.items() if value is None]
     if layers is None or heads is None or key_heads is None or parameters is None:
         raise KVBenchError(f"a shape needs {', '.join(missing)} too, or give --model alone")
     if not 0 < parameters < math.inf:
         raise KVBenchError(f"--parameters are more than 0 billion, not {parameters:g}")
     name = f"{parameters:g} B, {layers} layers"
-    return shapes.Shape(name, layers, heads, key_heads, head_size, int(parameters * 1e9), bytes_per_number)
+    shape = shapes.Shape(name, layers, heads, key_heads, head_size, int(parameters * 1e9), bytes_per_number)
+    return shape
