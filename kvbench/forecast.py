@@ -9,13 +9,14 @@ from kvbench.engine.waves import Forecast, forecast
 from kvbench.grid import Grid
 from kvbench.models import LoadedModel
 from kvbench.prompt import build_prompts
+from leaderboards.sizes import size_text
 
 
 def memory_plan(model: LoadedModel, grid: Grid, max_kv_bytes: int, workers: int) -> str:
     """One line: the waves of the task whose first context takes most, and the bound."""
     expected = _expected(model, grid, max_kv_bytes)
     each = f" in each of {workers} processes" if workers > 1 else ""
-    bound = f"at most {_size(max_kv_bytes)} of keys and values at once{each}"
+    bound = f"at most {size_text(max_kv_bytes)} of keys and values at once{each}"
     lost = max((one.too_large for _, one in expected), default=0)
     told = f"; {lost} branches need more and will fail: see --max-kv-gb" if lost else ""
     with_waves = [(task, one) for task, one in expected if one.waves]
@@ -24,7 +25,7 @@ def memory_plan(model: LoadedModel, grid: Grid, max_kv_bytes: int, workers: int)
     task, most = max(with_waves, key=lambda pair: max(size for _, size in pair[1].waves))
     counts = Counter(rows for rows, _ in most.waves)
     waves = ", ".join(f"{times} of {rows}" for rows, times in sorted(counts.items(), reverse=True))
-    size = _size(max(size for _, size in most.waves))
+    size = size_text(max(size for _, size in most.waves))
     return f"{bound}; largest in {task.name}: waves {waves} branches, {size} predicted{told}"
 
 
@@ -47,7 +48,3 @@ def _of_first_context(model: LoadedModel, grid: Grid, task: Task, max_kv_bytes: 
     for prompt in build_prompts(model.tokenizer, task, grid.example(task, 0), setting.mode)[:1]:
         scorings = plan(grid.policies_on(task), setting.ratios, prompt, setting.seed, budgets=setting.budgets)
         yield forecast(model, prompt, scorings, task.max_new_tokens, max_kv_bytes)
-
-
-def _size(count: int) -> str:
-    return f"{count / 1e9:.2g} GB" if count >= 1e8 else f"{count / 1e6:.3g} MB"

@@ -53,21 +53,6 @@ def written_interval(interval: Interval | None, factor: float = 1, digits: int =
     return "–" if interval is None else "–".join(f"{end * factor:.{digits}f}" for end in interval)
 
 
-def written_bytes(count: float | None) -> str:
-    """A count of bytes in decimal units, three digits at least.
-
-    >>> written_bytes(1_234_567)
-    '1.23 MB'
-    """
-    if count is None:
-        return "–"
-    for power, unit in ((9, "GB"), (6, "MB"), (3, "kB")):
-        if count >= 10**power:
-            size = count / 10**power
-            return f"{size:.{2 if size < 10 else 1 if size < 100 else 0}f} {unit}"
-    return f"{count:.0f} B"
-
-
 F1 = Measure(
     name="f1",
     field="f1",

@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from urllib.parse import urlencode
 
 from leaderboards.asked import TITLES
-from leaderboards.measures import F1, GER, HALLUCINATION, REALISED_RATIO, Measure, written_bytes, written_interval
+from leaderboards.measures import F1, GER, HALLUCINATION, REALISED_RATIO, Measure, written_interval
 from leaderboards.ranking import Mark, mark_of
 from leaderboards.row import FULL, SummaryRow
+from leaderboards.sizes import size_text
 from leaderboards.style import LineStyle
 
 NOT_RUN = "not run"
@@ -125,7 +126,7 @@ def _coverage(row: SummaryRow) -> str:
 
 
 def _size(row: SummaryRow) -> str:
-    return "–" if row.kept_tokens is None else f"{row.kept_tokens:.0f}, {written_bytes(row.kv_bytes)}"
+    return "–" if row.kept_tokens is None else f"{row.kept_tokens:.0f}, {size_text(row.kv_bytes)}"
 
 
 # Under each value of a table, where that is not its interval: what it is, and how it is written.
@@ -200,7 +201,7 @@ def _listed(row: SummaryRow) -> tuple[str, ...]:
         GER.text(row.eviction_rate),
         GER.text(row.realised_ratio),
         "–" if row.kept_tokens is None else f"{row.kept_tokens:.1f}",
-        written_bytes(row.kv_bytes),
+        size_text(row.kv_bytes),
         "–" if seconds is None else f"{1000 * seconds:.2f} ms",
         row.reason or "",
     )

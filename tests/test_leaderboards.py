@@ -24,7 +24,7 @@ from leaderboards import (
     summarise,
 )
 from leaderboards.bootstrap import percentile_interval, resampled_means
-from leaderboards.measures import written_bytes
+from leaderboards.sizes import size_text
 from synthetic_records import failed, frame, realistic_records, record
 
 RATIO_0 = [Asked.of(0.0)]
@@ -340,12 +340,13 @@ def test_numbers_are_written_in_the_unit_that_the_page_names() -> None:
         "0.062",
         "–",
     )
-    assert [written_bytes(count) for count in (None, 999, 1_234_567, 45_678, 3e9)] == [
+    assert [size_text(count) for count in (None, 999, 1_234_567, 45_678, 3e9, 2.5e12)] == [
         "–",
         "999 B",
         "1.23 MB",
         "45.7 kB",
         "3.00 GB",
+        "2.50 TB",
     ]
 
 

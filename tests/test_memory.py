@@ -234,7 +234,7 @@ def test_a_forecast_is_what_comes_and_no_less_where_a_policy_spreads_its_budget(
 def test_the_plan_says_waves_branches_and_bytes(llama: LoadedModel) -> None:
     grid = Grid([(TASKS["base"], 1)], Setting([POLICIES["full"], POLICIES["knorm"]], (0.5, 0.9)))
     told = memory_plan(llama, grid, 10**9, 2)
-    assert told.startswith("at most 1 GB of keys and values at once in each of 2 processes; ")
+    assert told.startswith("at most 1.00 GB of keys and values at once in each of 2 processes; ")
     assert "; largest in base: waves 1 of 3 branches, " in told
     assert "MB predicted" in told
     assert "will fail" not in told

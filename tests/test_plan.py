@@ -14,20 +14,20 @@ from kvbench.cli import main
 from kvbench.errors import KVBenchError
 from kvbench.grid import Grid
 from kvbench.models import LoadedModel
-from kvbench.planning.ask import Plan
-from kvbench.planning.constants import Constants, PressCost, measured_constants
-from kvbench.planning.cost import Cost, cost_of, seconds_together
-from kvbench.planning.machine import MACHINES, Machine
-from kvbench.planning.page import assumptions, hours, size
+from kvbench.planning.constants import Constants, PressCost
+from kvbench.planning.load import Load, load_of
+from kvbench.planning.machine import MACHINES, Machine, measured_machine
+from kvbench.planning.measure import measure
+from kvbench.planning.page import assumptions, hours
+from kvbench.planning.plan import Plan, answers_together
 from kvbench.planning.shape import Shape, shape_of
-from kvbench.planning.workload import TaskLoad, Workload, workload_of
 from kvbench.readme import PLANS, SCALE, filled
 from kvbench.setting import Setting
 from policies import POLICIES
 
 # One layer, two query heads of size 4 on one key head, 100 parameters, 2 bytes a number: 16 bytes of cache a token.
 SHAPE = Shape("by hand", 1, 2, 1, 4, 100, 2)
-MACHINE = Machine("by hand", 1e3, 1e3, 1e9, 0.5, 1.0, "made up")
+MACHINE = Machine("by hand", 500.0, 1e3, 1e9, "made up")
 CONSTANTS = Constants(
     machine="by hand",
     date="2026-01-01",
@@ -49,24 +49,28 @@ CONSTANTS = Constants(
 )
 
 
-def load(*policies: str, tokens: int = 10, contexts: int = 1) -> Workload:
-    chosen = tuple(POLICIES[name] for name in policies)
-    return Workload((TaskLoad("base", contexts, 1, tokens, 2.0, 3.0, 5, chosen),), (0.5,), ())
+def load(*policies: str, tokens: int = 10, contexts: int = 1) -> Load:
+    """A task with 2 questions of 3 tokens and answers of 5 tokens; every policy but the full cache keeps a half."""
+    branches = [(POLICIES[name], [1.0 if name == "full" else 0.5]) for name in policies]
+    return Load("base", contexts, 1, tokens, 2.0, 3.0, 5, branches)
+
+
+def plan(*policies: str, tokens: int = 10, contexts: int = 1, machine: Machine = MACHINE) -> Plan:
+    return Plan([load(*policies, tokens=tokens, contexts=contexts)], SHAPE, machine, CONSTANTS)
 
 
 def test_a_prefill_is_two_operations_a_parameter_and_token_and_the_pairs_of_tokens() -> None:
     assert SHAPE.cache_bytes == 2 * 1 * 1 * 4 * 2
     assert SHAPE.weight_bytes == 200
-    assert SHAPE.prefill_flops(10) == 2 * 100 * 10 + 2 * 1 * 2 * 4 * 10**2
-    cost = cost_of(load("full"), SHAPE, MACHINE, CONSTANTS)
-    assert cost.seconds["prefill"] == pytest.approx((2000 + 1600) / (1e3 * 0.5))
+    assert SHAPE.prefill_operations(10) == 2 * 100 * 10 + 2 * 1 * 2 * 4 * 10**2
+    assert plan("full").seconds["prefill"] == pytest.approx((2000 + 1600) / 500)
 
 
 def test_presses_cost_readings_of_the_cache_or_prefills() -> None:
-    cost = cost_of(load("knorm", "kvzip"), SHAPE, MACHINE, CONSTANTS)
-    assert cost.seconds["compression"] == pytest.approx((3.0 + 0.5) * 160 / 1e3)
-    assert cost.seconds["private prefills"] == pytest.approx(2.0 * 7.2)
-    assert cost.by_policy == {"knorm": pytest.approx(0.56), "kvzip": pytest.approx(14.4)}
+    costs = plan("knorm", "kvzip")
+    assert costs.seconds["compression"] == pytest.approx((3.0 + 0.5) * 160 / 1e3)
+    assert costs.seconds["private prefills"] == pytest.approx(2.0 * 7.2)
+    assert costs.policy_seconds == {"knorm": pytest.approx(0.56), "kvzip": pytest.approx(14.4)}
 
 
 def test_a_press_that_looks_at_all_pairs_costs_more_readings_of_a_longer_context() -> None:
@@ -76,63 +80,56 @@ def test_a_press_that_looks_at_all_pairs_costs_more_readings_of_a_longer_context
     assert CONSTANTS.presses["h2o"].readings_at(100, lengths) == 10.0
 
 
-def test_answers_together_read_weights_and_cache_once_for_each_token() -> None:
-    """Two branches of 160 and 80 bytes in one wave: the shared start, one portion of questions, five tokens."""
-    machine = replace(MACHINE, flops=1e12)
-    one_wave = seconds_together(load("full").tasks[0], SHAPE, machine, [160.0, 80.0], 1000)
-    assert one_wave == pytest.approx(7 * (200 + 240) / 1e3)
-    two_waves = seconds_together(load("full").tasks[0], SHAPE, machine, [160.0, 80.0], 160)
-    assert two_waves == pytest.approx(7 * (2 * 200 + 240) / 1e3)
+@pytest.mark.parametrize(("room", "waves"), [(1000, 1), (160, 2)])
+def test_answers_together_read_weights_and_cache_once_for_each_token(room: float, waves: int) -> None:
+    """Branches of 160 and 80 bytes: the shared start, one portion of questions and five tokens make seven passes."""
+    part = answers_together(load("full"), SHAPE, [1.0, 0.5], room)
+    assert part.read == 7 * (waves * 200 + 240)
+    places = 2 * (3 + 5)  # of one branch
+    assert part.operations == 2 * 100 * places * 2 + 4 * 2 * 4 * 1 * places * (10 + 5)
 
 
 def test_answers_written_alone_read_the_weights_for_each_question() -> None:
-    machine = replace(MACHINE, flops=1e12)
-    cost = cost_of(load("decoding_knorm"), SHAPE, machine, CONSTANTS)
-    assert cost.seconds["answers written alone"] == pytest.approx(2 * 6 * (200 + 0.5 * 160) / 1e3)
+    costs = plan("decoding_knorm", machine=replace(MACHINE, flops=1e12))
+    assert costs.seconds["answers written alone"] == pytest.approx(2 * 6 * (200 + 0.5 * 160) / 1e3)
 
 
 def test_counts_and_bytes_add_up() -> None:
-    cost = cost_of(load("full", "knorm", contexts=7), SHAPE, MACHINE, CONSTANTS)
-    assert (cost.units, cost.answers, cost.devices) == (1, 7 * 2 * 2, 1)
-    assert cost.store == 7 * 2 * 2 * (1000 + 2 * 10)
-    assert (cost.weights, cost.context, cost.branch) == (200, 160, {"100%": 160, "50%": 80})
-    assert cost.branches == 160 + 80
-    assert cost.held == 2 * 10  # keep masks: one layer, one head, ten tokens
-    assert cost.device_hours == pytest.approx(sum(cost.seconds.values()) / 3600)
+    costs = plan("full", "knorm", contexts=7)
+    assert (costs.loads[0].answers, costs.devices) == (7 * 2 * 2, 1)
+    assert costs.store == 7 * 2 * 2 * (1000 + 2 * 10)
+    assert (costs.context, costs.branches) == (160, 160 + 80)
+    assert costs.waiting == costs.masks == 2 * 10  # one layer, one head, ten tokens
+    assert plan("full", "kvzip").waiting == 10 + 0.5 * 160
+    assert costs.device_hours == pytest.approx(sum(costs.seconds.values()) / 3600)
 
 
 def test_a_model_larger_than_one_device_takes_several_that_work_one_after_the_other() -> None:
-    small = replace(MACHINE, memory=300.0)
-    one, several = (cost_of(load("full"), SHAPE, machine, CONSTANTS) for machine in (MACHINE, small))
+    one, several = plan("full"), plan("full", machine=replace(MACHINE, memory=300.0))
     assert several.devices == 2  # 200 of weights, 2 * 160 of cache and 10 of masks in 270 each
+    assert several.room == 2 * 270 - 200 - 160 - 10
     assert several.seconds["prefill"] == one.seconds["prefill"]
     assert several.device_hours == pytest.approx(2 * sum(several.seconds.values()) / 3600)
     with pytest.raises(KVBenchError, match=r"a worker would need .* devices"):
-        cost_of(load("full"), SHAPE, replace(MACHINE, memory=0.1), CONSTANTS)
+        plan("full", machine=replace(MACHINE, memory=0.1)).device_hours  # noqa: B018
 
 
 def test_a_policy_that_was_not_measured_is_named_and_costs_the_median_of_its_kind() -> None:
-    workload = load("full", "snapkv", "kvgrad")
-    cost = cost_of(workload, SHAPE, MACHINE, CONSTANTS)
-    assert cost.unmeasured == ["kvgrad", "snapkv"]
-    assert cost.seconds["private prefills"] == pytest.approx(1.5 * 7.2)
-    lines = assumptions(Plan(workload, SHAPE, MACHINE, CONSTANTS, cost))
-    assert "Not measured, and taken as the median of their kind: kvgrad, snapkv." in lines
+    costs = plan("full", "snapkv", "kvgrad")
+    assert costs.seconds["private prefills"] == pytest.approx(1.5 * 7.2)
+    assert "These were not measured and cost the median of their kind: kvgrad, snapkv." in assumptions(costs)
 
 
 @given(tokens=st.integers(16, 10**5), more=st.integers(1, 10**5), contexts=st.integers(1, 50))
 def test_more_of_anything_costs_more(tokens: int, more: int, contexts: int) -> None:
-    def cost(*policies: str, length: int = tokens, count: int = contexts) -> Cost:
-        return cost_of(load(*policies, tokens=length, contexts=count), SHAPE, MACHINE, CONSTANTS)
-
-    plain = cost("full", "knorm")
+    small = plan("full", "knorm", tokens=tokens, contexts=contexts)
     for larger in (
-        cost("full", "knorm", length=tokens + more),
-        cost("full", "knorm", count=contexts + 1),
-        cost("full", "knorm", "kvzip"),
+        plan("full", "knorm", tokens=tokens + more, contexts=contexts),
+        plan("full", "knorm", tokens=tokens, contexts=contexts + 1),
+        plan("full", "knorm", "kvzip", tokens=tokens, contexts=contexts),
     ):
-        assert larger.device_hours > plain.device_hours
-        assert larger.store > plain.store
+        assert larger.device_hours > small.device_hours
+        assert larger.store > small.store
 
 
 def test_a_shape_is_read_from_a_configuration_without_weights(llama: LoadedModel, toy_folder: Path) -> None:
@@ -143,14 +140,14 @@ def test_a_shape_is_read_from_a_configuration_without_weights(llama: LoadedModel
 
 def test_counts_come_from_the_tasks_themselves() -> None:
     grid = Grid([(TASKS["base"], 7)], Setting([POLICIES["full"], POLICIES["knorm"]], (0.5, 0.9)))
-    (own,) = workload_of(grid, None, None).tasks
-    assert (own.contexts, own.units, own.answer_tokens) == (7, 2, TASKS["base"].max_new_tokens)
-    assert own.questions == sum(len(TASKS["base"].example(0, index).questions) for index in range(3)) / 3
-    assert workload_of(grid, 5000, 4).answers == 7 * 4 * (1 + 2)
+    counts = load_of(grid, TASKS["base"], 7, None, None)
+    assert (counts.contexts, counts.units, counts.answer_tokens) == (7, 2, TASKS["base"].max_new_tokens)
+    assert counts.questions == sum(len(TASKS["base"].example(0, index).questions) for index in range(3)) / 3
+    assert load_of(grid, TASKS["base"], 7, 5000, 4).answers == 7 * 4 * (1 + 2)
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         ({"flops": 0}, "flops: Input should be greater than 0"),
         ({"bandwidth": -1}, "bandwidth: Input should be greater than 0"),
@@ -158,36 +155,17 @@ def test_counts_come_from_the_tasks_themselves() -> None:
         ({"presses": {}}, "presses: Dictionary should have at least 1 item"),
     ],
 )
-def test_constants_that_no_machine_has_are_named(tmp_path: Path, change: dict[str, object], said: str) -> None:
+def test_constants_that_no_machine_has_are_named(tmp_path: Path, change: dict[str, object], message: str) -> None:
     path = tmp_path / "constants.json"
-    path.write_text(json.dumps(measured_constants().model_dump(mode="json") | change))
-    with pytest.raises(KVBenchError, match=re.escape(f"holds no measured constants ({said}")):
+    path.write_text(json.dumps(Constants.read().model_dump(mode="json") | change))
+    with pytest.raises(KVBenchError, match=re.escape(f"holds no measured constants ({message}")):
         Constants.read(path)
     with pytest.raises(KVBenchError, match="cannot be read"):
         Constants.read(tmp_path / "gone.json")
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        ["--bytes-per-number", "-2"],
-        ["--bytes-per-number", "0"],
-        ["--layers", "2", "--heads", "4", "--key-heads", "2", "--parameters", "nan"],
-        ["--layers", "2", "--heads", "4", "--key-heads", "2", "--parameters", "inf"],
-        ["--questions", "inf"],
-        ["--machine", "measured", "--memory-gb", "0"],
-        ["--machine", "measured", "--memory-gb", "nan"],
-    ],
-)
-def test_a_number_that_cannot_be_meant_is_one_line(options: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["plan", "--tasks", "base", "--policies", "knorm", *options]) == 1
-    told = capsys.readouterr().err
-    assert "unexpected" not in told
-    assert "more" in told
-
-
 def test_the_constants_that_come_with_the_package_say_where_they_are_from() -> None:
-    constants = measured_constants()
+    constants = Constants.read()
     assert constants.machine
     assert constants.date >= "2026-01-01"
     assert {"full", "snapkv", "h2o", "kvzip"} <= set(constants.presses)
@@ -197,31 +175,47 @@ def test_the_constants_that_come_with_the_package_say_where_they_are_from() -> N
     assert constants.presses["kvzip"].prefills > 1 > constants.presses["full"].prefills
 
 
-def test_figures_of_a_gpu_are_told_to_be_projections() -> None:
+def test_constants_of_this_machine_are_measured_and_make_a_plan(tmp_path: Path) -> None:
+    policies = [POLICIES[name] for name in ("full", "knorm", "finch", "kvzip")]  # finch needs a question
+    constants = measure(lambda _: None, policies, (96, 192))
+    path = tmp_path / "constants.json"
+    path.write_text(constants.model_dump_json())
+    assert Constants.read(path) == constants
+    assert set(constants.presses) == {"full", "knorm", "kvzip"}
+    assert constants.presses["kvzip"].prefills > 1
+    assert constants.record_bytes[0] > 0
+    assert Plan([load("full", "knorm")], SHAPE, measured_machine(constants, 1e9), constants).device_hours > 0
+
+
+def test_figures_of_a_gpu_are_called_projections() -> None:
     for machine in MACHINES.values():
         assert "a projection" in machine.source
         assert "not measured on such a GPU" in machine.source
 
 
-def test_sizes_and_times_are_read_at_a_glance() -> None:
-    assert [size(n) for n in (12, 3.2e6, 141.2e9, 2.5e12)] == ["12 B", "3.2 MB", "141.2 GB", "2.5 TB"]
-    assert [hours(s) for s in (90, 7200)] == ["1.5 min", "2.0 h"]
+def test_times_are_read_at_a_glance() -> None:
+    assert [hours(seconds) for seconds in (90, 7200)] == ["1.5 min", "2.0 h"]
 
 
-def test_the_command_tells_a_plan(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_prints_a_plan(capsys: pytest.CaptureFixture[str]) -> None:
     shape = ["--layers", "80", "--heads", "64", "--key-heads", "8", "--parameters", "70.6"]
     grid = ["--tasks", "long_context", "--limit", "10", "--context-tokens", "131072", "--policies", "snapkv"]
     assert main(["plan", *shape, *grid, "--ratios", "0.5"]) == 0
-    told = " ".join(capsys.readouterr().out.split())
-    assert "device hours" in told
-    assert "141.2 GB" in told  # weights
-    assert "42.9 GB" in told  # 131,072 tokens of 327,680 bytes
-    assert "a projection" in told
+    output = " ".join(capsys.readouterr().out.split())
+    assert "device hours" in output
+    assert "141 GB" in output  # weights
+    assert "42.9 GB" in output  # 131,072 tokens of 327,680 bytes
+    assert "a projection" in output
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        (["--bytes-per-number", "0"], "1 or more bytes per number, not 0"),
+        (["--layers", "2", "--heads", "4", "--key-heads", "2", "--parameters", "nan"], "more than 0 billion, not nan"),
+        (["--layers", "2", "--heads", "4", "--key-heads", "2", "--parameters", "inf"], "more than 0 billion, not inf"),
+        (["--machine", "measured", "--memory-gb", "nan"], "--memory-gb is more than 0, not nan"),
+        (["--questions", "inf"], "--questions is 1 or more, not inf"),
         (["--layers", "80"], "a shape needs --heads, --key-heads, --parameters too"),
         (["--layers", "0", "--heads", "4", "--key-heads", "2", "--parameters", "1"], "1 or more layers, not 0"),
         (["--layers", "2", "--heads", "5", "--key-heads", "2", "--parameters", "1"], "cannot share 2 key heads"),

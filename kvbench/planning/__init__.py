@@ -1,1 +1,1 @@
-"""What a run would cost: from the shape of a model, what is asked, and constants that were measured or are stated."""
+"""Estimates what a run would cost, from its counts, the shape of a model, and constants that are measured or stated."""

@@ -1,39 +1,40 @@
-"""What was measured on a machine: its speed, what the engine makes of it, and what each press costs."""
+"""The constants of a plan, measured on a machine: its speed, the engine's share of that, and the cost of each press."""
 
 from pathlib import Path
+from statistics import median
 from typing import Annotated, Self
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError
 
 from kvbench.errors import KVBenchError
+from policies import Policy
 
 FILE = Path(__file__).parent / "constants.json"
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-QUADRATIC = 1.5  # a press is one if its readings of the cache grow that much at four times the length
+QUADRATIC = (
+    1.5  # a press looks at all pairs of tokens if its readings of the cache grow that much at four times the length
+)
 
 
 class PressCost(BaseModel):
-    """``readings``: what scoring costs at the two lengths, in the time in which the machine reads the context's cache
-    once; ``level_readings``: the same for each ratio. ``prefills``: what a ratio of a press with a prefill of its own
-    costs, in prefills."""
+    """The cost of a press. Its unit is a reading: the time in which the machine reads the context's cache once."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    readings: tuple[NonNegative, NonNegative] = (0.0, 0.0)
-    level_readings: NonNegative = 0.0
-    prefills: NonNegative = 0.0
+    readings: tuple[NonNegative, NonNegative] = (0.0, 0.0)  # to score, at the two lengths
+    level_readings: NonNegative = 0.0  # for each ratio
+    prefills: NonNegative = 0.0  # for each ratio, of a press with a prefill of its own
 
     def readings_at(self, tokens: int, lengths: tuple[int, int]) -> float:
-        """Constant, or, of a press that looks at all pairs of tokens, in proportion to the length."""
+        """Readings to score a context: as many at any length, or in proportion to it if the press looks at all pairs
+        of tokens."""
         short, long = self.readings
         return long * tokens / lengths[1] if long > QUADRATIC * max(short, 1e-9) else max(short, long)
 
 
 class Constants(BaseModel):
-    """``flops``: of matrix products, and ``bandwidth``: of copies, bytes, both a second. ``prefill_share`` and
-    ``decode_share``: of these, what prefill and decoding reach. ``record_bytes``: of a stored record, fixed and for
-    each token of its context."""
+    """The file of constants."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -41,31 +42,37 @@ class Constants(BaseModel):
     date: str
     packages: dict[str, str]
     model: str
-    lengths: tuple[PositiveInt, PositiveInt]
-    flops: Positive
-    bandwidth: Positive
-    prefill_share: Positive
-    decode_share: Positive
+    lengths: tuple[PositiveInt, PositiveInt]  # tokens of the two contexts
+    flops: Positive  # of matrix products, a second
+    bandwidth: Positive  # of copies, bytes a second
+    prefill_share: Positive  # of the flops, in prefill
+    decode_share: Positive  # of the bandwidth, in decoding
     presses: Annotated[dict[str, PressCost], Field(min_length=1)]
-    record_bytes: tuple[NonNegative, NonNegative]
+    record_bytes: tuple[NonNegative, NonNegative]  # of a stored record, and more for each token of its context
 
     @classmethod
-    def read(cls, path: Path) -> Self:
+    def read(cls, path: Path = FILE) -> Self:
+        """Reads a file of constants; by default the one that comes with kvbench."""
         try:
             return cls.model_validate_json(path.read_bytes())
         except OSError as error:
-            raise KVBenchError(
-                f"{path} cannot be read ({error.strerror or error}): plan --measure {path} writes it"
-            ) from error
+            reason = error.strerror or error
+            raise KVBenchError(f"{path} cannot be read ({reason}): plan --measure {path} writes it") from error
         except ValidationError as error:
             first = error.errors()[0]
-            where = ".".join(map(str, first["loc"])) or "all of it"
+            reason = f"{'.'.join(map(str, first['loc'])) or 'the whole file'}: {first['msg']}"
             raise KVBenchError(
-                f"{path} holds no measured constants ({where}: {first['msg']}): "
-                f"write it anew with plan --measure {path}"
+                f"{path} holds no measured constants ({reason}): write it again with plan --measure {path}"
             ) from error
 
-
-def measured_constants() -> Constants:
-    """Those that come with the package."""
-    return Constants.read(FILE)
+    def press(self, policy: Policy) -> PressCost:
+        """The cost of a policy's press. For one that was not measured it is the median of its kind: of the presses with
+        a prefill of their own, or of the others."""
+        if policy.name in self.presses:
+            return self.presses[policy.name]
+        kind = [press for press in self.presses.values() if (press.prefills > 0) == (policy.prefill == "private")]
+        return PressCost(
+            readings=(median(press.readings[0] for press in kind), median(press.readings[1] for press in kind)),
+            level_readings=median(press.level_readings for press in kind),
+            prefills=median(press.prefills for press in kind),
+        )

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from kvbench.planning.ask import Request
-from kvbench.planning.constants import measured_constants
-from kvbench.planning.page import written
+from kvbench.planning.constants import Constants
+from kvbench.planning.page import markdown
+from kvbench.planning.request import Request
 from kvbench.planning.shape import Shape
 
 LARGE = Shape("70.6 B, 80 layers", 80, 64, 8, 128, 70_600_000_000, 2)
@@ -18,4 +18,4 @@ EXAMPLES: Mapping[str, Request] = {
 
 def example(name: str) -> str:
     """The plan of that name, as Markdown."""
-    return written(EXAMPLES[name].plan(measured_constants()))
+    return markdown(EXAMPLES[name].plan(Constants.read()))

@@ -1,60 +1,47 @@
-"""Accelerators by their data sheets, and the share of that which is counted on."""
+"""The machines that a plan may be for: accelerators by their data sheets, and the one that was measured."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from kvbench.planning.constants import Constants
 
-COMPUTE_SHARE, READING_SHARE = 0.4, 0.6  # of peak: assumed, not measured
+COMPUTE_SHARE, READING_SHARE = 0.4, 0.6  # of the data sheet: assumed, not measured
 USABLE = 0.9  # of the memory
+MEASURED = "measured"
 
 
 @dataclass(frozen=True)
 class Machine:
-    """One device. ``flops`` and ``bandwidth`` a second, ``memory`` in bytes. ``compute`` and ``reading``: the shares of
-    them that are reached. ``source``: where that is from."""
+    """One device, with what of its speed a run reaches."""
 
     name: str
-    flops: float
-    bandwidth: float
-    memory: float
-    compute: float
-    reading: float
-    source: str
+    flops: float  # operations a second
+    bandwidth: float  # bytes a second
+    memory: float  # bytes
+    source: str  # where the figures are from
 
-    def seconds(self, flops: float, read: float) -> float:
-        """Of work that is bound by one or the other."""
-        return max(flops / (self.flops * self.compute), read / (self.bandwidth * self.reading))
+    def seconds(self, operations: float, read: float) -> float:
+        """The time of work that is bound by its operations or by the bytes that it reads."""
+        return max(operations / self.flops, read / self.bandwidth)
 
 
-def _sheet(name: str, flops: float, bandwidth: float, memory: float) -> Machine:
+def _by_data_sheet(name: str, flops: float, bandwidth: float, memory: float) -> Machine:
     source = (
         f"a projection: {flops / 1e12:,.0f} TFLOP/s in bfloat16, {bandwidth / 1e12:.2f} TB/s and {memory / 1e9:.0f} GB "
         f"from the data sheet, of which {COMPUTE_SHARE:.0%} and {READING_SHARE:.0%} are assumed to be reached; "
         "not measured on such a GPU"
     )
-    return Machine(name, flops, bandwidth, memory, COMPUTE_SHARE, READING_SHARE, source)
+    return Machine(name, flops * COMPUTE_SHARE, bandwidth * READING_SHARE, memory, source)
 
 
 MACHINES: Mapping[str, Machine] = {
-    machine.name: machine
-    for machine in (
-        _sheet("a100", 312e12, 2.039e12, 80e9),
-        _sheet("h100", 989e12, 3.35e12, 80e9),
-        _sheet("h200", 989e12, 4.8e12, 141e9),
-    )
+    "a100": _by_data_sheet("a100", 312e12, 2.039e12, 80e9),
+    "h100": _by_data_sheet("h100", 989e12, 3.35e12, 80e9),
+    "h200": _by_data_sheet("h200", 989e12, 4.8e12, 141e9),
 }
-MEASURED = "measured"
 
 
 def measured_machine(constants: Constants, memory: float) -> Machine:
-    """The one that the constants are from."""
-    return Machine(
-        MEASURED,
-        constants.flops,
-        constants.bandwidth,
-        memory,
-        constants.prefill_share,
-        constants.decode_share,
-        f"measured on {constants.machine} on {constants.date}",
-    )
+    """The machine that the constants are from."""
+    flops, bandwidth = constants.flops * constants.prefill_share, constants.bandwidth * constants.decode_share
+    return Machine(MEASURED, flops, bandwidth, memory, f"measured on {constants.machine} on {constants.date}")

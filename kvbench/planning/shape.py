@@ -1,6 +1,7 @@
-"""The shape of a model: what its weights and its cache weigh."""
+"""The shape of a model, from which the size of its weights and of its cache follows."""
 
-from dataclasses import dataclass
+import math
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
@@ -13,20 +14,20 @@ from kvbench.models import model_source
 
 @dataclass(frozen=True)
 class Shape:
-    """``bytes_per_number``: of weights and of the cache."""
+    """The numbers of a decoder that its cost depends on."""
 
     name: str
     layers: int
-    heads: int
-    key_heads: int
+    heads: int  # query heads of a layer
+    key_heads: int  # heads of a layer that have keys and values
     head_size: int
     parameters: int
-    bytes_per_number: int
+    bytes_per_number: int  # in weights and cache
 
     def __post_init__(self) -> None:
-        for field in ("layers", "heads", "key_heads", "head_size", "parameters", "bytes_per_number"):
-            if getattr(self, field) < 1:
-                raise KVBenchError(f"a model has 1 or more {field.replace('_', ' ')}, not {getattr(self, field)}")
+        for field, value in asdict(self).items():
+            if field != "name" and value < 1:
+                raise KVBenchError(f"a model has 1 or more {field.replace('_', ' ')}, not {value}")
         if self.heads % self.key_heads:
             raise KVBenchError(f"{self.heads} heads cannot share {self.key_heads} key heads evenly")
 
@@ -36,16 +37,21 @@ class Shape:
 
     @property
     def cache_bytes(self) -> int:
-        """Keys and values of one token."""
+        """The keys and values of one token."""
         return 2 * self.layers * self.key_heads * self.head_size * self.bytes_per_number
 
-    def prefill_flops(self, tokens: int) -> float:
-        """Two for each parameter and token; scores and their sums over half of all pairs of tokens."""
+    @property
+    def mask_bytes(self) -> int:
+        """The keep mask of one token: a byte for each layer and head."""
+        return self.layers * self.key_heads
+
+    def prefill_operations(self, tokens: int) -> float:
+        """Two for each parameter and token, and two products over half of all pairs of tokens."""
         return 2.0 * self.parameters * tokens + 2.0 * self.layers * self.heads * self.head_size * tokens**2
 
 
 def shape_of(model: str, bytes_per_number: int) -> Shape:
-    """The shape of a model by its configuration, without its weights: a reference model, a folder, or a hub name."""
+    """Reads the configuration of a reference model, a folder or a hub model, without its weights."""
     source = model_source(model)
     try:
         if source == model and "/" in model:
@@ -55,7 +61,7 @@ def shape_of(model: str, bytes_per_number: int) -> Shape:
             network = AutoModelForCausalLM.from_config(config)
     except KVBenchError:
         raise
-    except Exception as error:  # of the hub, of damaged files
+    except Exception as error:  # the hub and damaged files raise anything
         raise KVBenchError(
             f"the configuration of '{model}' cannot be read ({first_line(error)}): give --layers, --heads, "
             "--key-heads, --head-size and --parameters instead"
@@ -72,3 +78,13 @@ def shape_of(model: str, bytes_per_number: int) -> Shape:
         network.num_parameters(),
         bytes_per_number,
     )
+
+
+def shape_from(
+    layers: int, heads: int, key_heads: int, head_size: int, billions_of_parameters: float, bytes_per_number: int
+) -> Shape:
+    """The shape of a model that has no configuration."""
+    if not 0 < billions_of_parameters < math.inf:
+        raise KVBenchError(f"--parameters is more than 0 billion, not {billions_of_parameters:g}")
+    name = f"{billions_of_parameters:g} B, {layers} layers"
+    return Shape(name, layers, heads, key_heads, head_size, int(billions_of_parameters * 1e9), bytes_per_number)

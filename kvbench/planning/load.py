@@ -1,0 +1,64 @@
+"""Counts what a run covers: contexts, their tokens and questions, and the branches of each policy."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import mean
+
+from datasets_gen import Task
+from kvbench.engine.treatment import levels_of, ratio_for
+from kvbench.grid import Grid
+from kvbench.models import load_tokenizer
+from kvbench.portions import chunks
+from kvbench.prompt import build_prompts
+from policies import Policy
+
+CONTEXTS_READ = 3  # of each task, to count their tokens and questions
+
+
+@dataclass(frozen=True)
+class Load:
+    """The counts of one task."""
+
+    task: str
+    contexts: int
+    units: int
+    tokens: int  # of a context
+    questions: float  # about a context
+    question_tokens: float  # of a question
+    answer_tokens: int  # of an answer, which is as long as the task allows
+    branches: Sequence[tuple[Policy, Sequence[float]]]  # each policy, and which share of a context each branch holds
+
+    @property
+    def shares(self) -> list[float]:
+        """The share of a context that each branch holds, over all policies."""
+        return [share for _, shares in self.branches for share in shares]
+
+    @property
+    def answers(self) -> float:
+        return self.contexts * self.questions * len(self.shares)
+
+
+def load_of(grid: Grid, task: Task, contexts: int, tokens: int | None, questions: float | None) -> Load:
+    """Reads a few contexts of a task with the tokenizer of the model ``reference``; ``tokens`` and ``questions``
+    replace the counts of every context."""
+    tokenizer, mode = load_tokenizer("reference"), grid.setting.mode
+    examples = [grid.example(task, index) for index in range(min(contexts, CONTEXTS_READ))]
+    prompts = [prompt for example in examples for prompt in build_prompts(tokenizer, task, example, mode)]
+    lengths = [len(ask.token_ids) for prompt in prompts for ask in prompt.asks]
+    tokens = tokens or round(mean(len(prompt.token_ids) for prompt in prompts))
+    return Load(
+        task.name,
+        contexts,
+        len(chunks(contexts)),
+        tokens,
+        questions or len(lengths) / len(examples),
+        mean(lengths),
+        task.max_new_tokens,
+        [(policy, _shares(grid, policy, tokens)) for policy in grid.policies_on(task)],
+    )
+
+
+def _shares(grid: Grid, policy: Policy, tokens: int) -> list[float]:
+    """A press that masks frees nothing: its branches hold the whole context."""
+    levels = levels_of(policy, grid.setting.ratios, grid.setting.budgets)
+    return [1 - ratio_for(level, tokens) if policy.frees else 1.0 for level in levels]
