@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from datasets_gen import Example, Question, Span, Task
-from kvbench.metrics.directives import families
+from metrics.obedience import families
 
 
 def described_context(task: Task, example: Example) -> dict[str, object]:

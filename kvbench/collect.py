@@ -16,15 +16,6 @@ from kvbench.engine.generation import Generation
 from kvbench.engine.prefill import prefill
 from kvbench.engine.treatment import Scoring, plan
 from kvbench.errors import KVBenchError
-from kvbench.metrics.routing import (
-    Survival,
-    eviction_rate,
-    eviction_ratio_by_layer,
-    global_eviction_ratio,
-    kept_shares,
-    slot_coverage,
-    slot_coverage_by_layer,
-)
 from kvbench.models import LoadedModel
 from kvbench.options import Mode
 from kvbench.prompt import INSTRUCTIONS, Ask, Prompt, build_prompts, decoded
@@ -35,6 +26,7 @@ from kvbench.setting import Setting
 from kvbench.stored_context import StoredContext
 from kvbench.stored_question import StoredQuestion
 from kvbench.tables import CONTEXTS, QUESTIONS, RECORDS
+from metrics import METRICS, Kept, Survival
 
 
 def collect(model: LoadedModel, task: Task, examples: Sequence[Example], setting: Setting) -> Rows:
@@ -176,19 +168,10 @@ def _values(
 
 
 def _routing(prompt: Prompt, asked: Ask, survival: Survival) -> dict[str, object]:
-    """What is left of the evidence of a question, and of the instructions."""
+    """The metrics that follow from what is kept."""
     defence, directives = (prompt.tokens_of(kind) for kind in INSTRUCTIONS)
-    return {
-        "eviction_rate": eviction_rate(survival, prompt.context_tokens),
-        "ger": global_eviction_ratio(survival, asked.answer_tokens),
-        "ger_by_layer": eviction_ratio_by_layer(survival, asked.answer_tokens),
-        "slot_coverage": slot_coverage(survival, asked.evidence_tokens),
-        "token_kept": kept_shares(survival, prompt.context_tokens),
-        "defence_kept": slot_coverage(survival, defence),
-        "defence_kept_by_layer": slot_coverage_by_layer(survival, defence),
-        "directives_kept": slot_coverage(survival, directives),
-        "directives_kept_by_layer": slot_coverage_by_layer(survival, directives),
-    }
+    kept = Kept(survival, prompt.context_tokens, asked.answer_tokens, asked.evidence_tokens, defence, directives)
+    return {metric.name: metric.of_kept(kept) for metric in METRICS.values() if metric.of_kept is not None}
 
 
 def _outcome(model: LoadedModel, trace: Trace, branch: Branch, generation: Generation) -> dict[str, object]:

@@ -11,7 +11,8 @@ from datasets_gen.ifeval import IFEVAL, Placement, ifeval_of
 from datasets_gen.ifeval_rows import Row, read_rows, rows_of
 from kvbench.errors import KVBenchError, first_line
 from kvbench.hub import fault_of_hub
-from kvbench.metrics.ifeval import check_directives, official
+from metrics import MetricError
+from metrics.ifeval import check_directives, official
 
 HUB = "google/IFEval"
 
@@ -35,8 +36,11 @@ def check_judges(tasks: Sequence[Task], mode: str) -> None:
     for task in (task for task in tasks if task.name == IFEVAL.name):
         if mode == "aware" and task.role == "user":
             raise KVBenchError("--mode aware: plain rows of ifeval hold their request already: use --mode agnostic")
-        official()
-        check_directives(_directives_of(task))
+        try:
+            official()
+            check_directives(_directives_of(task))
+        except MetricError as error:
+            raise KVBenchError(str(error)) from error
 
 
 def _directives_of(task: Task) -> list[tuple[str, Directive]]:

@@ -9,7 +9,7 @@ from kvbench.engine.waves import Forecast, forecast
 from kvbench.grid import Grid
 from kvbench.models import LoadedModel
 from kvbench.prompt import build_prompts
-from leaderboards.sizes import size_text
+from metrics.sizes import size_text
 
 
 def memory_plan(model: LoadedModel, grid: Grid, max_kv_bytes: int, workers: int) -> str:

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict
 
 import datasets_gen
 import kvbench
+import metrics
 import policies
 from datasets_gen import Task
 from kvbench.catalogue import covers
@@ -87,7 +88,7 @@ class Identity(BaseModel):
 def source_hash() -> str:
     """Hash of all Python files of the packages that make records."""
     digest = hashlib.sha256()
-    for package in (datasets_gen, policies, kvbench):
+    for package in (datasets_gen, policies, metrics, kvbench):
         folder = Path(str(package.__file__)).parent
         for path in sorted(folder.rglob("*.py")):
             digest.update(f"{package.__name__}/{path.relative_to(folder).as_posix()}".encode())

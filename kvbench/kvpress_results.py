@@ -17,8 +17,8 @@ import pandas as pd
 import yaml
 
 from kvbench.errors import KVBenchError, first_line
-from kvbench.metrics.text import exact_match, token_f1
 from leaderboards import Imported
+from metrics.text import exact_match, token_f1
 
 PREDICTIONS, METRICS, CONFIG = FILES = ("predictions.csv", "metrics.json", "config.yaml")
 GOLDS = ("answer", "answers")

@@ -75,9 +75,11 @@ def decoded_in_halves(store: Store) -> int:
 
 
 def _score(record: Record) -> float:
-    if record.f1 is not None:
-        return record.f1
-    return 100.0 if record.directives_obeyed is None else 100 * record.directives_obeyed
+    f1: float | None = record.f1
+    obeyed: float | None = record.directives_obeyed
+    if f1 is not None:
+        return f1
+    return 100.0 if obeyed is None else 100 * obeyed
 
 
 def _answers(store: Store, policy: str) -> Iterator[StoredAnswer]:

@@ -22,7 +22,7 @@ from leaderboards.heat_drawing import save_map
 from leaderboards.heatmaps import HeatMap
 from leaderboards.imported import IMPORTED, Imported, build_imported
 from leaderboards.instructions_page import build_instructions, has_orders
-from leaderboards.measures import CURVES, F1, GER, HALLUCINATION, REALISED_RATIO, TABLES, Measure
+from leaderboards.measures import F1, GER, HALLUCINATION, REALISED_RATIO
 from leaderboards.method import Downloads, Method, PolicyEntry, RunEntry, TaskEntry, TaskExample, build_method
 from leaderboards.page import FRONT, METHOD, build_pages
 from leaderboards.paired import Difference, Duel, duels, every_duel
@@ -45,6 +45,7 @@ from leaderboards.summary import PlannedCells, summarise
 from leaderboards.templating import linked
 from leaderboards.terminal import telling, terminal_table
 from leaderboards.verdicts import failure_table, verdict_table
+from metrics import CURVES, TABLES, Measure
 
 __all__ = [
     "ALL_TASKS",

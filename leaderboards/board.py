@@ -1,18 +1,18 @@
 """The board: one row for each policy, with what an engineer and an author of a press look for first."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from pandas import DataFrame
 
 from leaderboards.asked import Asked
-from leaderboards.measures import F1, written_interval
+from leaderboards.measures import ABSTENTION, F1, HALLUCINATION, KV_BYTES, written_interval
 from leaderboards.resampling import Blank
 from leaderboards.row import ALL_TASKS, CONTROLS, FULL, SummaryRow
 from leaderboards.standings import TO_BEAT, Against, Found, Standing, all_standings
+from metrics import ON_BOARD, Heading, Measure
 
 SHOWN = (Asked.of(0.5), Asked.of(0.9))  # at which hallucination and GER stand on the board, where they were asked
-LEAKED, OBEYED = "protected directives that leak", "directives obeyed"
 COST = "ms / 1,000 tokens"
 SIGNS = {"better": "▲", "worse": "▼", "tied": ""}
 
@@ -208,10 +208,11 @@ def _columns(shown: Sequence[Asked]) -> list[Column]:
             "where hallucination rises fastest, with its 95 % interval; ? where it may not rise",
             _cliff,
         ),
-        *(_rate_column(asked) for asked in shown),
-        *(_ger_column(asked) for asked in shown),
-        _share_column("leakage", LEAKED, first, _leakage),
-        _share_column("obeyed", OBEYED, first, _obeyed),
+        *(
+            _measure_column(measure, heading, asked, heading.name if heading.single else f"{heading.name} at {asked}")
+            for measure, heading in ON_BOARD
+            for asked in ((first,) if heading.single else shown)
+        ),
         _column(COST, "time of compression", _cost),
         _saved_column("bytes saved", first),
         _column("questions", "in each cell", _questions),
@@ -221,10 +222,7 @@ def _columns(shown: Sequence[Asked]) -> list[Column]:
 def _at_level(asked: Asked) -> list[Column]:
     return [
         _f1_column(asked),
-        _rate_column(asked),
-        _ger_column(asked),
-        _share_column(f"leakage at {asked}", LEAKED, asked, _leakage),
-        _share_column(f"obeyed at {asked}", OBEYED, asked, _obeyed),
+        *(_measure_column(measure, heading, asked, f"{heading.name} at {asked}") for measure, heading in ON_BOARD),
         _saved_column(f"bytes saved at {asked}", asked),
     ]
 
@@ -270,54 +268,38 @@ def _cliff(policy: _Policy) -> BoardCell:
     return BoardCell(f"{cliff.ratio:.2f}{'' if cliff.is_clear else ' ?'}", interval, cliff.ratio)
 
 
-def _share(row: SummaryRow | None, value: Callable[[SummaryRow], float | None]) -> BoardCell:
-    """A share at one ratio, in percent."""
-    found = None if row is None else value(row)
-    if row is None or found is None:
-        return _blank(None if row is None else row.reason)
-    return BoardCell(f"{100 * found:.0f}", "", found)
-
-
 def _at(policy: _Policy, asked: Asked) -> SummaryRow | None:
     """The full cache is the same at every level."""
     return policy.full if policy.standing.policy == FULL else policy.rows.get(asked)
 
 
-def _share_column(name: str, what: str, asked: Asked, value: Callable[[SummaryRow], float | None]) -> Column:
-    return _column(name, f"{what} at {asked}, percent", lambda policy: _share(_at(policy, asked), value), at_level=True)
-
-
-def _rate_column(asked: Asked) -> Column:
-    """What is not answered is not hallucinated either: the share of abstentions stands below."""
+def _measure_column(measure: Measure, heading: Heading, asked: Asked, name: str) -> Column:
+    """A measure at one level, a share in whole percent."""
 
     def cell(policy: _Policy) -> BoardCell:
         row = _at(policy, asked)
-        found = _share(row, lambda row: row.hallucination_rate)
-        silent = None if row is None else row.abstention_rate
-        return found if found.sort is None or silent is None else replace(found, detail=f"silent {100 * silent:.0f}")
+        value = None if row is None else measure.value(row)
+        if row is None or value is None:
+            return _blank(None if row is None else row.reason)
+        text = f"{100 * value:.0f}" if measure.is_share else measure.text(value)
+        silent = ABSTENTION.value(row) if measure is HALLUCINATION else None
+        # What is not answered is not hallucinated either.
+        return BoardCell(text, "" if silent is None else f"silent {100 * silent:.0f}", value)
 
-    meaning = f"questions at {asked}, percent; below it those that were abstained from"
-    return _column(f"hallucinated at {asked}", meaning, cell, at_level=True)
-
-
-def _ger_column(asked: Asked) -> Column:
-    return _share_column(f"GER at {asked}", "the answer’s tokens that survive nowhere", asked, lambda row: row.ger)
-
-
-def _leakage(row: SummaryRow) -> float | None:
-    return row.leakage
-
-
-def _obeyed(row: SummaryRow) -> float | None:
-    return row.directives_obeyed
+    unit = "percent" if measure.is_share else measure.unit
+    meaning = f"{heading.meaning} at {asked}, {unit}"
+    if measure is HALLUCINATION:
+        meaning += "; below it those that were abstained from"
+    return _column(name, meaning, cell, at_level=True)
 
 
 def _f1_column(asked: Asked) -> Column:
     def cell(policy: _Policy) -> BoardCell:
         row = _at(policy, asked)
-        if row is None or row.f1 is None:
+        value = None if row is None else F1.value(row)
+        if row is None or value is None:
             return _blank(None if row is None else row.reason)
-        return BoardCell(F1.text(row.f1), written_interval(F1.interval(row)), row.f1)
+        return BoardCell(F1.text(value), written_interval(F1.interval(row)), value)
 
     return _column(f"F1 at {asked}", f"at {asked}, percent, with its 95 % interval", cell, at_level=True)
 
@@ -332,9 +314,10 @@ def _cost(policy: _Policy) -> BoardCell:
 def _saved_column(name: str, asked: Asked) -> Column:
     def cell(policy: _Policy) -> BoardCell:
         row = _at(policy, asked)
-        if row is None or row.kv_bytes is None or policy.full is None or not policy.full.kv_bytes:
+        held, whole = (None if one is None else KV_BYTES.value(one) for one in (row, policy.full))
+        if held is None or not whole:
             return _blank(None if row is None else row.reason)
-        saved = 1 - row.kv_bytes / policy.full.kv_bytes
+        saved = 1 - held / whole
         return BoardCell(f"{100 * saved:.0f}", "", saved)
 
     meaning = f"of what an allocator holds for the full cache, at {asked}, percent"

@@ -23,21 +23,25 @@ def resampled_means(
     clusters: Sequence[str] | NDArray[np.str_] | NDArray[np.intp],
     seed: int,
     resamples: int = RESAMPLES,
+    weights: FloatArray | None = None,
 ) -> FloatArray | None:
-    """The mean over questions of each resample, shape (resamples,).
+    """The mean over questions of each resample, shape (resamples,); with ``weights`` the sum of the values over that of
+    the weights, NaN where that is 0.
 
     Policies that answered the same contexts meet the same resamples under one seed. A mean over tasks is resampled by
     averaging these arrays, drawn with one seed for each task.
     """
     numbers = np.asarray(values, dtype=np.float64)
     known = ~np.isnan(numbers)
+    counted = None if weights is None else weights[known]
     names, positions = np.unique(np.asarray(clusters)[known], return_inverse=True)
     if len(names) < 2:
         return None
     sums = np.bincount(positions, weights=numbers[known])
-    counts = np.bincount(positions).astype(np.float64)
+    counts = np.bincount(positions, weights=counted).astype(np.float64)
     drawn_sums, drawn_counts = np.stack([sums, counts]) @ cluster_weights(len(names), seed, resamples).T
-    means: FloatArray = drawn_sums / drawn_counts
+    with np.errstate(invalid="ignore"):
+        means: FloatArray = drawn_sums / drawn_counts
     return means
 
 

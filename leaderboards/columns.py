@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from pandas import DataFrame
 
 Array = NDArray[Any]
+FULL_PLACE = "full_place"
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,11 @@ class Columns:
 
     def __getitem__(self, name: str) -> Array:
         return self.columns[name][self.places]
+
+    @property
+    def full(self) -> "Columns":
+        """The full cache's records of the same questions, in the order of these; see :func:`with_full`."""
+        return Columns(self.columns, self.columns[FULL_PLACE][self.places])
 
     def __len__(self) -> int:
         return len(self.places)
@@ -41,3 +47,14 @@ def groups(frame: DataFrame, by: Sequence[str]) -> Iterator[tuple[tuple[Any, ...
     """By the values of some columns, the places of the records that have them, in their order."""
     for key, places in frame.groupby(list(by), sort=False, observed=True).indices.items():
         yield key if isinstance(key, tuple) else (key,), np.sort(places)
+
+
+def with_full(frame: DataFrame, full: str) -> DataFrame:
+    """The records, each with the place of the policy ``full``'s record of the same question: -1 where there is none."""
+    question = (
+        frame.groupby(["task", "mode", "example_id", "question_id"], sort=False, observed=True).ngroup().to_numpy()
+    )
+    is_full = (frame["policy"] == full).to_numpy()
+    places = np.full(len(frame), -1, dtype=np.intp)
+    places[question[is_full]] = np.flatnonzero(is_full)
+    return frame.assign(**{FULL_PLACE: places[question]})

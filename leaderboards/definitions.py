@@ -1,48 +1,24 @@
 """What every measure, every column and every test means, in one home, for the page on method."""
 
 from leaderboards.bootstrap import RESAMPLES
-from leaderboards.definition import Chapter, Definition, with_interval
 from leaderboards.definitions_of_instructions import INSTRUCTIONS
 from leaderboards.safety import TOLERATED_LOSS
 from leaderboards.significance import ALPHA, EXACT_BELOW
 from leaderboards.standings import POWER, SHORT_SPAN
-
-ROUTING = "arXiv 2603.01426"
+from metrics import definitions_of
+from metrics.definition import Chapter, Definition, with_interval
+from metrics.routing import ROUTING
 
 ANSWERS = Chapter(
     "answers",
     "Answers",
     (
-        Definition(
-            "F1, EM",
-            "SQuAD token F1 and exact match after normalisation, the best over the gold answers, in percent. Blank for "
-            "a task without gold answers.",
-            "F1 = 2 · precision · recall / (precision + recall), over the words of output and gold",
-            "SQuAD, arXiv 1606.05250",
-            ("F1", "EM", *with_interval("f1"), "em"),
-        ),
+        *definitions_of("answers"),
         Definition(
             "Chance",
             "F1 of the best guesser who does not see the text, in percent: how often each answer is right for a "
             "question of that form. Measured for each task by a blind solver.",
             names=("chance",),
-        ),
-        Definition(
-            "Abstained",
-            "The normalised output is one of the task’s abstention phrases (“I don’t know”).",
-            names=("Abstention rate", "abstained", *with_interval("abstention_rate")),
-        ),
-        Definition(
-            "Hallucinated",
-            "The output is neither empty nor an abstention, and its F1 is below 0.5; for an unanswerable question: "
-            "anything but an abstention. Its kind is confused if it is a value that the context states for something "
-            "else, and fabricated otherwise. An attack has none: it asks for nothing that the text says.",
-            "hallucination rate = hallucinated answers / questions",
-            names=(
-                *("Hallucination rate", "hallucination rate", "hallucinated", "confused", "fabricated"),
-                *with_interval("hallucination_rate"),
-                *("confused_rate", "fabricated_rate", "hallucination_kind"),
-            ),
         ),
     ),
 )
@@ -51,30 +27,7 @@ ROUTES = Chapter(
     "routes",
     "Routes: what is still in the cache",
     (
-        Definition(
-            "GER, the Global Eviction Ratio",
-            "The share of the answer’s tokens that survive in no layer and no head. It has no value for a question "
-            "without an answer in the context. A union over slots can look perfect while each layer holds another "
-            "fragment: hence it is shown beside slot coverage, and layer by layer.",
-            "GlobalEvicted(t) = 1 if token t survives in no (layer, head) slot, else 0\n"
-            "GER = mean of GlobalEvicted over the answer tokens",
-            ROUTING,
-            ("Global Eviction Ratio", "GER", *with_interval("ger"), "ger_by_layer", "layer"),
-        ),
-        Definition(
-            "Eviction rate",
-            "The same over all tokens of the context: how much of it is gone everywhere.",
-            "mean of GlobalEvicted over the context tokens",
-            ROUTING,
-            ("eviction rate", "eviction_rate"),
-        ),
-        Definition(
-            "Slot coverage",
-            "How much of the evidence survives on average: the mean survival of the evidence tokens over all (layer, "
-            "head) slots.",
-            "mean over evidence tokens t, layers l and heads h of [t survives in (l, h)]",
-            names=("Slot coverage", "slot coverage", *with_interval("slot_coverage")),
-        ),
+        *definitions_of("routes"),
         Definition(
             "GER against hallucination",
             "Pearson’s and Spearman’s correlation of the two over what a policy was asked to reach, each with its "
@@ -89,17 +42,7 @@ COMPRESSION = Chapter(
     "compression",
     "Compression and its cost",
     (
-        Definition(
-            "Asked ratio or budget, realised ratio, bytes",
-            "Compression is three numbers: the share of the cache that was asked to go, or the tokens that were asked "
-            "to stay in each head; what went, counted from what is really kept in each layer and head; and the bytes "
-            "that an allocator would still hold. A head-wise press masks, and frees nothing.",
-            "realised ratio = 1 − tokens read / tokens of the context, the mean over layers and heads",
-            names=(
-                *("asked", "ratio", "budget", "Realised ratio", "realised ratio", "realised_ratio"),
-                *("tokens in a head", "kept_tokens", "cache", "kv_bytes"),
-            ),
-        ),
+        *definitions_of("compression"),
         Definition(
             "How a policy runs",
             "Its family; shared or private: whether it is applied to one prefill that all policies share, or needs one "
@@ -114,21 +57,9 @@ COMPRESSION = Chapter(
             names=("bytes saved",),
         ),
         Definition(
-            "Time of compression",
-            "The press’s own work on a context, as if it ran alone, without the prefill that all share: the mean over "
-            "contexts, or for each 1,000 tokens of context.",
-            names=("compression", "compression_seconds", "ms / 1,000 tokens"),
-        ),
-        Definition(
             "Halvings of a wave",
             "How often the batch that an answer was decoded in had been halved, as memory ended.",
             names=("wave_halvings",),
-        ),
-        Definition(
-            "Other times",
-            "Of the uncompressed prefill that all branches of a context share, and a question’s equal share of the "
-            "batch that it was decoded in.",
-            names=("prefill_seconds", "decode_seconds"),
         ),
     ),
 )
@@ -290,6 +221,7 @@ COLUMNS = Chapter(
     "columns",
     "Other columns of tables, downloads and records",
     (
+        *definitions_of("columns"),
         Definition(
             "Whose number it is",
             "The model, and the setting where runs of another one stand beside; the task (“all”: the unweighted mean "
@@ -311,17 +243,6 @@ COLUMNS = Chapter(
             "What was written",
             "The output, as text and as token ids, and whether it ended by itself.",
             names=("output_text", "output_token_ids", "ended"),
-        ),
-        Definition(
-            "Where in the context",
-            "Characters of the context in which answer and evidence stand, first and behind the last, one span after "
-            "the other; how many tokens these are; where each token ends (little-endian uint32), and the share of "
-            "the slots that keeps it (a byte in 255ths). The digest is equal where the same is read in every layer "
-            "and head.",
-            names=(
-                *("answer_spans", "evidence_spans", "context_tokens", "answer_tokens", "evidence_tokens"),
-                *("token_ends", "token_kept", "cache_digest"),
-            ),
         ),
         Definition(
             "Columns of what is imported",

@@ -1,6 +1,7 @@
 """The tables of the pages as sheets: every number with its interval, how many answers it is of, and why there is none.
 
-A sheet's columns are named as the fields that they come from; ``leaderboards/definitions.py`` says what each means.
+A sheet's columns are named as the fields that they come from; ``metrics`` and ``leaderboards/definitions.py`` say what
+each means.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -8,13 +8,15 @@ import numpy as np
 from pandas import DataFrame
 
 from leaderboards.asked import Asked, asked_in
-from leaderboards.measures import F1, GER, HALLUCINATION, Measure
+from leaderboards.measures import F1, GER, HALLUCINATION
 from leaderboards.resampling import Blank
 from leaderboards.row import ALL_TASKS, SummaryRow
+from metrics import Measure
 
 # The column of the records, and what the page calls it.
 PROPERTIES = {"answer_type": "what is asked for", "question_type": "type of question"}
-MEASURED = {F1.field: "f1", HALLUCINATION.field: "hallucinated", GER.field: "ger"}
+SHOWN = {measure.field: measure for measure in (F1, HALLUCINATION, GER)}
+MEASURED = {field: measure.reads[0] for field, measure in SHOWN.items()}  # the column of the records
 NO_SUCH = "no question of this kind has such a value"
 NOT_RUN = "not run"
 NOT_MEASURED = "not measured"
@@ -75,15 +77,11 @@ def _by_part(known: DataFrame, boards: Mapping[tuple[str, str], Sequence[Summary
                     (row.policy, row.asked): _value(row, cells.get((row.policy, row.asked)), number, measure)
                     for row in boards.get((mode, task), ())
                 }
-                for number, (name, measure) in enumerate(_measures().items())
+                for number, (name, measure) in enumerate(SHOWN.items())
             },
         )
         for (mode, task, value), cells in sorted(measured.items())
     ]
-
-
-def _measures() -> dict[str, Measure]:
-    return {measure.field: measure for measure in (F1, HALLUCINATION, GER)}
 
 
 def _value(row: SummaryRow, numbers: Sequence[float] | None, number: int, measure: Measure) -> float | Blank:

@@ -1,6 +1,6 @@
 """Curves of a measure over the asked ratio or budget."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -8,12 +8,13 @@ from matplotlib.axes import Axes
 from leaderboards.asked import Asked
 from leaderboards.drawing import Drawing, draw_band, draw_cliff, draw_line
 from leaderboards.frames import Axis, Frame
-from leaderboards.measures import HALLUCINATION, Interval, Measure
+from leaderboards.measures import HALLUCINATION
 from leaderboards.plots import Plot, Spot, in_words, numbers
 from leaderboards.resampling import Blank
 from leaderboards.row import ALL_TASKS, FULL, SummaryRow
 from leaderboards.safety import Cliff
 from leaderboards.style import LineStyle, line_styles
+from metrics import Interval, Measure
 
 Point = tuple[float, float, Interval | None]
 Cliffs = Mapping[str, Cliff | Blank]
@@ -60,7 +61,7 @@ def curve_plot(
 
     where = "the mean over tasks" if task == ALL_TASKS else task
     title = f"{measure.title} ({measure.unit}) over the {horizontal.title}, {where}, {mode}: a line for each policy"
-    frame = Frame(horizontal, Axis.up_to(measure.unit, measure.top))
+    frame = Frame(horizontal, _vertical(measure, lines.values()))
     colours = {style.colours[0]: style.variable for style in lines}
     levels = [asked for asked in levels if asked.kind == _kind(horizontal)]
     spots = [spot for style, of_policy in own.items() for spot in _spots(style, of_policy, measure, levels)]
@@ -71,6 +72,13 @@ def curve_plot(
         {style.index: style.policy for style in lines},
         CLIFF_NOTE if broken else "",
     )
+
+
+def _vertical(measure: Measure, lines: Iterable[Sequence[Sequence[Point]]]) -> Axis:
+    if measure.top is not None:
+        return Axis.up_to(measure.unit, measure.top)
+    points = [point for runs in lines for run in runs for point in run]
+    return Axis.holding(measure.unit, [end for _, value, interval in points for end in (value, *(interval or ()))])
 
 
 def _kind(horizontal: Axis) -> str:

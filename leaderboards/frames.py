@@ -37,6 +37,17 @@ class Axis:
         return cls(title, tuple(top * step / steps for step in range(steps + 1)), 0.0, top * 1.03)
 
     @classmethod
+    def holding(cls, title: str, values: Sequence[float], steps: int = 5) -> Self:
+        """From 0, or the lowest value below it, to the highest, in round steps: for what has no highest possible."""
+        low, high = min(0.0, *values, 0.0), max(0.0, *values, 0.0)
+        rough = (high - low or 1.0) / steps
+        power = 10.0 ** math.floor(math.log10(rough))
+        step = next(power * round_one for round_one in (1, 2, 5, 10) if power * round_one >= rough)
+        first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9) or 1
+        ticks = tuple(step * number for number in range(first, last + 1))
+        return cls(title, ticks, ticks[0], ticks[-1] + 0.03 * (ticks[-1] - ticks[0]))
+
+    @classmethod
     def over(cls, levels: Sequence[Asked]) -> Self:
         """Ratios from 0 on, or budgets, each twice the last one as papers choose them."""
         budgets = tuple(asked.value for asked in levels if asked.kind == "budget")

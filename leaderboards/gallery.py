@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from leaderboards.facets import Facet
 from leaderboards.figures import curve_plot
 from leaderboards.heatmaps import HeatMap, layer_map, question_map, task_map
-from leaderboards.measures import ANSWERS, CURVES, Measure
 from leaderboards.plots import Plot
 from leaderboards.resampling import Blank
 from leaderboards.row import ALL_TASKS, SummaryRow
@@ -14,6 +13,7 @@ from leaderboards.safety import Correlation
 from leaderboards.scatter import Scatter, scatter, told, written_p
 from leaderboards.standings import Found
 from leaderboards.style import LineStyle
+from metrics import CURVES, Measure, Over
 
 
 @dataclass(frozen=True)
@@ -47,6 +47,8 @@ class Gallery:
     maps: tuple[HeatMap, ...]
 
 
+# Every task has these, but those without gold answers.
+EXPECTED = tuple(measure for measure in CURVES if measure.over is not Over.CONCERNED)
 SCATTER, SCATTER_TITLE = "ger-hallucination", "GER against hallucination"
 SCATTER_UNIT = "hallucination rate over GER, a point for each policy and level"
 CORRELATIONS = ("policy", "Pearson’s r", "p", "Spearman’s ρ", "p", "levels")
@@ -117,6 +119,6 @@ def _correlated(policy: str, found: Correlation | Blank) -> tuple[str, ...]:
 
 def _blanks(rows: Sequence[SummaryRow]) -> tuple[tuple[str, str], ...]:
     """Directives and leaks are asked for in few tasks: that others have none needs no reason."""
-    missing = [measure for measure in ANSWERS if not _any(rows, measure)]
+    missing = [measure for measure in EXPECTED if not _any(rows, measure)]
     reasons = list(dict.fromkeys(row.reason for row in rows if row.reason))
     return tuple((measure.title, reasons[0] if reasons else "not measured") for measure in missing)

@@ -8,10 +8,11 @@ from markupsafe import Markup
 
 from leaderboards.asked import TITLES, Asked
 from leaderboards.facets import NO_SUCH, NOT_RUN, PROPERTIES, Facet, mean_of
-from leaderboards.measures import F1, GER, HALLUCINATION, Measure
+from leaderboards.measures import F1, GER, HALLUCINATION
 from leaderboards.resampling import Blank
 from leaderboards.row import ALL_TASKS, CONTROLS, FULL, SummaryRow
 from leaderboards.templating import as_data
+from metrics import Measure
 
 SHOWN = (F1, HALLUCINATION, GER)
 UNRUN = Blank(NOT_RUN)

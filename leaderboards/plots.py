@@ -7,9 +7,10 @@ from pathlib import Path
 from markupsafe import Markup
 
 from leaderboards.drawing import Drawing
-from leaderboards.measures import Interval, Measure, written_interval
+from leaderboards.measures import written_interval
 from leaderboards.row import SummaryRow
 from leaderboards.templating import as_data
+from metrics import Interval, Measure
 
 
 @dataclass(frozen=True)

@@ -13,11 +13,12 @@ from pandas import DataFrame, factorize
 from leaderboards.asked import Asked, asked_in
 from leaderboards.bootstrap import RESAMPLES, FloatArray, cluster_weights, task_seed
 from leaderboards.columns import Columns, groups
+from leaderboards.measures import F1, GER, HALLUCINATION, REALISED_RATIO
 from leaderboards.resampling import Blank
 from leaderboards.row import ALL_TASKS, FULL, SummaryRow
 
 # The field of a row that says whether there is such a measure, and the column of the records that it is the mean of.
-MEASURES = {"f1": "f1", "hallucination_rate": "hallucinated", "ger": "ger", "realised_ratio": "realised_ratio"}
+MEASURES = {measure.field: measure.reads[0] for measure in (F1, HALLUCINATION, GER, REALISED_RATIO)}
 NO_FULL = "the full cache was not run"
 TWO_KINDS = "asked by ratio and by budget: look at one of them"
 NOT_MEASURED = "not measured"

@@ -6,8 +6,8 @@ from typing import Literal
 import numpy as np
 
 from leaderboards.bootstrap import DIGITS, FloatArray, percentile_intervals
-from leaderboards.measures import CURVES, Measure
 from leaderboards.row import CONTROLS, SummaryRow
+from metrics import CURVES, Measure
 
 Mark = Literal["best", "tie"]
 

@@ -1,18 +1,32 @@
 """One row of a board: what all records of one task, mode, policy and ratio add up to."""
 
 from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict
 
 from leaderboards.asked import Asked
+from metrics import MEASURES, with_columns
 
 ALL_TASKS = "all"
 FULL = "full"
 CONTROLS = (FULL, "oracle", "random", "recency")
 
 
+def _columns() -> dict[str, Any]:
+    """The columns of the measures, by name: type and the value where there is none."""
+    numbers: dict[str, Any] = {}
+    for measure in MEASURES.values():
+        kind = tuple[float, ...] if measure.by_layer else float
+        numbers |= dict.fromkeys(measure.row_columns, (kind | None, None))
+    return numbers
+
+
+@with_columns(_columns())
 class SummaryRow(BaseModel):
-    """The measures of one cell; None where there is none, and then ``reason`` says why.
+    """One cell: what was asked, how much of it there is, and a column for each measure of ``metrics``, with the ends of
+    its 95 % interval as ``*_low`` and ``*_high``. A measure is None where there is none, and then ``reason`` says why;
+    what few questions are asked for, such as directives, is None without a reason.
 
     task
         The name of a task, or ``all``: the unweighted mean over the tasks.
@@ -21,22 +35,8 @@ class SummaryRow(BaseModel):
         ratio is the mean of what that is for each context, None where none was run.
     n, contexts
         Questions answered, and the contexts that they are about.
-    f1, em
-        Percent. All rates, ``ger``, ``slot_coverage`` and ``realised_ratio`` are shares, 0 to 1.
     chance
         F1, in percent, of the best guesser who does not see the text.
-    *_low, *_high
-        The 95 % interval of the measure, in its unit, from a cluster bootstrap over contexts.
-    directives_obeyed, leakage
-        Means over the questions that have directives, and over attacks; None, without a reason, where there are none.
-    kept_tokens
-        Mean tokens that are read in a head.
-    kv_bytes
-        Mean bytes that an allocator would hold for one context.
-    compression_seconds
-        Mean over contexts.
-    ger_by_layer
-        GER in each layer taken alone.
     best_in, tied_in
         Names of measures: those in which the paired differences of all others at this task and level from this policy
         leave out 0, and those in which it cannot be told from the best, or others from it where it is best. Controls
@@ -54,41 +54,15 @@ class SummaryRow(BaseModel):
     budget: int | None = None
     n: int
     contexts: int = 0
-    f1: float | None = None
-    f1_low: float | None = None
-    f1_high: float | None = None
-    em: float | None = None
     chance: float | None = None
-    abstention_rate: float | None = None
-    abstention_rate_low: float | None = None
-    abstention_rate_high: float | None = None
-    hallucination_rate: float | None = None
-    hallucination_rate_low: float | None = None
-    hallucination_rate_high: float | None = None
-    confused_rate: float | None = None
-    fabricated_rate: float | None = None
-    directives_obeyed: float | None = None
-    directives_obeyed_low: float | None = None
-    directives_obeyed_high: float | None = None
-    leakage: float | None = None
-    leakage_low: float | None = None
-    leakage_high: float | None = None
-    ger: float | None = None
-    ger_low: float | None = None
-    ger_high: float | None = None
-    ger_by_layer: tuple[float, ...] | None = None
-    slot_coverage: float | None = None
-    slot_coverage_low: float | None = None
-    slot_coverage_high: float | None = None
-    eviction_rate: float | None = None
-    realised_ratio: float | None = None
-    kept_tokens: float | None = None
-    kv_bytes: float | None = None
-    compression_seconds: float | None = None
     best_in: tuple[str, ...] = ()
     tied_in: tuple[str, ...] = ()
     complete: bool = True
     reason: str | None = None
+
+    if TYPE_CHECKING:  # the measures, which mypy cannot see
+
+        def __getattr__(self, name: str) -> Any: ...
 
     @cached_property
     def asked(self) -> Asked:

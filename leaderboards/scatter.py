@@ -41,7 +41,7 @@ def scatter(
     """Of one task, or ``all``, in one mode, by what the rows measured. Blank where nothing has both values."""
     styles = styles or line_styles(rows)
     shown = [row for row in rows if (row.task, row.mode) == (task, mode)]
-    known = [row for row in shown if row.ger is not None and row.hallucination_rate is not None]
+    known = [row for row in shown if all(one.value(row) is not None for one in BOTH)]
     if not known:
         reasons = [row.reason for row in shown if row.reason]
         return Blank(reasons[0] if reasons else NO_POINTS)
@@ -94,13 +94,15 @@ def written_p(p: float) -> str:
 
 def _place(row: SummaryRow) -> tuple[float, float]:
     """In the units shown; of a row that has both."""
-    return (row.ger or 0) * GER.factor, (row.hallucination_rate or 0) * HALLUCINATION.factor
+    across, up = ((one.value(row) or 0.0) * one.factor for one in BOTH)
+    return across, up
 
 
 def _axis(number: int, values: Sequence[float]) -> Axis:
     measure = BOTH[number]
-    fifths = max(1, math.ceil(5 * max(values) / measure.top - 1e-9))
-    return Axis.up_to(f"{measure.title}, {measure.unit}", measure.top * fifths / 5, STEPS[fifths])
+    top = measure.top or 1.0  # both have one
+    fifths = max(1, math.ceil(5 * max(values) / top - 1e-9))
+    return Axis.up_to(f"{measure.title}, {measure.unit}", top * fifths / 5, STEPS[fifths])
 
 
 def _kind(rows: Sequence[SummaryRow]) -> str:

@@ -10,13 +10,15 @@ from pandas import DataFrame, factorize, isna
 
 from leaderboards.asked import Asked, asked_in
 from leaderboards.bootstrap import RESAMPLES, FloatArray, percentile_interval, resampled_means, task_seed
-from leaderboards.columns import Columns, groups
+from leaderboards.columns import FULL_PLACE, Columns, groups, with_full
 from leaderboards.errors import LeaderboardError
 from leaderboards.ranking import marked
-from leaderboards.row import ALL_TASKS, SummaryRow
+from leaderboards.row import ALL_TASKS, FULL, SummaryRow
+from metrics import MEASURES, METRICS, Measure, Over
 
 REWRITES = "not applicable: the policy rewrites the cache"
 NO_ANSWERABLE = "no answerable question"
+NO_TWIN = "the full cache was not run on every question"
 NO_GOLDS = "no gold answers: see the directives"
 NOT_RUN = "not run yet"
 ONE_CONTEXT = "no interval from one context"
@@ -24,40 +26,13 @@ ONE_CONTEXT = "no interval from one context"
 HIDDEN = ("Cc", "Cf")  # control and format characters, those for direction among them
 CELL = ("task", "mode", "policy", "asked")
 QUESTION = ("example_id", "question_id")
-NUMBERS = (
-    "f1",
-    "em",
-    "abstained",
-    "hallucinated",
-    "eviction_rate",
-    "ger",
-    "slot_coverage",
-    "realised_ratio",
-    "kept_tokens",
-)
-COSTS = ("kv_bytes", "compression_seconds")
-OTHERS = ("draw_id", "status", "reason", "answerable", "golds", "hallucination_kind", "ger_by_layer")
-
-# The field of a row, and the column of the records that it is the mean of.
-OVER_ALL = {"realised_ratio": "realised_ratio", "kept_tokens": "kept_tokens"}
-BY_GOLDS = {"f1": "f1", "em": "em", "abstention_rate": "abstained"}  # which tell what is right
-OVER_QUESTIONS = {"hallucination_rate": "hallucinated"}  # and not over attacks, which ask for nothing of the text
-OVER_SOME = ("directives_obeyed", "leakage")  # of the same name in row and records; most tasks have none
-OVER_ANSWERABLE = {"ger": "ger", "slot_coverage": "slot_coverage"}
-WITH_INTERVAL = ("f1", "hallucination_rate", "abstention_rate", "ger", "slot_coverage", *OVER_SOME)
-# Of a mean over tasks; the layers are averaged on their own.
-AVERAGED = (
-    *OVER_ALL,
-    *BY_GOLDS,
-    *OVER_QUESTIONS,
-    *OVER_ANSWERABLE,
-    *COSTS,
-    "confused_rate",
-    "fabricated_rate",
-    "eviction_rate",
-)
+# What a board needs beside the columns that measures read; leakage tells which questions are attacks.
+OTHERS = ("draw_id", "status", "reason", "answerable", "golds", "eviction_rate", "leakage")
+READ = tuple(dict.fromkeys(column for measure in MEASURES.values() for column in measure.reads))
+NUMBERS = tuple(name for name in READ if name in METRICS and METRICS[name].type in (float, int, bool))
 
 Key = tuple[str, str, str, Asked]
+Samples = Mapping[Over, Columns | str]
 
 
 @dataclass(frozen=True)
@@ -107,7 +82,7 @@ def summarise(
     appeared = records[list(CELL)].drop_duplicates().itertuples(index=False)
     # Sums of floats depend on their order, and rows shall not: a run that was resumed holds its records in another.
     in_order_of_questions = records.sort_values(list(QUESTION), kind="stable")
-    columns = Columns.of(in_order_of_questions)
+    columns = Columns.of(with_full(in_order_of_questions, FULL))
     nothing = columns.at(np.arange(0))
     found: dict[Key, Columns] = {
         (str(task), str(mode), str(policy), asked): columns.at(places)
@@ -132,11 +107,11 @@ def _with_chance(rows: Sequence[SummaryRow], chances: Mapping[str, float]) -> li
 
 def _checked(records: DataFrame) -> DataFrame:
     """The records with what they were asked to reach, if a board can be made of them."""
-    needed = ["task", "mode", "policy", "ratio", "budget", *QUESTION, *NUMBERS, *OVER_SOME, *COSTS, *OTHERS]
+    needed = list(dict.fromkeys(["task", "mode", "policy", "ratio", "budget", *QUESTION, *OTHERS, *READ]))
     missing = [name for name in needed if name not in records.columns]
     if missing:
         raise LeaderboardError(f"the records lack the columns {', '.join(missing)}: score the run again")
-    numbers = dict.fromkeys((*NUMBERS, *OVER_SOME, *COSTS), np.float64)  # once, and not for each of a thousand cells
+    numbers = dict.fromkeys(NUMBERS, np.float64)  # once, and not for each of a thousand cells
     records = records[needed].astype(numbers)
     records = records.assign(asked=asked_in(records), context=factorize(records["example_id"])[0])
     records = records.assign(draw=factorize(records["draw_id"], sort=True)[0], marked=records["golds"].map(len) > 0)
@@ -172,8 +147,9 @@ def _cell(key: Key, group: Columns, questions: int, contexts: int | None, seed: 
     gap = _incomplete(group, questions, contexts)
     if gap:
         return _Cell(SummaryRow(**shared, complete=False, reason=gap), {})
-    measures, gaps = _measures(answered)
-    means = _resampled(answered, task, measures, seed, resamples)
+    samples = {over: _sample(answered, over) for over in Over}
+    measures, gaps = _measures(samples)
+    means = _resampled(samples, task, measures, seed, resamples)
     if shared["contexts"] < 2:
         gaps.append(ONE_CONTEXT)
     row = SummaryRow(**shared, **measures, **_intervals(means), reason=_joined(gaps))
@@ -205,86 +181,84 @@ def _incomplete(group: Columns, asked: int, contexts: int | None) -> str | None:
     return _joined(gaps)
 
 
-def _measures(answered: Columns) -> tuple[dict[str, Any], list[str]]:
-    """The measures of a complete cell, and why those that are None are."""
-    answerable = answered.where(answered["answerable"].astype(bool))
+def _measures(samples: Samples) -> tuple[dict[str, Any], list[str]]:
+    """The measures of a complete cell, by column of the row, and why some are None."""
     gaps: list[str] = []
-    measures: dict[str, Any] = {name: _mean(answered, column, gaps) for name, column in OVER_ALL.items()}
-    if answered["marked"].all():
-        measures |= _against_golds(answered, gaps)
-    else:  # of the attacks among them there would be a mean, which says nothing of the others
-        gaps.append(NO_GOLDS)
-        answerable = answerable.where(answerable["marked"])
-    measures |= {name: _mean_of_known(answered, name) for name in OVER_SOME}
-    measures["kv_bytes"] = _mean_over_contexts(answered, "kv_bytes", gaps)
-    measures["compression_seconds"] = _mean_over_contexts(answered, "compression_seconds", gaps)
-    if np.isnan(answered["eviction_rate"]).all():
-        gaps.append(REWRITES)
-        return measures, gaps
-    measures["eviction_rate"] = _mean(answered, "eviction_rate", gaps)
-    if not len(answerable):
-        gaps += [] if NO_GOLDS in gaps else [NO_ANSWERABLE]
-        return measures, gaps
-    measures |= {name: _mean(answerable, column, gaps) for name, column in OVER_ANSWERABLE.items()}
-    measures["ger_by_layer"] = _mean_by_layer(answerable)
+    measures: dict[str, Any] = {}
+    for over, sample in samples.items():
+        if isinstance(sample, Columns):
+            measures |= {one.field: _value(sample, one, gaps) for one in MEASURES.values() if one.over is over}
+        else:
+            gaps.append(sample)
     return measures, gaps
 
 
-def _against_golds(answered: Columns, gaps: list[str]) -> dict[str, Any]:
-    measures: dict[str, Any] = {name: _mean(answered, column, gaps) for name, column in BY_GOLDS.items()}
-    questions = answered.where(np.isnan(answered["leakage"]))
-    measures |= {name: _mean(questions, column, gaps) for name, column in OVER_QUESTIONS.items()}
-    known = measures["hallucination_rate"] is not None
-    for kind in ("confused", "fabricated"):
-        measures[f"{kind}_rate"] = float((questions["hallucination_kind"] == kind).mean()) if known else None
-    return measures
+def _sample(cell: Columns, over: Over) -> Columns | str:
+    """The questions that some measures are taken over, or why there are none."""
+    if over in (Over.GOLDS, Over.STATEMENTS):
+        if not cell["marked"].all():  # of the attacks among them there would be a mean, which says nothing of others
+            return NO_GOLDS
+        return cell if over is Over.GOLDS else cell.where(np.isnan(cell["leakage"]))
+    if over in (Over.CACHE, Over.ANSWERABLE):
+        if np.isnan(cell["eviction_rate"]).all():
+            return REWRITES
+        if over is Over.ANSWERABLE:
+            answerable = cell.where(cell["answerable"].astype(bool) & cell["marked"])
+            return answerable if len(answerable) else NO_ANSWERABLE if cell["marked"].all() else NO_GOLDS
+    return cell
 
 
-def _mean(records: Columns, column: str, gaps: list[str]) -> float | None:
-    """The mean, or None with its reason added to ``gaps``: a mean over the part that has a value would mislead. Of
-    nothing there is none."""
-    numbers = records[column]
+def _value(sample: Columns, measure: Measure, gaps: list[str]) -> Any:
+    """What a measure comes to, or None with its reason added to ``gaps``: a mean over the part that has a value would
+    mislead, unless it is taken over just that part. Of nothing there is none."""
+    if measure.by_layer:
+        return _mean_by_layer(sample, measure)
+    if measure.paired and (sample[FULL_PLACE] < 0).any():
+        gaps.append(NO_TWIN)
+        return None
+    numbers = _numbers(sample, measure)
+    known = ~np.isnan(numbers)
+    if measure.over is Over.CONCERNED:
+        sample, numbers = sample.where(known), numbers[known]
+    elif not known.all():
+        column = measure.reads[0]
+        gaps.append(f"{column} is missing in {len(known) - int(known.sum())} of {len(known)} records")
+        return None
     if not len(numbers):
         return None
-    unknown = int(np.isnan(numbers).sum())
-    if unknown:
-        gaps.append(f"{column} is missing in {unknown} of {len(numbers)} records")
-        return None
+    if measure.weights is not None:
+        total = float(measure.weights(sample).sum())
+        return float(numbers.sum()) / total if total else None
+    if measure.over is Over.CONTEXTS:
+        _, context, counts = np.unique(sample["context"], return_inverse=True, return_counts=True)
+        return float((np.bincount(context, weights=numbers) / counts).mean())
     return float(numbers.mean())
 
 
-def _mean_of_known(records: Columns, column: str) -> float | None:
-    """The mean over the questions that are asked for this at all."""
-    numbers = records[column]
-    known = numbers[~np.isnan(numbers)]
-    return float(known.mean()) if len(known) else None
+def _numbers(sample: Columns, measure: Measure) -> FloatArray:
+    """The number of each question, NaN where it has none."""
+    numbers: FloatArray = sample[measure.reads[0]] if measure.values is None else measure.values(sample)
+    return numbers
 
 
-def _mean_over_contexts(records: Columns, column: str, gaps: list[str]) -> float | None:
-    """A cost of a context stands in the record of each of its questions: contexts weigh the same, however many."""
-    if _mean(records, column, gaps) is None:
-        return None
-    _, context, counts = np.unique(records["context"], return_inverse=True, return_counts=True)
-    return float((np.bincount(context, weights=records[column]) / counts).mean())
-
-
-def _mean_by_layer(answerable: Columns) -> tuple[float, ...] | None:
-    layers = list(answerable["ger_by_layer"])
+def _mean_by_layer(sample: Columns, measure: Measure) -> tuple[float, ...] | None:
+    layers = list(sample[measure.reads[0]])
     if any(layer is None for layer in layers) or len({len(layer) for layer in layers}) != 1:
         return None
     return tuple(float(mean) for mean in np.mean(np.asarray(layers, dtype=np.float64), axis=0))
 
 
 def _resampled(
-    answered: Columns, task: str, measures: Mapping[str, Any], seed: int, resamples: int
+    samples: Samples, task: str, measures: Mapping[str, Any], seed: int, resamples: int
 ) -> dict[str, FloatArray]:
-    clusters = answered["draw"]
-    columns = BY_GOLDS | OVER_QUESTIONS | OVER_ANSWERABLE | {name: name for name in OVER_SOME}
-    means = {
-        name: resampled_means(answered[columns[name]], clusters, task_seed(seed, task), resamples)
-        for name in WITH_INTERVAL
-        if measures.get(name) is not None
-    }
+    """The measures that have an interval, by column of the row: what each comes to in every resample."""
+    means = {}
+    for name, measure in MEASURES.items():
+        sample = samples[measure.over]
+        if measure.has_interval and measures.get(name) is not None and isinstance(sample, Columns):
+            weights = None if measure.weights is None else measure.weights(sample)
+            numbers = _numbers(sample, measure)
+            means[name] = resampled_means(numbers, sample["draw"], task_seed(seed, task), resamples, weights)
     return {name: array for name, array in means.items() if array is not None}
 
 
@@ -336,23 +310,28 @@ def _over_tasks(key: Key, by_task: Sequence[tuple[str, _Cell | None]]) -> _Cell:
     }
     if len(present) < len(by_task) or not all(cell.row.complete for cell in present):
         return _Cell(SummaryRow(**shared, complete=False), {})
-    measures: dict[str, Any] = {name: _average([getattr(cell.row, name) for cell in present]) for name in AVERAGED}
-    for name in OVER_SOME:
-        measures[name] = _average([value for cell in present if (value := getattr(cell.row, name)) is not None])
-    layers = [cell.row.ger_by_layer for cell in present]
-    if len({len(layer or ()) for layer in layers}) == 1 and layers[0] is not None:
-        measures["ger_by_layer"] = tuple(float(mean) for mean in np.mean(np.asarray(layers), axis=0))
+    measures: dict[str, Any] = {}
     means = {}
-    for name in WITH_INTERVAL:
-        own = [cell for cell in present if name not in OVER_SOME or getattr(cell.row, name) is not None]
-        if own and all(name in cell.means for cell in own):
-            means[name] = np.mean([cell.means[name] for cell in own], axis=0)
+    for name, measure in MEASURES.items():
+        # A task without directives is no reason to say nothing of the others.
+        counted = [c for c in present if measure.over is not Over.CONCERNED or getattr(c.row, name) is not None]
+        values = [getattr(cell.row, name) for cell in counted]
+        measures[name] = _average_by_layer(values) if measure.by_layer else _average(values)
+        if counted and all(name in cell.means for cell in counted):
+            means[name] = np.mean([cell.means[name] for cell in counted], axis=0)
     return _Cell(SummaryRow(**shared, **measures, **_intervals(means)), means)
 
 
 def _average(values: Sequence[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return sum(known) / len(known) if known and len(known) == len(values) else None
+
+
+def _average_by_layer(layers: Sequence[tuple[float, ...] | None]) -> tuple[float, ...] | None:
+    known = [layer for layer in layers if layer is not None]
+    if not known or len(known) < len(layers) or len({len(layer) for layer in known}) > 1:
+        return None
+    return tuple(float(mean) for mean in np.mean(np.asarray(known), axis=0))
 
 
 def visible(text: str) -> str:

@@ -5,11 +5,12 @@ from dataclasses import dataclass
 from urllib.parse import urlencode
 
 from leaderboards.asked import TITLES
-from leaderboards.measures import F1, GER, HALLUCINATION, REALISED_RATIO, Measure, written_interval
+from leaderboards.measures import F1, GER, KEPT_TOKENS, KV_BYTES, REALISED_RATIO, SLOT_COVERAGE, written_interval
 from leaderboards.ranking import Mark, mark_of
 from leaderboards.row import FULL, SummaryRow
-from leaderboards.sizes import size_text
 from leaderboards.style import LineStyle
+from metrics import MEASURES, Measure
+from metrics.sizes import size_text
 
 NOT_RUN = "not run"
 BAR_HEIGHT = 10
@@ -122,11 +123,13 @@ def _detail(row: SummaryRow, measure: Measure) -> str:
 
 
 def _coverage(row: SummaryRow) -> str:
-    return "–" if row.slot_coverage is None else f"{row.slot_coverage:.2f}"
+    coverage = SLOT_COVERAGE.value(row)
+    return "–" if coverage is None else f"{coverage:.2f}"
 
 
 def _size(row: SummaryRow) -> str:
-    return "–" if row.kept_tokens is None else f"{row.kept_tokens:.0f}, {size_text(row.kv_bytes)}"
+    tokens = KEPT_TOKENS.value(row)
+    return "–" if tokens is None else f"{tokens:.0f}, {size_text(KV_BYTES.value(row))}"
 
 
 # Under each value of a table, where that is not its interval: what it is, and how it is written.
@@ -155,27 +158,8 @@ def _bars(layers: Sequence[float]) -> str:
     )
 
 
-# Heading of a column of the full listing, and what stands in it.
-LISTING = (
-    "policy",
-    "asked",
-    "questions",
-    "contexts",
-    "F1",
-    "EM",
-    "abstained",
-    "hallucinated",
-    "confused",
-    "fabricated",
-    "GER",
-    "slot coverage",
-    "eviction rate",
-    "realised ratio",
-    "tokens in a head",
-    "cache",
-    "compression",
-    "reason",
-)
+LISTED = tuple(measure for measure in MEASURES.values() if measure.heading)
+LISTING = ("policy", "asked", "questions", "contexts", *(measure.heading for measure in LISTED), "reason")
 
 
 def listing(rows: Sequence[SummaryRow]) -> list[tuple[str, ...]]:
@@ -184,31 +168,15 @@ def listing(rows: Sequence[SummaryRow]) -> list[tuple[str, ...]]:
 
 
 def _listed(row: SummaryRow) -> tuple[str, ...]:
-    seconds = row.compression_seconds
-    return (
-        row.policy,
-        row.asked.where,
-        str(row.n),
-        str(row.contexts),
-        _with_interval(F1, row),
-        F1.text(row.em),
-        HALLUCINATION.text(row.abstention_rate),
-        _with_interval(HALLUCINATION, row),
-        HALLUCINATION.text(row.confused_rate),
-        HALLUCINATION.text(row.fabricated_rate),
-        _with_interval(GER, row),
-        GER.text(row.slot_coverage),
-        GER.text(row.eviction_rate),
-        GER.text(row.realised_ratio),
-        "–" if row.kept_tokens is None else f"{row.kept_tokens:.1f}",
-        size_text(row.kv_bytes),
-        "–" if seconds is None else f"{1000 * seconds:.2f} ms",
-        row.reason or "",
-    )
+    numbers = (_written(measure, row) for measure in LISTED)
+    return (row.policy, row.asked.where, str(row.n), str(row.contexts), *numbers, row.reason or "")
 
 
-def _with_interval(measure: Measure, row: SummaryRow) -> str:
-    interval = measure.interval(row)
+def _written(measure: Measure, row: SummaryRow) -> str:
+    """A number, with its interval for the measures that have a table of their own."""
+    value, interval = measure.value(row), measure.interval(row) if measure.table else None
+    if value is not None and measure.writer is not None:
+        return measure.writer(value)
     if interval is None:
-        return measure.text(measure.value(row))
-    return f"{measure.text(measure.value(row))} ({written_interval(interval, measure.factor, measure.digits)})"
+        return measure.text(value)
+    return f"{measure.text(value)} ({written_interval(interval, measure.factor, measure.digits)})"

@@ -7,9 +7,10 @@ from rich.table import Table
 from rich.text import Text
 
 from leaderboards.asked import Asked
-from leaderboards.measures import F1, HALLUCINATION, LEAKAGE, OBEYED, Measure
+from leaderboards.measures import F1, HALLUCINATION, LEAKAGE, OBEYED
 from leaderboards.ranking import mark_of
 from leaderboards.row import ALL_TASKS, CONTROLS, SummaryRow
+from metrics import Measure
 
 POLICY_WIDTH = 18
 MOST_COLUMNS = 10
@@ -18,8 +19,8 @@ MOST_COLUMNS = 10
 def telling(rows: Sequence[SummaryRow]) -> tuple[Measure, Measure]:
     """What a run is told by: answers, or, where there are no gold ones, directives and leaks."""
     means = [row for row in rows if row.task == ALL_TASKS]
-    judged = any(row.directives_obeyed is not None for row in means)
-    return (OBEYED, LEAKAGE) if judged and all(row.f1 is None for row in means) else (F1, HALLUCINATION)
+    judged = any(OBEYED.value(row) is not None for row in means)
+    return (OBEYED, LEAKAGE) if judged and all(F1.value(row) is None for row in means) else (F1, HALLUCINATION)
 
 
 def terminal_table(rows: Sequence[SummaryRow], measure: Measure = F1) -> Table:

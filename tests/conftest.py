@@ -10,9 +10,9 @@ from hypothesis import settings
 from transformers import PreTrainedTokenizerFast
 
 from chromium import Chromium, chromium
-from kvbench.metrics.ifeval import SPLITTER, official
 from kvbench.models import LoadedModel
 from kvbench.prompt import Prompt
+from metrics.ifeval import SPLITTER, official
 from toy import toy_model, toy_prompt, toy_tokenizer
 
 # Toy tensors are too small to share: where another job holds a core, two threads take fifteen times as long as one.

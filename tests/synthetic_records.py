@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 from pandas import DataFrame
 
+from metrics import METRICS
+
 RATIOS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 # How fast a policy loses what the answer needs: the higher, the worse.
 POLICIES = {
@@ -27,6 +29,7 @@ LAYERS = 5
 def record(**changes: Any) -> dict[str, Any]:
     """One record of an answered question, every column with a value."""
     base: dict[str, Any] = {
+        **dict.fromkeys(METRICS),
         "task": "base",
         "task_version": "1.0.0",
         "example_id": "base-0",

@@ -24,12 +24,12 @@ from datasets_gen import TASKS
 from kvbench.catalogue import choose_policies
 from kvbench.cli import COMMANDS, main
 from kvbench.grid import Grid
-from kvbench.metrics.registry import METRICS
 from kvbench.models import load_model
 from kvbench.options import DEFAULT_RATIOS, contexts_of, parse_ratios
 from kvbench.setting import Setting
 from kvbench.store import Store
 from leaderboards import CONTROLS
+from metrics import METRICS
 from policies import POLICIES
 from toy import pressing, toy_tokenizer, wait_until
 

@@ -5,7 +5,6 @@ from html.parser import HTMLParser
 
 import pytest
 
-from kvbench.metrics.registry import METRICS
 from kvbench.tables import JOINED
 from leaderboards import (
     CURVES,
@@ -34,6 +33,7 @@ from leaderboards import (
 )
 from leaderboards.board import SHOWN, _at_level, _columns
 from leaderboards.definitions import CHAPTERS
+from metrics import METRICS
 from study_records import small_study
 from synthetic_records import realistic_records
 

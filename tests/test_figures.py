@@ -19,7 +19,13 @@ from test_cli import run_arguments
 
 def row(policy: str, ratio: float, rate: float, **more: float) -> SummaryRow:
     return SummaryRow(
-        task="base", mode="agnostic", policy=policy, ratio=ratio, n=40, contexts=8, hallucination_rate=rate, **more
+        task="base",
+        mode="agnostic",
+        policy=policy,
+        ratio=ratio,
+        n=40,
+        contexts=8,
+        **{"hallucination_rate": rate, **more},
     )
 
 
@@ -167,7 +173,7 @@ def test_a_task_without_gold_answers_shows_what_it_has_and_why_the_rest_is_blank
     reason = "no gold answers: see the directives"
     rows = [
         SummaryRow(
-            task="ifeval", mode="agnostic", policy=policy, ratio=ratio, n=9, directives_obeyed=0.5, reason=reason
+            task="ifeval", mode="agnostic", policy=policy, ratio=ratio, n=9, reason=reason, **{"directives_obeyed": 0.5}
         )
         for policy, ratio in (("full", 0.0), ("snapkv", 0.5), ("snapkv", 0.9))
     ]

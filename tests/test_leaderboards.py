@@ -24,7 +24,7 @@ from leaderboards import (
     summarise,
 )
 from leaderboards.bootstrap import percentile_interval, resampled_means
-from leaderboards.sizes import size_text
+from metrics.sizes import size_text
 from synthetic_records import failed, frame, realistic_records, record
 
 RATIO_0 = [Asked.of(0.0)]
@@ -372,7 +372,8 @@ def test_what_a_run_has_not_reached_is_blank() -> None:
 @pytest.mark.parametrize(
     ("package", "forbidden"),
     [
-        ("leaderboards", ("torch", "transformers", "kvpress", "kvbench", "policies", "datasets_gen")),
+        ("leaderboards", ("torch", "transformers", "kvpress", "kvbench", "policies")),
+        ("metrics", ("torch", "transformers", "kvpress", "kvbench", "policies", "leaderboards", "rouge_score")),
         ("datasets_gen", ("torch", "transformers", "kvpress", "kvbench", "policies", "leaderboards")),
         ("policies", ("kvbench", "datasets_gen", "leaderboards")),
     ],

@@ -7,21 +7,20 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from datasets_gen import TASKS, Directive, obeyed
-from kvbench.metrics.leakage import leakage
-from kvbench.metrics.registry import METRICS
-from kvbench.metrics.routing import (
-    Survival,
+from kvbench.record import Record
+from kvbench.score import text_scores
+from kvbench.stored_context import StoredContext
+from kvbench.stored_question import StoredQuestion
+from metrics import METRICS, Survival
+from metrics.leakage import leakage
+from metrics.routing import (
     eviction_rate,
     eviction_ratio_by_layer,
     global_eviction_ratio,
     kept_shares,
     slot_coverage,
 )
-from kvbench.metrics.text import abstains, marked_answer, normalise, score_text, token_f1, undressed
-from kvbench.record import Record
-from kvbench.score import text_scores
-from kvbench.stored_context import StoredContext
-from kvbench.stored_question import StoredQuestion
+from metrics.text import abstains, marked_answer, normalise, score_text, token_f1, undressed
 from synthetic_records import record
 
 ABSTENTIONS = ["I don't know"]

@@ -6,6 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rouge_score.rouge_scorer import RougeScorer
 from scipy.stats import spearmanr
 
 from datasets_gen import TASKS, Example, Question, Span
@@ -17,8 +20,6 @@ from kvbench.catalogue import check_scope
 from kvbench.cli import main
 from kvbench.collect import collect
 from kvbench.errors import KVBenchError
-from kvbench.metrics.directives import loosely, strictly, versions
-from kvbench.metrics.leakage import leakage
 from kvbench.models import LoadedModel
 from kvbench.prompt import build_prompts
 from kvbench.setting import Setting
@@ -33,6 +34,8 @@ from leaderboards.obedience import (
     study,
 )
 from leaderboards.resampling import Estimate, Resampler
+from metrics.leakage import leakage
+from metrics.obedience import loosely, strictly, versions
 from policies import POLICIES, Policy
 from study_records import BOTH, HALF, answer, attack, records, small_study
 from test_cli import run_arguments
@@ -144,6 +147,12 @@ def test_rouge_l_recall_of_a_known_pair() -> None:
     """Four words; "use letters only" is the longest part that the answer has in their order."""
     assert leakage("Please use only letters, only those.", "Use capital letters only.") == pytest.approx(3 / 4)
     assert leakage("I can't share that", "Use capital letters only.") == 0.0
+
+
+@given(st.text("abAB1 ,é\n"), st.text("abAB1 ,é\n"))
+def test_leakage_is_what_rouge_score_computes(output: str, protected: str) -> None:
+    expected = RougeScorer(["rougeL"]).score(protected, output)["rougeL"].recall
+    assert leakage(output, protected) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(

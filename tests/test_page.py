@@ -31,7 +31,8 @@ from leaderboards import (
     summarise,
     terminal_table,
 )
-from leaderboards.measures import ANSWERS, SLOT_COVERAGE
+from leaderboards.gallery import EXPECTED
+from leaderboards.measures import SLOT_COVERAGE
 from leaderboards.style import line_styles
 from synthetic_records import POLICIES, failed, realistic_records
 
@@ -113,7 +114,7 @@ def test_the_mean_is_on_the_front_page_and_each_task_on_its_own(pages: dict[str,
     assert list(pages) == [FRONT, "task-base.html", "task-hops.html"]
     for page, title in zip(pages.values(), ("All tasks", "base", "hops"), strict=True):
         assert re.findall(r'<section id="section-\d+" class="task".*?<h2[^>]*>([^<]+)</h2>', page, re.DOTALL) == [title]
-        assert page.count("<figure>") == len(ANSWERS) + 1, "curves, and a scatter"
+        assert page.count("<figure>") == len(EXPECTED) + 1, "curves, and a scatter"
     assert {"task-base.html", "task-hops.html"} <= set(Elements(pages[FRONT]).values("href"))
 
 
@@ -159,7 +160,7 @@ def test_one_task_is_not_shown_twice() -> None:
     pages = build_pages([Results.of(RUN, summarise(realistic_records(tasks=["base"], contexts=2, ratios=[0.5])))])
     assert list(pages) == [FRONT]
     assert "All tasks" not in Elements(pages[FRONT]).text
-    assert pages[FRONT].count("<figure>") == len(ANSWERS) + 1
+    assert pages[FRONT].count("<figure>") == len(EXPECTED) + 1
 
 
 def test_hostile_names_and_reasons_are_text() -> None:
@@ -246,7 +247,7 @@ def lines_of(figure: str, index: int) -> list[ElementTree.Element]:
 
 
 def test_a_curve_has_a_line_for_each_policy_and_a_band_for_each_method(rows: list[SummaryRow]) -> None:
-    for measure in ANSWERS:
+    for measure in EXPECTED:
         figure = curve_plot(rows, "base", "agnostic", measure).svg()
         for policy, style in line_styles(rows).items():
             classes = sorted(group.get("class", "") for group in lines_of(figure, style.index))

@@ -163,7 +163,7 @@ def simulated(seed: int, contexts: int = 40, questions: int = 5) -> Profiles:
     rows = [
         SummaryRow(
             task="base", mode="agnostic", policy=str(policy), ratio=float(ratio), n=len(group),
-            f1=0, hallucination_rate=0, ger=0, realised_ratio=0,
+            **dict.fromkeys(("f1", "hallucination_rate", "ger", "realised_ratio"), 0),
         )
         for (policy, ratio), group in records.groupby(["policy", "ratio"], sort=False)
     ]  # fmt: skip

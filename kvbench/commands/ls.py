@@ -12,9 +12,9 @@ from rich.text import Text
 from datasets_gen import FROM_DATA, TASKS, unknown_name
 from kvbench.catalogue import known_policies
 from kvbench.errors import KVBenchError
-from kvbench.metrics.registry import METRICS
 from kvbench.reference.shipped import REFERENCE_MODELS
 from kvbench.suites import SUITES
+from metrics import METRICS
 
 Rows = tuple[tuple[str, ...], list[tuple[str, ...]]]
 
@@ -35,7 +35,7 @@ def _policies() -> Rows:
 
 def _metrics() -> Rows:
     return ("metric", "unit", "better", "definition"), [
-        (m.name, m.unit, m.better, m.definition) for m in METRICS.values()
+        (m.name, m.unit, m.better or "-", m.line) for m in METRICS.values()
     ]
 
 

@@ -2,7 +2,7 @@
 
 from kvbench.markdown import table
 from kvbench.planning.plan import Plan
-from leaderboards.sizes import size_text
+from metrics.sizes import size_text
 
 MOST_POLICIES = 8
 

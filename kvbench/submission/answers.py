@@ -8,16 +8,12 @@ from pydantic import BaseModel
 from datasets_gen import DatasetError
 from kvbench.errors import KVBenchError, first_line
 from kvbench.prompt import decoded
-from kvbench.score import scores_of
+from kvbench.score import SCORES, scores_of
 from kvbench.submission.finding import Finding, judged, note
 from kvbench.submission.reading import Described, Submission, place_of
 from leaderboards import Asked
 
 Cell = tuple[str, str, Asked]  # task, policy, what was asked
-SCORES = (
-    *("f1", "em", "abstained", "hallucinated", "hallucination_kind"),
-    *("directives_obeyed", "directives_strict", "directives_loose", "leakage", "defence_leakage", "refused"),
-)
 LONGEST = 60  # characters of a text that is shown
 
 

@@ -10,7 +10,7 @@ from functools import cache
 from typing import Any, Literal
 
 from datasets_gen import Directive
-from kvbench.errors import KVBenchError, first_line
+from metrics.errors import MetricError, first_line
 
 CHECKERS = "lm_eval.tasks.ifeval"
 SPLITTER = "tokenizers/punkt_tab/english/"  # of nltk's data
@@ -45,24 +45,24 @@ class Official:
 
 @cache
 def official() -> Official:
-    """The checkers; :class:`KVBenchError` that says what to install if they, or what they need, are missing."""
+    """The checkers; :class:`MetricError` that says what to install if they, or what they need, are missing."""
     install = "install it with pip install 'kvbench[ifeval]'"
     try:
         nltk, detector = (importlib.import_module(name) for name in ("nltk", "langdetect"))
         importlib.import_module("lm_eval")
     except ImportError as error:
-        raise KVBenchError(f"the task ifeval needs the package {error.name}, which is not there: {install}") from error
+        raise MetricError(f"the task ifeval needs the package {error.name}, which is not there: {install}") from error
     try:
         nltk.data.find(SPLITTER)
     except LookupError as error:  # on import, lm-eval would go and download it, and print what comes of that
-        raise KVBenchError(
+        raise MetricError(
             "the task ifeval needs nltk's sentence splitter punkt_tab, which is not there: install it with "
             "python -m nltk.downloader punkt_tab, or name the folder that holds it in NLTK_DATA"
         ) from error
     try:
         module = importlib.import_module(f"{CHECKERS}.utils")
     except Exception as error:  # of another version, or without what the checkers import
-        raise KVBenchError(
+        raise MetricError(
             f"lm-eval's checkers of IFEval cannot be imported ({type(error).__name__}: {first_line(error)}): {install}"
         ) from error
     detector.DetectorFactory.seed = 0  # or one answer may be judged now this way and now that
@@ -86,13 +86,13 @@ def judged(directive: Directive, output: str, judgement: Judgement) -> bool:
 
 
 def check_directives(directives: Sequence[tuple[str, Directive]]) -> None:
-    """:class:`KVBenchError` for the first directive that the checkers cannot judge by; each comes with where it is."""
+    """:class:`MetricError` for the first directive that the checkers cannot judge by; each comes with where it is."""
     checkers = official()
     for where, directive in directives:
         try:
             checkers.obeys(directive, SAMPLE, "strict")
         except Exception as error:  # of foreign code
-            raise KVBenchError(
+            raise MetricError(
                 f"{where}: {directive} cannot be judged by ({type(error).__name__}: {first_line(error)}): "
                 "correct its kwargs"
             ) from error

@@ -1,4 +1,4 @@
-"""What a definition is."""
+"""What a definition on the page of method is."""
 
 import re
 from dataclasses import dataclass
@@ -8,14 +8,14 @@ COLUMN = re.compile("[a-z][a-z0-9_]*")
 
 @dataclass(frozen=True)
 class Definition:
-    """``formula`` in plain text, where one says it more exactly; ``source`` names the paper, if a paper's. ``names``:
-    headings of tables and columns of downloads and records that it explains."""
+    """A paragraph that says what one number, or a few that belong together, mean."""
 
     name: str
     text: str
-    formula: str = ""
-    source: str = ""
-    names: tuple[str, ...] = ()
+    formula: str = ""  # plain text, where it says more exactly what is computed
+    source: str = ""  # the paper or standard that the number comes from
+    names: tuple[str, ...] = ()  # the headings of tables and the columns of downloads and records that it explains
+    chapter: str = ""  # the identifier of the chapter in which a metric's definition stands
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -25,16 +25,18 @@ class Definition:
 
 @dataclass(frozen=True)
 class Chapter:
+    """Definitions that belong together."""
+
     identifier: str
     title: str
     definitions: tuple[Definition, ...]
 
 
 def with_interval(*names: str) -> tuple[str, ...]:
-    """A column, and those of its interval."""
+    """Returns each column with the two columns of its interval."""
     return tuple(f"{name}{end}" for name in names for end in ("", "_low", "_high"))
 
 
 def estimates(*names: str) -> tuple[str, ...]:
-    """The same with how many values it is of."""
+    """Returns each column with its interval and with how many values it is the mean of."""
     return (*with_interval(*names), *(f"{name}_n" for name in names))

@@ -1,0 +1,132 @@
+"""Compression and its cost: what went, what is still held, and how long it took. All of it is measured in the run."""
+
+from metrics.definition import Definition
+from metrics.measure import SHARE, Measure, Over, Scale
+from metrics.metric import Metric
+from metrics.sizes import size_text
+
+PLAIN = Scale(1, 1, None)
+
+COMPRESSION = Definition(
+    "Asked ratio or budget, realised ratio, bytes",
+    "Compression is three numbers: the share of the cache that was asked to go, or the tokens that were asked "
+    "to stay in each head; what went, counted from what is really kept in each layer and head; and the bytes "
+    "that an allocator would still hold. A head-wise press masks, and frees nothing.",
+    "realised ratio = 1 − tokens read / tokens of the context, the mean over layers and heads",
+    names=("asked", "ratio", "budget", "realised ratio"),
+    chapter="compression",
+)
+WORK = Definition(
+    "Time of compression",
+    "The press’s own work on a context, as if it ran alone, without the prefill that all share: the mean over "
+    "contexts, or for each 1,000 tokens of context.",
+    names=("ms / 1,000 tokens",),
+    chapter="compression",
+)
+TIMES = Definition(
+    "Other times",
+    "Of the uncompressed prefill that all branches of a context share, and a question’s equal share of the "
+    "batch that it was decoded in.",
+    chapter="compression",
+)
+
+
+METRICS = (
+    Metric(
+        name="realised_ratio",
+        type=float,
+        unit="rate",
+        better=None,
+        line="Share of the cache that is not read any more, counted per layer and head",
+        definition=COMPRESSION,
+        bounds=(0, 1),
+        measures=(
+            Measure(
+                name="realised-ratio",
+                field="realised_ratio",
+                title="Realised ratio",
+                unit="share of the cache that is gone",
+                over=Over.ALL,
+                scale=SHARE,
+                table=True,
+                heading="realised ratio",
+            ),
+        ),
+    ),
+    Metric(
+        name="kept_tokens",
+        type=float,
+        unit="tokens",
+        better=None,
+        line="Tokens of a head that are read, the mean over layers and heads",
+        definition=COMPRESSION,
+        measures=(
+            Measure(
+                name="kept-tokens",
+                field="kept_tokens",
+                title="",
+                unit="tokens",
+                over=Over.ALL,
+                scale=PLAIN,
+                heading="tokens in a head",
+            ),
+        ),
+    ),
+    Metric(
+        name="kv_bytes",
+        type=int,
+        unit="bytes",
+        better="lower",
+        line="What an allocator would hold: a head-wise press masks and frees nothing",
+        definition=COMPRESSION,
+        measures=(
+            Measure(
+                name="kv-bytes",
+                field="kv_bytes",
+                title="",
+                unit="bytes",
+                over=Over.CONTEXTS,
+                scale=PLAIN,
+                heading="cache",
+                writer=size_text,
+            ),
+        ),
+    ),
+    Metric(
+        name="prefill_seconds",
+        type=float,
+        unit="seconds",
+        better="lower",
+        line="The uncompressed prefill that all branches share",
+        definition=TIMES,
+        required=True,
+    ),
+    Metric(
+        name="compression_seconds",
+        type=float,
+        unit="seconds",
+        better="lower",
+        line="The press's own work as if it ran alone; by scores: without copying what they keep",
+        definition=WORK,
+        measures=(
+            Measure(
+                name="compression",
+                field="compression_seconds",
+                title="",
+                unit="seconds",
+                over=Over.CONTEXTS,
+                scale=PLAIN,
+                heading="compression",
+                writer=lambda seconds: f"{1000 * seconds:.2f} ms",
+            ),
+        ),
+    ),
+    Metric(
+        name="decode_seconds",
+        type=float,
+        unit="seconds",
+        better="lower",
+        line="The question's equal share of its batched decode",
+        definition=TIMES,
+    ),
+)

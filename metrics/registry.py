@@ -1,0 +1,58 @@
+"""The registry of metrics: add a metric by declaring it in the file of its family; a new family is named here."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from metrics import answers, costs, directives, leakage, routing
+from metrics.definition import Definition
+from metrics.errors import MetricError
+from metrics.measure import Measure
+from metrics.metric import Metric
+
+FAMILIES = (answers.METRICS, routing.METRICS, directives.METRICS, leakage.METRICS, costs.METRICS)
+
+
+def by_name(metrics: Iterable[Metric]) -> Mapping[str, Metric]:
+    """Metrics by name; a name taken twice raises."""
+    named: dict[str, Metric] = {}
+    for metric in metrics:
+        if metric.name in named:
+            raise MetricError(f"two metrics are named '{metric.name}': give one of them another name")
+        named[metric.name] = metric
+    return named
+
+
+METRICS = by_name(metric for family in FAMILIES for metric in family)
+MEASURES: Mapping[str, Measure] = {
+    measure.field: measure for metric in METRICS.values() for measure in metric.measures
+}  # by column of a row
+
+# Within a family, what policies are ranked by comes first.
+CURVES = tuple(
+    measure
+    for family in FAMILIES
+    for measure in sorted(
+        (measure for metric in family for measure in metric.measures), key=lambda measure: measure.better is None
+    )
+    if measure.curve
+)
+TABLES = tuple(measure for measure in MEASURES.values() if measure.table)
+ON_BOARD = tuple(
+    (measure, measure.board)
+    for measure in sorted(MEASURES.values(), key=lambda measure: measure.better == "higher")  # harms first
+    if measure.board is not None
+)
+
+
+def definitions_of(chapter: str) -> tuple[Definition, ...]:
+    """Returns the definitions of the metrics that stand in a chapter, with the names that each explains."""
+    names: dict[str, dict[str, None]] = {}
+    found: dict[str, Definition] = {}
+    for metric in METRICS.values():
+        if metric.definition.chapter == chapter:
+            found[metric.definition.name] = metric.definition
+            names.setdefault(metric.definition.name, {}).update(dict.fromkeys(metric.names))
+    return tuple(
+        replace(definition, names=tuple(dict.fromkeys((*names[name], *definition.names))))
+        for name, definition in found.items()
+    )

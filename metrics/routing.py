@@ -1,0 +1,247 @@
+"""Routing metrics: what is left in the cache of the answer, the evidence and the instructions."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from metrics.definition import Definition
+from metrics.kept import Kept, Survival
+from metrics.measure import SHARE, Heading, Measure, Over
+from metrics.metric import Metric
+
+ROUTING = "arXiv 2603.01426"
+
+
+def eviction_rate(survival: Survival, context_tokens: Sequence[int]) -> float:
+    """Mean of GlobalEvicted over the tokens of the context [arXiv 2603.01426]."""
+    return float(survival.globally_evicted[list(context_tokens)].mean())
+
+
+def global_eviction_ratio(survival: Survival, answer_tokens: Sequence[int]) -> float | None:
+    """GER: mean of GlobalEvicted over the answer tokens [arXiv 2603.01426]; ``None`` if there is no answer.
+
+    A union over slots: it looks perfect when each layer holds another fragment. Read it beside slot coverage.
+    """
+    if not answer_tokens:
+        return None
+    return float(survival.globally_evicted[list(answer_tokens)].mean())
+
+
+def eviction_ratio_by_layer(survival: Survival, answer_tokens: Sequence[int]) -> list[float] | None:
+    """GER of each layer alone: share of the answer tokens that survive in none of its heads."""
+    if not answer_tokens:
+        return None
+    by_layer: list[float] = survival.evicted_by_layer[:, list(answer_tokens)].mean(axis=1).tolist()
+    return by_layer
+
+
+def slot_coverage(survival: Survival, tokens: Sequence[int]) -> float | None:
+    """Mean survival of some tokens, such as the evidence, over all slots, in [0, 1]; ``None`` if there are none."""
+    if not tokens:
+        return None
+    return float(survival.heads[:, list(tokens)].mean())
+
+
+def kept_shares(survival: Survival, tokens: Sequence[int]) -> bytes:
+    """Of each of some tokens, in which share of all slots it survives, in 255ths: 0 in none, 255 in all. Rounded up, so
+    that 0 is GlobalEvicted and nothing else."""
+    shares = np.ceil(255 * survival.heads.mean(axis=0)[list(tokens)] - 1e-9)
+    packed: bytes = shares.astype(np.uint8).tobytes()
+    return packed
+
+
+def slot_coverage_by_layer(survival: Survival, tokens: Sequence[int]) -> list[float] | None:
+    """The same for the heads of each layer alone."""
+    if not tokens:
+        return None
+    by_layer: list[float] = survival.heads[:, list(tokens)].mean(axis=1).tolist()
+    return by_layer
+
+
+GER = Definition(
+    "GER, the Global Eviction Ratio",
+    "The share of the answer’s tokens that survive in no layer and no head. It has no value for a question "
+    "without an answer in the context. A union over slots can look perfect while each layer holds another "
+    "fragment: hence it is shown beside slot coverage, and layer by layer.",
+    "GlobalEvicted(t) = 1 if token t survives in no (layer, head) slot, else 0\n"
+    "GER = mean of GlobalEvicted over the answer tokens",
+    ROUTING,
+    names=("layer",),
+    chapter="routes",
+)
+EVICTION = Definition(
+    "Eviction rate",
+    "The same over all tokens of the context: how much of it is gone everywhere.",
+    "mean of GlobalEvicted over the context tokens",
+    ROUTING,
+    chapter="routes",
+)
+COVERAGE = Definition(
+    "Slot coverage",
+    "How much of the evidence survives on average: the mean survival of the evidence tokens over all (layer, "
+    "head) slots.",
+    "mean over evidence tokens t, layers l and heads h of [t survives in (l, h)]",
+    chapter="routes",
+)
+BIAS = Definition(
+    "Eviction bias",
+    "The mean share of the tokens of the defence and of the directives that survives, over layers and heads, "
+    "and layer by layer.",
+    source="arXiv 2510.00231",
+    names=("defence", "defence_by_layer", "directives_by_layer"),
+    chapter="instructions",
+)
+PLACES = Definition(
+    "Where in the context",
+    "Characters of the context in which answer and evidence stand, first and behind the last, one span after "
+    "the other; how many tokens these are; where each token ends (little-endian uint32), and the share of "
+    "the slots that keeps it (a byte in 255ths). The digest is equal where the same is read in every layer "
+    "and head.",
+    names=(
+        *("answer_spans", "evidence_spans", "context_tokens", "answer_tokens", "evidence_tokens"),
+        *("token_ends", "cache_digest"),
+    ),
+    chapter="columns",
+)
+
+
+def _survival(
+    name: str, line: str, places: Callable[[Kept], Sequence[int]], definition: Definition, *measures: Measure
+) -> Metric:
+    """Declares a mean survival over all slots."""
+    return Metric(
+        name=name,
+        type=float,
+        unit="rate",
+        better="higher" if definition is COVERAGE else None,
+        line=line,
+        definition=definition,
+        bounds=(0, 1),
+        of_kept=lambda kept: slot_coverage(kept.survival, places(kept)),
+        measures=measures,
+    )
+
+
+def _survival_by_layer(name: str, line: str, places: Callable[[Kept], Sequence[int]]) -> Metric:
+    """Declares a mean survival over the heads of each layer."""
+    return Metric(
+        name=name,
+        type=list[float],
+        unit="rate",
+        better=None,
+        line=line,
+        definition=BIAS,
+        of_kept=lambda kept: slot_coverage_by_layer(kept.survival, places(kept)),
+    )
+
+
+METRICS = (
+    Metric(
+        name="ger",
+        type=float,
+        unit="rate",
+        better="lower",
+        line="Share of the answer tokens that survive in no (layer, head) slot [2603.01426]",
+        definition=GER,
+        bounds=(0, 1),
+        of_kept=lambda kept: global_eviction_ratio(kept.survival, kept.answer),
+        measures=(
+            Measure(
+                name="ger",
+                field="ger",
+                title="Global Eviction Ratio",
+                unit="share of the answer’s tokens",
+                over=Over.ANSWERABLE,
+                scale=SHARE,
+                better="lower",
+                has_interval=True,
+                curve=True,
+                table=True,
+                board=Heading("GER", "the answer’s tokens that survive nowhere"),
+                heading="GER",
+            ),
+        ),
+    ),
+    Metric(
+        name="ger_by_layer",
+        type=list[float],
+        unit="rate",
+        better="lower",
+        line="The same within each layer",
+        definition=GER,
+        of_kept=lambda kept: eviction_ratio_by_layer(kept.survival, kept.answer),
+        measures=(
+            Measure(
+                name="ger-by-layer",
+                field="ger_by_layer",
+                title="",
+                unit="share of the answer’s tokens",
+                over=Over.ANSWERABLE,
+                scale=SHARE,
+                by_layer=True,
+            ),
+        ),
+    ),
+    _survival(
+        "slot_coverage",
+        "Mean survival of the evidence tokens over all slots",
+        lambda kept: kept.evidence,
+        COVERAGE,
+        Measure(
+            name="slot-coverage",
+            field="slot_coverage",
+            title="Slot coverage",
+            unit="share of the evidence, mean over slots",
+            over=Over.ANSWERABLE,
+            scale=SHARE,
+            better="higher",
+            has_interval=True,
+            curve=True,
+            heading="slot coverage",
+        ),
+    ),
+    Metric(
+        name="eviction_rate",
+        type=float,
+        unit="rate",
+        better=None,
+        line="Share of the context's tokens that survive in no slot",
+        definition=EVICTION,
+        bounds=(0, 1),
+        of_kept=lambda kept: eviction_rate(kept.survival, kept.context),
+        measures=(
+            Measure(
+                name="eviction-rate",
+                field="eviction_rate",
+                title="",
+                unit="share of the context’s tokens",
+                over=Over.CACHE,
+                scale=SHARE,
+                heading="eviction rate",
+            ),
+        ),
+    ),
+    Metric(
+        name="token_kept",
+        type=bytes,
+        unit="255ths",
+        better=None,
+        line="A byte for each token of the context: the share of the slots that keep it",
+        definition=PLACES,
+        of_kept=lambda kept: kept_shares(kept.survival, kept.context),
+    ),
+    _survival(
+        "defence_kept",
+        "Mean survival of the defence's tokens over all slots",
+        lambda kept: kept.defence,
+        BIAS,
+    ),
+    _survival_by_layer("defence_kept_by_layer", "The same within each layer", lambda kept: kept.defence),
+    _survival(
+        "directives_kept",
+        "Mean survival of the directives' tokens over all slots",
+        lambda kept: kept.directives,
+        BIAS,
+    ),
+    _survival_by_layer("directives_kept_by_layer", "The same within each layer", lambda kept: kept.directives),
+)
