@@ -1,12 +1,13 @@
 """From a chunk of examples to rows of the store: prefill, treat, decode, score."""
 
 import json
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
+from pydantic import BaseModel
 
 from datasets_gen import Example, Task
 from kvbench.asking import described_context, described_question
@@ -25,8 +26,21 @@ from kvbench.score import text_scores
 from kvbench.setting import Setting
 from kvbench.stored_context import StoredContext
 from kvbench.stored_question import StoredQuestion
-from kvbench.tables import CONTEXTS, QUESTIONS, RECORDS
+from kvbench.tables import CONTEXTS, QUESTIONS, RECORDS, TABLES, StoredTable
 from metrics import METRICS, Kept, Survival
+
+
+@dataclass(frozen=True)
+class FinishedAnswer:
+    """What is known of an answer when it is done, which the rows of a study are made from (:class:`StoredTable`)."""
+
+    model: LoadedModel
+    trace: Trace
+    branch: Branch
+    generation: Generation | None  # none where the branch failed
+    question: StoredQuestion
+    context: StoredContext
+    record: Record
 
 
 def collect(model: LoadedModel, task: Task, examples: Sequence[Example], setting: Setting) -> Rows:
@@ -41,8 +55,16 @@ def collect(model: LoadedModel, task: Task, examples: Sequence[Example], setting
             questions = [_question(task, prompt, ask) for ask in prompt.asks]
             rows.add(QUESTIONS.name, questions)
             for trace, generations in _answered(model, task, prompt, setting):
-                rows.add(RECORDS.name, _records(model, trace, generations, questions, context))
+                answers = list(_finished(model, trace, generations, questions, context))
+                rows.add(RECORDS.name, [answer.record for answer in answers])
+                for name in setting.tables:
+                    rows.add(name, _rows_of_study(TABLES[name], answers))
     return rows
+
+
+def _rows_of_study(table: StoredTable, answers: Sequence[FinishedAnswer]) -> Iterator[BaseModel]:
+    for answer in answers:
+        yield from table.fill(answer) if table.fill else ()
 
 
 def _context(task: Task, example: Example, prompts: Sequence[Prompt], mode: Mode) -> StoredContext:
@@ -112,15 +134,14 @@ def _scorings(prompt: Prompt, setting: Setting) -> list[Scoring]:
     return plan(setting.policies, setting.ratios, prompt, setting.seed, setting.patience, setting.budgets)
 
 
-def _records(
+def _finished(
     model: LoadedModel,
     trace: Trace,
     generations: Sequence[Generation],
     questions: Sequence[StoredQuestion],
     context: StoredContext,
-) -> list[Record]:
+) -> Iterator[FinishedAnswer]:
     answers = {(id(generation.branch), generation.ask): generation for generation in generations}
-    records = []
     for branch in trace.branches:
         masks = [cache.keep for cache in branch.layers if cache.keep is not None]
         survival = _survival(masks if len(masks) == len(branch.layers) else [])
@@ -130,8 +151,8 @@ def _records(
                 survival = _survival(found.remains.keep or ())
             values = _values(model, trace, branch, survival, ask, found)
             values |= {"task": context.task} | text_scores(values["output_text"], questions[ask], context)
-            records.append(Record.model_validate(values))
-    return records
+            record = Record.model_validate(values)
+            yield FinishedAnswer(model, trace, branch, found, questions[ask], context, record)
 
 
 def _survival(masks: Sequence[torch.Tensor]) -> Survival | None:

@@ -8,7 +8,8 @@ from pandas import DataFrame
 
 from kvbench.atomic import write_atomically, write_text_atomically
 from kvbench.parquet import write_parquet
-from kvbench.tables import joined_schema
+from kvbench.store import Store, together_once
+from kvbench.tables import TABLES, joined_schema
 from leaderboards import FRONT, IMPORTED, Sheet, linked
 
 FOLDER = "data"
@@ -31,13 +32,29 @@ def write_records(folder: Path, parts: Sequence[tuple[Mapping[str, str], DataFra
     schema = joined_schema()
     tables = []
     for labels, frame in parts:
-        table = pa.Table.from_pandas(frame, schema, preserve_index=False)
-        for place, (name, label) in enumerate(labels.items()):
-            table = table.add_column(place, name, pa.array([label] * len(frame), pa.string()))
-        tables.append(table)
+        tables.append(_labelled(pa.Table.from_pandas(frame, schema, preserve_index=False), labels))
     together = pa.concat_tables(tables).replace_schema_metadata(schema.metadata)
     write_parquet(folder / FOLDER / RECORDS_FILE, together)
     return len(together)
+
+
+def write_study_tables(folder: Path, parts: Sequence[tuple[Mapping[str, str], Sequence[Store]]]) -> list[str]:
+    """The tables of studies, each as one file, with the same labels; returns the names of the files in ``folder``."""
+    found: dict[str, list[pa.Table]] = {}
+    for labels, stores in parts:
+        for table in dict.fromkeys(table for store in stores for table in store.study_tables):
+            rows = together_once(table, [store.study_table(table) for store in stores if table in store.study_tables])
+            found.setdefault(table.name, []).append(_labelled(rows, labels))
+    for name, tables in found.items():
+        together = pa.concat_tables(tables).replace_schema_metadata(TABLES[name].schema.metadata)
+        write_parquet(folder / FOLDER / f"{name}.parquet", together)
+    return [f"{FOLDER}/{name}.parquet" for name in found]
+
+
+def _labelled(rows: pa.Table, labels: Mapping[str, str]) -> pa.Table:
+    for place, (name, label) in enumerate(labels.items()):
+        rows = rows.add_column(place, name, pa.array([label] * len(rows), pa.string()))
+    return rows
 
 
 def link_pages(folder: Path) -> None:

@@ -78,6 +78,7 @@ class Identity(BaseModel):
     mode: Mode
     scope: Scope
     held_out: bool
+    tables: tuple[str, ...]
     tasks: tuple[TaskIdentity, ...]
     policies: tuple[PolicyIdentity, ...]
 
@@ -153,6 +154,7 @@ def identify(
         mode=setting.mode,
         scope=setting.scope,
         held_out=held_out,
+        tables=setting.tables,
         tasks=tuple(
             TaskIdentity(
                 name=task.name,

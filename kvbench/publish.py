@@ -8,7 +8,7 @@ from pandas import DataFrame
 
 from kvbench.atomic import write_text_atomically
 from kvbench.console import console, printable
-from kvbench.downloads import FOLDER, RECORDS_FILE, link_pages, write_records, write_sheets
+from kvbench.downloads import FOLDER, RECORDS_FILE, link_pages, write_records, write_sheets, write_study_tables
 from kvbench.errors import KVBenchError
 from kvbench.gather import Gathering, gather
 from kvbench.method import method_of
@@ -163,6 +163,9 @@ def _write(
     pages[METHOD] = build_method(method_of(runs, records), downloads)
     for name, page in pages.items():
         write_text_atomically(folder / name, page)
+    written += write_study_tables(
+        folder, [(_labels(one), of.stores) for one, of in zip(results, gatherings, strict=True)]
+    )
     take_away_former(folder, [*pages, *written, f"{FOLDER}/{RECORDS_FILE}"])
     link_pages(folder)
     return [folder / name for name in first]

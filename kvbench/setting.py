@@ -33,6 +33,7 @@ class Setting:
     patience: Patience = field(default_factory=Patience)
     budgets: Sequence[int] = ()
     scope: Scope = "context"
+    tables: tuple[str, ...] = ()  # of studies, which are filled beside those of every run (kvbench.tables)
 
     def only(self, policies: Sequence[Policy]) -> Self:
         """The same with other policies."""

@@ -10,6 +10,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial
 from itertools import groupby
@@ -216,8 +217,12 @@ class Store:
     @property
     def tables(self) -> tuple[StoredTable, ...]:
         """The tables that the run fills, a parent before what belongs to it, and records last."""
-        studies = [name for name in self.run.identity.get("tables", ()) if name in TABLES]
-        return (CONTEXTS, QUESTIONS, *(TABLES[name] for name in studies), RECORDS)
+        return (CONTEXTS, QUESTIONS, *self.study_tables, RECORDS)
+
+    @property
+    def study_tables(self) -> tuple[StoredTable, ...]:
+        """Those of studies that are known here: others are left alone."""
+        return tuple(TABLES[name] for name in self.run.identity.get("tables", ()) if name in TABLES)
 
     def path(self, table: StoredTable, task: str, chunk: int, policy: str = "") -> Path:
         """The file of a table that holds a chunk of contexts, and of it one policy where each has its own files. The
@@ -306,6 +311,26 @@ class Store:
                 _refuse(path, fault_in(table, own))
         return rows
 
+    def study_table(self, table: StoredTable) -> pa.Table:
+        """All rows of a study's table; :class:`KVBenchError` where one belongs to nothing, or no measure is so."""
+        rows = self.table(table)
+        if fault := fault_of_values(table, rows):
+            raise KVBenchError(f"{self.folder} holds a row of {table.name} whose {fault}: run it again")
+        if table.parent:
+            parent = TABLES[table.parent]
+            with self._damaged_where_unrelated():
+                places_of_parents(table, rows, self.table(parent, parent.key), parent.key)
+        return rows
+
+    @contextmanager
+    def _damaged_where_unrelated(self) -> Iterator[None]:
+        try:
+            yield
+        except ValueError as error:
+            raise KVBenchError(
+                f"{self.folder} is damaged ({error}): delete the file that tells of it and start the run again"
+            ) from error
+
     def read_answers(self, path: Path) -> list[StoredAnswer]:
         """The records of one file, each with its question and context."""
         return next(self._answers([path]))[1]
@@ -347,13 +372,9 @@ class Store:
             raise KVBenchError(
                 f"{self.folder} holds a record whose {fault}: python -m kvbench check-submission names it"
             )
-        try:
+        with self._damaged_where_unrelated():
             of_records = places_of_parents(RECORDS, records, questions, QUESTIONS.key)
             of_questions = places_of_parents(QUESTIONS, questions, contexts, CONTEXTS.key)
-        except ValueError as error:
-            raise KVBenchError(
-                f"{self.folder} is damaged ({error}): delete those records and start the run again"
-            ) from error
         order = self._order(records, questions, of_records)
         frame = joined(records.take(order), questions, contexts, of_records[order], of_questions)
         return frame[[*(JOINED if columns is None else columns)]]

@@ -24,7 +24,7 @@ NOISE = 1e-9  # of a share that was computed from other numbers
 _ARROW = {str: pa.string(), bytes: pa.binary(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class StoredTable:
     """Declares one table."""
 
@@ -34,7 +34,7 @@ class StoredTable:
     version: int = SCHEMA_VERSION  # of the row: raised when its columns change
     parent: str | None = None  # the table that each row belongs to a row of, by the columns of that table's key
     ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)  # least and most of a column
-    fill: Callable[[Any], Iterable[BaseModel]] | None = None  # makes the rows of one answer (kvbench.collect.Answered)
+    fill: Callable[[Any], Iterable[BaseModel]] | None = None  # makes rows of a kvbench.collect.FinishedAnswer
 
     @property
     def by_policy(self) -> bool:

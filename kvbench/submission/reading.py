@@ -134,6 +134,12 @@ def read(folder: Path) -> tuple[Submission, Finding]:
         else:
             faults += _misplaced(store, path, found)
             answers += found
+    for table in store.study_tables:
+        for path in store.files(table):
+            try:
+                store.read_rows(table, path)
+            except (KVBenchError, ValidationError) as error:
+                faults.append(f"{path.relative_to(folder)} cannot be read ({first_line(error.__cause__ or error)})")
     named = {planned.name: installed(planned.name, planned.version) for planned in identity.tasks}
     tasks = {name: task for name, task in named.items() if task is not None}
     submission = Submission(store, identity, tuple(answers), tasks)

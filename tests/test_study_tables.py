@@ -1,0 +1,129 @@
+"""The table of a study is declared once; it is written, read, checked, resumed and given out like the others."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from pydantic import BaseModel
+
+from datasets_gen import TASKS
+from kvbench.cli import main
+from kvbench.collect import FinishedAnswer
+from kvbench.errors import KVBenchError
+from kvbench.grid import Grid
+from kvbench.models import LoadedModel
+from kvbench.run import execute
+from kvbench.setting import Setting
+from kvbench.store import Store
+from kvbench.submission import examine
+from kvbench.tables import QUESTIONS, RECORDS, TABLES, StoredTable, register
+from policies import POLICIES
+from toy import listening
+
+
+class Step(BaseModel):
+    task: str
+    question_id: str
+    policy: str
+    ratio: float
+    step: int
+    token: int
+    share: float
+
+
+def steps_of(answer: FinishedAnswer) -> Iterator[Step]:
+    record = answer.record
+    for step, token in enumerate(record.output_token_ids or ()):
+        named = {"task": record.task, "question_id": record.question_id, "policy": record.policy}
+        yield Step(**named, ratio=record.ratio, step=step, token=token, share=1 / (step + 1))
+
+
+@pytest.fixture
+def steps() -> Iterator[StoredTable]:
+    key = ("task", "question_id", "policy", "ratio", "step")
+    table = register(StoredTable("steps", Step, key, 1, "questions", {"share": (0.0, 1.0)}, steps_of))
+    yield table
+    del TABLES[table.name]
+
+
+def grid(*policies: str) -> Grid:
+    chosen = [POLICIES[name] for name in policies]
+    return Grid([(TASKS["base"], 2)], Setting(chosen, (0.5,), tables=("steps",)))
+
+
+def run(llama: LoadedModel, folder: Path, *policies: str) -> Store:
+    return execute(llama, grid(*(policies or ("full", "knorm"))), folder, "a test")
+
+
+def test_its_rows_are_those_of_the_answers(llama: LoadedModel, tmp_path: Path, steps: StoredTable) -> None:
+    store = run(llama, tmp_path / "run")
+    tokens = [token for ids in store.table(RECORDS)["output_token_ids"].to_pylist() for token in ids]
+    rows = store.study_table(steps)
+    assert rows["token"].to_pylist() == tokens
+    assert rows.schema.equals(steps.schema)
+
+
+def test_what_is_missing_of_it_is_run_again_and_the_rest_lent(
+    llama: LoadedModel, tmp_path: Path, steps: StoredTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = run(llama, tmp_path / "runs/run")
+    before = store.study_table(steps)
+    store.path(steps, "base", 0, "knorm").unlink()
+    policies_run = listening(monkeypatch)
+    assert run(llama, tmp_path / "runs/run").study_table(steps).equals(before)
+    assert policies_run == [["knorm"], ["knorm"]]
+    policies_run.clear()
+    assert run(llama, tmp_path / "runs/other", "full", "knorm", "snapkv").study_table(steps).num_rows > len(before)
+    assert policies_run == [["snapkv"], ["snapkv"]]
+
+
+def test_damage_to_it_is_named(llama: LoadedModel, tmp_path: Path, steps: StoredTable) -> None:
+    store = run(llama, tmp_path / "run")
+    path = store.path(steps, "base", 0, "knorm")
+    rows = store.read_rows(steps, path)
+    for spoilt, said in (
+        ({"share": 7.0}, "share is 7.0, not between 0 and 1"),
+        ({"question_id": "base/9"}, "steps tell of task base, question_id base/9, which questions do not hold"),
+    ):
+        store.write_rows(steps, path, [rows[0].model_copy(update=spoilt), *rows[1:]])
+        with pytest.raises(KVBenchError, match=said):
+            store.study_table(steps)
+    path.write_bytes(path.read_bytes()[:50])
+    with pytest.raises(KVBenchError, match=r"knorm\.parquet cannot be read"):
+        store.study_table(steps)
+    files = next(finding for finding in examine(store.folder) if finding.check == "files")
+    assert "steps/base/00000/knorm.parquet cannot be read" in files.text
+
+
+def test_it_is_given_out_beside_the_records(llama: LoadedModel, tmp_path: Path, steps: StoredTable) -> None:
+    store = run(llama, tmp_path / "run", "full", "random", "recency", "knorm")
+    assert main(["site", str(store.folder), "--out", str(tmp_path / "site")]) == 0
+    given = pq.read_table(tmp_path / "site/data/steps.parquet")
+    assert given.column_names == ["model", "setting", *steps.columns]
+    assert len(given) == store.study_table(steps).num_rows
+
+
+def test_two_tables_have_two_names_and_each_row_a_parent(steps: StoredTable) -> None:
+    with pytest.raises(ValueError, match="two tables are named 'steps'"):
+        register(steps)
+    with pytest.raises(ValueError, match="do not say question_id of their questions"):
+        register(StoredTable("more", RunlessRow, ("task",), parent="questions"))
+
+
+class RunlessRow(BaseModel):
+    task: str
+
+
+def test_a_record_whose_question_is_missing_is_one_clear_line_and_mended_by_a_new_start(
+    llama: LoadedModel, tmp_path: Path, steps: StoredTable
+) -> None:
+    store = run(llama, tmp_path / "run")
+    path = store.path(QUESTIONS, "base", 0)
+    rows = store.read_rows(QUESTIONS, path)
+    store.write_rows(QUESTIONS, path, rows[1:])
+    with pytest.raises(KVBenchError, match=f"question_id {rows[0].question_id}, which questions do not hold"):
+        store.frame()
+    run(llama, tmp_path / "run")
+    assert {row.question_id for row in store.read_rows(QUESTIONS, path)} == {row.question_id for row in rows}
+    assert len(store.frame()) == 2 * len(rows)
