@@ -1,10 +1,11 @@
 # make run: installs and runs the default job. make test: installs and checks everything. Nothing else is needed.
+# make test-all: with the tests marked slow, which try every press on every architecture.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/installed
 
-.PHONY: run test lint bench suite train readme pictures small-store clean
+.PHONY: run test test-all lint bench suite train readme pictures small-store clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -22,8 +23,15 @@ lint: $(INSTALLED)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+# A process for each core. Each takes half of the tests, so that what a module shares is built once, and then of the
+# other's what is left.
+TEST := $(BIN)/python -m pytest -n auto --dist worksteal
+
 test: lint
-	$(BIN)/python -m pytest
+	$(TEST)
+
+test-all: lint
+	$(TEST) -m "slow or not slow"
 
 bench: $(INSTALLED)
 	$(BIN)/python -m kvbench bench
