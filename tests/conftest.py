@@ -71,8 +71,15 @@ def looked_for_again() -> Iterator[None]:
     official.cache_clear()
 
 
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chromium]:
-    """One page of headless Chromium, for the tests of a module."""
+@pytest.fixture(scope="session")
+def running_chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chromium]:
     with chromium(tmp_path_factory.mktemp("profile")) as running:
         yield running
+
+
+@pytest.fixture(scope="module")
+def browser(running_chromium: Chromium) -> Chromium:
+    """One page of headless Chromium, which has not complained of anything before the tests of a module."""
+    running_chromium.complaints.clear()
+    running_chromium.requests.clear()
+    return running_chromium
