@@ -5,15 +5,18 @@ from collections.abc import Mapping, Sequence
 from datasets_gen import Task, unknown_name
 from kvbench.errors import KVBenchError
 from kvbench.options import Mode, Scope
-from leaderboards import CONTROLS, PLAIN, plain_and_way
 from policies import (
+    CONTROLS,
+    PLAIN,
     POLICIES,
     WAYS,
+    Point,
     Policy,
     PolicyError,
     is_plug_in,
     load_even_if_broken,
     load_plug_in,
+    plain_and_way,
     plug_ins,
     protected,
 )
@@ -85,6 +88,12 @@ def with_references(chosen: Sequence[Policy]) -> list[Policy]:
     plain = {p.around.name: p.around for p in chosen if p.around is not None and p.around.name not in names}
     controls = [POLICIES[name] for name in CONTROLS if name not in {*names, *plain}]
     return [*controls, *plain.values(), *chosen]
+
+
+def at_some_level(policies: Sequence[Policy], points: Sequence[Point]) -> list[Policy]:
+    """Without the controls that take no level of the kinds given."""
+    kinds = {point.level.kind for point in points}
+    return [policy for policy in policies if not policy.kinds or kinds & set(policy.kinds)]
 
 
 def known_policies() -> Mapping[str, Policy]:

@@ -10,6 +10,7 @@ import typer
 
 import kvbench
 from datasets_gen import DatasetError, unknown_name
+from kvbench.commands.parameters import with_level_options
 from kvbench.console import console, printable
 from kvbench.errors import InterruptedRunError, KVBenchError, unexpected
 from kvbench.interrupts import INTERRUPTS
@@ -96,7 +97,7 @@ def _call(name: str, arguments: Sequence[str]) -> int:
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
-    application.command(help=COMMANDS[name])(module.command)
+    application.command(help=COMMANDS[name])(with_level_options(module.command))
     try:
         status = application(list(arguments), prog_name=f"python -m kvbench {name}", standalone_mode=False)
     except (KVBenchError, DatasetError):

@@ -131,7 +131,7 @@ def _watched(model: LoadedModel, task: Task, prompt: Prompt, setting: Setting) -
 
 
 def _scorings(prompt: Prompt, setting: Setting) -> list[Scoring]:
-    return plan(setting.policies, setting.ratios, prompt, setting.seed, setting.patience, setting.budgets)
+    return plan(setting.policies, setting.points, prompt, setting.seed, setting.patience)
 
 
 def _finished(
@@ -169,13 +169,15 @@ def _values(
     generation: Generation | None,
 ) -> dict[str, Any]:
     """The columns of a record, but for what its text scores."""
-    asked = trace.prompt.asks[ask]
+    asked, treatment = trace.prompt.asks[ask], branch.treatment
     values: dict[str, Any] = dict.fromkeys(Record.model_fields)
     values |= {
         "question_id": asked.question.id,
-        "policy": branch.treatment.policy.name,
-        "ratio": branch.treatment.ratio,
-        "budget": branch.treatment.budget,
+        "policy": treatment.policy.name,
+        "level_kind": treatment.level.kind,
+        "level": treatment.level.value,
+        "repeat": treatment.repeat,
+        "ratio": treatment.level.share(trace.length),
         "status": "failed" if branch.error else "ok",
         "reason": branch.error,
         "press_arguments": json.dumps(branch.arguments, sort_keys=True),

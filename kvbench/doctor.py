@@ -11,15 +11,16 @@ from kvbench.catalogue import covers
 from kvbench.engine.branch import Branch, Trace
 from kvbench.engine.decode import decode
 from kvbench.engine.prefill import prefill
-from kvbench.engine.treatment import plan, ratios_of
+from kvbench.engine.treatment import plan
 from kvbench.models import LoadedModel
 from kvbench.options import Mode
 from kvbench.prompt import Prompt, build_prompts
-from policies import POLICIES, Policy
+from policies import POLICIES, Point, Policy, at_ratios
 
 Outcome = Literal["sound", "note", "fails"]
 RATIOS = (0.1, 0.25, 0.5, 0.75, 0.9)
 MIDDLE = 0.5
+SOME = (0.25, MIDDLE)
 SHORT = (2, 5, 16, 40)
 STEPS = 8
 CONTEXTS = 3
@@ -50,8 +51,9 @@ class Patient:
         """A ratio that the policy reaches."""
         return min(MIDDLE, self.policy.highest_ratio)
 
-    def treated(self, prompt: Prompt, ratios: Sequence[float], policy: Policy | None = None) -> Trace:
-        return prefill(self.model, prompt, plan([policy or self.policy], ratios, prompt, seed=0))
+    def treated(self, prompt: Prompt, ratios: Sequence[float], policy: Policy | None = None, repeat: int = 0) -> Trace:
+        points = [Point(point.level, repeat) for point in at_ratios(ratios)]
+        return prefill(self.model, prompt, plan([policy or self.policy], points, prompt, seed=0))
 
     def answers(self, trace: Trace) -> list[tuple[int, ...]]:
         generations = decode(self.model, trace, STEPS, None)
@@ -100,11 +102,10 @@ def _error(branches: Sequence[Branch]) -> str:
 
 def _prefill(patient: Patient) -> Finding:
     question = "does it share the prefill?"
-    ratios = ratios_of(patient.policy, [0.25, MIDDLE])
     digests = {}
     for kind in ("shared", "private"):
         policy = replace(patient.policy, prefill=kind)
-        trace = patient.treated(patient.prompts[0], ratios, policy)
+        trace = patient.treated(patient.prompts[0], SOME, policy)
         digests[kind] = None if _error(trace.branches) else [branch.digest for branch in trace.branches]
     if patient.policy.while_decoding:
         return Finding(question, "note", "no: it acts while an answer is written, which is then written alone")
@@ -121,7 +122,7 @@ def _budget(patient: Patient) -> Finding:
     question = "is the budget kept?"
     worst, at, length = 0.0, 0.0, len(patient.prompts[0].token_ids)
     for prompt in patient.prompts:
-        trace = patient.treated(prompt, ratios_of(patient.policy, RATIOS))
+        trace = patient.treated(prompt, RATIOS)
         if error := _error(trace.branches):
             return Finding(question, "fails", error)
         if patient.policy.while_decoding:
@@ -149,14 +150,19 @@ def _nothing(patient: Patient) -> Finding:
 
 
 def _again(patient: Patient) -> Finding:
-    digests = []
+    question, digests = "is it deterministic?", []
     for seed in (1, 2):
         torch.manual_seed(seed)
-        trace = patient.treated(patient.prompts[0], ratios_of(patient.policy, [0.25, MIDDLE]))
+        trace = patient.treated(patient.prompts[0], SOME)
         digests.append(([branch.digest for branch in trace.branches], patient.answers(trace)))
-    same = digests[0] == digests[1]
-    found = "twice the same" if same else "a second run leaves another cache: seed what it draws"
-    return Finding("is it deterministic?", "sound" if same else "fails", found)
+    if digests[0] != digests[1]:
+        return Finding(question, "fails", "a second run leaves another cache: seed what it draws")
+    if not patient.policy.random:
+        return Finding(question, "sound", "twice the same")
+    trace = patient.treated(patient.prompts[0], SOME, repeat=1)
+    if [branch.digest for branch in trace.branches] == digests[0][0]:
+        return Finding(question, "fails", "it is declared random, and its second draw leaves the cache of the first")
+    return Finding(question, "sound", "twice the same, and another cache for its second draw")
 
 
 def _short(patient: Patient) -> Finding:
@@ -188,7 +194,7 @@ def _unique(patient: Patient) -> Finding:
     question = "is it another policy under a new name?"
     if patient.policy.while_decoding:
         return Finding(question, "note", "not compared: it acts while decoding")
-    others = [p for p in POLICIES.values() if p.prefill == "shared" and not (p.weights or p.only_ratio_zero)]
+    others = [p for p in POLICIES.values() if p.prefill == "shared" and not (p.weights or not p.kinds)]
     others = [p for p in others if p.name != patient.policy.name and not (p.per_question or p.needs_question)]
     if not patient.prompts[0].protected:
         others = [p for p in others if not p.needs_spans]
@@ -196,7 +202,9 @@ def _unique(patient: Patient) -> Finding:
     for prompt in patient.prompts:
         ratios = [patient.middle]
         mine = patient.treated(prompt, ratios).branches[0].digest
-        scorings = [one for policy in others if policy.name in alike for one in plan([policy], ratios, prompt, 0)]
+        scorings = [
+            one for policy in others if policy.name in alike for one in plan([policy], at_ratios(ratios), prompt, 0)
+        ]
         found = prefill(patient.model, prompt, scorings).branches
         alike &= {branch.treatment.policy.name for branch in found if not branch.error and branch.digest == mine}
     if alike - set(patient.policy.same_as):

@@ -46,5 +46,5 @@ def _expected(model: LoadedModel, grid: Grid, max_kv_bytes: int) -> list[tuple[T
 def _of_first_context(model: LoadedModel, grid: Grid, task: Task, max_kv_bytes: int) -> Iterator[Forecast]:
     setting = grid.setting
     for prompt in build_prompts(model.tokenizer, task, grid.example(task, 0), setting.mode)[:1]:
-        scorings = plan(grid.policies_on(task), setting.ratios, prompt, setting.seed, budgets=setting.budgets)
+        scorings = plan(grid.policies_on(task), setting.points, prompt, setting.seed)
         yield forecast(model, prompt, scorings, task.max_new_tokens, max_kv_bytes)

@@ -9,8 +9,9 @@ import pandas as pd
 
 from kvbench.errors import KVBenchError
 from kvbench.store import PARTS, NamedPolicy, Outline, Store
+from policies import UNTREATED, Level, by_kind
 
-QUESTION = ["task", "mode", "policy", "ratio", "budget", "example_id", "question_id"]
+QUESTION = ["task", "mode", "policy", "level_kind", "level", "repeat", "example_id", "question_id"]
 # What equal runs have in common, as they do not have times.
 SCORES = ["f1", "em", "abstained", "hallucinated", "directives_obeyed", "leakage", "ger", "slot_coverage"]
 ANSWER = ["status", "output_text", "cache_digest", *SCORES]
@@ -54,7 +55,7 @@ class Gathering:
 def gather(stores: Sequence[Store]) -> list[Gathering]:
     """The runs by what may stand on one board, in the order given. On one board stand runs whose identities differ in
     nothing but tasks and policies, and which have the same contexts of the tasks that they share, the same
-    arguments of the policies, and ask for ratios or for budgets."""
+    arguments of the policies, and levels of the same kinds."""
     found: list[list[Store]] = []
     for store in stores:
         place = next((own for own in found if all(_comparable(store, other) for other in own)), None)
@@ -73,10 +74,10 @@ def _comparable(one: Store, other: Store) -> bool:
     )
 
 
-def _kinds(store: Store) -> tuple[bool, bool]:
-    """Whether ratios and whether budgets were asked for: one curve cannot have both."""
-    policies = store.run.outline.policies
-    return any(any(policy.ratios) for policy in policies), any(policy.budgets for policy in policies)
+def _kinds(store: Store) -> set[str]:
+    """The kinds of levels of the run, that of the untreated cache aside: one curve cannot have two."""
+    levels = {point.level for policy in store.run.outline.policies for point in policy.points}
+    return {level.kind for level in levels - {UNTREATED}}
 
 
 def _entries(store: Store, part: str) -> dict[str, Any]:
@@ -118,8 +119,8 @@ def _brief(value: Any) -> str:
 def _joined(one: NamedPolicy, other: NamedPolicy) -> NamedPolicy:
     return one.model_copy(
         update={
-            "ratios": tuple(sorted({*one.ratios, *other.ratios})),
-            "budgets": tuple(sorted({*one.budgets, *other.budgets})),
+            "levels": by_kind(point.level for point in (*one.points, *other.points)),
+            "repeats": max(one.repeats, other.repeats),
             "tasks": tuple(dict.fromkeys((*one.tasks, *other.tasks))),
         }
     )
@@ -134,7 +135,8 @@ def _difference(known: pd.DataFrame, own: pd.DataFrame) -> str:
         if len(differing):
             first = differing.iloc[0]
             return (
-                f"both hold {first['policy']} at ratio {first['ratio']:g} of {first['task']} and differ "
+                f"both hold {first['policy']} at {Level(first['level_kind'], first['level']).where} of "
+                f"{first['task']} and differ "
                 f"({name} of {first['question_id']} of {first['example_id']})"
             )
     return ""

@@ -1,16 +1,14 @@
-"""What a run covers: tasks by policies by what they are asked to reach."""
+"""What a run covers: tasks by policies by levels by repeats."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from datasets_gen import Example, Task
 from kvbench.catalogue import covering
-from kvbench.engine.treatment import levels_of
 from kvbench.identity import Identity, identify
 from kvbench.models import LoadedModel
 from kvbench.setting import Setting
-from leaderboards import Asked
-from policies import Policy
+from policies import Point, Policy
 
 
 @dataclass(frozen=True)
@@ -38,13 +36,13 @@ class Grid:
     def policies_on(self, task: Task) -> list[Policy]:
         return covering(self.setting.policies, task, self.setting.mode)
 
-    def levels(self, policy: Policy) -> tuple[Asked, ...]:
-        """What it is asked to reach."""
-        return levels_of(policy, self.setting.ratios, self.setting.budgets)
+    def points(self, policy: Policy) -> tuple[Point, ...]:
+        """The levels and draws at which a policy runs."""
+        return policy.points_among(self.setting.points)
 
     def cells(self, policies: Sequence[Policy]) -> int:
         """Branches decoded for each question."""
-        return sum(len(self.levels(policy)) for policy in policies)
+        return sum(len(self.points(policy)) for policy in policies)
 
     def generations(self) -> int:
         """Answers in all."""

@@ -16,13 +16,12 @@ import metrics
 import policies
 from datasets_gen import Task
 from kvbench.catalogue import covers
-from kvbench.engine.treatment import ratios_of
 from kvbench.models import LoadedModel
 from kvbench.options import Mode, Scope
 from kvbench.setting import Setting
 from kvbench.store import PROVENANCE
 from kvbench.tables import SCHEMA_VERSION
-from policies import Policy, Situation, arguments_of
+from policies import Policy, arguments_of, by_kind
 
 PACKAGES = ("torch", "transformers", "kvpress", "numpy")
 ARGUMENTS_AT = 1024  # tokens: an argument may follow the length of the context
@@ -40,7 +39,8 @@ class TaskIdentity(BaseModel):
 
 
 class PolicyIdentity(BaseModel):
-    """``arguments``: those of the press for a context of ``arguments_at_tokens``; each record holds its own."""
+    """``arguments``: those of the press for a context of ``arguments_at_tokens``; each record holds its own.
+    ``levels``: values by kind. ``repeats``: draws at each level."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -50,8 +50,8 @@ class PolicyIdentity(BaseModel):
     arguments: dict[str, int | float | str]
     origin: str
     arguments_at_tokens: int
-    ratios: tuple[float, ...]
-    budgets: tuple[int, ...]
+    levels: dict[str, tuple[float, ...]]
+    repeats: int
     tasks: tuple[str, ...]
 
 
@@ -126,10 +126,9 @@ def package_versions() -> dict[str, str]:
 
 
 def _arguments(policy: Policy) -> dict[str, int | float | str]:
-    """Those of a press for a context of :data:`ARGUMENTS_AT` tokens at a middle ratio; none if it cannot be built."""
-    ratio = 0.0 if policy.only_ratio_zero else min(0.5, policy.highest_ratio)
+    """Those of a press for a context of :data:`ARGUMENTS_AT` tokens at a typical level; none if it cannot be built."""
     try:
-        return arguments_of(policy.build(Situation(ratio, ARGUMENTS_AT, 0, "", question_tokens=ARGUMENTS_AT // 8)))
+        return arguments_of(policy.build(policy.typical_situation(ARGUMENTS_AT, ARGUMENTS_AT // 8)))
     except Exception:  # a plug-in's, which each record tells of
         return {}
 
@@ -174,8 +173,8 @@ def identify(
                 arguments=_arguments(policy),
                 origin=policy.origin,
                 arguments_at_tokens=ARGUMENTS_AT,
-                ratios=ratios_of(policy, setting.ratios),
-                budgets=() if policy.only_ratio_zero else tuple(setting.budgets),
+                levels=by_kind(policy.levels_among(setting.points)),
+                repeats=1 + max((point.repeat for point in policy.points_among(setting.points)), default=0),
                 tasks=tuple(task.name for task, _ in tasks if covers(policy, task, setting.mode)),
             )
             for policy in setting.policies

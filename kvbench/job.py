@@ -1,4 +1,4 @@
-"""What a run is asked to do, in the words of the command line: any process makes the same grid of it."""
+"""The options of a run, in the words of the command line: any process makes the same grid of them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from datasets_gen.ifeval import Placement
-from kvbench.catalogue import EVERYTHING, check_scope, choose_policies, with_references
+from kvbench.catalogue import EVERYTHING, at_some_level, check_scope, choose_policies, with_references
 from kvbench.console import console
 from kvbench.data import check_judges, with_data
 from kvbench.engine.bounds import Patience
@@ -14,14 +14,15 @@ from kvbench.errors import KVBenchError
 from kvbench.grid import Grid
 from kvbench.lengths import Count, lengthened
 from kvbench.models import LoadedModel, load_model
-from kvbench.options import Mode, Scope, cell_bound, contexts_of, kv_bytes, parse_levels, with_answers_of
+from kvbench.options import Mode, Scope, cell_bound, contexts_of, kv_bytes, parse_points, with_answers_of
 from kvbench.setting import Setting
 from kvbench.suites import wanted
 
 
 @dataclass(frozen=True)
 class Job:
-    """Options of ``run`` that decide which records it makes, as they were given; the help of each says what it is."""
+    """Options of ``run`` that decide which records it makes, as they were given; the help of each says what it is.
+    ``levels``: the text of each kind's option."""
 
     model: str
     device: str
@@ -30,8 +31,8 @@ class Job:
     suite: str | None
     tasks: str | None
     policies: str | None
-    ratios: str | None
-    budgets: str | None
+    levels: Mapping[str, str]
+    repeats: int
     profile: str
     limit: int | None
     phrasings: str
@@ -65,10 +66,11 @@ class Job:
         tasks = with_answers_of(tasks, self.max_new_tokens)
         counts = [(task, contexts_of(task, self.profile, self.limit)) for task in tasks]
         chosen = with_references(choose_policies(asked.policies, tasks, self.mode, even_if_broken=True))
-        removed, kept = parse_levels(self.ratios, self.budgets)
+        points = parse_points(self.levels, chosen, self.repeats)
+        chosen = at_some_level(chosen, points)
         patience = Patience(cell_bound(self.cell_seconds))
         bound = kv_bytes(self.max_kv_gb)
-        setting = Setting(chosen, removed, self.seed, self.mode, bound, patience, kept, asked.scope)
+        setting = Setting(chosen, points, self.seed, self.mode, bound, patience, asked.scope)
         return Grid(counts, setting, held_out=self.phrasings == "held-out")
 
     def without(self, missing: Mapping[str, str], grid: Grid) -> Grid:

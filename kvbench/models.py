@@ -29,7 +29,7 @@ from kvbench.errors import KVBenchError, first_line
 from kvbench.hub import look_for_hub
 from kvbench.pristine import Pristine
 from kvbench.reference.shipped import REFERENCE_MODELS, folder_of, mistyped
-from policies import Policy, Situation, attention_window
+from policies import Policy, attention_window
 
 DESCRIPTIONS = ("README.md", "full_cache.json", "learning_curve.csv")  # beside weights; they tell what was measured
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -290,7 +290,7 @@ def missing_weights(policies: Sequence[Policy], model: LoadedModel) -> dict[str,
     missing = {}
     for policy in needing:
         try:
-            policy.build(Situation(0.5, 1024, 0, "")).post_init_from_model(model.network)
+            policy.build(policy.typical_situation(1024)).post_init_from_model(model.network)
         except Exception as error:  # the hub's, a press's
             missing[policy.name] = (
                 f"{policy.name} needs {policy.weights} for '{model.name}', which cannot be loaded "

@@ -1,79 +1,58 @@
-"""What a run is asked to do, checked before anything is loaded."""
+"""Checks the options of a run before anything is loaded."""
 
 import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from decimal import Decimal, InvalidOperation
 from typing import Literal, TypeVar
 
 from datasets_gen import Task, unknown_name
 from kvbench.errors import KVBenchError
+from policies import CONTROLS, KINDS, Level, LevelError, Point, Policy, points_of
 
-DEFAULT_RATIOS = "0.1:0.9:0.1"
-MOST_RATIOS = 1000
+MOST_REPEATS = 1000
 MOST_TOKENS = 10_000_000
 MOST_CONTEXTS = 1_000_000
 RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 Mode = Literal["agnostic", "aware"]  # compressed before or after the question is seen
 Scope = Literal["context", "system"]  # what is compressed: any context, or system prompts alone
-Levels = tuple[tuple[float, ...], tuple[int, ...]]  # ratios and budgets, one of them empty
 Entry = TypeVar("Entry")
 
 
-def parse_ratios(text: str) -> tuple[float, ...]:
-    """``0.1,0.5`` or ``0.1:0.9:0.1`` (first, last, step), ascending and each once.
-
-    Counted in decimals: in floats 0.1 + 0.2 would ask for 0.30000000000000004, and keep one token less.
-    """
-    ratios: set[Decimal] = set()
-    for part in text.split(","):
-        numbers = [_decimal(number, text) for number in part.split(":")]
-        if len(numbers) == 1:
-            ratios.add(numbers[0])
-        elif len(numbers) == 3:
-            first, last, step = numbers
-            if step <= 0 or last < first:
-                raise KVBenchError(f"--ratios {text}: a range is first:last:step with a step above 0 and last >= first")
-            if last - first > step * MOST_RATIOS:
-                raise KVBenchError(f"--ratios {text}: that is more than {MOST_RATIOS} ratios: take a larger step")
-            ratios.update(first + step * count for count in range(int((last - first) / step) + 1))
-        else:
-            raise KVBenchError(f"--ratios {text}: give numbers such as 0.1,0.5 or a range such as 0.1:0.9:0.1")
-    for ratio in ratios:
-        if not 0 <= float(ratio) < 1:
-            raise KVBenchError(f"--ratios {text}: {ratio} is outside [0, 1): a ratio is the share of the cache removed")
-    return tuple(sorted(float(ratio) + 0.0 for ratio in ratios))  # -0 is 0
-
-
-def parse_budgets(text: str) -> tuple[int, ...]:
-    """``64,128,256``, tokens to keep in every head, ascending and each once."""
-    budgets = set()
-    for part in text.split(","):
-        if not part.strip().isdecimal() or not 0 < int(part) < MOST_TOKENS:
-            raise KVBenchError(f"--budgets {text}: '{part.strip()}' is no count of tokens: give such as 64,128,256")
-        budgets.add(int(part))
-    return tuple(sorted(budgets))
-
-
-def parse_levels(ratios: str | None, budgets: str | None, default: str = DEFAULT_RATIOS) -> Levels:
-    """What policies are asked to reach: ratios, of which there are default ones, or budgets."""
-    if ratios is not None and budgets is not None:
-        raise KVBenchError("--ratios and --budgets are two ways to ask for the same: give one of them")
-    if budgets is not None:
-        return (), parse_budgets(budgets)
-    return parse_ratios(default if ratios is None else ratios), ()
-
-
-def _decimal(number: str, text: str) -> Decimal:
+def parse_points(
+    texts: Mapping[str, str], policies: Sequence[Policy], repeats: int = 1, comparing: bool = False
+) -> tuple[Point, ...]:
+    """The levels of a run with the draws of each. ``texts``: what was given, by kind of level; ``repeats``: draws of
+    random policies; ``comparing``: with the few default levels of a comparison. :class:`KVBenchError` for a text that
+    names no levels, two kinds that one policy would take both, and a policy that takes none of what is given."""
     try:
-        value = Decimal(number.strip())
-    except InvalidOperation as error:
-        raise KVBenchError(f"--ratios {text}: '{number}' is not a number") from error
-    if not value.is_finite() or value.adjusted() > 6 or value.as_tuple().exponent < -50:  # type: ignore[operator]
-        raise KVBenchError(f"--ratios {text}: '{number}' is not a number")
-    return value
+        given = [Level(kind, value) for kind, text in texts.items() for value in KINDS[kind].parse(text)]
+        kinds = tuple(texts) or tuple(dict.fromkeys(policy.kinds[0] for policy in policies if policy.kinds))
+        if not given:
+            defaults = {kind: KINDS[kind].few if comparing else KINDS[kind].default for kind in kinds}
+            if needed := [kind for kind, text in defaults.items() if not text]:
+                raise KVBenchError(f"say at which levels: give {KINDS[needed[0]].option}")
+            given = [Level(kind, value) for kind, text in defaults.items() for value in KINDS[kind].parse(text)]
+    except LevelError as error:
+        raise KVBenchError(str(error)) from error
+    for policy in policies:
+        _check_kinds(policy, kinds)
+    if not 1 <= repeats <= MOST_REPEATS:
+        raise KVBenchError(f"--repeats is 1 or more and at most {MOST_REPEATS}, not {repeats}")
+    return points_of(given, repeats)
+
+
+def _check_kinds(policy: Policy, kinds: Sequence[str]) -> None:
+    taken = [kind for kind in kinds if kind in policy.kinds]
+    if len(taken) > 1:
+        options = " and ".join(KINDS[kind].option for kind in taken)
+        raise KVBenchError(f"{options} are two ways to ask {policy.name} for the same: give one of them")
+    if policy.kinds and not taken and policy.name not in CONTROLS:
+        options = " or ".join(KINDS[kind].option for kind in policy.kinds)
+        raise KVBenchError(
+            f"{policy.name} takes none of {', '.join(KINDS[kind].option for kind in kinds)}: give {options}"
+        )
 
 
 def choose(
@@ -84,13 +63,13 @@ def choose(
     if names is None:
         return list(known.values())
     known = {**known, **(if_named or {})}
-    asked: Sequence[str] = list(dict.fromkeys(name.strip() for name in names.split(",") if name.strip()))
-    if not asked:
+    chosen: Sequence[str] = list(dict.fromkeys(name.strip() for name in names.split(",") if name.strip()))
+    if not chosen:
         raise KVBenchError(f"no {kind} given: name one of {', '.join(sorted(known))}")
-    for name in asked:
+    for name in chosen:
         if name not in known:
             raise KVBenchError(unknown_name(kind, name, known))
-    return [known[name] for name in asked]
+    return [known[name] for name in chosen]
 
 
 def check_count(option: str, value: int) -> int:

@@ -32,12 +32,12 @@ class Portion:
 
     def _part(self, grid: Grid, index: int) -> Part:
         lacking = {
-            policy.name: [level for level in grid.levels(policy) if (policy.name, index, level) not in self.lent]
+            policy.name: [point for point in grid.points(policy) if (policy.name, index, point) not in self.lent]
             for policy in self.policies
         }
         policies = tuple(name for name, missing in lacking.items() if missing)
-        levels = dict.fromkeys(level for missing in lacking.values() for level in missing)
-        return Part(self.task.name, index, policies, tuple(levels))
+        points = dict.fromkeys(point for missing in lacking.values() for point in missing)
+        return Part(self.task.name, index, policies, tuple(points))
 
     def completed(self, rows: Rows, lenders: Lenders) -> Tables:
         """What was run and what is lent; what is there twice was run."""
@@ -70,7 +70,7 @@ def _portion(grid: Grid, store: Store, lenders: Lenders, task: Task, number: int
     questions = {index: grid.questions(task, index) for index in chunk}
     described = store.has_questions(task.name, number, len(chunk), sum(questions.values()))
     for policy in grid.policies_on(task):
-        cells = {(policy.name, index, level) for index in chunk for level in grid.levels(policy)}
+        cells = {(policy.name, index, point) for index in chunk for point in grid.points(policy)}
         if described and store.has(task.name, number, policy.name, sum(questions[index] for _, index, _ in cells)):
             continue
         lent = lenders.lend(task.name, number, policy.name, cells)

@@ -17,7 +17,6 @@ from kvbench.written import take_away_former
 from leaderboards import (
     FRONT,
     METHOD,
-    Asked,
     Contrast,
     Details,
     Downloads,
@@ -29,7 +28,6 @@ from leaderboards import (
     Sheet,
     SummaryRow,
     all_standings,
-    asked_in,
     board_sheet,
     boards_of,
     build_comparison,
@@ -50,6 +48,7 @@ from leaderboards import (
     joined,
     questions_sheet,
     summarise,
+    with_levels,
 )
 
 INSTRUCTIONS_NAME = "instructions{}.html"
@@ -62,13 +61,7 @@ def planned_cells(outline: Outline) -> PlannedCells:
         mode=outline.mode,
         contexts={task.name: task.contexts for task in outline.tasks},
         chances={task.name: task.chance for task in outline.tasks if task.chance > 0},  # without golds there is none
-        policies={
-            policy.name: [
-                *(Asked("ratio", ratio) for ratio in policy.ratios),
-                *(Asked("budget", tokens) for tokens in policy.budgets),
-            ]
-            for policy in outline.policies
-        },
+        policies={policy.name: policy.points for policy in outline.policies},
         covered={policy.name: policy.tasks for policy in outline.policies},
     )
 
@@ -229,5 +222,5 @@ def publish_comparison(
 def _missing(records: DataFrame, policies: Sequence[str]) -> list[str]:
     """Which cells of some policies failed, and why, a line each."""
     failed = records[(records["status"] != "ok") & records["policy"].isin(policies)]
-    cells = failed.assign(asked=asked_in(failed)).groupby(["policy", "task", "asked"], sort=False, observed=True)
-    return [f"{policy} at {asked.where} of {task}: {cell['reason'].iloc[0]}" for (policy, task, asked), cell in cells]
+    cells = with_levels(failed).groupby(["policy", "task", "level"], sort=False, observed=True)
+    return [f"{policy} at {level.where} of {task}: {cell['reason'].iloc[0]}" for (policy, task, level), cell in cells]

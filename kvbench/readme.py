@@ -21,7 +21,7 @@ from kvbench.planning.examples import EXAMPLES, example
 from kvbench.reference.card import model_card
 from kvbench.reference.shipped import REFERENCE_MODELS, folder_of
 from kvbench.reference.targets import TARGETS
-from leaderboards import CONTROLS
+from policies import CONTROLS
 
 README = Path("README.md")
 DOCS = Path(__file__).parent.parent / "docs"

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import BaseModel, ConfigDict
 
 from metrics import METRICS, with_columns
+from policies import Level, Point
 
 
 @with_columns({one.name: (one.type if one.required else one.type | None, ...) for one in METRICS.values()})
@@ -13,8 +14,9 @@ class Record(BaseModel):
 
     What is said of the question and its context stands once, in :class:`StoredQuestion` and :class:`StoredContext`.
 
-    ``budget``: the tokens of a head that were asked for, if a budget was and not a ratio; ``ratio`` is then what that
-    is of this context. ``kept_tokens``: those of a head that are read, the mean over layers and heads.
+    ``level_kind`` and ``level``: what was asked of the policy; ``repeat``: which draw of a random one, else 0.
+    ``ratio``: the share of this context to remove that the level stands for, null for a policy that removes no tokens.
+    ``kept_tokens``: those of a head that are read, the mean over layers and heads.
 
     A column for each metric of ``metrics`` follows, which says what it is. Whether each directive is obeyed
     stands in the order of the question's directives. ``output_token_ids`` are what a replay needs. ``token_kept``: a
@@ -30,8 +32,10 @@ class Record(BaseModel):
     task: str
     question_id: str
     policy: str
-    ratio: float
-    budget: int | None
+    level_kind: str
+    level: float
+    repeat: int
+    ratio: float | None
     status: Literal["ok", "failed"]
     reason: str | None
     press_arguments: str
@@ -40,6 +44,10 @@ class Record(BaseModel):
     ended: bool | None
     cache_digest: str | None
     wave_halvings: int | None
+
+    @property
+    def point(self) -> Point:
+        return Point(Level(self.level_kind, self.level), self.repeat)
 
     if TYPE_CHECKING:  # the metrics, which mypy cannot see
 

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 
 from datasets_gen import FROM_DATA, TASKS, Task
 from datasets_gen.instructions import INSTRUCTIONS_IN_ARMS
-from kvbench.options import DEFAULT_RATIOS, parse_ratios
 from kvbench.store import NamedTask, Outline, RunFile
-from leaderboards import CONTROLS, FULL
+from policies import CONTROLS, FULL, KINDS
 
 OF_TOKENS = re.compile(r"(?P<tokens>\d+)-tokens-of-.+-(?:scattered|together-at-depth-(?P<depth>.+))")
 OF_DATA = re.compile(r".+\.defence-(?P<defence>\w+)")
@@ -69,15 +68,21 @@ def _tasks(outline: Outline) -> Options:
 
 
 def _levels(outline: Outline) -> Options:
-    """The ratios or budgets that were asked for: some policies reach no high one."""
-    asked = [policy for policy in outline.policies if policy.name != FULL]
-    budgets = sorted({budget for policy in asked for budget in policy.budgets})
-    if budgets:
-        return {"--budgets": ",".join(map(str, budgets))}
-    ratios = tuple(sorted({ratio for policy in asked for ratio in policy.ratios}))
-    if ratios == parse_ratios(DEFAULT_RATIOS):
-        return {"--ratios": DEFAULT_RATIOS}
-    return {"--ratios": ",".join(map(repr, ratios))}
+    """The levels of each kind and the draws: some policies reach no high level."""
+    given = [policy for policy in outline.policies if policy.name != FULL]
+    options = {}
+    for name, kind in KINDS.items():
+        values = tuple(sorted({value for policy in given for value in policy.levels.get(name, ())}))
+        if values:
+            is_default = kind.default and values == kind.parse(kind.default)
+            options[kind.option] = kind.default if is_default else ",".join(map(shortest, values))
+    repeats = max((policy.repeats for policy in given), default=1)
+    return options | ({"--repeats": str(repeats)} if repeats > 1 else {})
+
+
+def shortest(value: float) -> str:
+    """A number that reads back as the same, whole numbers without a point."""
+    return str(int(value)) if value.is_integer() else repr(value)
 
 
 def _contexts(outline: Outline) -> Options:

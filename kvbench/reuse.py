@@ -8,9 +8,10 @@ import pyarrow as pa
 from kvbench.errors import KVBenchError
 from kvbench.store import PARTS, RUN_FILE, Store, together_once
 from kvbench.tables import CONTEXTS, QUESTIONS, RECORDS, TABLES
-from leaderboards import Asked
+from policies import Level, Point
 
-Cell = tuple[str, int, Asked]  # policy, context, what was asked
+Cell = tuple[str, int, Point]  # policy, context, level and draw
+CELL = ("policy", "question_id", "level_kind", "level", "repeat")  # the columns that tell of it
 Tables = dict[str, pa.Table]  # by name
 
 
@@ -68,10 +69,10 @@ def cells_of(tables: Mapping[str, pa.Table]) -> list[Cell]:
     """The cell that each record belongs to."""
     questions = tables[QUESTIONS.name]
     indices = dict(zip(questions["question_id"].to_pylist(), questions["example_index"].to_pylist(), strict=True))
-    columns = (tables[RECORDS.name][name].to_pylist() for name in ("policy", "question_id", "ratio", "budget"))
+    columns = (tables[RECORDS.name][name].to_pylist() for name in CELL)
     return [
-        (policy, indices[question], Asked.of(ratio, budget))
-        for policy, question, ratio, budget in zip(*columns, strict=True)
+        (policy, indices[question], Point(Level(kind, value), repeat))
+        for policy, question, kind, value, repeat in zip(*columns, strict=True)
     ]
 
 

@@ -1,6 +1,6 @@
 """How examples are treated, whatever the examples are."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Self
 
@@ -9,8 +9,7 @@ import torch
 from kvbench.engine.bounds import Patience
 from kvbench.engine.memory import kv_share
 from kvbench.options import Mode, Scope
-from leaderboards import Asked
-from policies import Policy
+from policies import Point, Policy
 
 Progress = Callable[[int], None]  # told how many questions were just answered
 
@@ -21,17 +20,17 @@ def silent(_: int) -> None:
 
 @dataclass(frozen=True)
 class Setting:
-    """``budgets``: in tokens of a head. ``seed``: of random policies. ``max_kv_bytes``: bound on the keys and values
-    decoded at once, ``None`` for a share of what is free by then. ``patience``: with a press that takes long.
-    ``scope``: what is compressed, the context of any task, or the system prompt of those that have one."""
+    """``points``: the levels, and the draws of random policies at each. ``seed``: of random policies.
+    ``max_kv_bytes``: bound on the keys and values decoded at once, ``None`` for a share of what is free by then.
+    ``patience``: with a press that takes long. ``scope``: what is compressed, the context of any task, or the system
+    prompt of those that have one."""
 
     policies: Sequence[Policy]
-    ratios: Sequence[float]
+    points: Sequence[Point]
     seed: int = 0
     mode: Mode = "agnostic"
     max_kv_bytes: int | None = None
     patience: Patience = field(default_factory=Patience)
-    budgets: Sequence[int] = ()
     scope: Scope = "context"
     tables: tuple[str, ...] = ()  # of studies, which are filled beside those of every run (kvbench.tables)
 
@@ -39,13 +38,9 @@ class Setting:
         """The same with other policies."""
         return replace(self, policies=policies)
 
-    def at(self, levels: Collection[Asked]) -> Self:
-        """The same with those of its ratios and budgets alone."""
-        return replace(
-            self,
-            ratios=[ratio for ratio in self.ratios if Asked("ratio", ratio) in levels],
-            budgets=[budget for budget in self.budgets if Asked("budget", budget) in levels],
-        )
+    def at(self, points: Sequence[Point]) -> Self:
+        """The same at those of its levels and draws alone."""
+        return replace(self, points=[point for point in self.points if point in points])
 
     def shared_by(self, workers: int, device: torch.device) -> Self:
         """The same for each of several workers on a device: together they stay within the bound."""

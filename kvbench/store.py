@@ -49,6 +49,7 @@ from kvbench.tables import (
     fault_of_schema,
     fault_of_values,
 )
+from policies import KINDS, Level, Point, points_of
 
 RUN_FILE = "run.json"
 SUMMARY_FILE = "summary.json"
@@ -57,7 +58,7 @@ SAFE = " ()[]=+,"  # in the name of a file, besides letters, digits and _.-~
 LONGEST_NAME = 150
 PROVENANCE = ("git_revision", "git_dirty")  # parts of an identity that do not make another run
 PARTS = ("tasks", "policies")  # of an identity, of which runs that are otherwise the same may share some
-ASIDE = ("contexts", "tasks", "ratios", "budgets")  # of a task or policy: how much of it was run, as records tell
+ASIDE = ("contexts", "tasks", "levels", "repeats")  # of a task or policy: how much of it was run, as records tell
 
 Status = Literal["started", "complete", "failed"]
 
@@ -104,9 +105,21 @@ class NamedPolicy(BaseModel):
     family: str = ""  # which earlier runs do not tell
     paper: str
     arguments: dict[str, int | float | str]
-    ratios: tuple[Annotated[float, Field(ge=0, lt=1)], ...]
-    budgets: tuple[PositiveInt, ...] = ()
+    levels: dict[str, tuple[float, ...]]
+    repeats: PositiveInt = 1
     tasks: tuple[str, ...]
+
+    @property
+    def points(self) -> tuple[Point, ...]:
+        """The levels and draws at which it was to be run."""
+        return points_of((Level(kind, value) for kind, values in self.levels.items() for value in values), self.repeats)
+
+    @field_validator("levels")
+    @classmethod
+    def _known_kinds(cls, levels: dict[str, tuple[float, ...]]) -> dict[str, tuple[float, ...]]:
+        if unknown := sorted(set(levels) - set(KINDS)):
+            raise ValueError(f"'{unknown[0]}' is no kind of level")
+        return levels
 
 
 class Outline(BaseModel):
@@ -381,7 +394,7 @@ class Store:
 
     def _order(self, records: pa.Table, questions: pa.Table, of_records: Places) -> Places:
         """The places of the records in the order of the run's tasks and policies."""
-        frame = records.select(["task", "policy", "budget", "ratio", "question_id"]).to_pandas()
+        frame = records.select(["task", "policy", "level_kind", "level", "repeat", "question_id"]).to_pandas()
         frame["example_index"] = questions["example_index"].to_numpy()[of_records]
         for column in ("task", "policy"):
             plural = {"task": "tasks", "policy": "policies"}[column]
@@ -392,7 +405,7 @@ class Store:
                     f"{self.folder} holds records of the {column} '{unknown[0]}', which {RUN_FILE} does not name"
                 )
             frame[column] = pd.Categorical(frame[column], categories=order, ordered=True)
-        by = ["task", "policy", "budget", "ratio", "example_index", "question_id"]
+        by = ["task", "policy", "level_kind", "level", "repeat", "example_index", "question_id"]
         order_of_rows: Places = frame.sort_values(by, kind="stable").index.to_numpy()
         return order_of_rows
 

@@ -73,13 +73,11 @@ def _exchange(answer: Answer) -> Table:
     table = Table(box=None, pad_edge=False, show_header=False)
     table.add_column(style="dim")
     table.add_column(overflow="fold")
-    asked = f"{record.policy} at {'budget' if record.budget is not None else 'ratio'}"
-    level = record.budget if record.budget is not None else f"{record.ratio:.6g}"
     rows = {
         "question": answer.question.question,
         "gold": " / ".join(answer.question.golds) or "none: its directives are judged",
         "full cache": _said(full) if full else "was not run",
-        f"{asked} {level}": _said(record),
+        f"{record.policy} at {record.point.where}": _said(record),
         "verdict": verdict(record),
     }
     for name, text in rows.items():

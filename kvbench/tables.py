@@ -56,7 +56,11 @@ class StoredTable:
 CONTEXTS = StoredTable("contexts", StoredContext, ("task", "example_index"))
 QUESTIONS = StoredTable("questions", StoredQuestion, ("task", "question_id"), parent="contexts")
 RECORDS = StoredTable(
-    "records", Record, ("task", "question_id", "policy", "ratio", "budget"), parent="questions", ranges=RANGES
+    "records",
+    Record,
+    ("task", "question_id", "policy", "level_kind", "level", "repeat"),
+    parent="questions",
+    ranges=RANGES,
 )
 TABLES: dict[str, StoredTable] = {table.name: table for table in (CONTEXTS, QUESTIONS, RECORDS)}
 OF_EVERY_RUN = tuple(TABLES)

@@ -1,6 +1,6 @@
 """The worst answers of a policy in a run, each beside that of the full cache and with the example it is about."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from datasets_gen import Example, Question, unknown_name
@@ -10,7 +10,7 @@ from kvbench.store import Outline, Store
 from kvbench.stored_answer import StoredAnswer
 from kvbench.suites import installed
 from kvbench.tables import RECORDS
-from leaderboards import FULL, Asked
+from policies import FULL, Level
 
 SAME = 1e-9  # ratios that are equal but for how they are written
 
@@ -25,17 +25,15 @@ class Answer(StoredAnswer):
     generated: Question | None
 
 
-def chosen_level(outline: Outline, policy: str, ratio: float | None, budget: int | None) -> Asked:
-    """What was asked of the policy; :class:`KVBenchError` with what there is, where that was not asked."""
+def chosen_level(outline: Outline, policy: str, given: Sequence[Level]) -> Level:
+    """The level of the policy that is given; :class:`KVBenchError` with those of the run, where it is none of them."""
     policies = {entry.name: entry for entry in outline.policies}
     if not policy:
         raise KVBenchError(f"say whose answers: --policy, one of {', '.join(policies)}")
     if policy not in policies:
         raise KVBenchError(unknown_name("policy", policy, policies))
     entry = policies[policy]
-    levels = [*(Asked("ratio", one) for one in entry.ratios), *(Asked("budget", one) for one in entry.budgets)]
-    given = [Asked("ratio", ratio)] if ratio is not None else []
-    given += [Asked("budget", budget)] if budget is not None else []
+    levels = list(dict.fromkeys(point.level for point in entry.points))
     there = ", ".join(f"--{level.kind} {level}" for level in levels)
     if len(given) > 1 or (not given and len(levels) > 1):
         raise KVBenchError(f"say at which level of {policy}, one of {there}")
@@ -49,12 +47,12 @@ def chosen_level(outline: Outline, policy: str, ratio: float | None, budget: int
     return found[0]
 
 
-def worst_answers(store: Store, policy: str, asked: Asked, count: int) -> tuple[list[Answer], int]:
+def worst_answers(store: Store, policy: str, level: Level, count: int) -> tuple[list[Answer], int]:
     """The lowest F1 first (of questions without golds, the fewest directives obeyed); among equals hallucinations, and
     among these what the full cache answers best. Also how many answers failed, which are not among them."""
-    answers = [one for one in _answers(store, policy) if Asked.of(one.record.ratio, one.record.budget) == asked]
+    answers = [one for one in _answers(store, policy) if one.record.point.level == level]
     if not answers:
-        raise KVBenchError(f"{store.folder} holds no answers of {policy} at {asked.where} yet: start the run again")
+        raise KVBenchError(f"{store.folder} holds no answers of {policy} at {level.where} yet: start the run again")
     full = {one.record.question_id: one.record for one in _answers(store, FULL)}
     answered = [one for one in answers if one.record.output_text is not None]
 

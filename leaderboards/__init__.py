@@ -1,6 +1,5 @@
 """Boards: what the records of a run add up to, with intervals, as rows, curves, a page and a terminal table."""
 
-from leaderboards.asked import Asked, asked_in
 from leaderboards.audit import Identical, Unchanged, audit
 from leaderboards.board import boards_of
 from leaderboards.comparison import build_comparison
@@ -22,15 +21,15 @@ from leaderboards.heat_drawing import save_map
 from leaderboards.heatmaps import HeatMap
 from leaderboards.imported import IMPORTED, Imported, build_imported
 from leaderboards.instructions_page import build_instructions, has_orders
+from leaderboards.levels import with_levels
 from leaderboards.measures import F1, GER, HALLUCINATION, REALISED_RATIO
 from leaderboards.method import Downloads, Method, PolicyEntry, RunEntry, TaskEntry, TaskExample, build_method
 from leaderboards.page import FRONT, METHOD, build_pages
 from leaderboards.paired import Difference, Duel, duels, every_duel
 from leaderboards.profiles import Profile, Profiles
-from leaderboards.protection import PLAIN, plain_and_way
 from leaderboards.resampling import Blank, Estimate
 from leaderboards.results import Results, examples_page
-from leaderboards.row import ALL_TASKS, CONTROLS, FULL, SummaryRow
+from leaderboards.row import ALL_TASKS, SummaryRow
 from leaderboards.sheets import Sheet, file_name, joined
 from leaderboards.standings import (
     Against,
@@ -49,20 +48,16 @@ from metrics import CURVES, TABLES, Measure
 
 __all__ = [
     "ALL_TASKS",
-    "CONTROLS",
     "CURVES",
     "F1",
     "FRONT",
-    "FULL",
     "GER",
     "HALLUCINATION",
     "IMPORTED",
     "METHOD",
-    "PLAIN",
     "REALISED_RATIO",
     "TABLES",
     "Against",
-    "Asked",
     "Blank",
     "Contrast",
     "Details",
@@ -93,7 +88,6 @@ __all__ = [
     "TaskExample",
     "Unchanged",
     "all_standings",
-    "asked_in",
     "audit",
     "board_sheet",
     "boards_of",
@@ -119,7 +113,6 @@ __all__ = [
     "imported_sheet",
     "joined",
     "linked",
-    "plain_and_way",
     "questions_sheet",
     "save_map",
     "smallest_detectable_difference",
@@ -128,4 +121,5 @@ __all__ = [
     "telling",
     "terminal_table",
     "verdict_table",
+    "with_levels",
 ]

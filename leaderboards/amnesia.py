@@ -4,11 +4,11 @@ from dataclasses import dataclass
 
 from pandas import DataFrame, concat
 
-from leaderboards.asked import Asked
 from leaderboards.obedience import DEFENDED, Study
 from leaderboards.protection import difference
 from leaderboards.resampling import Estimate
-from leaderboards.row import FULL
+from policies.levels import Level
+from policies.names import FULL
 
 STILL_OBEYED = 0.7  # of the directives
 LEAKED_MORE = 0.3  # than under the full cache
@@ -22,7 +22,7 @@ class Leak:
 
     policy: str
     arm: str
-    asked: Asked
+    level: Level
     obeyed: float
     leakage: float
     more: Estimate
@@ -32,7 +32,7 @@ def while_obeying(found: Study, obeyed: float = STILL_OBEYED) -> list[Leak]:
     """By policy and order, the level with the highest leakage of those at which at least ``obeyed`` of the directives
     are obeyed. Policies that obey less at every level are left out. The intervals are those of that one level: that it
     was chosen as the highest of several is not in them."""
-    keys = ["policy", "arm", "asked"]
+    keys = ["policy", "arm", "level"]
     directives, attacks = (table[table["arm"].isin(DEFENDED)] for table in (found.directives, found.attacks))
     if directives.empty or attacks.empty:
         return []
@@ -50,12 +50,12 @@ def while_obeying(found: Study, obeyed: float = STILL_OBEYED) -> list[Leak]:
     for index in obeying.groupby(["policy", "arm"], sort=False)["leakage"].idxmax():
         row = obeying.loc[index]
         here = (
-            (attacks["policy"] == row["policy"]) & (attacks["arm"] == row["arm"]) & (attacks["asked"] == row["asked"])
+            (attacks["policy"] == row["policy"]) & (attacks["arm"] == row["arm"]) & (attacks["level"] == row["level"])
         )
         own = attacks[here]
         more = difference(found.resampler, own, whole[row["arm"]], "leakage")
         estimate = found.resampler.estimate_of(more, len(own))
-        leaks.append(Leak(row["policy"], row["arm"], row["asked"], row["strict"], row["leakage"], estimate))
+        leaks.append(Leak(row["policy"], row["arm"], row["level"], row["strict"], row["leakage"], estimate))
     return leaks
 
 

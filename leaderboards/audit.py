@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pandas import DataFrame, factorize
 
-from leaderboards.asked import Asked, asked_in
-from leaderboards.row import CONTROLS, FULL
+from leaderboards.levels import with_levels
+from policies.levels import UNTREATED, Level
+from policies.names import CONTROLS, FULL
 
 UNCHANGED_FROM = 0.5  # at this ratio and above, outputs that are all those of the full cache are worth a look
 FEWEST_TOKENS = 8  # kept in a head, below which two methods may agree by chance: the last token is everybody's choice
@@ -25,13 +26,13 @@ class Identical:
 
     one: str
     other: str
-    asked: Asked
+    level: Level
     records: int
     by: str
 
     def __str__(self) -> str:
         return (
-            f"{self.one} and {self.other} are identical at {self.asked.where}: the same {self.by} "
+            f"{self.one} and {self.other} are identical at {self.level.where}: the same {self.by} "
             f"in all of {self.records} records"
         )
 
@@ -41,7 +42,7 @@ class Unchanged:
     """A policy whose outputs at high ratios are all those of the full cache. ``records``: at each of them."""
 
     policy: str
-    levels: tuple[Asked, ...]
+    levels: tuple[Level, ...]
     records: int
 
     def __str__(self) -> str:
@@ -57,11 +58,11 @@ def audit(
     """What looks wrong in the records of a run. ``declared``: by policy, those that are the same by design.
 
     Policies are compared by the digest of what is read where both have one, and else by their outputs; these say
-    nothing where they are all those of the full cache.
+    nothing where they are all those of the full cache. Of random policies the first draw is looked at.
     """
-    sound = records[records["status"] == "ok"]
-    seen = sound.assign(
-        asked=asked_in(sound),
+    sound = records[(records["status"] == "ok") & (records["repeat"] == 0)]
+    seen = with_levels(sound).assign(
+        ratio=sound["ratio"].astype(float),
         question=sound.groupby(KEY, sort=False, observed=True).ngroup(),
         digest=factorize(sound["cache_digest"])[0],
         output=factorize(sound["output_text"])[0],
@@ -69,8 +70,8 @@ def audit(
     full = _Seen.of(seen[seen["policy"] == FULL])
     identical: list[Identical] = []
     unchanged: dict[str, Unchanged] = {}
-    compressed = seen[(seen["policy"] != FULL) & (seen["ratio"] > 0)]
-    for asked, alike in compressed.groupby("asked", observed=True):
+    compressed = seen[(seen["policy"] != FULL) & (seen["level"] != UNTREATED) & (seen["ratio"] != 0)]
+    for level, alike in compressed.groupby("level", observed=True):
         groups = {str(policy): group for policy, group in alike.groupby("policy", observed=True)}
         same = {name: _same(_Seen.of(group), full) for name, group in groups.items()}
         telling = {name: _Seen.of(_telling(name, group)) for name, group in groups.items()}
@@ -79,11 +80,11 @@ def audit(
                 continue
             found = _identical(telling[one], telling[other], informative=not (same[one] and same[other]))
             if found:
-                identical.append(Identical(one, other, asked, *found))
+                identical.append(Identical(one, other, level, *found))
         for name in (name for name, is_same in same.items() if is_same and name not in CONTROLS):
             if alike["ratio"].mean() >= UNCHANGED_FROM:
                 before = unchanged[name].levels if name in unchanged else ()
-                unchanged[name] = Unchanged(name, (*before, asked), len(groups[name]))
+                unchanged[name] = Unchanged(name, (*before, level), len(groups[name]))
     return identical, list(unchanged.values())
 
 

@@ -5,14 +5,14 @@ from dataclasses import dataclass
 
 from pandas import DataFrame
 
-from leaderboards.asked import Asked
 from leaderboards.measures import ABSTENTION, F1, HALLUCINATION, KV_BYTES, written_interval
 from leaderboards.resampling import Blank
-from leaderboards.row import ALL_TASKS, CONTROLS, FULL, SummaryRow
+from leaderboards.row import ALL_TASKS, SummaryRow
 from leaderboards.standings import TO_BEAT, Against, Found, Standing, all_standings
 from metrics import ON_BOARD, Heading, Measure
+from policies.levels import UNTREATED, Level
+from policies.names import CONTROLS, FULL
 
-SHOWN = (Asked.of(0.5), Asked.of(0.9))  # at which hallucination and GER stand on the board, where they were asked
 COST = "ms / 1,000 tokens"
 SIGNS = {"better": "▲", "worse": "▼", "tied": ""}
 
@@ -44,10 +44,10 @@ class BoardColumn:
 
 
 @dataclass(frozen=True)
-class Level:
+class BoardLevel:
     """What stands on the board instead of the columns ``at_level`` when a level is chosen, for each of its lines."""
 
-    asked: Asked
+    level: Level
     columns: tuple[BoardColumn, ...]
     lines: tuple[BoardLine, ...]
 
@@ -60,8 +60,8 @@ class Board:
     columns: tuple[BoardColumn, ...]
     methods: tuple[BoardLine, ...]
     controls: tuple[BoardLine, ...]
-    levels: tuple[Level, ...]
-    shown: tuple[Asked, ...]
+    levels: tuple[BoardLevel, ...]
+    shown: tuple[Level, ...]
 
     @property
     def reasons(self) -> list[str]:
@@ -79,7 +79,7 @@ class _Policy:
     """All that is known of one policy on a board. ``seconds``: of compression for a token."""
 
     standing: Standing
-    rows: Mapping[Asked, SummaryRow]
+    rows: Mapping[Level, SummaryRow]
     full: SummaryRow | None
     seconds: float | None
 
@@ -94,7 +94,7 @@ def boards_of(records: DataFrame, rows: Sequence[SummaryRow], found: Found | Non
     computed of them already, or nothing."""
     found = all_standings(records, rows) if found is None else found
     seconds = _seconds(records)
-    shown = shown_of(sorted({row.asked for row in rows if row.policy != FULL}))
+    shown = shown_of(sorted({row.at for row in rows if row.policy != FULL}))
     return {
         (mode, task): _board(
             of_board,
@@ -118,10 +118,10 @@ def values_of(board: Board, policy: str) -> dict[str, float | None]:
     }
 
 
-def shown_of(levels: Sequence[Asked]) -> tuple[Asked, ...]:
+def shown_of(levels: Sequence[Level]) -> tuple[Level, ...]:
     """Those that stand on a board beside one another: the usual ones, or else the first and the last. ``levels``: all,
     in ascending order."""
-    usual = tuple(asked for asked in SHOWN if asked in levels)
+    usual = tuple(level for level in levels if level.value in level.declared.usual)
     return usual or tuple(dict.fromkeys((*levels[:1], *levels[-1:])))
 
 
@@ -129,7 +129,7 @@ def _seconds(records: DataFrame) -> dict[str, dict[str, float]]:
     """Mean seconds of compression for a token of context, by task, ``all`` among them, and by policy, over all contexts
     and levels."""
     sound = records[records["status"] == "ok"].drop_duplicates(
-        ["task", "mode", "policy", "ratio", "budget", "example_id"]
+        ["task", "mode", "policy", "level_kind", "level", "repeat", "example_id"]
     )
     sums = sound.groupby(["task", "policy"], observed=True)[["compression_seconds", "context_tokens"]].sum()
     by_task = sums["compression_seconds"] / sums["context_tokens"]
@@ -143,13 +143,13 @@ def _board(
     found: Sequence[Standing],
     rows: Sequence[SummaryRow],
     seconds: Mapping[str, float],
-    shown: tuple[Asked, ...],
+    shown: tuple[Level, ...],
 ) -> Board:
     full = next((row for row in rows if row.policy == FULL), None)
     policies = [
         _Policy(
             standing,
-            {row.asked: row for row in rows if row.policy == standing.policy},
+            {row.at: row for row in rows if row.policy == standing.policy},
             full,
             seconds.get(standing.policy),
         )
@@ -158,12 +158,12 @@ def _board(
     ordered = sorted(policies, key=_place)
     ordered.sort(key=lambda policy: policy.standing.policy in CONTROLS)
     columns, lines = _table(_columns(shown), ordered)
-    levels = sorted({row.asked for row in rows if row.policy != FULL})
+    levels = sorted({row.at for row in rows if row.policy != FULL})
     return Board(
         columns,
         tuple(line for line in lines if line.policy not in CONTROLS),
         tuple(line for line in lines if line.policy in CONTROLS),
-        tuple(Level(asked, *_table(_at_level(asked), ordered)) for asked in levels),
+        tuple(BoardLevel(level, *_table(_at_level(level), ordered)) for level in levels),
         shown,
     )
 
@@ -191,9 +191,9 @@ def _place(policy: _Policy) -> float:
     return float("inf") if isinstance(rank, Blank) else rank.rank
 
 
-def _columns(shown: Sequence[Asked]) -> list[Column]:
+def _columns(shown: Sequence[Level]) -> list[Column]:
     """``shown``: of which columns there are one for each level; others are of the first."""
-    first = shown[0] if shown else SHOWN[0]
+    first = shown[0] if shown else UNTREATED
     return [
         _column("rank", "by the area under F1, with its 95 % interval", _rank),
         _column("F1 area", "mean F1 over the realised ratio, percent, with its 95 % interval", _area),
@@ -209,9 +209,9 @@ def _columns(shown: Sequence[Asked]) -> list[Column]:
             _cliff,
         ),
         *(
-            _measure_column(measure, heading, asked, heading.name if heading.single else f"{heading.name} at {asked}")
+            _measure_column(measure, heading, level, heading.name if heading.single else f"{heading.name} at {level}")
             for measure, heading in ON_BOARD
-            for asked in ((first,) if heading.single else shown)
+            for level in ((first,) if heading.single else shown)
         ),
         _column(COST, "time of compression", _cost),
         _saved_column("bytes saved", first),
@@ -219,11 +219,11 @@ def _columns(shown: Sequence[Asked]) -> list[Column]:
     ]
 
 
-def _at_level(asked: Asked) -> list[Column]:
+def _at_level(level: Level) -> list[Column]:
     return [
-        _f1_column(asked),
-        *(_measure_column(measure, heading, asked, f"{heading.name} at {asked}") for measure, heading in ON_BOARD),
-        _saved_column(f"bytes saved at {asked}", asked),
+        _f1_column(level),
+        *(_measure_column(measure, heading, level, f"{heading.name} at {level}") for measure, heading in ON_BOARD),
+        _saved_column(f"bytes saved at {level}", level),
     ]
 
 
@@ -268,16 +268,16 @@ def _cliff(policy: _Policy) -> BoardCell:
     return BoardCell(f"{cliff.ratio:.2f}{'' if cliff.is_clear else ' ?'}", interval, cliff.ratio)
 
 
-def _at(policy: _Policy, asked: Asked) -> SummaryRow | None:
+def _at(policy: _Policy, level: Level) -> SummaryRow | None:
     """The full cache is the same at every level."""
-    return policy.full if policy.standing.policy == FULL else policy.rows.get(asked)
+    return policy.full if policy.standing.policy == FULL else policy.rows.get(level)
 
 
-def _measure_column(measure: Measure, heading: Heading, asked: Asked, name: str) -> Column:
+def _measure_column(measure: Measure, heading: Heading, level: Level, name: str) -> Column:
     """A measure at one level, a share in whole percent."""
 
     def cell(policy: _Policy) -> BoardCell:
-        row = _at(policy, asked)
+        row = _at(policy, level)
         value = None if row is None else measure.value(row)
         if row is None or value is None:
             return _blank(None if row is None else row.reason)
@@ -287,21 +287,21 @@ def _measure_column(measure: Measure, heading: Heading, asked: Asked, name: str)
         return BoardCell(text, "" if silent is None else f"silent {100 * silent:.0f}", value)
 
     unit = "percent" if measure.is_share else measure.unit
-    meaning = f"{heading.meaning} at {asked}, {unit}"
+    meaning = f"{heading.meaning} at {level}, {unit}"
     if measure is HALLUCINATION:
         meaning += "; below it those that were abstained from"
     return _column(name, meaning, cell, at_level=True)
 
 
-def _f1_column(asked: Asked) -> Column:
+def _f1_column(level: Level) -> Column:
     def cell(policy: _Policy) -> BoardCell:
-        row = _at(policy, asked)
+        row = _at(policy, level)
         value = None if row is None else F1.value(row)
         if row is None or value is None:
             return _blank(None if row is None else row.reason)
         return BoardCell(F1.text(value), written_interval(F1.interval(row)), value)
 
-    return _column(f"F1 at {asked}", f"at {asked}, percent, with its 95 % interval", cell, at_level=True)
+    return _column(f"F1 at {level}", f"at {level}, percent, with its 95 % interval", cell, at_level=True)
 
 
 def _cost(policy: _Policy) -> BoardCell:
@@ -311,16 +311,16 @@ def _cost(policy: _Policy) -> BoardCell:
     return BoardCell(f"{milliseconds:.1f}", "", milliseconds)
 
 
-def _saved_column(name: str, asked: Asked) -> Column:
+def _saved_column(name: str, level: Level) -> Column:
     def cell(policy: _Policy) -> BoardCell:
-        row = _at(policy, asked)
+        row = _at(policy, level)
         held, whole = (None if one is None else KV_BYTES.value(one) for one in (row, policy.full))
         if held is None or not whole:
             return _blank(None if row is None else row.reason)
         saved = 1 - held / whole
         return BoardCell(f"{100 * saved:.0f}", "", saved)
 
-    meaning = f"of what an allocator holds for the full cache, at {asked}, percent"
+    meaning = f"of what an allocator holds for the full cache, at {level}, percent"
     return _column(name, meaning, cell, at_level=True)
 
 

@@ -4,16 +4,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from leaderboards.asked import TITLES, Asked
 from leaderboards.failures import HOW, Contrast
 from leaderboards.paired import Difference, Duel
 from leaderboards.sheets import Sheet
 from leaderboards.templating import render
 from leaderboards.verdicts import summary_line, written_p
+from policies.levels import Level
 
 SIGNS = {"better": "▲", "worse": "▼", "tied": ""}
 LISTING = (
-    *("task", "asked", "questions", "contexts", "F1", "hallucination rate", "only this one right"),
+    *("task", "level", "questions", "contexts", "F1", "hallucination rate", "only this one right"),
     *("only the other right", "p", "verdict"),
     *("only this one hallucinates", "only the other hallucinates", "p of hallucinations", "verdict on hallucinations"),
 )
@@ -52,7 +52,7 @@ class Section:
     identifier: str
     other: str
     summary: str
-    asked_title: str
+    level_title: str
     columns: tuple[str, ...]
     tables: tuple[Grid, ...]
     how: tuple[Contrast, ...]
@@ -85,12 +85,12 @@ def build_comparison(
 
 
 def _section(number: int, duels: Sequence[Duel], contrasts: Sequence[Contrast]) -> Section:
-    levels = sorted({duel.asked for duel in duels})
+    levels = sorted({duel.level for duel in duels})
     return Section(
         identifier=f"section-{number}",
         other=duels[0].other,
         summary=summary_line(duels),
-        asked_title=TITLES[levels[-1].kind],
+        level_title=levels[-1].declared.title,
         columns=tuple(map(str, levels)),
         tables=(
             Grid("f1", "F1", "percent", _lines(duels, levels, hallucination=False)),
@@ -102,12 +102,12 @@ def _section(number: int, duels: Sequence[Duel], contrasts: Sequence[Contrast]) 
     )
 
 
-def _lines(duels: Sequence[Duel], levels: Sequence[Asked], hallucination: bool) -> tuple[Line, ...]:
-    found = {(duel.task, duel.asked): duel for duel in duels}
+def _lines(duels: Sequence[Duel], levels: Sequence[Level], hallucination: bool) -> tuple[Line, ...]:
+    found = {(duel.task, duel.level): duel for duel in duels}
     tasks = dict.fromkeys(duel.task for duel in duels)
     cell = _hallucination if hallucination else _f1
     return tuple(
-        Line(task, tuple(cell(duel) if (duel := found.get((task, asked))) else None for asked in levels))
+        Line(task, tuple(cell(duel) if (duel := found.get((task, level))) else None for level in levels))
         for task in tasks
     )
 
@@ -128,7 +128,7 @@ def _cell(difference: Difference, factor: float, tone: Literal["better", "worse"
 def _listed(duel: Duel) -> tuple[str, ...]:
     return (
         duel.task,
-        duel.asked.where,
+        duel.level.where,
         str(duel.questions),
         str(duel.contexts),
         duel.f1.written(),

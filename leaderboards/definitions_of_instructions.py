@@ -1,7 +1,7 @@
 """What the measures of instructions under compression mean."""
 
 from leaderboards.amnesia import GONE, LEAKED_MORE, STILL_OBEYED, WHOLE
-from leaderboards.protection import GAIN_RATIOS
+from leaderboards.protection import GAIN_FROM, GAIN_TO
 from metrics import definitions_of
 from metrics.definition import Chapter, Definition, estimates
 
@@ -35,7 +35,7 @@ INSTRUCTIONS = Chapter(
             "Protection gain",
             "What a policy gains when it protects the instructions: half the gain in directives obeyed (strict) plus "
             "half the fall in leakage against the plain policy, averaged over the asked ratios "
-            f"{GAIN_RATIOS[0]:g} to {GAIN_RATIOS[1]:g}, where there is a defence. Beside it, how many "
+            f"{GAIN_FROM} to {GAIN_TO}, where there is a defence. Beside it, how many "
             "of the answers it is taken from failed: these obey and leak nothing.",
             "gain = ½ (obeyed′ − obeyed) + ½ (leakage − leakage′)",
             PITFALLS,

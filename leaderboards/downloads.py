@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from leaderboards.asked import Asked
 from leaderboards.board import Boards, values_of
 from leaderboards.facets import Facet
 from leaderboards.failures import Contrast
@@ -18,6 +17,7 @@ from leaderboards.resampling import Blank, Estimate
 from leaderboards.row import SummaryRow
 from leaderboards.sheets import Sheet
 from leaderboards.standings import TO_BEAT, Against, Found, Standing
+from policies.levels import Level
 
 Values = dict[str, Any]
 
@@ -32,7 +32,7 @@ def cells_sheet(rows: Sequence[SummaryRow]) -> Sheet:
     """Every measure of every cell, the means over tasks among them."""
     return Sheet.of(
         "cells",
-        "Every measure of each task, policy and ratio or budget",
+        "Every measure of each task, policy and level",
         [row.model_dump() for row in rows],
         tuple(SummaryRow.model_fields),
     )
@@ -130,7 +130,7 @@ def duels_sheet(name: str, duels: Iterable[Duel], title: str = "Verdicts, cell b
             "policy": duel.policy,
             "other": duel.other,
             "task": duel.task,
-            **levels_of(duel.asked),
+            **levels_of(duel.level),
             "questions": duel.questions,
             "contexts": duel.contexts,
             **_difference("f1_difference", duel.f1),
@@ -160,13 +160,13 @@ def questions_sheet(found: Sequence[Facet]) -> Sheet:
             "value": facet.value,
             "questions": facet.n,
             "policy": policy,
-            **levels_of(asked),
-            **_first_reason({name: own[policy, asked] for name, own in facet.values.items()}),
+            **levels_of(level),
+            **_first_reason({name: own[policy, level] for name, own in facet.values.items()}),
         }
         for facet in found
-        for policy, asked in next(iter(facet.values.values()))
+        for policy, level in next(iter(facet.values.values()))
     ]
-    return Sheet.of("questions", "Kinds of questions, of each task, policy and ratio or budget", rows)
+    return Sheet.of("questions", "Kinds of questions, of each task, policy and level", rows)
 
 
 def _first_reason(values: Mapping[str, float | Blank]) -> Values:
@@ -176,9 +176,9 @@ def _first_reason(values: Mapping[str, float | Blank]) -> Values:
     return {**shown, "reason": next(reasons, None)}
 
 
-def levels_of(asked: Asked) -> Values:
-    """What was asked for in two columns, one of them None."""
-    return {kind: asked.value if asked.kind == kind else None for kind in ("ratio", "budget")}
+def levels_of(level: Level) -> Values:
+    """A level in two columns."""
+    return {"level_kind": level.kind, "level": level.value}
 
 
 def _difference(name: str, difference: Difference) -> Values:

@@ -23,7 +23,7 @@ def encounters(duels: Duels) -> dict[str, Any]:
     of a pair that is asked for the other way round, the script turns the signs."""
     policies = list(dict.fromkeys(name for pair in duels for name in pair))
     tasks = list(dict.fromkeys(duel.task for own in duels.values() for duel in own))
-    levels = sorted({duel.asked for own in duels.values() for duel in own})
+    levels = sorted({duel.level for own in duels.values() for duel in own})
     shape = len(policies) * (len(policies) - 1) // 2, len(tasks), len(levels)
     numbers = np.full((*shape, NUMBERS), NOTHING, dtype=np.int8)
     p = np.zeros(shape, dtype="<u2")
@@ -32,7 +32,7 @@ def encounters(duels: Duels) -> dict[str, Any]:
     for (one, other), own in duels.items():
         pair = _place(places[one], places[other], len(policies))
         for duel in own:
-            place = pair, of_task[duel.task], of_level[duel.asked]
+            place = pair, of_task[duel.task], of_level[duel.level]
             tones = VERDICTS[duel.verdict], VERDICTS[duel.hallucination_verdict]
             numbers[place] = [*_points(duel.f1, 1), *_points(duel.hallucination, 100), *tones]
             p[place] = 0 if duel.p < 1 / SHOWN_P else round(duel.p * SHOWN_P)

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from pandas import DataFrame, MultiIndex, isna
 
-from leaderboards.asked import asked_in
-from leaderboards.row import CONTROLS, FULL
+from leaderboards.levels import with_levels
 from leaderboards.templating import as_data, render
+from policies.names import CONTROLS, FULL
 
 WORST = 3  # examples of each cell, the worst first
 KEY = ["mode", "example_id", "question_id"]
@@ -27,8 +27,9 @@ def build_examples(model: str, task: str, records: DataFrame) -> str:
 
 
 def examples_of(records: DataFrame) -> dict[str, Any]:
-    """What the page's script draws from: contexts and questions once, and by cell the worst answers."""
-    sound = records[records["status"] == "ok"].assign(asked=asked_in(records))
+    """What the page's script draws from: contexts and questions once, and by cell the worst answers, of the first draw
+    where a random policy was drawn several times."""
+    sound = with_levels(records[(records["status"] == "ok") & (records["repeat"] == 0)])
     full = sound[sound["policy"] == FULL].drop_duplicates(KEY).set_index(KEY)["output_text"]
     shown = _worst(sound)
     contexts = _numbered(shown, ["context"])
@@ -36,7 +37,7 @@ def examples_of(records: DataFrame) -> dict[str, Any]:
     cells: dict[str, dict[str, list[dict[str, Any]]]] = {}
     rows = shown.to_dict("records")
     for row, context, question in zip(rows, contexts, questions, strict=True):
-        answers = cells.setdefault(row["policy"], {}).setdefault(str(row["asked"]), [])
+        answers = cells.setdefault(row["policy"], {}).setdefault(str(row["level"]), [])
         answers.append({"question": question, "context": context, **_answer(row)})
     return {
         "contexts": [_context(row) for row in _first(rows, contexts)],
@@ -50,11 +51,11 @@ def _worst(sound: DataFrame) -> DataFrame:
     """Of each cell the answers that lose most against the full cache, in F1 or, of attacks, by what they leak; among
     equals what is hallucinated comes first."""
     good = sound["f1"].fillna(0).where(sound["leakage"].isna(), -100 * sound["leakage"])
-    judged = sound[["policy", "asked", *KEY]].assign(good=good, lied=sound["hallucinated"].eq(True))
+    judged = sound[["policy", "level", *KEY]].assign(good=good, lied=sound["hallucinated"].eq(True))
     whole = judged[judged["policy"] == FULL].drop_duplicates(KEY).set_index(KEY)["good"]
     before = whole.reindex(MultiIndex.from_frame(judged[KEY])).fillna(0).to_numpy()
     ordered = judged.assign(loss=before - good).sort_values(["loss", "lied"], ascending=False, kind="stable")
-    return sound.loc[ordered.groupby(["policy", "asked"], sort=False, observed=True).head(WORST).index]
+    return sound.loc[ordered.groupby(["policy", "level"], sort=False, observed=True).head(WORST).index]
 
 
 def _numbered(shown: DataFrame, by: list[str]) -> list[int]:

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 from pandas import DataFrame
 
-from leaderboards.asked import Asked, asked_in
+from leaderboards.levels import with_levels
 from leaderboards.measures import F1, GER, HALLUCINATION
 from leaderboards.resampling import Blank
 from leaderboards.row import ALL_TASKS, SummaryRow
 from metrics import Measure
+from policies.levels import Level
 
 # The column of the records, and what the page calls it.
 PROPERTIES = {"answer_type": "what is asked for", "question_type": "type of question"}
@@ -21,7 +22,7 @@ NO_SUCH = "no question of this kind has such a value"
 NOT_RUN = "not run"
 NOT_MEASURED = "not measured"
 
-Cell = tuple[str, Asked]  # policy, and what it was asked to reach
+Cell = tuple[str, Level]
 Values = Mapping[Cell, float | Blank]
 
 
@@ -44,10 +45,10 @@ def facets(records: DataFrame, rows: Sequence[SummaryRow]) -> list[Facet]:
     ``rows`` are those that the records add up to: what is blank in a row is blank in all of its parts, for the same
     reason, and everything else is measured in every question.
     """
-    needed = ["mode", "task", "policy", "ratio", "budget", "leakage", *PROPERTIES, *MEASURED.values()]
+    needed = ["mode", "task", "policy", "level_kind", "level", "repeat", "leakage", *PROPERTIES, *MEASURED.values()]
     sound = records.loc[records["status"] == "ok", needed]
     # An attack asks for nothing of the text: it has no hallucination, as in the rows.
-    known = sound.assign(asked=asked_in(sound)).assign(
+    known = with_levels(sound).assign(
         hallucinated=sound["hallucinated"].astype(np.float64).where(sound["leakage"].isna()),
         f1=sound["f1"].astype(np.float64),
         ger=sound["ger"].astype(np.float64),
@@ -60,11 +61,11 @@ def facets(records: DataFrame, rows: Sequence[SummaryRow]) -> list[Facet]:
 
 
 def _by_part(known: DataFrame, boards: Mapping[tuple[str, str], Sequence[SummaryRow]], part: str) -> list[Facet]:
-    groups = known.groupby(["mode", "task", part, "policy", "asked"], sort=False, observed=True)
-    table = groups[list(MEASURED.values())].mean().assign(n=groups.size())
+    groups = known.groupby(["mode", "task", part, "policy", "level"], sort=False, observed=True)
+    table = groups[list(MEASURED.values())].mean().assign(n=groups["repeat"].agg(lambda own: (own == 0).sum()))
     measured: dict[tuple[str, str, str], dict[Cell, tuple[float, ...]]] = {}
-    for (mode, task, value, policy, asked), *numbers in table.itertuples():
-        measured.setdefault((mode, task, str(value)), {})[str(policy), asked] = tuple(numbers)
+    for (mode, task, value, policy, level), *numbers in table.itertuples():
+        measured.setdefault((mode, task, str(value)), {})[str(policy), level] = tuple(numbers)
     return [
         Facet(
             mode,
@@ -74,7 +75,7 @@ def _by_part(known: DataFrame, boards: Mapping[tuple[str, str], Sequence[Summary
             max(int(numbers[-1]) for numbers in cells.values()),
             {
                 name: {
-                    (row.policy, row.asked): _value(row, cells.get((row.policy, row.asked)), number, measure)
+                    (row.policy, row.at): _value(row, cells.get((row.policy, row.at)), number, measure)
                     for row in boards.get((mode, task), ())
                 }
                 for number, (name, measure) in enumerate(SHOWN.items())
@@ -103,7 +104,7 @@ def _over_tasks(found: Sequence[Facet], boards: Mapping[tuple[str, str], Sequenc
             sum(facet.n for facet in own),
             {
                 name: {
-                    (row.policy, row.asked): mean_of([_of(facet, name, row) for facet in own])
+                    (row.policy, row.at): mean_of([_of(facet, name, row) for facet in own])
                     for row in boards.get((mode, ALL_TASKS), ())
                 }
                 for name in MEASURED
@@ -114,7 +115,7 @@ def _over_tasks(found: Sequence[Facet], boards: Mapping[tuple[str, str], Sequenc
 
 
 def _of(facet: Facet, name: str, row: SummaryRow) -> float | Blank:
-    found = facet.values[name].get((row.policy, row.asked), Blank(NOT_RUN))
+    found = facet.values[name].get((row.policy, row.at), Blank(NOT_RUN))
     return Blank(f"{facet.task}: {found.reason}") if isinstance(found, Blank) and found.reason != NO_SUCH else found
 
 

@@ -1,20 +1,21 @@
-"""Curves of a measure over the asked ratio or budget."""
+"""Curves of a measure over the levels."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
 
-from leaderboards.asked import Asked
 from leaderboards.drawing import Drawing, draw_band, draw_cliff, draw_line
 from leaderboards.frames import Axis, Frame
 from leaderboards.measures import HALLUCINATION
 from leaderboards.plots import Plot, Spot, in_words, numbers
 from leaderboards.resampling import Blank
-from leaderboards.row import ALL_TASKS, FULL, SummaryRow
+from leaderboards.row import ALL_TASKS, SummaryRow
 from leaderboards.safety import Cliff
 from leaderboards.style import LineStyle, line_styles
 from metrics import Interval, Measure
+from policies.levels import Level
+from policies.names import FULL
 
 Point = tuple[float, float, Interval | None]
 Cliffs = Mapping[str, Cliff | Blank]
@@ -44,7 +45,7 @@ def curve_plot(
     """
     styles = styles or line_styles(rows)
     shown = [row for row in rows if row.task == task and row.mode == mode]
-    levels = sorted({row.asked for row in shown})
+    levels = sorted({row.at for row in shown})
     horizontal = Axis.over(levels)
     full = next((row for row in shown if row.policy == FULL), None)
     own: dict[LineStyle, list[SummaryRow]] = {}
@@ -63,7 +64,7 @@ def curve_plot(
     title = f"{measure.title} ({measure.unit}) over the {horizontal.title}, {where}, {mode}: a line for each policy"
     frame = Frame(horizontal, _vertical(measure, lines.values()))
     colours = {style.colours[0]: style.variable for style in lines}
-    levels = [asked for asked in levels if asked.kind == _kind(horizontal)]
+    levels = [level for level in levels if level.declared == horizontal.kind]
     spots = [spot for style, of_policy in own.items() for spot in _spots(style, of_policy, measure, levels)]
     return Plot(
         Drawing(frame, draw, title, f"{task}/{mode}/{measure.name}/{place}", colours),
@@ -81,31 +82,29 @@ def _vertical(measure: Measure, lines: Iterable[Sequence[Sequence[Point]]]) -> A
     return Axis.holding(measure.unit, [end for _, value, interval in points for end in (value, *(interval or ()))])
 
 
-def _kind(horizontal: Axis) -> str:
-    return "ratio" if horizontal.has_full else "budget"
-
-
 def _points(
     rows: Sequence[SummaryRow], full: SummaryRow | None, measure: Measure, horizontal: Axis
 ) -> list[list[Point]]:
-    """Runs of (ratio or budget, value, interval) without a gap, in the unit shown."""
+    """Runs of (level, value, interval) without a gap, in the unit shown."""
     if full is not None and any(row is full for row in rows):
-        # The full cache has one cell, and is what every ratio is compared with.
+        # The full cache has one cell, and is what every level is compared with.
         value = _scaled(measure, full)
         ends = (horizontal.ticks[0], horizontal.last / 1.03)
         return [[(end, value, None) for end in ends]] if value is not None else []
-    anchor = [full] if full is not None and horizontal.has_full else []
+    origin = horizontal.origin if full is not None else None
+    anchor = [(origin, full)] if full is not None and origin is not None else []
     runs: list[list[Point]] = [[]]
-    for row in [*anchor, *(row for row in rows if row.asked.value > 0 or not anchor)]:
+    own = [row for row in rows if row.at.declared == horizontal.kind and row.at.value != origin]
+    for place, row in [*anchor, *((row.at.value, row) for row in sorted(own, key=lambda row: row.at.amount))]:
         value = _scaled(measure, row)
         if value is None:
             runs.append([])
         else:
             interval = measure.interval(row)
             scaled = None if interval is None else (interval[0] * measure.factor, interval[1] * measure.factor)
-            runs[-1].append((row.asked.value, value, scaled))
+            runs[-1].append((place, value, scaled))
     # The anchor is no measurement of the policy: it is drawn only where it leads to one.
-    return [run for run in runs if run and not (anchor and len(run) == 1 and run[0][0] == 0)]
+    return [run for run in runs if run and not (anchor and len(run) == 1 and run[0][0] == origin)]
 
 
 def _scaled(measure: Measure, row: SummaryRow) -> float | None:
@@ -123,14 +122,14 @@ def _draw_line(axes: Axes, style: LineStyle, runs: Sequence[Sequence[Point]]) ->
             draw_band(axes, style, [ratio for ratio, _ in intervals], lows, highs)
 
 
-def _spots(style: LineStyle, rows: Sequence[SummaryRow], measure: Measure, levels: Sequence[Asked]) -> list[Spot]:
+def _spots(style: LineStyle, rows: Sequence[SummaryRow], measure: Measure, levels: Sequence[Level]) -> list[Spot]:
     """Those of one policy, whose ``rows`` these are. The full cache, which is the same at every level, has one at
     each."""
-    places = [(asked, rows[0]) for asked in levels] if style.policy == FULL else [(row.asked, row) for row in rows]
+    places = [(level, rows[0]) for level in levels] if style.policy == FULL else [(row.at, row) for row in rows]
     return [
-        Spot(style.index, asked.value, value, f"{asked}", (*numbers(measure, row), f"{row.n:,} questions"))
-        for asked, row in places
-        if asked in levels and (value := _scaled(measure, row)) is not None
+        Spot(style.index, level.value, value, f"{level}", (*numbers(measure, row), f"{row.n:,} questions"))
+        for level, row in places
+        if level in levels and (value := _scaled(measure, row)) is not None
     ]
 
 

@@ -8,8 +8,8 @@ from typing import Self
 import seaborn
 from matplotlib.axes import Axes
 
-from leaderboards.asked import Asked
 from leaderboards.style import INK_COLOUR
+from policies.levels import UNTREATED, Level, LevelKind
 
 INK = INK_COLOUR[0]
 SHARE = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
@@ -17,13 +17,13 @@ SHARE = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 
 @dataclass(frozen=True)
 class Axis:
-    """From ``first`` to ``last``. ``doubling``: a step to the right doubles, and needs no value to be 0."""
+    """From ``first`` to ``last``. ``kind``: of the levels that it is over, if it is over levels."""
 
     title: str
     ticks: tuple[float, ...]
     first: float
     last: float
-    doubling: bool = False
+    kind: LevelKind | None = None
 
     @classmethod
     def around(cls, title: str, ticks: tuple[float, ...]) -> Self:
@@ -48,19 +48,21 @@ class Axis:
         return cls(title, ticks, ticks[0], ticks[-1] + 0.03 * (ticks[-1] - ticks[0]))
 
     @classmethod
-    def over(cls, levels: Sequence[Asked]) -> Self:
-        """Ratios from 0 on, or budgets, each twice the last one as papers choose them."""
-        budgets = tuple(asked.value for asked in levels if asked.kind == "budget")
-        if budgets:
-            return cls("asked budget, in tokens of a head", budgets, budgets[0] * 0.97, budgets[-1] * 1.03, True)
-        last = max((asked.value for asked in levels), default=0.0) or 1.0
-        ticks = tuple(tenth / 10 for tenth in range(math.floor(last * 10 + 1e-9) + 1))
-        return cls("asked ratio", ticks, 0.0, last * 1.03)
+    def over(cls, levels: Sequence[Level]) -> Self:
+        """The levels of the first kind: on a scale that doubles, as papers choose budgets, or from 0 on."""
+        first = min(set(levels) - {UNTREATED}, default=UNTREATED)
+        kind, values = first.declared, sorted({level.value for level in levels if level.kind == first.kind})
+        if kind.doubling:
+            return cls(kind.axis, tuple(values), values[0] * 0.97, values[-1] * 1.03, kind)
+        last = max(values[-1] if values else 0.0, kind.nothing if kind.has_origin else 0.0) or 1.0
+        step = 10.0 ** (math.ceil(math.log10(last) - 1e-9) - 1)
+        ticks = tuple(round(number * step, 12) for number in range(math.floor(last / step + 1e-9) + 1))
+        return cls(kind.axis, ticks, 0.0, last * 1.03, kind)
 
     @property
-    def has_full(self) -> bool:
-        """Whether the full cache, at ratio 0, is at a place of its own."""
-        return not self.doubling
+    def origin(self) -> float | None:
+        """The place of the untreated cache, if it has one."""
+        return self.kind.nothing if self.kind is not None and self.kind.has_origin else None
 
 
 @dataclass(frozen=True)
@@ -83,7 +85,7 @@ class Frame:
         axes.spines["bottom"].set_color(INK)
 
     def scale(self, axes: Axes) -> None:
-        if self.horizontal.doubling:
+        if self.horizontal.kind is not None and self.horizontal.kind.doubling:
             axes.set_xscale("log", base=2)
             axes.minorticks_off()
         axes.set_xlim(self.horizontal.first, self.horizontal.last)

@@ -6,13 +6,14 @@ from typing import TypeVar
 
 from markupsafe import Markup
 
-from leaderboards.asked import TITLES, Asked
 from leaderboards.facets import NO_SUCH, NOT_RUN, PROPERTIES, Facet, mean_of
 from leaderboards.measures import F1, GER, HALLUCINATION
 from leaderboards.resampling import Blank
-from leaderboards.row import ALL_TASKS, CONTROLS, FULL, SummaryRow
+from leaderboards.row import ALL_TASKS, SummaryRow
 from leaderboards.templating import as_data
 from metrics import Measure
+from policies.levels import UNTREATED, Level
+from policies.names import CONTROLS, FULL
 
 SHOWN = (F1, HALLUCINATION, GER)
 UNRUN = Blank(NOT_RUN)
@@ -133,16 +134,16 @@ def task_map(rows: Sequence[SummaryRow], mode: str) -> HeatMap | Blank:
     levels = _levels(own)
     if not levels:
         return UNRUN
-    found = {(row.policy, row.task, row.asked): row for row in own}
+    found = {(row.policy, row.task, row.at): row for row in own}
     full = {row.task: row for row in own if row.policy == FULL}
     policies = _methods_first(own)
     middle = levels[len(levels) // 2]
     measures = _with_values(own)
 
-    def grid(measure: Measure, asked: Asked) -> Grid:
+    def grid(measure: Measure, level: Level) -> Grid:
         return tuple(
             tuple(
-                _measured(full.get(task) if policy == FULL else found.get((policy, task, asked)), measure)
+                _measured(full.get(task) if policy == FULL else found.get((policy, task, level)), measure)
                 for task in tasks
             )
             for policy in policies
@@ -157,7 +158,7 @@ def task_map(rows: Sequence[SummaryRow], mode: str) -> HeatMap | Blank:
         tuple(tasks),
         (Group("", tuple(HeatRow(policy) for policy in policies)),),
         (_measure_choice(measures), Choice(f"asked {levels[0].kind}", tuple((f"{one}", f"{one}") for one in levels))),
-        _layers(measures, {f"{asked}": asked for asked in levels}, grid),
+        _layers(measures, {f"{level}": level for level in levels}, grid),
         (measures[0].name, f"{middle}"),
     )
 
@@ -193,7 +194,7 @@ def question_map(found: Sequence[Facet], rows: Sequence[SummaryRow], task: str, 
 def layer_map(rows: Sequence[SummaryRow], task: str, mode: str) -> HeatMap | Blank:
     """GER in each layer of the model taken alone, by level, of a policy that can be chosen or the mean of methods."""
     own = [row for row in rows if (row.mode, row.task) == (mode, task)]
-    found = {(row.policy, row.asked): row for row in own}
+    found = {(row.policy, row.at): row for row in own}
     layers = max((len(row.ger_by_layer or ()) for row in own), default=0)
     levels = _levels(own)
     if not layers or not levels:
@@ -211,7 +212,7 @@ def layer_map(rows: Sequence[SummaryRow], task: str, mode: str) -> HeatMap | Bla
 def _by_policy(
     words: tuple[str, str, str, str],
     groups: Sequence[Group],
-    levels: Sequence[Asked],
+    levels: Sequence[Level],
     rows: Sequence[SummaryRow],
     measures: Sequence[Measure],
     grid: Callable[[Measure, str], Grid],
@@ -231,7 +232,7 @@ def _by_policy(
         title,
         note,
         corner,
-        TITLES[levels[0].kind],
+        levels[0].declared.title,
         ("full", *map(str, levels)),
         tuple(groups),
         (_measure_choice(measures), choice),
@@ -270,12 +271,12 @@ def _said_by(name: str, value: float | Blank) -> float | Blank:
     return Blank(f"{name}: {value.reason}") if isinstance(value, Blank) and value.reason != NO_SUCH else value
 
 
-def _cells(policy: str, levels: Sequence[Asked]) -> list[tuple[str, Asked]]:
-    return [(FULL, Asked.of(0.0)), *((policy, asked) for asked in levels)]
+def _cells(policy: str, levels: Sequence[Level]) -> list[tuple[str, Level]]:
+    return [(FULL, UNTREATED), *((policy, level) for level in levels)]
 
 
-def _levels(rows: Sequence[SummaryRow]) -> list[Asked]:
-    return sorted({row.asked for row in rows if row.policy != FULL and row.asked != Asked.of(0.0)})
+def _levels(rows: Sequence[SummaryRow]) -> list[Level]:
+    return sorted({row.at for row in rows if row.policy != FULL and row.at != UNTREATED})
 
 
 def _methods_first(rows: Sequence[SummaryRow]) -> list[str]:

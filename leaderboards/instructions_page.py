@@ -10,13 +10,14 @@ from leaderboards.kept_parts import bias
 from leaderboards.leak_parts import defence, leakage, plane
 from leaderboards.obedience import DEFENDED, Study, study
 from leaderboards.obeyed_parts import families, order
-from leaderboards.protection import Gain, all_gains, plain_and_way
+from leaderboards.protection import Gain, all_gains
 from leaderboards.published import GAINS, GAINS_MODELS, GAINS_SOURCE
 from leaderboards.resampling import Estimate
 from leaderboards.sheets import Sheet
 from leaderboards.study_downloads import study_sheets
 from leaderboards.study_parts import Listing, Part, percent
 from leaderboards.templating import render
+from policies.names import plain_and_way
 
 
 def has_orders(records: DataFrame) -> bool:
@@ -79,7 +80,7 @@ def _results(found: Study, gains: Sequence[Gain], worst: Sequence[Leak]) -> dict
             {
                 "policy": leak.policy,
                 "order": leak.arm,
-                "asked": str(leak.asked),
+                "level": str(leak.level),
                 "obeyed": leak.obeyed,
                 "leaked_more": leak.more.mean,
                 "low": leak.more.low,
@@ -96,7 +97,7 @@ def _amnesia(worst: Sequence[Leak]) -> Listing:
     rows = tuple(
         (
             f"{leak.policy}, {leak.arm}",
-            str(leak.asked),
+            str(leak.level),
             percent(leak.obeyed),
             percent(leak.leakage),
             f"{100 * leak.more.mean:+.0f}{_points(leak.more)}",
@@ -105,7 +106,7 @@ def _amnesia(worst: Sequence[Leak]) -> Listing:
         for leak in worst
     )
     title = f"The highest leakage while at least {STILL_OBEYED:.0%} of the directives are obeyed, percent"
-    columns = ("policy, order", "asked", "obeyed", "leaked", "more than the full cache", "selective amnesia")
+    columns = ("policy, order", "level", "obeyed", "leaked", "more than the full cache", "selective amnesia")
     return Listing(title, columns, rows)
 
 

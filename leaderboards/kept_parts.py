@@ -10,9 +10,9 @@ from leaderboards.frames import SHARE, Axis
 from leaderboards.obedience import DEFENDED, Study, kept
 from leaderboards.panels import Path, layer_map, panel
 from leaderboards.protection import forms_of
-from leaderboards.row import FULL
-from leaderboards.study_parts import Listing, Part, Picture, listed, over_ratios, percent
+from leaderboards.study_parts import Listing, Part, Picture, kind_of, listed, over_levels, percent
 from leaderboards.style import LineStyle, named_styles
+from policies.names import FULL
 
 SPANS = ("defence", "directives")
 DASHES_OF_ORDER = {DEFENDED[0]: (), DEFENDED[1]: (4.0, 1.5)}
@@ -29,7 +29,7 @@ def bias(found: Study) -> Part:
         if own.empty:
             continue
         curves.append(_curve(found, own, base, styles))
-        axis = over_ratios(found).title
+        axis = over_levels(found).title
         maps += [_layers(own[own["arm"] == arm], base, arm, axis) for arm in DEFENDED if arm in set(own["arm"])]
     return Part(
         "bias",
@@ -53,13 +53,14 @@ def _styles() -> dict[str, LineStyle]:
 
 
 def _curve(found: Study, own: DataFrame, base: str, styles: dict[str, LineStyle]) -> Picture:
-    axis = over_ratios(found)
-    start = ((0.0, 1.0),) if axis.ticks[0] == 0 else ()  # a budget has no place for the full cache
+    axis = over_levels(found)
+    kind = kind_of(found.levels)
+    start = ((kind.nothing, 1.0),) if kind.has_origin else ()
     paths = []
     for arm in DEFENDED:
-        points = own[own["arm"] == arm].sort_values("asked")
+        points = own[own["arm"] == arm].sort_values("level")
         for span in SPANS:
-            places = ((asked.value, share) for asked, share in zip(points["asked"], points[span], strict=True))
+            places = ((level.value, share) for level, share in zip(points["level"], points[span], strict=True))
             paths.append(Path(styles[f"{span}, {arm}"], (*start, *places)))
     title = f"Share of the tokens of defence and directives that {base} keeps, over the {axis.title}, in both orders"
     drawing = panel(paths, axis, Axis.around("", SHARE), title, f"kept/{base}")
@@ -67,15 +68,15 @@ def _curve(found: Study, own: DataFrame, base: str, styles: dict[str, LineStyle]
 
 
 def _layers(own: DataFrame, base: str, arm: str, axis: str) -> Picture:
-    points = own.sort_values("asked")
+    points = own.sort_values("level")
     shares = np.stack(points["defence_by_layer"].to_list(), 1) - np.stack(points["directives_by_layer"].to_list(), 1)
     title = f"Kept of the defence minus kept of the directives under {base}, by layer and {axis}, {arm}"
-    drawing = layer_map(shares, [f"{asked.value:g}" for asked in points["asked"]], axis, title, f"layers/{base}/{arm}")
+    drawing = layer_map(shares, [f"{level.value:g}" for level in points["level"]], axis, title, f"layers/{base}/{arm}")
     return Picture(f"{base}, {arm}", "kept of the defence minus kept of the directives, by layer", Markup(drawing))
 
 
 def _listing(found: Study, table: DataFrame, span: str, arm: str) -> Listing:
     own = table[table["arm"] == arm]
-    texts = {(str(row["policy"]), row["asked"]): percent(row[span]) for _, row in own.iterrows()}
+    texts = {(str(row["policy"]), row["level"]): percent(row[span]) for _, row in own.iterrows()}
     others = [policy for policy in found.policies if policy != FULL]
     return listed(f"Kept of the {span}, {arm}, percent", found, texts, others)

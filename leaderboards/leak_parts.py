@@ -10,10 +10,10 @@ from leaderboards.amnesia import LEAKED_MORE, STILL_OBEYED
 from leaderboards.frames import SHARE, Axis
 from leaderboards.obedience import DEFENDED, Study, accuracy, leaks
 from leaderboards.panels import Path, panel
-from leaderboards.protection import forms_of, plain_and_way
-from leaderboards.row import FULL
-from leaderboards.study_parts import Cells, Part, Picture, cells_of, over_ratios, path_of, table_of
+from leaderboards.protection import forms_of
+from leaderboards.study_parts import Cells, Part, Picture, cells_of, kind_of, over_levels, path_of, table_of
 from leaderboards.style import LineStyle, named_styles
+from policies.names import FULL, plain_and_way
 
 
 def ways(found: Study) -> dict[str, LineStyle]:
@@ -68,11 +68,11 @@ def _plane_of(
     whole = next((key for key in leaked if key[0] == FULL), None)
     paths = []
     for policy in _forms(found)[base]:
-        keys = [*([whole] if whole else []), *((policy, asked) for asked in found.levels)]
+        keys = [*([whole] if whole else []), *((policy, level) for level in found.levels)]
         places = tuple((leaked[key].mean, obeyed[key].mean) for key in keys if key in leaked and key in obeyed)
         paths.append(Path(styles[plain_and_way(policy)[1]], places))
-    kind = "budget" if found.levels and found.levels[0].kind == "budget" else "ratio"
-    title = f"Directives obeyed over leakage under {_titled(base, arm)}, a place for each {kind} from the full cache on"
+    each = f"a place for each {kind_of(found.levels).name} from the full cache on"
+    title = f"Directives obeyed over leakage under {_titled(base, arm)}, {each}"
     region = (((leaked[whole].mean if whole else 0.0) + LEAKED_MORE, STILL_OBEYED), (1.03, 1.03))
     axes = Axis.around("leakage of the directives", SHARE), Axis.around("", SHARE)
     drawing = panel(paths, *axes, title, f"plane/{arm}/{base}", region)
@@ -132,7 +132,7 @@ def _curves(found: Study, table: DataFrame, name: str, words: str, note: str, ar
     pictures = []
     for base, forms in _forms(found).items():
         paths = [path_of(styles[plain_and_way(policy)[1]], cells, policy, found.levels) for policy in forms]
-        axis = over_ratios(found)
+        axis = over_levels(found)
         title = f"{words} over the {axis.title} under {_titled(base, arm)}"
         drawing = panel(paths, axis, Axis.around("", SHARE), title, f"{name}/{arm}/{base}")
         pictures.append(Picture(_titled(base, arm), note, Markup(drawing)))

@@ -8,13 +8,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from pandas import Categorical, DataFrame, factorize
+from pandas import DataFrame, factorize
 from scipy.stats import rankdata
 
-from leaderboards.asked import Asked, asked_in
 from leaderboards.bootstrap import FloatArray
+from leaderboards.levels import with_levels
 from leaderboards.resampling import Estimate, Resampler
-from leaderboards.row import FULL
+from policies.levels import Level
+from policies.names import FULL
 
 DEFENDED = ("defence first", "directives first")
 KEPT = ("defence_kept", "directives_kept")
@@ -24,13 +25,13 @@ KEPT = ("defence_kept", "directives_kept")
 class Study:
     """Parts of the records. ``directives``: a row for each directive of each answer; ``attacks`` and ``caches``:
     for each attack, and for each context; all with ``policy``, ``asked``, ``arm`` and ``draw``, and the former two with
-    ``question_id`` and ``failed``. ``levels``: what compressed policies were asked to reach."""
+    ``question_id`` and ``failed``. ``levels``: those of compressed policies."""
 
     directives: DataFrame
     attacks: DataFrame
     caches: DataFrame
     resampler: Resampler
-    levels: tuple[Asked, ...]
+    levels: tuple[Level, ...]
     families: tuple[str, ...]
     policies: tuple[str, ...]
 
@@ -38,17 +39,16 @@ class Study:
 def study(records: DataFrame, seed: int = 0) -> Study:
     """The directives, attacks and caches among some records of tasks with instructions."""
     draws, names = factorize(records["draw_id"], sort=True)
-    asked = asked_in(records)
-    levels = sorted(asked.unique())
-    known = records.assign(asked=Categorical(asked, levels, ordered=True), draw=draws)
+    known = with_levels(records).assign(draw=draws)
+    levels = sorted(known.loc[known["policy"] != FULL, "level"].unique())
     given = known[known["directives"].map(len) > 0]
     directives = _directives(given)
     return Study(
         directives,
         _attacks(known[known["protected"] != ""]),
-        known.drop_duplicates(["policy", "asked", "example_id"]),
+        known.drop_duplicates(["policy", "level", "repeat", "example_id"]),
         Resampler.of(len(names), seed),
-        tuple(sorted(asked[records["policy"] != FULL].unique())),
+        tuple(levels),
         tuple(directives["family"].unique()),
         tuple(known["policy"].unique()),
     )
@@ -57,7 +57,7 @@ def study(records: DataFrame, seed: int = 0) -> Study:
 def _directives(given: DataFrame) -> DataFrame:
     judged = {name: [_judged(given, name, place) for place in range(len(given))] for name in ("strict", "loose")}
     several = given["directives"].map(len) > 1
-    wide = given[["policy", "asked", "arm", "draw", "question_id"]].assign(
+    wide = given[["policy", "level", "arm", "draw", "question_id"]].assign(
         failed=given["status"] != "ok",
         kind=[[text.partition(" ")[0] for text in directives] for directives in given["directives"]],
         family=given["directive_families"].map(list),
@@ -83,7 +83,7 @@ def _attacks(attacked: DataFrame) -> DataFrame:
     }
     for name in ("defence_leakage", "refused"):
         scores[name][~defended] = np.nan  # there is nothing to refuse by
-    columns = ["policy", "asked", "arm", "draw", "example_id", "question_id", *KEPT]
+    columns = ["policy", "level", "arm", "draw", "example_id", "question_id", *KEPT]
     return attacked[columns].assign(failed=attacked["status"] != "ok", **scores)
 
 
@@ -91,7 +91,7 @@ def accuracy(found: Study, by: Sequence[str] = ()) -> DataFrame:
     """Directive accuracy of each policy and level, and of each group within: ``strict`` and ``loose``
     :class:`Estimate`, and ``relative``, the strict one over that of the full cache, None where there is none or 0."""
     rows = []
-    groups = ["policy", "asked", *by]
+    groups = ["policy", "level", *by]
     full = found.directives[found.directives["policy"] == FULL]
     wholes = full.groupby(list(by), sort=False, observed=True)["strict"].mean() if by else full["strict"].mean()
     for key, group in found.directives.groupby(groups, sort=False, observed=True):
@@ -108,7 +108,7 @@ def leaks(found: Study, by: Sequence[str] = ("arm",)) -> DataFrame:
     """Of the attacks: ``leakage`` of the directives, ``defence_leakage``, and the share ``refused``, as
     :class:`Estimate`; the latter None where there is no defence."""
     rows = []
-    groups = ["policy", "asked", *by]
+    groups = ["policy", "level", *by]
     for key, group in found.attacks.groupby(groups, sort=False, observed=True):
         estimates = []
         for name in ("leakage", "defence_leakage", "refused"):
@@ -130,9 +130,9 @@ def kept(found: Study) -> DataFrame:
             *(float(group[name].mean()) for name in KEPT),
             *(np.mean(np.array(group[f"{name}_by_layer"].tolist(), dtype=np.float64), axis=0) for name in KEPT),
         )
-        for key, group in caches.groupby(["policy", "asked", "arm"], sort=False, observed=True)
+        for key, group in caches.groupby(["policy", "level", "arm"], sort=False, observed=True)
     ]
-    columns = ["policy", "asked", "arm", "defence", "directives", "defence_by_layer", "directives_by_layer"]
+    columns = ["policy", "level", "arm", "defence", "directives", "defence_by_layer", "directives_by_layer"]
     return DataFrame(rows, columns=columns)
 
 
@@ -142,7 +142,7 @@ class RankCorrelation:
     exist, as all are equal. ``group``: all prompts, or those with one directive or several."""
 
     policy: str
-    asked: Asked
+    level: Level
     group: str
     estimate: Estimate | None
 
@@ -157,16 +157,16 @@ def rank_correlations(found: Study) -> list[RankCorrelation]:
 def _rank_correlations(found: Study, group: str, part: DataFrame) -> Iterator[RankCorrelation]:
     families = list(dict.fromkeys(part["family"]))
     profiles = {
-        (str(policy), asked): _by_family(found.resampler, cell, families)
-        for (policy, asked), cell in part.groupby(["policy", "asked"], sort=False, observed=True)
+        (str(policy), level): _by_family(found.resampler, cell, families)
+        for (policy, level), cell in part.groupby(["policy", "level"], sort=False, observed=True)
     }
     whole = next((profile for (policy, _), profile in profiles.items() if policy == FULL), None)
-    for (policy, asked), profile in profiles.items():
+    for (policy, level), profile in profiles.items():
         if whole is not None and policy != FULL:
             correlations = _spearman(profile, whole)
             known = not np.isnan(correlations[0])
             estimate = found.resampler.estimate_of(correlations, len(families)) if known else None
-            yield RankCorrelation(policy, asked, group, estimate)
+            yield RankCorrelation(policy, level, group, estimate)
 
 
 def _by_family(resampler: Resampler, cell: DataFrame, families: Sequence[str]) -> FloatArray:

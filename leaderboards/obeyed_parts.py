@@ -11,20 +11,20 @@ from leaderboards.obedience import Study, accuracy, rank_correlations
 from leaderboards.panels import panel
 from leaderboards.protection import forms_of
 from leaderboards.resampling import Estimate
-from leaderboards.row import FULL
 from leaderboards.study_parts import (
     Listing,
     Part,
     Picture,
     cells_of,
     listed,
-    over_ratios,
+    over_levels,
     path_of,
     percent,
     table_of,
     written,
 )
 from leaderboards.style import named_styles
+from policies.names import FULL
 
 
 def families(found: Study) -> Part:
@@ -37,7 +37,7 @@ def families(found: Study) -> Part:
             path_of(styles[str(family)], cells_of(own, "strict"), base, found.levels)
             for family, own in table.groupby("family", sort=False)
         ]
-        axis = over_ratios(found)
+        axis = over_levels(found)
         title = f"Directives obeyed over the {axis.title} under {base}, a line for each family"
         drawing = panel(paths, axis, Axis.around("", SHARE), title, f"family/{base}")
         pictures.append(Picture(base, "share of the directives of a family obeyed", Markup(drawing)))
@@ -59,7 +59,7 @@ def families(found: Study) -> Part:
 def _accuracies(title: str, table: DataFrame, found: Study) -> list[Listing]:
     """Of one group of directives: strict, loose, and what is left of the strict under the full cache."""
     relative = {
-        (str(row["policy"]), row["asked"]): percent(row["relative"])
+        (str(row["policy"]), row["level"]): percent(row["relative"])
         for _, row in table.iterrows()
         if row["policy"] != FULL
     }
@@ -74,7 +74,7 @@ def _accuracies(title: str, table: DataFrame, found: Study) -> list[Listing]:
 def _kinds(found: Study) -> list[Listing]:
     """Of the plain policies, each kind of directive: strict, loose, and relative to the full cache."""
     table = accuracy(found, by=("kind",))
-    rows = {(row["policy"], row["kind"], row["asked"]): row for _, row in table.iterrows()}
+    rows = {(row["policy"], row["kind"], row["level"]): row for _, row in table.iterrows()}
     named = [(base, kind) for base in forms_of(found.policies) for kind in dict.fromkeys(table["kind"])]
     ways: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
         ("strict, percent", "strict", written),
@@ -89,8 +89,8 @@ def _kinds(found: Study) -> list[Listing]:
                 (
                     f"{base}, {kind}",
                     *(
-                        write(rows[base, kind, asked][name]) if (base, kind, asked) in rows else "–"
-                        for asked in found.levels
+                        write(rows[base, kind, level][name]) if (base, kind, level) in rows else "–"
+                        for level in found.levels
                     ),
                 )
                 for base, kind in named
@@ -107,7 +107,7 @@ def order(found: Study) -> Part:
     titles = {"all": "All prompts", "single": "Prompts with one directive", "several": "Prompts with several"}
     listings = []
     for group, title in titles.items():
-        texts = {(one.policy, one.asked): _correlation(one.estimate) for one in correlations if one.group == group}
+        texts = {(one.policy, one.level): _correlation(one.estimate) for one in correlations if one.group == group}
         listings.append(listed(title, found, texts, others))
     return Part(
         "order",

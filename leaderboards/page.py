@@ -11,11 +11,13 @@ from typing import Any
 from leaderboards.board import Board, BoardCell
 from leaderboards.encounters import encounters
 from leaderboards.results import Results, distinct, labels_of, task_page
-from leaderboards.row import ALL_TASKS, FULL, SummaryRow
+from leaderboards.row import ALL_TASKS, SummaryRow
 from leaderboards.sections import note_of, sections_of, title_of
 from leaderboards.style import line_styles
 from leaderboards.tables import LISTING
 from leaderboards.templating import as_data, render
+from policies.levels import UNTREATED
+from policies.names import FULL
 
 FRONT = "index.html"
 SCRIPTS = ("address.js", "page.js", "hover.js", "maps.js")
@@ -116,11 +118,11 @@ def _one_board(placed: PlacedBoard) -> dict[str, Any]:
         "setting": placed.results.setting,
         "task": placed.task,
         "name": title_of(placed.task, ""),
-        "kind": levels[0].asked.kind.capitalize() if levels else "Ratio",
+        "kind": levels[0].level.kind.capitalize() if levels else "Ratio",
         "usual": " and ".join(map(str, placed.board.shown)) or "none",
         "levels": [
             {
-                "asked": str(level.asked),
+                "level": str(level.level),
                 "columns": [(column.name, column.meaning) for column in level.columns],
                 "rows": [[_cell_data(cell) for cell in line.cells] for line in level.lines],
             }
@@ -138,15 +140,15 @@ def _cell_data(cell: BoardCell) -> str | list[str | float]:
 
 def _facts(results: Sequence[Results], rows: Sequence[SummaryRow], tasks: Sequence[str]) -> list[tuple[str, str]]:
     """What was compared, in a few words each."""
-    levels = sorted({row.asked for row in rows if row.policy != FULL})
+    levels = sorted({row.at for row in rows if row.policy != FULL})
     span = f"{levels[0]} to {levels[-1]}" if len(levels) > 1 else ""
-    kind = levels[0].kind if levels else "ratio"
+    kind = (levels[0] if levels else UNTREATED).declared
     questions = sum(row.n for row in rows if row.task != ALL_TASKS)
     return [
         ("Tasks" if len(tasks) > 1 else "Task", str(len(tasks)) if len(tasks) > 1 else tasks[0]),
         ("Mode", ", ".join(distinct(one.mode for one in results))),
         ("Policies", str(len(distinct(row.policy for row in rows)))),
-        (f"Asked {kind}s", span or ", ".join(map(str, levels)) or "–"),
+        (f"Asked {kind.plural}", span or ", ".join(map(str, levels)) or "–"),
         ("Answers scored", f"{questions:,}"),
         *(("Not complete", state) for one in results for state in _states(one)),
     ]

@@ -3,6 +3,9 @@
 Questions about one context are not independent, so contexts are resampled. Right against wrong, and hallucinated or
 not, is McNemar's test on the questions that the two answer differently, corrected over all cells that are compared by
 Holm's method.
+
+The draws of a random policy are averaged question by question before anything is subtracted. McNemar's test counts
+answers, and takes those of the first draw: an answer that is right in two of three draws is no answer.
 """
 
 from collections.abc import Sequence
@@ -14,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 from pandas import DataFrame, factorize
 
-from leaderboards.asked import Asked
 from leaderboards.bootstrap import (
     DIGITS,
     RESAMPLES,
@@ -27,6 +29,7 @@ from leaderboards.bootstrap import (
 from leaderboards.errors import LeaderboardError
 from leaderboards.sheet import CELL, QUESTION, Sheet, sheets_of, sound_cells
 from leaderboards.significance import ALPHA, corrected, mcnemar_p, wilcoxon_p
+from policies.levels import Level
 
 Pair = tuple[FloatArray, FloatArray]  # a measure of either, question by question
 Verdict = Literal["better", "worse", "tied"]
@@ -77,7 +80,7 @@ class Duel:
     policy: str
     other: str
     task: str
-    asked: Asked
+    level: Level
     questions: int
     contexts: int
     f1: Difference
@@ -109,8 +112,9 @@ class Duel:
 
 def paired(records: DataFrame, policy: str, other: str) -> DataFrame:
     """The questions that both answered, a row each with the columns of both (``_one``, ``_other``), without the cells
-    in which either failed somewhere."""
+    in which either failed somewhere; of a random policy the answers of its first draw."""
     sound = sound_cells(records[records["policy"].isin((policy, other))])
+    sound = sound[sound["repeat"] == 0]
     own = [sound[sound["policy"] == name] for name in (policy, other)]
     return own[0].merge(own[1], on=[*CELL, *QUESTION], suffixes=SIDES)
 
@@ -161,7 +165,8 @@ def _met(sheet: Sheet, pairs: Sequence[tuple[str, str]], seed: int, signed_ranks
     known = [pair for pair in pairs if set(pair) <= set(places)]
     one, other = (np.array([places[pair[side]] for pair in known], dtype=np.intp) for side in (0, 1))
     common = sheet.there[one] & sheet.there[other]
-    right, lied, honest = is_right(sheet.em), sheet.hallucinated > 0, sheet.hallucinated == 0  # NaN is neither
+    right = is_right(sheet.first_em)
+    lied, honest = sheet.first_hallucinated > 0, sheet.first_hallucinated == 0  # NaN is neither
     only_one = (common & right[one] & ~right[other]).sum(axis=1).tolist()
     only_other = (common & right[other] & ~right[one]).sum(axis=1).tolist()
     only_one_lied = (common & lied[one] & honest[other]).sum(axis=1).tolist()
@@ -174,7 +179,7 @@ def _met(sheet: Sheet, pairs: Sequence[tuple[str, str]], seed: int, signed_ranks
             policy=pair[0],
             other=pair[1],
             task=sheet.task,
-            asked=sheet.asked,
+            level=sheet.level,
             questions=int(common[place].sum()),
             contexts=len(np.unique(sheet.contexts[common[place]])),
             f1=difference,

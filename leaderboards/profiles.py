@@ -10,19 +10,20 @@ from typing import Self
 import numpy as np
 from pandas import DataFrame, factorize
 
-from leaderboards.asked import Asked, asked_in
 from leaderboards.bootstrap import RESAMPLES, FloatArray, cluster_weights, task_seed
 from leaderboards.columns import Columns, groups
+from leaderboards.levels import with_levels
 from leaderboards.measures import F1, GER, HALLUCINATION, REALISED_RATIO
 from leaderboards.resampling import Blank
-from leaderboards.row import ALL_TASKS, FULL, SummaryRow
+from leaderboards.row import ALL_TASKS, SummaryRow
+from policies.levels import UNTREATED, Level
+from policies.names import FULL
 
 # The field of a row that says whether there is such a measure, and the column of the records that it is the mean of.
 MEASURES = {measure.field: measure.reads[0] for measure in (F1, HALLUCINATION, GER, REALISED_RATIO)}
 NO_FULL = "the full cache was not run"
-TWO_KINDS = "asked by ratio and by budget: look at one of them"
+TWO_KINDS = "asked by levels of two kinds: look at one of them"
 NOT_MEASURED = "not measured"
-UNCOMPRESSED = Asked.of(0.0)
 
 Measured = FloatArray | Blank
 
@@ -44,7 +45,7 @@ class Profile:
     mode: str
     task: str
     policy: str
-    levels: tuple[Asked, ...]
+    levels: tuple[Level, ...]
     f1: Measured
     hallucination_rate: Measured
     ger: Measured
@@ -52,35 +53,36 @@ class Profile:
     questions: int
 
     @property
-    def by_budget(self) -> bool:
-        return self.levels[-1].kind == "budget"
+    def not_comparable(self) -> str:
+        """Why levels are not comparable between contexts, if they are not."""
+        return self.levels[-1].declared.not_comparable
 
 
 @dataclass(frozen=True)
 class _Tally:
     """One task in one mode: ``sums`` and ``counts`` of each measure, by cluster, of each cell, shape (clusters,)."""
 
-    sums: Mapping[tuple[str, str, Asked], FloatArray]
-    counts: Mapping[tuple[str, str, Asked], FloatArray]
+    sums: Mapping[tuple[str, str, Level], FloatArray]
+    counts: Mapping[tuple[str, str, Level], FloatArray]
     weights: FloatArray
 
     @classmethod
-    def of(cls, answered: Columns, cells: Sequence[tuple[str, Asked, Columns]], seed: int, resamples: int) -> Self:
+    def of(cls, answered: Columns, cells: Sequence[tuple[str, Level, Columns]], seed: int, resamples: int) -> Self:
         clusters = np.unique(answered["draw"])
-        sums: dict[tuple[str, str, Asked], FloatArray] = {}
-        counts: dict[tuple[str, str, Asked], FloatArray] = {}
-        for policy, asked, cell in cells:
+        sums: dict[tuple[str, str, Level], FloatArray] = {}
+        counts: dict[tuple[str, str, Level], FloatArray] = {}
+        for policy, level, cell in cells:
             positions = np.searchsorted(clusters, cell["draw"])
             for name, column in MEASURES.items():
                 values = cell[column]
                 known = ~np.isnan(values)
-                key = (name, policy, asked)
+                key = (name, policy, level)
                 sums[key] = np.bincount(positions, np.where(known, values, 0.0), len(clusters)).astype(np.float64)
                 counts[key] = np.bincount(positions, known, len(clusters)).astype(np.float64)
         many = len(clusters) > 1
         return cls(sums, counts, cluster_weights(len(clusters), seed, resamples if many else 0))
 
-    def means(self, name: str, cells: Sequence[tuple[str, Asked]]) -> FloatArray:
+    def means(self, name: str, cells: Sequence[tuple[str, Level]]) -> FloatArray:
         """Of some cells, shape (cells, 1 + resamples); NaN in a resample that has no value."""
         sums, counts = (np.stack([of[name, *cell] for cell in cells]) for of in (self.sums, self.counts))
         if (counts == counts[0]).all():  # as it is where every cell answers the same questions
@@ -96,25 +98,25 @@ class Profiles:
     """All profiles of a run; each is computed when it is asked for, since together they fill hundreds of megabytes.
     ``rows`` are those of :func:`~leaderboards.summary.summarise`, which know what is blank and why."""
 
-    rows: Mapping[tuple[str, str], Mapping[str, Mapping[Asked, SummaryRow]]]
+    rows: Mapping[tuple[str, str], Mapping[str, Mapping[Level, SummaryRow]]]
     tallies: Mapping[tuple[str, str], _Tally]
 
     @classmethod
     def of(cls, records: DataFrame, rows: Sequence[SummaryRow], seed: int = 0, resamples: int = RESAMPLES) -> Self:
         """The same records, rows and seed give the same profiles, whatever the order of the records."""
-        by_policy: dict[tuple[str, str], dict[str, dict[Asked, SummaryRow]]] = {}
+        by_policy: dict[tuple[str, str], dict[str, dict[Level, SummaryRow]]] = {}
         for row in rows:
-            by_policy.setdefault((row.mode, row.task), {}).setdefault(row.policy, {})[row.asked] = row
+            by_policy.setdefault((row.mode, row.task), {}).setdefault(row.policy, {})[row.at] = row
         identity = ["task", "mode", "policy"]
         # Sums of floats depend on their order, and profiles shall not.
         order = ["example_id", "question_id"]
-        needed = list(dict.fromkeys([*identity, *order, "ratio", "budget", "draw_id", *MEASURES.values()]))
+        needed = list(dict.fromkeys([*identity, *order, "level_kind", "level", "draw_id", *MEASURES.values()]))
         known = records.loc[records["status"] == "ok", needed].sort_values(order, kind="stable")
-        known = known.assign(asked=asked_in(known), draw=factorize(known["draw_id"], sort=True)[0])
+        known = with_levels(known).assign(draw=factorize(known["draw_id"], sort=True)[0])
         columns = Columns.of(known.astype(dict.fromkeys(MEASURES.values(), np.float64)))
-        cells: dict[tuple[str, str], list[tuple[str, Asked, Columns]]] = {}
-        for (task, mode, policy, asked), places in groups(known, [*identity, "asked"]):
-            cells.setdefault((str(mode), str(task)), []).append((str(policy), asked, columns.at(places)))
+        cells: dict[tuple[str, str], list[tuple[str, Level, Columns]]] = {}
+        for (task, mode, policy, level), places in groups(known, [*identity, "level"]):
+            cells.setdefault((str(mode), str(task)), []).append((str(policy), level, columns.at(places)))
         tallies = {
             (str(mode), str(task)): _Tally.of(
                 columns.at(places), cells[str(mode), str(task)], task_seed(seed, str(task)), resamples
@@ -134,15 +136,15 @@ class Profiles:
     def profile(self, mode: str, task: str, policy: str) -> Profile:
         """KeyError for a policy that is not on this board."""
         board = self.rows[mode, task]
-        own = {asked: row for asked, row in board[policy].items() if asked != UNCOMPRESSED}
-        cells = [(policy, asked) for asked in sorted(own, key=_compression)]
-        rows = {UNCOMPRESSED: board.get(FULL, {}).get(UNCOMPRESSED), **own}
+        own = {level: row for level, row in board[policy].items() if level != UNTREATED}
+        cells = [(policy, level) for level in sorted(own, key=lambda level: level.amount)]
+        rows = {UNTREATED: board.get(FULL, {}).get(UNTREATED), **own}
         tasks = [one for of_mode, one in self.tallies if of_mode == mode] if task == ALL_TASKS else [task]
         return Profile(
             mode,
             task,
             policy,
-            (UNCOMPRESSED, *(asked for _, asked in cells)),
+            (UNTREATED, *(level for _, level in cells)),
             **{name: self._measured(name, mode, tasks, cells, rows) for name in MEASURES},
             questions=min(row.n if row else 0 for row in rows.values()),
         )
@@ -152,23 +154,18 @@ class Profiles:
         name: str,
         mode: str,
         tasks: Sequence[str],
-        cells: Sequence[tuple[str, Asked]],
-        rows: Mapping[Asked, SummaryRow | None],
+        cells: Sequence[tuple[str, Level]],
+        rows: Mapping[Level, SummaryRow | None],
     ) -> Measured:
-        if len({asked.kind for _, asked in cells}) > 1:
+        if len({level.kind for _, level in cells}) > 1:
             return Blank(TWO_KINDS)
-        for asked, row in rows.items():
+        for level, row in rows.items():
             if row is None:
                 return Blank(NO_FULL)
             if getattr(row, name) is None:
-                return Blank(f"{row.policy} at {asked.where}: {row.reason or NOT_MEASURED}")
-        means = [self.tallies[mode, task].means(name, [(FULL, UNCOMPRESSED), *cells]) for task in tasks]
+                return Blank(f"{row.policy} at {level.where}: {row.reason or NOT_MEASURED}")
+        means = [self.tallies[mode, task].means(name, [(FULL, UNTREATED), *cells]) for task in tasks]
         fewest = min(array.shape[1] for array in means)  # 1 where a task has a single cluster
         # Level by level in memory: what follows goes over few levels and many resamples.
         found: FloatArray = np.mean([array[:, :fewest] for array in means], axis=0).T
         return found
-
-
-def _compression(asked: Asked) -> float:
-    """Ascends with what is to go."""
-    return asked.value if asked.kind == "ratio" else -asked.value

@@ -1,29 +1,19 @@
 """What protecting the instructions of a prompt gains over the plain policy (arXiv 2510.00231)."""
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from pandas import DataFrame
 
-from leaderboards.asked import Asked
 from leaderboards.bootstrap import FloatArray
 from leaderboards.obedience import DEFENDED, Study
 from leaderboards.resampling import Estimate, Resampler
-from leaderboards.row import CONTROLS
+from policies.levels import Level
+from policies.names import CONTROLS, PLAIN, plain_and_way
 
-PLAIN = "plain"
 ALL = 1 - 1e-9  # of the tokens of a span, but for rounding
-GAIN_RATIOS = (0.4, 0.7)  # from, to: where the paper averages
-# As policies are named; a plug-in with arguments ends with a bracket.
-PROTECTED = re.compile(r"(?P<plain>.+)\+(?P<way>[a-z][a-z0-9._-]*)")
-
-
-def plain_and_way(policy: str) -> tuple[str, str]:
-    """The plain policy inside a protected one, and how it is protected; of others themselves, and :data:`PLAIN`."""
-    found = PROTECTED.fullmatch(policy)
-    return (found["plain"], found["way"]) if found else (policy, PLAIN)
+GAIN_FROM, GAIN_TO = Level("ratio", 0.4), Level("ratio", 0.7)  # where the paper averages
 
 
 def forms_of(policies: Sequence[str]) -> dict[str, list[str]]:
@@ -53,7 +43,7 @@ class Gain:
     plain: str
     protected: str
     estimate: Estimate
-    levels: tuple[Asked, ...]
+    levels: tuple[Level, ...]
     failed: int
     whole: float | None
 
@@ -74,18 +64,15 @@ def protection_gain(found: Study, plain: str, protected: str) -> Gain | None:
     as far as both were run there, where there is a defence; the same draws are resampled for both policies. None where
     they share no such ratio, or one lacks an answer of the other."""
     gains, shared, failed = [], [], 0
-    levels = [
-        a for a in found.levels if a.kind == "ratio" and GAIN_RATIOS[0] - 1e-9 <= a.value <= GAIN_RATIOS[1] + 1e-9
-    ]
-    for asked in levels:
+    for level in (one for one in found.levels if GAIN_FROM <= one <= GAIN_TO):
         pairs = [
-            [_at(table, policy, asked) for policy in (protected, plain)] for table in (found.directives, found.attacks)
+            [_at(table, policy, level) for policy in (protected, plain)] for table in (found.directives, found.attacks)
         ]
         if any(one.empty or other.empty for one, other in pairs):
             continue
         if any(set(one["question_id"]) != set(other["question_id"]) for one, other in pairs):
             return None
-        shared.append(asked)
+        shared.append(level)
         obeyed, leaked = (
             difference(found.resampler, one, other, name)
             for (one, other), name in zip(pairs, ("strict", "leakage"), strict=True)
@@ -99,16 +86,16 @@ def protection_gain(found: Study, plain: str, protected: str) -> Gain | None:
     return Gain(plain, protected, estimate, tuple(shared), failed, _whole(found, protected, shared))
 
 
-def _whole(found: Study, policy: str, levels: Sequence[Asked]) -> float | None:
+def _whole(found: Study, policy: str, levels: Sequence[Level]) -> float | None:
     own = found.caches[(found.caches["policy"] == policy) & found.caches["arm"].isin(DEFENDED)]
-    own = own[own["asked"].isin(list(levels)) & own["defence_kept"].notna()]
+    own = own[own["level"].isin(list(levels)) & own["defence_kept"].notna()]
     if own.empty:
         return None
     return float(((own["defence_kept"] > ALL) & (own["directives_kept"] > ALL)).mean())
 
 
-def _at(table: DataFrame, policy: str, asked: Asked) -> DataFrame:
-    return table[(table["policy"] == policy) & (table["asked"] == asked) & table["arm"].isin(DEFENDED)]
+def _at(table: DataFrame, policy: str, level: Level) -> DataFrame:
+    return table[(table["policy"] == policy) & (table["level"] == level) & table["arm"].isin(DEFENDED)]
 
 
 def difference(resampler: Resampler, one: DataFrame, other: DataFrame, name: str) -> FloatArray:

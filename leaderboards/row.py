@@ -5,12 +5,10 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict
 
-from leaderboards.asked import Asked
 from metrics import MEASURES, with_columns
+from policies.levels import Level
 
 ALL_TASKS = "all"
-FULL = "full"
-CONTROLS = (FULL, "oracle", "random", "recency")
 
 
 def _columns() -> dict[str, Any]:
@@ -30,9 +28,13 @@ class SummaryRow(BaseModel):
 
     task
         The name of a task, or ``all``: the unweighted mean over the tasks.
-    ratio, budget
-        What was asked: the share of the cache to remove, 0 to 1; or the tokens to keep in every head, and then the
-        ratio is the mean of what that is for each context, None where none was run.
+    level_kind, level
+        What was asked of the policy: the kind of its level by name, and the value.
+    ratio
+        The mean share of a context to remove that the level stands for; None where none was run, or where no tokens
+        are removed.
+    repeats
+        Draws of a random policy, which are averaged question by question; 1 for others.
     n, contexts
         Questions answered, and the contexts that they are about.
     chance
@@ -50,8 +52,10 @@ class SummaryRow(BaseModel):
     task: str
     mode: str
     policy: str
+    level_kind: str
+    level: float
     ratio: float | None
-    budget: int | None = None
+    repeats: int = 1
     n: int
     contexts: int = 0
     chance: float | None = None
@@ -65,5 +69,5 @@ class SummaryRow(BaseModel):
         def __getattr__(self, name: str) -> Any: ...
 
     @cached_property
-    def asked(self) -> Asked:
-        return Asked.of(self.ratio, self.budget)
+    def at(self) -> Level:
+        return Level(self.level_kind, self.level)

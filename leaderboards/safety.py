@@ -19,7 +19,6 @@ FEWEST_LEVELS = 3  # that a correlation takes: two points are always on a line
 FLAT = 1e-9  # differences below which are noise of sums
 
 UNTREATED = "the full cache is not compressed"
-BY_BUDGET = "asked by budget, which is another ratio for every length"
 NO_RISE = "hallucination rises nowhere"
 NO_STEP = "two levels are of one ratio"
 NO_ORDER = "all levels are equal"
@@ -122,7 +121,7 @@ class Cliff:
 def cliff(profile: Profile) -> Cliff | Blank:
     """The first of equally steep places. Its interval holds that and 95 % of the resamples' cliffs, those in which
     hallucination rises nowhere left out. Blank where it rises nowhere as measured, and by budget."""
-    found = Blank(BY_BUDGET) if profile.by_budget else _slopes(profile)
+    found = Blank(profile.not_comparable) if profile.not_comparable else _slopes(profile)
     if isinstance(found, Blank):
         return found
     ratios, slopes = found
@@ -143,12 +142,13 @@ def _slopes(profile: Profile) -> tuple[FloatArray, FloatArray] | Blank:
         return Blank(UNTREATED)
     if isinstance(rates, Blank):
         return rates
-    ratios = np.array([asked.value for asked in profile.levels])
-    if profile.by_budget:
+    # The first level is the untreated cache, whatever its kind is called.
+    ratios = np.array([profile.levels[-1].declared.nothing, *(level.value for level in profile.levels[1:])])
+    if profile.not_comparable:
         if isinstance(realised, Blank):
             return realised
         ratios = realised[0]
-    steps = np.diff(ratios)
+    steps = np.abs(np.diff(ratios))
     if (steps <= FLAT).any():
         return Blank(NO_STEP)
     return (ratios[:-1] + ratios[1:]) / 2, np.diff(rates, axis=1) / steps
@@ -174,17 +174,17 @@ def safe_ratio(profile: Profile) -> SafeRatio | Blank:
         return profile.f1
     if len(profile.levels) < 2:
         return Blank(UNTREATED)
-    if profile.by_budget:
-        return Blank(BY_BUDGET)
+    if profile.not_comparable:
+        return Blank(profile.not_comparable)
     if len(profile.f1) < 2:
         return Blank(ONE_CONTEXT)
     lost = profile.f1[:, :1] - profile.f1[:, 1:]
     losses = tuple(_estimate(column, profile) for column in lost.T)
     safe = 0.0
-    for asked, loss in zip(profile.levels[1:], losses, strict=True):
+    for level, loss in zip(profile.levels[1:], losses, strict=True):
         if loss.high is None or loss.high >= TOLERATED_LOSS:
             break
-        safe = asked.value
+        safe = level.value
     return SafeRatio(safe, losses)
 
 

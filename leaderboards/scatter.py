@@ -12,9 +12,11 @@ from leaderboards.frames import Axis, Frame
 from leaderboards.measures import GER, HALLUCINATION
 from leaderboards.plots import Plot, Spot, numbers
 from leaderboards.resampling import Blank
-from leaderboards.row import ALL_TASKS, CONTROLS, FULL, SummaryRow
+from leaderboards.row import ALL_TASKS, SummaryRow
 from leaderboards.safety import Correlation, correlation
 from leaderboards.style import LineStyle, line_styles
+from policies.levels import UNTREATED
+from policies.names import CONTROLS, FULL
 
 BOTH = (GER, HALLUCINATION)
 # The axes end where points do, rounded up to a fifth of the highest possible value; and then have this many steps.
@@ -55,8 +57,9 @@ def scatter(
             draw_dots(axes, style, across, up, label=style.policy)
 
     where = "the mean over tasks" if task == ALL_TASKS else task
+    kind = min({row.at for row in known} - {UNTREATED}, default=UNTREATED).declared
     frame = Frame(*(_axis(number, [_place(row)[number] for row in known]) for number in (0, 1)))
-    title = f"{HALLUCINATION.title} over {GER.title}, {where}, {mode}: a point for each policy and {_kind(known)}"
+    title = f"{HALLUCINATION.title} over {GER.title}, {where}, {mode}: a point for each policy and {kind.name}"
     colours = {style.colours[0]: style.variable for style in points}
     plot = Plot(
         Drawing(frame, draw, title, f"{task}/{mode}/scatter/{place}", colours),
@@ -105,13 +108,9 @@ def _axis(number: int, values: Sequence[float]) -> Axis:
     return Axis.up_to(f"{measure.title}, {measure.unit}", top * fifths / 5, STEPS[fifths])
 
 
-def _kind(rows: Sequence[SummaryRow]) -> str:
-    return "budget" if any(row.asked.kind == "budget" for row in rows) else "ratio"
-
-
 def _spot(style: LineStyle, row: SummaryRow) -> Spot:
     lines = [f"{one.title} {', '.join(numbers(one, row))}" for one in BOTH]
-    return Spot(style.index, *_place(row), f"{row.asked}", (*lines, f"{row.n:,} questions"))
+    return Spot(style.index, *_place(row), f"{row.at}", (*lines, f"{row.n:,} questions"))
 
 
 def _left_out(shown: Sequence[SummaryRow], known: Sequence[SummaryRow]) -> str:

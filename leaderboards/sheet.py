@@ -7,13 +7,13 @@ import numpy as np
 from numpy.typing import NDArray
 from pandas import DataFrame, factorize
 
-from leaderboards.asked import Asked, asked_in
 from leaderboards.bootstrap import FloatArray
-from leaderboards.row import FULL
+from leaderboards.levels import with_levels
+from policies.levels import UNTREATED, Level
+from policies.names import FULL
 
-CELL = ["task", "asked"]
+CELL = ["task", "level"]
 QUESTION = ["mode", "example_id", "question_id"]
-UNCOMPRESSED = Asked.of(0.0)
 MEASURES = ("f1", "em", "hallucinated")
 
 
@@ -23,26 +23,30 @@ class Sheet:
 
     there
         Whether a policy has an answer, shape (policies, questions).
-    f1, em, hallucinated
-        Of the same shape, NaN where there is no value, as an attack has no hallucination.
+    f1, hallucinated
+        The means over the draws of a random policy, of the same shape; NaN where there is no value, as an attack has no
+        hallucination.
+    first_em, first_hallucinated
+        The same of the first draw alone: a test that counts right answers counts one for each question.
     draws, contexts
         Of each question, as numbers, shape (questions,); contexts that were drawn together have the same draw.
     """
 
     task: str
-    asked: Asked
+    level: Level
     policies: Sequence[str]
     there: NDArray[np.bool_]
     f1: FloatArray
-    em: FloatArray
     hallucinated: FloatArray
+    first_em: FloatArray
+    first_hallucinated: FloatArray
     draws: NDArray[np.intp]
     contexts: NDArray[np.intp]
 
 
 def sheets_of(records: DataFrame) -> list[Sheet]:
     """For each task and level, in the order in which they appear; questions in an order of their own."""
-    needed = ["mode", "task", "policy", "ratio", "budget", "status", "draw_id", *QUESTION[1:], *MEASURES]
+    needed = ["mode", "task", "policy", "level_kind", "level", "repeat", "status", "draw_id", *QUESTION[1:], *MEASURES]
     sound = sound_cells(records[needed])
     found = []
     for task, own in sound.groupby("task", sort=False, observed=True):
@@ -51,25 +55,38 @@ def sheets_of(records: DataFrame) -> list[Sheet]:
         draws, contexts = (factorize(own[name].to_numpy()[first], sort=True)[0] for name in ("draw_id", "example_id"))
         policies, names = factorize(own["policy"].astype(str))
         values = {name: own[name].to_numpy(dtype=np.float64, na_value=np.nan) for name in MEASURES}
-        codes, levels = factorize(own["asked"])
-        full = own["policy"].eq(FULL).to_numpy() & (levels[codes] == UNCOMPRESSED)
-        for level, asked in enumerate(levels):
-            here = full | (codes == level)
+        codes, levels = factorize(own["level"])
+        drawn_first = own["repeat"].eq(0).to_numpy()
+        full = own["policy"].eq(FULL).to_numpy() & (levels[codes] == UNTREATED)
+        for code, level in enumerate(levels):
+            here = full | (codes == code)
             shape = len(names), len(first)
-            there = np.zeros(shape, bool)
-            there[policies[here], places[here]] = True
-            tables = {name: np.full(shape, np.nan) for name in MEASURES}
-            for name, table in tables.items():
-                table[policies[here], places[here]] = values[name][here]
-            found.append(Sheet(str(task), asked, list(names), there, **tables, draws=draws, contexts=contexts))
+            cells = np.ravel_multi_index((policies, places), shape)
+            of_all = {name: _means(cells[here], values[name][here], shape) for name in ("f1", "hallucinated")}
+            of_first = {
+                f"first_{name}": _means(cells[here & drawn_first], values[name][here & drawn_first], shape)
+                for name in ("em", "hallucinated")
+            }
+            there = np.bincount(cells[here], minlength=shape[0] * shape[1]).reshape(shape) > 0
+            found.append(
+                Sheet(str(task), level, list(names), there, **of_all, **of_first, draws=draws, contexts=contexts)
+            )
     return found
 
 
+def _means(cells: NDArray[np.intp], values: FloatArray, shape: tuple[int, int]) -> FloatArray:
+    """The mean of the values of each cell, NaN where there is none."""
+    size = shape[0] * shape[1]
+    with np.errstate(invalid="ignore"):
+        means: FloatArray = np.bincount(cells, values, size) / np.bincount(cells, minlength=size)
+    return means.reshape(shape)
+
+
 def sound_cells(records: DataFrame) -> DataFrame:
-    """With what was asked, and without the cells in which an answer failed."""
-    records = records.assign(asked=asked_in(records))
+    """The records with their levels, without the cells in which an answer failed."""
+    records = with_levels(records)
     failed = set(records[records["status"] != "ok"].groupby(["policy", *CELL], observed=True).groups)
     if not failed:
         return records
-    cells = zip(records["policy"], records["task"], records["asked"], strict=True)
+    cells = zip(records["policy"], records["task"], records["level"], strict=True)
     return records[np.array([cell not in failed for cell in cells], dtype=bool)]

@@ -11,7 +11,7 @@ from leaderboards.bootstrap import DIGITS, FloatArray, discrete_interval
 from leaderboards.paired import Difference, Verdict
 from leaderboards.profiles import Profile, Profiles
 from leaderboards.resampling import Blank
-from leaderboards.row import CONTROLS, SummaryRow
+from leaderboards.row import SummaryRow
 from leaderboards.safety import (
     Area,
     Cliff,
@@ -26,6 +26,7 @@ from leaderboards.safety import (
 )
 from leaderboards.significance import ALPHA, Method, corrected
 from leaderboards.summary import ONE_CONTEXT
+from policies.names import CONTROLS
 
 POWER = 0.8
 TO_BEAT = ("random", "recency")

@@ -46,7 +46,7 @@ def _sheet(name: str, title: str, table: DataFrame) -> Sheet:
 
 
 def _values(column: Any, given: Any, estimates: set[Any]) -> Values:
-    if column == "asked":
+    if column == "level":
         return levels_of(given)
     if column in estimates:
         return estimate_of(column, given)
@@ -59,7 +59,7 @@ def _correlations(found: Study) -> list[Values]:
     return [
         {
             "policy": one.policy,
-            **levels_of(one.asked),
+            **levels_of(one.level),
             "group": one.group,
             **estimate_of("rank_correlation", one.estimate),
         }
@@ -82,7 +82,7 @@ def _leak(leak: Leak) -> Values:
     return {
         "policy": leak.policy,
         "arm": leak.arm,
-        **levels_of(leak.asked),
+        **levels_of(leak.level),
         "obeyed": leak.obeyed,
         "leakage": leak.leakage,
         **estimate_of("more", leak.more),

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from markupsafe import Markup
 from pandas import DataFrame
 
-from leaderboards.asked import Asked
 from leaderboards.frames import Axis
 from leaderboards.obedience import Study
 from leaderboards.panels import Path
 from leaderboards.resampling import Estimate
-from leaderboards.row import FULL
 from leaderboards.style import LineStyle
+from policies.levels import UNTREATED, Level, LevelKind
+from policies.names import FULL
 
 
 @dataclass(frozen=True)
@@ -42,20 +42,26 @@ class Part:
     details: tuple[Listing, ...] = ()
 
 
-def over_ratios(found: Study) -> Axis:
-    kind = found.levels[0].kind if found.levels else "ratio"
-    ticks = tuple(asked.value for asked in found.levels)
-    return Axis.around(f"asked {kind}", (0.0, *ticks) if kind == "ratio" else ticks)
+def over_levels(found: Study) -> Axis:
+    kind = kind_of(found.levels)
+    ticks = {level.value for level in found.levels} | ({kind.nothing} if kind.has_origin else set())
+    return Axis.around(f"asked {kind.name}", tuple(sorted(ticks)))
 
 
-Cells = Mapping[tuple[str, Asked], Estimate]
+def kind_of(levels: Sequence[Level]) -> LevelKind:
+    """The kind of some levels, or that of the untreated cache where there are none."""
+    return (levels[0] if levels else UNTREATED).declared
 
 
-def path_of(style: LineStyle, cells: Cells, policy: str, levels: Sequence[Asked]) -> Path:
-    """The estimates of a policy, from the full cache at ratio 0 on."""
-    whole = [(0.0, estimate) for (name, _), estimate in cells.items() if name == FULL]
-    anchored = whole if levels and levels[0].kind == "ratio" else []
-    own = [(asked.value, cells[policy, asked]) for asked in levels if (policy, asked) in cells]
+Cells = Mapping[tuple[str, Level], Estimate]
+
+
+def path_of(style: LineStyle, cells: Cells, policy: str, levels: Sequence[Level]) -> Path:
+    """The estimates of a policy, from the full cache on, where that has a place."""
+    kind = kind_of(levels)
+    whole = [(kind.nothing, estimate) for (name, _), estimate in cells.items() if name == FULL]
+    anchored = whole if levels and kind.has_origin else []
+    own = [(level.value, cells[policy, level]) for level in levels if (policy, level) in cells]
     points = [(value, estimate) for value, estimate in (*anchored, *own)]
     has_band = all(estimate.low is not None for _, estimate in points)
     return Path(
@@ -66,8 +72,8 @@ def path_of(style: LineStyle, cells: Cells, policy: str, levels: Sequence[Asked]
     )
 
 
-def cells_of(table: DataFrame, name: str) -> dict[tuple[str, Asked], Estimate]:
-    return {(str(row["policy"]), row["asked"]): row[name] for _, row in table.iterrows() if row[name] is not None}
+def cells_of(table: DataFrame, name: str) -> dict[tuple[str, Level], Estimate]:
+    return {(str(row["policy"]), row["level"]): row[name] for _, row in table.iterrows() if row[name] is not None}
 
 
 def written(estimate: Estimate | None) -> str:
@@ -88,10 +94,10 @@ def table_of(title: str, found: Study, cells: Cells, policies: Iterable[str]) ->
     return listed(title, found, {cell: written(estimate) for cell, estimate in cells.items()}, policies)
 
 
-def listed(title: str, found: Study, texts: Mapping[tuple[str, Asked], str], policies: Iterable[str]) -> Listing:
+def listed(title: str, found: Study, texts: Mapping[tuple[str, Level], str], policies: Iterable[str]) -> Listing:
     whole = next((text for (name, _), text in texts.items() if name == FULL), "–")
     rows = tuple(
-        (policy, *(whole if policy == FULL else texts.get((policy, asked), "–") for asked in found.levels))
+        (policy, *(whole if policy == FULL else texts.get((policy, level), "–") for level in found.levels))
         for policy in policies
     )
     return Listing(title, ("policy", *map(str, found.levels)), rows)

@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from leaderboards.row import CONTROLS, FULL, SummaryRow
+from leaderboards.row import SummaryRow
+from policies.names import CONTROLS, FULL
 
 # (on light, on dark). Any two differ by more than 20 on light and 10 on dark in CIELAB, under protanopia and
 # deuteranopia too (simulated after Machado et al., 2009), and stand out from the page by about 3 to 1.

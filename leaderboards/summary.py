@@ -2,19 +2,21 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 from unicodedata import category
 
 import numpy as np
 from pandas import DataFrame, factorize, isna
 
-from leaderboards.asked import Asked, asked_in
 from leaderboards.bootstrap import RESAMPLES, FloatArray, percentile_interval, resampled_means, task_seed
 from leaderboards.columns import FULL_PLACE, Columns, groups, with_full
 from leaderboards.errors import LeaderboardError
+from leaderboards.levels import with_levels
 from leaderboards.ranking import marked
-from leaderboards.row import ALL_TASKS, FULL, SummaryRow
+from leaderboards.row import ALL_TASKS, SummaryRow
 from metrics import MEASURES, METRICS, Measure, Over
+from policies.levels import Level, Point
+from policies.names import FULL
 
 REWRITES = "not applicable: the policy rewrites the cache"
 NO_ANSWERABLE = "no answerable question"
@@ -24,37 +26,42 @@ NOT_RUN = "not run yet"
 ONE_CONTEXT = "no interval from one context"
 
 HIDDEN = ("Cc", "Cf")  # control and format characters, those for direction among them
-CELL = ("task", "mode", "policy", "asked")
+CELL = ("task", "mode", "policy", "level")
 QUESTION = ("example_id", "question_id")
+LEVEL = ("level_kind", "level", "repeat", "ratio")
 # What a board needs beside the columns that measures read; leakage tells which questions are attacks.
 OTHERS = ("draw_id", "status", "reason", "answerable", "golds", "eviction_rate", "leakage")
 READ = tuple(dict.fromkeys(column for measure in MEASURES.values() for column in measure.reads))
 NUMBERS = tuple(name for name in READ if name in METRICS and METRICS[name].type in (float, int, bool))
 
-Key = tuple[str, str, str, Asked]
+Key = tuple[str, str, str, Level]
 Samples = Mapping[Over, Columns | str]
 
 
 @dataclass(frozen=True)
 class PlannedCells:
-    """What a run set out to do. ``contexts``: by task. ``policies``: what each was asked to reach. ``chances``: by
+    """What a run set out to do. ``contexts``: by task. ``policies``: the levels and draws of each. ``chances``: by
     task, F1 in percent of whoever answers without the text. ``covered``: the tasks of each policy that does not mean
     something on all."""
 
     mode: str
     contexts: Mapping[str, int]
-    policies: Mapping[str, Sequence[Asked]]
+    policies: Mapping[str, Sequence[Point]]
     chances: Mapping[str, float] = field(default_factory=dict)
     covered: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def keys(self) -> list[Key]:
         return [
-            (task, self.mode, policy, asked)
+            (task, self.mode, policy, level)
             for task in self.contexts
-            for policy, levels in self.policies.items()
+            for policy, points in self.policies.items()
             if task in self.covered.get(policy, self.contexts)
-            for asked in levels
+            for level in dict.fromkeys(point.level for point in points)
         ]
+
+    def repeats(self, policy: str) -> int:
+        """Draws at each level."""
+        return 1 + max((point.repeat for point in self.policies.get(policy, ())), default=0)
 
 
 @dataclass(frozen=True)
@@ -68,9 +75,11 @@ class _Cell:
 def summarise(
     records: DataFrame, planned: PlannedCells | None = None, seed: int = 0, resamples: int = RESAMPLES
 ) -> list[SummaryRow]:
-    """One row per (task, mode, policy, ratio or budget), then the mean over tasks of each as task ``all``.
+    """One row per (task, mode, policy, level), then the mean over tasks of each as task ``all``.
 
-    In the order in which tasks, modes and policies first appear, ratios and budgets ascending. A cell with a failed or
+    In the order in which tasks, modes and policies first appear, levels ascending. The draws of a random policy are
+    averaged question by question: a complete cell has as many of each question, so that a mean over its answers is the
+    mean over questions of their means, in every resample too. A cell with a failed or
     missing record is incomplete: its measures are None and ``reason`` says why. Of a run that was cut short only
     ``planned`` knows what is missing. The same records and seed give the same rows.
     """
@@ -85,14 +94,13 @@ def summarise(
     columns = Columns.of(with_full(in_order_of_questions, FULL))
     nothing = columns.at(np.arange(0))
     found: dict[Key, Columns] = {
-        (str(task), str(mode), str(policy), asked): columns.at(places)
-        for (task, mode, policy, asked), places in groups(in_order_of_questions, CELL)
+        (str(task), str(mode), str(policy), level): columns.at(places)
+        for (task, mode, policy, level), places in groups(in_order_of_questions, CELL)
     }
-    in_order = [(str(task), str(mode), str(policy), asked) for task, mode, policy, asked in appeared]
+    in_order = [(str(task), str(mode), str(policy), level) for task, mode, policy, level in appeared]
     wanted = dict.fromkeys([*(planned.keys() if planned else ()), *in_order])
-    contexts = planned.contexts if planned else {}
     cells = {
-        key: _cell(key, found.get(key, nothing), questions.get(key[:2], 0), contexts.get(key[0]), seed, resamples)
+        key: _cell(key, found.get(key, nothing), _Expected.of(key, questions, planned), seed, resamples)
         for key in _in_order(list(wanted))
     }
     cells |= _overall(cells)
@@ -106,21 +114,22 @@ def _with_chance(rows: Sequence[SummaryRow], chances: Mapping[str, float]) -> li
 
 
 def _checked(records: DataFrame) -> DataFrame:
-    """The records with what they were asked to reach, if a board can be made of them."""
-    needed = list(dict.fromkeys(["task", "mode", "policy", "ratio", "budget", *QUESTION, *OTHERS, *READ]))
+    """The records with their levels, if a board can be made of them."""
+    needed = list(dict.fromkeys([*LEVEL, "task", "mode", "policy", *QUESTION, *OTHERS, *READ]))
     missing = [name for name in needed if name not in records.columns]
     if missing:
         raise LeaderboardError(f"the records lack the columns {', '.join(missing)}: score the run again")
-    numbers = dict.fromkeys(NUMBERS, np.float64)  # once, and not for each of a thousand cells
+    numbers = dict.fromkeys(("ratio", *NUMBERS), np.float64)  # once, and not for each of a thousand cells
     records = records[needed].astype(numbers)
-    records = records.assign(asked=asked_in(records), context=factorize(records["example_id"])[0])
+    records = with_levels(records).assign(context=factorize(records["example_id"])[0])
+    records = records.assign(question=records.groupby(list(QUESTION), sort=False, observed=True).ngroup())
     records = records.assign(draw=factorize(records["draw_id"], sort=True)[0], marked=records["golds"].map(len) > 0)
-    twice = records.duplicated([*CELL, *QUESTION])
+    twice = records.duplicated([*CELL, *QUESTION, "repeat"])
     if twice.any():
         first = records[twice].iloc[0]
         raise LeaderboardError(
             f"question {first['question_id']} of {first['example_id']} was answered twice by {first['policy']} "
-            f"at {first['asked'].where}: keep one record of each"
+            f"at {first['level'].where}: keep one record of each"
         )
     if (records["task"] == ALL_TASKS).any():
         raise LeaderboardError(f"a task is named '{ALL_TASKS}', which is the mean over tasks: give it another name")
@@ -128,23 +137,43 @@ def _checked(records: DataFrame) -> DataFrame:
 
 
 def _in_order(keys: Sequence[Key]) -> list[Key]:
-    """Tasks, modes and policies as they first appear, ratios and budgets ascending."""
+    """Tasks, modes and policies as they first appear, levels ascending."""
     tasks, modes, policies = (list(dict.fromkeys(key[part] for key in keys)) for part in range(3))
     return sorted(keys, key=lambda key: (tasks.index(key[0]), modes.index(key[1]), policies.index(key[2]), key[3]))
 
 
-def _cell(key: Key, group: Columns, questions: int, contexts: int | None, seed: int, resamples: int) -> _Cell:
-    task, mode, policy, asked = key
+@dataclass(frozen=True)
+class _Expected:
+    """What a complete cell has. ``questions``: those that other cells of the task answered; ``contexts`` and
+    ``repeats``: as planned, None where there is no plan."""
+
+    questions: int
+    contexts: int | None
+    repeats: int | None
+
+    @classmethod
+    def of(cls, key: Key, questions: Mapping[tuple[str, str], int], planned: PlannedCells | None) -> Self:
+        task, mode, policy, _ = key
+        known = questions.get((task, mode), 0)
+        return cls(known, planned.contexts.get(task), planned.repeats(policy)) if planned else cls(known, None, None)
+
+
+def _cell(key: Key, group: Columns, expected: _Expected, seed: int, resamples: int) -> _Cell:
+    task, mode, policy, level = key
+    repeats = expected.repeats or int(group["repeat"].max(initial=0)) + 1
     answered = group.where(group["status"] == "ok")
     shared: dict[str, Any] = {
         "task": task,
         "mode": mode,
         "policy": policy,
-        **_asked(asked, [float(ratio) for ratio in group["ratio"]]),
-        "n": len(answered),
+        "level_kind": level.kind,
+        "level": level.value,
+        "ratio": _mean_ratio(level, [None if isna(ratio) else float(ratio) for ratio in group["ratio"]]),
+        "repeats": repeats,
+        "n": _questions(answered),
         "contexts": len(np.unique(answered["context"])),
     }
-    gap = _incomplete(group, questions, contexts)
+    gap = _incomplete(group, expected, repeats)
     if gap:
         return _Cell(SummaryRow(**shared, complete=False, reason=gap), {})
     samples = {over: _sample(answered, over) for over in Over}
@@ -156,28 +185,33 @@ def _cell(key: Key, group: Columns, questions: int, contexts: int | None, seed: 
     return _Cell(row, means)
 
 
-def _asked(asked: Asked, ratios: Sequence[float | None]) -> dict[str, Any]:
-    """What was asked, for a row: of a budget, the mean of the ratios that it came to."""
-    if asked.kind == "ratio":
-        return {"ratio": asked.value}
-    return {"ratio": _average(ratios), "budget": int(asked.value)}
+def _mean_ratio(level: Level, ratios: Sequence[float | None]) -> float | None:
+    """The share to remove, or the mean of what the level comes to in each context."""
+    fixed = level.fixed_share
+    return _average(ratios) if fixed is None else fixed
 
 
-def _incomplete(group: Columns, asked: int, contexts: int | None) -> str | None:
-    """Why a cell may enter no mean; ``asked`` is the number of questions that other cells of the task answered."""
+def _questions(records: Columns) -> int:
+    """How many questions some answers are to."""
+    return len(np.unique(records["question"]))
+
+
+def _incomplete(group: Columns, expected: _Expected, repeats: int) -> str | None:
+    """Why a cell may enter no mean."""
     if not len(group):
         return NOT_RUN
     gaps = []
+    wanted = expected.questions * repeats
     there = len(np.unique(group["context"]))
-    if contexts is not None and there < contexts:
-        gaps.append(f"{contexts - there} of {contexts} contexts are not run yet")
+    if expected.contexts is not None and there < expected.contexts:
+        gaps.append(f"{expected.contexts - there} of {expected.contexts} contexts are not run yet")
     failed = group.where(group["status"] != "ok")
     if len(failed):
         reasons = (visible(str(reason)) for reason in failed["reason"] if not isna(reason))
         first = next(reasons, "no reason was recorded")
-        gaps.append(f"{len(failed)} of {asked} failed: {first}")
-    if len(group) < asked:
-        gaps.append(f"{asked - len(group)} of {asked} have no record")
+        gaps.append(f"{len(failed)} of {wanted} failed: {first}")
+    if len(group) < wanted:
+        gaps.append(f"{wanted - len(group)} of {wanted} have no record")
     return _joined(gaps)
 
 
@@ -271,12 +305,12 @@ def _intervals(means: Mapping[str, FloatArray]) -> dict[str, float]:
 
 def _marked(cells: Mapping[Key, _Cell]) -> list[SummaryRow]:
     """The rows in their order, with what each is best in at its task and level."""
-    columns: dict[tuple[str, str, Asked], dict[str, _Cell]] = {}
-    for (task, mode, policy, asked), cell in cells.items():
-        columns.setdefault((task, mode, asked), {})[policy] = cell
+    columns: dict[tuple[str, str, Level], dict[str, _Cell]] = {}
+    for (task, mode, policy, level), cell in cells.items():
+        columns.setdefault((task, mode, level), {})[policy] = cell
     found = {
-        (task, mode, policy, asked): row
-        for (task, mode, asked), own in columns.items()
+        (task, mode, policy, level): row
+        for (task, mode, level), own in columns.items()
         for policy, row in marked(
             {policy: cell.row for policy, cell in own.items()}, {policy: cell.means for policy, cell in own.items()}
         ).items()
@@ -285,9 +319,9 @@ def _marked(cells: Mapping[Key, _Cell]) -> list[SummaryRow]:
 
 
 def _overall(cells: Mapping[Key, _Cell]) -> dict[Key, _Cell]:
-    """The unweighted mean over tasks of each (mode, policy, ratio or budget) that is complete in every task."""
+    """The unweighted mean over tasks of each (mode, policy, level) that is complete in every task."""
     tasks = list(dict.fromkeys(task for task, *_ in cells))
-    anywhere = dict.fromkeys((ALL_TASKS, mode, policy, asked) for _, mode, policy, asked in cells)
+    anywhere = dict.fromkeys((ALL_TASKS, mode, policy, level) for _, mode, policy, level in cells)
     return {
         key: _over_tasks(key, [(task, cells.get((task, *key[1:]))) for task in tasks])
         for key in _in_order(list(anywhere))
@@ -295,7 +329,7 @@ def _overall(cells: Mapping[Key, _Cell]) -> dict[Key, _Cell]:
 
 
 def _over_tasks(key: Key, by_task: Sequence[tuple[str, _Cell | None]]) -> _Cell:
-    _, mode, policy, asked = key
+    _, mode, policy, level = key
     present = [cell for _, cell in by_task if cell is not None]
     gaps = [f"{task}: not run" for task, cell in by_task if cell is None]
     gaps += [f"{cell.row.task}: {cell.row.reason}" for cell in present if cell.row.reason]
@@ -303,7 +337,10 @@ def _over_tasks(key: Key, by_task: Sequence[tuple[str, _Cell | None]]) -> _Cell:
         "task": ALL_TASKS,
         "mode": mode,
         "policy": policy,
-        **_asked(asked, [cell.row.ratio for cell in present]),
+        "level_kind": level.kind,
+        "level": level.value,
+        "ratio": _mean_ratio(level, [cell.row.ratio for cell in present]),
+        "repeats": max(cell.row.repeats for cell in present),
         "n": sum(cell.row.n for cell in present),
         "contexts": sum(cell.row.contexts for cell in present),
         "reason": _joined(gaps),

@@ -4,13 +4,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import urlencode
 
-from leaderboards.asked import TITLES
 from leaderboards.measures import F1, GER, KEPT_TOKENS, KV_BYTES, REALISED_RATIO, SLOT_COVERAGE, written_interval
 from leaderboards.ranking import Mark, mark_of
-from leaderboards.row import FULL, SummaryRow
+from leaderboards.row import SummaryRow
 from leaderboards.style import LineStyle
 from metrics import MEASURES, Measure
 from metrics.sizes import size_text
+from policies.names import FULL
 
 NOT_RUN = "not run"
 BAR_HEIGHT = 10
@@ -44,7 +44,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Table:
-    """A measure over policy and what was asked, a ratio or a budget. ``reference``: the full cache, which has one cell
+    """A measure over policy and level. ``reference``: the full cache, which has one cell
     for all of them. ``beside``: what stands under each value."""
 
     measure: Measure
@@ -62,8 +62,8 @@ def measure_table(
 ) -> Table:
     """The table of one task and mode, whose ``rows`` these are. ``highest``: the value of full heat. ``examples``: the
     name of the page of examples, if there is one."""
-    levels = sorted({row.asked for row in rows if row.policy != FULL})
-    found = {(row.policy, row.asked): row for row in rows}
+    levels = sorted({row.at for row in rows if row.policy != FULL})
+    found = {(row.policy, row.at): row for row in rows}
     notes: dict[str, list[str]] = {}
     lines: list[Line] = []
     reference = None
@@ -73,14 +73,14 @@ def measure_table(
             reference = Line(styles[FULL], (_cell(full, measure, highest, notes, FULL, examples),))
             continue
         cells = [
-            _cell(found.get((policy, asked)), measure, highest, notes, f"{policy} at {asked}", examples)
-            for asked in levels
+            _cell(found.get((policy, level)), measure, highest, notes, f"{policy} at {level}", examples)
+            for level in levels
         ]
         lines.append(Line(styles[policy], tuple(cells)))
     return Table(
         measure=measure,
         beside=BESIDE[measure.name][0] if measure.name in BESIDE else "95 % interval",
-        title=TITLES[levels[0].kind] if levels else "",
+        title=levels[0].declared.title if levels else "",
         columns=tuple(map(str, levels)),
         reference=reference,
         methods=tuple(line for line in lines if not line.style.control),
@@ -141,7 +141,7 @@ BESIDE: Mapping[str, tuple[str, Callable[[SummaryRow], str]]] = {
 
 def _examples_at(row: SummaryRow, page: str) -> str:
     """The address of the examples of a row, beside the page."""
-    return f"{page}#{urlencode({'policy': row.policy, 'asked': str(row.asked)})}"
+    return f"{page}#{urlencode({'policy': row.policy, 'level': str(row.at)})}"
 
 
 def _shortened(places: Sequence[str], most: int = 12) -> str:
@@ -159,7 +159,7 @@ def _bars(layers: Sequence[float]) -> str:
 
 
 LISTED = tuple(measure for measure in MEASURES.values() if measure.heading)
-LISTING = ("policy", "asked", "questions", "contexts", *(measure.heading for measure in LISTED), "reason")
+LISTING = ("policy", "level", "questions", "contexts", *(measure.heading for measure in LISTED), "reason")
 
 
 def listing(rows: Sequence[SummaryRow]) -> list[tuple[str, ...]]:
@@ -169,7 +169,7 @@ def listing(rows: Sequence[SummaryRow]) -> list[tuple[str, ...]]:
 
 def _listed(row: SummaryRow) -> tuple[str, ...]:
     numbers = (_written(measure, row) for measure in LISTED)
-    return (row.policy, row.asked.where, str(row.n), str(row.contexts), *numbers, row.reason or "")
+    return (row.policy, row.at.where, str(row.n), str(row.contexts), *numbers, row.reason or "")
 
 
 def _written(measure: Measure, row: SummaryRow) -> str:

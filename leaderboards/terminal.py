@@ -6,11 +6,12 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from leaderboards.asked import Asked
 from leaderboards.measures import F1, HALLUCINATION, LEAKAGE, OBEYED
 from leaderboards.ranking import mark_of
-from leaderboards.row import ALL_TASKS, CONTROLS, SummaryRow
+from leaderboards.row import ALL_TASKS, SummaryRow
 from metrics import Measure
+from policies.levels import Level
+from policies.names import CONTROLS
 
 POLICY_WIDTH = 18
 MOST_COLUMNS = 10
@@ -24,33 +25,33 @@ def telling(rows: Sequence[SummaryRow]) -> tuple[Measure, Measure]:
 
 
 def terminal_table(rows: Sequence[SummaryRow], measure: Measure = F1) -> Table:
-    """Policies by what was asked, a ratio or a budget, the mean over tasks, in 80 columns.
+    """Policies by level, the mean over tasks, in 80 columns.
 
     Of the first mode that the rows hold. Of more than ten columns an even choice is shown, both ends
     among them. What is best is bold, controls are dim, a dash is a cell that is incomplete or has no such value.
     """
     own = [row for row in rows if row.task == ALL_TASKS and row.mode == rows[0].mode]
-    levels = _some(sorted({row.asked for row in own}))
-    found = {(row.policy, row.asked): row for row in own}
+    levels = _some(sorted({row.at for row in own}))
+    found = {(row.policy, row.at): row for row in own}
     title = f"{measure.title}, {measure.unit}, mean over tasks"
     if measure is F1 and own and own[0].chance is not None:
         title += f" (guessing without the text: {own[0].chance:.1f})"
-    if levels and levels[0].kind == "budget":
-        title += ", by the tokens kept in a head"
+    if levels and levels[0].declared.note:
+        title += f", {levels[0].declared.note}"
     table = Table(title=title, box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0))
     table.add_column("policy", no_wrap=True, overflow="ellipsis", max_width=POLICY_WIDTH)
-    for asked in levels:
-        table.add_column(str(asked) if asked.kind == levels[0].kind else "all", justify="right", no_wrap=True)
+    for level in levels:
+        table.add_column(str(level) if level.kind == levels[0].kind else "all", justify="right", no_wrap=True)
     for policy in dict.fromkeys(row.policy for row in own):
         cells = []
-        for asked in levels:
-            row = found.get((policy, asked))
+        for level in levels:
+            row = found.get((policy, level))
             cells.append(Text(_written(measure, row), style="bold" if mark_of(row, measure) == "best" else ""))
         table.add_row(Text(policy), *cells, style="dim" if policy in CONTROLS else None)
     return table
 
 
-def _some(levels: Sequence[Asked]) -> list[Asked]:
+def _some(levels: Sequence[Level]) -> list[Level]:
     if len(levels) <= MOST_COLUMNS:
         return list(levels)
     step = (len(levels) - 1) / (MOST_COLUMNS - 1)

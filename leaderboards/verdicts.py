@@ -18,11 +18,11 @@ def verdict_table(duels: Sequence[Duel]) -> Table:
     """One row for each task and level of one opponent. p is McNemar's, corrected (Holm) over the whole comparison."""
     first = duels[0]
     title = f"{first.policy} against {first.other}: {summary_line(duels)}"
-    table = _table(title, ("task", first.asked.kind, "F1, percent", "hallucination", "p", ""))
+    table = _table(title, ("task", first.level.kind, "F1, percent", "hallucination", "p", ""))
     for duel in duels:
         table.add_row(
             duel.task,
-            str(duel.asked),
+            str(duel.level),
             duel.f1.written(),
             duel.hallucination.written(100),
             written_p(duel.p),

@@ -13,7 +13,7 @@ COMPRESSION = Definition(
     "to stay in each head; what went, counted from what is really kept in each layer and head; and the bytes "
     "that an allocator would still hold. A head-wise press masks, and frees nothing.",
     "realised ratio = 1 − tokens read / tokens of the context, the mean over layers and heads",
-    names=("asked", "ratio", "budget", "realised ratio"),
+    names=("level", "level_kind", "ratio", "repeat", "repeats", "realised ratio"),
     chapter="compression",
 )
 WORK = Definition(

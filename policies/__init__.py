@@ -1,8 +1,10 @@
 """Eviction policies: each a named way to build a kvpress press for a budget."""
 
 from policies.attention import attention_window
-from policies.errors import PolicyError
+from policies.errors import LevelError, PolicyError
 from policies.lazy import LazyModule
+from policies.levels import KINDS, UNTREATED, Level, LevelKind, Point, at_ratios, by_kind, points_of
+from policies.names import CONTROLS, FULL, PLAIN, plain_and_way
 from policies.papers import TITLES
 from policies.plug_in import is_plug_in, load_even_if_broken, load_plug_in, plug_ins
 from policies.policy import Baseline, Policy, Situation, arguments_of, replaced_hooks
@@ -10,21 +12,34 @@ from policies.protection import PROTECTED, WAYS, protected
 from policies.registry import POLICIES
 
 __all__ = [
+    "CONTROLS",
+    "FULL",
+    "KINDS",
+    "PLAIN",
     "POLICIES",
     "PROTECTED",
     "TITLES",
+    "UNTREATED",
     "WAYS",
     "Baseline",
     "LazyModule",
+    "Level",
+    "LevelError",
+    "LevelKind",
+    "Point",
     "Policy",
     "PolicyError",
     "Situation",
     "arguments_of",
+    "at_ratios",
     "attention_window",
+    "by_kind",
     "is_plug_in",
     "load_even_if_broken",
     "load_plug_in",
+    "plain_and_way",
     "plug_ins",
+    "points_of",
     "protected",
     "replaced_hooks",
 ]

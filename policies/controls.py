@@ -22,7 +22,7 @@ FULL = Policy(
     build=lambda situation: presses.FullPress(),
     budget="keeps everything at any ratio",
     ratio_free_score=True,
-    only_ratio_zero=True,
+    kinds=(),
     more_tokens_than=0,
     by_default=True,
 )
@@ -32,6 +32,7 @@ RANDOM = Policy(
     paper="-",
     description="Independent random tokens for every layer, head and example",
     build=_random,
+    random=True,
     ratio_free_score=True,
     by_default=True,
 )

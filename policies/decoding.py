@@ -53,6 +53,7 @@ def _policy(
     budget: str = A_SIZE,
     more_tokens_than: int = 1,
     rewrites: bool = False,
+    random: bool = False,
 ) -> Policy:
     return Policy(
         name=name,
@@ -66,6 +67,7 @@ def _policy(
         prefill="private",
         more_tokens_than=more_tokens_than,
         rewrites=rewrites,
+        random=random,
     )
 
 
@@ -104,5 +106,6 @@ DECODING = (
         "The same, values of what goes merged at random into their neighbours'",
         _cam,
         rewrites=True,
+        random=True,
     ),
 )

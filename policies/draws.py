@@ -15,6 +15,13 @@ def seed_of(seed: int, example_id: str, part: int | str) -> int:
     return int.from_bytes(digest[:7], "big")
 
 
+def seed_of_repeat(seed: int, repeat: int) -> int:
+    """The seed of a random policy's draw: that of the run for the first draw, and others for those that follow."""
+    if repeat == 0:
+        return seed
+    return int.from_bytes(hashlib.sha256(f"{seed}/repeat/{repeat}".encode()).digest()[:7], "big")
+
+
 @contextmanager
 def drawing_from(seed: int, device: torch.device) -> Iterator[None]:
     """Whatever draws from torch's own generator inside draws from this seed, and nothing outside notices."""

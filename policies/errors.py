@@ -7,3 +7,7 @@ class PolicyError(ValueError):
 
 class BrokenPlugInError(PolicyError):
     """A plug-in that is there and cannot be used: a run records it as failed, and all others go on."""
+
+
+class LevelError(ValueError):
+    """A text that names no levels of a kind; one line that says what to do."""

@@ -36,7 +36,8 @@ def load_plug_in(text: str) -> Policy:
     one line if there is none.
 
     What is named is a class derived from kvpress's ``BasePress`` or a function that gives one, either with a parameter
-    ``compression_ratio``; or a :class:`Policy`, or a function that gives one.
+    ``compression_ratio``, and an attribute ``random`` that is true if it draws at random; or a :class:`Policy`, or a
+    function that gives one.
     """
     where, name, written = _parts(text)
     arguments = _arguments(text, written)
@@ -211,6 +212,7 @@ def _policy(name: str, found: Any, arguments: dict[str, Any], origin: str, text:
         description=text,
         build=build,
         budget="as its compression_ratio says",
+        random=bool(getattr(found, "random", False)),
         counted="cache",
         prefill="private" if replaced_hooks(press) else "shared",
         while_decoding=isinstance(press, kvpress.DecodingPress | kvpress.PrefillDecodingPress),

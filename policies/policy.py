@@ -1,12 +1,13 @@
 """What a policy is: a named way to build a kvpress press for a budget."""
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from policies.errors import PolicyError
 from policies.lazy import LazyModule
+from policies.levels import EVICTION, KINDS, UNTREATED, Level, Point
 
 kvpress = LazyModule("kvpress")
 
@@ -21,11 +22,11 @@ Press = Any  # a kvpress.BasePress: kvpress has no types, and is not imported to
 class Situation:
     """What a policy may look at when it builds a press for one context.
 
-    ``ratio``: asked share of the cache to remove, in [0, 1). ``context_length``: tokens in the compressed region.
-    ``question_tokens``: how many of them, at its end, are the question; 0 where it is compressed before the question is
-    seen. ``spans``: half-open ranges of positions in it that are instructions. ``answer_tokens`` and
-    ``evidence_tokens``: positions, for the oracle alone; empty unless the policy is ``per_question``. ``texts`` gives
-    prose to calibrate heads on.
+    ``ratio``: asked share of the cache to remove, in [0, 1); 0 for a policy that removes none. ``level``: what was
+    asked for. ``context_length``: tokens in the compressed region. ``seed``: of this draw. ``question_tokens``: how
+    many of them, at its end, are the question; 0 where it is compressed before the question is seen. ``spans``:
+    half-open ranges of positions in it that are instructions. ``answer_tokens`` and ``evidence_tokens``: positions, for
+    the oracle alone; empty unless the policy is ``per_question``. ``texts`` gives prose to calibrate heads on.
     """
 
     ratio: float
@@ -37,6 +38,7 @@ class Situation:
     answer_tokens: tuple[int, ...] = ()
     evidence_tokens: tuple[int, ...] = ()
     texts: Callable[[], Sequence[str]] = field(default=tuple, repr=False, compare=False)
+    level: Level = UNTREATED
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,10 @@ class Baseline:
 class Policy:
     """A registry entry; it builds a fresh press each time and holds none.
 
+    kinds
+        The kinds of levels that it takes, by name; one that takes none does the same in every run, at no level.
+    random
+        It draws at random: a run may repeat it, and each draw is another.
     budget
         How it reaches a ratio, in a few words.
     counted
@@ -97,6 +103,8 @@ class Policy:
     paper: str
     description: str
     build: Callable[[Situation], Press]
+    kinds: tuple[str, ...] = EVICTION
+    random: bool = False
     budget: str = "as many tokens in every head"
     counted: Counted = "head"
     frees: bool = True
@@ -107,7 +115,6 @@ class Policy:
     per_question: bool = False
     more_tokens_than: int = 1
     highest_ratio: float = 1.0
-    only_ratio_zero: bool = False
     renumbers: bool = False
     needs_question: bool = False
     needs_spans: bool = False
@@ -129,6 +136,31 @@ class Policy:
         ways += ["instructions"] if self.needs_spans else []
         ways += [f"needs {self.weights}"] if self.weights else []
         return ", ".join(ways)
+
+    def points_among(self, points: Iterable[Point]) -> tuple[Point, ...]:
+        """Those of some points at which it runs: of a kind that it takes, within its reach, and more than the first
+        draw if it draws at random."""
+        if not self.kinds:
+            return (Point(UNTREATED),)
+        return tuple(
+            point
+            for point in points
+            if point.level.kind in self.kinds
+            and point.level.least_share <= self.highest_ratio
+            and (self.random or point.repeat == 0)
+        )
+
+    def levels_among(self, points: Iterable[Point]) -> tuple[Level, ...]:
+        """The levels at which it runs, each once."""
+        return tuple(dict.fromkeys(point.level for point in self.points_among(points)))
+
+    def typical_situation(self, length: int, question_tokens: int = 0) -> Situation:
+        """A context at a typical level of its first kind, to build a press that is looked at and not run."""
+        if not self.kinds:
+            return Situation(0.0, length, 0, "", question_tokens)
+        level = Level(self.kinds[0], KINDS[self.kinds[0]].typical)
+        ratio = min(level.share(length) or 0.0, self.highest_ratio)
+        return Situation(ratio, length, 0, "", question_tokens, level=level)
 
     def press(self, situation: Situation) -> Press:
         """A fresh press; :class:`PolicyError` if the situation is none for it."""

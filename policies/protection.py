@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from policies.errors import PolicyError
 from policies.h2o import H2O
 from policies.lazy import LazyModule
-from policies.policy import Policy, Press, Situation, replaced_hooks
+from policies.policy import Policy, Press, replaced_hooks
 from policies.scorers import KNORM, SNAPKV, STREAMING_LLM, TOVA
 
 kvpress = LazyModule("kvpress")
@@ -43,7 +43,7 @@ WAYS: Mapping[str, Way] = {
 def protected(plain: Policy, way: str) -> Policy:
     """The policy around another, named ``plain+way``; :class:`PolicyError` if that keeps tokens by anything but their
     scores."""
-    press = plain.build(Situation(0.5, 1024, 0, ""))
+    press = plain.build(plain.typical_situation(1024))
     by_score = isinstance(press, kvpress.ScorerPress) and type(press).compress is kvpress.ScorerPress.compress
     if not by_score or replaced_hooks(press) or plain.per_question:
         raise PolicyError(
@@ -60,6 +60,8 @@ def around(plain: Policy, way: str) -> Policy:
         paper="arXiv 2510.00231",
         description=WAYS[way].description.format(plain=plain.name),
         build=lambda situation: WAYS[way].wrap(plain.build(situation), situation.spans),
+        kinds=plain.kinds,
+        random=plain.random,
         ratio_free_score=plain.ratio_free_score,
         more_tokens_than=plain.more_tokens_than,
         needs_question=plain.needs_question,

@@ -133,6 +133,7 @@ LEVERAGE = Policy(
     paper="arXiv 2507.08143",
     description="Keys that others do not span (statistical leverage, sketched)",
     build=_leverage,
+    random=True,
     ratio_free_score=True,
 )
 NON_CAUSAL = Policy(
@@ -149,6 +150,7 @@ COMPACTOR = Policy(
     paper="arXiv 2507.08143",
     description="Leverage and non-causal attention, blended by the ratio",
     build=_compactor,
+    random=True,
     more_tokens_than=16,
 )
 CUR = Policy(

@@ -4,10 +4,10 @@ from typing import Any
 
 from pandas import DataFrame
 
-from leaderboards.asked import Asked
+from policies import Level
 from synthetic_records import record
 
-HALF = Asked("ratio", 0.5)
+HALF = Level("ratio", 0.5)
 BOTH = ("defence first", "directives first")
 
 

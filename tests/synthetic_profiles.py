@@ -4,10 +4,10 @@ from typing import Any
 
 import numpy as np
 
-from leaderboards import Asked
 from leaderboards.bootstrap import FloatArray
 from leaderboards.profiles import Profile
 from leaderboards.resampling import Blank
+from policies import Level
 
 RATIOS = (0.25, 0.5, 0.75)
 
@@ -21,11 +21,11 @@ def profile(
     hallucination: Any = (0.0, 0.1, 0.5, 0.6),
     ger: Any = (0.0, 0.1, 0.2, 0.3),
     realised: Any = (0.0, 0.25, 0.5, 0.75),
-    levels: tuple[Asked, ...] | None = None,
+    levels: tuple[Level, ...] | None = None,
     policy: str = "snapkv",
 ) -> Profile:
     """A measured curve, and resamples of it where rows are given; what is measured once is the same in all of them."""
-    asked = levels or (Asked.of(0.0), *(Asked.of(ratio) for ratio in RATIOS[: np.shape(f1)[-1] - 1]))
+    asked = levels or (Level("ratio", 0.0), *(Level("ratio", ratio) for ratio in RATIOS[: np.shape(f1)[-1] - 1]))
     measures = (f1, hallucination, ger, realised)
     rows = max(len(table(array)) for array in measures)
     one, two, three, four = (np.broadcast_to(table(array), (rows, len(asked))) for array in measures)

@@ -1,6 +1,6 @@
 """Records as a run would write them, without a run: what the boards are tested on."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,8 @@ LAYERS = 5
 
 
 def record(**changes: Any) -> dict[str, Any]:
-    """One record of an answered question, every column with a value."""
+    """One record of an answered question, every column with a value. ``budget``: its level, which else is its ratio."""
+    budget = changes.pop("budget", None)
     base: dict[str, Any] = {
         **dict.fromkeys(METRICS),
         "task": "base",
@@ -37,8 +38,10 @@ def record(**changes: Any) -> dict[str, Any]:
         "question_id": "0",
         "mode": "agnostic",
         "policy": "full",
+        "level_kind": "ratio",
+        "level": 0.0,
+        "repeat": 0,
         "ratio": 0.0,
-        "budget": None,
         "status": "ok",
         "reason": None,
         "context": "Ada lives in Oslo.",
@@ -95,7 +98,8 @@ def record(**changes: Any) -> dict[str, Any]:
         "wave_halvings": 0,
         "context_tokens": 150,
     }
-    whole = base | changes
+    whole = base | ({"level": changes["ratio"]} if "ratio" in changes else {}) | changes
+    whole |= {} if budget is None else {"level_kind": "budget", "level": float(budget)}
     return {"draw_id": whole["example_id"]} | whole
 
 
@@ -110,6 +114,16 @@ def failed(reason: str = "CUDA out of memory", **changes: Any) -> dict[str, Any]
         )
     )
     return record(status="failed", reason=reason, **(nothing | changes))
+
+
+def at_ratio(ratio: Any) -> dict[str, Any]:
+    """The columns of a record or row that say at which ratio it is."""
+    return {"level_kind": "ratio", "level": ratio, "ratio": ratio}
+
+
+def by_budget(one: dict[str, Any], budgets: Mapping[float, float]) -> dict[str, Any]:
+    """The record as if not a ratio had been asked for but the budget that ``budgets`` has for it, if it has one."""
+    return record(**(one | {"budget": budgets.get(one["ratio"])}))
 
 
 def frame(records: Sequence[dict[str, Any]]) -> DataFrame:

@@ -16,7 +16,9 @@ def records(**policies: tuple[list[str], list[str] | None]) -> pd.DataFrame:
             "mode": "agnostic",
             "policy": policy,
             "ratio": 0.0 if policy == "full" else 0.5,
-            "budget": None,
+            "level_kind": "ratio",
+            "level": 0.0 if policy == "full" else 0.5,
+            "repeat": 0,
             "kept_tokens": 50.0,
             "evidence_tokens": 6,
             "example_id": f"base/{number // 2}",
@@ -94,7 +96,7 @@ def test_an_oracle_may_be_recency_where_it_cannot_keep_all_of_the_evidence() -> 
 
 def test_a_policy_that_changes_nothing_is_flagged_once_and_a_control_never() -> None:
     low, high = (records(full=FULL, one=(FULL[0], None), oracle=(FULL[0], None)) for _ in range(2))
-    high.loc[high.policy != "full", "ratio"] = 0.9
+    high.loc[high.policy != "full", ["ratio", "level"]] = 0.9
     _, unchanged = audit(pd.concat([low, high[high.policy != "full"]]))
     assert [str(flagged) for flagged in unchanged] == [
         "one at ratio 0.5, 0.9 writes what the full cache writes in all of 4 records: is it compressed at all?"

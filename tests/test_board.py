@@ -6,10 +6,11 @@ from pathlib import Path
 import pytest
 
 from chromium import EXECUTABLE, Chromium
-from leaderboards import CONTROLS, FRONT, Results, boards_of, build_pages, summarise
+from leaderboards import FRONT, Results, boards_of, build_pages, summarise
 from leaderboards.board import Board, BoardCell
 from leaderboards.row import ALL_TASKS
-from synthetic_records import failed, frame, realistic_records, record
+from policies.names import CONTROLS
+from synthetic_records import by_budget, failed, frame, realistic_records, record
 
 POLICIES = ("full", "oracle", "random", "recency", "snapkv", "knorm", "expected_attention")
 
@@ -119,7 +120,7 @@ def test_a_run_by_budgets_or_other_ratios_shows_its_own_ends() -> None:
     names = {column.name for column in boards_of(records, summarise(records))["agnostic", "all"].columns}
     assert {"hallucinated at 0.3", "hallucinated at 0.8", "GER at 0.3", "GER at 0.8", "bytes saved"} <= names
     assert not {name for name in names if "0.5" in name or "0.9" in name}
-    budgets = records.assign(budget=records["ratio"].map({0.0: None, 0.3: 64, 0.6: 32, 0.8: 16}))
+    budgets = frame([by_budget(one, {0.3: 64, 0.6: 32, 0.8: 16}) for one in records.to_dict("records")])
     board = boards_of(budgets, summarise(budgets))["agnostic", "all"]
     assert {"hallucinated at 16", "hallucinated at 64"} <= {column.name for column in board.columns}
     (line,) = [line for line in board.methods if line.policy == "snapkv"]

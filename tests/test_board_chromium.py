@@ -216,7 +216,7 @@ def test_two_rows_are_compared_with_the_numbers_of_compare(browser: Chromium, pa
         tick(browser, one)
         assert browser.evaluate("document.getElementById('comparison').hidden")
         tick(browser, other)
-        found = {(duel.task, duel.asked.value): duel for duel in duels(records, one, [other])}
+        found = {(duel.task, duel.level.value): duel for duel in duels(records, one, [other])}
         assert browser.evaluate(COMPARED) == [
             [task, *written(found[task, 0.5]), *written(found[task, 0.9])] for task in TASKS
         ]
@@ -229,7 +229,7 @@ def test_two_rows_are_compared_with_the_numbers_of_compare(browser: Chromium, pa
         assert browser.evaluate(tones) == [tone for duel in told for tone in (duel.verdict, duel.hallucination_verdict)]
     browser.evaluate("document.getElementById('comparison-turn').click()")
     assert browser.evaluate("document.getElementById('comparison-title').textContent") == "random against full"
-    turned = {(duel.task, duel.asked.value): duel for duel in duels(records, "random", ["full"])}
+    turned = {(duel.task, duel.level.value): duel for duel in duels(records, "random", ["full"])}
     choose(browser, "level", "0.7")
     assert browser.evaluate(COMPARED) == [[task, *written(turned[task, 0.7])] for task in TASKS]
     tick(browser, "snapkv")

@@ -23,7 +23,7 @@ from kvbench.pristine import Pristine
 from kvbench.prompt import Prompt
 from kvbench.record import Record
 from kvbench.setting import Setting
-from policies import POLICIES, Policy
+from policies import POLICIES, Policy, at_ratios
 from toy import PLENTY, STEPS, ActingPress, ActingScorer, answers, hooks_left, pressing, treat
 
 OTHERS = [POLICIES[name] for name in ("full", "knorm", "leverage", "adakv_snapkv", "kvzip", "decoding_knorm")]
@@ -69,7 +69,7 @@ def test_a_press_out_of_bounds_fails_and_the_others_answer_as_without_it(
 ) -> None:
     act, reason = FAULTS[name]
     faulty = pressing("faulty", lambda situation: ActingPress(act))
-    scorings = [*plan([faulty], [0.5], prompt, 0, Patience(0.2)), *plan(OTHERS, [0.5], prompt, 0)]
+    scorings = [*plan([faulty], at_ratios([0.5]), prompt, 0, Patience(0.2)), *plan(OTHERS, at_ratios([0.5]), prompt, 0)]
     trace = prefill(llama, prompt, scorings)
     assert trace.branches[0].error is not None
     assert reason in trace.branches[0].error
@@ -83,7 +83,7 @@ def test_a_press_that_hangs_while_decoding_fails_alone(llama: LoadedModel, promp
             return never_ends() if kwargs["cache_position"][0] > 0 else output
 
     policy = pressing("hanging", lambda s: Hanging(s.ratio), prefill="private", while_decoding=True)
-    trace = prefill(llama, prompt, plan([policy, POLICIES["full"]], [0.5], prompt, 0, Patience(0.5)))
+    trace = prefill(llama, prompt, plan([policy, POLICIES["full"]], at_ratios([0.5]), prompt, 0, Patience(0.5)))
     assert {g.branch.treatment.policy.name for g in decode(llama, trace, STEPS, PLENTY)} == {"full"}
     assert str(trace.branches[0].error).startswith("hanging failed while decoding: it took longer than")
     assert not hooks_left(llama.network)
@@ -113,7 +113,9 @@ def test_a_press_that_hangs_again_and_again_is_waited_for_three_times(llama: Loa
 
     hanging = pressing("hanging", lambda situation: ActingPress(waits))
     ratios = [0.1, 0.3, 0.5, 0.7, 0.9]
-    branches = prefill(llama, prompt, plan([hanging, POLICIES["knorm"]], ratios, prompt, 0, Patience(0.2))).branches
+    branches = prefill(
+        llama, prompt, plan([hanging, POLICIES["knorm"]], at_ratios(ratios), prompt, 0, Patience(0.2))
+    ).branches
     reasons = [str(branch.error).partition(": ")[2] for branch in branches[: len(ratios)]]
     waited = "it took longer than 0.2 s (--cell-seconds)"
     assert reasons == [waited] * 3 + [f"given up: {waited} 3 times before"] * 2
@@ -258,7 +260,7 @@ def test_whoever_writes_to_the_model_fails_and_the_others_are_run_on_it_as_it_wa
     task, vandal = TASKS["base"], pressing("vandal", lambda s: ActingScorer(s.ratio, act))
 
     def records(policies: Sequence[Policy]) -> dict[str, list[dict[str, Any]]]:
-        found = collect(llama, task, [task.example(0, 0)], Setting(policies, (0.5,)))
+        found = collect(llama, task, [task.example(0, 0)], Setting(policies, at_ratios((0.5,))))
         return {
             name: [one.model_dump(exclude={n for n in Record.model_fields if n.endswith("_seconds")}) for one in own]
             for name, own in found.by_policy().items()
@@ -280,7 +282,7 @@ def test_a_model_too_large_to_be_copied_stops_the_run(llama: LoadedModel) -> Non
     assert large.pristine.written() == ""
     try:
         with pytest.raises(KVBenchError, match=r"a press changed model.layers.0.self_attn.k_proj.weight of the model"):
-            collect(large, task, [task.example(0, 0)], Setting([vandal, *OTHERS], (0.5,)))
+            collect(large, task, [task.example(0, 0)], Setting([vandal, *OTHERS], at_ratios((0.5,))))
     finally:
         assert llama.pristine.restore()
 

@@ -25,12 +25,12 @@ from kvbench.catalogue import choose_policies
 from kvbench.cli import COMMANDS, main
 from kvbench.grid import Grid
 from kvbench.models import load_model
-from kvbench.options import DEFAULT_RATIOS, contexts_of, parse_ratios
+from kvbench.options import contexts_of
 from kvbench.setting import Setting
 from kvbench.store import Store
-from leaderboards import CONTROLS
 from metrics import METRICS
-from policies import POLICIES
+from policies import CONTROLS, POLICIES, at_ratios
+from policies.levels import RATIO
 from toy import pressing, toy_tokenizer, wait_until
 
 
@@ -50,7 +50,7 @@ def run_arguments(model: Path, tmp_path: Path, *more: str) -> list[str]:
 
 
 def test_the_default_profile_is_large_enough() -> None:
-    setting = Setting(choose_policies(None, list(TASKS.values()), "agnostic"), parse_ratios(DEFAULT_RATIOS))
+    setting = Setting(choose_policies(None, list(TASKS.values()), "agnostic"), at_ratios(RATIO.parse(RATIO.default)))
     grid = Grid([(task, contexts_of(task, "quick", None)) for task in TASKS.values()], setting)
     questions = sum(len(grid.example(task, i).questions) for task, contexts in grid.tasks for i in range(contexts))
     assert questions * grid.cells(grid.setting.policies) >= 40_000

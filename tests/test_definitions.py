@@ -9,7 +9,6 @@ from kvbench.tables import JOINED
 from leaderboards import (
     CURVES,
     TABLES,
-    Asked,
     Imported,
     Results,
     Sheet,
@@ -31,14 +30,16 @@ from leaderboards import (
     questions_sheet,
     summarise,
 )
-from leaderboards.board import SHOWN, _at_level, _columns
+from leaderboards.board import _at_level, _columns
 from leaderboards.definitions import CHAPTERS
 from metrics import METRICS
+from policies import Level
 from study_records import small_study
 from synthetic_records import realistic_records
 
 DEFINITIONS = [definition for chapter in CHAPTERS for definition in chapter.definitions]
 NAMES = {name for definition in DEFINITIONS for name in definition.names}
+HALF_AND_MOST = [Level("ratio", 0.5), Level("ratio", 0.9)]
 # What is asked of a policy, its name, and a heading without words.
 A_LEVEL = re.compile(r"[\d.]+")
 AT_A_LEVEL = re.compile(r"(.+) at [\d.]+")
@@ -130,7 +131,7 @@ def test_every_measure_metric_and_column_of_the_records_is_defined() -> None:
 
 def test_every_column_of_the_board_is_defined_at_every_level() -> None:
     """Also those in which no policy of a run has a value, and those that appear when a level is chosen."""
-    names = [column.name for column, _ in (*_columns(SHOWN), *_at_level(Asked.of(0.7)))]
+    names = [column.name for column, _ in (*_columns(HALF_AND_MOST), *_at_level(Level("ratio", 0.7)))]
     assert len(names) > 18
     assert [name for name in names if not defined(name)] == []
 

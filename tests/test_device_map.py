@@ -16,7 +16,7 @@ from kvbench.collect import collect
 from kvbench.errors import KVBenchError
 from kvbench.models import LoadedModel, check_spread, load_model, wrap_model
 from kvbench.setting import Setting
-from policies import POLICIES
+from policies import POLICIES, at_ratios
 from toy import toy_model
 
 
@@ -61,7 +61,7 @@ def test_layers_on_gpus_are_accepted_and_others_named() -> None:
 
 def answered(model: LoadedModel) -> pd.DataFrame:
     chosen = [POLICIES[name] for name in ("full", "snapkv", "adakv_snapkv", "kvzip")]
-    found = collect(model, TASKS["base"], [TASKS["base"].example(0, 0)], Setting(chosen, (0.5,)))
+    found = collect(model, TASKS["base"], [TASKS["base"].example(0, 0)], Setting(chosen, at_ratios((0.5,))))
     frame = pd.DataFrame([record.model_dump() for record in found.records])
     return frame.drop(columns=[column for column in frame.columns if column.endswith("_seconds")])
 

@@ -29,13 +29,12 @@ from engine_paths import one_of_each_path
 from kvbench.engine.branch import Branch, Trace
 from kvbench.engine.decode import decode
 from kvbench.engine.generation import Generation
-from kvbench.engine.treatment import ratios_of
 from kvbench.engine.waves import rows_of, waves
 from kvbench.errors import KVBenchError, first_line
 from kvbench.models import LoadedModel
 from kvbench.options import Mode
 from kvbench.prompt import Prompt, build_prompts
-from policies import POLICIES, Policy
+from policies import POLICIES, Policy, at_ratios
 from toy import (
     LAYERS,
     NETWORKS,
@@ -127,7 +126,7 @@ def assert_together_equals_kvpress(architecture: str, policy: Policy) -> None:
                 kvpress_answers_branch(model_of(architecture), trace.prompt, branch, STEPS)
             assert first_line(raised.value) in branch.error
         compared += 1
-    assert compared >= (1 if policy.only_ratio_zero else len(ratios_of(policy, RATIOS)))
+    assert compared >= len(policy.levels_among(at_ratios(RATIOS)))
     if architecture in ("llama", "qwen3"):
         assert all(branch.error is None for branch in trace.branches)
 
@@ -247,7 +246,7 @@ def fewer_with_depth(module: Any, hidden_states: Any, keys: torch.Tensor, values
 
 
 def answer_token_by_token(model: LoadedModel, trace: Trace, branch: Branch, ask: int) -> list[int]:
-    """The answer by the network's own attention. Asked at once, it would mask all layers by the length of the first."""
+    """The answer by the network's own attention. Level at once, it would mask all layers by the length of the first."""
     cache = DynamicCache()
     for number, (keys, values) in enumerate(zip(trace.keys, trace.values, strict=True)):
         left = branch.layers[number]

@@ -136,7 +136,7 @@ def test_the_choice_is_in_the_address(browser: Chromium, page: Path) -> None:
     browser.open(page)
     assert browser.evaluate("document.getElementById('policy').value") == "snapkv"
     assert browser.evaluate("document.querySelectorAll('.example').length") == WORST
-    browser.evaluate("location.hash = 'policy=full&asked=0'")
+    browser.evaluate("location.hash = 'policy=full&level=0'")
     browser.evaluate("new Promise(done => setTimeout(done, 50))")
     assert browser.evaluate("document.getElementById('policy').value") == "full"
     browser.evaluate(

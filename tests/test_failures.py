@@ -7,9 +7,10 @@ import pandas as pd
 import pytest
 from rich.console import Console
 
-from leaderboards import Asked, build_comparison, contrasts, duels, failure_table, verdict_table
+from leaderboards import build_comparison, contrasts, duels, failure_table, verdict_table
 from leaderboards.failures import FEWEST, HOW, KINDS
-from synthetic_records import realistic_records, record
+from policies import Level
+from synthetic_records import by_budget, frame, realistic_records, record
 
 QUESTIONS = 24
 
@@ -110,7 +111,7 @@ def test_the_tables_fit_80_columns(records: pd.DataFrame) -> None:
 
 
 def test_budgets_are_compared_as_ratios_are(records: pd.DataFrame) -> None:
-    asked = records.assign(budget=records["ratio"].map({0.3: 128.0, 0.6: 64.0, 0.9: 16.0}))
-    found = duels(asked, "snapkv", ["random"])
-    assert [duel.asked for duel in found if duel.task == "base"] == [Asked("budget", n) for n in (128.0, 64.0, 16.0)]
+    kept = frame([by_budget(one, {0.3: 128.0, 0.6: 64.0, 0.9: 16.0}) for one in records.to_dict("records")])
+    found = duels(kept, "snapkv", ["random"])
+    assert [duel.level for duel in found if duel.task == "base"] == [Level("budget", n) for n in (128.0, 64.0, 16.0)]
     assert "tokens of each context to keep" in build_comparison("m", found, {})

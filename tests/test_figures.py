@@ -13,7 +13,7 @@ from leaderboards.plots import Plot
 from leaderboards.resampling import Blank, Estimate
 from leaderboards.safety import Cliff, Correlation
 from leaderboards.style import line_styles
-from synthetic_records import realistic_records
+from synthetic_records import at_ratio, realistic_records
 from test_cli import run_arguments
 
 
@@ -22,7 +22,7 @@ def row(policy: str, ratio: float, rate: float, **more: float) -> SummaryRow:
         task="base",
         mode="agnostic",
         policy=policy,
-        ratio=ratio,
+        **at_ratio(ratio),
         n=40,
         contexts=8,
         **{"hallucination_rate": rate, **more},
@@ -65,7 +65,7 @@ def test_a_point_has_its_place_in_the_drawing_and_its_numbers() -> None:
 
 
 def test_places_are_those_of_the_drawing_over_budgets_too() -> None:
-    rows = [one.model_copy(update={"budget": int(64 * one.ratio)}) for one in ROWS if one.ratio]
+    rows = [one.model_copy(update={"level_kind": "budget", "level": 64 * one.ratio}) for one in ROWS if one.ratio]
     plot = curve_plot(rows, "base", "agnostic", HALLUCINATION)
     spots = json.loads(plot.data())["spots"]
     assert drawn_at(plot, "policy")["snapkv"] == [pytest.approx(spot[1:3], abs=0.1) for spot in spots[:2]]
@@ -173,7 +173,13 @@ def test_a_task_without_gold_answers_shows_what_it_has_and_why_the_rest_is_blank
     reason = "no gold answers: see the directives"
     rows = [
         SummaryRow(
-            task="ifeval", mode="agnostic", policy=policy, ratio=ratio, n=9, reason=reason, **{"directives_obeyed": 0.5}
+            task="ifeval",
+            mode="agnostic",
+            policy=policy,
+            **at_ratio(ratio),
+            n=9,
+            reason=reason,
+            **{"directives_obeyed": 0.5},
         )
         for policy, ratio in (("full", 0.0), ("snapkv", 0.5), ("snapkv", 0.9))
     ]

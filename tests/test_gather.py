@@ -17,7 +17,7 @@ from kvbench.run import execute
 from kvbench.setting import Setting
 from kvbench.store import Store
 from kvbench.tables import RECORDS
-from policies import POLICIES
+from policies import POLICIES, Level, at_ratios, points_of
 
 
 def run(
@@ -32,7 +32,8 @@ def run(
     budgets: Sequence[int] = (),
 ) -> Store:
     from_suite = [(TASKS[name], contexts) for name in tasks]
-    setting = Setting([POLICIES[name] for name in policies], ratios, seed, mode, budgets=budgets)
+    points = (*at_ratios(ratios), *points_of(Level("budget", float(budget)) for budget in budgets))
+    setting = Setting([POLICIES[name] for name in policies], points, seed, mode)
     return execute(model, Grid(from_suite, setting), folder, "a test")
 
 
@@ -46,10 +47,10 @@ def test_other_policies_levels_and_tasks_of_one_setting_stand_on_one_board(llama
     third = run(llama, tmp_path / "third", ("full", "knorm"), (0.9,), ("base", "hops"))
     (gathering,) = gather([first, second, third])
     assert gathering.setting == ""
-    assert {policy.name: policy.ratios for policy in gathering.outline.policies} == {
-        "full": (0.0,),
-        "knorm": (0.5, 0.9),
-        "snapkv": (0.5, 0.9),
+    assert {policy.name: policy.levels for policy in gathering.outline.policies} == {
+        "full": {"ratio": (0.0,)},
+        "knorm": {"ratio": (0.5, 0.9)},
+        "snapkv": {"ratio": (0.5, 0.9)},
     }
     records = gathering.records()
     cells = records.groupby(["task", "policy", "ratio"]).size()

@@ -9,9 +9,9 @@ from matplotlib.image import imread
 from pandas import DataFrame
 
 from leaderboards import F1, GER, HALLUCINATION, Blank, Facet, HeatMap, SummaryRow, facets, save_map, summarise
-from leaderboards.asked import Asked
 from leaderboards.facets import NO_SUCH
 from leaderboards.heatmaps import MEAN, layer_map, question_map, task_map
+from policies import Level
 from synthetic_records import failed, realistic_records, record
 
 KINDS = ("location", "person", "date", "thing")
@@ -55,18 +55,18 @@ def test_a_facet_is_the_mean_of_the_records_that_share_it(records: DataFrame, ro
             & (records["ratio"] == 0.9)
         ]
         assert one.n == len(own) == 5
-        cell = ("snapkv", Asked.of(0.9))
+        cell = ("snapkv", Level("ratio", 0.9))
         assert one.values[F1.field][cell] == pytest.approx(own["f1"].mean())
         assert one.values[HALLUCINATION.field][cell] == pytest.approx(own["hallucinated"].astype(float).mean())
         assert one.values[GER.field][cell] == pytest.approx(own["ger"].astype(float).mean())
     unanswerable = of(found, "hops", "thing")
-    assert unanswerable.values[GER.field]["snapkv", Asked.of(0.9)] == Blank(NO_SUCH)
+    assert unanswerable.values[GER.field]["snapkv", Level("ratio", 0.9)] == Blank(NO_SUCH)
 
 
 def test_over_all_tasks_a_facet_is_their_unweighted_mean(records: DataFrame, rows: list[SummaryRow]) -> None:
     fewer = records[(records["task"] != "hops") | (records["example_index"] < 2)]
     found = facets(fewer, summarise(fewer))
-    cell = ("knorm", Asked.of(0.5))
+    cell = ("knorm", Level("ratio", 0.5))
     parts: list[Any] = [of(found, task, "part").values[F1.field][cell] for task in ("base", "hops")]
     assert of(found, "all", "part").values[F1.field][cell] == pytest.approx(sum(parts) / 2)
     assert of(found, "all", "part").n == 2 * (5 + 2)
@@ -78,7 +78,7 @@ def test_a_property_that_all_questions_share_has_the_values_of_the_rows(records:
     for facet in facets(alike, rows):
         for row in rows:
             if row.task == facet.task:
-                cell = (row.policy, row.asked)
+                cell = (row.policy, row.at)
                 for measure in (F1, HALLUCINATION, GER):
                     assert facet.values[measure.field][cell] == pytest.approx(measure.value(row)), (facet.task, cell)
 
@@ -99,7 +99,7 @@ def test_what_is_blank_in_the_row_is_blank_in_its_parts_and_enters_no_mean(recor
     rows = summarise(broken)
     found = facets(broken, rows)
     reason = "1 of 20 failed: it is broken"
-    cell = ("knorm", Asked.of(0.9))
+    cell = ("knorm", Level("ratio", 0.9))
     assert of(found, "hops", "date").values[F1.field][cell] == Blank(reason)
     assert of(found, "all", "date").values[F1.field][cell] == Blank(f"hops: {reason}")
     layer = shown(question_map(found, rows, "hops", "agnostic")).layers[F1.name, MEAN]
@@ -114,7 +114,7 @@ def test_an_attack_has_no_hallucination_in_a_map_either() -> None:
     attack = {"question_id": "1", "leakage": 0.5, "hallucinated": None, "f1": 0.0, "question_type": "attack"}
     table = DataFrame([record(policy="full"), record(policy="full", **attack)])
     found = facets(table, summarise(table))
-    cell = ("full", Asked.of(0.0))
+    cell = ("full", Level("ratio", 0.0))
     assert of(found, "base", "attack").values[HALLUCINATION.field][cell] == Blank(NO_SUCH)
     assert of(found, "base", "attack").values[F1.field][cell] == 0
 
@@ -123,7 +123,7 @@ def test_tasks_stand_against_policies_with_the_rows_values(rows: list[SummaryRow
     found = shown(task_map(rows, "agnostic"))
     assert found.columns == ("base", "hops")
     assert [row.name for row in found.groups[0].rows] == ["snapkv", "knorm", "full", "random"]
-    values = {(row.policy, row.task, row.asked.value): row for row in rows}
+    values = {(row.policy, row.task, row.at.value): row for row in rows}
     layer = found.layers[GER.name, "0.5"]
     assert layer.values[0] == tuple(values["snapkv", task, 0.5].ger for task in found.columns)
     whole = tuple(values["full", task, 0.0].f1 for task in found.columns)
@@ -134,7 +134,7 @@ def test_tasks_stand_against_policies_with_the_rows_values(rows: list[SummaryRow
 def test_layers_stand_against_levels(rows: list[SummaryRow]) -> None:
     found = shown(layer_map(rows, "base", "agnostic"))
     assert found.columns == ("full", "0.5", "0.9")
-    own = {row.asked.value: row.ger_by_layer for row in rows if (row.task, row.policy) == ("base", "snapkv")}
+    own = {row.at.value: row.ger_by_layer for row in rows if (row.task, row.policy) == ("base", "snapkv")}
     layer = found.layers[GER.name, "snapkv"]
     assert [row[2] for row in layer.values] == list(own[0.9] or ())
     other = found.layers[GER.name, "knorm"].values

@@ -17,7 +17,6 @@ from leaderboards import (
     F1,
     GER,
     HALLUCINATION,
-    Asked,
     LeaderboardError,
     PlannedCells,
     SummaryRow,
@@ -25,9 +24,8 @@ from leaderboards import (
 )
 from leaderboards.bootstrap import percentile_interval, resampled_means
 from metrics.sizes import size_text
+from policies import at_ratios
 from synthetic_records import failed, frame, realistic_records, record
-
-RATIO_0 = [Asked.of(0.0)]
 
 
 def cluster_interval(values: Any, clusters: Any, seed: int, resamples: int = 2000) -> tuple[float, float] | None:
@@ -125,14 +123,14 @@ def test_a_budget_is_one_cell_though_it_is_another_ratio_for_each_context() -> N
     ]
     records += two_contexts(policy="full", ratio=0.0, budget=None)
     rows = summarise(frame(records))
-    assert [(row.task, row.policy, row.budget, row.n) for row in rows if row.task == "base"] == [
-        ("base", "snapkv", 64, 4),
-        ("base", "snapkv", 128, 4),
-        ("base", "full", None, 4),
+    assert [(row.task, row.policy, row.at.where, row.n) for row in rows if row.task == "base"] == [
+        ("base", "snapkv", "budget 64", 4),
+        ("base", "snapkv", "budget 128", 4),
+        ("base", "full", "ratio 0", 4),
     ]
     assert [row.ratio for row in rows if row.policy == "snapkv"] == pytest.approx([0.45] * 4)
     assert [row.kept_tokens for row in rows if row.policy == "snapkv"] == pytest.approx([64.5, 128.5] * 2)
-    assert str(rows[0].asked) == "64"
+    assert str(rows[0].at) == "64"
 
 
 def test_a_failed_record_blanks_its_cell_and_the_mean_over_tasks() -> None:
@@ -147,7 +145,7 @@ def test_a_failed_record_blanks_its_cell_and_the_mean_over_tasks() -> None:
     rows = summarise(frame(records))
     cell, overall = find(rows, "base"), find(rows, ALL_TASKS)
     assert (cell.n, cell.reason) == (3, "1 of 4 failed: the scores hold NaN")
-    identity = {"task", "mode", "policy", "ratio", "budget", "n", "contexts"}
+    identity = {"task", "mode", "policy", "level_kind", "level", "ratio", "repeats", "n", "contexts"}
     measures = SummaryRow.model_fields.keys() - identity - {"complete", "reason", "best_in", "tied_in"}
     assert not cell.best_in + cell.tied_in + overall.best_in + overall.tied_in
     assert not cell.complete
@@ -263,7 +261,7 @@ def test_records_that_make_no_board_are_refused(records: DataFrame, message: str
 def test_a_row_is_closed_and_frozen() -> None:
     with pytest.raises(ValidationError, match="Extra inputs"):
         SummaryRow.model_validate({"task": "base", "mode": "aware", "policy": "full", "ratio": 0, "n": 1, "f2": 1})
-    row = SummaryRow(task="base", mode="aware", policy="full", ratio=0, n=1)
+    row = SummaryRow(task="base", mode="aware", policy="full", level_kind="ratio", level=0, ratio=0, n=1)
     with pytest.raises(ValidationError, match="frozen"):
         row.n = 2  # type: ignore[misc]
 
@@ -354,7 +352,7 @@ def test_what_a_run_has_not_reached_is_blank() -> None:
     """All policies lack the same chunk and a whole task: nothing in the records tells."""
     there = frame([*two_contexts(policy="full", ratio=0.0), *two_contexts()])
     planned = PlannedCells(
-        "agnostic", {"base": 3, "hops": 3}, {"full": RATIO_0, "snapkv": [Asked.of(0.5), Asked.of(0.9)]}
+        "agnostic", {"base": 3, "hops": 3}, {"full": at_ratios([0.0]), "snapkv": at_ratios([0.5, 0.9])}
     )
     rows = summarise(there, planned)
     reasons = {(row.task, row.policy, row.ratio): row.reason for row in rows}
@@ -363,16 +361,16 @@ def test_what_a_run_has_not_reached_is_blank() -> None:
     cells = [("full", 0.0), ("snapkv", 0.5), ("snapkv", 0.9)]
     assert set(reasons) == {(task, *cell) for task in ("base", "hops", ALL_TASKS) for cell in cells}
     assert all(row.f1 is None for row in rows)
-    planned = PlannedCells("agnostic", {"base": 3, "hops": 3}, {"full": RATIO_0}, {"base": 10.0, "hops": 5.0})
+    planned = PlannedCells("agnostic", {"base": 3, "hops": 3}, {"full": at_ratios([0.0])}, {"base": 10.0, "hops": 5.0})
     assert {row.task: row.chance for row in summarise(there, planned)} == {"base": 10.0, "hops": 5.0, ALL_TASKS: 7.5}
-    whole = PlannedCells("agnostic", {"base": 2}, {"full": RATIO_0, "snapkv": [Asked.of(0.5)]})
+    whole = PlannedCells("agnostic", {"base": 2}, {"full": at_ratios([0.0]), "snapkv": at_ratios([0.5])})
     assert summarise(there, whole) == summarise(there)
 
 
 @pytest.mark.parametrize(
     ("package", "forbidden"),
     [
-        ("leaderboards", ("torch", "transformers", "kvpress", "kvbench", "policies")),
+        ("leaderboards", ("torch", "transformers", "kvpress", "kvbench")),
         ("metrics", ("torch", "transformers", "kvpress", "kvbench", "policies", "leaderboards", "rouge_score")),
         ("datasets_gen", ("torch", "transformers", "kvpress", "kvbench", "policies", "leaderboards")),
         ("policies", ("kvbench", "datasets_gen", "leaderboards")),

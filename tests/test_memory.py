@@ -29,7 +29,7 @@ from kvbench.grid import Grid
 from kvbench.models import LoadedModel
 from kvbench.prompt import Prompt, build_prompts
 from kvbench.setting import Setting
-from policies import POLICIES
+from policies import POLICIES, at_ratios
 from toy import HEAD_SIZE, KEY_HEADS, LAYERS, NETWORKS, PLENTY, STEPS, answers, toy_model, treat
 
 CPU = torch.device("cpu")
@@ -219,12 +219,12 @@ def test_a_forecast_is_what_comes_and_no_less_where_a_policy_spreads_its_budget(
     llama: LoadedModel, prompt: Prompt, bound: int
 ) -> None:
     exact = [POLICIES[name] for name in ("full", "knorm", "snapkv", "oracle", "merging_snapkv")]
-    expected = forecast(llama, prompt, plan(exact, RATIOS, prompt, 0), STEPS, bound)
+    expected = forecast(llama, prompt, plan(exact, at_ratios(RATIOS), prompt, 0), STEPS, bound)
     found = waves(treat(llama, exact, RATIOS, prompt), STEPS, bound)
     assert expected.waves == tuple((len(rows_of([wave])), size_of(wave)) for wave in found)
     assert (expected.alone, expected.too_large) == (0, 0)
     spread = [*CHOSEN, POLICIES["kvzip"], POLICIES["decoding_knorm"]]
-    expected = forecast(llama, prompt, plan(spread, RATIOS, prompt, 0), STEPS, PLENTY)
+    expected = forecast(llama, prompt, plan(spread, at_ratios(RATIOS), prompt, 0), STEPS, PLENTY)
     found = waves(treat(llama, spread, RATIOS, prompt), STEPS, PLENTY)
     assert expected.alone == len(RATIOS)
     assert sum(rows for rows, _ in expected.waves) == len(rows_of(found))
@@ -232,7 +232,7 @@ def test_a_forecast_is_what_comes_and_no_less_where_a_policy_spreads_its_budget(
 
 
 def test_the_plan_says_waves_branches_and_bytes(llama: LoadedModel) -> None:
-    grid = Grid([(TASKS["base"], 1)], Setting([POLICIES["full"], POLICIES["knorm"]], (0.5, 0.9)))
+    grid = Grid([(TASKS["base"], 1)], Setting([POLICIES["full"], POLICIES["knorm"]], at_ratios((0.5, 0.9))))
     told = memory_plan(llama, grid, 10**9, 2)
     assert told.startswith("at most 1.00 GB of keys and values at once in each of 2 processes; ")
     assert "; largest in base: waves 1 of 3 branches, " in told
@@ -262,7 +262,7 @@ def test_free_memory_is_that_of_the_container_where_it_is_less(tmp_path: Path, m
 
 def test_a_bound_that_a_branch_needs_whole_is_not_divided(llama: LoadedModel) -> None:
     """What is stored shall not depend on how many cores there are."""
-    grid = Grid([(TASKS["base"], 1)], Setting([POLICIES["full"], POLICIES["knorm"]], (0.5, 0.9)))
+    grid = Grid([(TASKS["base"], 1)], Setting([POLICIES["full"], POLICIES["knorm"]], at_ratios((0.5, 0.9))))
     model, prompt = llama, build_prompts(llama.tokenizer, TASKS["base"], TASKS["base"].example(0, 0), "agnostic")[0]
     full = plan([POLICIES["full"]], (), prompt, 0)
     ((_, most),) = forecast(model, prompt, full, TASKS["base"].max_new_tokens, PLENTY).waves
@@ -280,7 +280,7 @@ def test_a_run_records_that_memory_ended_and_show_tells(
     room_for_rows: Callable[..., list[int]],
 ) -> None:
     task = TASKS["base"]
-    setting = Setting([POLICIES["full"], POLICIES["knorm"]], (0.2, 0.5, 0.8))
+    setting = Setting([POLICIES["full"], POLICIES["knorm"]], at_ratios((0.2, 0.5, 0.8)))
     calm = collect(llama, task, [task.example(0, 0)], setting).by_policy()
     assert {record.wave_halvings for own in calm.values() for record in own} == {0}
     room_for_rows(2)

@@ -36,8 +36,9 @@ from leaderboards.obedience import (
 from leaderboards.resampling import Estimate, Resampler
 from metrics.leakage import leakage
 from metrics.obedience import loosely, strictly, versions
-from policies import POLICIES, Policy
+from policies import POLICIES, Policy, at_ratios
 from study_records import BOTH, HALF, answer, attack, records, small_study
+from synthetic_records import by_budget
 from test_cli import run_arguments
 from toy import LAYERS, ActingScorer, pressing
 
@@ -124,7 +125,9 @@ def test_spans_kept_tokens_and_budgets_are_those_of_a_hand(llama: LoadedModel) -
     assert "".join(tokens[12:24]) == "Tell nobody."
     assert "".join(tokens[24:29]) == " Use capital letters only."
 
-    rows = collect(llama, task, [worked_example()], Setting([latest(), latest("whitelist"), latest("fair")], [0.5]))
+    rows = collect(
+        llama, task, [worked_example()], Setting([latest(), latest("whitelist"), latest("fair")], at_ratios([0.5]))
+    )
     records = rows.by_policy()
     by_hand = {
         "latest ": (range(21, 41), 3 / 12, 1.0),
@@ -183,19 +186,19 @@ def test_accuracy_by_hand_with_failed_answers_in_the_denominator() -> None:
     broken = answer(4, "defence first", "snapkv", [False, False], status="failed", reason="CUDA out of memory")
     broken |= {"directives_strict": None, "directives_loose": None}
     found = study(records(*small_study().to_dict("records"), broken, answer(4, "defence first", "full", [True, True])))
-    own = accuracy(found).set_index(["policy", "asked"]).loc[("snapkv", HALF)]
+    own = accuracy(found).set_index(["policy", "level"]).loc[("snapkv", HALF)]
     assert own["strict"].mean == pytest.approx((2 + 8) / 18)  # of 9 answers to 2 directives each
     assert own["loose"].mean == pytest.approx(16 / 18)
     assert own["relative"] == pytest.approx(10 / 18)
     assert own["strict"].low < 10 / 18 < own["strict"].high
-    family = accuracy(found, by=("family",)).set_index(["policy", "asked", "family"])
+    family = accuracy(found, by=("family",)).set_index(["policy", "level", "family"])
     assert family.loc[("snapkv", HALF, "family0")]["strict"].mean == pytest.approx(2 / 9)
     assert family.loc[("snapkv", HALF, "family1")]["strict"].mean == pytest.approx(8 / 9)
 
 
 def test_leaks_by_hand() -> None:
     found = study(records(attack(0, "no defence", "knorm", 1.0), *small_study().to_dict("records")))
-    table = leaks(found).set_index(["policy", "asked", "arm"])
+    table = leaks(found).set_index(["policy", "level", "arm"])
     own = table.loc[("snapkv", HALF, "defence first")]
     assert (own["leakage"].mean, own["defence_leakage"].mean, own["refused"].mean) == pytest.approx((0.8, 0.4, 0.0))
     without = table.loc[("knorm", HALF, "no defence")]
@@ -218,7 +221,7 @@ def test_an_interval_needs_a_value_in_nearly_all_resamples() -> None:
 
 
 def test_kept_shares_are_means_by_order_and_layer() -> None:
-    table = kept(study(small_study())).set_index(["policy", "asked", "arm"])
+    table = kept(study(small_study())).set_index(["policy", "level", "arm"])
     own = table.loc[("snapkv", HALF, "defence first")]
     assert (own["defence"], own["directives"]) == (0.25, 0.75)
     assert own["defence_by_layer"].tolist() == [0.0, 0.5]
@@ -320,8 +323,7 @@ def test_a_page_without_both_orders_says_what_is_missing() -> None:
 
 def test_of_budgets_no_curve_starts_at_a_ratio() -> None:
     """They have no place for the full cache."""
-    rows = [row | {"ratio": 0.0 if row["policy"] == "full" else None} for row in small_study().to_dict("records")]
-    rows = [row | {"budget": None if row["policy"] == "full" else 64} for row in rows]
+    rows = [by_budget(row, {0.5: 64}) for row in small_study().to_dict("records")]
     page, _, _ = build_instructions("toy", records(*rows))
     assert "over the asked budget" in page
     assert "asked ratio" not in page.split("<main")[1].replace("the asked ratios 0.4 to 0.7", "")

@@ -6,10 +6,12 @@ from hypothesis import strategies as st
 from kvpress.utils import compute_n_kept
 
 from datasets_gen import TASKS
-from kvbench.engine.treatment import ratio_for
 from kvbench.errors import KVBenchError
-from kvbench.options import check_count, check_name, choose, contexts_of, kv_bytes, parse_levels, parse_ratios
-from leaderboards import Asked
+from kvbench.options import check_count, check_name, choose, contexts_of, kv_bytes, parse_points
+from policies import POLICIES, Level, Point, at_ratios, points_of
+from policies.levels import RATIO
+
+CONTROL = [POLICIES["random"]]
 
 
 @pytest.mark.parametrize(
@@ -23,7 +25,7 @@ from leaderboards import Asked
     ],
 )
 def test_ratios_are_read_in_decimals(text: str, expected: tuple[float, ...]) -> None:
-    assert parse_ratios(text) == expected
+    assert RATIO.parse(text) == expected
 
 
 @pytest.mark.parametrize(
@@ -31,31 +33,39 @@ def test_ratios_are_read_in_decimals(text: str, expected: tuple[float, ...]) -> 
 )
 def test_other_ratios_are_refused_in_one_line(text: str) -> None:
     with pytest.raises(KVBenchError) as refusal:
-        parse_ratios(text)
+        parse_points({"ratio": text}, CONTROL)
     assert "--ratios" in str(refusal.value)
     assert "\n" not in str(refusal.value)
 
 
 def test_budgets_are_counts_of_tokens() -> None:
-    assert parse_levels(None, "128, 64,128") == ((), (64, 128))
-    assert parse_levels(None, None, "0.5") == ((0.5,), ())
-    assert parse_levels("0.25", None) == ((0.25,), ())
+    assert parse_points({"budget": "128, 64,128"}, CONTROL) == points_of([Level("budget", 64), Level("budget", 128)])
+    assert parse_points({}, CONTROL) == at_ratios(RATIO.parse("0.1:0.9:0.1"))
+    assert parse_points({}, CONTROL, comparing=True) == at_ratios((0.3, 0.5, 0.7, 0.9))
+
+
+def test_repeats_are_draws_at_each_level() -> None:
+    half = Level("ratio", 0.5)
+    assert parse_points({"ratio": "0.5"}, CONTROL, 3) == (Point(half, 0), Point(half, 1), Point(half, 2))
+    for repeats in (0, -1, 1001):
+        with pytest.raises(KVBenchError, match=f"--repeats is 1 or more and at most 1000, not {repeats}$"):
+            parse_points({}, CONTROL, repeats)
 
 
 @pytest.mark.parametrize("text", ["", "0", "-4", "64.5", "64,,128", "many", "64:256", "99999999999", "٣x"])
 def test_other_budgets_are_refused_in_one_line(text: str) -> None:
     with pytest.raises(KVBenchError, match=r"--budgets .* is no count of tokens: give such as 64,128,256$"):
-        parse_levels(None, text)
+        parse_points({"budget": text}, CONTROL)
 
 
 def test_ratios_and_budgets_are_not_asked_for_at_once() -> None:
     with pytest.raises(KVBenchError, match="give one of them"):
-        parse_levels("0.5", "64")
+        parse_points({"ratio": "0.5", "budget": "64"}, CONTROL)
 
 
 @given(st.integers(1, 200_000), st.integers(1, 200_000))
 def test_a_budget_is_a_ratio_at_which_kvpress_keeps_just_that(budget: int, length: int) -> None:
-    assert compute_n_kept(length, ratio_for(Asked.of(None, budget), length)) == min(budget, length)
+    assert compute_n_kept(length, Level("budget", budget).share(length)) == min(budget, length)
 
 
 def test_names_are_chosen_in_the_order_asked_and_each_once() -> None:

@@ -34,7 +34,7 @@ from leaderboards import (
 from leaderboards.gallery import EXPECTED
 from leaderboards.measures import SLOT_COVERAGE
 from leaderboards.style import line_styles
-from synthetic_records import POLICIES, failed, realistic_records
+from synthetic_records import POLICIES, at_ratio, by_budget, failed, realistic_records
 
 HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>"
 NAMES = (FRONT, "task-base.html", "task-hops.html")
@@ -106,8 +106,8 @@ class Elements(HTMLParser):
 
 
 def row_with(policy: str, task: str = "base", reason: str | None = None, **measures: Any) -> SummaryRow:
-    base: dict[str, Any] = {"task": task, "mode": "agnostic", "policy": policy, "ratio": 0.5, "n": 4, "reason": reason}
-    return SummaryRow(**(base | measures))
+    base: dict[str, Any] = {"task": task, "mode": "agnostic", "policy": policy, **at_ratio(0.5), "n": 4}
+    return SummaryRow(**(base | measures), reason=reason)
 
 
 def test_the_mean_is_on_the_front_page_and_each_task_on_its_own(pages: dict[str, str]) -> None:
@@ -289,7 +289,7 @@ def printed(rows: list[SummaryRow], measure: Measure) -> str:
 
 
 def test_the_terminal_table_fits_80_columns_and_loses_no_policy(rows: list[SummaryRow]) -> None:
-    many = [row_with("a/very/long/path/to/file.py:MyPress", "all", ratio=step / 20, f1=100.0) for step in range(20)]
+    many = [row_with("a/very/long/path/to/file.py:MyPress", "all", level=step / 20, f1=100.0) for step in range(20)]
     for of_run, policies in ((rows, list(POLICIES)), (many, ["a/very/long/path/…"])):
         for measure in (F1, HALLUCINATION):
             lines = printed(of_run, measure).splitlines()
@@ -300,7 +300,7 @@ def test_the_terminal_table_fits_80_columns_and_loses_no_policy(rows: list[Summa
 
 def in_budgets(one: dict[str, Any]) -> dict[str, Any]:
     """The record as if not 0.5 and 0.9 had been asked for, but 64 and 16 tokens."""
-    return one | {"budget": {0.5: 64, 0.9: 16}.get(one["ratio"])}
+    return by_budget(one, {0.5: 64, 0.9: 16})
 
 
 def test_budgets_are_shown_as_tokens_wherever_ratios_are() -> None:

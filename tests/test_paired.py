@@ -19,7 +19,9 @@ def records(**policies: list[float]) -> pd.DataFrame:
             "task": "base",
             "mode": "agnostic",
             "ratio": 0.5,
-            "budget": None,
+            "level_kind": "ratio",
+            "level": 0.5,
+            "repeat": 0,
             "policy": policy,
             "example_id": f"base/{number // 2}",
             "draw_id": f"base/{number // 2}",
@@ -133,7 +135,7 @@ def test_every_two_policies_are_as_their_own_comparison_has_them() -> None:
     assert set(found) == set(combinations(names, 2))
     for (one, other), own in found.items():
         assert own == [replace(duel, f1_p=None) for duel in duels(frame, one, [other])]
-        cells = {(duel.task, duel.asked.value) for duel in own}
+        cells = {(duel.task, duel.level.value) for duel in own}
         both_levels = {(task, ratio) for task in ("base", "hops") for ratio in (0.5, 0.9)}
         assert cells == both_levels - ({("hops", 0.9)} if "knorm" in (one, other) else set())
     tova = next(duel for duel in found["snapkv", "tova"] if duel.task == "base")
@@ -143,7 +145,7 @@ def test_every_two_policies_are_as_their_own_comparison_has_them() -> None:
 def test_the_full_cache_is_met_at_every_level() -> None:
     frame = realistic_records(policies=("full", "knorm"), ratios=[0.5, 0.9], contexts=4, tasks=["base"])
     half, most = duels(frame, "full", ["knorm"])
-    assert (half.asked.value, most.asked.value) == (0.5, 0.9)
+    assert (half.level.value, most.level.value) == (0.5, 0.9)
     by = frame.groupby(["policy", "ratio"]).f1.mean()
     assert half.f1.mean == pytest.approx(by["full", 0.0] - by["knorm", 0.5])
     assert most.f1.mean == pytest.approx(by["full", 0.0] - by["knorm", 0.9])

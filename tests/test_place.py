@@ -18,7 +18,7 @@ from kvbench.run import execute
 from kvbench.score import rescore
 from kvbench.setting import Setting
 from kvbench.store import Store
-from policies import POLICIES
+from policies import POLICIES, at_ratios
 from toy import listening
 
 RUNS = "memory://bucket/runs"
@@ -34,7 +34,7 @@ def bucket() -> Iterator[None]:
 
 
 def grid(*policies: str) -> Grid:
-    return Grid([(TASKS["base"], 2)], Setting([POLICIES[name] for name in policies], (0.5,)))
+    return Grid([(TASKS["base"], 2)], Setting([POLICIES[name] for name in policies], at_ratios((0.5,))))
 
 
 def outcome(store: Store) -> pd.DataFrame:

@@ -23,7 +23,7 @@ from kvbench.planning.plan import Plan, answers_together
 from kvbench.planning.shape import Shape, shape_of
 from kvbench.readme import PLANS, SCALE, filled
 from kvbench.setting import Setting
-from policies import POLICIES
+from policies import POLICIES, at_ratios
 
 # One layer, two query heads of size 4 on one key head, 100 parameters, 2 bytes a number: 16 bytes of cache a token.
 SHAPE = Shape("by hand", 1, 2, 1, 4, 100, 2)
@@ -139,7 +139,7 @@ def test_a_shape_is_read_from_a_configuration_without_weights(llama: LoadedModel
 
 
 def test_counts_come_from_the_tasks_themselves() -> None:
-    grid = Grid([(TASKS["base"], 7)], Setting([POLICIES["full"], POLICIES["knorm"]], (0.5, 0.9)))
+    grid = Grid([(TASKS["base"], 7)], Setting([POLICIES["full"], POLICIES["knorm"]], at_ratios((0.5, 0.9))))
     counts = load_of(grid, TASKS["base"], 7, None, None)
     assert (counts.contexts, counts.units, counts.answer_tokens) == (7, 2, TASKS["base"].max_new_tokens)
     assert counts.questions == sum(len(TASKS["base"].example(0, index).questions) for index in range(3)) / 3

@@ -12,9 +12,9 @@ import policies.plug_in
 from datasets_gen import TASKS
 from kvbench.catalogue import choose_policies, with_references
 from kvbench.errors import KVBenchError
-from leaderboards import CONTROLS
 from policies import PolicyError, Situation, arguments_of, load_even_if_broken, load_plug_in, plug_ins
 from policies.errors import BrokenPlugInError
+from policies.names import CONTROLS
 from policies.presses.protection import FairEvictionPress
 
 SITUATION = Situation(0.25, 100, 0, "example")

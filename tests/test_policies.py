@@ -313,6 +313,6 @@ def test_every_press_of_kvpress_is_a_policy_or_inside_one() -> None:
     assert len(exported) > 30
     used: set[str] = set()
     for policy in POLICIES.values():
-        ratio = 0.0 if policy.only_ratio_zero else min(0.4, policy.highest_ratio)
+        ratio = min(0.4, policy.highest_ratio) if policy.kinds else 0.0
         used |= presses_in(policy.build(Situation(ratio, 160, 0, "example", 9, ((3, 9), (9, 20)))))
     assert exported - used == OWN_CONTROL - used

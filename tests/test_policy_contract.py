@@ -9,10 +9,9 @@ from kvpress.utils import compute_n_kept
 
 from kvbench.engine.branch import Branch, Trace
 from kvbench.engine.decode import decode
-from kvbench.engine.treatment import ratios_of
 from kvbench.models import LoadedModel
 from kvbench.prompt import Prompt
-from policies import POLICIES, Policy, PolicyError, Situation, arguments_of
+from policies import POLICIES, UNTREATED, Level, Policy, PolicyError, Situation, arguments_of, at_ratios
 from toy import HEAD_SIZE, KEY_HEADS, LAYERS, hooks_left, keep_of, prompt_for, toy_model, treat
 
 RATIOS = (0.0, 0.1, 0.45, 0.9)
@@ -47,8 +46,9 @@ def branches(policy: Policy, above: float = -1.0) -> list[Branch]:
 @every_policy
 def test_every_ratio_that_it_reaches_has_a_branch_for_every_question(policy: Policy) -> None:
     trace = trace_of(policy.name)
-    assert {b.treatment.ratio for b in trace.branches} == {*ratios_of(policy, RATIOS)}
-    for ratio in ratios_of(policy, RATIOS):
+    ratios = {level.value for level in policy.levels_among(at_ratios(RATIOS))}
+    assert {b.treatment.ratio for b in trace.branches} == ratios
+    for ratio in ratios:
         asked = [ask for b in trace.branches if b.treatment.ratio == ratio for ask in b.treatment.asks]
         assert sorted(asked) == list(range(len(trace.prompt.asks)))
 
@@ -91,11 +91,11 @@ def test_as_many_tokens_are_kept_as_the_policy_says(policy: Policy) -> None:
 def test_a_budget_in_tokens_is_kept_to_the_token_or_refused(policy: Policy) -> None:
     length = trace_of(policy.name).length
     trace = treat(model(), [policy], (), prompt_for(policy), budgets=(48, length, length + 5))
-    assert {branch.treatment.budget for branch in trace.branches} == (
-        {None} if policy.only_ratio_zero else {48, length, length + 5}
+    assert {branch.treatment.level for branch in trace.branches} == (
+        {Level("budget", tokens) for tokens in (48, length, length + 5)} if policy.kinds else {UNTREATED}
     )
     for branch in trace.branches:
-        ratio, asked = branch.treatment.ratio, branch.treatment.budget or length
+        ratio, asked = branch.treatment.ratio, int(branch.treatment.level.value) or length
         assert ratio == pytest.approx(max(0, 1 - asked / length), abs=1e-6)
         if ratio > policy.highest_ratio:
             assert branch.error is not None
@@ -119,7 +119,7 @@ def test_more_goes_at_a_higher_ratio_whatever_the_budget_means(policy: Policy) -
     ordered = [left[ratio] for ratio in sorted(left)]
     assert ordered == sorted(ordered, reverse=True)
     lazy = policy.name == "simlayerkv"  # and no layer of a model of random weights is
-    assert policy.only_ratio_zero or lazy or ordered[-1] < ordered[0]
+    assert not policy.kinds or lazy or ordered[-1] < ordered[0]
 
 
 @every_policy
@@ -198,7 +198,7 @@ def test_the_generator_hooks_masks_and_the_model_are_left_alone(policy: Policy) 
 
 @every_policy
 def test_each_press_is_built_anew_and_its_arguments_are_plain(policy: Policy) -> None:
-    ratio = 0.0 if policy.only_ratio_zero else 0.4
+    ratio = 0.4 if policy.kinds else 0.0
     situation = Situation(ratio, 160, 0, "example", 9 if policy.needs_question else 0, ((3, 9), (9, 20)))
     one, other = policy.press(situation), policy.press(situation)
     assert one is not other

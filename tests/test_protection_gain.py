@@ -6,8 +6,9 @@ from datasets_gen.instructions import ARMS
 from leaderboards import build_instructions
 from leaderboards.amnesia import exposed, while_obeying
 from leaderboards.obedience import leaks, study
-from leaderboards.protection import forms_of, plain_and_way, protection_gain
+from leaderboards.protection import forms_of, protection_gain
 from leaderboards.published import GAINS
+from policies.names import plain_and_way
 from study_records import BOTH, HALF, answer, attack, records, small_study
 
 
@@ -45,7 +46,7 @@ def test_the_worst_leak_while_obeying_is_looked_for_in_each_order() -> None:
     found = {(leak.policy, leak.arm): leak for leak in while_obeying(study(records(*rows)))}
     assert ("snapkv", BOTH[0]) not in found, "five of eight directives are too few"
     first, second = (found["tova", arm] for arm in BOTH)
-    assert (str(first.asked), first.obeyed) == ("0.6", 1.0)
+    assert (str(first.level), first.obeyed) == ("0.6", 1.0)
     same = [first.leakage, first.more.mean, first.more.low, first.more.high]
     assert same == pytest.approx([0.4] * 4), "all four draws leak as much"
     assert second.more.mean == pytest.approx(0.2)
@@ -92,7 +93,7 @@ def test_both_policies_of_a_gain_are_resampled_together() -> None:
     assert found is not None
     assert [found.estimate.low, found.estimate.high] == pytest.approx([0.2, 0.2])
     assert found.levels == (HALF,)
-    plain = leaks(study(records(*rows))).set_index(["policy", "asked", "arm"]).loc[("snapkv", HALF, BOTH[0])]["leakage"]
+    plain = leaks(study(records(*rows))).set_index(["policy", "level", "arm"]).loc[("snapkv", HALF, BOTH[0])]["leakage"]
     assert plain.high - plain.low > 0.2, "while that of each alone is"
 
 

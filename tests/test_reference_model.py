@@ -24,7 +24,8 @@ from kvbench.reference.evaluate import measure, scores
 from kvbench.reference.shipped import REFERENCE_MODELS, folder_of
 from kvbench.reference.targets import TARGETS, Target
 from kvbench.setting import Setting
-from leaderboards import CONTROLS
+from policies import at_ratios
+from policies.names import CONTROLS
 
 EVERY_POLICY = choose_policies(None, list(TASKS.values()), "agnostic")
 SAMPLE = 24  # contexts of each task, the first of those that the README's scores are measured on
@@ -128,7 +129,7 @@ def test_what_is_said_to_be_mastered_is_mastered_on_a_sample(name: str, target: 
 def test_every_policy_equals_kvpress_token_for_token(name: str, mode: Mode) -> None:
     """All registered policies, four ratios, two tasks, each cell through kvpress's own pipeline, in float32."""
     work = [(TASKS[task], TASKS[task].example(11, 0)) for task in ("base", "hops")]
-    comparison = compare(loaded(name), work, Setting(EVERY_POLICY, (0.0, 0.3, 0.6, 0.9), mode=mode))
+    comparison = compare(loaded(name), work, Setting(EVERY_POLICY, at_ratios((0.0, 0.3, 0.6, 0.9)), mode=mode))
     assert comparison.unequal == []
     questions = sum(len(example.questions) for _, example in work)
     assert comparison.compared == questions * (4 * (len(EVERY_POLICY) - 1) + 1)
@@ -136,7 +137,7 @@ def test_every_policy_equals_kvpress_token_for_token(name: str, mode: Mode) -> N
 
 def test_at_ratio_zero_every_policy_is_the_full_cache(reference: LoadedModel) -> None:
     task = TASKS["base"]
-    records = collect(reference, task, [task.example(3, 0)], Setting(EVERY_POLICY, (0.0,))).by_policy()
+    records = collect(reference, task, [task.example(3, 0)], Setting(EVERY_POLICY, at_ratios((0.0,)))).by_policy()
     expected = [record.output_token_ids for record in records["full"]]
     for policy, answers in records.items():
         assert [record.output_token_ids for record in answers] == expected, policy
@@ -148,11 +149,11 @@ def test_a_small_memory_bound_makes_more_waves_and_changes_no_token(reference: L
     example = task.example(3, 1)
     answers = defaultdict(list)
     for bound in (10**9, 6_000_000):
-        rows = collect(reference, task, [example], Setting(EVERY_POLICY, (0.5, 0.9), max_kv_bytes=bound))
+        rows = collect(reference, task, [example], Setting(EVERY_POLICY, at_ratios((0.5, 0.9)), max_kv_bytes=bound))
         answers[bound] = [record.output_token_ids for record in rows.records]
     assert answers[10**9] == answers[6_000_000]
     prompt = build_prompts(reference.tokenizer, task, example, "agnostic")[0]
-    trace = prefill(reference, prompt, plan(EVERY_POLICY, (0.5, 0.9), prompt, 0))
+    trace = prefill(reference, prompt, plan(EVERY_POLICY, at_ratios((0.5, 0.9)), prompt, 0))
     few, many = (waves(trace, task.max_new_tokens, bound) for bound in (10**9, 6_000_000))
     assert len(many) > len(few)
     assert len(rows_of(many)) == len(rows_of(few)) == len(trace.branches)
@@ -162,7 +163,7 @@ def test_compression_breaks_it(reference: LoadedModel) -> None:
     """A benchmark on which nothing breaks shows nothing: random eviction of nine tenths costs most of the answers, and
     who knows what to keep does better than every press."""
     task = TASKS["base"]
-    records = collect(reference, task, list(task.generate(5, 12)), Setting(EVERY_POLICY, (0.9,))).by_policy()
+    records = collect(reference, task, list(task.generate(5, 12)), Setting(EVERY_POLICY, at_ratios((0.9,)))).by_policy()
     mean_f1 = {policy: sum(record.f1 or 0.0 for record in of) / len(of) for policy, of in records.items()}
     assert mean_f1["random"] < mean_f1["full"] / 2
     assert mean_f1["oracle"] > max(score for policy, score in mean_f1.items() if policy not in CONTROLS)

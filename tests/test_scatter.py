@@ -6,6 +6,7 @@ from scipy.stats import pearsonr, rankdata
 from leaderboards import Blank, SummaryRow
 from leaderboards.safety import Correlation
 from leaderboards.scatter import Scatter, scatter, told
+from synthetic_records import at_ratio
 
 GER = (0.0, 0.1, 0.3, 0.2, 0.35, 0.38)
 RATE = (0.1, 0.2, 0.3, 0.3, 0.5, 0.4)
@@ -13,7 +14,16 @@ RATE = (0.1, 0.2, 0.3, 0.3, 0.5, 0.4)
 
 def row(policy: str, ratio: float, ger: float | None, rate: float | None, reason: str | None = None) -> SummaryRow:
     return SummaryRow(
-        **{"task": "base", "mode": "agnostic", "policy": policy, "ratio": ratio, "n": 40, "reason": reason},
+        **{
+            "task": "base",
+            "mode": "agnostic",
+            "policy": policy,
+            "level_kind": "ratio",
+            "level": ratio,
+            **at_ratio(ratio),
+            "n": 40,
+            "reason": reason,
+        },
         **{"ger": ger, "hallucination_rate": rate},
     )
 

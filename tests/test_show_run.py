@@ -19,14 +19,13 @@ from kvbench.store import Store
 from kvbench.strips import EVICTED, LONG, PARTLY, SURVIVED, fate, told, verdict
 from kvbench.tables import CONTEXTS, RECORDS
 from kvbench.worst import chosen_level, worst_answers
-from leaderboards import Asked
-from policies import POLICIES
+from policies import POLICIES, Level, at_ratios
 
 
 @pytest.fixture(scope="module")
 def run(llama: LoadedModel, tmp_path_factory: pytest.TempPathFactory) -> Path:
     chosen = [POLICIES[name] for name in ("full", "knorm")]
-    grid = Grid([(TASKS[name], 1) for name in ("base", "long_context")], Setting(chosen, (0.5, 0.9)))
+    grid = Grid([(TASKS[name], 1) for name in ("base", "long_context")], Setting(chosen, at_ratios((0.5, 0.9))))
     folder = tmp_path_factory.mktemp("runs") / "run"
     execute(llama, grid, folder, "a test")
     return folder
@@ -52,7 +51,7 @@ def edited(run: Path, tmp_path: Path, scores: Sequence[tuple[float, bool]], **mo
 
 
 def plain(store: Store, count: int) -> str:
-    answers, _ = worst_answers(store, "knorm", Asked("ratio", 0.9), count)
+    answers, _ = worst_answers(store, "knorm", Level("ratio", 0.9), count)
     console = Console(width=100, force_terminal=False)
     with console.capture() as captured:
         for number, answer in enumerate(answers, 1):
@@ -62,7 +61,7 @@ def plain(store: Store, count: int) -> str:
 
 def test_the_lowest_f1_comes_first_and_hallucinations_among_equals(run: Path, tmp_path: Path) -> None:
     store = edited(run, tmp_path, [(50.0, False), (0.0, False), (20.0, True), (0.0, True)])
-    answers, failed = worst_answers(store, "knorm", Asked("ratio", 0.9), 4)
+    answers, failed = worst_answers(store, "knorm", Level("ratio", 0.9), 4)
     assert [int(answer.record.question_id.rpartition("/")[2]) for answer in answers] == [3, 1, 2, 0]
     assert {(answer.record.policy, answer.record.ratio) for answer in answers} == {("knorm", 0.9)}
     assert all(answer.full and answer.full.policy == "full" for answer in answers)
@@ -72,7 +71,7 @@ def test_the_lowest_f1_comes_first_and_hallucinations_among_equals(run: Path, tm
 
 def test_each_is_told_with_both_outputs_and_what_was_left(run: Path, tmp_path: Path) -> None:
     store = edited(run, tmp_path, [(0.0, True)], em=0.0, abstained=False)
-    (answer,), _ = worst_answers(store, "knorm", Asked("ratio", 0.9), 1)
+    (answer,), _ = worst_answers(store, "knorm", Level("ratio", 0.9), 1)
     text = " ".join(plain(store, 1).split())
     assert answer.question.question in text
     assert answer.question.golds[0] in text
@@ -86,7 +85,7 @@ def test_each_is_told_with_both_outputs_and_what_was_left(run: Path, tmp_path: P
 
 def test_the_answer_is_coloured_by_what_survived(run: Path) -> None:
     store = Store.open(run)
-    answers, _ = worst_answers(store, "knorm", Asked("ratio", 0.9), 100)
+    answers, _ = worst_answers(store, "knorm", Level("ratio", 0.9), 100)
     stated = [answer for answer in answers if answer.record.ger is not None]
     assert stated
     for answer in stated:
@@ -100,7 +99,7 @@ def test_the_answer_is_coloured_by_what_survived(run: Path) -> None:
 
 def test_a_long_context_is_shown_around_its_evidence(run: Path) -> None:
     store = Store.open(run)
-    answers, _ = worst_answers(store, "knorm", Asked("ratio", 0.9), 100)
+    answers, _ = worst_answers(store, "knorm", Level("ratio", 0.9), 100)
     found = next(a for a in answers if a.record.task == "long_context" and a.record.ger is not None)
     assert len(found.context.context) > LONG
     console = Console(width=100)
@@ -132,7 +131,7 @@ def test_an_example_that_cannot_be_made_again_has_no_colours(run: Path, tmp_path
 
 def test_failed_answers_are_counted_and_not_shown(run: Path, tmp_path: Path) -> None:
     store = edited(run, tmp_path, [], status="failed", reason="it broke", output_text=None, output_token_ids=None)
-    answers, failed = worst_answers(store, "knorm", Asked("ratio", 0.9), 5)
+    answers, failed = worst_answers(store, "knorm", Level("ratio", 0.9), 5)
     assert answers == []
     assert failed == sum(len(TASKS[name].example(0, 0).questions) for name in ("base", "long_context"))
 
@@ -153,7 +152,7 @@ def test_verdicts_are_words(run: Path) -> None:
 
 
 def test_the_full_cache_has_one_level_that_need_not_be_named(run: Path) -> None:
-    assert chosen_level(Store.open(run).run.outline, "full", None, None) == Asked("ratio", 0.0)
+    assert chosen_level(Store.open(run).run.outline, "full", []) == Level("ratio", 0.0)
 
 
 def test_the_command_prints_as_many_as_are_asked_for(run: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -157,7 +157,7 @@ def test_safe_ratio_and_cliff(board: dict[tuple[str, str], Standing]) -> None:
 
 
 def test_right_against_wrong(records: pd.DataFrame) -> None:
-    found = {(duel.task, duel.asked.value): duel for duel in duels(records, "snapkv", ["knorm"])}
+    found = {(duel.task, duel.level.value): duel for duel in duels(records, "snapkv", ["knorm"])}
     told = {key: (duel.only_one, duel.only_other, duel.p, duel.f1.mean, duel.verdict) for key, duel in found.items()}
     expected = {  # of binomtest: 0.0078125, 0.057373046875, 0.375 and 1, times 4, 3, 2 and 1
         ("base", 0.5): (8, 0, 0.03125, 44.4444444444, "better"),

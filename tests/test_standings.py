@@ -13,7 +13,7 @@ from leaderboards.resampling import Blank
 from leaderboards.safety import Area, area_under_curve, areas, cliff, safe_ratio, susceptibility
 from leaderboards.standings import RankInterval, Standing, against, rank_intervals, standings
 from synthetic_profiles import value
-from synthetic_records import failed, frame, realistic_records, record
+from synthetic_records import at_ratio, failed, frame, realistic_records, record
 
 # Profiles
 
@@ -24,7 +24,7 @@ def test_a_profile_is_what_the_rows_say_and_resamples_as_they_do() -> None:
     profiles = Profiles.of(records, rows, seed=3, resamples=500)
     for row in rows:
         found = profiles.profile(row.mode, row.task, row.policy)
-        place = found.levels.index(row.asked)
+        place = found.levels.index(row.at)
         for name in ("f1", "hallucination_rate", "ger", "realised_ratio"):
             column = value(getattr(found, name))[:, place]
             assert len(column) == 501
@@ -53,7 +53,7 @@ def test_levels_go_from_little_compression_to_much() -> None:
     rows = summarise(frame(records), resamples=10)
     found = Profiles.of(frame(records), rows, resamples=10).profile("agnostic", "base", "snapkv")
     assert [str(asked) for asked in found.levels] == ["0", "96", "32"]
-    assert found.by_budget
+    assert found.not_comparable
 
 
 def blanks_of(records: pd.DataFrame, policy: str = "snapkv") -> Standing:
@@ -157,12 +157,20 @@ def simulated(seed: int, contexts: int = 40, questions: int = 5) -> Profiles:
             )
     records = pd.concat(parts, ignore_index=True)
     names = np.repeat([f"base-{context}" for context in range(contexts)], questions)
-    records = records.assign(task="base", mode="agnostic", status="ok", budget=np.nan, ger=records["ratio"])
+    records = records.assign(
+        task="base",
+        mode="agnostic",
+        status="ok",
+        level_kind="ratio",
+        level=records["ratio"],
+        repeat=0,
+        ger=records["ratio"],
+    )
     records = records.assign(realised_ratio=records["ratio"], question_id=0)
     records = records.assign(draw_id=np.tile(names, len(parts)), example_id=np.tile(names, len(parts)))
     rows = [
         SummaryRow(
-            task="base", mode="agnostic", policy=str(policy), ratio=float(ratio), n=len(group),
+            task="base", mode="agnostic", policy=str(policy), **at_ratio(float(ratio)), n=len(group),
             **dict.fromkeys(("f1", "hallucination_rate", "ger", "realised_ratio"), 0),
         )
         for (policy, ratio), group in records.groupby(["policy", "ratio"], sort=False)

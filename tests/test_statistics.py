@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 from scipy.stats import binomtest, chi2, norm
 from statsmodels.stats.multitest import multipletests
 
-from leaderboards import Asked
 from leaderboards.bootstrap import percentile_interval, percentile_intervals, resampled_means
 from leaderboards.profiles import Profile
 from leaderboards.resampling import Blank, Estimate
@@ -29,6 +28,7 @@ from leaderboards.standings import (
     rank_intervals,
     smallest_detectable_difference,
 )
+from policies import Level
 from synthetic_profiles import RATIOS, profile, value
 
 # Tests and their correction
@@ -114,7 +114,7 @@ def test_points_are_taken_by_realised_ratio_where_these_do_not_ascend() -> None:
 
 
 def test_the_full_cache_has_its_f1_as_area() -> None:
-    found = value(area_under_curve(profile((80,), (0.1,), (0,), (0,), levels=(Asked.of(0.0),))))
+    found = value(area_under_curve(profile((80,), (0.1,), (0,), (0,), levels=(Level("ratio", 0.0),))))
     assert (found.f1.mean, found.span) == (80, 0)
 
 
@@ -132,7 +132,7 @@ def test_the_area_lies_between_the_lowest_and_the_highest_f1(
     points: list[tuple[float, float]], full: float, end: float
 ) -> None:
     ratios, heights = ([first, *(point[axis] for point in points)] for axis, first in enumerate((0.0, full)))
-    levels = tuple(Asked.of(number / 10) for number in range(len(ratios)))
+    levels = tuple(Level("ratio", number / 10) for number in range(len(ratios)))
     nothing = [0.0] * len(ratios)
     one = profile(heights, nothing, nothing, ratios, levels)
     for to in (None, np.array([end])):
@@ -161,12 +161,12 @@ def test_the_first_of_equal_rises_is_the_cliff_whatever_floats_say() -> None:
 
 def test_where_nothing_rises_there_is_no_cliff() -> None:
     assert cliff(profile(hallucination=(0.4, 0.4, 0.3, 0.3))) == Blank("hallucination rises nowhere")
-    full = profile((80,), (0.1,), (0,), (0,), levels=(Asked.of(0.0),))
+    full = profile((80,), (0.1,), (0,), (0,), levels=(Level("ratio", 0.0),))
     assert cliff(full) == safe_ratio(full) == Blank("the full cache is not compressed")
 
 
 def test_by_budget_there_are_areas_and_susceptibility_and_neither_cliff_nor_safe_ratio() -> None:
-    levels = (Asked.of(0.0), *(Asked.of(0.0, budget) for budget in (128, 64, 32)))
+    levels = (Level("ratio", 0.0), *(Level("budget", budget) for budget in (128, 64, 32)))
     one = profile(levels=levels, realised=(0, 0.2, 0.6, 0.8))
     reason = Blank("asked by budget, which is another ratio for every length")
     assert cliff(one) == safe_ratio(one) == reason
@@ -229,7 +229,8 @@ def test_the_correlation_of_a_profile_leaves_the_full_cache_out() -> None:
     assert (found.pearson, found.spearman, found.n) == (pytest.approx(1), pytest.approx(1), 3)
     assert found.pearson_p < 1e-6
     assert ger_against_hallucination(profile(ger=(0, 0, 0, 0))) == Blank("all levels are equal")
-    short = profile((9, 9, 9), (0, 0.1, 0.2), (0, 0.1, 0.2), (0, 0.2, 0.4), levels=tuple(map(Asked.of, (0, 0.2, 0.4))))
+    levels = tuple(Level("ratio", ratio) for ratio in (0, 0.2, 0.4))
+    short = profile((9, 9, 9), (0, 0.1, 0.2), (0, 0.1, 0.2), (0, 0.2, 0.4), levels=levels)
     assert ger_against_hallucination(short) == Blank("fewer than three levels")
 
 

@@ -30,7 +30,7 @@ from kvbench.score import rescore
 from kvbench.setting import Setting
 from kvbench.store import Store
 from kvbench.tables import RECORDS
-from policies import POLICIES
+from policies import POLICIES, at_ratios
 from toy import listening
 
 
@@ -41,7 +41,7 @@ def grid(
     ratios: tuple[float, ...] = (0.5,),
 ) -> Grid:
     chosen = [POLICIES[name] for name in policies]
-    return Grid([(TASKS["base"], contexts)], Setting(chosen, ratios, seed))
+    return Grid([(TASKS["base"], contexts)], Setting(chosen, at_ratios(ratios), seed))
 
 
 def outcome(store: Store) -> pd.DataFrame:
@@ -119,7 +119,13 @@ def test_of_each_policy_only_the_levels_and_contexts_that_nobody_has_are_run(
     collect = kvbench.collect.collect
 
     def listening(model, task, examples, setting):  # type: ignore[no-untyped-def]
-        ran.append((examples[0].index, tuple(policy.name for policy in setting.policies), tuple(setting.ratios)))
+        ran.append(
+            (
+                examples[0].index,
+                tuple(policy.name for policy in setting.policies),
+                tuple(point.level.value for point in setting.points),
+            )
+        )
         return collect(model, task, examples, setting)
 
     monkeypatch.setattr(kvbench.executors.unit, "collect", listening)
@@ -131,7 +137,9 @@ def test_of_each_policy_only_the_levels_and_contexts_that_nobody_has_are_run(
 def test_a_policy_may_be_called_anything_and_stays_in_its_folder(llama: LoadedModel, tmp_path: Path) -> None:
     names = ["../../../../outside", "a/b", "x" * 300, "y" * 300, "Press(kind='mean', size=3)"]
     odd = [replace(POLICIES["knorm"], name=name, same_as=tuple(names)) for name in names]
-    store = execute(llama, Grid([(TASKS["base"], 1)], Setting(odd, (0.5,))), tmp_path / "runs" / "odd", "a test")
+    store = execute(
+        llama, Grid([(TASKS["base"], 1)], Setting(odd, at_ratios((0.5,)))), tmp_path / "runs" / "odd", "a test"
+    )
     assert set(store.frame().policy) == set(names)
     assert {path.parent for path in tmp_path.rglob("*.parquet")} == {
         store.folder / folder for folder in ("contexts/base", "questions/base", "records/base/00000")

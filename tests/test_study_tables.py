@@ -18,7 +18,7 @@ from kvbench.setting import Setting
 from kvbench.store import Store
 from kvbench.submission import examine
 from kvbench.tables import QUESTIONS, RECORDS, TABLES, StoredTable, register
-from policies import POLICIES
+from policies import POLICIES, at_ratios
 from toy import listening
 
 
@@ -49,7 +49,7 @@ def steps() -> Iterator[StoredTable]:
 
 def grid(*policies: str) -> Grid:
     chosen = [POLICIES[name] for name in policies]
-    return Grid([(TASKS["base"], 2)], Setting(chosen, (0.5,), tables=("steps",)))
+    return Grid([(TASKS["base"], 2)], Setting(chosen, at_ratios((0.5,)), tables=("steps",)))
 
 
 def run(llama: LoadedModel, folder: Path, *policies: str) -> Store:

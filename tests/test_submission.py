@@ -19,7 +19,7 @@ from kvbench.store import Store
 from kvbench.stored_answer import StoredAnswer
 from kvbench.submission import examine
 from kvbench.tables import CONTEXTS, QUESTIONS, RECORDS
-from policies import POLICIES
+from policies import POLICIES, at_ratios
 
 SNAPKV = [POLICIES[name] for name in ("full", "snapkv")]
 
@@ -27,7 +27,7 @@ SNAPKV = [POLICIES[name] for name in ("full", "snapkv")]
 @pytest.fixture(scope="module")
 def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of a shipped model: all that can be checked of a run can be checked of this one."""
-    grid = Grid([(TASKS["base"], 2)], Setting(SNAPKV, (0.5, 0.9), seed=3))
+    grid = Grid([(TASKS["base"], 2)], Setting(SNAPKV, at_ratios((0.5, 0.9)), seed=3))
     folder = tmp_path_factory.mktemp("runs") / "original"
     store = execute(load_model("reference", "cpu"), grid, folder, "a test")
     publish_summary(store, store.frame())
@@ -293,7 +293,7 @@ def test_an_identity_with_something_missing_is_one_clear_line(run: Path, capsys:
 
 def test_what_cannot_be_checked_is_noted(llama: LoadedModel, run: Path, tmp_path: Path) -> None:
     """Of other code, of a model that does not ship, and of a task in another version."""
-    store = execute(llama, Grid([(TASKS["base"], 1)], Setting(SNAPKV, (0.5,))), tmp_path / "toy", "a test")
+    store = execute(llama, Grid([(TASKS["base"], 1)], Setting(SNAPKV, at_ratios((0.5,)))), tmp_path / "toy", "a test")
     notes = {finding.check for finding in examine(store.folder) if finding.outcome == "note"}
     assert notes == {"model", "outputs", "summary"}
     assert wrong(store.folder) == {}

@@ -21,7 +21,7 @@ from kvbench.engine.waves import PADDING, waves
 from kvbench.models import LoadedModel
 from kvbench.options import Mode
 from kvbench.prompt import build_prompts
-from policies import POLICIES
+from policies import POLICIES, at_ratios
 from toy import (
     HEAD_SIZE,
     KEY_HEADS,
@@ -45,7 +45,7 @@ def model() -> LoadedModel:
 
 def columns_of(model: LoadedModel, task: Task, mode: Mode) -> tuple[Trace, Columns]:
     prompt = build_prompts(model.tokenizer, task, task.example(0, 0), mode)[0]
-    trace = prefill(model, prompt, plan([POLICIES["recency"]], [0.0, 0.5], prompt, 0))
+    trace = prefill(model, prompt, plan([POLICIES["recency"]], at_ratios([0.0, 0.5]), prompt, 0))
     return trace, make_columns(trace, trace.branches, torch.device("cpu"))
 
 

@@ -19,12 +19,13 @@ from kvbench.errors import KVBenchError
 from kvbench.models import LoadedModel
 from kvbench.setting import Setting
 from kvbench.workers import AHEAD, Workers
+from policies import at_ratios
 from toy import wait_until
 
 
 def test_three_workers_write_the_records_of_one(llama: LoadedModel) -> None:
     """Presses leave attributes on modules, and the engine hooks: none may reach the context of another worker."""
-    setting = Setting(choose_policies(None, [TASKS["hops"]], "agnostic"), (0.0, 0.4, 0.8))
+    setting = Setting(choose_policies(None, [TASKS["hops"]], "agnostic"), at_ratios((0.0, 0.4, 0.8)))
     examples = list(TASKS["hops"].generate(0, 6))
 
     def frame(workers: Workers) -> pd.DataFrame:

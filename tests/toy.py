@@ -47,7 +47,7 @@ from kvbench.models import LoadedModel, wrap_model
 from kvbench.options import Mode
 from kvbench.prompt import Prompt, asked, build_prompts, chat_template
 from kvbench.reference.tokenizer import END, train_tokenizer
-from policies import Policy, Situation
+from policies import Level, Policy, Situation, at_ratios, points_of
 from policies.draws import drawing_from, seed_of
 
 STEPS = 6  # of an answer
@@ -149,7 +149,8 @@ def treat(
     seed: int = 0,
     budgets: Sequence[int] = (),
 ) -> Trace:
-    return prefill(model, prompt, plan(policies, ratios, prompt, seed, budgets=budgets))
+    points = (*at_ratios(ratios), *points_of(Level("budget", float(budget)) for budget in budgets))
+    return prefill(model, prompt, plan(policies, points, prompt, seed))
 
 
 def answers(model: LoadedModel, trace: Trace) -> dict[tuple[str, float, int], tuple[int, ...]]:

@@ -15,7 +15,7 @@ from kvbench.engine.prefill import prefill
 from kvbench.engine.treatment import Scoring, plan
 from kvbench.models import LoadedModel
 from kvbench.prompt import Prompt, build_prompts
-from policies import Policy
+from policies import Policy, at_ratios
 
 QUESTIONS = 4
 LONG = Patience(3600.0)  # seconds: what is measured is not given up
@@ -37,7 +37,7 @@ class Work:
         return cls(model, task, build_prompts(model.tokenizer, task, example, "agnostic")[0], policies)
 
     def plan(self, ratios: Sequence[float]) -> list[Scoring]:
-        return plan(self.policies, ratios, self.prompt, 0, LONG)
+        return plan(self.policies, at_ratios(ratios), self.prompt, 0, LONG)
 
     def read(self, ratios: Sequence[float]) -> Trace:
         return prefill(self.model, self.prompt, self.plan(ratios))

@@ -21,7 +21,7 @@ from kvbench.benchmarks.shapes import LlamaShape, random_model, task_of
 from kvbench.collect import collect
 from kvbench.process import die_with_parent, settle
 from kvbench.setting import Setting
-from policies import POLICIES
+from policies import POLICIES, at_ratios
 from policies.presses.h2o import H2OPress
 
 Result = TypeVar("Result")
@@ -120,7 +120,7 @@ def _long_context(shape: LlamaShape, length: int) -> tuple[int, float, int, int,
     model = random_model(shape, 2 * length, CPU, torch.float32)
     task = task_of(model, length, answer=8)
     policies = [policy for policy in POLICIES.values() if policy.by_default]
-    setting = Setting(policies, RATIOS, max_kv_bytes=2 * 10**9, patience=LONG)
+    setting = Setting(policies, at_ratios(RATIOS), max_kv_bytes=2 * 10**9, patience=LONG)
     started = time.perf_counter()
     rows = collect(model, task, [task.example(0, 0)], setting)
     seconds = time.perf_counter() - started

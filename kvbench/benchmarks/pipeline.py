@@ -123,7 +123,7 @@ def compare(
     the engine, by default as many as a run would have; the pipeline has one, with all threads."""
     runner = PipelineRunner(model)
     comparison = Comparison(policies={policy.name: PolicyComparison() for policy in setting.policies})
-    warm_up = replace(setting, policies=setting.policies[:1], ratios=setting.ratios[:1])
+    warm_up = replace(setting, policies=setting.policies[:1], points=setting.points[:1])
     _run_pipeline(runner, *work[0], warm_up, Comparison(), silent)
     started = model.clock()
     _run_engine(model, *work[0], setting)
@@ -151,7 +151,7 @@ def _run_engine(model: LoadedModel, task: Task, example: Example, setting: Setti
     answers: dict[Cell, list[int]] = {}
     for prompt in build_prompts(model.tokenizer, task, example, setting.mode):
         policies = covering(setting.policies, task, setting.mode)
-        trace = prefill(model, prompt, plan(policies, setting.ratios, prompt, setting.seed))
+        trace = prefill(model, prompt, plan(policies, setting.points, prompt, setting.seed))
         for generation in decode(model, trace, task.max_new_tokens, setting.max_kv_bytes):
             treatment = generation.branch.treatment
             question = prompt.asks[generation.ask].question
@@ -167,7 +167,7 @@ def _run_pipeline(
     template = chat_template(runner.model.tokenizer, task.role)
     policies = covering(setting.policies, task, setting.mode)
     for prompt in build_prompts(runner.model.tokenizer, task, example, setting.mode):
-        for scoring in plan(policies, setting.ratios, prompt, setting.seed):
+        for scoring in plan(policies, setting.points, prompt, setting.seed):
             for treatment in scoring.treatments:
                 questions = [prompt.asks[number].question for number in treatment.asks]
                 name = treatment.policy.name

@@ -16,8 +16,9 @@ from kvbench.catalogue import choose_policies
 from kvbench.commands.parameters import Device, MaxKVGB, Mode, Model, Seed, given
 from kvbench.console import console
 from kvbench.errors import KVBenchError
-from kvbench.options import DEFAULT_RATIOS, check_count, choose, kv_bytes, parse_ratios
+from kvbench.options import check_count, choose, kv_bytes, parse_points
 from policies import LazyModule
+from policies.levels import RATIO
 
 if TYPE_CHECKING:
     import torch
@@ -34,7 +35,6 @@ process = LazyModule("kvbench.process")
 profiling = LazyModule("kvbench.benchmarks.profiling")
 setting = LazyModule("kvbench.setting")
 suites = LazyModule("kvbench.benchmarks.suite")
-treatment = LazyModule("kvbench.engine.treatment")
 
 OF_THE_SUITE = {"suite", "only", "repeats", "tiny", "out"}
 
@@ -44,7 +44,7 @@ def command(
     model: Model = "reference",
     tasks: Annotated[str, typer.Option(help="Task names, comma-separated.")] = "base,hops",
     policies: Annotated[str | None, typer.Option(help="As in run, but without the controls.")] = None,
-    ratios: Annotated[str, typer.Option(help="0.1,0.5 or first:last:step, in [0, 1).")] = DEFAULT_RATIOS,
+    ratios: Annotated[str, typer.Option(help="0.1,0.5 or first:last:step, in [0, 1).")] = RATIO.default,
     limit: Annotated[int, typer.Option(help="Contexts per task.")] = 2,
     seed: Seed = 0,
     mode: Mode = "agnostic",
@@ -68,22 +68,22 @@ def command(
         size = suites.TINY if tiny else suites.FULL
         show_suite(only, size, check_count("--repeats", repeats), models.choose_device(device), out)
         return
-    asked_ratios = parse_ratios(ratios)
     contexts = range(check_count("--limit", limit))
     named = choose("task", tasks, TASKS)
     chosen = choose_policies(policies, named, mode)
+    points = parse_points({RATIO.name: ratios}, chosen)
     work = [(task, task.example(seed, index)) for task in named for index in contexts]
-    asked = setting.Setting(chosen, asked_ratios, seed, mode, kv_bytes(max_kv_gb))
+    treated = setting.Setting(chosen, points, seed, mode, kv_bytes(max_kv_gb))
     loaded = models.load_model(model, device, "float32")
     process.settle()
     if profile:
-        show_profile(engine.Work.of(loaded, named[0], chosen), asked_ratios)
+        show_profile(engine.Work.of(loaded, named[0], chosen), [point.level.value for point in points])
         return
-    cells = sum(len(treatment.ratios_of(policy, asked_ratios)) for policy in chosen)
+    cells = sum(len(policy.points_among(points)) for policy in chosen)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, TextColumn("left"), TimeRemainingColumn(), console=console) as progress:
         bar = progress.add_task("kvpress", total=cells * sum(len(example.questions) for _, example in work))
-        comparison = pipeline.compare(loaded, work, asked, lambda count: progress.advance(bar, count))
+        comparison = pipeline.compare(loaded, work, treated, lambda count: progress.advance(bar, count))
     output = Console(highlight=False)
     output.print(comparison_table(comparison))
     for policy, ratio, question in comparison.unequal:

@@ -12,16 +12,18 @@ from datasets_gen import TASKS
 from kvbench.atomic import make_folder
 from kvbench.catalogue import check_names, choose_policies
 from kvbench.commands.parameters import (
-    Budgets,
+    NONE_GIVEN,
     CellSeconds,
     Device,
     Dtype,
+    LevelTexts,
     Limit,
     MaxKVGB,
     Mode,
     Model,
     Press,
     Profile,
+    Repeats,
     Runs,
     Seed,
     Site,
@@ -30,11 +32,11 @@ from kvbench.commands.parameters import (
 from kvbench.console import console
 from kvbench.engine.bounds import CELL_SECONDS, Patience
 from kvbench.errors import KVBenchError
-from kvbench.options import cell_bound, choose, contexts_of, kv_bytes, parse_levels
+from kvbench.options import cell_bound, choose, contexts_of, kv_bytes, parse_points
 from kvbench.publish import publish_comparison, publish_summary
 from kvbench.report import report_failures, report_identities
-from leaderboards import FULL, failure_table, verdict_table
-from policies import POLICIES, LazyModule, Policy
+from leaderboards import failure_table, verdict_table
+from policies import FULL, POLICIES, LazyModule, Policy
 
 grids = LazyModule("kvbench.grid")
 models = LazyModule("kvbench.models")
@@ -42,7 +44,6 @@ process = LazyModule("kvbench.process")
 runs = LazyModule("kvbench.run")
 settings = LazyModule("kvbench.setting")
 
-SOME_RATIOS = "0.3,0.5,0.7,0.9"  # which the default run has too: its records serve
 OTHERS = "snapkv,expected_attention"
 
 
@@ -50,10 +51,8 @@ def command(
     press: Press,
     against: Annotated[str, typer.Option(help="Names of policies and plug-ins, comma-separated.")] = OTHERS,
     tasks: Tasks = None,
-    ratios: Annotated[
-        str | None, typer.Option(help=f"0.1,0.5 or first:last:step, in [0, 1). Default: {SOME_RATIOS}.")
-    ] = None,
-    budgets: Budgets = None,
+    few: LevelTexts = NONE_GIVEN,
+    repeats: Repeats = 1,
     profile: Profile = "quick",
     limit: Limit = None,
     model: Model = "reference",
@@ -78,10 +77,8 @@ def command(
         raise KVBenchError(f"--against {against}: name a policy other than {mine.name}")
     chosen = [POLICIES[FULL], *(policy for policy in (*others, mine) if policy.name != FULL)]
     check_names(chosen)
-    removed, kept = parse_levels(ratios, budgets, SOME_RATIOS)
-    setting = settings.Setting(
-        chosen, removed, seed, mode, kv_bytes(max_kv_gb), Patience(cell_bound(cell_seconds)), kept
-    )
+    points = parse_points(few, chosen, repeats, comparing=True)
+    setting = settings.Setting(chosen, points, seed, mode, kv_bytes(max_kv_gb), Patience(cell_bound(cell_seconds)))
     grid = grids.Grid([(task, contexts_of(task, profile, limit)) for task in named], setting)
     make_folder("--site", site)  # found out now rather than after the run
     console.print(f"loading {model}", soft_wrap=True)

@@ -1,12 +1,17 @@
 """Options that several commands take, each with the one help text it has."""
 
+import inspect
+from collections.abc import Callable, Mapping
+from functools import wraps
 from pathlib import Path
-from typing import Annotated, Literal
+from types import MappingProxyType
+from typing import Annotated, Any, Literal
 
 import typer
 
 from datasets_gen.ifeval import Placement
 from kvbench.place import place_of
+from policies.levels import KINDS, LevelKind
 
 Press = Annotated[str, typer.Argument(help="file.py:Press, package.module:factory, or a name of ls policies.")]
 Model = Annotated[str, typer.Option(help="reference, a local path, or a hub name.")]
@@ -38,8 +43,10 @@ Tokenizer = Annotated[
 ExampleSeed = Annotated[int, typer.Option(help="Seed of the examples.")]
 ExampleSplit = Annotated[Literal["train", "test"], typer.Option(help="train or test.")]
 Phrasings = Annotated[Literal["common", "held-out"], typer.Option(help="Held-out ones were kept from training.")]
-Ratios = Annotated[str | None, typer.Option(help="0.1,0.5 or first:last:step, in [0, 1). Default: 0.1:0.9:0.1.")]
-Budgets = Annotated[str | None, typer.Option(help="Instead of ratios: tokens to keep in every head, such as 64,128.")]
+LevelTexts = Mapping[str, str]  # what was given, by kind of level: see :func:`with_level_options`
+GivenLevel = Mapping[str, float]
+NONE_GIVEN: Mapping[str, Any] = MappingProxyType({})
+Repeats = Annotated[int, typer.Option(help="Draws of each random policy; every other runs once.")]
 Data = Annotated[Path | None, typer.Option(help="Rows of ifeval, as JSONL. Default: google/IFEval from the hub.")]
 Defence = Annotated[
     Placement | None,
@@ -54,6 +61,46 @@ CPUs = Annotated[float | None, typer.Option(help="Of each worker of Ray. Default
 GPUs = Annotated[
     float | None, typer.Option(help="Of each worker of Ray. Default: 1 if there are any and no --device cpu.")
 ]
+
+
+def with_level_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Gives a command an option for each kind of level.
+
+    A parameter of the type ``LevelTexts`` becomes the options that give levels, such as ``--ratios``; one of the type
+    ``GivenLevel`` those that pick one, such as ``--ratio``. The command gets what was given as a mapping by kind.
+    """
+    options: dict[str, dict[str, str]] = {}  # by parameter of the command, the kind of each option
+    parameters = []
+    for name, parameter in inspect.signature(command).parameters.items():
+        if parameter.annotation not in (LevelTexts, GivenLevel):
+            parameters.append(parameter)
+            continue
+        options[name] = {}
+        for kind in KINDS.values():
+            option, annotation = kind.name, _picks(kind)
+            if parameter.annotation == LevelTexts:
+                option, annotation = kind.plural, _gives(kind, few=name == "few")
+            parameters.append(parameter.replace(name=option, annotation=annotation, default=None))
+            options[name][option] = kind.name
+
+    @wraps(command)
+    def called(**given: Any) -> None:
+        for name, kinds in options.items():
+            texts = {kind: given.pop(option) for option, kind in kinds.items()}
+            given[name] = {kind: text for kind, text in texts.items() if text is not None}
+        command(**given)
+
+    called.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    called.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return called
+
+
+def _gives(kind: LevelKind, few: bool) -> Any:
+    return Annotated[str | None, typer.Option(help=kind.help_with_default(few))]
+
+
+def _picks(kind: LevelKind) -> Any:
+    return Annotated[float | None, typer.Option(help=f"Of a run: at which asked {kind.name}.")]
 
 
 def given(context: typer.Context) -> list[str]:

@@ -9,7 +9,7 @@ from rich.table import Table
 
 from kvbench.atomic import write_text_atomically
 from kvbench.catalogue import EVERYTHING
-from kvbench.commands.parameters import Budgets, Limit, Mode, Model, Profile, Ratios, Tasks
+from kvbench.commands.parameters import NONE_GIVEN, LevelTexts, Limit, Mode, Model, Profile, Repeats, Tasks
 from kvbench.console import console
 from kvbench.errors import KVBenchError
 from kvbench.planning.constants import FILE, Constants
@@ -38,8 +38,8 @@ def command(
     context_tokens: Annotated[int | None, typer.Option(help="Tokens of every context. Default: the task's.")] = None,
     questions: Annotated[float | None, typer.Option(help="Questions about a context. Default: the task's.")] = None,
     policies: Annotated[str, typer.Option(help="As in run: names, all, or default.")] = EVERYTHING,
-    ratios: Ratios = None,
-    budgets: Budgets = None,
+    levels: LevelTexts = NONE_GIVEN,
+    repeats: Repeats = 1,
     mode: Mode = "agnostic",
     machine: Annotated[
         str, typer.Option(help=f"{', '.join(MACHINES)}, or {MEASURED}: the machine of the constants.")
@@ -61,7 +61,7 @@ def command(
     else:
         shape = shapes.shape_from(layers, heads, key_heads, head_size, parameters, bytes_per_number)
     counts = (tasks, profile, limit, context_tokens, questions, None if policies == DEFAULT else policies)
-    plan = requests.Request(shape, *counts, ratios, budgets, mode, machine, memory_gb).plan(known)
+    plan = requests.Request(shape, *counts, levels, repeats, mode, machine, memory_gb).plan(known)
     output = Console(highlight=False)
     for title, rows in (("", pages.rows_of(plan)), ("presses that take longest", pages.slowest_policies(plan))):
         table = Table(box=None, show_header=False, pad_edge=False, title=title, title_justify="left")

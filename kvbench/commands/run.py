@@ -11,8 +11,8 @@ from rich.console import Console
 
 from kvbench.atomic import check_writable, make_folder
 from kvbench.commands.parameters import (
+    NONE_GIVEN,
     Address,
-    Budgets,
     CellSeconds,
     ContextTokens,
     CPUs,
@@ -24,6 +24,7 @@ from kvbench.commands.parameters import (
     Dtype,
     ExecutorName,
     GPUs,
+    LevelTexts,
     Limit,
     MaxKVGB,
     Mode,
@@ -31,7 +32,7 @@ from kvbench.commands.parameters import (
     MostWorkers,
     Phrasings,
     Profile,
-    Ratios,
+    Repeats,
     Runs,
     Seed,
     Site,
@@ -64,8 +65,8 @@ def command(
             help="Names and file.py:Press, comma-separated, or all; the controls run beside them. Default: a few."
         ),
     ] = None,
-    ratios: Ratios = None,
-    budgets: Budgets = None,
+    levels: LevelTexts = NONE_GIVEN,
+    repeats: Repeats = 1,
     profile: Profile = "quick",
     limit: Limit = None,
     phrasings: Phrasings = "common",
@@ -94,10 +95,10 @@ def command(
     cpus_per_worker: CPUs = None,
     gpus_per_worker: GPUs = None,
 ) -> None:
-    """Runs tasks and policies over ratios, stores every answer, and builds the page."""
+    """Runs tasks and policies over levels, stores every answer, and builds the page."""
     if name is not None:
         check_name(name)
-    job = jobs.Job.of(context.params)
+    job = jobs.Job.of({**context.params, "levels": levels})
     make_folder("--site", site)  # found out now rather than after the run
     check_writable("--out", out)
     with executors.chosen_executor(executor, job, address, workers, cpus_per_worker, gpus_per_worker) as chosen:

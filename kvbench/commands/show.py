@@ -1,5 +1,6 @@
 """``python -m kvbench show``: one example of a task, or the worst answers of a run, with their spans in colour."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -10,12 +11,14 @@ from rich.text import Text
 
 from datasets_gen import FROM_DATA, TASKS, Question, Span, get_task, parse_tags, tags_of
 from kvbench.commands.parameters import (
+    NONE_GIVEN,
     ContextTokens,
     Data,
     Defence,
     Depth,
     ExampleSeed,
     ExampleSplit,
+    GivenLevel,
     Phrasings,
     Tag,
     Tokenizer,
@@ -29,8 +32,9 @@ from kvbench.place import place_of
 from kvbench.store import Store
 from kvbench.strips import STYLES, coloured, told
 from kvbench.worst import chosen_level, decoded_in_halves, worst_answers
+from policies import KINDS, Level
 
-OF_A_RUN = ("policy", "ratio", "budget", "worst")
+OF_A_RUN = ("policy", *KINDS, "worst")
 
 
 def command(
@@ -48,8 +52,7 @@ def command(
     split: ExampleSplit = "test",
     phrasings: Phrasings = "common",
     policy: Annotated[str, typer.Option(help="Of a run: whose answers.")] = "",
-    ratio: Annotated[float | None, typer.Option(help="Of a run: at which asked ratio.")] = None,
-    budget: Annotated[int | None, typer.Option(help="Of a run: at which asked budget.")] = None,
+    level: GivenLevel = NONE_GIVEN,
     worst: Annotated[int, typer.Option(help="Of a run: how many answers, the worst first.")] = 5,
 ) -> None:
     """Prints an example of a task: its context with the spans coloured, its questions and what answers them. Or the
@@ -62,31 +65,33 @@ def command(
                 f"{option} is for {'tasks' if is_run else 'runs'}, and {what} is {'none' if is_run else 'no run'}"
             )
     if is_run:
-        show_worst(Store.open(place_of(what)), policy, ratio, budget, check_count("--worst", worst))
+        show_worst(
+            Store.open(place_of(what)), policy, [Level(*one) for one in level.items()], check_count("--worst", worst)
+        )
         return
     (named,) = with_data([get_task(what)], data, defence)
     chosen = lengthened_by(tokenizer, named, context_tokens, depth)
     example = chosen.example(seed, index, split, held_out=phrasings == "held-out")
     wanted = set(parse_tags(tag))
-    asked = [(number, one) for number, one in enumerate(example.questions) if wanted <= set(tags_of(one))]
+    shown = [(number, one) for number, one in enumerate(example.questions) if wanted <= set(tags_of(one))]
     if question is not None:
         if not 0 <= question < len(example.questions):
             raise KVBenchError(f"--question {question}: the example has questions 0 to {len(example.questions) - 1}")
-        asked = [(number, one) for number, one in asked if number == question]
-    if not asked:
+        shown = [(number, one) for number, one in shown if number == question]
+    if not shown:
         raise KVBenchError(f"--tag {tag}: no question that is asked for has these tags; try another --index")
-    spans = [*example.spans, *(span for _, one in asked for span in one.spans)]
+    spans = [*example.spans, *(span for _, one in shown for span in one.spans)]
     console = Console(highlight=False)
     console.print(coloured(example.context, spans))
     console.print()
     console.print(legend(spans))
     console.print()
-    console.print(questions_table(asked))
+    console.print(questions_table(shown))
 
 
-def show_worst(store: Store, policy: str, ratio: float | None, budget: int | None, count: int) -> None:
-    asked = chosen_level(store.run.outline, policy, ratio, budget)
-    answers, failed = worst_answers(store, policy, asked, count)
+def show_worst(store: Store, policy: str, given: Sequence[Level], count: int) -> None:
+    level = chosen_level(store.run.outline, policy, given)
+    answers, failed = worst_answers(store, policy, level, count)
     output = Console(highlight=False)
     for number, answer in enumerate(answers, 1):
         output.print(told(number, answer))
@@ -103,14 +108,14 @@ def legend(spans: list[Span]) -> Text:
     return Text("  ").join(Text(f" {kind} ", style=style) for kind, style in STYLES.items() if kind in kinds)
 
 
-def questions_table(asked: list[tuple[int, Question]]) -> Table:
+def questions_table(numbered: list[tuple[int, Question]]) -> Table:
     """With what is to be written where that is not the gold, as under directives and with steps."""
     table = Table(box=None, pad_edge=False)
-    golds = [question.golds[0] if question.golds else "" for _, question in asked]
-    written = any(question.written != gold for (_, question), gold in zip(asked, golds, strict=True))
+    golds = [question.golds[0] if question.golds else "" for _, question in numbered]
+    written = any(question.written != gold for (_, question), gold in zip(numbered, golds, strict=True))
     for title in ("", "question", "gold", *(["to be written"] if written else []), "type", "hops"):
         table.add_column(title, overflow="fold")
-    for (number, question), gold in zip(asked, golds, strict=True):
+    for (number, question), gold in zip(numbered, golds, strict=True):
         kind = question.type if question.answerable else "unanswerable"
         texts = [question.text, gold, *([question.written] if written else [])]
         table.add_row(str(number), *map(Text, texts), kind, str(question.hops))

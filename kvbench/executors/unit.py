@@ -10,22 +10,22 @@ from kvbench.models import LoadedModel
 from kvbench.prompt import build_prompts
 from kvbench.rows import Rows
 from kvbench.setting import Setting
-from leaderboards import Asked
+from policies import Point
 
 
 @dataclass(frozen=True)
 class Part:
-    """What is to be run of one context of a task: policies by name, and the ratios and budgets that they share."""
+    """What is to be run of one context of a task: policies by name, and the levels and draws that they share."""
 
     task: str
     index: int
     policies: tuple[str, ...]
-    levels: tuple[Asked, ...]
+    points: tuple[Point, ...]
 
     def setting_in(self, grid: Grid) -> Setting:
         """The setting of the grid, with no more than is to be run."""
         named = [policy for policy in grid.setting.policies if policy.name in self.policies]
-        return grid.setting.at(self.levels).only(named)
+        return grid.setting.at(self.points).only(named)
 
 
 @dataclass(frozen=True)
@@ -46,8 +46,9 @@ def task_in(grid: Grid, name: str) -> Task:
 
 def count_in(grid: Grid, part: Part) -> int:
     """Answers of one context."""
-    cells = [level for policy in part.setting_in(grid).policies for level in grid.levels(policy)]
-    return grid.questions(task_in(grid, part.task), part.index) * sum(level in part.levels for level in cells)
+    setting = part.setting_in(grid)
+    cells = sum(len(policy.points_among(setting.points)) for policy in setting.policies)
+    return grid.questions(task_in(grid, part.task), part.index) * cells
 
 
 def rows_of(model: LoadedModel, grid: Grid, part: Part, max_kv_bytes: int) -> Rows:

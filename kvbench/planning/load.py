@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from statistics import mean
 
 from datasets_gen import Task
-from kvbench.engine.treatment import levels_of, ratio_for
 from kvbench.grid import Grid
 from kvbench.models import load_tokenizer
 from kvbench.portions import chunks
@@ -60,5 +59,5 @@ def load_of(grid: Grid, task: Task, contexts: int, tokens: int | None, questions
 
 def _shares(grid: Grid, policy: Policy, tokens: int) -> list[float]:
     """A press that masks frees nothing: its branches hold the whole context."""
-    levels = levels_of(policy, grid.setting.ratios, grid.setting.budgets)
-    return [1 - ratio_for(level, tokens) if policy.frees else 1.0 for level in levels]
+    shares = (point.level.share(tokens) or 0.0 for point in grid.points(policy))
+    return [1 - share if policy.frees else 1.0 for share in shares]

@@ -26,7 +26,7 @@ from kvbench.planning.shape import Shape
 from kvbench.process import processor_name
 from kvbench.prompt import Prompt, build_prompts
 from kvbench.setting import Setting
-from policies import POLICIES, Policy
+from policies import POLICIES, Policy, at_ratios
 
 CPU = torch.device("cpu")
 LENGTHS = (256, 1024)
@@ -118,7 +118,7 @@ def _press_seconds(model: LoadedModel, policy: Policy, prompt: Prompt) -> float 
     ratios = tuple(ratio for ratio in RATIOS if ratio <= policy.highest_ratio)
     seconds = []
     for _ in range(REPEATS):
-        branches = prefill(model, prompt, plan([policy], ratios, prompt, 0)).branches
+        branches = prefill(model, prompt, plan([policy], at_ratios(ratios), prompt, 0)).branches
         if any(branch.error for branch in branches):
             return None
         seconds.append(mean(branch.seconds for branch in branches))
@@ -141,7 +141,7 @@ def _press_cost(
 def _decode_share(model: LoadedModel, shape: Shape, prompt: Prompt, machine: Machine) -> float:
     """The time that the machine's speed would allow, over the engine's."""
     steps, policies = 16, [POLICIES["full"], POLICIES["knorm"]]
-    trace = prefill(model, prompt, plan(policies, RATIOS, prompt, 0))
+    trace = prefill(model, prompt, plan(policies, at_ratios(RATIOS), prompt, 0))
     lengths = [len(ask.token_ids) for ask in prompt.asks]
     load = Load("", 1, 1, trace.length, len(lengths), mean(lengths), steps, ())
     work = answers_together(load, shape, [1.0, *(1 - ratio for ratio in RATIOS)], PLENTY)
@@ -153,7 +153,7 @@ def _record_bytes(model: LoadedModel, tasks: Sequence[Task]) -> tuple[float, flo
     """The bytes that a record adds to the store, and more for each token of its context."""
     sizes = []
     for task in tasks:
-        rows = collect(model, task, [task.example(0, 0)], Setting([POLICIES["knorm"]], RATIOS))
+        rows = collect(model, task, [task.example(0, 0)], Setting([POLICIES["knorm"]], at_ratios(RATIOS)))
         size = sum(len(encoded(table)) for table in rows.to_tables().values())
         sizes.append((rows.questions[0].context_tokens, size / len(rows.records)))
     (short, small), (long, large) = sizes

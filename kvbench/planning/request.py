@@ -1,13 +1,14 @@
 """Makes a plan from options, for the command line and for docs/scale.md."""
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from datasets_gen import TASKS, unknown_name
-from kvbench.catalogue import EVERYTHING, choose_policies, with_references
+from kvbench.catalogue import EVERYTHING, at_some_level, choose_policies, with_references
 from kvbench.errors import KVBenchError
 from kvbench.grid import Grid
-from kvbench.options import Mode, choose, contexts_of, parse_levels
+from kvbench.options import Mode, choose, contexts_of, parse_points
 from kvbench.planning.constants import Constants
 from kvbench.planning.load import load_of
 from kvbench.planning.machine import MACHINES, MEASURED, Machine, measured_machine
@@ -27,8 +28,8 @@ class Request:
     context_tokens: int | None = None
     questions: float | None = None
     policies: str | None = EVERYTHING
-    ratios: str | None = None
-    budgets: str | None = None
+    levels: Mapping[str, str] = field(default_factory=dict)
+    repeats: int = 1
     mode: Mode = "agnostic"
     machine: str = "h100"
     memory_gb: float = 16.0
@@ -39,9 +40,9 @@ class Request:
             if value is not None and not 1 <= value < math.inf:
                 raise KVBenchError(f"{option} is 1 or more, not {value:g}")
         tasks = choose("task", self.tasks, TASKS)
-        removed, kept = parse_levels(self.ratios, self.budgets)
         policies = with_references(choose_policies(self.policies, tasks, self.mode))
-        setting = Setting(policies, removed, mode=self.mode, budgets=kept)
+        points = parse_points(self.levels, policies, self.repeats)
+        setting = Setting(at_some_level(policies, points), points, mode=self.mode)
         grid = Grid([(task, contexts_of(task, self.profile, self.limit)) for task in tasks], setting)
         loads = [load_of(grid, task, contexts, self.context_tokens, self.questions) for task, contexts in grid.tasks]
         return Plan(loads, self.shape, self._machine(constants), constants)

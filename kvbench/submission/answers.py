@@ -11,9 +11,9 @@ from kvbench.prompt import decoded
 from kvbench.score import SCORES, scores_of
 from kvbench.submission.finding import Finding, judged, note
 from kvbench.submission.reading import Described, Submission, place_of
-from leaderboards import Asked
+from policies import Point
 
-Cell = tuple[str, str, Asked]  # task, policy, what was asked
+Cell = tuple[str, str, Point]  # task, policy, level and draw
 LONGEST = 60  # characters of a text that is shown
 
 
@@ -21,20 +21,17 @@ def check_completeness(submission: Submission) -> Iterator[Finding]:
     """Every question of every context, by every policy at every level, once, and nothing beside that."""
     found: dict[Cell, Counter[str]] = defaultdict(Counter)
     for record in submission.records:
-        found[record.task, record.policy, Asked.of(record.ratio, record.budget)][record.question_id] += 1
+        found[record.task, record.policy, record.point][record.question_id] += 1
     wanted = {task.name: _questions(submission, task.name, task.contexts) for task in submission.identity.tasks}
     planned: set[Cell] = {
-        (task, policy.name, level)
-        for policy in submission.identity.policies
+        (task, policy.name, point)
+        for policy in submission.store.run.outline.policies
         for task in policy.tasks
-        for level in (
-            *(Asked("ratio", ratio) for ratio in policy.ratios),
-            *(Asked("budget", tokens) for tokens in policy.budgets),
-        )
+        for point in policy.points
     }
     faults = []
     for cell in sorted(planned | set(found)):
-        task, policy, asked = cell
+        task, policy, point = cell
         expected, counted = wanted.get(task, set()) if cell in planned else set(), found[cell]
         for what, ids in (
             ("missing", sorted(expected - set(counted))),
@@ -42,7 +39,7 @@ def check_completeness(submission: Submission) -> Iterator[Finding]:
             ("there twice", sorted(name for name, count in counted.items() if count > 1)),
         ):
             if ids:
-                faults.append(f"{policy} at {asked.where} of {task}: {_counted(ids)} {what}")
+                faults.append(f"{policy} at {point.where} of {task}: {_counted(ids)} {what}")
     yield judged("completeness", f"{len(submission.records):,} records, none missing, none twice", faults)
     failed = [record for record in submission.records if record.status == "failed"]
     if failed:

@@ -5,7 +5,6 @@ import math
 from collections.abc import Iterator, Mapping
 from itertools import chain
 
-from kvbench.engine.treatment import ratio_for
 from kvbench.prompt import build_prompts
 from kvbench.record import Record
 from kvbench.stored_answer import StoredAnswer
@@ -14,8 +13,7 @@ from kvbench.submission.finding import Finding, judged
 from kvbench.submission.reading import Submission, place_of
 from kvbench.submission.routes import faults_of_layers, faults_of_routes, faults_of_spans
 from kvbench.tables import NOISE
-from leaderboards import FULL, Asked
-from policies import POLICIES
+from policies import FULL, KINDS, POLICIES
 
 RATES = ("realised_ratio", "eviction_rate", "ger", "slot_coverage", "defence_kept", "directives_kept")
 RATES_BY_LAYER = ("ger_by_layer", "defence_kept_by_layer", "directives_kept_by_layer")
@@ -71,10 +69,12 @@ def _faults(answer: StoredAnswer, whole: Record | None) -> Iterator[str]:
         seconds = getattr(record, name)
         if seconds is not None and not 0 <= seconds < math.inf:
             yield f"{name} is {seconds}"
-    if record.budget is not None and context_tokens > 0:
-        ratio = ratio_for(Asked("budget", record.budget), context_tokens)
-        if abs(record.ratio - ratio) > NOISE:
-            yield f"ratio is {record.ratio}, a budget of {record.budget} of {context_tokens} tokens is {ratio}"
+    if record.level_kind not in KINDS:
+        yield f"level_kind is {record.level_kind!r:.40}, which is no kind of level"
+    elif context_tokens > 0:
+        ratio = record.point.level.share(context_tokens)
+        if (record.ratio is None) != (ratio is None) or abs((record.ratio or 0.0) - (ratio or 0.0)) > NOISE:
+            yield f"ratio is {record.ratio}, {record.point.where} of {context_tokens} tokens is {ratio}"
     if record.status == "ok":
         yield from _faults_of_kept(record, context_tokens, whole)
         yield from faults_of_routes(answer)

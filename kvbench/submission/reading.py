@@ -23,7 +23,6 @@ from kvbench.stored_context import StoredContext
 from kvbench.stored_question import StoredQuestion
 from kvbench.submission.finding import Finding, judged
 from kvbench.suites import installed
-from leaderboards import Asked
 
 Described = Mapping[str, object]
 
@@ -105,7 +104,7 @@ class Submission:
 
 def place_of(record: Record) -> str:
     """Where a record belongs, for people."""
-    return f"{record.policy} at {Asked.of(record.ratio, record.budget).where}, {record.question_id}"
+    return f"{record.policy} at {record.point.where}, {record.question_id}"
 
 
 def identity_of(store: Store) -> Identity:

@@ -1,0 +1,246 @@
+"""Levels: how much a treatment does to a cache. Each kind of level is declared here, once.
+
+What reads levels (the command line, the store, the statistics, the pages) asks the kind, and never for its name.
+"""
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+
+from policies.errors import LevelError
+
+MOST_VALUES = 1000
+MOST_TOKENS = 10_000_000
+A_LITTLE = 1e-6  # of a token: or 1 - (1 - 63/96) of 96 tokens comes to 62.99, and kvpress keeps 62
+
+
+@dataclass(frozen=True)
+class LevelKind:
+    """What a number asks of a treatment.
+
+    name
+        In records, and, with two dashes, the option that picks one level of a run.
+    plural
+        With two dashes, the option that gives the levels of a run.
+    help
+        What that option says of itself.
+    parse
+        The values of the option's text, ascending and each once; :class:`LevelError` in one line for any other text.
+    nothing
+        The value at which nothing is done: 0 of the cache removed. Infinite where there is no such value, as no number
+        of tokens keeps every context whole.
+    typical
+        A value at which a press is built to be looked at.
+    default, few
+        The option's text where none is given: of a run, and of a comparison; empty where there is no default.
+    usual
+        The values at which hallucination and GER stand on the board, where they were run.
+    title
+        What the value is, above a table.
+    axis
+        The same below a curve.
+    note
+        Follows the title of the table that a run prints.
+    doubling
+        An axis doubles from one tick to the next.
+    share
+        The share of the tokens of a context to remove, of a value and the length of the context; None for a kind that
+        removes no tokens.
+    not_comparable
+        Why there is no safe value and no cliff by this kind, if there is none.
+    """
+
+    name: str
+    plural: str
+    help: str
+    parse: Callable[[str], tuple[float, ...]]
+    nothing: float
+    typical: float
+    title: str
+    axis: str
+    default: str = ""
+    few: str = ""
+    usual: tuple[float, ...] = ()
+    note: str = ""
+    doubling: bool = False
+    share: Callable[[float, int], float | None] = lambda value, length: None
+    not_comparable: str = ""
+
+    @property
+    def option(self) -> str:
+        return f"--{self.plural}"
+
+    def help_with_default(self, few: bool) -> str:
+        """What the option says of itself; ``few``: of a comparison."""
+        default = self.few if few else self.default
+        return f"{self.help} Default: {default}." if default else self.help
+
+    @property
+    def has_origin(self) -> bool:
+        """Whether the untreated cache has a place on an axis of this kind."""
+        return math.isfinite(self.nothing)
+
+    def amount(self, value: float) -> float:
+        """A number that ascends with what is done to the cache."""
+        return abs(value - self.nothing) if self.has_origin else -value
+
+
+@dataclass(frozen=True, order=True)
+class Level:
+    """A value of a kind, which is given by its name: ``Level("ratio", 0.5)``."""
+
+    kind: str
+    value: float
+
+    def __str__(self) -> str:
+        """The number, without the noise of binary fractions."""
+        return f"{self.value:.6g}"
+
+    @property
+    def where(self) -> str:
+        return f"{self.kind} {self}"
+
+    @property
+    def declared(self) -> LevelKind:
+        """What is declared of the kind."""
+        return KINDS[self.kind]
+
+    @property
+    def amount(self) -> float:
+        return self.declared.amount(self.value)
+
+    def share(self, length: int) -> float | None:
+        """The share of a context of ``length`` tokens to remove; None where no tokens are removed."""
+        return self.declared.share(self.value, length)
+
+    @property
+    def fixed_share(self) -> float | None:
+        """The share to remove where it is the same for a context of any length; else None."""
+        share = self.share(1)
+        return share if share == self.share(100 * MOST_TOKENS) else None
+
+    @property
+    def least_share(self) -> float:
+        """The share to remove of the shortest context: of a longer one it is as much or more."""
+        return self.share(1) or 0.0
+
+
+@dataclass(frozen=True, order=True)
+class Point:
+    """A level, and which draw of a random treatment; ``repeat`` is 0 for the first draw and for other treatments."""
+
+    level: Level
+    repeat: int = 0
+
+    @property
+    def where(self) -> str:
+        return f"{self.level.where}, repeat {self.repeat}" if self.repeat else self.level.where
+
+
+def _decimal(number: str, text: str) -> Decimal:
+    try:
+        value = Decimal(number.strip())
+    except InvalidOperation as error:
+        raise LevelError(f"{text}: '{number}' is not a number") from error
+    if not value.is_finite() or value.adjusted() > 6 or value.as_tuple().exponent < -50:  # type: ignore[operator]
+        raise LevelError(f"{text}: '{number}' is not a number")
+    return value
+
+
+def parse_numbers(text: str, plural: str) -> tuple[Decimal, ...]:
+    """``0.1,0.5`` or ``0.1:0.9:0.1`` (first, last, step), ascending and each once; ``plural`` names the kind.
+
+    Counted in decimals: in floats 0.1 + 0.2 would ask for 0.30000000000000004, and keep one token less.
+    """
+    given = f"--{plural} {text}"
+    values: set[Decimal] = set()
+    for part in text.split(","):
+        numbers = [_decimal(number, given) for number in part.split(":")]
+        if len(numbers) == 1:
+            values.add(numbers[0])
+        elif len(numbers) == 3:
+            first, last, step = numbers
+            if step <= 0 or last < first:
+                raise LevelError(f"{given}: a range is first:last:step with a step above 0 and last >= first")
+            if last - first > step * MOST_VALUES:
+                raise LevelError(f"{given}: that is more than {MOST_VALUES} {plural}: take a larger step")
+            values.update(first + step * count for count in range(int((last - first) / step) + 1))
+        else:
+            raise LevelError(f"{given}: give numbers such as 0.1,0.5 or a range such as 0.1:0.9:0.1")
+    return tuple(sorted(values))
+
+
+def parse_ratios(text: str) -> tuple[float, ...]:
+    """Ratios in [0, 1), as :func:`parse_numbers` reads them."""
+    ratios = parse_numbers(text, "ratios")
+    for ratio in ratios:
+        if not 0 <= float(ratio) < 1:
+            raise LevelError(f"--ratios {text}: {ratio} is outside [0, 1): a ratio is the share of the cache removed")
+    return tuple(float(ratio) + 0.0 for ratio in ratios)  # -0 is 0
+
+
+def parse_budgets(text: str) -> tuple[float, ...]:
+    """``64,128,256``, tokens to keep in every head, ascending and each once."""
+    budgets = set()
+    for part in text.split(","):
+        if not part.strip().isdecimal() or not 0 < int(part) < MOST_TOKENS:
+            raise LevelError(f"--budgets {text}: '{part.strip()}' is no count of tokens: give such as 64,128,256")
+        budgets.add(float(int(part)))
+    return tuple(sorted(budgets))
+
+
+def _share_beyond(budget: float, length: int) -> float:
+    """Nothing goes of a context that is within the budget."""
+    return max(0.0, 1 - (budget + A_LITTLE) / length)
+
+
+RATIO = LevelKind(
+    name="ratio",
+    plural="ratios",
+    help="0.1,0.5 or first:last:step, in [0, 1).",
+    parse=parse_ratios,
+    nothing=0.0,
+    typical=0.5,
+    title="asked ratio: the share of the cache to remove",
+    axis="asked ratio",
+    default="0.1:0.9:0.1",
+    few="0.3,0.5,0.7,0.9",  # which the default run has too: its records serve
+    usual=(0.5, 0.9),
+    share=lambda ratio, length: ratio,
+)
+BUDGET = LevelKind(
+    name="budget",
+    plural="budgets",
+    help="Instead of ratios: tokens to keep in every head, such as 64,128.",
+    parse=parse_budgets,
+    nothing=math.inf,
+    typical=64.0,
+    title="asked budget: tokens of each context to keep in every head",
+    axis="asked budget, in tokens of a head",
+    note="by the tokens kept in a head",
+    doubling=True,
+    share=_share_beyond,
+    not_comparable="asked by budget, which is another ratio for every length",
+)
+KINDS: dict[str, LevelKind] = {kind.name: kind for kind in (RATIO, BUDGET)}
+EVICTION = (RATIO.name, BUDGET.name)  # the kinds that a policy takes unless it declares others
+UNTREATED = Level(RATIO.name, RATIO.nothing)  # the one level of the full cache
+
+
+def at_ratios(ratios: Iterable[float]) -> tuple[Point, ...]:
+    """The first draws at some ratios."""
+    return tuple(Point(Level(RATIO.name, ratio)) for ratio in ratios)
+
+
+def points_of(levels: Iterable[Level], repeats: int = 1) -> tuple[Point, ...]:
+    """Every level with as many draws."""
+    return tuple(Point(level, repeat) for level in levels for repeat in range(repeats))
+
+
+def by_kind(levels: Iterable[Level]) -> dict[str, tuple[float, ...]]:
+    """The values of each kind, ascending."""
+    found: dict[str, list[float]] = {}
+    for level in sorted(set(levels)):
+        found.setdefault(level.kind, []).append(level.value)
+    return {kind: tuple(values) for kind, values in found.items()}

@@ -1,0 +1,15 @@
+"""Names of policies that mean something wherever policies are named: the controls, and ``plain+way``."""
+
+import re
+
+FULL = "full"
+CONTROLS = (FULL, "oracle", "random", "recency")
+PLAIN = "plain"  # the way of a policy that protects nothing
+# As policies are named; a plug-in with arguments ends with a bracket.
+PROTECTED = re.compile(r"(?P<plain>.+)\+(?P<way>[a-z][a-z0-9._-]*)")
+
+
+def plain_and_way(policy: str) -> tuple[str, str]:
+    """Splits the name of a protected policy into the plain one and the way; any other name is that of a plain one."""
+    found = PROTECTED.fullmatch(policy)
+    return (found["plain"], found["way"]) if found else (policy, PLAIN)
