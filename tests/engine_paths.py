@@ -22,7 +22,7 @@ def path_of(policy: Policy) -> tuple[object, ...]:
         policy.per_question,
         policy.renumbers,
         policy.ratio_free_score,
-        policy.only_ratio_zero,
+        not policy.kinds,
         policy.counted,
         policy.baseline is not None,
     )
