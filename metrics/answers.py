@@ -32,8 +32,6 @@ def _kind(kind: str) -> Measure:
     return Measure(
         name=kind,
         field=f"{kind}_rate",
-        title="",
-        unit="percent of questions",
         over=Over.STATEMENTS,
         scale=SHARE_IN_PERCENT,
         columns=("hallucinated", "hallucination_kind"),
@@ -51,9 +49,7 @@ RIGHT = Definition(
     chapter="answers",
 )
 ABSTAINED = Definition(
-    "Abstained",
-    "The normalised output is one of the task’s abstention phrases (“I don’t know”).",
-    chapter="answers",
+    "Abstained", "The normalised output is one of the task’s abstention phrases (“I don’t know”).", chapter="answers"
 )
 HALLUCINATED = Definition(
     "Hallucinated",
@@ -100,9 +96,7 @@ METRICS = (
         definition=RIGHT,
         bounds=(0, 100),
         of_answer=_score("em"),
-        measures=(
-            Measure(name="em", field="em", title="", unit="percent", over=Over.GOLDS, scale=PERCENT, heading="EM"),
-        ),
+        measures=(Measure(name="em", field="em", over=Over.GOLDS, scale=PERCENT, heading="EM"),),
     ),
     Metric(
         name="abstained",

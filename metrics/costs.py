@@ -61,15 +61,7 @@ METRICS = (
         line="Tokens of a head that are read, the mean over layers and heads",
         definition=COMPRESSION,
         measures=(
-            Measure(
-                name="kept-tokens",
-                field="kept_tokens",
-                title="",
-                unit="tokens",
-                over=Over.ALL,
-                scale=PLAIN,
-                heading="tokens in a head",
-            ),
+            Measure(name="kept-tokens", field="kept_tokens", over=Over.ALL, scale=PLAIN, heading="tokens in a head"),
         ),
     ),
     Metric(
@@ -81,14 +73,7 @@ METRICS = (
         definition=COMPRESSION,
         measures=(
             Measure(
-                name="kv-bytes",
-                field="kv_bytes",
-                title="",
-                unit="bytes",
-                over=Over.CONTEXTS,
-                scale=PLAIN,
-                heading="cache",
-                writer=size_text,
+                name="kv-bytes", field="kv_bytes", over=Over.CONTEXTS, scale=PLAIN, heading="cache", writer=size_text
             ),
         ),
     ),
@@ -112,8 +97,6 @@ METRICS = (
             Measure(
                 name="compression",
                 field="compression_seconds",
-                title="",
-                unit="seconds",
                 over=Over.CONTEXTS,
                 scale=PLAIN,
                 heading="compression",

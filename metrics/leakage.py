@@ -44,10 +44,7 @@ LEAKAGE = Definition(
     "the defence asks for.",
     "longest common subsequence of words / words of the protected text",
     "arXiv 2510.00231",
-    names=(
-        *("leaked", "attacks", "under the full cache"),
-        *estimates("leakage", "defence_leakage", "refused"),
-    ),
+    names=(*("leaked", "attacks", "under the full cache"), *estimates("leakage", "defence_leakage", "refused")),
     chapter="instructions",
 )
 

@@ -70,10 +70,10 @@ class Measure:
 
     name: str  # in addresses, marks and keys of a page
     field: str  # the column of a row; the ends of an interval are the columns ``*_low`` and ``*_high``
-    title: str
-    unit: str
     over: Over
     scale: Scale
+    title: str = ""  # of its curve and table, if it has one
+    unit: str = ""  # the unit shown
     better: Better | None = None  # None for a measure by which nothing is ranked
     has_interval: bool = False  # by a cluster bootstrap over contexts
     by_layer: bool = False  # whether it is a number for each layer

@@ -171,15 +171,7 @@ METRICS = (
         definition=GER,
         of_kept=lambda kept: eviction_ratio_by_layer(kept.survival, kept.answer),
         measures=(
-            Measure(
-                name="ger-by-layer",
-                field="ger_by_layer",
-                title="",
-                unit="share of the answer’s tokens",
-                over=Over.ANSWERABLE,
-                scale=SHARE,
-                by_layer=True,
-            ),
+            Measure(name="ger-by-layer", field="ger_by_layer", over=Over.ANSWERABLE, scale=SHARE, by_layer=True),
         ),
     ),
     _survival(
@@ -210,15 +202,7 @@ METRICS = (
         bounds=(0, 1),
         of_kept=lambda kept: eviction_rate(kept.survival, kept.context),
         measures=(
-            Measure(
-                name="eviction-rate",
-                field="eviction_rate",
-                title="",
-                unit="share of the context’s tokens",
-                over=Over.CACHE,
-                scale=SHARE,
-                heading="eviction rate",
-            ),
+            Measure(name="eviction-rate", field="eviction_rate", over=Over.CACHE, scale=SHARE, heading="eviction rate"),
         ),
     ),
     Metric(
@@ -230,18 +214,10 @@ METRICS = (
         definition=PLACES,
         of_kept=lambda kept: kept_shares(kept.survival, kept.context),
     ),
-    _survival(
-        "defence_kept",
-        "Mean survival of the defence's tokens over all slots",
-        lambda kept: kept.defence,
-        BIAS,
-    ),
+    _survival("defence_kept", "Mean survival of the defence's tokens over all slots", lambda kept: kept.defence, BIAS),
     _survival_by_layer("defence_kept_by_layer", "The same within each layer", lambda kept: kept.defence),
     _survival(
-        "directives_kept",
-        "Mean survival of the directives' tokens over all slots",
-        lambda kept: kept.directives,
-        BIAS,
+        "directives_kept", "Mean survival of the directives' tokens over all slots", lambda kept: kept.directives, BIAS
     ),
     _survival_by_layer("directives_kept_by_layer", "The same within each layer", lambda kept: kept.directives),
 )
