@@ -148,8 +148,10 @@ def treat(
     prompt: Prompt,
     seed: int = 0,
     budgets: Sequence[int] = (),
+    repeats: int = 1,
 ) -> Trace:
-    points = (*at_ratios(ratios), *points_of(Level("budget", float(budget)) for budget in budgets))
+    levels = [*(point.level for point in at_ratios(ratios)), *(Level("budget", float(budget)) for budget in budgets)]
+    points = points_of(levels, repeats)
     return prefill(model, prompt, plan(policies, points, prompt, seed))
 
 

@@ -1,0 +1,127 @@
+"""Kinds of levels, the draws of random policies, and what is made of them from the option to the page."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from kvpress import BasePress
+
+import policies.levels
+from kvbench.cli import main
+from kvbench.models import LoadedModel
+from kvbench.options import parse_points
+from kvbench.store import Store
+from leaderboards import duels, summarise
+from policies import KINDS, POLICIES, Level, LevelKind, Policy, Situation, points_of
+from policies.levels import parse_numbers
+from synthetic_records import frame, record
+from toy import toy_prompt, treat
+
+RATE = LevelKind(
+    name="rate",
+    plural="rates",
+    help="Shares of the rows to blank, such as 0.1,0.5.",
+    parse=lambda text: tuple(float(number) for number in parse_numbers(text, "rates")),
+    nothing=0.0,
+    typical=0.5,
+    title="asked rate: the share of the rows to blank",
+    axis="asked rate",
+)
+
+
+@dataclass
+class BlankingPress(BasePress):
+    """Blanks the values of the first rows of every head."""
+
+    rate: float = 0.0
+
+    def compress(self, module: Any, hidden_states: Any, keys: Any, values: Any, attentions: Any, kwargs: Any) -> Any:
+        blank = torch.arange(keys.shape[2], device=keys.device) < self.rate * keys.shape[2]
+        return keys, values.masked_fill(blank[:, None], 0.0)
+
+
+def blanking(situation: Situation) -> BasePress:
+    return BlankingPress(situation.level.value)
+
+
+BLANKING = Policy("blanking", "plug-in", "-", "for a test", blanking, kinds=("rate",), rewrites=True, counted="nowhere")
+
+
+def test_a_kind_that_is_declared_once_goes_from_its_option_to_the_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(policies.levels.KINDS, "rate", RATE)
+    monkeypatch.setitem(POLICIES, "blanking", BLANKING)  # type: ignore[attr-defined]
+    run = ["run", "--tasks", "base", "--limit", "1", "--policies", "blanking", "--rates", "0.25,0.75", "--name", "run"]
+    assert main([*run, "--out", str(tmp_path), "--site", str(tmp_path / "site"), "--device", "cpu"]) == 0
+    records = Store.open(tmp_path / "run").frame()
+    blanked = records[records["policy"] == "blanking"]
+    assert {*zip(blanked["level_kind"], blanked["level"], strict=True)} == {("rate", 0.25), ("rate", 0.75)}
+    assert blanked["ratio"].isna().all()
+    assert set(records["policy"]) == {"full", "blanking"}, "controls that take no rate are left out"
+    page = (tmp_path / "site" / "index.html").read_text()
+    assert "<dt>Asked rates</dt><dd>0.25 to 0.75</dd>" in page
+    assert main(["show", str(tmp_path / "run"), "--policy", "blanking", "--rate", "0.75", "--worst", "1"]) == 0
+
+
+def test_a_policy_takes_one_kind_at_a_time() -> None:
+    assert parse_points({"ratio": "0.5"}, [POLICIES["knorm"]]) == points_of([Level("ratio", 0.5)])
+    assert POLICIES["knorm"].points_among(points_of([Level("ratio", 0.5), Level("budget", 64)], 3)) == points_of(
+        [Level("ratio", 0.5), Level("budget", 64)]
+    ), "and draws nothing"
+
+
+def test_the_untreated_end_of_a_kind_does_the_least() -> None:
+    for kind in KINDS.values():
+        ascending = sorted((0.25, 0.5, 64.0), key=kind.amount)
+        assert ascending == ([0.25, 0.5, 64.0] if kind.has_origin else [64.0, 0.5, 0.25])
+
+
+@pytest.fixture(scope="module")
+def prompt() -> Any:
+    return toy_prompt()
+
+
+@pytest.mark.parametrize("name", [policy.name for policy in POLICIES.values() if policy.random and policy.frees])
+def test_draws_differ_between_repeats_and_equal_repeats_are_equal(name: str, llama: LoadedModel, prompt: Any) -> None:
+    policy = POLICIES[name]
+    if policy.while_decoding:
+        pytest.skip("it acts later")
+    first, again = (
+        [branch.digest for branch in treat(llama, [policy], [0.5], prompt, repeats=3).branches] for _ in range(2)
+    )
+    assert first == again
+    assert len(set(first)) == 3
+    (alone,) = treat(llama, [policy], [0.5], prompt).branches
+    assert alone.digest == first[0], "the first draw is the one of a run without repeats"
+
+
+def repeated(question: int, f1s: list[float], policy: str = "random") -> list[dict[str, Any]]:
+    context = {"example_id": f"base-{question // 2}", "question_id": str(question)}
+    return [
+        record(policy=policy, ratio=0.5, repeat=repeat, f1=f1, em=f1, hallucinated=f1 == 0, **context)
+        for repeat, f1 in enumerate(f1s)
+    ]
+
+
+def test_repeats_are_averaged_by_question_and_counted_once() -> None:
+    rows = summarise(frame([*repeated(0, [0.0, 100.0, 50.0]), *repeated(2, [100.0, 100.0, 100.0])]))
+    cell = next(row for row in rows if row.task == "base")
+    assert (cell.n, cell.repeats, cell.f1) == (2, 3, 75.0)
+    assert (cell.f1_low, cell.f1_high) == (50.0, 100.0), "contexts are resampled, and not draws"
+
+
+def test_a_draw_that_is_missing_makes_its_cell_incomplete() -> None:
+    rows = summarise(frame([*repeated(0, [0.0, 100.0, 50.0]), *repeated(2, [100.0, 100.0])]))
+    cell = next(row for row in rows if row.task == "base")
+    assert (cell.complete, cell.reason) == (False, "1 of 6 have no record")
+
+
+def test_differences_average_over_draws_and_mcnemar_counts_the_first() -> None:
+    records = [one for question in range(8) for one in repeated(question, [100.0, 0.0], "random")]
+    records += [one for question in range(8) for one in repeated(question, [0.0], "snapkv")]
+    (duel,) = duels(frame(records), "random", ["snapkv"])
+    assert (duel.f1.mean, duel.hallucination.mean) == (50.0, -0.5)
+    assert (duel.only_one, duel.only_other, duel.questions) == (8, 0, 8)
