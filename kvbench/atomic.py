@@ -1,4 +1,4 @@
-"""Files that are either whole or not there."""
+"""Writes files that are either whole or not there."""
 
 import os
 import shutil
@@ -17,10 +17,10 @@ from kvbench.place import is_remote
 
 
 def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
-    """Has ``write`` fill a temporary file beside ``path``, flushes it to the disk and renames it; to a remote place the
-    file is sent in one fsspec transaction.
+    """Lets ``write`` fill a temporary file beside ``path``, flushes it to the disk and renames it. A remote place gets
+    the file in one fsspec transaction.
 
-    A kill at any moment leaves the old file or the new one. :class:`KVBenchError` when the disk will not take it.
+    A kill at any moment leaves the old file or the new one. A disk that refuses the file raises :class:`KVBenchError`.
     """
     try:
         with INTERRUPTS.held():
@@ -33,28 +33,28 @@ def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
     except Exception as error:
         if not is_remote(path):
             raise
-        raise _refused(path, f"{type(error).__name__}: {first_line(error)}") from error  # each service has its own
+        raise _refused(path, f"{type(error).__name__}: {first_line(error)}") from error  # each service raises its own
 
 
 def check_writable(option: str, folder: Path) -> None:
-    """:class:`KVBenchError` where the folder of an option takes no file, before hours are spent on what is to be kept
-    there. A local folder is not made yet: what is asked for may be refused for another reason."""
+    """Raises :class:`KVBenchError` if the folder of an option takes no files, before hours of work are lost. It makes
+    no local folder yet, because the command may still be refused for another reason."""
     if not is_remote(folder):
         whole = folder.absolute()
-        there = next(place for place in (whole, *whole.parents) if place.exists())
-        if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
-            reason = "permission denied" if there.is_dir() else "it is no folder"
-            raise KVBenchError(f"{option} {folder} cannot be written ({there}: {reason}): name another folder")
+        existing = next(place for place in (whole, *whole.parents) if place.exists())
+        if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
+            reason = "permission denied" if existing.is_dir() else "it is no folder"
+            raise KVBenchError(f"{option} {folder} cannot be written ({existing}: {reason}): name another folder")
         return
     probe = folder / f".{uuid4().hex}"
     write_text_atomically(probe, "")
-    with suppress(Exception):  # who may write may not always delete, and what is left is nothing
+    with suppress(Exception):  # not everybody who may write may delete, and the file left behind is empty
         probe.unlink()
 
 
 def _refused(path: Path, reason: str) -> KVBenchError:
     return KVBenchError(
-        f"cannot write {path}: {reason}. What was written before is kept; "
+        f"cannot write {path}: {reason}. Files written before are kept; "
         "make room or permit writing there, then start the same command again"
     )
 
@@ -89,7 +89,7 @@ def write_text_atomically(path: Path, text: str) -> None:
 
 
 def make_folder(option: str, folder: Path) -> None:
-    """The folder that an option names; :class:`KVBenchError` if it is none and cannot be made."""
+    """Makes the folder of an option; raises :class:`KVBenchError` if that is not possible."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

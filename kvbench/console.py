@@ -1,4 +1,4 @@
-"""Where messages to people go: standard error, so that standard output holds results alone."""
+"""Messages to people go to standard error, so that standard output holds results alone."""
 
 from rich.console import Console
 
@@ -6,5 +6,5 @@ console = Console(stderr=True, highlight=False, markup=False)
 
 
 def printable(text: str) -> str:
-    """Text of strangers, of the same length, with nothing in it that a terminal would obey."""
+    """Replaces every character that a terminal could take for a command; the length stays."""
     return "".join(letter if letter.isprintable() or letter in "\n\t" else "\N{MIDDLE DOT}" for letter in text)

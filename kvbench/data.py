@@ -1,4 +1,4 @@
-"""Tasks whose rows come from elsewhere: ``ifeval`` with those of a file, or of its data set on the hub."""
+"""Gives the task ``ifeval`` its rows, from a file or from its data set on the hub."""
 
 import importlib
 from collections.abc import Sequence
@@ -20,19 +20,19 @@ HUB = "google/IFEval"
 def with_data(
     tasks: Sequence[Task], data: Path | None, defence: Placement | None, otherwise: Placement = "none"
 ) -> list[Task]:
-    """The tasks, ifeval among them with its rows; ``otherwise``: where the defence stands if nothing is said."""
+    """Returns the tasks, with rows in ``ifeval``. ``otherwise`` is the place of the defence if none is given."""
     if IFEVAL not in tasks:
         if data is not None or defence is not None:
-            named = ", ".join(task.name for task in tasks)
-            raise KVBenchError(f"--data and --defence are for the task {IFEVAL.name}, not for {named}")
+            names = ", ".join(task.name for task in tasks)
+            raise KVBenchError(f"--data and --defence are for the task {IFEVAL.name}, not for {names}")
         return list(tasks)
     ifeval = ifeval_of(read_rows(data) if data is not None else hub_rows(), defence or otherwise)
     return [ifeval if task is IFEVAL else task for task in tasks]
 
 
 def check_judges(tasks: Sequence[Task], mode: str) -> None:
-    """Whether all directives of ifeval can be judged, and its contexts compressed in this mode, before anything is
-    loaded: :class:`KVBenchError` if not."""
+    """Raises :class:`KVBenchError` if a directive of ifeval cannot be judged, or its contexts cannot be compressed in
+    this mode. It runs before anything is loaded."""
     for task in (task for task in tasks if task.name == IFEVAL.name):
         if mode == "aware" and task.role == "user":
             raise KVBenchError("--mode aware: plain rows of ifeval hold their request already: use --mode agnostic")
@@ -49,15 +49,15 @@ def _directives_of(task: Task) -> list[tuple[str, Directive]]:
 
 
 def hub_rows() -> tuple[Row, ...]:
-    """All rows of the data set, or of the copy of it that was downloaded before."""
-    datasets = importlib.import_module("datasets")  # takes a second: for those who need it
+    """Loads all rows of the data set from the hub, or from an earlier download."""
+    datasets = importlib.import_module("datasets")  # takes a second, and few commands need it
     fault = fault_of_hub()
-    if fault:  # each of its files would be asked for again and again
+    if fault:  # the library would ask for each file again and again
         constants.HF_HUB_OFFLINE = datasets.config.HF_HUB_OFFLINE = True
     datasets.disable_progress_bars()
     try:
         loaded = datasets.load_dataset(HUB, split="train")
-    except Exception as error:  # of the network, the hub or the cache
+    except Exception as error:  # the network, the hub and the cache raise anything
         raise KVBenchError(
             f"{HUB} cannot be loaded ({fault or f'{type(error).__name__}: {first_line(error)}'}): "
             "give a local file of its rows with --data"

@@ -1,4 +1,4 @@
-"""The model hub, which many machines cannot reach: asked once, before anything waits for it again and again."""
+"""Checks once whether the model hub can be reached, before anything waits for it again and again."""
 
 from functools import cache
 
@@ -11,15 +11,14 @@ PATIENCE = 10.0  # seconds
 
 @cache
 def look_for_hub() -> bool:
-    """Whether the hub answers. If it does not, only what was downloaded before is looked for from here on: each file
-    would else be asked for six times, 23 s long."""
+    """Tells whether the hub answers. If it does not, this process uses downloaded files only from then on; otherwise it
+    would ask six times for each file, which takes 23 s."""
     if constants.is_offline_mode():
         return False
     fault = fault_of_hub()
     if fault:
         console.print(
-            f"the model hub at {constants.ENDPOINT} cannot be reached ({fault}): "
-            "only what was downloaded before is used",
+            f"the model hub at {constants.ENDPOINT} cannot be reached ({fault}): only downloaded files are used",
             soft_wrap=True,
             markup=False,
         )
@@ -28,11 +27,11 @@ def look_for_hub() -> bool:
 
 
 def fault_of_hub() -> str:
-    """Why the hub does not answer; nothing if it does."""
+    """Says why the hub does not answer, or returns an empty text if it does."""
     if constants.is_offline_mode():
         return "offline mode"
     try:
         get_session().head(constants.ENDPOINT, timeout=PATIENCE)
-    except Exception as error:  # of the network: httpx has dozens, and proxies theirs
+    except Exception as error:  # httpx has dozens of network errors, and proxies raise their own
         return type(error).__name__
     return ""

@@ -12,7 +12,7 @@ from kvbench.data import check_judges, with_data
 from kvbench.engine.bounds import Patience
 from kvbench.errors import KVBenchError
 from kvbench.grid import Grid
-from kvbench.lengths import Count, lengthened
+from kvbench.lengths import Count, lengthen
 from kvbench.models import LoadedModel, load_model
 from kvbench.options import Mode, Scope, cell_bound, contexts_of, kv_bytes, parse_points, with_answers_of
 from kvbench.setting import Setting
@@ -62,7 +62,7 @@ class Job:
         tasks = with_data(asked.tasks, self.data, self.defence, asked.defence)
         check_judges(tasks, self.mode)
         check_scope(tasks, self.mode, asked.scope)
-        tasks = lengthened(tasks, self.context_tokens, self.depth, count, self.model)
+        tasks = lengthen(tasks, self.context_tokens, self.depth, count, self.model)
         tasks = with_answers_of(tasks, self.max_new_tokens)
         counts = [(task, contexts_of(task, self.profile, self.limit)) for task in tasks]
         chosen = with_references(choose_policies(asked.policies, tasks, self.mode, even_if_broken=True))

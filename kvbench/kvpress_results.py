@@ -1,4 +1,4 @@
-"""The folders that kvpress's evaluation writes: ``predictions.csv``, ``metrics.json`` and ``config.yaml``.
+"""Reads the folders that kvpress's evaluation writes: ``predictions.csv``, ``metrics.json`` and ``config.yaml``.
 
 ``metrics.json`` is a number (LongBench, InfiniteBench), scores by name (AIME, needle in a haystack), or scores by name
 for each task (RULER, LooGLE). A repeated evaluation lies in a numbered folder within the first.
@@ -24,7 +24,7 @@ PREDICTIONS, METRICS, CONFIG = FILES = ("predictions.csv", "metrics.json", "conf
 GOLDS = ("answer", "answers")
 QUOTED = r"""(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")"""
 LIST = re.compile(rf"\[\s*{QUOTED}(?:[\s,]+{QUOTED})*\s*\]", re.DOTALL)  # numpy writes no commas
-# Of a configuration, what makes another setting of the same data set.
+# The entries of a configuration that make another setting of the same data set, with their usual values.
 SETTINGS = {
     "fraction": 1.0,
     "max_context_length": None,
@@ -35,8 +35,8 @@ SETTINGS = {
 
 
 def results_in(folder: Path) -> tuple[list[Imported], list[str]]:
-    """All results in a folder and those below it, and what could not be read, a line each; :class:`KVBenchError` if
-    there is none."""
+    """Reads all results in a folder and below it, and describes each unreadable one in a line. Raises
+    :class:`KVBenchError` if there is no result."""
     if not folder.is_dir():
         raise KVBenchError(f"there is no folder {folder}: give the one that kvpress's evaluation wrote (output_dir)")
     rows, broken = [], []
@@ -51,25 +51,25 @@ def results_in(folder: Path) -> tuple[list[Imported], list[str]]:
         raise KVBenchError(
             f"nothing can be imported: {broken[0]}" + (f" (and {len(broken) - 1} more)" if broken[1:] else "")
         )
-    return merged(rows), broken
+    return merge_runs(rows), broken
 
 
 def _folders(folder: Path) -> Iterator[Path]:
-    """Those that hold any of the files, and those that an evaluation left empty."""
+    """Yields the folders that hold any of the files, and those that an evaluation left empty."""
     for path in (folder, *sorted(path for path in folder.rglob("*") if path.is_dir())):
         if any((path / name).is_file() for name in FILES) or (path != folder and not any(path.iterdir())):
             yield path
 
 
 def read_result(folder: Path) -> Imported:
-    """One evaluation; :class:`KVBenchError` that names the file and what is wrong with it."""
+    """Reads one evaluation; raises :class:`KVBenchError` with the file and its fault."""
     missing = [name for name in FILES if not (folder / name).is_file()]
     if missing:
-        raise KVBenchError(f"{folder}: {missing[0]} is missing: the evaluation did not end, run it again")
+        raise KVBenchError(f"{folder}: {missing[0]} is missing: the evaluation did not finish, run it again")
     config = _config(folder / CONFIG)
     scores, tasks = _scores(folder / METRICS)
     predictions = _predictions(folder / PREDICTIONS)
-    judged = list(_judged(predictions))
+    pairs = list(_answer_scores(predictions))
     data_dir = config.get("data_dir")
     return Imported(
         dataset=f"{config['dataset']}/{data_dir}" if data_dir else config["dataset"],
@@ -83,9 +83,9 @@ def read_result(folder: Path) -> Imported:
         scores=tuple(scores.items()),
         tasks=tasks,
         predictions=len(predictions),
-        answers=len(judged),
-        f1=fmean(f1 for f1, _ in judged) if judged else None,
-        em=fmean(em for _, em in judged) if judged else None,
+        answers=len(pairs),
+        f1=fmean(f1 for f1, _ in pairs) if pairs else None,
+        em=fmean(em for _, em in pairs) if pairs else None,
     )
 
 
@@ -106,7 +106,7 @@ def _config(path: Path) -> dict[str, Any]:
 
 
 def _scores(path: Path) -> tuple[dict[str, float | None], int]:
-    """Scores by name, the mean over the tasks that have each, and how many tasks there are."""
+    """Returns scores by name, each the mean over the tasks that have it, and the number of tasks."""
     try:
         metrics = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
@@ -115,17 +115,17 @@ def _scores(path: Path) -> tuple[dict[str, float | None], int]:
         if metrics is not None and not _is_number(metrics):
             raise _damaged(path, f"it holds {type(metrics).__name__}, not scores")
         return {"score": _finite(metrics)}, 1
-    nested = {task: told for task, told in metrics.items() if isinstance(told, dict)}
+    nested = {task: scores for task, scores in metrics.items() if isinstance(scores, dict)}
     if nested and len(nested) < len(metrics):
         raise _damaged(path, "some of its entries are tasks and some are scores")
-    told = list(nested.values()) or [metrics]
-    names = dict.fromkeys(name for scores in told for name in scores)
-    for scores in told:
+    tables = list(nested.values()) or [metrics]
+    names = dict.fromkeys(name for scores in tables for name in scores)
+    for scores in tables:
         for name, value in scores.items():
             if value is not None and not _is_number(value):
                 raise _damaged(path, f"'{name}' is {value!r:.40}, not a number")
-    means = {name: _mean([scores[name] for scores in told if name in scores]) for name in names}
-    return means, len(told)
+    means = {name: _mean([scores[name] for scores in tables if name in scores]) for name in names}
+    return means, len(tables)
 
 
 def _is_number(value: object) -> bool:
@@ -137,25 +137,25 @@ def _finite(value: Any) -> float | None:
 
 
 def _mean(values: Sequence[Any]) -> float | None:
-    """None where any is no number: a mean of the others would be another score."""
+    """Returns None if any value is no number: a mean of the others would be another score."""
     finite = [_finite(value) for value in values]
     known = [value for value in finite if value is not None]
     return fmean(known) if len(known) == len(finite) else None
 
 
 def _predictions(path: Path) -> pd.DataFrame:
-    """As text: an answer may be called NaN."""
+    """Reads the predictions as text, because an answer may be called NaN."""
     try:
         predictions = pd.read_csv(path, dtype=str, keep_default_na=False)
-    except (OSError, ValueError) as error:  # pandas' own are ValueErrors
+    except (OSError, ValueError) as error:  # pandas raises ValueErrors
         raise _damaged(path, first_line(error)) from error
     if "predicted_answer" not in predictions:
         raise _damaged(path, "it has no column predicted_answer")
     return predictions
 
 
-def _judged(predictions: pd.DataFrame) -> Iterator[tuple[float, float]]:
-    """F1 and EM of the answers that have golds."""
+def _answer_scores(predictions: pd.DataFrame) -> Iterator[tuple[float, float]]:
+    """Yields F1 and EM of every answer that has golds."""
     column = next((name for name in GOLDS if name in predictions), None)
     if column is None:
         return
@@ -165,7 +165,7 @@ def _judged(predictions: pd.DataFrame) -> Iterator[tuple[float, float]]:
 
 
 def golds_in(text: str) -> list[str]:
-    """The gold answers of a cell: a text, or a list as Python or numpy write it.
+    """Returns the gold answers in a cell: a text, or a list as Python or numpy write it.
 
     >>> golds_in("['Ada' 'Ada Lovelace']")
     ['Ada', 'Ada Lovelace']
@@ -175,31 +175,31 @@ def golds_in(text: str) -> list[str]:
     return [text] if text.strip() not in ("", "[]") else []
 
 
-def merged(rows: Sequence[Imported]) -> list[Imported]:
-    """Evaluations of the same press with the same arguments at the same ratio in the same setting as one row."""
+def merge_runs(rows: Sequence[Imported]) -> list[Imported]:
+    """Makes one row of evaluations of the same press with the same arguments, ratio and setting."""
     groups: dict[tuple[object, ...], list[Imported]] = {}
     for row in rows:
         key = (row.dataset, row.model, row.setting, row.press, row.ratio, row.arguments)
         groups.setdefault(key, []).append(row)
-    return [_merged(group) if len(group) > 1 else group[0] for group in groups.values()]
+    return [_merge(group) if len(group) > 1 else group[0] for group in groups.values()]
 
 
-def _merged(group: Sequence[Imported]) -> Imported:
-    told: list[Mapping[str, float | None]] = [dict(row.scores) for row in group]
-    shared = [name for name in told[0] if all(name in scores for scores in told)]
-    judged = [(row.f1, row.em, row.answers) for row in group if row.f1 is not None and row.em is not None]
-    f1s, ems, answers = zip(*judged, strict=True) if judged else ((), (), ())
+def _merge(group: Sequence[Imported]) -> Imported:
+    tables: list[Mapping[str, float | None]] = [dict(row.scores) for row in group]
+    shared = [name for name in tables[0] if all(name in scores for scores in tables)]
+    means = [(row.f1, row.em, row.answers) for row in group if row.f1 is not None and row.em is not None]
+    f1s, ems, answers = zip(*means, strict=True) if means else ((), (), ())
     first = group[0]
     return Imported(
         **{
             name: getattr(first, name)
             for name in ("dataset", "model", "setting", "press", "ratio", "arguments", "tasks")
         },
-        scores=tuple((name, _mean([scores[name] for scores in told])) for name in shared),
+        scores=tuple((name, _mean([scores[name] for scores in tables])) for name in shared),
         predictions=sum(row.predictions for row in group),
         answers=sum(answers),
-        f1=fmean(f1s, answers) if judged else None,
-        em=fmean(ems, answers) if judged else None,
+        f1=fmean(f1s, answers) if means else None,
+        em=fmean(ems, answers) if means else None,
         runs=len(group),
     )
 

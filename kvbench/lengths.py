@@ -1,4 +1,4 @@
-"""Contexts of a chosen length: the task ``long_context`` with as many tokens as are asked for."""
+"""Gives the task ``long_context`` contexts of a chosen length."""
 
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -15,34 +15,34 @@ from kvbench.reference.shipped import REFERENCE_MODELS, folder_of, mistyped
 Count = Callable[[str], int]
 
 
-def lengthened(
+def lengthen(
     tasks: Sequence[Task], tokens: int | None, depth: float | None, count: Count, counted_by: str = ""
 ) -> list[Task]:
-    """The tasks, long_context among them with contexts of so many tokens, as ``count`` counts them; its evidence is
-    scattered, or together at a relative depth. ``counted_by``: the model or folder whose tokens those are."""
+    """Returns the tasks, with contexts of so many tokens in ``long_context``. Its evidence is scattered, or together at
+    a relative depth. ``count`` counts the tokens of a text, and ``counted_by`` names the model with these tokens."""
     if tokens is None and depth is None:
         return list(tasks)
     if LONG_CONTEXT not in tasks:
-        named = ", ".join(task.name for task in tasks)
-        raise KVBenchError(f"--context-tokens and --depth are for the task {LONG_CONTEXT.name}, not for {named}")
+        names = ", ".join(task.name for task in tasks)
+        raise KVBenchError(f"--context-tokens and --depth are for the task {LONG_CONTEXT.name}, not for {names}")
     if tokens is None:
         raise KVBenchError("--depth needs a length: give --context-tokens too")
     name = Path(counted_by).name
     return [context_of_tokens(tokens, count, depth, name) if task is LONG_CONTEXT else task for task in tasks]
 
 
-def lengthened_by(tokenizer: str | None, task: Task, tokens: int | None, depth: float | None) -> Task:
-    """One task, lengthened by what a tokenizer counts: that of a reference model, of a local folder, or of the hub. It
-    is loaded when the first text is counted; without a name it is that of the model ``reference``."""
+def lengthen_by_tokenizer(tokenizer: str | None, task: Task, tokens: int | None, depth: float | None) -> Task:
+    """Lengthens one task by the tokens of a reference model (by default ``reference``), a local folder or a hub model.
+    The tokenizer is loaded when it counts the first text."""
     if tokenizer is not None and tokens is None:
         raise KVBenchError("--tokenizer counts the tokens of --context-tokens: give that too")
     name = tokenizer or "reference"
-    (lengthened_task,) = lengthened([task], tokens, depth, count_by(name), name)
-    return lengthened_task
+    (longer,) = lengthen([task], tokens, depth, count_by(name), name)
+    return longer
 
 
 def count_by(tokenizer: str) -> Count:
-    """Counts tokens as a tokenizer does."""
+    """Returns a function that counts tokens as a tokenizer does."""
     loaded = cache(lambda: _load(tokenizer))
     return lambda text: len(loaded().encode(text, add_special_tokens=False).ids)
 
@@ -51,12 +51,12 @@ def _load(tokenizer: str) -> Tokenizer:
     if mistyped(tokenizer) and not Path(tokenizer).exists():
         raise KVBenchError(unknown_name("tokenizer", tokenizer, REFERENCE_MODELS))
     folder = folder_of(tokenizer) if tokenizer in REFERENCE_MODELS else Path(tokenizer).expanduser()
-    hub_logging.set_verbosity_error()  # or an absent network fills the screen with attempts
+    hub_logging.set_verbosity_error()  # without a network, attempts would fill the screen
     try:
         if folder.is_dir():
             return Tokenizer.from_file(str(folder / "tokenizer.json"))
         return Tokenizer.from_pretrained(tokenizer)
-    except Exception as error:  # the library raises bare ones
+    except Exception as error:  # the library raises bare exceptions
         raise KVBenchError(
             f"no tokenizer.json of '{tokenizer}' can be read ({first_line(error)}): name a reference model, or a "
             "folder or hub model with a fast tokenizer"

@@ -1,4 +1,4 @@
-"""Loading the model under test: the reference model that ships with kvbench, a local folder, or a hub name."""
+"""Loads the model under test: the reference model that ships with kvbench, a local folder, or a hub model."""
 
 import hashlib
 import logging
@@ -31,24 +31,27 @@ from kvbench.pristine import Pristine
 from kvbench.reference.shipped import REFERENCE_MODELS, folder_of, mistyped
 from policies import Policy, attention_window
 
-DESCRIPTIONS = ("README.md", "full_cache.json", "learning_curve.csv")  # beside weights; they tell what was measured
+DESCRIPTIONS = (
+    "README.md",
+    "full_cache.json",
+    "learning_curve.csv",
+)  # files beside the weights that only describe the model
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
 @dataclass(frozen=True)
 class LoadedModel:
-    """A model ready to run, with what identifies it. ``fingerprint``: hash of config and weights. ``pristine``: what
-    no press may change."""
+    """A model that is ready to run."""
 
     name: str
     network: PreTrainedModel
     tokenizer: PreTrainedTokenizerBase
-    fingerprint: str
-    pristine: Pristine
+    fingerprint: str  # hash of configuration and weights
+    pristine: Pristine  # what no press may change
 
     @cached_property
     def device(self) -> torch.device:
-        """Kept, because the network searches its modules for it and :meth:`clock` asks thousands of times a context."""
+        """The device of the network, kept: the network searches its modules, and :meth:`clock` asks very often."""
         return self.network.device
 
     @property
@@ -56,35 +59,35 @@ class LoadedModel:
         return str(self.network.dtype).removeprefix("torch.")
 
     def clock(self) -> float:
-        """Seconds, after all work of the device is done."""
+        """Waits until the device has done all its work, and returns seconds."""
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
         return time.perf_counter()
 
     def count_tokens(self, text: str) -> int:
-        """Without special tokens."""
+        """Counts the tokens of a text, without special tokens."""
         return len(self.tokenizer.encode(text, add_special_tokens=False))
 
     def end_tokens(self) -> tuple[int, ...]:
-        """Tokens that end an answer, as kvpress's pipeline reads them."""
+        """Returns the tokens that end an answer, as kvpress's pipeline reads them."""
         ends = self.network.generation_config.eos_token_id
         return tuple(ends) if isinstance(ends, list) else (() if ends is None else (ends,))
 
 
 def decoder_of(network: PreTrainedModel) -> Any:
-    """The stack of decoder layers, where kvpress looks for it (Gemma 3 keeps it inside a multi-modal model)."""
+    """Returns the stack of decoder layers, where kvpress looks for it (Gemma 3 has it inside a multi-modal model)."""
     decoder = network.model
     inner = getattr(decoder, "language_model", None)
     return decoder if inner is None else inner
 
 
 def compressed_by_kvpress(network: PreTrainedModel, attention: Any) -> bool:
-    """kvpress leaves the sliding layers of Gemma 3 alone."""
+    """Tells whether kvpress compresses this layer: it skips the sliding layers of Gemma 3."""
     return not (isinstance(network, Gemma3ForConditionalGeneration) and attention.is_sliding)
 
 
 def longest_sequence(model: LoadedModel) -> int:
-    """Most tokens, context, question and answer together, that the model can be measured on.
+    """Returns the most tokens, of context, question and answer together, that the model can be measured on.
 
     A token that falls out of a layer's attention window is lost by the model and not by the press; the decoder reads
     full attention and refuses longer sequences instead of measuring something else.
@@ -98,7 +101,7 @@ def longest_sequence(model: LoadedModel) -> int:
 
 @contextmanager
 def attention(network: PreTrainedModel, name: str) -> Iterator[None]:
-    """The network on another attention implementation for a while."""
+    """Switches the network to another attention implementation inside a ``with`` block."""
     before = network.config._attn_implementation
     network.set_attn_implementation(name)
     try:
@@ -107,27 +110,27 @@ def attention(network: PreTrainedModel, name: str) -> Iterator[None]:
         network.set_attn_implementation(before)
 
 
-def choose_device(asked: str) -> torch.device:
-    if asked == "auto":
+def choose_device(name: str) -> torch.device:
+    if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    if asked == "cuda" and not torch.cuda.is_available():
-        raise KVBenchError("no CUDA device is at hand: use --device cpu, or install a CUDA build of torch")
-    if asked not in ("cpu", "cuda"):
-        raise KVBenchError(f"unknown device '{asked}': use auto, cpu or cuda")
-    return torch.device(asked)
+    if name == "cuda" and not torch.cuda.is_available():
+        raise KVBenchError("this machine has no CUDA device: use --device cpu, or install a CUDA build of torch")
+    if name not in ("cpu", "cuda"):
+        raise KVBenchError(f"unknown device '{name}': use auto, cpu or cuda")
+    return torch.device(name)
 
 
-def choose_dtype(asked: str, device: torch.device) -> torch.dtype:
-    """``auto`` is float32 on a CPU, where it is the fastest and the reference, and bfloat16 on a GPU."""
-    if asked == "auto":
+def choose_dtype(name: str, device: torch.device) -> torch.dtype:
+    """Chooses float32 for ``auto`` on a CPU, where it is the fastest and the reference, and bfloat16 on a GPU."""
+    if name == "auto":
         return torch.float32 if device.type == "cpu" else torch.bfloat16
-    if asked not in DTYPES:
-        raise KVBenchError(f"unknown dtype '{asked}': use auto, {', '.join(DTYPES)}")
-    return DTYPES[asked]
+    if name not in DTYPES:
+        raise KVBenchError(f"unknown dtype '{name}': use auto, {', '.join(DTYPES)}")
+    return DTYPES[name]
 
 
 def model_source(name: str) -> str:
-    """Where transformers finds the model of that name."""
+    """Returns the folder or hub name under which transformers finds a model."""
     if name in REFERENCE_MODELS:
         return str(folder_of(name))
     looks_local = name.startswith((".", "/", "~")) or name.count("/") > 1
@@ -144,17 +147,17 @@ def model_source(name: str) -> str:
 
 
 def load_model(name: str, device: str = "auto", dtype: str = "auto", device_map: str | None = None) -> LoadedModel:
-    """Loads a causal language model that kvpress supports, with the fused attention that every policy runs on.
-    ``device_map``: ``auto`` spreads its layers over all GPUs that the process sees."""
+    """Loads a causal language model that kvpress supports, with the fused attention that every policy runs on. The
+    ``device_map`` ``auto`` spreads its layers over all GPUs that the process sees."""
     source = model_source(name)
     where = choose_device(device)
     if device_map is not None:
         check_spreading(where)
     precision = choose_dtype(dtype, where)
     transformers_logging.set_verbosity_error()
-    logging.getLogger("kvpress").setLevel(logging.ERROR)  # or some presses tell at each context how slow they are
+    logging.getLogger("kvpress").setLevel(logging.ERROR)  # some presses say for each context how slow they are
     transformers_logging.disable_progress_bar()
-    hub_logging.set_verbosity_error()  # or an absent network fills the screen with attempts
+    hub_logging.set_verbosity_error()  # without a network, attempts would fill the screen
     if not Path(source).exists():
         look_for_hub()
     try:
@@ -182,12 +185,12 @@ def load_model(name: str, device: str = "auto", dtype: str = "auto", device_map:
     if device_map is None:
         network = network.to(where)  # type: ignore[arg-type]  # transformers wraps and loses its signature
     else:
-        check_spread(name, {own: weight.device.type for own, weight in network.named_parameters()})
+        check_spread(name, {parameter: weight.device.type for parameter, weight in network.named_parameters()})
     return wrap_model(name, network, tokenizer, fingerprint_of(source, config))
 
 
 def check_spreading(device: torch.device) -> None:
-    """Whether weights can be spread over GPUs here."""
+    """Raises :class:`KVBenchError` if weights cannot be spread over GPUs here."""
     if device.type != "cuda":
         raise KVBenchError("--device-map auto spreads weights over GPUs, and there is none: leave it out")
     if find_spec("accelerate") is None:
@@ -195,18 +198,18 @@ def check_spreading(device: torch.device) -> None:
 
 
 def check_spread(name: str, kinds: Mapping[str, str]) -> None:
-    """Weights that found no room on a GPU would be fetched for every token, and presses read them where they are.
-    ``kinds``: of device, by weight; those that accelerate keeps on the disk are on ``meta``."""
+    """Raises :class:`KVBenchError` if a weight is not on a GPU: it would be fetched for every token, and presses read
+    it where it is. ``kinds`` maps weights to kinds of device; accelerate puts weights on the disk on ``meta``."""
     elsewhere = [weight for weight, kind in kinds.items() if kind != "cuda"]
     if elsewhere:
         raise KVBenchError(
-            f"'{name}' does not fit on the GPUs at hand ({elsewhere[0]} and {len(elsewhere) - 1} more weights would "
+            f"'{name}' does not fit on the GPUs ({elsewhere[0]} and {len(elsewhere) - 1} more weights would "
             "stay outside): use more or larger ones (on Ray: --gpus-per-worker), or --dtype bfloat16"
         )
 
 
 def load_tokenizer(name: str) -> PreTrainedTokenizerBase:
-    """The tokenizer alone: who sends the work to others needs no weights."""
+    """Loads the tokenizer alone: a process that only sends work to others needs no weights."""
     try:
         tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(model_source(name))
     except KVBenchError:
@@ -217,7 +220,7 @@ def load_tokenizer(name: str) -> PreTrainedTokenizerBase:
 
 
 def _check_architecture(name: str, architectures: Sequence[str]) -> None:
-    """Before any weight is read."""
+    """Refuses an architecture before any weight is read."""
     known = [model.__name__ for model in SUPPORTED_MODELS]
     if architectures and not set(architectures) & set(known):
         raise _unsupported(name, architectures[0])
@@ -229,7 +232,8 @@ def _unsupported(name: str, architecture: str) -> KVBenchError:
 
 
 def _check_weights(name: str, report: Mapping[str, Any]) -> None:
-    """transformers draws missing weights at random, and leaves out layers that the config does not count."""
+    """Refuses weights that do not match the configuration: transformers draws missing weights at random, and ignores
+    layers that the configuration does not count."""
     surplus = [key for key in report["unexpected_keys"] if ".layers." in key and "inv_freq" not in key]
     wrong = {"lacks": sorted(report["missing_keys"]), "has, beyond its config,": sorted(surplus)}
     for what, keys in wrong.items():
@@ -241,12 +245,13 @@ def _check_weights(name: str, report: Mapping[str, Any]) -> None:
 
 
 def _check_tokenizer(name: str, tokenizer: PreTrainedTokenizerBase, embeddings: int) -> None:
-    """transformers makes an empty tokenizer for a folder that has none; every context would be one token."""
+    """Refuses a damaged tokenizer: for a folder without one, transformers makes an empty tokenizer, which turns every
+    context into one token."""
     words = "Where does the mentor of Ana live?"
-    found = len(tokenizer.encode(words, add_special_tokens=False))
-    if found < len(words.split()):
+    count = len(tokenizer.encode(words, add_special_tokens=False))
+    if count < len(words.split()):
         raise KVBenchError(
-            f"the tokenizer of '{name}' makes {found} tokens of '{words}': its files are missing or damaged"
+            f"the tokenizer of '{name}' makes {count} tokens of '{words}': its files are missing or damaged"
         )
     if len(tokenizer) > embeddings:
         raise KVBenchError(
@@ -258,7 +263,7 @@ def _check_tokenizer(name: str, tokenizer: PreTrainedTokenizerBase, embeddings: 
 def wrap_model(
     name: str, network: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, fingerprint: str
 ) -> LoadedModel:
-    """A network already in memory; :class:`KVBenchError` for an architecture that kvpress does not know."""
+    """Wraps a network that is in memory; raises :class:`KVBenchError` if kvpress does not know its architecture."""
     if not isinstance(network, SUPPORTED_MODELS):
         raise _unsupported(name, type(network).__name__)
     network = network.eval()
@@ -266,8 +271,8 @@ def wrap_model(
 
 
 def fingerprint_of(source: str, config: Any = None) -> str:
-    """Hash of all files of a local model but those that only tell of it, or of the configuration of a hub model with
-    its commit, and then ``config`` is needed."""
+    """Hashes all files of a local model except descriptions; for a hub model, its configuration (``config``) and
+    commit."""
     digest = hashlib.sha256()
     folder = Path(source)
     if folder.is_dir():

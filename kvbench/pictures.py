@@ -1,4 +1,4 @@
-"""``python -m kvbench.pictures``: the pictures of the README, from the committed learning curves and built pages."""
+"""``python -m kvbench.pictures`` makes the pictures of the README from learning curves and built pages."""
 
 import shutil
 import subprocess
@@ -19,7 +19,7 @@ PAGE_SIZE = (1280, 1500)
 
 
 def learning_curves(path: Path) -> None:
-    """Exact match by task over the tokens seen, one panel for each reference model."""
+    """Draws exact match by task over the tokens seen, one panel for each reference model."""
     curves = [
         pd.read_csv(StringIO(content)).melt("tokens", list(TASKS), "task", "exact match, percent").assign(model=model)
         for model, content in shipped("learning_curve.csv").items()
@@ -44,22 +44,22 @@ def learning_curves(path: Path) -> None:
 
 
 def screenshot(page: Path, path: Path, part: str = "") -> None:
-    """The top of a page, or of one of its sections alone, as headless Chromium shows it."""
+    """Takes a picture of the top of a page, or of one of its sections, with headless Chromium."""
     browser = shutil.which("chromium") or shutil.which("google-chrome")
     if browser is None:
         raise KVBenchError("no chromium is installed: apt-get install chromium")
     if not page.is_file():
         raise KVBenchError(f"there is no page at {page}: build it with make run")
     with tempfile.TemporaryDirectory() as profile:
-        shown = page
+        visible = page
         if part:  # a screenshot begins at the top, whatever an address says
-            shown = Path(profile) / page.name
+            visible = Path(profile) / page.name
             style = f"<style>header, section:not(#{part}) {{ display: none }}</style></head>"
-            shown.write_text(page.read_text(encoding="utf-8").replace("</head>", style, 1), encoding="utf-8")
+            visible.write_text(page.read_text(encoding="utf-8").replace("</head>", style, 1), encoding="utf-8")
         flags = ["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--disable-background-networking"]
         size = f"--window-size={PAGE_SIZE[0]},{PAGE_SIZE[1]}"
         command = [browser, *flags, size, f"--user-data-dir={profile}", f"--screenshot={path.resolve()}"]
-        subprocess.run([*command, shown.resolve().as_uri()], check=True, capture_output=True, timeout=120)
+        subprocess.run([*command, visible.resolve().as_uri()], check=True, capture_output=True, timeout=120)
 
 
 def main(
@@ -70,7 +70,7 @@ def main(
     suite: Annotated[Path, typer.Option(help="The page of the suite instructions.")] = Path(
         "site/suite/instructions.html"
     ),
-    results: Annotated[Path, typer.Option(help="What that suite came to.")] = Path(
+    results: Annotated[Path, typer.Option(help="The results of that suite.")] = Path(
         "runs/instructions/instructions.json"
     ),
     out: Annotated[Path, typer.Option(help="Folder of the pictures.")] = Path("docs"),

@@ -1,4 +1,4 @@
-"""The model as it was loaded, to find out whether a press wrote to it, and to put it back."""
+"""Remembers the model as it was loaded, to notice whether a press changed it, and to restore it."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -8,46 +8,46 @@ import torch
 from torch import nn
 from transformers import PreTrainedModel
 
-MOST_COPIED = 2 * 10**9  # bytes of weights of which a copy is kept; larger ones are checked, and cannot be put back
+MOST_COPIED = 2 * 10**9  # bytes of weights that are copied; those of a larger model are checked, and cannot be restored
 PLAIN = (bool, int, float, str)
 HOOKS = ("_forward_hooks", "_forward_pre_hooks")
 WORDS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
 @dataclass(frozen=True)
-class Kept:
-    """A weight or buffer in its place. ``was``: a copy of it, or of a model that is too large the sum of its bits."""
+class TensorState:
+    """A weight or buffer as it was when the model was loaded."""
 
-    place: dict[str, Any]
-    own_name: str
+    place: dict[str, Any]  # of a module
+    name: str  # in the place
     tensor: torch.Tensor
     data: torch.Tensor
-    was: torch.Tensor | int
+    content: torch.Tensor | int  # a copy, or the sum of the bits where the model is too large
 
     @property
     def is_same(self) -> bool:
-        now = self.place.get(self.own_name)
+        now = self.place.get(self.name)
         if now is not self.tensor or (now.dtype, now.shape) != (self.data.dtype, self.data.shape):
             return False
-        return _sum(now.detach()) == self.was if isinstance(self.was, int) else torch.equal(now, self.was)
+        if isinstance(self.content, int):
+            return _sum(now.detach()) == self.content
+        return torch.equal(now, self.content)
 
     def restore(self) -> None:
-        self.place[self.own_name] = self.tensor
+        self.place[self.name] = self.tensor
         self.tensor.data = self.data
-        if isinstance(self.was, torch.Tensor):
-            self.data.copy_(self.was)
+        if isinstance(self.content, torch.Tensor):
+            self.data.copy_(self.content)
 
 
 @dataclass(frozen=True)
 class Pristine:
-    """``parts``: modules and the configuration, by the names that they had. ``attributes``: the plain ones of each,
-    such as the scale of an attention, and a forward of its own. ``children``: the modules in each. ``tensors``: weights
-    and buffers by name."""
+    """The state of a model when it was loaded."""
 
-    parts: Mapping[str, Any]
-    attributes: Mapping[str, Mapping[str, Any]]
-    children: Mapping[str, Mapping[str, nn.Module | None]]
-    tensors: Mapping[str, Kept]
+    parts: Mapping[str, Any]  # modules and the configuration, by name
+    attributes: Mapping[str, Mapping[str, Any]]  # plain values of each part, such as a scale, and a replaced forward
+    children: Mapping[str, Mapping[str, nn.Module | None]]  # the modules inside each module
+    tensors: Mapping[str, TensorState]  # weights and buffers by name
 
     @classmethod
     def of(cls, network: PreTrainedModel, most_copied: int = MOST_COPIED) -> Self:
@@ -59,21 +59,23 @@ class Pristine:
             {name: _attributes(part) for name, part in parts.items()},
             {name: dict(module._modules) for name, module in modules.items()},
             {
-                f"{name}.{own}": Kept(place, own, tensor, tensor.data, _kept(tensor.data, size <= most_copied))
+                f"{name}.{key}": TensorState(
+                    place, key, tensor, tensor.data, _content(tensor.data, size <= most_copied)
+                )
                 for name, module in modules.items()
                 for place in (module._parameters, module._buffers)
-                for own, tensor in place.items()
+                for key, tensor in place.items()
                 if tensor is not None
             },
         )
 
     def written(self) -> str:
-        """The name of the first thing that is no longer what it was; nothing if all is."""
+        """Names the first part that has changed; an empty text if none has."""
         for name, children in self.children.items():
-            now_in = self.parts[name]._modules
-            for own, child in children.items():
-                if now_in.get(own) is not child:
-                    return f"{name}.{own}"
+            present = self.parts[name]._modules
+            for key, child in children.items():
+                if present.get(key) is not child:
+                    return f"{name}.{key}"
         for name, part in self.parts.items():
             if hooks := _strange_hooks(part):
                 return f"{name}.{hooks[0][0]}"
@@ -84,7 +86,7 @@ class Pristine:
         return next((name for name, tensor in self.tensors.items() if not tensor.is_same), "")
 
     def restore(self) -> bool:
-        """Puts everything back; whether that was possible."""
+        """Restores everything, and tells whether that was possible."""
         for name, children in self.children.items():
             self.parts[name]._modules.update(children)
         with torch.no_grad():
@@ -99,7 +101,7 @@ class Pristine:
 
 
 def _parts(network: PreTrainedModel) -> Iterator[tuple[str, Any]]:
-    """Modules and the configuration. A rotary embedding that follows the longest context it has seen may change."""
+    """Yields modules and the configuration, except rotary embeddings that may change with the longest context."""
     yield "config", network.config
     yield "text config", network.config.get_text_config()
     yield from ((name or "network", part) for name, part in network.named_modules() if not _is_dynamic(part))
@@ -114,7 +116,7 @@ def _attributes(part: Any) -> dict[str, Any]:
 
 
 def is_of_transformers(hook: Any) -> bool:
-    """It puts hooks there once, when hidden states are first asked for."""
+    """Tells whether a hook is from transformers, which adds its own when a model first returns hidden states."""
     return str(getattr(hook, "__module__", "")).startswith("transformers.")
 
 
@@ -124,7 +126,7 @@ def _strange_hooks(part: Any) -> list[tuple[str, int]]:
     ]
 
 
-def _kept(tensor: torch.Tensor, whole: bool) -> torch.Tensor | int:
+def _content(tensor: torch.Tensor, whole: bool) -> torch.Tensor | int:
     return tensor.clone() if whole else _sum(tensor)
 
 

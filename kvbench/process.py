@@ -1,4 +1,4 @@
-"""Settings of this process for long work on a CPU. They change when things are done, never what comes out."""
+"""Sets this process up for long work on a CPU. The settings change speed, never results."""
 
 import ctypes
 import gc
@@ -17,13 +17,13 @@ SET_PARENT_DEATH_SIGNAL = 1  # of Linux's prctl(2)
 
 
 def processor_name() -> str:
-    """Of this machine; where Linux does not tell, the kind of machine."""
+    """Names the processor of this machine; without Linux, the kind of machine."""
     lines = CPUS.read_text().splitlines() if CPUS.is_file() else []
     return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())
 
 
 def settle() -> None:
-    """To be called when everything that lives to the end is loaded.
+    """Tunes memory. Call it when everything that lives to the end is loaded.
 
     By default glibc maps every large block anew and gives it back when it is freed, so that each activation is paid
     for by a page fault on every 4 KiB of it: a quarter of the decoding time on two cores. Here freed memory is kept.
@@ -38,8 +38,8 @@ def settle() -> None:
 
 
 def die_with_parent(parent: int) -> None:
-    """Has the kernel end this process when the one that forked it is killed: it would wait for work for ever."""
+    """Lets the kernel end this process when its parent is killed: it would wait for work for ever."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(SET_PARENT_DEATH_SIGNAL, signal.SIGKILL)
-        if os.getppid() != parent:  # it was killed before that
+        if os.getppid() != parent:  # it was killed before this call
             os._exit(1)

@@ -12,8 +12,8 @@ from kvbench.downloads import FOLDER, RECORDS_FILE, link_pages, write_records, w
 from kvbench.errors import KVBenchError
 from kvbench.gather import Gathering, gather
 from kvbench.method import method_of
+from kvbench.site_files import remove_former_files
 from kvbench.store import SUMMARY_FILE, Outline, Store
-from kvbench.written import take_away_former
 from leaderboards import (
     FRONT,
     METHOD,
@@ -159,7 +159,7 @@ def _write(
     written += write_study_tables(
         folder, [(_labels(one), of.stores) for one, of in zip(results, gatherings, strict=True)]
     )
-    take_away_former(folder, [*pages, *written, f"{FOLDER}/{RECORDS_FILE}"])
+    remove_former_files(folder, [*pages, *written, f"{FOLDER}/{RECORDS_FILE}"])
     link_pages(folder)
     return [folder / name for name in first]
 

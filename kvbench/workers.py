@@ -1,4 +1,4 @@
-"""Several pieces of work at once, each in a process of its own on a core of its own.
+"""Runs several pieces of work at once, each in a process and on a core of its own.
 
 A small model leaves most of a second core idle: its operations are too short to be shared out, and Python runs between
 them. Threads wait for one another's Python; processes of one thread each do not, and compute the same bit for bit
@@ -35,7 +35,7 @@ _job: Callable[[int], Any]  # of a worker process
 
 
 class Workers:
-    """``count`` processes, no more than there are items to come, or the calling one alone where that is 1."""
+    """A pool of worker processes, not more than there are items. With a count of 1, the calling process works alone."""
 
     def __init__(self, model: LoadedModel, items: int, count: int | None = None) -> None:
         small = model.device.type == "cpu" and model.network.num_parameters() < SMALL
@@ -44,8 +44,8 @@ class Workers:
 
     @contextmanager
     def map(self, work: Callable[[LoadedModel, Item], Result], items: Sequence[Item]) -> Iterator[Iterator[Result]]:
-        """Results in the order of the items; they are pickled on their way here. When the body is left by an exception,
-        Ctrl-C among them, what is being worked on is dropped at once."""
+        """Yields results in the order of the items; processes pickle them. An exception in the body, also Ctrl-C, ends
+        all work at once."""
         if self.count == 1:
             yield (work(self.model, item) for item in items)
             return
@@ -53,8 +53,8 @@ class Workers:
         def job(number: int) -> Result:
             return work(self.model, items[number])
 
-        others = set(active_children())
-        gc.freeze()  # what is there before the fork is never looked at again: 3 % less time
+        former = set(active_children())
+        gc.freeze()  # the collector never visits objects from before the fork again: 3 % less time
         executor = ProcessPoolExecutor(self.count, get_context("fork"), _begin, (job, os.getpid()))
         try:
             with warnings.catch_warnings():  # Python 3.12 warns of forks beside threads, such as torch's: see _begin
@@ -62,7 +62,7 @@ class Workers:
                 begun = deque(executor.submit(_run, n) for n in range(min(len(items), AHEAD * self.count)))
             yield _results(executor, begun, len(items))
         except BaseException:
-            for child in set(active_children()) - others:
+            for child in set(active_children()) - former:
                 child.kill()
             raise
         finally:
@@ -86,9 +86,9 @@ def _results(executor: ProcessPoolExecutor, begun: deque[Future[Result]], count:
 
 
 def _begin(job: Callable[[int], Any], parent: int) -> None:
-    """In a new worker. The threads of torch's pool are not forked with it: it may never ask for more than its own.
+    """Sets up a new worker. A fork does not copy the threads of torch's pool, so a worker keeps to its own thread.
 
-    Ctrl-C reaches all processes of a terminal; the one that writes the store decides what becomes of the others.
+    Ctrl-C reaches all processes of a terminal; workers ignore it, and the process that writes the store ends them.
     """
     global _job
     _job = job
@@ -99,13 +99,13 @@ def _begin(job: Callable[[int], Any], parent: int) -> None:
 
 
 def _run(number: int) -> Any:
-    """Only our own errors and Python's can be relied on to be pickled; anything else, also an exit, would be taken for
-    a kill."""
+    """Works on one item. It raises only errors that can be pickled: any other error, also an exit, would look like a
+    killed worker."""
     try:
         return _job(number)
     except KVBenchError:
         raise
     except BaseException as error:
         if is_out_of_memory(error):
-            raise MemoryError(first_line(error)) from None  # which the caller tells from a fault
+            raise MemoryError(first_line(error)) from None  # the caller treats it apart from other errors
         raise unexpected(error) from None

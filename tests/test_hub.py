@@ -36,7 +36,7 @@ def test_a_hub_that_is_not_there_is_asked_once_and_told_of(
     assert not hub.look_for_hub()
     assert session.asked == [constants.ENDPOINT]
     assert constants.is_offline_mode()
-    assert capsys.readouterr().err.count("only what was downloaded before is used") == 1
+    assert capsys.readouterr().err.count("only downloaded files are used") == 1
 
 
 def test_policies_whose_weights_are_not_there_are_found_after_one_question(

@@ -8,7 +8,7 @@ from datasets import Dataset
 from datasets_gen import TASKS
 from kvbench.cli import main
 from kvbench.errors import KVBenchError
-from kvbench.lengths import count_by, lengthened
+from kvbench.lengths import count_by, lengthen
 from toy import toy_tokenizer
 
 LONG = [TASKS["long_context"]]
@@ -22,15 +22,15 @@ def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_without_a_length_tasks_stay_as_they_are() -> None:
-    assert lengthened(list(TASKS.values()), None, None, len) == list(TASKS.values())
+    assert lengthen(list(TASKS.values()), None, None, len) == list(TASKS.values())
 
 
 def test_other_tasks_stay_as_they_are_and_the_version_tells_the_length() -> None:
-    base, long = lengthened([TASKS["base"], *LONG], 900, 0.25, len)
+    base, long = lengthen([TASKS["base"], *LONG], 900, 0.25, len)
     assert base is TASKS["base"]
     assert long.name == "long_context"
     assert len(long.example(0, 0).context) <= 900
-    (other,) = lengthened(LONG, 900, 0.75, len)
+    (other,) = lengthen(LONG, 900, 0.75, len)
     assert len({task.full_version for task in (*LONG, long, other)}) == 3
 
 
@@ -72,4 +72,4 @@ def test_a_run_takes_them_too(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", "--tasks", "base", "--context-tokens", "900"]) == 1
     assert "are for the task long_context" in capsys.readouterr().err
     with pytest.raises(KVBenchError, match="not for base, hops"):
-        lengthened([TASKS["base"], TASKS["hops"]], 900, None, len)
+        lengthen([TASKS["base"], TASKS["hops"]], 900, None, len)

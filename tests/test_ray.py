@@ -19,7 +19,7 @@ import pytest
 from datasets_gen import TASKS
 from kvbench.cli import main
 from kvbench.errors import KVBenchError
-from kvbench.executors.ray import Cluster, gpus_of_a_worker, places, sharing, taken_of
+from kvbench.executors.ray import Cluster, busy_resource, gpus_of_a_worker, places, sharing
 from kvbench.executors.worker import Worker
 from kvbench.job import Job
 from kvbench.prompt import build_prompts
@@ -325,8 +325,8 @@ def test_a_worker_has_a_gpu_where_there_are_any(
 @pytest.mark.parametrize(
     ("device", "asked", "nodes", "message"),
     [
-        ("cuda", None, [CPU_NODE], "a worker is to have 1 GPU.* no machine of the cluster has more than 0"),
-        ("auto", 16, [GPU_NODE, GPU_NODE], "a worker is to have 16 GPU.* no machine of the cluster has more than 8"),
+        ("cuda", None, [CPU_NODE], "a worker needs 1 GPU.* no machine of the cluster has more than 0"),
+        ("auto", 16, [GPU_NODE, GPU_NODE], "a worker needs 16 GPU.* no machine of the cluster has more than 8"),
         ("cuda", 0, [GPU_NODE], "--device cuda needs a GPU for each worker"),
         ("spread", None, [CPU_NODE], "--device-map auto spreads weights over GPUs: give --gpus-per-worker"),
         ("auto", 1, [], "no machine of the cluster has more than 0"),
@@ -355,7 +355,7 @@ def test_workers_are_as_many_as_the_machines_have_room_for() -> None:
     [({"CPU": 2.0}, 0, None), ({"CPU": 0.5}, 0, "CPUs"), ({}, 0, "CPUs"), ({"CPU": 1, "GPU": 1}, 2, "GPUs")],
 )
 def test_a_cluster_without_a_free_place_is_seen(free: dict[str, float], gpus: float, taken: str | None) -> None:
-    assert taken_of(free, 1.0, gpus) == taken
+    assert busy_resource(free, 1.0, gpus) == taken
 
 
 def test_workers_share_the_memory_of_their_machine_or_of_a_gpu_that_is_given_in_shares() -> None:

@@ -6,7 +6,7 @@ import torch
 from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
 from datasets_gen import TASKS, Task
-from kvbench.lengths import lengthened
+from kvbench.lengths import lengthen
 from kvbench.models import LoadedModel, wrap_model
 from kvbench.reference.shipped import folder_of
 
@@ -70,5 +70,5 @@ def random_network(shape: LlamaShape, positions: int, device: torch.device, dtyp
 
 def task_of(model: LoadedModel, tokens: int, answer: int = ANSWER) -> Task:
     """``long_context`` with contexts of so many tokens."""
-    (task,) = lengthened([TASKS["long_context"]], tokens, None, model.count_tokens, model.name)
+    (task,) = lengthen([TASKS["long_context"]], tokens, None, model.count_tokens, model.name)
     return replace(task, max_new_tokens=answer)

@@ -29,7 +29,7 @@ from kvbench.commands.parameters import (
 from kvbench.console import console
 from kvbench.data import with_data
 from kvbench.errors import KVBenchError, first_line
-from kvbench.lengths import lengthened_by
+from kvbench.lengths import lengthen_by_tokenizer
 from kvbench.options import contexts_of
 
 _PART = TypeAdapter(Part)
@@ -53,7 +53,7 @@ def command(
     """Writes a task as a folder that ``datasets.load_dataset`` reads: questions, contexts, spans and golds."""
     disable_progress_bars()  # datasets would write one to a file too
     (named,) = with_data([get_task(task)], data, defence)
-    chosen = lengthened_by(tokenizer, named, context_tokens, depth)
+    chosen = lengthen_by_tokenizer(tokenizer, named, context_tokens, depth)
     tags, contexts = parse_tags(tag), contexts_of(chosen, profile, limit)
     folder = out or Path("datasets") / chosen.name
     written = _parts_in(folder)

@@ -26,7 +26,7 @@ from kvbench.commands.parameters import (
 )
 from kvbench.data import with_data
 from kvbench.errors import KVBenchError
-from kvbench.lengths import lengthened_by
+from kvbench.lengths import lengthen_by_tokenizer
 from kvbench.options import check_count
 from kvbench.place import place_of
 from kvbench.store import Store
@@ -70,7 +70,7 @@ def command(
         )
         return
     (named,) = with_data([get_task(what)], data, defence)
-    chosen = lengthened_by(tokenizer, named, context_tokens, depth)
+    chosen = lengthen_by_tokenizer(tokenizer, named, context_tokens, depth)
     example = chosen.example(seed, index, split, held_out=phrasings == "held-out")
     wanted = set(parse_tags(tag))
     shown = [(number, one) for number, one in enumerate(example.questions) if wanted <= set(tags_of(one))]

@@ -1,7 +1,7 @@
-"""Where the contexts of a run are worked on: in processes of this machine, or on a Ray cluster.
+"""Executors work on the contexts of a run, in processes of this machine or on a Ray cluster.
 
-A run asks an executor for its grid and its identity, and hands it units; the executor gives back rows, and the
-run alone writes the store. So a worker that dies leaves nothing half done, and a run that dies goes on from its files.
+A run gets the grid and the identity from an executor and gives it units; the executor returns rows, and the run alone
+writes the store. So a worker that dies leaves no half-done work, and a run that dies resumes from its files.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,11 +19,11 @@ Answered = tuple[Unit, Rows]
 
 
 class Executor(Protocol):
-    """``grid`` and ``identity``: what is run, and what the run is then, as those who run it say."""
+    """Runs units somewhere."""
 
-    grid: Grid
-    identity: Identity
+    grid: Grid  # the grid that can be run there
+    identity: Identity  # of the run that it would write
 
     def map(self, units: Sequence[Unit]) -> AbstractContextManager[Iterator[Answered]]:
-        """The rows of each context of the units. Units come in any order, and the contexts of one in theirs. When
-        the body is left by an exception, what is being worked on is dropped."""
+        """Yields the rows of each context. Units come in any order, and the contexts of a unit in their order. An
+        exception in the body ends all work."""

@@ -1,4 +1,4 @@
-"""The executor that the command line asks for."""
+"""Chooses the executor that the command line names."""
 
 from contextlib import AbstractContextManager, nullcontext
 
@@ -17,7 +17,7 @@ def chosen_executor(
     cpus_per_worker: float | None = None,
     gpus_per_worker: float | None = None,
 ) -> AbstractContextManager[Executor]:
-    """``local`` or ``ray``; the options of Ray are refused for the other."""
+    """Returns the executor ``local`` or ``ray``; raises :class:`KVBenchError` for an option of Ray with ``local``."""
     given = {
         "--address": address,
         "--workers": workers,

@@ -1,4 +1,4 @@
-"""On this machine: the calling process, or one worker process for each core where the model is small."""
+"""Runs units on this machine: in the calling process, or for a small model in one worker process on each core."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -16,7 +16,7 @@ from kvbench.workers import Workers
 
 
 def on_this_machine(job: Job) -> "LocalExecutor":
-    """Loads the model of a job, and finds out what can be run with it."""
+    """Loads the model of a job and makes the grid that can be run with it."""
     grid = job.grid(lambda text: model.count_tokens(text))
     console.print(f"loading {job.model}", soft_wrap=True)
     model = job.load()
@@ -27,7 +27,7 @@ def on_this_machine(job: Job) -> "LocalExecutor":
 
 
 class LocalExecutor:
-    """Contexts go to the workers one by one, so that none of them waits for the rest of a unit."""
+    """Gives contexts to workers one by one, so that no worker waits for the rest of a unit."""
 
     def __init__(self, model: LoadedModel, grid: Grid) -> None:
         self.model = model

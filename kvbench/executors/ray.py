@@ -1,4 +1,4 @@
-"""On a Ray cluster, or on one that is started on this machine for the run: an actor for each worker."""
+"""Runs units on a Ray cluster, or on one that it starts on this machine; each worker is an actor."""
 
 import importlib
 import os
@@ -28,13 +28,12 @@ REACHABLE_WITHIN = 5.0  # seconds
 
 @dataclass(frozen=True)
 class Cluster:
-    """``address``: None starts a cluster on this machine. ``workers``: at most so many. ``gpus``: for each, None leaves
-    it to the job's device and to what is there."""
+    """The cluster that the options describe."""
 
-    address: str | None = None
-    workers: int | None = None
-    cpus: float = 1.0
-    gpus: float | None = None
+    address: str | None = None  # None starts a cluster on this machine
+    workers: int | None = None  # at most
+    cpus: float = 1.0  # of each worker
+    gpus: float | None = None  # of each worker; None chooses by the job's device and by the GPUs of the cluster
 
     def __post_init__(self) -> None:
         if self.workers is not None and self.workers < 1:
@@ -47,10 +46,10 @@ class Cluster:
 
 @contextmanager
 def on_ray(job: Job, cluster: Cluster) -> Iterator["RayExecutor"]:
-    """Starts Ray or connects to it, and has a first worker load the model, which tells what can be run."""
+    """Starts Ray or connects to it, and lets a first worker load the model, which decides what can be run."""
     tokenizer = cache(lambda: load_tokenizer(job.model))
     grid = job.grid(lambda text: len(tokenizer().encode(text, add_special_tokens=False)))
-    ray = _connected(cluster.address)
+    ray = _connect(cluster.address)
     try:
         executor = RayExecutor(ray, job, cluster, grid)
         yield executor
@@ -58,9 +57,9 @@ def on_ray(job: Job, cluster: Cluster) -> Iterator["RayExecutor"]:
         ray.shutdown()
 
 
-def _connected(address: str | None) -> Any:
-    """The ``ray`` package, connected."""
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # it would tell its makers of each run
+def _connect(address: str | None) -> Any:
+    """Connects the ``ray`` package and returns it."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # or it reports each run to its makers
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # or it warns of a change to come
     try:
         ray = importlib.import_module("ray")
@@ -73,7 +72,7 @@ def _connected(address: str | None) -> Any:
     try:
         _check_reachable(address)
         ray.init(address=address, **quiet)
-    except Exception as error:  # Ray's, of the network, of versions that differ
+    except Exception as error:  # Ray, the network and differing versions raise anything
         raise KVBenchError(
             f"no Ray cluster can be used at {address} ({first_line(error) or type(error).__name__}): start one with "
             "ray start --head, or leave --address out for one on this machine"
@@ -82,7 +81,7 @@ def _connected(address: str | None) -> Any:
 
 
 def _check_reachable(address: str) -> None:
-    """Raises an error where nobody listens at the address: Ray itself would wait for minutes, and write pages."""
+    """Raises an error if nobody listens at the address; Ray itself would wait for minutes and print pages."""
     if address == "auto":
         return
     host, _, port = address.rpartition(":")
@@ -92,7 +91,7 @@ def _check_reachable(address: str) -> None:
 
 
 class RayExecutor:
-    """Each worker has one unit at a time. One that dies is replaced, and its unit is done again by whoever is free."""
+    """Gives each worker one unit at a time. A worker that dies is replaced, and a free worker does its unit again."""
 
     def __init__(self, ray: Any, job: Job, cluster: Cluster, grid: Grid) -> None:
         self.ray = ray
@@ -105,8 +104,8 @@ class RayExecutor:
         threads, together = max(1, int(cluster.cpus)), sharing(nodes, cluster.cpus, gpus, self.most)
         self._new_worker = lambda: actor.remote(job, Path.cwd(), threads, together)
         console.print(f"loading {job.model} on Ray, in {self.most} worker(s) at most", soft_wrap=True)
-        if (taken := taken_of(ray.available_resources(), cluster.cpus, gpus)) is not None:
-            console.print(f"all {taken} of the cluster are in use: waiting for a place", style="yellow", soft_wrap=True)
+        if (busy := busy_resource(ray.available_resources(), cluster.cpus, gpus)) is not None:
+            console.print(f"all {busy} of the cluster are in use: waiting for a place", style="yellow", soft_wrap=True)
         self.workers = [self._new_worker()]
         try:
             ready: Readiness = self._result(self.workers[0].prepare.remote())
@@ -135,42 +134,42 @@ class RayExecutor:
         while left:
             (reference,), _ = self.ray.wait(list(doing), num_returns=1)
             worker, unit = doing.pop(reference)
-            found: list[Rows] = []
+            contexts: list[Rows] = []
             try:
                 answer = self._result(reference)
             except self.ray.exceptions.RayError as error:
                 lost[unit] += 1
-                _tell_of(unit, lost[unit], error)
+                _report_loss(unit, lost[unit], error)
                 waiting.extendleft([unit] if unit else [])
-                worker = self._replaced(worker)
+                worker = self._replace(worker)
                 doing[worker.prepare.remote()] = (worker, None)
             else:
                 idle.append(worker)
                 if unit is not None:
-                    found, left, lost[None] = answer, left - 1, 0
+                    contexts, left, lost[None] = answer, left - 1, 0
             while waiting and idle:
                 worker, next_unit = idle.pop(), waiting.popleft()
                 doing[worker.work.remote(next_unit, self.identity)] = (worker, next_unit)
-            for rows in found:
+            for rows in contexts:
                 assert unit is not None
                 yield unit, rows
 
     def _result(self, reference: Any) -> Any:
-        """What a worker returned, or the error that it raised; Ray's own error if it ended before."""
+        """Returns the result of a worker, or raises its error; raises Ray's own error if the worker ended."""
         try:
             return self.ray.get(reference)
         except self.ray.exceptions.RayTaskError as error:
             cause = error.cause
             raise (cause if isinstance(cause, KVBenchError) else unexpected(cause)) from None
 
-    def _replaced(self, worker: Any) -> Any:
-        """A new worker for one that ended, or that is out of reach and would come back."""
+    def _replace(self, worker: Any) -> Any:
+        """Replaces a worker that ended, or that is out of reach and could come back."""
         self.ray.kill(worker)
         self.workers[self.workers.index(worker)] = new = self._new_worker()
         return new
 
 
-def _tell_of(unit: Unit | None, times: int, error: Exception) -> None:
+def _report_loss(unit: Unit | None, times: int, error: Exception) -> None:
     what = f"worked on {unit}" if unit else "loaded the model"
     if times == ATTEMPTS:
         raise KVBenchError(
@@ -185,7 +184,7 @@ def _reason(error: Exception) -> str:
 
 
 def gpus_of_a_worker(cluster: Cluster, job: Job, nodes: Sequence[Mapping[str, float]]) -> float:
-    """As many as are asked for, or one where the job's device is one and there are any."""
+    """Returns the GPUs of each worker: the option, or one if the job's device is a GPU and the cluster has any."""
     most = max((node.get("GPU", 0) for node in nodes), default=0)
     if cluster.gpus is None:
         gpus: float = 1 if job.device == "cuda" or (job.device == "auto" and most) else 0
@@ -197,31 +196,31 @@ def gpus_of_a_worker(cluster: Cluster, job: Job, nodes: Sequence[Mapping[str, fl
         raise KVBenchError("--device-map auto spreads weights over GPUs: give --gpus-per-worker 2 or more")
     if gpus > most:
         raise KVBenchError(
-            f"a worker is to have {gpus:g} GPU(s), and no machine of the cluster has more than {most:g}: give another "
+            f"a worker needs {gpus:g} GPU(s), and no machine of the cluster has more than {most:g}: give another "
             "--gpus-per-worker, or --device cpu"
         )
     return gpus
 
 
 def places(nodes: Sequence[Mapping[str, float]], cpus: float, gpus: float) -> int:
-    """Workers that the machines have room for."""
+    """Counts the workers that the machines have room for."""
     rooms = [min(node.get("CPU", 0) // cpus, node.get("GPU", 0) // gpus if gpus else inf) for node in nodes]
     if not sum(rooms):
         most = max((node.get("CPU", 0) for node in nodes), default=0)
         raise KVBenchError(
-            f"a worker is to have {cpus:g} CPU(s), and no machine of the cluster has room for it (the largest has "
+            f"a worker needs {cpus:g} CPU(s), and no machine of the cluster has room for it (the largest has "
             f"{most:g}): give another --cpus-per-worker"
         )
     return int(sum(rooms))
 
 
-def taken_of(free: Mapping[str, float], cpus: float, gpus: float) -> str | None:
-    """Of what a worker finds too little left on all machines together, if it does."""
-    wanted = {"CPU": cpus, "GPU": gpus}
-    return next((f"{name}s" for name, count in wanted.items() if free.get(name, 0) < count), None)
+def busy_resource(free: Mapping[str, float], cpus: float, gpus: float) -> str | None:
+    """Names the resource of which all machines together have too little left for a worker; None if there is enough."""
+    needed = {"CPU": cpus, "GPU": gpus}
+    return next((f"{name}s" for name, count in needed.items() if free.get(name, 0) < count), None)
 
 
 def sharing(nodes: Sequence[Mapping[str, float]], cpus: float, gpus: float, workers: int) -> int:
-    """How many of the workers have the same memory: those of a machine, or of a GPU that is given in shares."""
+    """Counts the workers that share one memory: the workers of a machine, or of a GPU that is given in shares."""
     most = 1 / gpus if gpus else max(node.get("CPU", 0) // cpus for node in nodes)
     return max(1, min(int(most), workers))

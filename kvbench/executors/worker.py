@@ -1,4 +1,4 @@
-"""A worker somewhere else: it makes the grid of a job, loads its model once, and does units of it."""
+"""A worker on another machine makes the grid of a job, loads its model once, and runs units."""
 
 import os
 import platform
@@ -27,27 +27,26 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class Readiness:
-    """What a worker says when its model is loaded. ``missing``: policies without their weights, and why. ``memory``:
-    what it will ask for."""
+    """The report of a worker that has loaded its model."""
 
-    identity: Identity
-    missing: dict[str, str]
-    memory: str
+    identity: Identity  # of the run that it would write
+    missing: dict[str, str]  # policies without weights, with the reason
+    memory: str  # a line about the memory that it needs
 
 
 class Worker:
-    """``folder``: where relative paths of the job, such as those of plug-ins, begin. ``sharing``: how many workers have
-    the same memory. All that it raises is a :class:`KVBenchError`, which any process can read."""
+    """Runs units. Relative paths of the job, such as plug-ins, begin at ``folder``; ``sharing`` workers have the same
+    memory. It raises only :class:`KVBenchError`, which any process can read."""
 
     def __init__(self, job: Job, folder: Path, threads: int, sharing: int = 1) -> None:
         self.job, self.folder, self.threads, self.sharing = job, folder, threads, sharing
 
     def prepare(self) -> Readiness:
-        """Loads the model."""
+        """Loads the model and reports."""
         return _in_one_line(self._prepare)
 
     def work(self, unit: Unit, expected: Identity) -> list[Rows]:
-        """The rows of each context of a unit; :class:`KVBenchError` if they would belong to another run."""
+        """Returns the rows of each context of a unit; raises :class:`KVBenchError` if they belong to another run."""
         return _in_one_line(lambda: self._work(unit, expected))
 
     def _prepare(self) -> Readiness:
@@ -55,11 +54,12 @@ class Worker:
         return Readiness(self._identity, self._missing, memory)
 
     def _work(self, unit: Unit, expected: Identity) -> list[Rows]:
-        own, asked = (identity.model_dump(exclude=set(PROVENANCE)) for identity in (self._identity, expected))
-        if differing := [name for name in own if own[name] != asked[name]]:
+        here, there = (identity.model_dump(exclude=set(PROVENANCE)) for identity in (self._identity, expected))
+        if different := [name for name in here if here[name] != there[name]]:
             raise KVBenchError(
-                f"the worker on {platform.node()} would write another run ({differing[0]}: {own[differing[0]]} instead "
-                f"of {asked[differing[0]]}): all machines need the same kvbench, packages, model and kind of device"
+                f"the worker on {platform.node()} would write another run ({different[0]}: {here[different[0]]} "
+                f"instead of {there[different[0]]}): all machines need the same kvbench, packages, model and kind of "
+                "device"
             )
         return [rows_of(self._model, self._grid, part, self._share) for part in unit.parts]
 
@@ -94,7 +94,7 @@ class Worker:
 
     @cached_property
     def _share(self) -> int:
-        """Bytes that keys and values may take here: once, as what is free changes while units are done."""
+        """The bytes that keys and values may take here. It is computed once, as free memory changes during work."""
         return self._grid.setting.kv_bound(self._model.device) // self.sharing
 
 
@@ -103,7 +103,7 @@ def _in_one_line(do: Callable[[], Result]) -> Result:
         return do()
     except KVBenchError:
         raise
-    except BaseException as error:  # an exit, too, would be taken for the end of the worker
+    except BaseException as error:  # also an exit, which would look like the end of the worker
         if is_out_of_memory(error):
             raise KVBenchError(
                 "the device of a worker is out of memory: start the same command again with a smaller --max-kv-gb, or "

@@ -1,4 +1,4 @@
-"""A site takes away what an earlier one wrote into its folder, and no file of anybody else."""
+"""A site removes the files of an earlier one from its folder, and no others."""
 
 import json
 from pathlib import Path
@@ -6,20 +6,20 @@ from pathlib import Path
 import pytest
 
 from kvbench.cli import main
-from kvbench.written import LIST_FILE, take_away_former
+from kvbench.site_files import LIST_FILE, remove_former_files
 from small_store import small_store
 
 
-def made(folder: Path, *names: str) -> None:
+def make(folder: Path, *names: str) -> None:
     for name in names:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text("x")
 
 
 def test_what_the_last_site_wrote_and_this_one_did_not_is_removed(tmp_path: Path) -> None:
-    made(tmp_path, "index.html", "task-base.html", "data/cells.csv", "data/instructions-gain.csv", "task-list.html")
-    take_away_former(tmp_path, ["index.html", "task-base.html", "data/cells.csv", "data/instructions-gain.csv"])
-    take_away_former(tmp_path, ["index.html", "data/cells.csv"])
+    make(tmp_path, "index.html", "task-base.html", "data/cells.csv", "data/instructions-gain.csv", "task-list.html")
+    remove_former_files(tmp_path, ["index.html", "task-base.html", "data/cells.csv", "data/instructions-gain.csv"])
+    remove_former_files(tmp_path, ["index.html", "data/cells.csv"])
     left = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()}
     assert left == {"index.html", "data/cells.csv", "task-list.html", LIST_FILE}
     assert json.loads((tmp_path / LIST_FILE).read_text()) == ["data/cells.csv", "index.html"]
@@ -37,9 +37,9 @@ def test_what_the_last_site_wrote_and_this_one_did_not_is_removed(tmp_path: Path
 )
 def test_a_list_that_was_edited_leads_nowhere_else(tmp_path: Path, listed: str) -> None:
     site = tmp_path / "site"
-    made(tmp_path, "mine", "site/data/x", "site/a/b", "site/folder/y")
+    make(tmp_path, "mine", "site/data/x", "site/a/b", "site/folder/y")
     (site / LIST_FILE).write_bytes(listed.encode("utf-8", "surrogateescape"))
-    take_away_former(site, ["index.html"])
+    remove_former_files(site, ["index.html"])
     assert all((tmp_path / name).exists() for name in ("mine", "site/data/x", "site/a/b", "site/folder/y"))
     assert json.loads((site / LIST_FILE).read_text()) == ["index.html"]
 
@@ -47,7 +47,7 @@ def test_a_list_that_was_edited_leads_nowhere_else(tmp_path: Path, listed: str) 
 def test_the_command_leaves_files_of_the_user_and_takes_away_tasks_that_are_gone(tmp_path: Path) -> None:
     store, site = small_store(tmp_path / "runs/small"), tmp_path / "site"
     mine = ("task-list.html", "examples-of-mine.html", "instructions.html", "data/instructions-mine.csv")
-    made(site, *mine)
+    make(site, *mine)
     (site / "task-x.html").mkdir()
     assert main(["site", str(store.folder), "--out", str(site)]) == 0
     listed = json.loads((site / LIST_FILE).read_text())
@@ -56,7 +56,7 @@ def test_the_command_leaves_files_of_the_user_and_takes_away_tasks_that_are_gone
     )
     assert all((site / name).is_file() for name in listed)
     (site / LIST_FILE).write_text(json.dumps([*listed, "task-gone.html"]))
-    made(site, "task-gone.html")
+    make(site, "task-gone.html")
     assert main(["site", str(store.folder), "--out", str(site)]) == 0
     assert not (site / "task-gone.html").exists()
     assert all((site / name).is_file() for name in mine)
