@@ -32,6 +32,8 @@ LEVEL = ("level_kind", "level", "repeat", "ratio")
 # What a board needs beside the columns that measures read; leakage tells which questions are attacks.
 OTHERS = ("draw_id", "status", "reason", "answerable", "golds", "eviction_rate", "leakage")
 READ = tuple(dict.fromkeys(column for measure in MEASURES.values() for column in measure.reads))
+# All that a summary reads of the records.
+COLUMNS = tuple(dict.fromkeys((*LEVEL, "task", "mode", "policy", *QUESTION, *OTHERS, *READ)))
 NUMBERS = tuple(name for name in READ if name in METRICS and METRICS[name].type in (float, int, bool))
 
 Key = tuple[str, str, str, Level]
@@ -115,12 +117,11 @@ def _with_chance(rows: Sequence[SummaryRow], chances: Mapping[str, float]) -> li
 
 def _checked(records: DataFrame) -> DataFrame:
     """The records with their levels, if a board can be made of them."""
-    needed = list(dict.fromkeys([*LEVEL, "task", "mode", "policy", *QUESTION, *OTHERS, *READ]))
-    missing = [name for name in needed if name not in records.columns]
+    missing = [name for name in COLUMNS if name not in records.columns]
     if missing:
         raise LeaderboardError(f"the records lack the columns {', '.join(missing)}: score the run again")
     numbers = dict.fromkeys(("ratio", *NUMBERS), np.float64)  # once, and not for each of a thousand cells
-    records = records[needed].astype(numbers)
+    records = records[list(COLUMNS)].astype(numbers)
     records = with_levels(records).assign(context=factorize(records["example_id"])[0])
     records = records.assign(question=records.groupby(list(QUESTION), sort=False, observed=True).ngroup())
     records = records.assign(draw=factorize(records["draw_id"], sort=True)[0], marked=records["golds"].map(len) > 0)

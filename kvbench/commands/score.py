@@ -5,10 +5,11 @@ from kvbench.console import console
 from kvbench.publish import publish_summary
 from kvbench.score import rescore
 from kvbench.store import Store
+from leaderboards.summary import COLUMNS
 
 
 def command(run: Run) -> None:
     store = Store.open(run)
     total, changed = rescore(store)
-    publish_summary(store, store.frame())
+    publish_summary(store, store.frame(COLUMNS))
     console.print(f"{total:,} records scored, {changed:,} changed; summary in {run / 'summary.json'}", soft_wrap=True)
