@@ -53,7 +53,7 @@ def test_a_kind_that_is_declared_once_goes_from_its_option_to_the_page(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(policies.levels.KINDS, "rate", RATE)
-    monkeypatch.setitem(POLICIES, "blanking", BLANKING)  # type: ignore[attr-defined]
+    monkeypatch.setitem(POLICIES, "blanking", BLANKING)
     run = ["run", "--tasks", "base", "--limit", "1", "--policies", "blanking", "--rates", "0.25,0.75", "--name", "run"]
     assert main([*run, "--out", str(tmp_path), "--site", str(tmp_path / "site"), "--device", "cpu"]) == 0
     records = Store.open(tmp_path / "run").frame()
