@@ -38,7 +38,10 @@ def marked(rows: Mapping[str, SummaryRow], means: Mapping[str, Mapping[str, Floa
         values = {
             policy: np.concatenate([[value], own[measure.field]])
             for policy, own in means.items()
-            if policy not in CONTROLS and measure.field in own and (value := measure.value(rows[policy])) is not None
+            if policy not in CONTROLS
+            and measure.field in own
+            and (value := measure.value(rows[policy])) is not None
+            and not np.isnan(own[measure.field]).any()
         }
         for policy, mark in marks(values, measure.better == "higher").items():
             found[policy][mark].append(measure.name)

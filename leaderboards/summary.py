@@ -13,6 +13,7 @@ from leaderboards.columns import FULL_PLACE, Columns, groups, with_full
 from leaderboards.errors import LeaderboardError
 from leaderboards.levels import with_levels
 from leaderboards.ranking import marked
+from leaderboards.resampling import ENOUGH
 from leaderboards.row import ALL_TASKS, SummaryRow
 from metrics import MEASURES, METRICS, Measure, Over
 from policies.levels import Level, Point
@@ -300,7 +301,9 @@ def _resampled(
 def _intervals(means: Mapping[str, FloatArray]) -> dict[str, float]:
     intervals: dict[str, float] = {}
     for name, array in means.items():
-        intervals[f"{name}_low"], intervals[f"{name}_high"] = percentile_interval(array)
+        known = array[~np.isnan(array)]  # a ratio has no value in a resample without anything to divide by
+        if len(known) >= ENOUGH * len(array):
+            intervals[f"{name}_low"], intervals[f"{name}_high"] = percentile_interval(known)
     return intervals
 
 

@@ -23,6 +23,7 @@ from leaderboards import (
     summarise,
 )
 from leaderboards.bootstrap import percentile_interval, resampled_means
+from leaderboards.summary import _intervals
 from metrics.sizes import size_text
 from policies import at_ratios
 from synthetic_records import failed, frame, realistic_records, record
@@ -380,3 +381,13 @@ def test_packages_depend_in_one_direction(package: str, forbidden: tuple[str, ..
     code = f"import sys, {package}; print([name for name in {forbidden} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_a_ratio_has_no_interval_where_resamples_often_have_nothing_to_divide_by() -> None:
+    values = np.array([1.0, 0.0, 0.0, 0.0])
+    seldom = resampled_means(values, list("abcd"), seed=0, weights=np.array([1.0, 1.0, 1.0, 0.0]))
+    often = resampled_means(values, list("abcd"), seed=0, weights=np.array([1.0, 0.0, 0.0, 0.0]))
+    assert seldom is not None
+    assert often is not None
+    assert 0 < np.isnan(seldom).mean() < 0.05 < np.isnan(often).mean()
+    assert _intervals({"seldom": seldom, "often": often}) == {"seldom_low": 0.0, "seldom_high": 1.0}
