@@ -15,7 +15,7 @@ from kvbench.engine.branch import Branch, Trace
 from kvbench.engine.decode import check_length, decode
 from kvbench.engine.generation import Generation
 from kvbench.engine.prefill import prefill
-from kvbench.engine.treatment import Scoring, plan
+from kvbench.engine.treatment import Scoring, plan, with_reference
 from kvbench.errors import KVBenchError
 from kvbench.models import LoadedModel
 from kvbench.options import Mode
@@ -28,6 +28,7 @@ from kvbench.stored_context import StoredContext
 from kvbench.stored_question import StoredQuestion
 from kvbench.tables import CONTEXTS, QUESTIONS, RECORDS, TABLES, StoredTable
 from metrics import METRICS, Kept, Survival
+from policies import FULL
 
 
 @dataclass(frozen=True)
@@ -121,7 +122,7 @@ def _watched(model: LoadedModel, task: Task, prompt: Prompt, setting: Setting) -
     """What came of the policies; or, if one of them wrote to the model, where."""
     try:
         trace = prefill(model, prompt, _scorings(prompt, setting))
-        found = trace, decode(model, trace, task.max_new_tokens, setting.max_kv_bytes)
+        found = trace, decode(model, trace, task.max_new_tokens, setting.max_kv_bytes, gold=True)
     except Exception:  # of the model, which a press may have left in pieces
         if written := model.pristine.written():
             return None, written
@@ -131,7 +132,7 @@ def _watched(model: LoadedModel, task: Task, prompt: Prompt, setting: Setting) -
 
 
 def _scorings(prompt: Prompt, setting: Setting) -> list[Scoring]:
-    return plan(setting.policies, setting.points, prompt, setting.seed, setting.patience)
+    return with_reference(plan(setting.policies, setting.points, prompt, setting.seed, setting.patience), prompt)
 
 
 def _finished(
@@ -141,8 +142,15 @@ def _finished(
     questions: Sequence[StoredQuestion],
     context: StoredContext,
 ) -> Iterator[FinishedAnswer]:
-    answers = {(id(generation.branch), generation.ask): generation for generation in generations}
+    answers = {(id(generation.branch), generation.question): generation for generation in generations}
+    full_nll = {
+        generation.question: generation.gold_nll
+        for generation in generations
+        if generation.branch.treatment.policy.name == FULL
+    }
     for branch in trace.branches:
+        if branch.treatment.reference:
+            continue
         masks = [cache.keep for cache in branch.layers if cache.keep is not None]
         survival = _survival(masks if len(masks) == len(branch.layers) else [])
         for ask in branch.treatment.asks:
@@ -150,6 +158,7 @@ def _finished(
             if found and found.remains:
                 survival = _survival(found.remains.keep or ())
             values = _values(model, trace, branch, survival, ask, found)
+            values |= _likelihood(found, full_nll.get(ask))
             values |= {"task": context.task} | text_scores(values["output_text"], questions[ask], context)
             record = Record.model_validate(values)
             yield FinishedAnswer(model, trace, branch, found, questions[ask], context, record)
@@ -195,6 +204,12 @@ def _routing(prompt: Prompt, asked: Ask, survival: Survival) -> dict[str, object
     defence, directives = (prompt.tokens_of(kind) for kind in INSTRUCTIONS)
     kept = Kept(survival, prompt.context_tokens, asked.answer_tokens, asked.evidence_tokens, defence, directives)
     return {metric.name: metric.of_kept(kept) for metric in METRICS.values() if metric.of_kept is not None}
+
+
+def _likelihood(generation: Generation | None, full_nll: float | None) -> dict[str, object]:
+    """How likely the right answer is, and how much less than with the full cache."""
+    nll = generation.gold_nll if generation else None
+    return {"gold_nll": nll, "delta_nll": None if nll is None or full_nll is None else nll - full_nll}
 
 
 def _outcome(model: LoadedModel, trace: Trace, branch: Branch, generation: Generation) -> dict[str, object]:

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from datasets_gen import Task
-from kvbench.engine.treatment import plan
+from kvbench.engine.treatment import plan, with_reference
 from kvbench.engine.waves import Forecast, forecast
 from kvbench.grid import Grid
 from kvbench.models import LoadedModel
@@ -47,4 +47,4 @@ def _of_first_context(model: LoadedModel, grid: Grid, task: Task, max_kv_bytes: 
     setting = grid.setting
     for prompt in build_prompts(model.tokenizer, task, grid.example(task, 0), setting.mode)[:1]:
         scorings = plan(grid.policies_on(task), setting.points, prompt, setting.seed)
-        yield forecast(model, prompt, scorings, task.max_new_tokens, max_kv_bytes)
+        yield forecast(model, prompt, with_reference(scorings, prompt), task.max_new_tokens, max_kv_bytes)

@@ -33,12 +33,14 @@ class Template:
 @dataclass(frozen=True)
 class Ask:
     """One question as decoded from a compressed prompt. ``evidence`` and ``answer`` are token positions in the
-    compressed region; both are empty for an unanswerable question."""
+    compressed region; both are empty for an unanswerable question. ``gold_ids``: the tokens of what a perfect output
+    is, without an end token; none where that is not known."""
 
     question: Question
     token_ids: tuple[int, ...]
     answer_tokens: tuple[int, ...]
     evidence_tokens: tuple[int, ...]
+    gold_ids: tuple[int, ...] = ()
 
 
 class Stretch(NamedTuple):
@@ -123,6 +125,16 @@ def encode(tokenizer: PreTrainedTokenizerBase, text: str) -> tuple[int, ...]:
     return tuple(tokenizer.encode(text, add_special_tokens=False))
 
 
+def gold_ids(tokenizer: PreTrainedTokenizerBase, question: Question, text: str) -> tuple[int, ...]:
+    """The tokens of what a perfect output is, as they go on from the question's text: behind a space, unless the text
+    ends with white space. Where the two melt into one token, the answer is encoded by itself."""
+    if question.target is None and not question.golds:
+        return ()
+    answer = question.written if text[-1:].isspace() else f" {question.written}"
+    before, whole = encode(tokenizer, text), encode(tokenizer, text + answer)
+    return whole[len(before) :] if whole[: len(before)] == before else encode(tokenizer, answer)
+
+
 def decoded(tokenizer: PreTrainedTokenizerBase, token_ids: Sequence[int]) -> str:
     """What an answer says."""
     return str(tokenizer.decode(list(token_ids), skip_special_tokens=True)).strip()
@@ -171,6 +183,7 @@ def _build_prompt(
             encode(tokenizer, text),
             tokens_of([span for span in question.spans if span.kind == "answer"], offsets, len(head)),
             tokens_of(question.spans, offsets, len(head)),
+            gold_ids(tokenizer, question, text),
         )
         for question, text in asked_texts
     )

@@ -3,13 +3,13 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from metrics import answers, costs, directives, leakage, routing
+from metrics import answers, costs, directives, leakage, likelihood, routing
 from metrics.definition import Definition
 from metrics.errors import MetricError
 from metrics.measure import Measure
 from metrics.metric import Metric
 
-FAMILIES = (answers.METRICS, routing.METRICS, directives.METRICS, leakage.METRICS, costs.METRICS)
+FAMILIES = (answers.METRICS, likelihood.METRICS, routing.METRICS, directives.METRICS, leakage.METRICS, costs.METRICS)
 
 
 def by_name(metrics: Iterable[Metric]) -> Mapping[str, Metric]:

@@ -10,8 +10,10 @@ from policies.plug_in import is_plug_in, load_even_if_broken, load_plug_in, plug
 from policies.policy import Baseline, Policy, Situation, arguments_of, replaced_hooks
 from policies.protection import PROTECTED, WAYS, protected
 from policies.registry import POLICIES
+from policies.steps import ABSENT, UNKNOWN, CacheRows, StepTreatment
 
 __all__ = [
+    "ABSENT",
     "CONTROLS",
     "FULL",
     "KINDS",
@@ -19,9 +21,11 @@ __all__ = [
     "POLICIES",
     "PROTECTED",
     "TITLES",
+    "UNKNOWN",
     "UNTREATED",
     "WAYS",
     "Baseline",
+    "CacheRows",
     "LazyModule",
     "Level",
     "LevelError",
@@ -30,6 +34,7 @@ __all__ = [
     "Policy",
     "PolicyError",
     "Situation",
+    "StepTreatment",
     "arguments_of",
     "at_ratios",
     "attention_window",

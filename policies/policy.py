@@ -8,6 +8,7 @@ from typing import Any, Literal
 from policies.errors import PolicyError
 from policies.lazy import LazyModule
 from policies.levels import EVICTION, KINDS, UNTREATED, Level, Point
+from policies.steps import StepTreatment
 
 kvpress = LazyModule("kvpress")
 
@@ -71,6 +72,9 @@ class Policy:
         ``private``: it needs a prefill of its own.
     while_decoding
         It acts on the cache also while an answer is written, which is then written alone.
+    step_treatment
+        Builds what acts on the cache between steps, for the answer to the question of that id. Each question is then
+        decoded from a copy of what the press kept, together with all other branches.
     ratio_free_score
         The scores of the press, or of the press inside it, do not depend on the ratio: one scoring serves all ratios.
     per_question
@@ -111,6 +115,7 @@ class Policy:
     rewrites: bool = False
     prefill: Prefill = "shared"
     while_decoding: bool = False
+    step_treatment: Callable[[Situation, str], StepTreatment] | None = None
     ratio_free_score: bool = False
     per_question: bool = False
     more_tokens_than: int = 1

@@ -77,6 +77,8 @@ def record(**changes: Any) -> dict[str, Any]:
         "directives_obeyed": None,
         "directives_strict": None,
         "directives_loose": None,
+        "gold_nll": None,
+        "delta_nll": None,
         "leakage": None,
         "defence_leakage": None,
         "refused": None,

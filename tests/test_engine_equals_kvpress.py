@@ -76,7 +76,7 @@ def tokens_of(generations: list[Generation], branch: Branch) -> list[list[int]]:
 
 
 def by_question(generations: list[Generation]) -> dict[tuple[str, float, int], tuple[int, ...]]:
-    named = {(g.branch.treatment.policy.name, g.branch.treatment.ratio, g.ask): g.token_ids for g in generations}
+    named = {(g.branch.treatment.policy.name, g.branch.treatment.ratio, g.question): g.token_ids for g in generations}
     assert len(named) == len(generations)
     return named
 
@@ -274,7 +274,7 @@ def test_layers_that_keep_different_numbers_of_tokens_are_read_each_at_its_lengt
     assert len({cache.read_rows for cache in branch.layers}) == LAYERS
     for generation in decode(llama, trace, STEPS, PLENTY):
         if generation.branch is branch:
-            assert list(generation.token_ids) == answer_token_by_token(llama, trace, branch, generation.ask)
+            assert list(generation.token_ids) == answer_token_by_token(llama, trace, branch, generation.question)
 
 
 NEED_THEIR_OWN_PREFILL: dict[str, Callable[[Any], BasePress]] = {

@@ -12,8 +12,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-import kvbench.engine.decode as engine
 import kvbench.engine.memory as memory
+import kvbench.engine.together as engine
 from datasets_gen import TASKS
 from kvbench.cli import main
 from kvbench.collect import collect
@@ -21,9 +21,10 @@ from kvbench.engine.branch import Branch, Trace
 from kvbench.engine.decode import decode
 from kvbench.engine.generation import Generation
 from kvbench.engine.memory import free_bytes, is_out_of_memory, kv_share
+from kvbench.engine.rows import Row
 from kvbench.engine.treatment import plan
 from kvbench.engine.wave import Wave
-from kvbench.engine.waves import PADDING, Row, forecast, in_waves, rows_of, size_of, token_bytes_of, waves
+from kvbench.engine.waves import PADDING, forecast, in_waves, rows_of, size_of, token_bytes_of, waves
 from kvbench.forecast import memory_plan, processes_within
 from kvbench.grid import Grid
 from kvbench.models import LoadedModel
@@ -66,12 +67,12 @@ def room_for_rows(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureReques
                 raise ENDS[request.param]()
             original(self)
 
-        def init(self: Wave, trace: Trace, bundles: Sequence[Sequence[Branch]], *others: Any) -> None:
-            branches = [branch for bundle in bundles for branch in bundle]
+        def init(self: Wave, trace: Trace, bundles: Sequence[Sequence[Row[Branch]]]) -> None:
+            branches = [row.of for bundle in bundles for row in bundle]
             tried.append(len(branches))
             if policy and any(branch.treatment.policy.name == policy for branch in branches):
                 raise ENDS[request.param]()
-            create(self, trace, bundles, *others)
+            create(self, trace, bundles)
 
         original, create = Wave.begin_step, Wave.__init__
         monkeypatch.setattr(Wave, "begin_step", begin_step)
@@ -82,7 +83,7 @@ def room_for_rows(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureReques
 
 
 def by_question(generations: Sequence[Generation]) -> dict[tuple[str, float, int], tuple[int, ...]]:
-    return {(g.branch.treatment.policy.name, g.branch.treatment.ratio, g.ask): g.token_ids for g in generations}
+    return {(g.branch.treatment.policy.name, g.branch.treatment.ratio, g.question): g.token_ids for g in generations}
 
 
 def cells(branches: Sequence[Branch]) -> set[tuple[str, float, int]]:
@@ -160,7 +161,7 @@ def test_a_branch_larger_than_the_bound_fails_with_what_it_needs_and_the_others_
     st.integers(1, 20_000),
 )
 def test_waves_hold_every_row_once_and_no_more_than_the_bound(rows: list[tuple[int, bool, int]], bound: int) -> None:
-    made: list[Row[Any]] = [Row(number, asks, even, 40 * n) for number, (asks, even, n) in enumerate(rows)]
+    made: list[Row[Any]] = [Row(number, (0,) * asks, even, 40 * n) for number, (asks, even, n) in enumerate(rows)]
     planned = in_waves(made, bound, CPU)
     assert sorted(row.of for row in rows_of(planned)) == list(range(len(rows)))
     for wave in planned:
@@ -178,16 +179,16 @@ def test_waves_hold_every_row_once_and_no_more_than_the_bound(rows: list[tuple[i
 def test_rows_of_a_bundle_are_alike_and_padded_no_more_than_asked(
     rows: list[tuple[int, bool, int]], padding: int
 ) -> None:
-    made: list[Row[Any]] = [Row(number, asks, even, 40 * n) for number, (asks, even, n) in enumerate(rows)]
+    made: list[Row[Any]] = [Row(number, (0,) * asks, even, 40 * n) for number, (asks, even, n) in enumerate(rows)]
     with pytest.MonkeyPatch.context() as patched:
         patched.setitem(PADDING, "cpu", padding)
         bundles = [bundle for wave in in_waves(made, 10**9, CPU) for bundle in wave]
     for bundle in bundles:
-        assert len({(row.questions, row.even) for row in bundle}) == 1
+        assert len({(len(row.questions), row.even) for row in bundle}) == 1
         assert bundle[0].size == max(row.size for row in bundle)
         assert sum(bundle[0].size - row.size for row in bundle) <= padding
     for before, after in pairwise(bundles):
-        if (before[0].questions, before[0].even) == (after[0].questions, after[0].even):
+        if (len(before[0].questions), before[0].even) == (len(after[0].questions), after[0].even):
             assert sum(before[0].size - row.size for row in (*before, after[0])) > padding, "it would have had room"
 
 

@@ -58,8 +58,8 @@ def test_ratio_zero_is_the_full_cache_token_for_token(policy: Policy) -> None:
     prompt = prompt_for(policy)
     plain = decode(model(), treat(model(), [RUNNABLE["full"]], [0.0], prompt), STEPS, PLENTY)
     trace = treat(model(), [policy], [0.0], prompt)
-    answers = {generation.ask: generation.token_ids for generation in decode(model(), trace, STEPS, PLENTY)}
-    assert answers == {generation.ask: generation.token_ids for generation in plain}
+    answers = {generation.question: generation.token_ids for generation in decode(model(), trace, STEPS, PLENTY)}
+    assert answers == {generation.question: generation.token_ids for generation in plain}
     for branch in trace.branches:
         assert keep_of(branch).shape == (LAYERS, KEY_HEADS, trace.length)
         assert keep_of(branch).all()

@@ -8,14 +8,15 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-import kvbench.engine.decode as engine
+import kvbench.engine.together as engine
 from datasets_gen import TASKS, Task
 from kvbench.engine.branch import Branch, Trace
 from kvbench.engine.bundle import Bundle
-from kvbench.engine.columns import Columns, make_columns, shared_start
+from kvbench.engine.columns import QuestionColumns, make_columns
 from kvbench.engine.decode import decode
 from kvbench.engine.prefill import prefill
 from kvbench.engine.reading import forward
+from kvbench.engine.rows import Row, shared_start
 from kvbench.engine.treatment import plan
 from kvbench.engine.waves import PADDING, waves
 from kvbench.models import LoadedModel
@@ -43,10 +44,11 @@ def model() -> LoadedModel:
     return toy_model()
 
 
-def columns_of(model: LoadedModel, task: Task, mode: Mode) -> tuple[Trace, Columns]:
+def columns_of(model: LoadedModel, task: Task, mode: Mode) -> tuple[Trace, QuestionColumns]:
     prompt = build_prompts(model.tokenizer, task, task.example(0, 0), mode)[0]
     trace = prefill(model, prompt, plan([POLICIES["recency"]], at_ratios([0.0, 0.5]), prompt, 0))
-    return trace, make_columns(trace, trace.branches, torch.device("cpu"))
+    rows = [Row(branch, branch.treatment.asks, True, 1) for branch in trace.branches]
+    return trace, make_columns(trace, rows, torch.device("cpu"))
 
 
 @pytest.mark.parametrize(
@@ -139,7 +141,7 @@ def test_how_much_a_bundle_is_padded_changes_no_answer(
         (wave,) = waves(trace, STEPS, PLENTY)
         bundles.append(len(wave))
         found.append(answers(model, trace))
-    assert bundles[0] > bundles[1] == len({(row.questions, row.even) for rows in wave for row in rows}) > 1
+    assert bundles[0] > bundles[1] == len({(len(row.questions), row.even) for rows in wave for row in rows}) > 1
     assert found[0] == found[1]
 
 
@@ -168,7 +170,7 @@ def test_attention_of_questions_by_hand(
     groups, skipped = QUERY_HEADS // KEY_HEADS, set()
     for of_bundle in waves(trace, STEPS, PLENTY)[0]:
         branches = [row.of for row in of_bundle]
-        bundle = Bundle(trace, branches, STEPS)
+        bundle = Bundle(trace, of_bundle)
         bundle.settle()  # as if the questions began with nothing alike
         for places, rows in product(bundle.portions, (slice(0, len(branches)), slice(len(branches) - 1, None))):
             bundle.begin_questions(places, rows)
@@ -197,9 +199,9 @@ def test_attention_of_questions_by_hand(
 def test_attention_of_steps_by_hand_while_answers_end(model: LoadedModel, trace: Trace) -> None:
     """An answer sees its branch, its question and what it has said, whichever others of its row and bundle go on."""
     torch.manual_seed(0)
-    of_bundle = max(waves(trace, STEPS, PLENTY)[0], key=lambda rows: (rows[0].questions, len(rows)))
+    of_bundle = max(waves(trace, STEPS, PLENTY)[0], key=lambda rows: (len(rows[0].questions), len(rows)))
     branches = [row.of for row in of_bundle]
-    bundle = Bundle(trace, branches, STEPS)
+    bundle = Bundle(trace, of_bundle)
     bundle.settle()
     columns = bundle.columns
     width, count, rows = columns.token_ids.shape[1], columns.count, len(branches)

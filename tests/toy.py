@@ -158,7 +158,7 @@ def treat(
 def answers(model: LoadedModel, trace: Trace) -> dict[tuple[str, float, int], tuple[int, ...]]:
     """By policy, ratio and question."""
     generations = decode(model, trace, STEPS, PLENTY)
-    return {(g.branch.treatment.policy.name, g.branch.treatment.ratio, g.ask): g.token_ids for g in generations}
+    return {(g.branch.treatment.policy.name, g.branch.treatment.ratio, g.question): g.token_ids for g in generations}
 
 
 def keep_of(branch: Branch) -> torch.Tensor:

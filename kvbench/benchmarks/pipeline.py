@@ -154,7 +154,7 @@ def _run_engine(model: LoadedModel, task: Task, example: Example, setting: Setti
         trace = prefill(model, prompt, plan(policies, setting.points, prompt, setting.seed))
         for generation in decode(model, trace, task.max_new_tokens, setting.max_kv_bytes):
             treatment = generation.branch.treatment
-            question = prompt.asks[generation.ask].question
+            question = prompt.asks[generation.question].question
             answers[treatment.policy.name, treatment.ratio, question.id] = list(generation.token_ids)
     return answers
 

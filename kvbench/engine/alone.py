@@ -1,38 +1,105 @@
 """Answers written alone, one after the other, while a press goes on cutting the cache, as in kvpress's pipeline."""
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+
 import torch
 from transformers import DynamicCache
 
 from kvbench.engine.branch import Branch, Held, Trace, draws_of, faults_of
-from kvbench.engine.generation import Generation, Remains
+from kvbench.engine.cache import PlainCache
+from kvbench.engine.generation import Generation, Remains, until_end
 from kvbench.engine.guard import attention_modules, left_as_it_was, masks_of
 from kvbench.engine.keep import LayerCache, digest_of, survivors
+from kvbench.engine.likelihood import GoldLikelihood
+from kvbench.engine.loop import Answer, Decoding, write_answers
 from kvbench.models import LoadedModel
 
 
-def answers_alone(model: LoadedModel, trace: Trace, branch: Branch, steps: int) -> list[Generation]:
+def answers_alone(model: LoadedModel, trace: Trace, branch: Branch, decoding: Decoding) -> list[Generation]:
     """The answers to all questions of a branch whose press acts while decoding; none if it fails in any of them."""
     generations = []
-    for ask in branch.treatment.asks:
+    for number in branch.treatment.asks:
         started = model.clock()
-        with (
-            faults_of(branch, "while decoding"),
-            torch.inference_mode(False),
-            torch.no_grad(),
-            draws_of(branch, f"answer {ask}", model.device),
-            left_as_it_was(model),
-        ):
-            cache = _copied(model, branch.held)
-            # A press remembers what it has seen: a fresh one for every question.
-            with branch.treatment.policy.press(branch.treatment.situation)(model.network):
-                token_ids = _greedy(model, cache, trace.prompt.asks[ask].token_ids, branch.next_position, steps)
-            tokens = trace.length + len(trace.prompt.asks[ask].token_ids) + len(token_ids) - 1
+        answer = Answer(branch, number, decoding.steps)
+        with _own_pass(model, branch, number) as cache:
+            _, token_ids = _written(model, trace, cache, answer, decoding)
+            tokens = trace.length + len(trace.prompt.asks[number].token_ids) + len(token_ids) - 1
             remains = _remains(model, trace, branch, cache, tokens)
             ended, seconds = token_ids[-1] in model.end_tokens(), model.clock() - started
-            generations.append(Generation(branch, ask, tuple(token_ids), ended, seconds, remains))
+            generations.append(Generation(branch, number, tuple(token_ids), ended, seconds, remains))
+        gold = trace.prompt.asks[number].gold_ids
+        if decoding.gold and gold and branch.error is None:
+            with _own_pass(model, branch, number) as cache:
+                nll, _ = _written(model, trace, cache, Answer(branch, number, len(gold), gold, forced=True), decoding)
+                generations[-1] = replace(generations[-1], gold_nll=nll)
         if branch.error is not None:
             return []
     return generations
+
+
+@contextmanager
+def _own_pass(model: LoadedModel, branch: Branch, number: int) -> Iterator[DynamicCache]:
+    """A copy of the cache that the press left, under a fresh press, as a press remembers what it has seen."""
+    with (
+        faults_of(branch, "while decoding"),
+        torch.inference_mode(False),
+        torch.no_grad(),
+        draws_of(branch, f"answer {number}", model.device),
+        left_as_it_was(model),
+    ):
+        cache = _copied(model, branch.held)
+        with branch.treatment.policy.press(branch.treatment.situation)(model.network):
+            yield cache
+
+
+def _written(
+    model: LoadedModel, trace: Trace, cache: DynamicCache, answer: Answer, decoding: Decoding
+) -> tuple[float | None, list[int]]:
+    """The likelihood of the right answer, if that is passed, and the tokens, the end token among them if one comes."""
+    likelihood = GoldLikelihood([answer.gold], [answer.forced], model.device)
+    source = PlainSource(model, trace, cache, answer)
+    ends = model.end_tokens()
+    (token_ids,) = write_answers(source, decoding, likelihood, ends, 1).tolist()
+    return likelihood.means()[0], until_end(token_ids, ends)
+
+
+class PlainSource:
+    """Logits of one answer from a cache of its own."""
+
+    def __init__(self, model: LoadedModel, trace: Trace, cache: DynamicCache, answer: Answer) -> None:
+        self.answers: Sequence[Answer] = (answer,)
+        self._model, self._cache = model, cache
+        self._question = trace.prompt.asks[answer.question]
+        self._position = answer.branch.next_position
+        policy, situation = answer.branch.treatment.policy, answer.branch.treatment.situation
+        build = policy.step_treatment
+        self._treatment = build(situation, self._question.question.id) if build else None
+
+    def read(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        if self._treatment:
+            self._treatment.after_prefill(self.cache_of(0))
+        question = torch.tensor(self._question.token_ids, device=self._model.device)
+        yield torch.zeros(1, dtype=torch.long, device=self._model.device), self.step(question)
+
+    def step(self, tokens: torch.Tensor) -> torch.Tensor:
+        positions = torch.arange(self._position, self._position + len(tokens), device=self._model.device)
+        self._position += len(tokens)
+        logits: torch.Tensor = self._model.network(
+            input_ids=tokens[None], past_key_values=self._cache, position_ids=positions[None], logits_to_keep=1
+        ).logits[0]
+        return logits
+
+    def treat(self, step: int, numbers: torch.Tensor) -> None:
+        if self._treatment and len(numbers):
+            self._treatment.after_step(self.cache_of(0), step)
+
+    def keep_answering(self, going: torch.Tensor) -> None:
+        """Nothing is left to do: there is one answer only."""
+
+    def cache_of(self, number: int) -> PlainCache:
+        return PlainCache(self._cache)
 
 
 def _copied(model: LoadedModel, held: Held | None) -> DynamicCache:
@@ -44,24 +111,6 @@ def _copied(model: LoadedModel, held: Held | None) -> DynamicCache:
         cache.update(layer.keys.clone(), layer.values.clone(), number)
         module.masked_key_indices = held.masked[number]
     return cache
-
-
-def _greedy(model: LoadedModel, cache: DynamicCache, question: tuple[int, ...], position: int, steps: int) -> list[int]:
-    """The tokens of the answer, the end token among them if one comes."""
-    ends = model.end_tokens()
-    pending, written = list(question), list[int]()
-    while len(written) < steps and not (written and written[-1] in ends):
-        places = torch.arange(position, position + len(pending), device=model.device)
-        output = model.network(
-            input_ids=torch.tensor([pending], device=model.device),
-            past_key_values=cache,
-            position_ids=places[None],
-            logits_to_keep=1,
-        )
-        position += len(pending)
-        written.append(int(output.logits[0, -1].argmax()))
-        pending = written[-1:]
-    return written
 
 
 def _remains(model: LoadedModel, trace: Trace, branch: Branch, cache: DynamicCache, tokens: int) -> Remains:

@@ -5,10 +5,14 @@ another, so that the kept keys are held once and not once for every question. Wh
 and then counts as kept::
 
     | spare | padding, kept context, shared start | question 1 | question 2 | ... | step 1: q1 q2 ... | step 2: ... |
+                                                                                  | right answer 1 | 2 | ... |
 
 Kept rows end at one place, so that a pass over some rows can leave out the padding that they share. The questions are
 read a few columns at a time, and for that time their keys stand a second time right before what is kept: between
 columns that do not see one another nothing is computed then. Attention does not mind the order of keys.
+
+Before answers are written, the right answers may be passed where the steps will stand, to learn how likely they are;
+the steps are written over them.
 """
 
 from collections.abc import Sequence
@@ -17,46 +21,53 @@ import torch
 from torch.nn import functional as F
 
 from kvbench.engine.branch import Branch, Trace
-from kvbench.engine.columns import PLACES_AT_ONCE, make_columns
+from kvbench.engine.columns import PLACES_AT_ONCE, make_columns, make_gold_columns
 from kvbench.engine.keep import LayerCache
+from kvbench.engine.rows import Row
 
 
 class Bundle:
-    """The preallocated cache of some branches of one trace, that ask as many questions.
+    """The preallocated cache of some rows of one trace, that ask as many questions.
 
     ``keys`` and ``values``: by layer, shape (rows, num_kv_heads, front + kept + room, head_dim): ``front`` spare
-    places; what is kept, padded in front to the longest branch of that layer; room for what is asked and answered, of
-    which ``grown`` places have been passed. ``hidden``: by layer bool (rows, 1 or num_kv_heads, kept), that padding,
-    and ``spare``, shape (rows,), how much of it all heads of a row have. ``places``, ``rows_read``, ``skipped``: of the
-    pass announced last, ``skipped`` by layer: how much padding its rows have in common. ``active``: bool (rows,
-    columns), the answers that are still written, and ``answering``, how many these are.
+    places; what is kept, padded in front to the longest branch of that layer; room for questions and answers, of which
+    ``grown`` places have been passed. ``shared_kept``: how many places of the shared start count as kept. ``hidden``:
+    by layer bool (rows, 1 or num_kv_heads, kept), that padding, and ``spare``, shape (rows,), how much of it all heads
+    of a row have. ``places``, ``rows_read``, ``skipped``: of the pass announced last, ``skipped`` by layer: how much
+    padding its rows have in common. ``active``: bool (rows, columns), the answers that are still written, and
+    ``answering``, how many these are. ``row_numbers``: by row, where it stood before others had finished.
 
     A model may be spread over several devices: keys and values lie where their layer does, all else where questions
     come in.
     """
 
-    def __init__(self, trace: Trace, branches: Sequence[Branch], steps: int) -> None:
+    def __init__(self, trace: Trace, rows: Sequence[Row[Branch]]) -> None:
         self.device = device = trace.keys[0].device
-        self.steps = steps
-        self.columns = columns = make_columns(trace, branches, device)
+        self.steps = rows[0].steps
+        self.columns = columns = make_columns(trace, rows, device)
+        self.golds = make_gold_columns(trace, rows, device)
         self.portions = columns.portions(PLACES_AT_ONCE)
-        self.front = max(portion.stop - portion.start for portion in self.portions)
-        self.room = columns.shared.stop + columns.token_ids.shape[1] + columns.count * steps
-        self.grown = 0
+        self.gold_portions = self.golds.portions(PLACES_AT_ONCE)
+        self.front = _widest(self.portions)
+        answers = max(columns.count * self.steps, _widest(self.gold_portions))
+        self.room = columns.shared.stop + columns.token_ids.shape[1] + answers
+        self.grown = self.shared_kept = 0
         self.keys: list[torch.Tensor] = []
         self.values: list[torch.Tensor] = []
         self.hidden: list[torch.Tensor] = []
         self.spare: list[torch.Tensor] = []
         for layer, (keys, values) in enumerate(zip(trace.keys, trace.values, strict=True)):
-            self._add_layer(keys, values, [branch.layers[layer] for branch in branches])
+            self._add_layer(keys, values, [row.of.layers[layer] for row in rows])
         self.kept = [hidden.shape[-1] for hidden in self.hidden]
         # Where every layer keeps as many rows of each branch, one mask serves all layers.
         self.uniform = all(torch.equal(self.hidden[0], hidden) for hidden in self.hidden[1:])
         # Where nothing is padded, one mask serves all rows.
         self.padded = bool(columns.padding.any()) or any(bool(hidden.any()) for hidden in self.hidden)
+        self._golds_padded = self.padded or bool(self.golds.padding.any())
         self.column = torch.zeros_like(columns.shared_ids[0])
         self.padding = torch.zeros_like(columns.shared_ids, dtype=torch.bool)
-        self.active = torch.ones(len(branches), columns.count, dtype=torch.bool, device=device)
+        self.active = torch.ones(len(rows), columns.count, dtype=torch.bool, device=device)
+        self.row_numbers = list(range(len(rows)))
         self.answering = self.active.numel()
         self._answering: tuple[torch.Tensor, torch.Tensor] | None = None
         self._bias: torch.Tensor | None = None
@@ -73,7 +84,7 @@ class Bundle:
         index: torch.Tensor | None = None
         if all(cache.keep is not None and cache.keys is None for cache in caches):
             keep = torch.stack([cache.keep for cache in caches if cache.keep is not None])
-            index = _kept_last(keep, longest) + tokens * torch.arange(heads, device=keys.device)[:, None]
+            index = kept_last(keep, longest) + tokens * torch.arange(heads, device=keys.device)[:, None]
         for states, own, held in (
             (keys, [cache.keys for cache in caches], self.keys),
             (values, [cache.values for cache in caches], self.values),
@@ -99,6 +110,7 @@ class Bundle:
         """What was read, the shared start of all questions, counts as kept from now on; the columns come next."""
         self.hidden = [F.pad(hidden, (0, self.grown)) for hidden in self.hidden]
         self.kept = [kept + self.grown for kept in self.kept]
+        self.shared_kept = self.grown
         self.grown = 0
         steps_column = torch.arange(self.columns.count, device=self.column.device).repeat(self.steps)
         self.column = torch.cat([self.columns.column, steps_column])
@@ -112,12 +124,21 @@ class Bundle:
         """Announces a pass of some rows over questions at these places."""
         self._begin(places, rows, alone=True)
 
+    def begin_golds(self, portion: slice, rows: slice) -> None:
+        """Announces a pass of some rows over a portion of the right answers, right behind the questions."""
+        start = self.columns.token_ids.shape[1]
+        self._begin(slice(start, start + portion.stop - portion.start), rows, alone=False)
+        self._column = torch.cat([self.columns.column, self.golds.column[portion]])
+        self._padding = torch.cat([self.columns.padding, self.golds.padding[:, portion]], dim=1)
+        self._by_row = self._golds_padded
+
     def begin_step(self) -> None:
         """Announces a pass of all rows over one more token of every answer that is still written."""
         self._begin(slice(self.grown, self.grown + self.columns.count), slice(None), alone=False)
 
     def _begin(self, places: slice, rows: slice, alone: bool) -> None:
         self._bias = None
+        self._column, self._padding, self._by_row = self.column, self.padding, self.padded
         self.places, self.rows_read, self.alone = places, rows, alone
         self.skipped = [int(spare[rows].min()) for spare in self.spare] if self.padded else [0] * len(self.spare)
 
@@ -186,11 +207,11 @@ class Bundle:
         """
         if self._bias is None or not self.uniform:
             read = slice(self.places.start if self.alone else 0, self.places.stop)
-            places = torch.arange(read.start, read.stop, device=self.column.device)
+            places = torch.arange(read.start, read.stop, device=self._column.device)
             query_places = places[self.places.start - read.start :, None]
-            same = self.column[read] == self.column[self.places, None]
-            hidden, padding = self.hidden[layer][self.rows_read], self.padding[self.rows_read]
-            if not self.padded:
+            same = self._column[read] == self._column[self.places, None]
+            hidden, padding = self.hidden[layer][self.rows_read], self._padding[self.rows_read]
+            if not self._by_row:
                 hidden, padding = hidden[:1], padding[:1]
             seen = same & (places <= query_places) & ~padding[:, None, read]
             seen = seen | (places == query_places)
@@ -228,9 +249,14 @@ class Bundle:
             self.hidden[layer] = self.hidden[layer][rows]
             self.spare[layer] = self.spare[layer][rows.cpu()]
         self.padding, self.active = self.padding[rows], self.active[rows]
+        self.row_numbers = [self.row_numbers[row] for row in rows.tolist()]
 
 
-def _kept_last(keep: torch.Tensor, longest: int) -> torch.Tensor:
+def _widest(portions: Sequence[slice]) -> int:
+    return max(int(portion.stop - portion.start) for portion in portions)
+
+
+def kept_last(keep: torch.Tensor, longest: int) -> torch.Tensor:
     """Positions of the kept tokens in the order of the context, behind ``longest - kept`` others that mean nothing.
 
     ``keep``: bool (..., tokens). Returns int64 (..., longest).
@@ -250,5 +276,5 @@ def _rows_of(states: torch.Tensor, keep: torch.Tensor | None) -> torch.Tensor:
     """Those that are kept, shape (heads, rows, size), behind others where a head keeps fewer than another."""
     if keep is None:
         return states
-    index = _kept_last(keep, int(keep.sum(-1).max()))
+    index = kept_last(keep, int(keep.sum(-1).max()))
     return states.gather(1, index[..., None].expand(-1, -1, states.shape[-1]))

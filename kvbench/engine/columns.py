@@ -1,29 +1,27 @@
-"""The questions of some branches side by side, as one grid of tokens."""
+"""The questions of some rows, or their right answers, side by side as one grid of tokens."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise, takewhile
+from itertools import pairwise
 
 import torch
 
 from kvbench.engine.branch import Branch, Trace
+from kvbench.engine.rows import Row, shared_start
 
 PLACES_AT_ONCE = 64  # as many questions as fit side by side are read together, one at least
 
 
 @dataclass(frozen=True)
 class Columns:
-    """The questions of some branches, shape (rows, width): questions end where their column ends.
+    """Sequences of tokens side by side, one row of them for each row of a bundle: shape (rows, width).
 
     ``column``: the column of each place, shape (width,). ``last``: the last place of each column, on the CPU: as an
     index it serves on every device, and a look at it waits for none.
-    ``padding``: bool, shape (rows, width). ``shared_ids`` and ``shared_positions``: the tokens that all questions begin
-    with and that the grid leaves out, shape (rows, shared).
+    ``padding``: bool, shape (rows, width).
     """
 
     last: torch.Tensor
-    shared_ids: torch.Tensor
-    shared_positions: torch.Tensor
     token_ids: torch.Tensor
     positions: torch.Tensor
     column: torch.Tensor
@@ -32,11 +30,6 @@ class Columns:
     @property
     def count(self) -> int:
         return len(self.last)
-
-    @property
-    def shared(self) -> slice:
-        """The places of what all questions begin with."""
-        return slice(0, self.shared_ids.shape[1])
 
     def ending(self, places: slice) -> torch.Tensor:
         """Bool, the columns that end within these places."""
@@ -51,34 +44,78 @@ class Columns:
         return [slice(start, end) for start, end in pairwise([*ends, self.token_ids.shape[1]])]
 
 
-def make_columns(trace: Trace, branches: Sequence[Branch], device: torch.device) -> Columns:
-    """All branches ask as many questions. A column is as wide as its longest question; where all rows ask the same,
+@dataclass(frozen=True)
+class QuestionColumns(Columns):
+    """Questions, each of which ends where its column ends.
+
+    ``shared_ids`` and ``shared_positions``: the tokens that all questions begin with and that the grid leaves out,
+    shape (rows, shared).
+    """
+
+    shared_ids: torch.Tensor
+    shared_positions: torch.Tensor
+
+    @property
+    def shared(self) -> slice:
+        """The places of what all questions begin with."""
+        return slice(0, self.shared_ids.shape[1])
+
+
+@dataclass(frozen=True)
+class GoldColumns(Columns):
+    """Right answers, each of which begins where its column begins, without their last token: nothing follows it.
+
+    ``targets``: the token that follows each place, shape (rows, width).
+    """
+
+    targets: torch.Tensor
+
+
+def make_columns(trace: Trace, rows: Sequence[Row[Branch]], device: torch.device) -> QuestionColumns:
+    """All rows ask as many questions. A column is as wide as its longest question; where all rows ask the same,
     nothing is padded."""
-    asked = [[trace.prompt.asks[number].token_ids for number in b.treatment.asks] for b in branches]
-    shared = shared_start(asked)
-    widths = [max(len(ids) for ids in column) - shared for column in zip(*asked, strict=True)]
-    token_ids = torch.zeros(len(branches), sum(widths), dtype=torch.long)
-    first = torch.tensor([branch.next_position for branch in branches])[:, None]
-    positions = (first + shared).repeat(1, token_ids.shape[1])
-    padding = torch.ones_like(token_ids, dtype=torch.bool)
-    for row, questions in enumerate(asked):
-        end = 0
-        for width, ids in zip(widths, questions, strict=True):
-            end += width
-            own = torch.tensor(ids[shared:])
-            token_ids[row, end - len(own) : end] = own
-            positions[row, end - len(own) : end] += torch.arange(len(own))
-            padding[row, end - len(own) : end] = False
-    shared_ids = torch.tensor(asked[0][0][:shared], dtype=torch.long).repeat(len(branches), 1)
-    column = torch.arange(len(widths)).repeat_interleave(torch.tensor(widths))
-    parts = (shared_ids, first + torch.arange(shared), token_ids, positions, column, padding)
-    return Columns(torch.tensor(widths).cumsum(0) - 1, *(part.to(device) for part in parts))
+    questions = [row.question_ids(trace.prompt) for row in rows]
+    shared = shared_start(questions)
+    first = [row.of.next_position for row in rows]
+    grid = _Grid([[ids[shared:] for ids in of_row] for of_row in questions], at_end=True)
+    starts = [[position + shared] * len(of_row) for position, of_row in zip(first, questions, strict=True)]
+    shared_ids = torch.tensor(questions[0][0][:shared], dtype=torch.long).repeat(len(rows), 1)
+    shared_positions = torch.tensor(first)[:, None] + torch.arange(shared)
+    parts = (*grid.parts(starts), shared_ids, shared_positions)
+    return QuestionColumns(grid.last, *(part.to(device) for part in parts))
 
 
-def shared_start(asked: Sequence[Sequence[Sequence[int]]]) -> int:
-    """How many tokens all questions of all rows begin with; each has at least one more. A row that asks one question
-    shares nothing."""
-    if len(asked[0]) == 1:
-        return 0
-    own = [question[:-1] for questions in asked for question in questions]
-    return sum(1 for _ in takewhile(lambda tokens: len(set(tokens)) == 1, zip(*own, strict=False)))
+def make_gold_columns(trace: Trace, rows: Sequence[Row[Branch]], device: torch.device) -> GoldColumns:
+    """The right answer of every question; of a row that writes its right answer step by step, nothing."""
+    golds = [[() if row.forced else ids for ids in row.gold_ids(trace.prompt)] for row in rows]
+    starts = [[row.of.next_position + len(ids) for ids in row.question_ids(trace.prompt)] for row in rows]
+    grid = _Grid([[ids[:-1] for ids in of_row] for of_row in golds], at_end=False)
+    targets = _Grid([[ids[1:] for ids in of_row] for of_row in golds], at_end=False).token_ids
+    return GoldColumns(grid.last, *(part.to(device) for part in (*grid.parts(starts), targets)))
+
+
+class _Grid:
+    """Sequences side by side, shape (rows, width); a column is as wide as its longest sequence, which stands at the
+    column's end or at its start."""
+
+    def __init__(self, sequences: Sequence[Sequence[Sequence[int]]], at_end: bool) -> None:
+        widths = [max(len(ids) for ids in column) for column in zip(*sequences, strict=True)]
+        self.last = torch.tensor(widths).cumsum(0) - 1
+        self.column = torch.arange(len(widths)).repeat_interleave(torch.tensor(widths))
+        self.token_ids = torch.zeros(len(sequences), sum(widths), dtype=torch.long)
+        self.padding = torch.ones_like(self.token_ids, dtype=torch.bool)
+        self._offsets = torch.zeros_like(self.token_ids)
+        for row, of_row in enumerate(sequences):
+            end = 0
+            for width, ids in zip(widths, of_row, strict=True):
+                start = end + width - len(ids) if at_end else end
+                places = slice(start, start + len(ids))
+                end += width
+                self.token_ids[row, places] = torch.tensor(ids, dtype=torch.long)
+                self.padding[row, places] = False
+                self._offsets[row, places] = torch.arange(len(ids))
+
+    def parts(self, starts: Sequence[Sequence[int]]) -> tuple[torch.Tensor, ...]:
+        """Token ids, positions, columns and padding. ``starts``: by row and column, the position of the first token."""
+        positions = torch.tensor(starts)[:, self.column] + self._offsets
+        return self.token_ids, positions, self.column, self.padding

@@ -25,16 +25,19 @@ class Remains:
 
 @dataclass(frozen=True)
 class Generation:
-    """``token_ids`` holds the end token, if one came. ``seconds``: the question's equal share of the time of all that
-    were decoded together. ``halvings``: how often waves had been halved by then, as memory ended."""
+    """``question``: its number in the prompt. ``token_ids`` holds the end token, if one came. ``seconds``: the
+    question's equal share of the time of all that were decoded together. ``halvings``: how often waves had been halved
+    by then, as memory ended. ``gold_nll``: mean negative log-likelihood of the right answer's tokens, in nats; ``None``
+    where it is not measured."""
 
     branch: Branch
-    ask: int
+    question: int
     token_ids: tuple[int, ...]
     ended: bool
     seconds: float
     remains: Remains | None = None
     halvings: int = 0
+    gold_nll: float | None = None
 
 
 def until_end(token_ids: Sequence[int], ends: Collection[int]) -> list[int]:

@@ -9,11 +9,13 @@ from typing import Any
 import torch
 
 from kvbench.engine.bundle import Bundle
+from kvbench.engine.likelihood import GoldLikelihood
 from kvbench.engine.wave import Part, Wave
 from kvbench.models import LoadedModel, decoder_of
 
 TOKENS_AT_ONCE = 2048  # in one pass
 MASK_NUMBERS = 2**26  # of its masks: 256 MiB in float32, which is all that a long context leaves room for
+LOGIT_NUMBERS = 2**26  # of the right answers in one pass: 256 MiB in float32
 
 
 @dataclass(frozen=True)
@@ -43,38 +45,70 @@ def read_shared(model: LoadedModel, wave: Wave) -> None:
         bundle.settle()
 
 
-def read_questions(model: LoadedModel, wave: Wave) -> torch.Tensor:
-    """The first token of every answer, bundle by bundle, row by row. The questions of a row are read a portion at a
-    time, and rows in passes of so many tokens: that bounds the memory of activations and masks."""
-    first = {bundle: torch.zeros_like(bundle.active, dtype=torch.long) for bundle in wave.bundles}
+def read_questions(model: LoadedModel, wave: Wave) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    """Numbers of answers, bundle by bundle and row by row, and the logits of their first tokens. The questions of a row
+    are read a portion at a time, and rows in passes of so many tokens: that bounds the memory of activations, logits
+    and masks."""
+    numbers = _numbers_of(wave)
     for portions in zip_longest(*(bundle.portions for bundle in wave.bundles), fillvalue=slice(0, 0)):
         for chosen in _passes(model, wave, portions):
-            readings = []
+            readings, answers = [], []
             for bundle, places, rows in chosen:
                 bundle.begin_questions(places, rows)
                 columns = bundle.columns
                 tokens = columns.token_ids[rows, places], columns.positions[rows, places]
-                wanted = columns.last[columns.ending(places)] - places.start
-                readings.append(Reading(bundle, rows, *tokens, wanted))
-            answered = zip(chosen, _read(model, wave, readings), strict=True)
-            for (bundle, places, rows), found in answered:
-                first[bundle][rows, bundle.columns.ending(places)] = found
+                ending = columns.ending(places)
+                readings.append(Reading(bundle, rows, *tokens, columns.last[ending] - places.start))
+                answers.append(numbers[bundle][rows][:, ending].flatten())
+            yield torch.cat(answers), _read(model, wave, readings)
     for bundle in wave.bundles:
         bundle.grow(bundle.columns.token_ids.shape[1])
-    return torch.cat([found.flatten() for found in first.values()])
 
 
-def _passes(model: LoadedModel, wave: Wave, places: Sequence[slice]) -> Iterator[list[tuple[Bundle, slice, slice]]]:
-    """Bundles, of each these places of so many rows, in passes bounded by activations and by what their masks take."""
+def read_golds(model: LoadedModel, wave: Wave, likelihood: GoldLikelihood) -> None:
+    """Passes the right answers behind their questions, where answers will be written, and notes how likely each of
+    their tokens but the first is; that one follows the question."""
+    numbers = _numbers_of(wave)
+    for portions in zip_longest(*(bundle.gold_portions for bundle in wave.bundles), fillvalue=slice(0, 0)):
+        for chosen in _passes(model, wave, portions, all_logits=True):
+            wave.parts, start, parts = [], 0, []
+            for bundle, places, rows in chosen:
+                bundle.begin_golds(places, rows)
+                golds, of_column = bundle.golds, numbers[bundle][rows][:, bundle.golds.column[places]]
+                count = of_column.numel()
+                wave.parts.append(Part(bundle, slice(start, start + count)))
+                start += count
+                grids = (golds.token_ids, golds.positions, golds.targets, ~golds.padding)
+                parts.append([of_column.flatten(), *(grid[rows, places].flatten() for grid in grids)])
+            answers, token_ids, positions, targets, counted = (torch.cat(part) for part in zip(*parts, strict=True))
+            likelihood.add(answers, forward(model, wave, token_ids, positions, None), targets, counted)
+
+
+def _numbers_of(wave: Wave) -> dict[Bundle, torch.Tensor]:
+    """The numbers of the answers of each bundle, shape (rows, columns), before any has ended."""
+    numbers, start = {}, 0
+    for bundle in wave.bundles:
+        count = bundle.active.numel()
+        numbers[bundle] = torch.arange(start, start + count, device=bundle.device).view_as(bundle.active)
+        start += count
+    return numbers
+
+
+def _passes(
+    model: LoadedModel, wave: Wave, places: Sequence[slice], all_logits: bool = False
+) -> Iterator[list[tuple[Bundle, slice, slice]]]:
+    """Bundles, of each these places of so many rows, in passes bounded by activations, by what their masks take and, if
+    every place has logits, by these."""
     config = model.network.config.get_text_config()
     groups = config.num_attention_heads // config.num_key_value_heads
+    of_logits = config.vocab_size / LOGIT_NUMBERS if all_logits else 0.0
     chosen: list[tuple[Bundle, slice, slice]] = []
     room = 1.0
     for bundle, own in zip(wave.bundles, places, strict=True):
         width, start = own.stop - own.start, 0
-        longest = max(bundle.kept) + max(bundle.front, bundle.columns.shared.stop)
+        longest = max(bundle.kept) + bundle.grown + max(bundle.front, bundle.columns.shared.stop)
         of_a_token = groups * max(hidden.shape[1] for hidden in bundle.hidden) * longest
-        of_a_row = width * max(1 / TOKENS_AT_ONCE, of_a_token / MASK_NUMBERS)
+        of_a_row = width * max(1 / TOKENS_AT_ONCE, of_a_token / MASK_NUMBERS, of_logits)
         while width > 0 and start < bundle.rows:
             if chosen and room < of_a_row:
                 yield chosen
@@ -89,20 +123,19 @@ def _passes(model: LoadedModel, wave: Wave, places: Sequence[slice]) -> Iterator
         yield chosen
 
 
-def _read(model: LoadedModel, wave: Wave, readings: Sequence[Reading]) -> list[torch.Tensor]:
-    """One pass: of each reading what is most likely to come after its wanted places, shape (rows, wanted)."""
+def _read(model: LoadedModel, wave: Wave, readings: Sequence[Reading]) -> torch.Tensor:
+    """One pass: the logits behind the wanted places, reading by reading and row by row."""
     wave.parts, start, places = [], 0, []
     for reading in readings:
         rows, width = reading.token_ids.shape
         wave.parts.append(Part(reading.bundle, slice(start, start + rows * width), reading.wanted))
         places.append(start + width * torch.arange(rows)[:, None] + reading.wanted)
         start += rows * width
-    answered = torch.cat([own.flatten() for own in places])
+    answered = torch.cat([of_reading.flatten() for of_reading in places])
     token_ids = torch.cat([reading.token_ids.flatten() for reading in readings])
     positions = torch.cat([reading.positions.flatten() for reading in readings])
     with _last_layer_at(model, answered):
-        found = forward(model, wave, token_ids, positions, answered).split([own.numel() for own in places])
-    return [tokens.view_as(own) for tokens, own in zip(found, places, strict=True)]
+        return forward(model, wave, token_ids, positions, answered)
 
 
 @contextmanager
@@ -135,7 +168,7 @@ def _last_layer_at(model: LoadedModel, places: torch.Tensor) -> Iterator[None]:
 def forward(
     model: LoadedModel, wave: Wave, token_ids: torch.Tensor, positions: torch.Tensor, places: torch.Tensor | None
 ) -> torch.Tensor:
-    """The most likely next token at the given places of the pass, by default at all."""
+    """The logits at the given places of the pass, by default at all: shape (places, vocabulary)."""
     output = model.network(
         input_ids=token_ids[None],
         position_ids=positions[None],
@@ -143,5 +176,5 @@ def forward(
         logits_to_keep=0 if places is None else places,
         wave=wave,
     )
-    best: torch.Tensor = output.logits[0].argmax(-1)
-    return best
+    logits: torch.Tensor = output.logits[0]
+    return logits

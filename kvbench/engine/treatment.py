@@ -1,13 +1,13 @@
 """The plan of a prefilled context: policies by levels and repeats, and the questions that each branch answers."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 from datasets_gen import TASKS
 from kvbench.engine.bounds import Patience
 from kvbench.prompt import Prompt
-from policies import Level, Point, Policy, Situation
+from policies import FULL, POLICIES, Level, Point, Policy, Situation
 from policies.draws import seed_of_repeat
 
 CALIBRATION_TEXTS = 8
@@ -16,13 +16,15 @@ CALIBRATION_TEXTS = 8
 @dataclass(frozen=True)
 class Treatment:
     """One policy at one level on one prompt. ``asks``: positions of the questions decoded from its branch.
-    ``patience``: how long its press may take. ``repeat``: which draw of a random policy."""
+    ``patience``: how long its press may take. ``repeat``: which draw of a random policy.
+    ``reference``: it tells how likely right answers are to the full cache, and is no result by itself."""
 
     policy: Policy
     situation: Situation
     asks: tuple[int, ...]
     patience: Patience
     repeat: int = 0
+    reference: bool = False
 
     @property
     def level(self) -> Level:
@@ -89,3 +91,13 @@ def _situation(policy: Policy, point: Point, prompt: Prompt, asks: Sequence[int]
         texts=calibration_texts,
         level=point.level,
     )
+
+
+def with_reference(scorings: Sequence[Scoring], prompt: Prompt) -> list[Scoring]:
+    """The same with the full cache, against which right answers are compared, where it is not among them."""
+    if not scorings or any(scoring.policy.name == FULL for scoring in scorings):
+        return list(scorings)
+    patience, seed = scorings[0].treatments[0].patience, scorings[0].treatments[0].situation.seed
+    (full,) = plan([POLICIES[FULL]], (), prompt, seed, patience)
+    treatments = tuple(replace(treatment, reference=True) for treatment in full.treatments)
+    return [*scorings, Scoring(full.policy, treatments)]

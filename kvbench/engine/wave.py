@@ -13,6 +13,7 @@ from transformers import AttentionInterface, Cache
 
 from kvbench.engine.branch import Branch, Trace
 from kvbench.engine.bundle import Bundle
+from kvbench.engine.rows import Row
 
 BRANCH_ATTENTION = "kvbench_branches"
 
@@ -30,11 +31,12 @@ class Part:
 class Wave(Cache):
     """The cache of all bundles that are decoded together. ``parts``: what the pass that comes next reads."""
 
-    def __init__(self, trace: Trace, branches: Sequence[Sequence[Branch]], steps: int) -> None:
-        """``branches``: of each bundle."""
+    def __init__(self, trace: Trace, rows: Sequence[Sequence[Row[Branch]]]) -> None:
+        """``rows``: of each bundle."""
         super().__init__(layers=[])
+        self.prompt = trace.prompt
         self.last_layer = len(trace.keys) - 1
-        self.bundles = [Bundle(trace, own, steps) for own in branches]
+        self.bundles = [Bundle(trace, of_bundle) for of_bundle in rows]
         self.parts: list[Part] = []
 
     def get_seq_length(self, layer_idx: int = 0) -> int:

@@ -6,34 +6,19 @@ counted from what its branch keeps, or, before anything is read, from what its p
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
 
 import torch
 from kvpress.utils import compute_n_kept
 
 from kvbench.engine.branch import Branch, Trace
-from kvbench.engine.columns import PLACES_AT_ONCE, shared_start
+from kvbench.engine.columns import PLACES_AT_ONCE
+from kvbench.engine.rows import Of, Row, shared_start
 from kvbench.engine.treatment import Scoring, Treatment
 from kvbench.models import LoadedModel
 from kvbench.prompt import Prompt
 
-Of = TypeVar("Of", Branch, Treatment)
 # Bytes of padding in a bundle. More bundles read less of it, in more operations: twelve for each layer and pass.
 PADDING = {"cpu": 2 * 10**6, "cuda": 2 * 10**8}
-
-
-@dataclass(frozen=True)
-class Row(Generic[Of]):
-    """What one branch adds to a wave.
-
-    ``even``: every head reads as many tokens in every layer. ``size``: bytes of its keys and values, every head taken
-    to read as many as the longest, with room for its questions and answers.
-    """
-
-    of: Of
-    questions: int
-    even: bool
-    size: int
 
 
 @dataclass(frozen=True)
@@ -49,16 +34,18 @@ class Forecast:
 Rows = list[Row[Of]]  # of a bundle
 
 
-def waves(trace: Trace, steps: int, max_kv_bytes: int) -> list[list[Rows[Branch]]]:
-    """The sound branches whose presses are done, in waves of at most ``max_kv_bytes`` of cache."""
+def waves(trace: Trace, steps: int, max_kv_bytes: int, gold: bool = True) -> list[list[Rows[Branch]]]:
+    """The sound branches whose presses are done, in waves of at most ``max_kv_bytes`` of cache. ``gold``: with the rows
+    that are there for right answers alone."""
     heads, _, size = trace.keys[0].shape
     token_bytes = 2 * len(trace.keys) * heads * size * trace.keys[0].element_size()
     sound = [branch for branch in trace.branches if branch.error is None and branch.held is None]
     rows = [
-        _row(branch, branch.treatment, _longest(branch), _even(branch), trace.prompt, steps, token_bytes)
+        row
         for branch in sound
+        for row in _rows(branch, branch.treatment, _longest(branch), _even(branch), trace.prompt, steps, token_bytes)
     ]
-    return in_waves(rows, max_kv_bytes, trace.keys[0].device)
+    return in_waves([row for row in rows if gold or not row.forced], max_kv_bytes, trace.keys[0].device)
 
 
 def forecast(
@@ -75,7 +62,7 @@ def forecast(
         known = treatment.policy.counted == "head"
         kept = compute_n_kept(length, treatment.ratio) if known else length
         even = known and not treatment.policy.rewrites
-        rows.append(_row(treatment, treatment, kept, even, prompt, steps, token_bytes))
+        rows += _rows(treatment, treatment, kept, even, prompt, steps, token_bytes)
     fitting = [row for row in rows if row.size <= max_kv_bytes]
     sizes = tuple((sum(map(len, wave)), size_of(wave)) for wave in in_waves(fitting, max_kv_bytes, model.device))
     return Forecast(sizes, alone, len(rows) - len(fitting))
@@ -112,9 +99,9 @@ def _in_bundles(rows: Iterable[Row[Of]], padding: int) -> Iterator[Rows[Of]]:
     Those of a bundle ask as many questions, and all keep as many tokens in every head and layer or none does, since one
     mask then serves all layers.
     """
-    groups: dict[tuple[int, bool], Rows[Of]] = {}
+    groups: dict[tuple[int, int, bool], Rows[Of]] = {}
     for row in rows:
-        groups.setdefault((row.questions, row.even), []).append(row)
+        groups.setdefault((len(row.questions), row.steps, row.even), []).append(row)
     for group in groups.values():
         bundle: Rows[Of] = []
         padded = 0
@@ -136,16 +123,35 @@ def token_bytes_of(model: LoadedModel) -> int:
     return int(2 * heads * size * model.network.dtype.itemsize)
 
 
-def _row(
+def _rows(
     of: Of, treatment: Treatment, tokens: int, even: bool, prompt: Prompt, steps: int, token_bytes: int
-) -> Row[Of]:
-    questions = [prompt.asks[number].token_ids for number in treatment.asks]
-    if len(questions) == 1:  # padded to whatever another row of its bundle asks
+) -> list[Row[Of]]:
+    """The rows of a branch. ``tokens``: how many a head of it reads of the context."""
+    if treatment.policy.step_treatment is None:
+        size = (tokens + _room(prompt, treatment.asks, steps)) * token_bytes
+        return [Row(of, treatment.asks, even, size, steps)]
+    rows = []
+    steps = max(steps, *(len(ask.gold_ids) for ask in prompt.asks))
+    for number in treatment.asks:
+        size = (tokens + _room(prompt, (number,), steps)) * token_bytes
+        rows.append(Row(of, (number,), even, size, steps))
+        if prompt.asks[number].gold_ids:
+            rows.append(Row(of, (number,), even, size, steps, forced=True))
+    return rows
+
+
+def _room(prompt: Prompt, numbers: Sequence[int], steps: int) -> int:
+    """Places for the questions of a row and their answers. The right answers are passed where answers are written
+    later, a few at a time."""
+    asks = [prompt.asks[number] for number in numbers]
+    questions, golds = [ask.token_ids for ask in asks], [len(ask.gold_ids) for ask in asks]
+    if len(asks) == 1:  # padded to whatever another row of its bundle asks
         questions = [max((ask.token_ids for ask in prompt.asks), key=len)]
+        golds = [max(len(ask.gold_ids) for ask in prompt.asks)]
     shared = shared_start([questions])
-    asked = [len(question) - shared for question in questions]
-    grown = shared + sum(asked) + steps * len(asked) + max(PLACES_AT_ONCE, *asked)
-    return Row(of, len(questions), even, (tokens + grown) * token_bytes)
+    lengths = [len(question) - shared for question in questions]
+    answers = max(steps * len(asks), min(sum(golds), PLACES_AT_ONCE), *golds)
+    return shared + sum(lengths) + answers + max(PLACES_AT_ONCE, *lengths)
 
 
 def _even(branch: Branch) -> bool:

@@ -1,0 +1,48 @@
+"""What one row of a batch is: a branch, and the questions that are decoded from it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import takewhile
+from typing import Generic, TypeVar
+
+from kvbench.engine.branch import Branch
+from kvbench.engine.treatment import Treatment
+from kvbench.prompt import Prompt
+
+Of = TypeVar("Of", Branch, Treatment)
+
+
+@dataclass(frozen=True)
+class Row(Generic[Of]):
+    """One row of a batch.
+
+    All questions of a branch share one row, which holds the kept keys once. A branch whose cache is treated between
+    steps has a row for each question, since what is done to the context for one question must not reach another.
+
+    ``questions``: their numbers in the prompt. ``even``: every head reads as many tokens in every layer. ``size``:
+    bytes of its keys and values, every head taken to read as many as the longest, with room for its questions and
+    answers. ``steps``: the places that each answer may take. ``forced``: it passes the right answer of its question
+    token by token, instead of writing an answer.
+    """
+
+    of: Of
+    questions: tuple[int, ...]
+    even: bool
+    size: int
+    steps: int = 1
+    forced: bool = False
+
+    def question_ids(self, prompt: Prompt) -> list[tuple[int, ...]]:
+        return [prompt.asks[number].token_ids for number in self.questions]
+
+    def gold_ids(self, prompt: Prompt) -> list[tuple[int, ...]]:
+        return [prompt.asks[number].gold_ids for number in self.questions]
+
+
+def shared_start(questions: Sequence[Sequence[Sequence[int]]]) -> int:
+    """How many tokens all questions of all rows begin with; each has at least one more. A row that asks one question
+    shares nothing."""
+    if len(questions[0]) == 1:
+        return 0
+    beginnings = [question[:-1] for of_row in questions for question in of_row]
+    return sum(1 for _ in takewhile(lambda tokens: len(set(tokens)) == 1, zip(*beginnings, strict=False)))

@@ -1,0 +1,47 @@
+"""What a treatment that acts between steps is, and what it may do to the cache of a branch."""
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    import torch  # for annotations alone: a list of policies needs no torch
+
+ABSENT = -1  # instead of a token's position: a head that keeps fewer tokens than another has no row there
+UNKNOWN = -2  # a row that is no single token of the context as it was: it is merged, turned or rewritten
+
+
+class CacheRows(Protocol):
+    """The rows of keys and values that the answer to one question reads, in every layer.
+
+    Rows come in one order in every step: kept context, question, answer so far; what is new stands at the end. All
+    heads of a layer have as many rows, and some of a head may be absent.
+    """
+
+    @property
+    def layers(self) -> int:
+        """How many layers there are."""
+
+    def tokens(self, layer: int) -> "torch.Tensor":
+        """The position of each row's token, ``ABSENT`` or ``UNKNOWN``: int64 (num_kv_heads, rows)."""
+
+    def keys(self, layer: int) -> "torch.Tensor":
+        """A copy, shape (num_kv_heads, rows, head_dim); what stands in absent rows means nothing."""
+
+    def values(self, layer: int) -> "torch.Tensor":
+        """A copy, shape (num_kv_heads, rows, head_dim); what stands in absent rows means nothing."""
+
+    def write(self, layer: int, keys: "torch.Tensor | None" = None, values: "torch.Tensor | None" = None) -> None:
+        """Puts these, of the shape in which they are read, into the cache; absent rows stay as they are."""
+
+
+class StepTreatment(Protocol):
+    """Acts on the cache of one branch while the answer to one of its questions is written.
+
+    A fresh one is built for each answer. What it does may depend on layer, head, token and step, and on what it was
+    built for, and not on what else is decoded at the same time.
+    """
+
+    def after_prefill(self, cache: CacheRows) -> None:
+        """Called before the question is read."""
+
+    def after_step(self, cache: CacheRows, step: int) -> None:
+        """Called when the question has been read (step 0), and when each token of the answer but the last has been."""

@@ -1,0 +1,130 @@
+"""A plain loop over transformers' own cache, to compare the engine with."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from transformers import DynamicCache
+
+from kvbench.engine.branch import Branch, Trace
+from kvbench.engine.guard import attention_modules
+from kvbench.models import LoadedModel, decoder_of
+from policies import ABSENT, UNKNOWN
+
+
+class PlainRows:
+    """What a plain cache holds of a branch, as :class:`policies.CacheRows`: its rows are those that some head reads."""
+
+    def __init__(self, cache: DynamicCache, tokens: Sequence[torch.Tensor], next_position: int) -> None:
+        self.states: list[Any] = cache.layers
+        self.cache, self._tokens, self._next_position = cache, tokens, next_position
+
+    @property
+    def layers(self) -> int:
+        return len(self._tokens)
+
+    def tokens(self, layer: int) -> torch.Tensor:
+        context = self._tokens[layer]
+        behind = self._next_position + torch.arange(self.states[layer].keys.shape[2] - context.shape[1])
+        return torch.cat([context, behind.expand(len(context), -1)], dim=1)
+
+    def keys(self, layer: int) -> torch.Tensor:
+        return self.states[layer].keys[0].clone()
+
+    def values(self, layer: int) -> torch.Tensor:
+        return self.states[layer].values[0].clone()
+
+    def write(self, layer: int, keys: torch.Tensor | None = None, values: torch.Tensor | None = None) -> None:
+        present = (self.tokens(layer) != ABSENT)[..., None]
+        for name, states in (("keys", keys), ("values", values)):
+            if states is not None:
+                stored = getattr(self.states[layer], name)
+                setattr(self.states[layer], name, torch.where(present, states[None], stored))
+
+
+def plain_rows(trace: Trace, branch: Branch) -> PlainRows:
+    """A plain cache of a branch: every layer as long as it is in the branch, what a head does not keep in front."""
+    cache, tokens = DynamicCache(), []
+    for number, left in enumerate(branch.layers):
+        keys, values = trace.keys[number], trace.values[number]
+        if left.keys is not None and left.values is not None:
+            keys, values = left.keys, left.values
+        if left.keep is None:
+            tokens.append(torch.full(keys.shape[:2], UNKNOWN))
+        else:
+            heads, longest = [head.nonzero()[:, 0] for head in left.keep], int(left.keep.sum(-1).max())
+            tokens.append(
+                torch.stack([torch.cat([head.new_full((longest - len(head),), ABSENT), head]) for head in heads])
+            )
+            index = tokens[-1].clamp(min=0)[..., None].expand(-1, -1, keys.shape[-1])
+            keys, values = keys.gather(1, index), values.gather(1, index)
+        cache.update(keys[None].clone(), values[None].clone(), number)
+    return PlainRows(cache, tokens, branch.next_position)
+
+
+@contextmanager
+def masked(model: LoadedModel, rows: PlainRows) -> Iterator[None]:
+    """Hides absent rows, and what comes later, in each layer and head from transformers' own attention."""
+
+    def hide(module: Any, positional: Any, named: dict[str, Any]) -> Any:
+        hidden_states = positional[0] if positional else named["hidden_states"]
+        absent = rows.tokens(module.layer_idx) == ABSENT
+        new = hidden_states.shape[1]
+        old = rows.states[module.layer_idx].keys.shape[2]
+        seen = (
+            torch.ones(new, old + new, dtype=torch.bool).tril(old)[None]
+            & ~torch.cat([absent, torch.zeros(len(absent), new, dtype=torch.bool)], dim=1)[:, None]
+        )
+        heads = model.network.config.get_text_config().num_attention_heads
+        mask = torch.zeros(seen.shape).masked_fill(~seen, float("-inf"))
+        named["attention_mask"] = mask.repeat_interleave(heads // len(absent), dim=0)[None]
+        return positional, named
+
+    hooks = [m.register_forward_pre_hook(hide, with_kwargs=True) for m in attention_modules(model)]
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def plain_logits(model: LoadedModel, rows: PlainRows, token_ids: Sequence[int], position: int) -> torch.Tensor:
+    """The logits behind each of these tokens, which the cache holds from now on."""
+    with torch.inference_mode(), masked(model, rows):
+        hidden = decoder_of(model.network)(
+            input_ids=torch.tensor([list(token_ids)]),
+            position_ids=torch.arange(position, position + len(token_ids))[None],
+            past_key_values=rows.cache,
+        ).last_hidden_state
+        logits: torch.Tensor = model.network.lm_head(hidden)[0]
+    return logits
+
+
+def plain_nll(model: LoadedModel, trace: Trace, branch: Branch, number: int) -> float:
+    """The mean negative log-likelihood of a right answer, in one pass over question and answer."""
+    question, gold = trace.prompt.asks[number].token_ids, trace.prompt.asks[number].gold_ids
+    logits = plain_logits(model, plain_rows(trace, branch), [*question, *gold[:-1]], branch.next_position)
+    nats = -logits[len(question) - 1 :].log_softmax(-1)
+    return float(nats[torch.arange(len(gold)), torch.tensor(gold)].mean())
+
+
+def plain_answer(
+    model: LoadedModel, trace: Trace, branch: Branch, number: int, steps: int, treatment: Any = None, forced: Any = ()
+) -> tuple[list[int], float]:
+    """The tokens of an answer and the mean of their negative log-likelihoods, one pass for each token."""
+    rows, position = plain_rows(trace, branch), branch.next_position
+    if treatment:
+        treatment.after_prefill(rows)
+    pending, written, nats = list(trace.prompt.asks[number].token_ids), list[int](), list[float]()
+    for step in range(len(forced) or steps):
+        logits = plain_logits(model, rows, pending, position)[-1]
+        position += len(pending)
+        if treatment:
+            treatment.after_step(rows, step)
+        pending = [forced[step] if forced else int(logits.argmax())]
+        written += pending
+        nats.append(-float(logits.log_softmax(-1)[pending[0]]))
+        if not forced and pending[0] in model.end_tokens():
+            break
+    return written, sum(nats) / len(nats)

@@ -1,0 +1,216 @@
+"""How likely the right answer is to a branch, against a plain forward pass over a plain cache."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cache
+
+import pytest
+import torch
+from transformers import DynamicCache
+
+import kvbench.engine.reading as reading
+from datasets_gen import TASKS
+from kvbench.collect import collect
+from kvbench.engine.branch import Branch, Trace
+from kvbench.engine.columns import PLACES_AT_ONCE
+from kvbench.engine.decode import decode
+from kvbench.engine.generation import Generation
+from kvbench.engine.guard import left_as_it_was
+from kvbench.engine.loop import Step
+from kvbench.engine.waves import rows_of, size_of, waves
+from kvbench.models import LoadedModel, decoder_of
+from kvbench.prompt import Prompt
+from kvbench.record import Record
+from kvbench.setting import Setting
+from plain import plain_nll
+from policies import POLICIES, Policy, at_ratios
+from policies.draws import drawing_from, seed_of
+from toy import NETWORKS, PLENTY, STEPS, pressing, toy_model, toy_prompt, treat
+
+CLOSE = 2e-4  # nats, in float32: the answers cost about 10
+RUNNABLE = {name: policy for name, policy in POLICIES.items() if not policy.weights}
+AGNOSTIC = {name: policy for name, policy in RUNNABLE.items() if not (policy.needs_question or policy.needs_spans)}
+TOGETHER = {name: policy for name, policy in AGNOSTIC.items() if not policy.while_decoding}
+DECODING = {name: policy for name, policy in AGNOSTIC.items() if policy.while_decoding}
+PATHS = ("full", "knorm", "adakv_snapkv", "think", "kvzip", "oracle", "streaming_llm")  # one press of each engine path
+model_of = cache(toy_model)
+Likelihoods = dict[tuple[str, float, int], float | None]
+
+
+@cache
+def measured(architecture: str) -> tuple[Trace, list[Generation]]:
+    """All policies that are decoded together on one architecture; on the others one of each path."""
+    policies = [policy for name, policy in TOGETHER.items() if architecture == "llama" or name in PATHS]
+    trace = treat(model_of(architecture), policies, (0.3, 0.9), toy_prompt())
+    return trace, decode(model_of(architecture), trace, STEPS, PLENTY, gold=True)
+
+
+def likelihoods(generations: Sequence[Generation]) -> Likelihoods:
+    treatments = [(g.branch.treatment, g) for g in generations]
+    return {(treatment.policy.name, treatment.ratio, g.question): g.gold_nll for treatment, g in treatments}
+
+
+def assert_plain(model: LoadedModel, trace: Trace, generations: Sequence[Generation]) -> None:
+    assert generations
+    for generation in generations:
+        expected = plain_nll(model, trace, generation.branch, generation.question)
+        assert generation.gold_nll == pytest.approx(expected, abs=CLOSE)
+
+
+@pytest.mark.parametrize("policy", TOGETHER)
+def test_it_is_that_of_a_plain_pass(policy: str) -> None:
+    trace, generations = measured("llama")
+    assert_plain(model_of("llama"), trace, [g for g in generations if g.branch.treatment.policy.name == policy])
+
+
+@pytest.mark.parametrize("architecture", [name for name in NETWORKS if name != "llama"])
+def test_it_is_that_of_a_plain_pass_on_every_architecture(architecture: str) -> None:
+    assert_plain(model_of(architecture), *measured(architecture))
+
+
+def test_it_tells_branches_and_questions_apart() -> None:
+    """Else the comparison above would prove nothing."""
+    _, generations = measured("llama")
+    assert len({round(g.gold_nll, 3) for g in generations if g.gold_nll is not None}) > 100
+    assert len({len(ask.gold_ids) for ask in toy_prompt().asks}) > 1
+
+
+def test_measuring_it_changes_no_token() -> None:
+    trace, generations = measured("llama")
+    without = decode(model_of("llama"), trace, STEPS, PLENTY)
+    assert all(generation.gold_nll is None for generation in without)
+    assert [g.token_ids for g in without] == [g.token_ids for g in generations]
+
+
+@pytest.mark.parametrize("at_once", [1, 300])
+def test_neither_waves_nor_passes_change_it(monkeypatch: pytest.MonkeyPatch, at_once: int) -> None:
+    trace, generations = measured("llama")
+    monkeypatch.setattr(reading, "TOKENS_AT_ONCE", at_once)
+    bound = 3 * max(row.size for row in rows_of(waves(trace, STEPS, 1)))
+    again = likelihoods(decode(model_of("llama"), trace, STEPS, bound, gold=True))
+    assert again == pytest.approx(likelihoods(generations), abs=CLOSE)
+
+
+def lengthened(prompt: Prompt) -> Prompt:
+    """Right answers longer than any answer that is written, and than what is passed at once."""
+    long = tuple(range(20, 20 + PLACES_AT_ONCE + 6))
+    asks = [replace(ask, gold_ids=long[number:] if number else ()) for number, ask in enumerate(prompt.asks)]
+    return replace(prompt, asks=tuple(asks))
+
+
+def test_long_right_answers_have_room_and_none_has_no_likelihood(llama: LoadedModel) -> None:
+    trace = treat(llama, [POLICIES["knorm"], POLICIES["oracle"]], (0.5,), lengthened(toy_prompt()))
+    (wave,) = waves(trace, 1, PLENTY)
+    generations = decode(llama, trace, 1, size_of(wave), gold=True)
+    assert {g.question for g in generations if g.gold_nll is None} == {0}
+    assert_plain(llama, trace, [g for g in generations if g.question])
+
+
+@pytest.mark.parametrize("policy", DECODING.values(), ids=DECODING)
+def test_of_a_press_that_acts_while_decoding_it_is_that_under_the_press(llama: LoadedModel, policy: Policy) -> None:
+    prompt = toy_prompt()
+    trace = treat(llama, [policy], (0.5,), prompt)
+    (branch,) = trace.branches
+    for generation in decode(llama, trace, STEPS, PLENTY, gold=True):
+        assert generation.gold_nll == pytest.approx(under_press(llama, trace, branch, generation.question), abs=CLOSE)
+
+
+def under_press(model: LoadedModel, trace: Trace, branch: Branch, number: int) -> float:
+    """A user's own loop: context, question and right answer under one press, token by token."""
+    situation, ask = branch.treatment.situation, trace.prompt.asks[number]
+    press, seed = branch.treatment.policy.press(situation), seed_of(0, situation.example_id, f"answer {number}")
+    cache, position, nats = DynamicCache(), branch.next_position, []
+    with torch.no_grad(), left_as_it_was(model), drawing_from(seed, model.device), press(model.network):
+        decoder_of(model.network)(input_ids=torch.tensor([trace.prompt.token_ids]), past_key_values=cache)
+        pending = list(ask.token_ids)
+        for token in ask.gold_ids:
+            places = torch.arange(position, position + len(pending))
+            output = model.network(torch.tensor([pending]), past_key_values=cache, position_ids=places[None])
+            nats.append(-float(output.logits[0, -1].log_softmax(-1)[token]))
+            position += len(pending)
+            pending = [token]
+    return sum(nats) / len(nats)
+
+
+# --- records
+
+
+def collected(model: LoadedModel, setting: Setting) -> dict[str, list[Record]]:
+    task = TASKS["base"]
+    return collect(model, task, [task.example(0, 1)], setting).by_policy()
+
+
+def test_the_rise_is_over_the_full_cache_whether_that_is_asked_for_or_not(llama: LoadedModel) -> None:
+    chosen = [POLICIES[name] for name in ("full", "knorm", "oracle", "decoding_knorm")]
+    with_full = collected(llama, Setting(chosen, at_ratios([0.5])))
+    without = collected(llama, Setting(chosen[1:], at_ratios([0.5])))
+    assert set(without) == {"knorm", "oracle", "decoding_knorm"}, "the full cache is no result where nobody asks for it"
+    assert {record.delta_nll for record in with_full["full"]} == {0.0}
+    full = {record.question_id: record.gold_nll for record in with_full["full"]}
+    for name, records in without.items():
+        for record, beside_full in zip(records, with_full[name], strict=True):
+            assert record.gold_nll == pytest.approx(beside_full.gold_nll, abs=CLOSE)
+            assert record.delta_nll == pytest.approx(beside_full.delta_nll, abs=CLOSE)
+            assert beside_full.delta_nll == beside_full.gold_nll - full[record.question_id]  # type: ignore[operator]
+            assert record.output_token_ids == beside_full.output_token_ids
+
+
+def test_a_branch_that_failed_has_none(llama: LoadedModel) -> None:
+    def breaks(_: object) -> None:
+        raise ValueError("no press today")
+
+    found = collected(llama, Setting([pressing("broken", breaks)], at_ratios([0.5])))
+    assert {(record.status, record.gold_nll, record.delta_nll) for record in found["broken"]} == {
+        ("failed", None, None)
+    }
+
+
+def test_a_right_answer_goes_on_from_the_question(llama: LoadedModel) -> None:
+    for task in TASKS.values():
+        for ask in toy_prompt(task=task.name).asks:
+            if ask.question.golds or ask.question.target is not None:
+                assert llama.tokenizer.decode(list(ask.gold_ids)) == f" {ask.question.written}"
+            else:
+                assert ask.gold_ids == ()
+
+
+# --- samplers and observers
+
+
+def test_an_observer_sees_the_logits_that_every_token_is_chosen_by() -> None:
+    model, seen = model_of("llama"), {}
+
+    class Watching:
+        def see(self, step: Step) -> None:
+            for answer, logits in zip(step.answers, step.logits, strict=True):
+                seen[id(answer.branch), answer.question, step.number] = logits
+
+    trace = treat(
+        model, [POLICIES[name] for name in ("full", "knorm", "oracle", "decoding_knorm")], (0.5,), toy_prompt()
+    )
+    expected = decode(model, trace, STEPS, PLENTY)
+    generations = decode(model, trace, STEPS, PLENTY, observers=[Watching()])
+    assert [g.token_ids for g in generations] == [g.token_ids for g in expected]
+    for generation in generations:
+        logits = [seen[id(generation.branch), generation.question, step] for step in range(len(generation.token_ids))]
+        assert [int(of_step.argmax()) for of_step in logits] == list(generation.token_ids)
+
+
+def test_a_sampler_that_draws_by_answer_and_step_draws_the_same_in_every_wave() -> None:
+    def drawn(step: Step) -> torch.Tensor:
+        tokens = []
+        for answer, logits in zip(step.answers, step.logits, strict=True):
+            seed = hash(
+                (answer.branch.treatment.policy.name, answer.branch.treatment.ratio, answer.question, step.number)
+            )
+            generator = torch.Generator().manual_seed(seed % 2**31)
+            tokens.append(int(torch.multinomial(logits.softmax(-1), 1, generator=generator)))
+        return torch.tensor(tokens)
+
+    model = model_of("llama")
+    trace = treat(model, [POLICIES[name] for name in ("full", "knorm", "oracle")], (0.5,), toy_prompt())
+    bound = max(row.size for row in rows_of(waves(trace, STEPS, 1)))
+    answers = [decode(model, trace, STEPS, most, sampler=drawn) for most in (PLENTY, bound)]
+    by_key = [{(id(g.branch), g.question): g.token_ids for g in found} for found in answers]
+    assert by_key[0] == by_key[1]
+    assert by_key[0] != {(id(g.branch), g.question): g.token_ids for g in decode(model, trace, STEPS, PLENTY)}

@@ -1,0 +1,157 @@
+"""A treatment that writes to the cache of a branch between steps, against a plain loop over a plain cache."""
+
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import pytest
+import torch
+
+from kvbench.engine.decode import decode
+from kvbench.engine.loop import Step
+from kvbench.engine.treatment import plan
+from kvbench.engine.waves import forecast, rows_of, size_of, waves
+from kvbench.models import LoadedModel
+from kvbench.prompt import Prompt
+from plain import plain_answer, plain_logits, plain_rows
+from policies import ABSENT, POLICIES, CacheRows, Policy, Situation, at_ratios
+from toy import NETWORKS, PLENTY, STEPS, toy_model, toy_prompt, treat
+
+CLOSE = 5e-4  # nats in float32: every step rounds what the one before has written
+model_of = cache(toy_model)
+
+
+class Noise:
+    """Scales values and disturbs keys of every row at every step, by layer, head, token and step alone."""
+
+    def __init__(self, situation: Situation, question: str) -> None:
+        self.amount = 0.3 * situation.ratio + 0.01 * len(question)
+
+    def after_prefill(self, cache: CacheRows) -> None:
+        self.after_step(cache, 1000)
+
+    def after_step(self, cache: CacheRows, step: int) -> None:
+        for layer in range(cache.layers):
+            tokens = cache.tokens(layer)
+            heads = torch.arange(len(tokens))[:, None]
+            wave = torch.sin(12.9898 * tokens + 78.233 * heads + 37.719 * layer + 4.581 * step)[..., None]
+            keys = cache.keys(layer) + self.amount * wave
+            values = cache.values(layer) * (1 + self.amount * wave)
+            spoiled = (tokens == ABSENT)[..., None]  # nothing of this may reach the cache
+            cache.write(layer, keys.masked_fill(spoiled, torch.nan), values.masked_fill(spoiled, torch.nan))
+
+
+def noisy(name: str) -> Policy:
+    return replace(POLICIES[name], name=f"noisy_{name}", step_treatment=Noise)
+
+
+NOISY = [noisy(name) for name in ("recency", "adakv_snapkv", "merging_snapkv")]
+OTHERS = [POLICIES[name] for name in ("full", "knorm", "oracle", "adakv_snapkv")]
+
+
+@pytest.mark.parametrize("architecture", NETWORKS)
+@pytest.mark.parametrize("rows", [None, 1, 3])
+def test_what_it_writes_is_read_at_every_later_step(architecture: str, rows: int | None) -> None:
+    model, prompt = model_of(architecture), toy_prompt()
+    trace = treat(model, [*OTHERS, *NOISY], (0.5,), prompt)
+    bound = PLENTY if rows is None else rows * max(row.size for row in rows_of(waves(trace, STEPS, 1)))
+    generations = decode(model, trace, STEPS, bound, gold=True)
+    assert all(branch.error is None for branch in trace.branches)
+    for generation in generations:
+        branch, number = generation.branch, generation.question
+        build = branch.treatment.policy.step_treatment
+        if build is not None:
+            question, gold = prompt.asks[number].question.id, prompt.asks[number].gold_ids
+            answer = plain_answer(model, trace, branch, number, STEPS, build(branch.treatment.situation, question))
+            assert list(generation.token_ids) == answer[0]
+            treatment = build(branch.treatment.situation, question)
+            nll = plain_answer(model, trace, branch, number, STEPS, treatment, gold)[1]
+            assert generation.gold_nll == pytest.approx(nll, abs=CLOSE)
+    alone = decode(model, treat(model, OTHERS, (0.5,), prompt), STEPS, PLENTY)
+    untreated = [g.token_ids for g in generations if g.branch.treatment.policy in OTHERS]
+    assert sorted(untreated) == sorted(g.token_ids for g in alone)
+
+
+def test_it_changes_answers(llama: LoadedModel, prompt: Prompt) -> None:
+    """Else the comparison above would prove nothing."""
+    trace = treat(llama, [POLICIES["recency"], noisy("recency")], (0.5,), prompt)
+    found: dict[str, list[tuple[int, ...]]] = {"recency": [], "noisy_recency": []}
+    for generation in decode(llama, trace, STEPS, PLENTY):
+        found[generation.branch.treatment.policy.name].append(generation.token_ids)
+    assert found["recency"] != found["noisy_recency"]
+
+
+def test_a_treatment_that_fails_fails_alone(llama: LoadedModel, prompt: Prompt) -> None:
+    class Broken(Noise):
+        def after_step(self, cache: CacheRows, step: int) -> None:
+            if step == 2:
+                raise ValueError("no more")
+
+    broken = replace(POLICIES["recency"], name="broken", step_treatment=Broken)
+    for bound in (PLENTY, 1_500_000):
+        trace = treat(llama, [POLICIES["knorm"], broken], (0.5, 0.9), prompt)
+        names = {g.branch.treatment.policy.name for g in decode(llama, trace, STEPS, bound)}
+        assert names == {"knorm"}
+        for branch in trace.branches:
+            failed = branch.treatment.policy is broken
+            assert branch.error == ("broken failed while decoding: ValueError: no more" if failed else None)
+
+
+def test_the_forecast_counts_a_row_for_each_question_and_each_right_answer(llama: LoadedModel, prompt: Prompt) -> None:
+    policy = noisy("recency")
+    expected = forecast(llama, prompt, plan([policy], at_ratios([0.5]), prompt, 0), STEPS, PLENTY)
+    (wave,) = waves(treat(llama, [policy], (0.5,), prompt), STEPS, PLENTY)
+    assert expected.waves == ((2 * len(prompt.asks), size_of(wave)),)
+
+
+# --- the cache of a branch
+
+
+@pytest.mark.parametrize("name", ["full", "knorm", "adakv_snapkv", "merging_snapkv", "oracle"])
+def test_the_cache_of_a_branch_is_that_of_a_plain_loop_at_every_step(
+    llama: LoadedModel, prompt: Prompt, name: str
+) -> None:
+    """Whatever its row shares with other questions, and whichever rows have finished."""
+    looked = 0
+
+    class Looking:
+        def see(self, step: Step) -> None:
+            nonlocal looked
+            if step.number not in (0, 2):
+                return
+            for place, answer in enumerate(step.answers):
+                if answer.branch.treatment.policy.name == name:
+                    cache = step.cache(place)
+                    states = [(cache.tokens(n), cache.keys(n), cache.values(n)) for n in range(cache.layers)]
+                    caches[id(answer.branch), answer.question, step.number] = states
+                    looked += 1
+
+    caches: dict[Any, Any] = {}
+    trace = treat(llama, [POLICIES[each] for each in dict.fromkeys(("full", "knorm", name))], (0.5,), prompt)
+    generations = decode(llama, trace, STEPS, PLENTY, observers=[Looking()])
+    for generation in generations:
+        branch, question = generation.branch, prompt.asks[generation.question].token_ids
+        for step in (0, 2):
+            key = id(branch), generation.question, step
+            if key in caches and len(generation.token_ids) > step:
+                rows = plain_rows(trace, branch)
+                plain_logits(llama, rows, [*question, *generation.token_ids[:step]], branch.next_position)
+                for layer, (tokens, keys, values) in enumerate(caches[key]):
+                    assert torch.equal(tokens, rows.tokens(layer))
+                    present = tokens != ABSENT
+                    torch.testing.assert_close(keys[present], rows.keys(layer)[present], rtol=1e-3, atol=1e-4)
+                    torch.testing.assert_close(values[present], rows.values(layer)[present], rtol=1e-3, atol=1e-4)
+    assert looked > 4
+
+
+def test_rows_that_questions_share_are_not_written_to(llama: LoadedModel, prompt: Prompt) -> None:
+    class Writing:
+        def see(self, step: Step) -> None:
+            cache = step.cache(0)
+            assert cache.row(0, 0, 3) == 3
+            with pytest.raises(KeyError, match="head 0 of layer 0 holds no row of token 5000"):
+                cache.row(0, 0, 5000)
+            cache.write(0, values=cache.values(0))
+
+    with pytest.raises(ValueError, match="questions share the kept rows"):
+        decode(llama, treat(llama, [POLICIES["full"]], (0.0,), prompt), STEPS, PLENTY, observers=[Writing()])
