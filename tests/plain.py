@@ -30,10 +30,12 @@ class PlainRows:
         return torch.cat([context, behind.expand(len(context), -1)], dim=1)
 
     def keys(self, layer: int) -> torch.Tensor:
-        return self.states[layer].keys[0].clone()
+        keys: torch.Tensor = self.states[layer].keys[0].clone()
+        return keys
 
     def values(self, layer: int) -> torch.Tensor:
-        return self.states[layer].values[0].clone()
+        values: torch.Tensor = self.states[layer].values[0].clone()
+        return values
 
     def write(self, layer: int, keys: torch.Tensor | None = None, values: torch.Tensor | None = None) -> None:
         present = (self.tokens(layer) != ABSENT)[..., None]

@@ -218,7 +218,7 @@ def test_what_a_kill_left_half_written_is_removed(llama: LoadedModel, tmp_path: 
 def test_a_device_out_of_memory_is_one_clear_line(
     llama: LoadedModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(*_: object) -> None:
+    def full(*_: object, **__: object) -> None:
         raise torch.OutOfMemoryError("CUDA out of memory")
 
     monkeypatch.setattr("kvbench.collect.decode", full)
