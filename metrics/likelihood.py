@@ -13,8 +13,8 @@ LIKELIHOOD = Definition(
     "target), as the tokenizer makes it behind the question, without an end token. It moves before an answer turns "
     "wrong, on models too that answer nothing right. Its rise over the full cache is that of the same question in the "
     "same run; a policy that helps has one below 0.",
-    "gold_nll = −1/n · Σ log p(token i | cache, question, tokens before i); delta_nll = gold_nll − gold_nll of the full "
-    "cache",
+    "gold_nll = −1/n · Σ log p(token i | cache, question, tokens before i); delta_nll = gold_nll − gold_nll "
+    "of the full cache",
     "teacher forcing: the perplexity of the answer is exp(gold_nll)",
     chapter="answers",
 )
