@@ -151,7 +151,7 @@ def test_the_rise_is_over_the_full_cache_whether_that_is_asked_for_or_not(llama:
         for record, beside_full in zip(records, with_full[name], strict=True):
             assert record.gold_nll == pytest.approx(beside_full.gold_nll, abs=CLOSE)
             assert record.delta_nll == pytest.approx(beside_full.delta_nll, abs=CLOSE)
-            assert beside_full.delta_nll == beside_full.gold_nll - full[record.question_id]  # type: ignore[operator]
+            assert beside_full.delta_nll == beside_full.gold_nll - full[record.question_id]
             assert record.output_token_ids == beside_full.output_token_ids
 
 
