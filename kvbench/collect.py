@@ -124,10 +124,10 @@ def _watched(model: LoadedModel, task: Task, prompt: Prompt, setting: Setting) -
         trace = prefill(model, prompt, _scorings(prompt, setting))
         found = trace, decode(model, trace, task.max_new_tokens, setting.max_kv_bytes, gold=True)
     except Exception:  # of the model, which a press may have left in pieces
-        if written := model.pristine.written():
+        if written := model.pristine.first_change():
             return None, written
         raise
-    written = model.pristine.written()
+    written = model.pristine.first_change()
     return (None if written else found), written
 
 

@@ -1,8 +1,7 @@
-"""Whether a press is sound: the contract of every policy, run on one, with what was found."""
+"""Checks whether a press is sound: it runs the contract of every policy on one press."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import torch
 
@@ -12,12 +11,12 @@ from kvbench.engine.branch import Branch, Trace
 from kvbench.engine.decode import decode
 from kvbench.engine.prefill import prefill
 from kvbench.engine.treatment import plan
+from kvbench.findings import Finding, Outcome
 from kvbench.models import LoadedModel
 from kvbench.options import Mode
 from kvbench.prompt import Prompt, build_prompts
 from policies import POLICIES, Point, Policy, at_ratios
 
-Outcome = Literal["sound", "note", "fails"]
 RATIOS = (0.1, 0.25, 0.5, 0.75, 0.9)
 MIDDLE = 0.5
 SOME = (0.25, MIDDLE)
@@ -29,26 +28,17 @@ LEFT_ALONE = "is the model left alone?"
 
 
 @dataclass(frozen=True)
-class Finding:
-    """One question about a press, and what came of it in a line."""
-
-    question: str
-    outcome: Outcome
-    found: str
-
-
-@dataclass(frozen=True)
 class Patient:
-    """A policy, the model it is tried on, and the prompts: some of a task it means something on, and a long one."""
+    """A policy to examine."""
 
     policy: Policy
-    model: LoadedModel
-    prompts: Sequence[Prompt]
+    model: LoadedModel  # the model that it is tried on
+    prompts: Sequence[Prompt]  # of a task that the policy is made for
     long: Prompt
 
     @property
     def middle(self) -> float:
-        """A ratio that the policy reaches."""
+        """Returns a middle ratio that the policy reaches."""
         return min(MIDDLE, self.policy.highest_ratio)
 
     def treated(self, prompt: Prompt, ratios: Sequence[float], policy: Policy | None = None, repeat: int = 0) -> Trace:
@@ -61,6 +51,7 @@ class Patient:
 
 
 def admit(policy: Policy, model: LoadedModel) -> Patient:
+    """Chooses the prompts on which a policy is examined."""
     mode: Mode = "aware" if policy.needs_question else "agnostic"
     task = next(task for task in TASKS.values() if covers(policy, task, mode))
 
@@ -72,28 +63,28 @@ def admit(policy: Policy, model: LoadedModel) -> Patient:
 
 
 def examine(patient: Patient) -> Iterator[Finding]:
-    """All findings in turn. A press that fails outright, or changes the model, is asked nothing more."""
-    for check in (_runs, _prefill, _budget, _nothing, _again, _short, _freed, _unique, _time):
+    """Yields all findings in turn. It stops if the press fails at once or changes the model."""
+    for check in (_runs, _prefill, _budget, _ratio_zero, _repeated, _short, _freed, _unique, _time):
         try:
-            found = check(patient)
-        except Exception:  # of the model, which a press may have left in pieces
-            if not patient.model.pristine.written():
+            finding = check(patient)
+        except Exception:  # the model may raise anything once a press has damaged it
+            if not patient.model.pristine.first_change():
                 raise
-        if changed := patient.model.pristine.written():  # and whatever was found on such a model says nothing
+        if changed := patient.model.pristine.first_change():  # findings on a changed model mean nothing
             patient.model.pristine.restore()
-            yield Finding(LEFT_ALONE, "fails", f"it changed {changed}")
+            yield Finding(LEFT_ALONE, "wrong", f"it changed {changed}")
             return
-        yield found
-        if check is _runs and found.outcome == "fails":
+        yield finding
+        if check is _runs and finding.outcome == "wrong":
             return
-    yield Finding(LEFT_ALONE, "sound", "no weight, buffer, hook or setting changed")
+    yield Finding(LEFT_ALONE, "ok", "no weight, buffer, hook or setting changed")
 
 
 def _runs(patient: Patient) -> Finding:
     trace = patient.treated(patient.prompts[0], [patient.middle])
     if error := _error(trace.branches):
-        return Finding("does it run?", "fails", error)
-    return Finding("does it run?", "sound", f"on {trace.length} tokens of {patient.model.name}")
+        return Finding("does it run?", "wrong", error)
+    return Finding("does it run?", "ok", f"on {trace.length} tokens of {patient.model.name}")
 
 
 def _error(branches: Sequence[Branch]) -> str:
@@ -112,61 +103,61 @@ def _prefill(patient: Patient) -> Finding:
     if digests["shared"] is None:
         return Finding(question, "note", "no: it gets a prefill of its own, which costs one for every ratio")
     if digests["shared"] != digests["private"]:
-        outcome: Outcome = "fails" if patient.policy.prefill == "shared" else "note"
+        outcome: Outcome = "wrong" if patient.policy.prefill == "shared" else "note"
         return Finding(question, outcome, "no: in the shared one it leaves another cache than in its own")
-    return Finding(question, "sound", "yes: it leaves the same cache as in a prefill of its own")
+    return Finding(question, "ok", "yes: it leaves the same cache as in a prefill of its own")
 
 
 def _budget(patient: Patient) -> Finding:
-    """A token of each head more or less is rounding, and some more where whole chunks are kept."""
+    """Compares the tokens kept with the budget: one token of a head is rounding, and whole chunks make more."""
     question = "is the budget kept?"
-    worst, at, length = 0.0, 0.0, len(patient.prompts[0].token_ids)
+    largest, at, length = 0.0, 0.0, len(patient.prompts[0].token_ids)
     for prompt in patient.prompts:
         trace = patient.treated(prompt, RATIOS)
         if error := _error(trace.branches):
-            return Finding(question, "fails", error)
+            return Finding(question, "wrong", error)
         if patient.policy.while_decoding:
             return Finding(question, "note", "it is spent while decoding: see realised_ratio of a run")
         slots = len(trace.keys) * trace.keys[0].shape[0]
         for branch in trace.branches:
             read = sum(layer.read_rows * layer.filled for layer in branch.layers)
             off = abs(read / slots - trace.length * (1 - branch.treatment.ratio))
-            if off / trace.length > worst / length:
-                worst, at, length = off, branch.treatment.ratio, trace.length
-    outcome: Outcome = "sound" if worst <= 1 else "note"
-    if patient.policy.counted != "nowhere" and worst > max(1, MOST_OFF * length):
-        outcome = "fails"
-    return Finding(question, outcome, f"at most {worst:.1f} of {length} tokens of a head off (at ratio {at:g})")
+            if off / trace.length > largest / length:
+                largest, at, length = off, branch.treatment.ratio, trace.length
+    outcome: Outcome = "ok" if largest <= 1 else "note"
+    if patient.policy.counted != "nowhere" and largest > max(1, MOST_OFF * length):
+        outcome = "wrong"
+    return Finding(question, outcome, f"at most {largest:.1f} of {length} tokens of a head off (at ratio {at:g})")
 
 
-def _nothing(patient: Patient) -> Finding:
+def _ratio_zero(patient: Patient) -> Finding:
     trace = patient.treated(patient.prompts[0], [0.0])
     full = patient.treated(patient.prompts[0], [0.0], POLICIES["full"])
     if error := _error(trace.branches):
-        return Finding("does ratio 0 change nothing?", "fails", error)
+        return Finding("does ratio 0 change nothing?", "wrong", error)
     same = sorted(patient.answers(trace)) == sorted(patient.answers(full))
-    found = "the answers of the full cache" if same else "it answers otherwise than the full cache"
-    return Finding("does ratio 0 change nothing?", "sound" if same else "fails", found)
+    text = "the answers of the full cache" if same else "its answers differ from those of the full cache"
+    return Finding("does ratio 0 change nothing?", "ok" if same else "wrong", text)
 
 
-def _again(patient: Patient) -> Finding:
+def _repeated(patient: Patient) -> Finding:
     question, digests = "is it deterministic?", []
     for seed in (1, 2):
         torch.manual_seed(seed)
         trace = patient.treated(patient.prompts[0], SOME)
         digests.append(([branch.digest for branch in trace.branches], patient.answers(trace)))
     if digests[0] != digests[1]:
-        return Finding(question, "fails", "a second run leaves another cache: seed what it draws")
+        return Finding(question, "wrong", "a second run leaves another cache: seed its random numbers")
     if not patient.policy.random:
-        return Finding(question, "sound", "twice the same")
+        return Finding(question, "ok", "twice the same")
     trace = patient.treated(patient.prompts[0], SOME, repeat=1)
     if [branch.digest for branch in trace.branches] == digests[0][0]:
-        return Finding(question, "fails", "it is declared random, and its second draw leaves the cache of the first")
-    return Finding(question, "sound", "twice the same, and another cache for its second draw")
+        return Finding(question, "wrong", "it is declared random, and its second draw leaves the cache of the first")
+    return Finding(question, "ok", "twice the same, and another cache for its second draw")
 
 
 def _short(patient: Patient) -> Finding:
-    """A press may refuse a short context; it is told of."""
+    """Reports short contexts that the press refuses, which it may."""
     prompt, refused = patient.prompts[0], []
     for length in SHORT:
         asks = tuple(replace(ask, answer_tokens=(), evidence_tokens=()) for ask in prompt.asks)
@@ -176,7 +167,7 @@ def _short(patient: Patient) -> Finding:
         trace = patient.treated(cut, [patient.middle])
         refused += [(length, error)] if (error := _error(trace.branches)) else []
     if not refused:
-        return Finding("short contexts?", "sound", f"treated down to {SHORT[0]} tokens")
+        return Finding("short contexts?", "ok", f"treated down to {SHORT[0]} tokens")
     return Finding(
         "short contexts?", "note", f"fails on {', '.join(str(n) for n, _ in refused)} tokens: {refused[-1][1]}"
     )
@@ -186,7 +177,7 @@ def _freed(patient: Patient) -> Finding:
     trace = patient.treated(patient.prompts[0], [patient.middle])
     held = sum(layer.held_rows for layer in trace.branches[0].layers)
     rows = len(trace.keys) * trace.keys[0].shape[0] * trace.length
-    outcome: Outcome = "sound" if held < rows else "note"
+    outcome: Outcome = "ok" if held < rows else "note"
     return Finding("is memory freed?", outcome, f"{1 - held / rows:.0%} of the rows at ratio {patient.middle:g}")
 
 
@@ -205,19 +196,17 @@ def _unique(patient: Patient) -> Finding:
         scorings = [
             one for policy in others if policy.name in alike for one in plan([policy], at_ratios(ratios), prompt, 0)
         ]
-        found = prefill(patient.model, prompt, scorings).branches
-        alike &= {branch.treatment.policy.name for branch in found if not branch.error and branch.digest == mine}
+        branches = prefill(patient.model, prompt, scorings).branches
+        alike &= {branch.treatment.policy.name for branch in branches if not branch.error and branch.digest == mine}
     if alike - set(patient.policy.same_as):
-        return Finding(question, "fails", f"it leaves the same cache as {', '.join(sorted(alike))} everywhere")
-    return Finding(question, "sound", f"no: compared with {len(others)} policies on {len(patient.prompts)} contexts")
+        return Finding(question, "wrong", f"it leaves the same cache as {', '.join(sorted(alike))} everywhere")
+    return Finding(question, "ok", f"no: compared with {len(others)} policies on {len(patient.prompts)} contexts")
 
 
 def _time(patient: Patient) -> Finding:
     trace = patient.treated(patient.long, [patient.middle])
     if error := _error(trace.branches):
-        return Finding("time?", "fails", error)
+        return Finding("time?", "wrong", error)
     seconds = trace.branches[0].seconds / trace.length * 1000
     beside = trace.seconds / trace.length * 1000
-    return Finding(
-        "time?", "sound", f"{1000 * seconds:.1f} ms for 1,000 tokens, beside {1000 * beside:.1f} ms of prefill"
-    )
+    return Finding("time?", "ok", f"{1000 * seconds:.1f} ms for 1,000 tokens, beside {1000 * beside:.1f} ms of prefill")

@@ -1,4 +1,4 @@
-"""What a run will ask of memory, told before it begins."""
+"""Predicts the memory of a run before it begins."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -13,25 +13,25 @@ from metrics.sizes import size_text
 
 
 def memory_plan(model: LoadedModel, grid: Grid, max_kv_bytes: int, workers: int) -> str:
-    """One line: the waves of the task whose first context takes most, and the bound."""
+    """Describes the bound, and the waves of the task whose first context takes most, in one line."""
     expected = _expected(model, grid, max_kv_bytes)
     each = f" in each of {workers} processes" if workers > 1 else ""
     bound = f"at most {size_text(max_kv_bytes)} of keys and values at once{each}"
     lost = max((one.too_large for _, one in expected), default=0)
-    told = f"; {lost} branches need more and will fail: see --max-kv-gb" if lost else ""
+    failures = f"; {lost} branches need more and will fail: see --max-kv-gb" if lost else ""
     with_waves = [(task, one) for task, one in expected if one.waves]
     if not with_waves:
-        return bound + told
+        return bound + failures
     task, most = max(with_waves, key=lambda pair: max(size for _, size in pair[1].waves))
     counts = Counter(rows for rows, _ in most.waves)
     waves = ", ".join(f"{times} of {rows}" for rows, times in sorted(counts.items(), reverse=True))
     size = size_text(max(size for _, size in most.waves))
-    return f"{bound}; largest in {task.name}: waves {waves} branches, {size} predicted{told}"
+    return f"{bound}; largest in {task.name}: waves {waves} branches, {size} predicted{failures}"
 
 
 def processes_within(model: LoadedModel, grid: Grid, max_kv_bytes: int, most: int) -> int:
-    """How many processes may share the bound: fewer than ``most`` where a branch fits into the whole of it and not into
-    a share, as what is stored shall not depend on the cores of the machine."""
+    """Returns how many processes may share the bound. They are fewer than ``most`` where a branch fits into the bound
+    but not into a share of it, because results must not depend on the cores of the machine."""
 
     def lost(count: int) -> int:
         return sum(one.too_large for _, one in _expected(model, grid, max_kv_bytes // count))
@@ -40,10 +40,10 @@ def processes_within(model: LoadedModel, grid: Grid, max_kv_bytes: int, most: in
 
 
 def _expected(model: LoadedModel, grid: Grid, max_kv_bytes: int) -> list[tuple[Task, Forecast]]:
-    return [(task, one) for task, _ in grid.tasks for one in _of_first_context(model, grid, task, max_kv_bytes)]
+    return [(task, one) for task, _ in grid.tasks for one in _first_context_forecast(model, grid, task, max_kv_bytes)]
 
 
-def _of_first_context(model: LoadedModel, grid: Grid, task: Task, max_kv_bytes: int) -> Iterator[Forecast]:
+def _first_context_forecast(model: LoadedModel, grid: Grid, task: Task, max_kv_bytes: int) -> Iterator[Forecast]:
     setting = grid.setting
     for prompt in build_prompts(model.tokenizer, task, grid.example(task, 0), setting.mode)[:1]:
         scorings = plan(grid.policies_on(task), setting.points, prompt, setting.seed)

@@ -69,7 +69,7 @@ class Pristine:
             },
         )
 
-    def written(self) -> str:
+    def first_change(self) -> str:
         """Names the first part that has changed; an empty text if none has."""
         for name, children in self.children.items():
             present = self.parts[name]._modules
@@ -97,7 +97,7 @@ class Pristine:
                 del getattr(part, kind)[key]
             vars(part).pop("forward", None)
             vars(part).update(self.attributes[name])
-        return not self.written()
+        return not self.first_change()
 
 
 def _parts(network: PreTrainedModel) -> Iterator[tuple[str, Any]]:

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from kvbench.benchmarks.measured import Report
-from kvbench.benchmarks.page import written
+from kvbench.benchmarks.page import markdown
 from kvbench.cli import COMMANDS
 from kvbench.commands.ls import listing
 from kvbench.errors import KVBenchError
@@ -161,7 +161,7 @@ BLOCKS: Mapping[str, Callable[[], str]] = {
 
 def suite() -> str:
     """What ``make suite`` measured."""
-    return written(Report.model_validate_json(BENCH.read_text()))
+    return markdown(Report.model_validate_json(BENCH.read_text()))
 
 
 PERFORMANCE_BLOCKS: Mapping[str, Callable[[], str]] = {"suite": suite}

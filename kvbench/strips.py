@@ -1,4 +1,4 @@
-"""Contexts as strips of words in colour: what a question needs, and, of a stored answer, how much of that survived."""
+"""Shows contexts in colour: the words that a question needs, and how many of them survived in a stored answer."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -22,7 +22,7 @@ STYLES: Mapping[SpanKind, str] = {
     "subject": "bold cyan",
     "answer": "bold black on green",
 }
-# Of the answer, by GER: whether its tokens are left in any layer and head.
+# The colour of the answer, by GER: whether any layer and head still holds its tokens.
 SURVIVED = ("the answer is left somewhere", "bold black on green")
 PARTLY = ("the answer is left in part", "bold black on yellow")
 EVICTED = ("the answer is gone everywhere", "bold white on red")
@@ -31,7 +31,7 @@ LONG = 1500
 
 
 def coloured(context: str, spans: Sequence[Span], answer_style: str = STYLES["answer"]) -> Text:
-    """The context; where spans overlap, the narrower kind is seen: an answer within a fact."""
+    """Colours the spans of a context. Where spans overlap, the narrower kind wins: an answer within a fact."""
     text = Text(printable(context))
     for kind, style in STYLES.items():
         for span in spans:
@@ -40,8 +40,8 @@ def coloured(context: str, spans: Sequence[Span], answer_style: str = STYLES["an
     return text
 
 
-def told(number: int, answer: Answer) -> RenderableType:
-    """One answer: what was asked and said, what was left, and the strip."""
+def render_answer(number: int, answer: Answer) -> RenderableType:
+    """Shows one answer: the question, the outputs, the kept shares, and the context in colour."""
     record = answer.record
     title = f"{number}. {record.question_id}"
     parts: list[RenderableType] = [Rule(Text(printable(title)), align="left"), _exchange(answer), Text(_left(answer))]
@@ -59,8 +59,7 @@ def told(number: int, answer: Answer) -> RenderableType:
 
 
 def fate(record: Record) -> tuple[str, str]:
-    """What became of the answer's tokens, and its colour. Which tokens a cache keeps is not stored, but how many of
-    these survive is."""
+    """Says how many tokens of the answer survived, and gives the colour for that."""
     if record.ger is None:
         return "answer", STYLES["answer"]
     if record.ger == 0:
@@ -91,7 +90,7 @@ def _said(record: Record) -> str:
 
 
 def verdict(record: Record) -> str:
-    """In words what the scores say."""
+    """Says in words what the scores mean."""
     parts = []
     if record.em == 100:
         parts.append("right")
@@ -116,13 +115,13 @@ def _left(answer: Answer) -> str:
         "eviction rate": record.eviction_rate,
         "realised ratio": record.realised_ratio,
     }
-    told = [f"{name} {'–' if value is None else f'{value:.2f}'}" for name, value in shares.items()]
+    figures = [f"{name} {'–' if value is None else f'{value:.2f}'}" for name, value in shares.items()]
     kept = "–" if record.kept_tokens is None else f"{record.kept_tokens:.4g}"
-    return "   ".join([*told, f"kept {kept} of {answer.question.context_tokens} tokens"])
+    return "   ".join([*figures, f"kept {kept} of {answer.question.context_tokens} tokens"])
 
 
 def _near(strip: Text, spans: Sequence[Span]) -> Text:
-    """Of a long context, what is around its spans; without any, its beginning."""
+    """Cuts a long context to the surroundings of its spans, or to its beginning if it has none."""
     if len(strip) <= LONG:
         return strip
     pieces = list(_pieces(strip.plain, [span for span in spans if span.kind != "distractor"]))
@@ -131,7 +130,7 @@ def _near(strip: Text, spans: Sequence[Span]) -> Text:
 
 
 def _pieces(context: str, spans: Sequence[Span]) -> Iterator[tuple[int, int]]:
-    """Stretches of whole words that hold every span, in their order and apart from each other."""
+    """Yields stretches of whole words around the spans, in order and without overlap."""
     if not spans:
         yield 0, LONG
         return

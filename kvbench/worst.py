@@ -1,4 +1,4 @@
-"""The worst answers of a policy in a run, each beside that of the full cache and with the example it is about."""
+"""Lists the worst answers of a policy in a run, each with the full cache's answer and with its example."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -12,39 +12,39 @@ from kvbench.suites import installed
 from kvbench.tables import RECORDS
 from policies import FULL, Level
 
-SAME = 1e-9  # ratios that are equal but for how they are written
+SAME = 1e-9  # ratios that differ only by how they are written
 
 
 @dataclass(frozen=True)
 class Answer(StoredAnswer):
-    """``full``: the same question under the full cache, if it was run. ``example`` and its question, ``generated``, are
-    there where the task is installed in the version of the run: a store does not hold all spans."""
+    """A stored answer with its example, which holds spans that a store does not."""
 
-    full: Record | None
-    example: Example | None
-    generated: Question | None
+    full: Record | None  # the same question under the full cache, if it was run
+    example: Example | None  # generated anew if the task is installed in the version of the run
+    generated: Question | None  # the question of that example
 
 
 def chosen_level(outline: Outline, policy: str, given: Sequence[Level]) -> Level:
-    """The level of the policy that is given; :class:`KVBenchError` with those of the run, where it is none of them."""
+    """Finds the level of the policy that the options name; raises :class:`KVBenchError` with the levels of the run if
+    it is not among them."""
     policies = {entry.name: entry for entry in outline.policies}
     if not policy:
-        raise KVBenchError(f"say whose answers: --policy, one of {', '.join(policies)}")
+        raise KVBenchError(f"choose a policy: --policy, one of {', '.join(policies)}")
     if policy not in policies:
         raise KVBenchError(unknown_name("policy", policy, policies))
     entry = policies[policy]
     levels = list(dict.fromkeys(point.level for point in entry.points))
-    there = ", ".join(f"--{level.kind} {level}" for level in levels)
+    names = ", ".join(f"--{level.kind} {level}" for level in levels)
     if len(given) > 1 or (not given and len(levels) > 1):
-        raise KVBenchError(f"say at which level of {policy}, one of {there}")
-    found = [
+        raise KVBenchError(f"choose a level of {policy}: one of {names}")
+    matches = [
         level
         for level in levels
         if not given or (level.kind == given[0].kind and abs(level.value - given[0].value) < SAME)
     ]
-    if not found:
-        raise KVBenchError(f"{policy} was not run at {given[0].where}: give one of {there}")
-    return found[0]
+    if not matches:
+        raise KVBenchError(f"{policy} was not run at {given[0].where}: give one of {names}")
+    return matches[0]
 
 
 def worst_answers(store: Store, policy: str, level: Level, count: int) -> tuple[list[Answer], int]:
@@ -67,7 +67,7 @@ def worst_answers(store: Store, policy: str, level: Level, count: int) -> tuple[
 
 
 def decoded_in_halves(store: Store) -> int:
-    """How many answers of a run come from batches that had been halved, as memory ended."""
+    """Counts the answers of a run that come from batches that were halved for lack of memory."""
     halvings = store.table(RECORDS, ["wave_halvings"])["wave_halvings"]
     return sum(count > 0 for count in halvings.drop_null().to_pylist())
 
@@ -81,7 +81,7 @@ def _score(record: Record) -> float:
 
 
 def _answers(store: Store, policy: str) -> Iterator[StoredAnswer]:
-    """All of one policy, in the order of the tasks."""
+    """Yields all answers of one policy, in the order of the tasks."""
     for task in store.run.outline.tasks:
         name = store.record_file(task.name, 0, policy).name
         for path in store.record_files():

@@ -14,8 +14,8 @@ from kvbench.benchmarks.drawing import draw, frame_of
 from kvbench.benchmarks.engine import Work
 from kvbench.benchmarks.measured import Measured, Report, measured
 from kvbench.benchmarks.memory import apart, peak
-from kvbench.benchmarks.profiling import profiled
-from kvbench.benchmarks.roof import Products, recorded
+from kvbench.benchmarks.profiling import profile_engine
+from kvbench.benchmarks.roof import Products, record_products
 from kvbench.benchmarks.shapes import OF_8_BILLION, OF_100_MILLION, LlamaShape, random_model, random_network, task_of
 from kvbench.benchmarks.shapes import TINY as TINY_SHAPE
 from kvbench.benchmarks.suite import ON_CPU, ON_GPU, TINY, run_suite
@@ -144,10 +144,10 @@ def test_rows_for_a_gpu_do_not_count_what_was_not_answered() -> None:
 def test_options_of_the_suite_alone_are_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     for options in (["--only", "roof"], ["--tiny"], ["--repeats", "2"], ["--out", "there.json"]):
         assert main(["bench", *options]) == 1
-        assert f"{options[0]} is of --suite: add that" in capsys.readouterr().err
+        assert f"{options[0]} needs --suite: add that" in capsys.readouterr().err
     for options in (["--model", "reference"], ["--ratios", "0.5"], ["--max-kv-gb", "1"], ["--profile"]):
         assert main(["bench", "--suite", *options]) == 1
-        assert f"{options[0]} is not of --suite: leave it out" in capsys.readouterr().err
+        assert f"{options[0]} does not go with --suite: leave it out" in capsys.readouterr().err
 
 
 def test_the_median_is_held_against_the_target() -> None:
@@ -172,7 +172,7 @@ def test_products_are_recorded_with_their_shapes_and_nothing_else_is() -> None:
     assert "scaled_dot_product" in names[1]
     assert [shape.size for shape in products.calls[0][1]] == [(3, 5), (5, 7)]
     with torch.inference_mode():
-        again = recorded(work)
+        again = record_products(work)
     with torch.inference_mode(), Products() as repeated:
         again()
     assert [func for func, _, _ in repeated.calls] == [func for func, _, _ in products.calls]
@@ -203,7 +203,7 @@ def test_a_branch_that_fails_ends_a_measurement(tiny: LoadedModel) -> None:
 
 
 def test_the_profile_tells_parts_and_operations(tiny: LoadedModel, capsys: pytest.CaptureFixture[str]) -> None:
-    spent = profiled(Work.of(tiny, TASKS["base"], [POLICIES["full"], POLICIES["knorm"]]), (0.5,))
+    spent = profile_engine(Work.of(tiny, TASKS["base"], [POLICIES["full"], POLICIES["knorm"]]), (0.5,))
     assert set(spent.parts) == {"prefill", "scoring and cutting", "decoding"}
     assert any("mm" in name for name in spent.operations)
     assert all(spent.calls[name] > 0 for name in spent.operations)

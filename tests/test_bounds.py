@@ -273,13 +273,13 @@ def test_whoever_writes_to_the_model_fails_and_the_others_are_run_on_it_as_it_wa
     assert {one["status"] for one in spoiled} == {"failed"}
     assert all(one["reason"].startswith("vandal changed ") for one in spoiled)
     assert all(one["reason"].endswith(f"{where} of the model") for one in spoiled), spoiled[0]["reason"]
-    assert llama.pristine.written() == ""
+    assert llama.pristine.first_change() == ""
 
 
 def test_a_model_too_large_to_be_copied_stops_the_run(llama: LoadedModel) -> None:
     task, vandal = TASKS["base"], pressing("vandal", lambda s: ActingScorer(s.ratio, spoils_weights))
     large = replace(llama, pristine=Pristine.of(llama.network, most_copied=0))
-    assert large.pristine.written() == ""
+    assert large.pristine.first_change() == ""
     try:
         with pytest.raises(KVBenchError, match=r"a press changed model.layers.0.self_attn.k_proj.weight of the model"):
             collect(large, task, [task.example(0, 0)], Setting([vandal, *OTHERS], at_ratios((0.5,))))

@@ -25,8 +25,8 @@ class LoudValues(ScorerPress):
 """
 
 
-def found(model: LoadedModel, policy: Policy) -> dict[str, tuple[str, str]]:
-    return {finding.question: (finding.outcome, finding.found) for finding in examine(admit(policy, model))}
+def findings_of(model: LoadedModel, policy: Policy) -> dict[str, tuple[str, str]]:
+    return {finding.check: (finding.outcome, finding.text) for finding in examine(admit(policy, model))}
 
 
 LAZY = """
@@ -73,7 +73,7 @@ BROKEN: dict[str, tuple[Callable[[Any], BasePress], str, str]] = {
         "a second run leaves another cache",
     ),
     "budget": (lambda s: ActingPress(keeps_a_third), "is the budget kept?", "tokens of a head off"),
-    "ratio 0": (lambda s: ActingPress(keeps_a_third), "does ratio 0 change nothing?", "it answers otherwise"),
+    "ratio 0": (lambda s: ActingPress(keeps_a_third), "does ratio 0 change nothing?", "its answers differ"),
     "NaN": (lambda s: ActingPress(gives_nan), "does it run?", "it returned NaN"),
     "renamed": (lambda s: KnormPress(s.ratio), "is it another policy under a new name?", "the same cache as knorm"),
     "hook": (lambda s: ActingPress(leaves_a_hook_that_raises), "is the model left alone?", "o_proj._forward_hooks"),
@@ -83,35 +83,38 @@ BROKEN: dict[str, tuple[Callable[[Any], BasePress], str, str]] = {
 
 @pytest.mark.parametrize("name", BROKEN)
 def test_what_is_broken_is_found(name: str) -> None:
-    build, question, said = BROKEN[name]
-    outcome, told = found(toy_model("llama"), pressing("broken", build))[question]
-    assert outcome == "fails"
-    assert said in told
+    build, question, message = BROKEN[name]
+    outcome, text = findings_of(toy_model("llama"), pressing("broken", build))[question]
+    assert outcome == "wrong"
+    assert message in text
 
 
 @pytest.mark.parametrize(
     "name", ["snapkv", "leverage", "adakv_snapkv", "think", "finch", "snapkv+fair", "decoding_knorm"]
 )
 def test_registered_policies_are_sound(llama: LoadedModel, name: str) -> None:
-    findings = found(llama, POLICIES[name])
+    findings = findings_of(llama, POLICIES[name])
     assert len(findings) == 10
-    assert [told for outcome, told in findings.values() if outcome == "fails"] == []
+    assert [text for outcome, text in findings.values() if outcome == "wrong"] == []
 
 
 def test_whether_the_prefill_is_shared_is_found_out_by_trying(llama: LoadedModel) -> None:
     question = "does it share the prefill?"
-    assert found(llama, POLICIES["snapkv"])[question] == (
-        "sound",
+    assert findings_of(llama, POLICIES["snapkv"])[question] == (
+        "ok",
         "yes: it leaves the same cache as in a prefill of its own",
     )
-    assert found(llama, POLICIES["kvzip"])[question][1].startswith("no: it gets a prefill of its own")
+    assert findings_of(llama, POLICIES["kvzip"])[question][1].startswith("no: it gets a prefill of its own")
 
     def looks_at_the_live_cache(module: Any, _: Any, keys: torch.Tensor, values: torch.Tensor, *more: Any) -> Any:
         before = more[1]["past_key_values"].layers[0].keys.shape[2]
         return keys[:, :, : before // 2], values[:, :, : before // 2]
 
     policy = pressing("looking", lambda s: ActingPress(looks_at_the_live_cache))
-    assert found(llama, policy)[question] == ("fails", "no: in the shared one it leaves another cache than in its own")
+    assert findings_of(llama, policy)[question] == (
+        "wrong",
+        "no: in the shared one it leaves another cache than in its own",
+    )
 
 
 def test_the_report_names_every_question_and_ends_with_a_status(

@@ -16,7 +16,7 @@ from kvbench.record import Record
 from kvbench.run import execute
 from kvbench.setting import Setting
 from kvbench.store import Store
-from kvbench.strips import EVICTED, LONG, PARTLY, SURVIVED, fate, told, verdict
+from kvbench.strips import EVICTED, LONG, PARTLY, SURVIVED, fate, render_answer, verdict
 from kvbench.tables import CONTEXTS, RECORDS
 from kvbench.worst import chosen_level, worst_answers
 from policies import POLICIES, Level, at_ratios
@@ -55,7 +55,7 @@ def plain(store: Store, count: int) -> str:
     console = Console(width=100, force_terminal=False)
     with console.capture() as captured:
         for number, answer in enumerate(answers, 1):
-            console.print(told(number, answer))
+            console.print(render_answer(number, answer))
     return captured.get()
 
 
@@ -92,7 +92,7 @@ def test_the_answer_is_coloured_by_what_survived(run: Path) -> None:
         assert fate(answer.record) == {0.0: SURVIVED, 1.0: EVICTED}.get(answer.record.ger or 0.0, PARTLY)
     console = Console(width=100, force_terminal=True, color_system="truecolor")
     with console.capture() as captured:
-        console.print(told(1, stated[0]))
+        console.print(render_answer(1, stated[0]))
     assert fate(stated[0].record)[0] in captured.get()
     assert "\x1b[1;" in captured.get()
 
@@ -104,7 +104,7 @@ def test_a_long_context_is_shown_around_its_evidence(run: Path) -> None:
     assert len(found.context.context) > LONG
     console = Console(width=100)
     with console.capture() as captured:
-        console.print(told(1, found))
+        console.print(render_answer(1, found))
     text = " ".join(captured.get().split())
     assert len(text) < len(found.context.context)
     assert found.generated is not None
@@ -164,12 +164,12 @@ def test_the_command_prints_as_many_as_are_asked_for(run: Path, capsys: pytest.C
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        ([], "say whose answers: --policy, one of full, knorm"),
+        ([], "choose a policy: --policy, one of full, knorm"),
         (["--policy", "knrm"], "unknown policy 'knrm': did you mean 'knorm'?"),
         (["--policy", "knorm"], "one of --ratio 0.5, --ratio 0.9"),
         (["--policy", "knorm", "--ratio", "0.7"], "knorm was not run at ratio 0.7"),
         (["--policy", "knorm", "--budget", "64"], "knorm was not run at budget 64"),
-        (["--policy", "knorm", "--ratio", "0.5", "--budget", "64"], "say at which level"),
+        (["--policy", "knorm", "--ratio", "0.5", "--budget", "64"], "choose a level"),
         (["--policy", "knorm", "--ratio", "0.9", "--worst", "0"], "--worst is 1 or more"),
         (["--policy", "knorm", "--index", "3"], "--index is for tasks"),
     ],

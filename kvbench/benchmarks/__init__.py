@@ -1,2 +1,2 @@
-"""What the engine takes: against kvpress's pipeline, against the matrix products that it cannot do without, and over
-lengths, branches and ratios. Benchmarks and no tests: nothing here decides whether something is right."""
+"""Benchmarks measure the engine against kvpress's pipeline and against its own matrix products, and over lengths,
+branches and ratios. They are no tests: nothing here decides whether a result is right."""

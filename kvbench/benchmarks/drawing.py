@@ -1,4 +1,4 @@
-"""``python -m kvbench.benchmarks.drawing``: what the engine costs over lengths and branches, from a suite's file."""
+"""``python -m kvbench.benchmarks.drawing`` draws the engine's time over lengths and branches from a suite's file."""
 
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from kvbench.benchmarks.measured import Report
 
 
 def frame_of(rows: list[dict[str, Any]], along: str, columns: dict[str, str]) -> pd.DataFrame:
-    """One line for each repeat of each measured column."""
+    """Makes one line for each repeat of each measured column."""
     return pd.DataFrame(
         [
             {along: row[along], "seconds": seconds, "time of": name}
@@ -25,7 +25,7 @@ def frame_of(rows: list[dict[str, Any]], along: str, columns: dict[str, str]) ->
 
 
 def draw(report: Report, path: Path) -> None:
-    """Two panels, both with the median and the range of the repeats."""
+    """Draws two panels, both with the median and the range of the repeats."""
     details: dict[str, Any] = {row.name: row.details for row in report.results}
     panels: list[tuple[pd.DataFrame, str]] = []
     if "length" in details:

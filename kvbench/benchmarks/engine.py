@@ -1,4 +1,4 @@
-"""What the engine takes by itself: its share of the roof, and its cost over ratios, branches and lengths."""
+"""Measures the engine by itself: its share of the roof, and its cost over ratios, branches and lengths."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -6,7 +6,7 @@ from typing import Any
 
 from datasets_gen import Task
 from kvbench.benchmarks.measured import Measured, measured, seconds_of
-from kvbench.benchmarks.roof import recorded
+from kvbench.benchmarks.roof import record_products
 from kvbench.benchmarks.shapes import task_of
 from kvbench.engine.bounds import Patience
 from kvbench.engine.branch import Trace
@@ -18,12 +18,12 @@ from kvbench.prompt import Prompt, build_prompts
 from policies import Policy, at_ratios
 
 QUESTIONS = 4
-LONG = Patience(3600.0)  # seconds: what is measured is not given up
+LONG = Patience(3600.0)  # seconds: a measurement is never given up
 
 
 @dataclass(frozen=True)
 class Work:
-    """One context with all that is asked of it."""
+    """One context with its questions and policies."""
 
     model: LoadedModel
     task: Task
@@ -43,7 +43,7 @@ class Work:
         return prefill(self.model, self.prompt, self.plan(ratios))
 
     def answer(self, trace: Trace) -> None:
-        """A branch that failed would make the work less: it ends the measurement."""
+        """Decodes all answers; a failed branch ends the measurement, because it would make less work."""
         decode(self.model, trace, self.task.max_new_tokens, None)
         failed = [branch.error for branch in trace.branches if branch.error]
         if failed:
@@ -54,9 +54,9 @@ class Work:
 
 
 def share_of_roof(name: str, work: Work, ratios: Sequence[float], repeats: int) -> Measured:
-    """(One prefill + the decode's matrix products, measured alone) / the engine's time."""
+    """Measures one prefill and the decode's matrix products alone, and divides their time by the engine's."""
     device, trace = work.model.device, work.read(ratios)
-    again = recorded(lambda: work.answer(trace))
+    again = record_products(lambda: work.answer(trace))
     again()
     shares, parts = [], []
     for _ in range(repeats):
@@ -70,7 +70,7 @@ def share_of_roof(name: str, work: Work, ratios: Sequence[float], repeats: int) 
 
 
 def cost_of_ratios(work: Work, repeats: int) -> Measured:
-    """Prefill and compression of all policies at eleven ratios against one, in turn."""
+    """Measures prefill and compression of all policies at eleven ratios against one, in turn."""
     device, eleven = work.model.device, tuple(round(0.05 + 0.08 * step, 2) for step in range(11))
     work.read(eleven)
     more, parts = [], []
@@ -84,17 +84,17 @@ def cost_of_ratios(work: Work, repeats: int) -> Measured:
 
 
 def cost_of_branches(work: Work, counts: Sequence[int], repeats: int) -> Measured:
-    """Decoding of so many branches of one policy: what each of the last ones adds, against what each of the first ones
-    takes. Every count keeps half of the tokens on average, so that the branches are alike."""
+    """Measures the decoding of growing counts of branches of one policy: the time that each of the last branches adds,
+    against the time of each of the first. Every count keeps half of the tokens on average, so branches are alike."""
     policy = [one for one in work.policies if one.name == "knorm"]
-    own = replace(work, policies=policy)
+    single = replace(work, policies=policy)
     rows: list[dict[str, Any]] = []
     for count in counts:
         ratios = tuple(0.3 + 0.4 * (step + 0.5) / count for step in range(count))
         seconds = []
         for _ in range(repeats + 1):
-            trace = own.read(ratios)
-            seconds.append(seconds_of(work.model.device, lambda trace=trace: own.answer(trace)))  # type: ignore[misc]
+            trace = single.read(ratios)
+            seconds.append(seconds_of(work.model.device, lambda trace=trace: single.answer(trace)))  # type: ignore[misc]
         rows.append({"branches": count, "seconds": seconds[1:]})
     (first, last), (few, many) = rows[-2:], counts[-2:]
     growth = [
@@ -108,7 +108,7 @@ def cost_of_branches(work: Work, counts: Sequence[int], repeats: int) -> Measure
 def cost_of_length(
     model: LoadedModel, policies: Sequence[Policy], ratios: Sequence[float], lengths: Sequence[int], repeats: int
 ) -> Measured:
-    """The engine's time over the length of the context, against the model's own prefill of the same context."""
+    """Measures how the engine's time grows with the length of the context, against the model's own prefill."""
     rows: list[dict[str, Any]] = []
     for length in lengths:
         work = Work.of(model, task_of(model, length), policies)
@@ -120,6 +120,6 @@ def cost_of_length(
         ]
         rows.append({"tokens": len(work.prompt.token_ids), "engine": engine, "prefill": alone})
     pairs = zip(rows[-1]["engine"], rows[0]["engine"], rows[-1]["prefill"], rows[0]["prefill"], strict=True)
-    growth = [(long / short) / (own_long / own_short) for long, short, own_long, own_short in pairs]
+    growth = [(long / short) / (prefill_long / prefill_short) for long, short, prefill_long, prefill_short in pairs]
     what = f"growth of the engine's time over that of the model's own prefill, {lengths[0]} to {lengths[-1]} tokens"
     return measured("length", what, "times", "<= 1", growth, lambda times: times <= 1, rows=rows)

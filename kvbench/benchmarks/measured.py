@@ -1,4 +1,4 @@
-"""What was measured, on which machine, with which versions, and how far the repeats are apart."""
+"""Measurements with their machine, their versions, and the range of their repeats."""
 
 import os
 import statistics
@@ -16,9 +16,7 @@ from kvbench.process import processor_name
 
 
 class Measured(BaseModel):
-    """One row of the table. ``repeats``: the value of every repeat, of which ``value`` is the median; ``details``:
-    what it was computed from. ``met`` is null where there is no target in one number. ``load_average``: of the machine
-    at the end, over a minute, what was measured included."""
+    """One row of the table of targets."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -26,20 +24,20 @@ class Measured(BaseModel):
     what: str
     unit: str
     target: str
-    value: float
+    value: float  # the median of the repeats
     lowest: float
     highest: float
-    repeats: list[float]
-    met: bool | None
+    repeats: list[float]  # the value of every repeat
+    met: bool | None  # whether the target is met; null if the target is not one number
     created: str
     git_revision: str | None
     git_dirty: bool | None
-    load_average: float
-    details: dict[str, object]
+    load_average: float  # of the machine at the end, over a minute, with the measured work
+    details: dict[str, object]  # the figures from which the value was computed
 
 
 class Report(BaseModel):
-    """Rows that were measured on one machine with the same versions. ``tiny``: on tiny shapes."""
+    """Rows that were measured on one machine with the same versions."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -49,12 +47,12 @@ class Report(BaseModel):
     processor: str
     cores: int
     threads: int
-    tiny: bool
+    tiny: bool  # measured on tiny shapes
     results: list[Measured] = []
 
     @classmethod
     def on(cls, device: torch.device, tiny: bool) -> "Report":
-        """Of this machine, still without rows."""
+        """Describes this machine, without rows."""
         return cls(
             kvbench=kvbench.__version__,
             versions=package_versions(),
@@ -66,7 +64,7 @@ class Report(BaseModel):
         )
 
     def continued(self, path: Path) -> "Report":
-        """With the rows of the file, if there is one of the same machine and versions."""
+        """Adds the rows of the file if it is from the same machine and versions."""
         try:
             former = Report.model_validate_json(path.read_text(encoding="utf-8"))
         except (OSError, ValueError):
@@ -75,7 +73,7 @@ class Report(BaseModel):
         return former if alike else self
 
     def with_row(self, row: Measured, order: Sequence[str]) -> "Report":
-        """That row in place of a former one of its name. ``order``: of the names."""
+        """Adds a row, or replaces the row of that name; ``order`` sorts the names."""
         rows = {one.name: one for one in (*self.results, row)}
         return self.model_copy(update={"results": sorted(rows.values(), key=lambda one: order.index(one.name))})
 
@@ -89,7 +87,7 @@ def measured(
     met: Callable[[float], bool] | None,
     **details: object,
 ) -> Measured:
-    """The median of the repeats against the target."""
+    """Compares the median of the repeats with the target."""
     value = statistics.median(repeats)
     revision, dirty = git_state(Path(str(kvbench.__file__)).parent)
     return Measured(
@@ -111,7 +109,7 @@ def measured(
 
 
 def seconds_of(device: torch.device, work: Callable[[], object]) -> float:
-    """Of this process on a CPU, whatever else it runs at the same time; on a GPU until all of it is done."""
+    """Returns the processor time of this process on a CPU; on a GPU, the time until all work is done."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
         started = time.perf_counter()

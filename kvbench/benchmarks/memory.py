@@ -1,4 +1,4 @@
-"""Peak memory, each in a process of its own: what was once held cannot be told apart later."""
+"""Measures peak memory, each in a new process, because the peak of a process never falls."""
 
 import os
 import resource
@@ -31,7 +31,7 @@ STATUS = Path("/proc/self/status")
 
 
 def apart(work: Callable[..., Result], *arguments: Any) -> Result:
-    """In a new process, with as many threads as this one has."""
+    """Runs work in a new process, with as many threads as this one has."""
     with ProcessPoolExecutor(1, get_context("spawn"), _begin, (torch.get_num_threads(), os.getpid())) as executor:
         return executor.submit(work, *arguments).result()
 
@@ -42,8 +42,8 @@ def _begin(threads: int, parent: int) -> None:
 
 
 def peak() -> int:
-    """Most bytes of this process that were in memory at once. On Linux not by ``ru_maxrss``, with which a new process
-    begins at the peak of the one that started it."""
+    """Returns the most bytes of this process that were in memory at once. It does not use ``ru_maxrss`` on Linux, where
+    a new process begins with the peak of its parent."""
     if STATUS.is_file():
         line = next(line for line in STATUS.read_text().splitlines() if line.startswith("VmHWM:"))
         return int(line.split()[1]) * 1024
@@ -72,7 +72,7 @@ def _h2o_extra(shape: LlamaShape, length: int) -> tuple[int, float]:
 
 
 def _h2o_error(shape: LlamaShape, length: int) -> float:
-    """Largest relative difference to kvpress's press on the eager attention's own weights, in float32."""
+    """Returns the largest relative difference to kvpress's press on the weights of the eager attention, in float32."""
     with torch.inference_mode():
         module, hidden, keys, kwargs = _layer(shape, length, torch.float32, "eager")
         causal = torch.full((length, length), float("-inf")).triu(1)[None, None]
@@ -82,14 +82,14 @@ def _h2o_error(shape: LlamaShape, length: int) -> float:
         assert read is not None
         keys = read
         theirs = ObservedAttentionPress(0.5).score(module, hidden, keys, keys, weights, kwargs)
-        found = H2OPress(0.5).score(module, hidden, keys, keys, None, kwargs)
-        return float(((found - theirs).abs() / theirs.abs()).max())
+        ours = H2OPress(0.5).score(module, hidden, keys, keys, None, kwargs)
+        return float(((ours - theirs).abs() / theirs.abs()).max())
 
 
 def _layer(
     shape: LlamaShape, length: int, dtype: torch.dtype, implementation: str
 ) -> tuple[Any, torch.Tensor, torch.Tensor, dict[str, Any]]:
-    """An attention layer with random weights, its input, keys of some context, and what a press is told."""
+    """Makes an attention layer with random weights, its input, keys of a context, and the arguments of a press."""
     config = LlamaConfig(
         hidden_size=shape.hidden,
         num_attention_heads=shape.heads,

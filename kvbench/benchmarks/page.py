@@ -1,4 +1,4 @@
-"""What ``bench --suite`` measured, as docs/performance.md shows it."""
+"""Writes the measurements of ``bench --suite`` for docs/performance.md."""
 
 from kvbench.benchmarks.measured import Measured, Report
 from kvbench.markdown import table
@@ -6,8 +6,8 @@ from kvbench.markdown import table
 HEADER = ("row", "measured", "lowest to highest", "target", "met", "repeats", "load of the machine")
 
 
-def written(report: Report) -> str:
-    """A line for each row, with the machine above them."""
+def markdown(report: Report) -> str:
+    """Writes the machine, and a table with a line for each row."""
     versions = ", ".join(f"{name} {version}" for name, version in report.versions.items())
     machine = f"{report.processor}, {report.cores} cores, {report.threads} threads; {versions}."
     return f"{machine}\n\n{table(HEADER, map(_line, report.results))}"

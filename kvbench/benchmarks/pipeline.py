@@ -1,4 +1,4 @@
-"""The same grid through the engine and through kvpress's own pipeline, cell by cell, in one process."""
+"""Runs the same grid through the engine and through kvpress's own pipeline, cell by cell, in one process."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -27,7 +27,7 @@ AS_WRITTEN = "{{ messages[0].content }}"  # a chat template that puts nothing ar
 
 @dataclass
 class PolicyComparison:
-    """Seconds of kvpress's pipeline and how many generations were compared and equal, for one policy."""
+    """The comparison of one policy: seconds of kvpress's pipeline, and generations."""
 
     pipeline_seconds: float = 0.0
     compared: int = 0
@@ -36,11 +36,10 @@ class PolicyComparison:
 
 @dataclass
 class Comparison:
-    """Both ways over the same cells. Times exclude loading and one warm-up of each way, which for the engine is the
-    whole first example: ``first_seconds``, in which memory is touched for the first time."""
+    """The engine and the pipeline over the same cells. Times exclude loading and one warm-up of each."""
 
     engine_seconds: float = 0.0
-    first_seconds: float = 0.0
+    first_seconds: float = 0.0  # the engine's warm-up: the whole first example, which touches memory for the first time
     answered: int = 0  # cells and questions, by the engine
     policies: dict[str, PolicyComparison] = field(default_factory=dict)
     unequal: list[Cell] = field(default_factory=list)
@@ -76,8 +75,8 @@ class PipelineRunner:
     def answer(
         self, task: Task, context: str, questions: Sequence[str], press: BasePress, implementation: str
     ) -> list[list[int]]:
-        """Token ids of every answer up to its end token. The pipeline passes over an end token in first place and goes
-        on; what follows it is dropped here."""
+        """Returns the token ids of every answer up to its end token. The pipeline ignores an end token in first place
+        and goes on; these tokens are dropped here."""
         recorded: list[list[int]] = []
         with self._recording(recorded), self._template(task), attention(self.model.network, implementation):
             self.pipeline(context, questions=list(questions), press=press, max_new_tokens=task.max_new_tokens)
@@ -86,15 +85,15 @@ class PipelineRunner:
 
     @contextmanager
     def _template(self, task: Task) -> Iterator[None]:
-        """The pipeline knows no system's turn: a context that is one comes with the template written out."""
+        """Replaces the chat template for a context in the system's turn, which the pipeline does not know."""
         tokenizer = self.pipeline.tokenizer
-        own = tokenizer.chat_template
+        template = tokenizer.chat_template
         if task.role == "system":
             tokenizer.chat_template = AS_WRITTEN
         try:
             yield
         finally:
-            tokenizer.chat_template = own
+            tokenizer.chat_template = template
 
     @contextmanager
     def _recording(self, into: list[list[int]]) -> Iterator[None]:
@@ -119,8 +118,8 @@ def compare(
     progress: Progress = silent,
     processes: int | None = None,
 ) -> Comparison:
-    """Runs every cell both ways and compares every token; the first example warms both up, untimed. ``processes``: of
-    the engine, by default as many as a run would have; the pipeline has one, with all threads."""
+    """Runs every cell both ways and compares every token; the first example warms both up, untimed. The engine has as
+    many ``processes`` as a run would have by default; the pipeline has one, with all threads."""
     runner = PipelineRunner(model)
     comparison = Comparison(policies={policy.name: PolicyComparison() for policy in setting.policies})
     warm_up = replace(setting, policies=setting.policies[:1], points=setting.points[:1])
@@ -131,7 +130,7 @@ def compare(
     workers = Workers(model, len(work), processes)
     share = setting.shared_by(workers.count, model.device)
     started = model.clock()
-    with workers.map(lambda own, pair: _run_engine(own, *pair, share), work) as results:
+    with workers.map(lambda worker_model, pair: _run_engine(worker_model, *pair, share), work) as results:
         answers = list(results)
     comparison.engine_seconds = model.clock() - started
     comparison.answered = sum(map(len, answers))
@@ -147,7 +146,7 @@ def compare(
 
 
 def _run_engine(model: LoadedModel, task: Task, example: Example, setting: Setting) -> dict[Cell, list[int]]:
-    """Prompts, prefill, treatment and decode of one example: all that the pipeline does too."""
+    """Runs prompts, prefill, treatment and decode of one example, which is the work of the pipeline too."""
     answers: dict[Cell, list[int]] = {}
     for prompt in build_prompts(model.tokenizer, task, example, setting.mode):
         policies = covering(setting.policies, task, setting.mode)
@@ -162,7 +161,7 @@ def _run_engine(model: LoadedModel, task: Task, example: Example, setting: Setti
 def _run_pipeline(
     runner: PipelineRunner, task: Task, example: Example, setting: Setting, comparison: Comparison, progress: Progress
 ) -> dict[Cell, list[int]]:
-    """One call of the pipeline for each cell, with the press as a user of kvpress would build it."""
+    """Calls the pipeline once for each cell, with the press as a user of kvpress would build it."""
     answers: dict[Cell, list[int]] = {}
     template = chat_template(runner.model.tokenizer, task.role)
     policies = covering(setting.policies, task, setting.mode)
@@ -189,7 +188,8 @@ def _run_pipeline(
 def _answer_cell(
     runner: PipelineRunner, task: Task, context: str, parts: Sequence[tuple[str, str]], treatment: Treatment
 ) -> list[list[int]]:
-    """``parts``: of each question what is compressed, the same for all, and what is decoded."""
+    """Answers one cell. ``parts`` has two texts for each question: one to compress, the same for all, and one to
+    decode."""
     policy = treatment.policy
     build = policy.baseline.build if policy.baseline else policy.press
     implementation = policy.baseline.attention if policy.baseline else "sdpa"

@@ -1,4 +1,4 @@
-"""Where the engine's time goes, by part and by operation."""
+"""Measures where the engine's time goes, by part and by operation."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -14,16 +14,16 @@ SHOWN = 15  # operations
 
 
 @dataclass(frozen=True)
-class Spent:
-    """``parts`` and ``operations``: seconds by name; ``calls`` of each operation."""
+class Profile:
+    """The time of one context."""
 
-    parts: dict[str, float]
-    operations: dict[str, float]
-    calls: dict[str, int]
+    parts: dict[str, float]  # seconds by part of the engine
+    operations: dict[str, float]  # seconds by operation
+    calls: dict[str, int]  # by operation
 
 
-def profiled(work: Work, ratios: Sequence[float]) -> Spent:
-    """One context, after one that warms up: its parts without the profiler, its operations with it."""
+def profile_engine(work: Work, ratios: Sequence[float]) -> Profile:
+    """Measures one context after a warm-up: its parts without the profiler, its operations with it."""
     work.run(ratios)
     device = work.model.device
     alone = seconds_of(device, lambda: prefill(work.model, work.prompt, []))
@@ -38,7 +38,7 @@ def profiled(work: Work, ratios: Sequence[float]) -> Spent:
     ]
     rows.sort(key=lambda row: -row[1])
     parts = {"prefill": alone, "scoring and cutting": max(0.0, read - alone), "decoding": decoding}
-    return Spent(parts, {name: s for name, s, _ in rows[:SHOWN]}, {name: count for name, _, count in rows[:SHOWN]})
+    return Profile(parts, {name: s for name, s, _ in rows[:SHOWN]}, {name: count for name, _, count in rows[:SHOWN]})
 
 
 @contextmanager

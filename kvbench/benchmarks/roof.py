@@ -1,5 +1,5 @@
-"""The matrix products of a piece of work, recorded as they run and run again alone: what this engine cannot do without,
-those on padding included."""
+"""Records the matrix products of a piece of work, padding included, and runs them again alone: they are the least that
+the engine must compute."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -9,16 +9,16 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-PRODUCTS = ("linear", "matmul", "mm", "addmm", "bmm", "baddbmm")  # the first two where nothing asks for gradients
+PRODUCTS = ("linear", "matmul", "mm", "addmm", "bmm", "baddbmm")  # the first two without gradients
 ATTENTION = "scaled_dot_product"
 IN_TURN = 12  # layers of the reference model
-BYTES_IN_TURN = 2**23  # of one shape: more of the large ones would fill the memory
+BYTES_IN_TURN = 2**23  # of one shape: more large tensors would fill the memory
 
 Call = tuple[Any, tuple[Any, ...], dict[str, Any]]
 
 
 class Products(TorchDispatchMode):
-    """Remembers the shapes of all matrix products, those within attention among them."""
+    """Remembers the shapes of all matrix products, also inside attention."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -33,7 +33,7 @@ class Products(TorchDispatchMode):
 
 
 class _Shape:
-    """A tensor of which all but the numbers is known."""
+    """A tensor without its numbers."""
 
     def __init__(self, like: torch.Tensor) -> None:
         self.size, self.stride = tuple(like.shape), tuple(like.stride())
@@ -48,25 +48,25 @@ class _Shape:
         return self.size, self.stride, self.dtype, self.device
 
 
-def recorded(work: Callable[[], object]) -> Callable[[], None]:
-    """The products of a piece of work, ready to be run again on other numbers. Tensors of one shape are ``IN_TURN`` in
-    turn, as the layers of a model have their own: a single one would stay in the processor's cache. Of large ones there
-    are fewer: what is measured on them is no more than what the work takes."""
+def record_products(work: Callable[[], object]) -> Callable[[], None]:
+    """Returns a function that runs the products of a piece of work again on other numbers. It takes ``IN_TURN`` tensors
+    of a shape in turn, as the layers of a model do, because a single one would stay in the processor's cache. Large
+    shapes have fewer tensors, so their measured time is at most the time of the work."""
     with Products() as products:
         work()
-    made: dict[tuple[Any, ...], list[torch.Tensor]] = {}
-    asked: Counter[tuple[Any, ...]] = Counter()
+    tensors_by_shape: dict[tuple[Any, ...], list[torch.Tensor]] = {}
+    uses: Counter[tuple[Any, ...]] = Counter()
 
     def tensor(shape: _Shape) -> torch.Tensor:
-        own = made.setdefault(shape.key, [])
-        if len(own) < min(IN_TURN, max(1, BYTES_IN_TURN // shape.bytes)):
+        tensors = tensors_by_shape.setdefault(shape.key, [])
+        if len(tensors) < min(IN_TURN, max(1, BYTES_IN_TURN // shape.bytes)):
             blank = torch.empty_strided(shape.size, shape.stride, dtype=shape.dtype, device=shape.device)
             # Zeros are a mask that hides nothing; products are as fast on any numbers but the denormal ones.
-            own.append(blank.fill_(0.0 if shape.dtype.is_floating_point else 0))
-        asked[shape.key] += 1
-        return own[asked[shape.key] % len(own)]
+            tensors.append(blank.fill_(0.0 if shape.dtype.is_floating_point else 0))
+        uses[shape.key] += 1
+        return tensors[uses[shape.key] % len(tensors)]
 
-    with torch.inference_mode():  # as the engine's own, of which nothing asks for gradients
+    with torch.inference_mode():  # as the engine computes without gradients
         calls = [
             (func, *torch.utils._pytree.tree_map_only(_Shape, tensor, (args, kwargs)))
             for func, args, kwargs in products.calls

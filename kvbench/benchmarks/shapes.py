@@ -1,4 +1,4 @@
-"""Models with the shapes of real ones and random weights: time and memory do not ask what a model knows."""
+"""Makes models with real shapes and random weights: time and memory do not depend on what a model knows."""
 
 from dataclasses import dataclass, replace
 
@@ -15,7 +15,7 @@ ANSWER = 16  # tokens: random weights end no answer
 
 @dataclass(frozen=True)
 class LlamaShape:
-    """Of a Llama, as it is built; what a plan needs to know of a model is :class:`kvbench.planning.shape.Shape`."""
+    """The sizes with which a Llama is built; a plan needs less (:class:`kvbench.planning.shape.Shape`)."""
 
     name: str
     hidden: int
@@ -34,7 +34,7 @@ OF_8_BILLION = LlamaShape("Llama-3.1-8B", 4096, 14336, 32, 32, 8, 128, 128256)
 
 
 def random_model(shape: LlamaShape, positions: int, device: torch.device, dtype: torch.dtype) -> LoadedModel:
-    """A model of that shape that takes sequences of so many tokens, with the reference model's tokenizer."""
+    """Makes a model of a shape for sequences of so many tokens, with the reference model's tokenizer."""
     folder = folder_of("reference")
     tokenizer = AutoTokenizer.from_pretrained(folder)
     tokenizer.model_max_length = positions
@@ -69,6 +69,6 @@ def random_network(shape: LlamaShape, positions: int, device: torch.device, dtyp
 
 
 def task_of(model: LoadedModel, tokens: int, answer: int = ANSWER) -> Task:
-    """``long_context`` with contexts of so many tokens."""
+    """Returns ``long_context`` with contexts of so many tokens."""
     (task,) = lengthen([TASKS["long_context"]], tokens, None, model.count_tokens, model.name)
     return replace(task, max_new_tokens=answer)

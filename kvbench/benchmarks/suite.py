@@ -1,4 +1,4 @@
-"""The table of targets: every row measured, on a CPU or with its part for a GPU."""
+"""Measures the rows of the table of targets, on a CPU or on a GPU."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -26,7 +26,7 @@ CPU = torch.device("cpu")
 
 @dataclass(frozen=True)
 class Size:
-    """How large the pieces of work are. ``policies``: how many of the default ones."""
+    """The sizes of the measured work."""
 
     middle: LlamaShape = shapes.OF_100_MILLION
     middle_tokens: int = 1000
@@ -39,18 +39,18 @@ class Size:
     large: LlamaShape = shapes.OF_8_BILLION
     large_tokens: int = 4096
     large_gigabytes: float = 24.0
-    policies: int = 10
+    policies: int = 10  # how many default policies
     ratios: Sequence[float] = NINE
 
 
 FULL = Size()
 TINY = Size(
     shapes.TINY, 200, (100, 200), (2, 4), shapes.TINY, shapes.TINY, 300, 300, shapes.TINY, 200, 0.5, 2, (0.3, 0.7)
-)  # for a look at whether all of it runs
+)  # only to see whether all rows run
 
 
 def default_policies(count: int = 100) -> list[Policy]:
-    """Without the oracle, which kvpress has not: it asks every question of a branch of its own."""
+    """Returns the default policies without the oracle, which kvpress does not have: it needs a branch per question."""
     return [policy for policy in POLICIES.values() if policy.by_default and not policy.per_question][:count]
 
 
@@ -62,10 +62,10 @@ def _against_pipeline(
     work = [(task, replace(example, questions=example.questions[:QUESTIONS])) for example in examples]
     policies = default_policies(size.policies)
     setting = Setting(policies, at_ratios(size.ratios), max_kv_bytes=bound, patience=LONG)
-    found = [compare(model, work, setting, processes=1) for _ in range(repeats)]
+    comparisons = [compare(model, work, setting, processes=1) for _ in range(repeats)]
     several = compare(model, work, setting).engine_seconds if not tokens else None
-    whole = all(one.answered == one.compared and not one.failed for one in found)
-    unequal = sorted({str(cell) for one in found for cell in one.unequal})
+    whole = all(one.answered == one.compared and not one.failed for one in comparisons)
+    unequal = sorted({str(cell) for one in comparisons for cell in one.unequal})
     exact = model.network.dtype == torch.float32  # in half precision a batch rounds in another way than a row alone
     return measured(
         name,
@@ -73,17 +73,17 @@ def _against_pipeline(
         f"ratios x {QUESTIONS} questions, {model.dtype_name}",
         "times",
         f">= {target:g}" + (", all generations equal" if exact else ""),
-        [one.speedup for one in found],
+        [one.speedup for one in comparisons],
         lambda times: times >= target and whole and not (exact and unequal),
-        pipeline_seconds=[one.pipeline_seconds for one in found],
-        engine_seconds=[one.engine_seconds for one in found],
-        seconds_of_the_first_context=[one.first_seconds for one in found],
+        pipeline_seconds=[one.pipeline_seconds for one in comparisons],
+        engine_seconds=[one.engine_seconds for one in comparisons],
+        seconds_of_the_first_context=[one.first_seconds for one in comparisons],
         engine_seconds_in_a_process_for_each_core=several,
-        answered=found[0].answered,
-        compared=found[0].compared,
-        equal=found[0].equal,
+        answered=comparisons[0].answered,
+        compared=comparisons[0].compared,
+        equal=comparisons[0].equal,
         unequal=unequal[:20],
-        failed=found[0].failed,
+        failed=comparisons[0].failed,
     )
 
 
@@ -111,7 +111,7 @@ def _pipeline_middle(size: Size, repeats: int) -> Measured:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """For what is told in processor seconds: threads that wait for one another spend them too."""
+    """Uses one thread where processor seconds are measured, because threads that wait spend them too."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -157,7 +157,7 @@ def _context(size: Size, _: int) -> Measured:
 
 
 def _on_gpu(size: Size, repeats: int, device: torch.device) -> Measured:
-    """Against kvpress's pipeline, with what of the memory was used beside the weights."""
+    """Measures the engine against kvpress's pipeline on a GPU."""
     model = random_model(size.large, 4 * size.large_tokens, device, torch.bfloat16)
     return _against_pipeline(
         "pipeline-8b", model, size.large_tokens, size, repeats, 25, int(size.large_gigabytes * 1e9)
@@ -208,8 +208,8 @@ ON_GPU: Mapping[str, Callable[[Size, int, torch.device], Measured]] = {
 def run_suite(
     names: str | None, size: Size, repeats: int, device: torch.device, progress: Callable[[str], None]
 ) -> Iterator[Measured]:
-    """The rows of the table of that device that were named, or all of them, one after the other. ``progress`` is told
-    each before it is begun."""
+    """Measures the named rows of the device's table, or all of them, one after the other, and reports each name to
+    ``progress`` before."""
     known: dict[str, Callable[[], Measured]] = {
         name: partial(measure, size, repeats, device) for name, measure in ON_GPU.items()
     }

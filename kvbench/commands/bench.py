@@ -43,26 +43,32 @@ def command(
     context: typer.Context,
     model: Model = "reference",
     tasks: Annotated[str, typer.Option(help="Task names, comma-separated.")] = "base,hops",
-    policies: Annotated[str | None, typer.Option(help="As in run, but without the controls.")] = None,
+    policies: Annotated[
+        str | None, typer.Option(help="Names or files of policies; the controls are not added.")
+    ] = None,
     ratios: Annotated[str, typer.Option(help="0.1,0.5 or first:last:step, in [0, 1).")] = RATIO.default,
     limit: Annotated[int, typer.Option(help="Contexts per task.")] = 2,
     seed: Seed = 0,
     mode: Mode = "agnostic",
     device: Device = "auto",
     max_kv_gb: MaxKVGB = None,
-    suite: Annotated[bool, typer.Option("--suite", help="The whole table of targets of docs/performance.md.")] = False,
+    suite: Annotated[
+        bool, typer.Option("--suite", help="Measure the table of targets in docs/performance.md.")
+    ] = False,
     only: Annotated[str | None, typer.Option(help="Rows of --suite, comma-separated. Default: all.")] = None,
-    repeats: Annotated[int, typer.Option(help="Of every row of --suite.")] = 3,
-    tiny: Annotated[bool, typer.Option("--tiny", help="--suite on tiny shapes, to see whether it runs.")] = False,
-    out: Annotated[Path, typer.Option(help="Where --suite writes what it measured.")] = Path("bench.json"),
-    profile: Annotated[bool, typer.Option("--profile", help="Print where the engine's time goes, and end.")] = False,
+    repeats: Annotated[int, typer.Option(help="Repeats of every row of --suite.")] = 3,
+    tiny: Annotated[
+        bool, typer.Option("--tiny", help="Run --suite on tiny shapes, only to see whether it works.")
+    ] = False,
+    out: Annotated[Path, typer.Option(help="File for the measurements of --suite.")] = Path("bench.json"),
+    profile: Annotated[bool, typer.Option("--profile", help="Print where the engine's time goes, and stop.")] = False,
 ) -> None:
     """Runs one grid through the engine and through kvpress's pipeline, in float32, and compares times and tokens."""
     for name in given(context):
         if name != "device" and (name in OF_THE_SUITE) != suite:
             option = "--" + name.replace("_", "-")
             raise KVBenchError(
-                f"{option} is not of --suite: leave it out" if suite else f"{option} is of --suite: add that"
+                f"{option} does not go with --suite: leave it out" if suite else f"{option} needs --suite: add that"
             )
     if suite:
         size = suites.TINY if tiny else suites.FULL
@@ -122,14 +128,14 @@ def show_suite(only: str | None, size: "Size", repeats: int, device: "torch.devi
 
 def show_profile(work: "Work", ratios: Sequence[float]) -> None:
     """Seconds by part of the engine and by operation."""
-    spent = profiling.profiled(work, ratios)
+    times = profiling.profile_engine(work, ratios)
     output = Console(highlight=False)
     parts = Table("part", "seconds", "share", title=f"one context of {len(work.prompt.token_ids)} tokens")
-    for name, seconds in spent.parts.items():
-        parts.add_row(name, f"{seconds:.3f}", f"{seconds / sum(spent.parts.values()):.0%}")
+    for name, seconds in times.parts.items():
+        parts.add_row(name, f"{seconds:.3f}", f"{seconds / sum(times.parts.values()):.0%}")
     operations = Table("operation", "calls", "seconds", title="operations, by the profiler")
-    for name, seconds in spent.operations.items():
-        operations.add_row(name, f"{spent.calls[name]:,}", f"{seconds:.3f}")
+    for name, seconds in times.operations.items():
+        operations.add_row(name, f"{times.calls[name]:,}", f"{seconds:.3f}")
     output.print(parts)
     output.print(operations)
 

@@ -30,7 +30,7 @@ from kvbench.lengths import lengthen_by_tokenizer
 from kvbench.options import check_count
 from kvbench.place import place_of
 from kvbench.store import Store
-from kvbench.strips import STYLES, coloured, told
+from kvbench.strips import STYLES, coloured, render_answer
 from kvbench.worst import chosen_level, decoded_in_halves, worst_answers
 from policies import KINDS, Level
 
@@ -94,7 +94,7 @@ def show_worst(store: Store, policy: str, given: Sequence[Level], count: int) ->
     answers, failed = worst_answers(store, policy, level, count)
     output = Console(highlight=False)
     for number, answer in enumerate(answers, 1):
-        output.print(told(number, answer))
+        output.print(render_answer(number, answer))
     if failed:
         output.print(Text(f"{failed:,} answers failed and are not among these", style="yellow"))
     if halved := decoded_in_halves(store):

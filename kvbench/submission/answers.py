@@ -7,9 +7,9 @@ from pydantic import BaseModel
 
 from datasets_gen import DatasetError
 from kvbench.errors import KVBenchError, first_line
+from kvbench.findings import Finding, judged, note
 from kvbench.prompt import decoded
 from kvbench.score import SCORES, scores_of
-from kvbench.submission.finding import Finding, judged, note
 from kvbench.submission.reading import Described, Submission, place_of
 from policies import Point
 

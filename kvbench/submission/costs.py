@@ -5,11 +5,11 @@ import math
 from collections.abc import Iterator, Mapping
 from itertools import chain
 
+from kvbench.findings import Finding, judged
 from kvbench.prompt import build_prompts
 from kvbench.record import Record
 from kvbench.stored_answer import StoredAnswer
 from kvbench.stored_question import StoredQuestion
-from kvbench.submission.finding import Finding, judged
 from kvbench.submission.reading import Submission, place_of
 from kvbench.submission.routes import faults_of_layers, faults_of_routes, faults_of_spans
 from kvbench.tables import NOISE

@@ -13,6 +13,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase
 from datasets_gen import Example, Task
 from kvbench.asking import described_context, described_question
 from kvbench.errors import KVBenchError, first_line
+from kvbench.findings import Finding, judged
 from kvbench.identity import Identity, source_hash
 from kvbench.models import fingerprint_of
 from kvbench.record import Record
@@ -21,7 +22,6 @@ from kvbench.store import RUN_FILE, Store
 from kvbench.stored_answer import StoredAnswer
 from kvbench.stored_context import StoredContext
 from kvbench.stored_question import StoredQuestion
-from kvbench.submission.finding import Finding, judged
 from kvbench.suites import installed
 
 Described = Mapping[str, object]

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from kvbench.errors import KVBenchError, first_line
+from kvbench.findings import Finding, judged, note
 from kvbench.publish import summary_rows
 from kvbench.store import SUMMARY_FILE
-from kvbench.submission.finding import Finding, judged, note
 from kvbench.submission.reading import Submission
 from leaderboards import audit
 from policies import POLICIES
