@@ -98,7 +98,7 @@ def test_a_gpu_that_is_not_there_is_told_in_one_line(
     for arguments in (["bench", "--suite", "--out", str(out)], ["bench"], ["run", "--out", str(tmp_path)]):
         assert main([*arguments, "--device", "cuda"]) == 1
         told = " ".join(capsys.readouterr().err.split())
-        assert told.endswith("no CUDA device is at hand: use --device cpu, or install a CUDA build of torch")
+        assert told.endswith("this machine has no CUDA device: use --device cpu, or install a CUDA build of torch")
     assert not out.exists()
 
 
