@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 
 from datasets_gen import Task, unknown_name
-from kvbench.errors import KVBenchError
 from kvbench.options import Mode, Scope
+from kvbench.system.errors import KVBenchError
 from policies import (
     CONTROLS,
     PLAIN,

@@ -11,9 +11,9 @@ import typer
 import kvbench
 from datasets_gen import DatasetError, unknown_name
 from kvbench.commands.parameters import with_level_options
-from kvbench.console import console, printable
-from kvbench.errors import InterruptedRunError, KVBenchError, unexpected
-from kvbench.interrupts import INTERRUPTS
+from kvbench.system.console import console, printable
+from kvbench.system.errors import InterruptedRunError, KVBenchError, unexpected
+from kvbench.system.signals import INTERRUPTS
 
 INTERRUPTED = 130
 COMMANDS = {

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from leaderboards.metrics import METRICS, Kept, Survival
 from pydantic import BaseModel
 
 from datasets_gen import Example, Task
@@ -16,7 +17,6 @@ from kvbench.engine.decode import check_length, decode
 from kvbench.engine.generation import Generation
 from kvbench.engine.prefill import prefill
 from kvbench.engine.treatment import Scoring, plan, with_reference
-from kvbench.errors import KVBenchError
 from kvbench.models import LoadedModel
 from kvbench.options import Mode
 from kvbench.prompt import INSTRUCTIONS, Ask, Prompt, build_prompts, decoded
@@ -26,8 +26,8 @@ from kvbench.score import text_scores
 from kvbench.setting import Setting
 from kvbench.stored_context import StoredContext
 from kvbench.stored_question import StoredQuestion
+from kvbench.system.errors import KVBenchError
 from kvbench.tables import CONTEXTS, QUESTIONS, RECORDS, TABLES, StoredTable
-from metrics import METRICS, Kept, Survival
 from policies import FULL
 
 

@@ -6,11 +6,14 @@ from pathlib import Path
 import pyarrow as pa
 from pandas import DataFrame
 
-from kvbench.atomic import write_atomically, write_text_atomically
 from kvbench.parquet import write_parquet
 from kvbench.store import Store, together_once
+from kvbench.system.files import write_atomically, write_text_atomically
 from kvbench.tables import TABLES, joined_schema
-from leaderboards import FRONT, IMPORTED, Sheet, linked
+from leaderboards.imported import IMPORTED
+from leaderboards.page import FRONT
+from leaderboards.sheets import Sheet
+from leaderboards.templating import linked
 
 FOLDER = "data"
 RECORDS_FILE = "records.parquet"

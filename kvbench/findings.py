@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from kvbench.console import console, printable
+from kvbench.system.console import console, printable
 
 Outcome = Literal["ok", "note", "wrong"]
 STYLES: dict[Outcome, str] = {"ok": "green", "note": "yellow", "wrong": "bold red"}

@@ -7,8 +7,8 @@ from typing import Any
 
 import pandas as pd
 
-from kvbench.errors import KVBenchError
 from kvbench.store import PARTS, NamedPolicy, Outline, Store
+from kvbench.system.errors import KVBenchError
 from policies import UNTREATED, Level, by_kind
 
 QUESTION = ["task", "mode", "policy", "level_kind", "level", "repeat", "example_id", "question_id"]

@@ -7,16 +7,16 @@ from typing import Any, Self
 
 from datasets_gen.ifeval import Placement
 from kvbench.catalogue import EVERYTHING, at_some_level, check_scope, choose_policies, with_references
-from kvbench.console import console
 from kvbench.data import check_judges, with_data
 from kvbench.engine.bounds import Patience
-from kvbench.errors import KVBenchError
 from kvbench.grid import Grid
 from kvbench.lengths import Count, lengthen
 from kvbench.models import LoadedModel, load_model
 from kvbench.options import Mode, Scope, cell_bound, contexts_of, kv_bytes, parse_points, with_answers_of
 from kvbench.setting import Setting
 from kvbench.suites import wanted
+from kvbench.system.console import console
+from kvbench.system.errors import KVBenchError
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,8 @@ from typing import Any
 import pandas as pd
 import yaml
 
-from kvbench.errors import KVBenchError, first_line
-from leaderboards import Imported
+from kvbench.system.errors import KVBenchError, first_line
+from leaderboards.imported import Imported
 from metrics.text import exact_match, token_f1
 
 PREDICTIONS, METRICS, CONFIG = FILES = ("predictions.csv", "metrics.json", "config.yaml")

@@ -25,10 +25,10 @@ from transformers import (
 from transformers.utils import logging as transformers_logging
 
 from datasets_gen import unknown_name
-from kvbench.errors import KVBenchError, first_line
-from kvbench.hub import look_for_hub
 from kvbench.pristine import Pristine
 from kvbench.reference.shipped import REFERENCE_MODELS, folder_of, mistyped
+from kvbench.system.errors import KVBenchError, first_line
+from kvbench.system.hub import look_for_hub
 from policies import Policy, attention_window
 
 DESCRIPTIONS = (

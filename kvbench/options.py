@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Literal, TypeVar
 
 from datasets_gen import Task, unknown_name
-from kvbench.errors import KVBenchError
+from kvbench.system.errors import KVBenchError
 from policies import CONTROLS, KINDS, Level, LevelError, Point, Policy, points_of
 
 MOST_REPEATS = 1000

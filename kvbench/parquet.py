@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from kvbench.atomic import write_atomically
+from kvbench.system.files import write_atomically
 
 
 def write_parquet(path: Path, table: pa.Table) -> None:

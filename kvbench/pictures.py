@@ -12,8 +12,8 @@ import seaborn as sns
 import typer
 
 from datasets_gen import TASKS
-from kvbench.errors import KVBenchError
 from kvbench.readme import shipped
+from kvbench.system.errors import KVBenchError
 
 PAGE_SIZE = (1280, 1500)
 

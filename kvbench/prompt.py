@@ -14,8 +14,8 @@ from typing import Literal, NamedTuple
 from transformers import PreTrainedTokenizerBase
 
 from datasets_gen import Example, Question, Span, SpanKind, Task
-from kvbench.errors import KVBenchError, first_line
 from kvbench.options import Mode
+from kvbench.system.errors import KVBenchError, first_line
 
 INSTRUCTIONS: tuple[SpanKind, ...] = ("defence", "directive")
 Role = Literal["user", "system"]

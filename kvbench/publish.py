@@ -6,50 +6,32 @@ from pathlib import Path
 
 from pandas import DataFrame
 
-from kvbench.atomic import write_text_atomically
-from kvbench.console import console, printable
 from kvbench.downloads import FOLDER, RECORDS_FILE, link_pages, write_records, write_sheets, write_study_tables
-from kvbench.errors import KVBenchError
 from kvbench.gather import Gathering, gather
 from kvbench.method import method_of
 from kvbench.site_files import remove_former_files
 from kvbench.store import SUMMARY_FILE, Outline, Store
-from leaderboards import (
-    FRONT,
-    METHOD,
-    Contrast,
-    Details,
-    Downloads,
-    Duel,
-    Found,
-    LeaderboardError,
-    PlannedCells,
-    Results,
-    Sheet,
-    SummaryRow,
-    all_standings,
-    board_sheet,
-    boards_of,
-    build_comparison,
-    build_examples,
-    build_instructions,
-    build_method,
-    build_pages,
-    cells_sheet,
-    contrasts,
-    contrasts_sheet,
-    duels,
-    duels_sheet,
-    every_duel,
-    examples_page,
-    facets,
-    file_name,
-    has_orders,
-    joined,
-    questions_sheet,
-    summarise,
-    with_levels,
-)
+from kvbench.system.console import console, printable
+from kvbench.system.errors import KVBenchError
+from kvbench.system.files import write_text_atomically
+from leaderboards.board import boards_of
+from leaderboards.comparison import build_comparison
+from leaderboards.downloads import board_sheet, cells_sheet, contrasts_sheet, duels_sheet, questions_sheet
+from leaderboards.errors import LeaderboardError
+from leaderboards.examples import build_examples
+from leaderboards.facets import facets
+from leaderboards.failures import Contrast, contrasts
+from leaderboards.gallery import Details
+from leaderboards.instructions_page import build_instructions, has_orders
+from leaderboards.levels import with_levels
+from leaderboards.method import Downloads, build_method
+from leaderboards.page import FRONT, METHOD, build_pages
+from leaderboards.paired import Duel, duels, every_duel
+from leaderboards.results import Results, examples_page
+from leaderboards.row import SummaryRow
+from leaderboards.sheets import Sheet, file_name, joined
+from leaderboards.standings import Found, all_standings
+from leaderboards.summary import PlannedCells, summarise
 
 INSTRUCTIONS_NAME = "instructions{}.html"
 RESULTS_FILE = "instructions.json"

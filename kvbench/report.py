@@ -4,10 +4,11 @@ from collections.abc import Sequence
 
 from pandas import DataFrame
 
-from kvbench.console import console
-from kvbench.errors import KVBenchError
 from kvbench.store import Store
-from leaderboards import ALL_TASKS, SummaryRow, audit
+from kvbench.system.console import console
+from kvbench.system.errors import KVBenchError
+from leaderboards.audit import audit
+from leaderboards.row import ALL_TASKS, SummaryRow
 from policies import Policy
 
 

@@ -5,8 +5,8 @@ from collections.abc import Collection, Mapping, Sequence
 import pandas as pd
 import pyarrow as pa
 
-from kvbench.errors import KVBenchError
 from kvbench.store import PARTS, RUN_FILE, Store, together_once
+from kvbench.system.errors import KVBenchError
 from kvbench.tables import CONTEXTS, QUESTIONS, RECORDS, TABLES
 from policies import Level, Point
 

@@ -5,9 +5,6 @@ from pathlib import Path
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from kvbench.console import console
-from kvbench.engine.memory import is_out_of_memory
-from kvbench.errors import InterruptedRunError, KVBenchError, first_line
 from kvbench.executors import Executor, Unit
 from kvbench.executors.local import LocalExecutor
 from kvbench.executors.unit import check_first_contexts, count_in
@@ -17,6 +14,9 @@ from kvbench.portions import lacking
 from kvbench.reuse import Lenders
 from kvbench.rows import Rows
 from kvbench.store import Store
+from kvbench.system.console import console
+from kvbench.system.errors import InterruptedRunError, KVBenchError, first_line
+from kvbench.system.memory import is_out_of_memory
 
 
 def execute(model: LoadedModel, grid: Grid, folder: Path, command: str) -> Store:

@@ -1,12 +1,13 @@
 """Scoring from what is stored: it needs the output text and no model."""
 
-from kvbench.errors import KVBenchError
+from leaderboards.metrics import METRICS, Answer, MetricError
+
 from kvbench.store import Store
 from kvbench.stored_answer import StoredAnswer
 from kvbench.stored_context import StoredContext
 from kvbench.stored_question import StoredQuestion
+from kvbench.system.errors import KVBenchError
 from kvbench.tables import RECORDS
-from metrics import METRICS, Answer, MetricError
 
 SCORES = {metric.name: metric.of_answer for metric in METRICS.values() if metric.of_answer is not None}
 

@@ -7,8 +7,8 @@ from typing import Self
 import torch
 
 from kvbench.engine.bounds import Patience
-from kvbench.engine.memory import kv_share
 from kvbench.options import Mode, Scope
+from kvbench.system.memory import kv_share
 from policies import Point, Policy
 
 Progress = Callable[[int], None]  # told how many questions were just answered

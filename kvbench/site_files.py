@@ -5,7 +5,7 @@ import re
 from collections.abc import Collection
 from pathlib import Path
 
-from kvbench.atomic import write_text_atomically
+from kvbench.system.files import write_text_atomically
 
 LIST_FILE = "data/site.json"
 FILE_NAME = re.compile(r"(data/)?[^/\\]+")  # an edited list cannot lead out of the folder

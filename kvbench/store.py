@@ -31,12 +31,12 @@ from pydantic import (
     field_validator,
 )
 
-from kvbench.atomic import write_text_atomically
-from kvbench.errors import KVBenchError, first_line
 from kvbench.joined import Places, joined, places_of_parents
 from kvbench.parquet import read_parquet, write_parquet
-from kvbench.place import is_remote
 from kvbench.stored_answer import StoredAnswer
+from kvbench.system.errors import KVBenchError, first_line
+from kvbench.system.files import write_text_atomically
+from kvbench.system.places import is_remote
 from kvbench.tables import (
     CONTEXTS,
     JOINED,

@@ -9,8 +9,8 @@ from rich.table import Table
 from rich.text import Text
 
 from datasets_gen import Span, SpanKind
-from kvbench.console import printable
 from kvbench.record import Record
+from kvbench.system.console import printable
 from kvbench.worst import Answer
 
 STYLES: Mapping[SpanKind, str] = {

@@ -20,10 +20,10 @@ from typing import Any, TypeVar
 
 import torch
 
-from kvbench.engine.memory import is_out_of_memory
-from kvbench.errors import KVBenchError, first_line, unexpected
 from kvbench.models import LoadedModel
-from kvbench.process import die_with_parent
+from kvbench.system.errors import KVBenchError, first_line, unexpected
+from kvbench.system.memory import is_out_of_memory
+from kvbench.system.process import die_with_parent
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")

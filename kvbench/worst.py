@@ -4,11 +4,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from datasets_gen import Example, Question, unknown_name
-from kvbench.errors import KVBenchError
 from kvbench.record import Record
 from kvbench.store import Outline, Store
 from kvbench.stored_answer import StoredAnswer
 from kvbench.suites import installed
+from kvbench.system.errors import KVBenchError
 from kvbench.tables import RECORDS
 from policies import FULL, Level
 

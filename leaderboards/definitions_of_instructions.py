@@ -1,8 +1,8 @@
 """What the measures of instructions under compression mean."""
 
 from leaderboards.amnesia import GONE, LEAKED_MORE, STILL_OBEYED, WHOLE
+from leaderboards.metrics import definitions_of
 from leaderboards.protection import GAIN_FROM, GAIN_TO
-from metrics import definitions_of
 from metrics.definition import Chapter, Definition, estimates
 
 PITFALLS = "arXiv 2510.00231"

@@ -9,9 +9,9 @@ from pandas import DataFrame
 
 from leaderboards.levels import with_levels
 from leaderboards.measures import F1, GER, HALLUCINATION
+from leaderboards.metrics import Measure
 from leaderboards.resampling import Blank
 from leaderboards.row import ALL_TASKS, SummaryRow
-from metrics import Measure
 from policies.levels import Level
 
 # The column of the records, and what the page calls it.

@@ -8,12 +8,12 @@ from matplotlib.axes import Axes
 from leaderboards.drawing import Drawing, draw_band, draw_cliff, draw_line
 from leaderboards.frames import Axis, Frame
 from leaderboards.measures import HALLUCINATION
+from leaderboards.metrics import Interval, Measure
 from leaderboards.plots import Plot, Spot, in_words, numbers
 from leaderboards.resampling import Blank
 from leaderboards.row import ALL_TASKS, SummaryRow
 from leaderboards.safety import Cliff
 from leaderboards.style import LineStyle, line_styles
-from metrics import Interval, Measure
 from policies.levels import Level
 from policies.names import FULL
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from leaderboards.facets import Facet
 from leaderboards.figures import curve_plot
 from leaderboards.heatmaps import HeatMap, layer_map, question_map, task_map
+from leaderboards.metrics import CURVES, Measure, Over
 from leaderboards.plots import Plot
 from leaderboards.resampling import Blank
 from leaderboards.row import ALL_TASKS, SummaryRow
@@ -13,7 +14,6 @@ from leaderboards.safety import Correlation
 from leaderboards.scatter import Scatter, scatter, told, written_p
 from leaderboards.standings import Found
 from leaderboards.style import LineStyle
-from metrics import CURVES, Measure, Over
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """The measures that boards are about, and how intervals are written."""
 
-from metrics import MEASURES, Interval
+from leaderboards.metrics import MEASURES, Interval
 
 F1, HALLUCINATION, GER = (MEASURES[field] for field in ("f1", "hallucination_rate", "ger"))
 REALISED_RATIO, KEPT_TOKENS, KV_BYTES = (MEASURES[field] for field in ("realised_ratio", "kept_tokens", "kv_bytes"))

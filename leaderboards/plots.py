@@ -8,9 +8,9 @@ from markupsafe import Markup
 
 from leaderboards.drawing import Drawing
 from leaderboards.measures import written_interval
+from leaderboards.metrics import Interval, Measure
 from leaderboards.row import SummaryRow
 from leaderboards.templating import as_data
-from metrics import Interval, Measure
 
 
 @dataclass(frozen=True)

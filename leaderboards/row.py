@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict
 
-from metrics import MEASURES, with_columns
+from leaderboards.metrics import MEASURES, with_columns
 from policies.levels import Level
 
 ALL_TASKS = "all"

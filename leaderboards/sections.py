@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from leaderboards.gallery import Gallery, gallery
+from leaderboards.metrics import TABLES
 from leaderboards.results import Results, distinct, examples_page, labels_of
 from leaderboards.row import ALL_TASKS
 from leaderboards.style import LineStyle, line_styles
 from leaderboards.tables import Table, listing, measure_table
-from metrics import TABLES
 
 # Of 4, 8 and 12 contexts, intervals of 95 % hold the truth in 82, 88 and 91 % of simulated runs.
 ENOUGH_CONTEXTS = 12

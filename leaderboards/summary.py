@@ -12,10 +12,10 @@ from leaderboards.bootstrap import RESAMPLES, FloatArray, percentile_interval, r
 from leaderboards.columns import FULL_PLACE, Columns, groups, with_full
 from leaderboards.errors import LeaderboardError
 from leaderboards.levels import with_levels
+from leaderboards.metrics import MEASURES, METRICS, Measure, Over
 from leaderboards.ranking import marked
 from leaderboards.resampling import ENOUGH
 from leaderboards.row import ALL_TASKS, SummaryRow
-from metrics import MEASURES, METRICS, Measure, Over
 from policies.levels import Level, Point
 from policies.names import FULL
 

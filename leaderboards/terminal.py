@@ -7,9 +7,9 @@ from rich.table import Table
 from rich.text import Text
 
 from leaderboards.measures import F1, HALLUCINATION, LEAKAGE, OBEYED
+from leaderboards.metrics import Measure
 from leaderboards.ranking import mark_of
 from leaderboards.row import ALL_TASKS, SummaryRow
-from metrics import Measure
 from policies.levels import Level
 from policies.names import CONTROLS
 

@@ -3,7 +3,8 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from metrics import answers, costs, directives, leakage, likelihood, routing
+from leaderboards.metrics import answers, costs, directives, leakage, likelihood, routing
+
 from metrics.definition import Definition
 from metrics.errors import MetricError
 from metrics.measure import Measure

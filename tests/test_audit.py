@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 
-from leaderboards import audit
+from leaderboards.audit import audit
 
 QUESTIONS = range(4)
 

@@ -17,12 +17,12 @@ from kvbench.engine.decode import decode
 from kvbench.engine.keep import LayerCache
 from kvbench.engine.prefill import prefill
 from kvbench.engine.treatment import plan
-from kvbench.errors import KVBenchError
 from kvbench.models import LoadedModel
 from kvbench.pristine import Pristine
 from kvbench.prompt import Prompt
 from kvbench.record import Record
 from kvbench.setting import Setting
+from kvbench.system.errors import KVBenchError
 from policies import POLICIES, Policy, at_ratios
 from toy import PLENTY, STEPS, ActingPress, ActingScorer, answers, hooks_left, pressing, treat
 

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from leaderboards.metrics import METRICS
 from transformers import GPT2Config, GPT2LMHeadModel
 
 import kvbench.catalogue
@@ -28,7 +29,6 @@ from kvbench.models import load_model
 from kvbench.options import contexts_of
 from kvbench.setting import Setting
 from kvbench.store import Store
-from metrics import METRICS
 from policies import CONTROLS, POLICIES, at_ratios
 from policies.levels import RATIO
 from toy import pressing, toy_tokenizer, wait_until

@@ -4,35 +4,31 @@ import re
 from html.parser import HTMLParser
 
 import pytest
+from leaderboards.metrics import CURVES, METRICS, TABLES
 
 from kvbench.tables import JOINED
-from leaderboards import (
-    CURVES,
-    TABLES,
-    Imported,
-    Results,
-    Sheet,
-    SummaryRow,
-    all_standings,
+from leaderboards.board import _at_level, _columns, boards_of
+from leaderboards.comparison import build_comparison
+from leaderboards.definitions import CHAPTERS
+from leaderboards.downloads import (
     board_sheet,
-    boards_of,
-    build_comparison,
-    build_imported,
-    build_instructions,
-    build_pages,
     cells_sheet,
-    contrasts,
     contrasts_sheet,
-    duels,
     duels_sheet,
-    facets,
     imported_sheet,
     questions_sheet,
-    summarise,
 )
-from leaderboards.board import _at_level, _columns
-from leaderboards.definitions import CHAPTERS
-from metrics import METRICS
+from leaderboards.facets import facets
+from leaderboards.failures import contrasts
+from leaderboards.imported import Imported, build_imported
+from leaderboards.instructions_page import build_instructions
+from leaderboards.page import build_pages
+from leaderboards.paired import duels
+from leaderboards.results import Results
+from leaderboards.row import SummaryRow
+from leaderboards.sheets import Sheet
+from leaderboards.standings import all_standings
+from leaderboards.summary import summarise
 from policies import Level
 from study_records import small_study
 from synthetic_records import realistic_records

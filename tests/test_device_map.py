@@ -13,9 +13,9 @@ import kvbench.models
 from datasets_gen import TASKS
 from kvbench.cli import main
 from kvbench.collect import collect
-from kvbench.errors import KVBenchError
 from kvbench.models import LoadedModel, check_spread, load_model, wrap_model
 from kvbench.setting import Setting
+from kvbench.system.errors import KVBenchError
 from policies import POLICIES, at_ratios
 from toy import toy_model
 

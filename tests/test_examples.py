@@ -10,8 +10,7 @@ import pytest
 from pandas import DataFrame
 
 from chromium import EXECUTABLE, Chromium
-from leaderboards import build_examples
-from leaderboards.examples import WORST, examples_of
+from leaderboards.examples import WORST, build_examples, examples_of
 from leaderboards.templating import as_data
 from synthetic_records import record
 

@@ -8,11 +8,16 @@ import pytest
 from matplotlib.image import imread
 
 from kvbench.cli import main
-from leaderboards import F1, GER, HALLUCINATION, Details, SummaryRow, all_standings, curve_plot, gallery, summarise
+from leaderboards.figures import curve_plot
+from leaderboards.gallery import Details, gallery
+from leaderboards.measures import F1, GER, HALLUCINATION
 from leaderboards.plots import Plot
 from leaderboards.resampling import Blank, Estimate
+from leaderboards.row import SummaryRow
 from leaderboards.safety import Cliff, Correlation
+from leaderboards.standings import all_standings
 from leaderboards.style import line_styles
+from leaderboards.summary import summarise
 from synthetic_records import at_ratio, realistic_records
 from test_cli import run_arguments
 

@@ -8,7 +8,6 @@ import pytest
 
 from datasets_gen import TASKS
 from kvbench.cli import main
-from kvbench.errors import KVBenchError
 from kvbench.gather import gather
 from kvbench.grid import Grid
 from kvbench.models import LoadedModel
@@ -16,6 +15,7 @@ from kvbench.options import Mode
 from kvbench.run import execute
 from kvbench.setting import Setting
 from kvbench.store import Store
+from kvbench.system.errors import KVBenchError
 from kvbench.tables import RECORDS
 from policies import POLICIES, Level, at_ratios, points_of
 

@@ -8,9 +8,13 @@ import pytest
 from matplotlib.image import imread
 from pandas import DataFrame
 
-from leaderboards import F1, GER, HALLUCINATION, Blank, Facet, HeatMap, SummaryRow, facets, save_map, summarise
-from leaderboards.facets import NO_SUCH
-from leaderboards.heatmaps import MEAN, layer_map, question_map, task_map
+from leaderboards.facets import NO_SUCH, Facet, facets
+from leaderboards.heat_drawing import save_map
+from leaderboards.heatmaps import MEAN, HeatMap, layer_map, question_map, task_map
+from leaderboards.measures import F1, GER, HALLUCINATION
+from leaderboards.resampling import Blank
+from leaderboards.row import SummaryRow
+from leaderboards.summary import summarise
 from policies import Level
 from synthetic_records import failed, realistic_records, record
 

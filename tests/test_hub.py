@@ -5,9 +5,9 @@ from collections.abc import Iterator
 import pytest
 from huggingface_hub import constants
 
-from kvbench import hub
 from kvbench.catalogue import known_policies
 from kvbench.models import LoadedModel, missing_weights
+from kvbench.system import hub
 
 
 class Unreachable:

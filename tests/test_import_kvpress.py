@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from kvbench.cli import main
-from kvbench.errors import KVBenchError
 from kvbench.kvpress_results import golds_in, read_result, results_in
+from kvbench.system.errors import KVBenchError
 from kvpress_folders import evaluation
-from leaderboards import Imported, build_imported
+from leaderboards.imported import Imported, build_imported
 
 HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>"
 

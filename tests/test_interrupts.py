@@ -4,16 +4,16 @@ from pathlib import Path
 
 import pytest
 
-import kvbench.atomic
-from kvbench.atomic import write_atomically
-from kvbench.interrupts import PATIENCE, Interrupts
+import kvbench.system.files
+from kvbench.system.files import write_atomically
+from kvbench.system.signals import PATIENCE, Interrupts
 
 
 @pytest.fixture
 def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The time that it is: the test turns the clock."""
     clock = [100.0]
-    monkeypatch.setattr("kvbench.interrupts.time.monotonic", lambda: clock[0])
+    monkeypatch.setattr("kvbench.system.signals.time.monotonic", lambda: clock[0])
     return clock
 
 
@@ -32,7 +32,7 @@ def test_a_write_is_ended_before_its_interrupt(
     tmp_path: Path, now: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     interrupts = Interrupts()
-    monkeypatch.setattr(kvbench.atomic, "INTERRUPTS", interrupts)
+    monkeypatch.setattr(kvbench.system.files, "INTERRUPTS", interrupts)
 
     def write(partial: Path) -> None:
         interrupts.interrupt()

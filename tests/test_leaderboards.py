@@ -12,18 +12,11 @@ import pytest
 from pandas import DataFrame
 from pydantic import ValidationError
 
-from leaderboards import (
-    ALL_TASKS,
-    F1,
-    GER,
-    HALLUCINATION,
-    LeaderboardError,
-    PlannedCells,
-    SummaryRow,
-    summarise,
-)
 from leaderboards.bootstrap import percentile_interval, resampled_means
-from leaderboards.summary import _intervals
+from leaderboards.errors import LeaderboardError
+from leaderboards.measures import F1, GER, HALLUCINATION
+from leaderboards.row import ALL_TASKS, SummaryRow
+from leaderboards.summary import PlannedCells, _intervals, summarise
 from metrics.sizes import size_text
 from policies import at_ratios
 from synthetic_records import failed, frame, realistic_records, record

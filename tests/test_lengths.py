@@ -7,8 +7,8 @@ from datasets import Dataset
 
 from datasets_gen import TASKS
 from kvbench.cli import main
-from kvbench.errors import KVBenchError
 from kvbench.lengths import count_by, lengthen
+from kvbench.system.errors import KVBenchError
 from toy import toy_tokenizer
 
 LONG = [TASKS["long_context"]]

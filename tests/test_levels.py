@@ -13,7 +13,8 @@ from kvbench.cli import main
 from kvbench.models import LoadedModel
 from kvbench.options import parse_points
 from kvbench.store import Store
-from leaderboards import duels, summarise
+from leaderboards.paired import duels
+from leaderboards.summary import summarise
 from policies import KINDS, POLICIES, Level, LevelKind, Policy, Situation, points_of
 from policies.levels import parse_numbers
 from synthetic_records import frame, record

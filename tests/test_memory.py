@@ -12,15 +12,14 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-import kvbench.engine.memory as memory
 import kvbench.engine.together as engine
+import kvbench.system.memory as memory
 from datasets_gen import TASKS
 from kvbench.cli import main
 from kvbench.collect import collect
 from kvbench.engine.branch import Branch, Trace
 from kvbench.engine.decode import decode
 from kvbench.engine.generation import Generation
-from kvbench.engine.memory import free_bytes, is_out_of_memory, kv_share
 from kvbench.engine.rows import Row
 from kvbench.engine.treatment import plan
 from kvbench.engine.wave import Wave
@@ -30,6 +29,7 @@ from kvbench.grid import Grid
 from kvbench.models import LoadedModel
 from kvbench.prompt import Prompt, build_prompts
 from kvbench.setting import Setting
+from kvbench.system.memory import free_bytes, is_out_of_memory, kv_share
 from policies import POLICIES, at_ratios
 from toy import HEAD_SIZE, KEY_HEADS, LAYERS, NETWORKS, PLENTY, STEPS, answers, toy_model, treat
 

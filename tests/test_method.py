@@ -10,17 +10,9 @@ import pytest
 from datasets_gen import TASKS
 from kvbench.method import method_of
 from kvbench.store import Store
-from leaderboards import (
-    Downloads,
-    Method,
-    PolicyEntry,
-    RunEntry,
-    Sheet,
-    TaskEntry,
-    TaskExample,
-    build_method,
-)
 from leaderboards.definitions import CHAPTERS
+from leaderboards.method import Downloads, Method, PolicyEntry, RunEntry, TaskEntry, TaskExample, build_method
+from leaderboards.sheets import Sheet
 from policies import POLICIES, TITLES
 from small_store import small_store
 from test_page import HOSTILE, Elements, assert_inert

@@ -5,21 +5,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from leaderboards.metrics import METRICS, Survival
 
 from datasets_gen import TASKS, Directive, obeyed
 from kvbench.record import Record
 from kvbench.score import text_scores
 from kvbench.stored_context import StoredContext
 from kvbench.stored_question import StoredQuestion
-from metrics import METRICS, Survival
 from metrics.leakage import leakage
-from metrics.routing import (
-    eviction_rate,
-    eviction_ratio_by_layer,
-    global_eviction_ratio,
-    kept_shares,
-    slot_coverage,
-)
+from metrics.routing import eviction_rate, eviction_ratio_by_layer, global_eviction_ratio, kept_shares, slot_coverage
 from metrics.text import abstains, marked_answer, normalise, score_text, token_f1, undressed
 from synthetic_records import record
 

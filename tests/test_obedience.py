@@ -19,20 +19,14 @@ from datasets_gen.instructions import ARMS, INSTRUCTIONS_IN_ARMS
 from kvbench.catalogue import check_scope
 from kvbench.cli import main
 from kvbench.collect import collect
-from kvbench.errors import KVBenchError
 from kvbench.models import LoadedModel
 from kvbench.prompt import build_prompts
 from kvbench.setting import Setting
 from kvbench.store import Store
 from kvbench.suites import SUITES, wanted
-from leaderboards import build_instructions
-from leaderboards.obedience import (
-    accuracy,
-    kept,
-    leaks,
-    rank_correlations,
-    study,
-)
+from kvbench.system.errors import KVBenchError
+from leaderboards.instructions_page import build_instructions
+from leaderboards.obedience import accuracy, kept, leaks, rank_correlations, study
 from leaderboards.resampling import Estimate, Resampler
 from metrics.leakage import leakage
 from metrics.obedience import loosely, strictly, versions

@@ -8,16 +8,16 @@ import pandas as pd
 import pytest
 
 from datasets_gen import TASKS
-from kvbench.atomic import check_writable, write_atomically, write_text_atomically
 from kvbench.cli import main
-from kvbench.errors import KVBenchError
 from kvbench.grid import Grid
 from kvbench.models import LoadedModel
-from kvbench.place import is_remote, place_of
 from kvbench.run import execute
 from kvbench.score import rescore
 from kvbench.setting import Setting
 from kvbench.store import Store
+from kvbench.system.errors import KVBenchError
+from kvbench.system.files import check_writable, write_atomically, write_text_atomically
+from kvbench.system.places import is_remote, place_of
 from policies import POLICIES, at_ratios
 from toy import listening
 

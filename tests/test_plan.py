@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from datasets_gen import TASKS
 from kvbench.cli import main
-from kvbench.errors import KVBenchError
 from kvbench.grid import Grid
 from kvbench.models import LoadedModel
 from kvbench.planning.constants import Constants, PressCost
@@ -23,6 +22,7 @@ from kvbench.planning.plan import Plan, answers_together
 from kvbench.planning.shape import Shape, shape_of
 from kvbench.readme import PLANS, SCALE, filled
 from kvbench.setting import Setting
+from kvbench.system.errors import KVBenchError
 from policies import POLICIES, at_ratios
 
 # One layer, two query heads of size 4 on one key head, 100 parameters, 2 bytes a number: 16 bytes of cache a token.

@@ -11,7 +11,7 @@ from kvpress import DecodingPress, KnormPress, KVzipPress, SnapKVPress
 import policies.plug_in
 from datasets_gen import TASKS
 from kvbench.catalogue import choose_policies, with_references
-from kvbench.errors import KVBenchError
+from kvbench.system.errors import KVBenchError
 from policies import PolicyError, Situation, arguments_of, load_even_if_broken, load_plug_in, plug_ins
 from policies.errors import BrokenPlugInError
 from policies.names import CONTROLS

@@ -11,11 +11,11 @@ from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, train
 from transformers import ByT5Tokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from datasets_gen import TASKS, Example, Span, Task
-from kvbench.errors import KVBenchError
 from kvbench.models import LoadedModel
 from kvbench.options import Mode
 from kvbench.prompt import Prompt, asked, build_prompts, chat_template, tokens_of
 from kvbench.reference.tokenizer import BEGIN, SPECIAL_TOKENS, training_texts
+from kvbench.system.errors import KVBenchError
 from suite import EVIDENCE, texts
 from toy import toy_tokenizer
 

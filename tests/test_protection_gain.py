@@ -3,8 +3,8 @@
 import pytest
 
 from datasets_gen.instructions import ARMS
-from leaderboards import build_instructions
 from leaderboards.amnesia import exposed, while_obeying
+from leaderboards.instructions_page import build_instructions
 from leaderboards.obedience import leaks, study
 from leaderboards.protection import forms_of, protection_gain
 from leaderboards.published import GAINS

@@ -18,12 +18,12 @@ import pytest
 
 from datasets_gen import TASKS
 from kvbench.cli import main
-from kvbench.errors import KVBenchError
 from kvbench.executors.ray import Cluster, busy_resource, gpus_of_a_worker, places, sharing
 from kvbench.executors.worker import Worker
 from kvbench.job import Job
 from kvbench.prompt import build_prompts
 from kvbench.store import PROVENANCE, Store
+from kvbench.system.errors import KVBenchError
 from toy import toy_tokenizer, wait_until
 
 ROOT = Path(__file__).parent.parent

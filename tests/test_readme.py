@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from kvbench.cli import main
-from kvbench.errors import KVBenchError
-from kvbench.markdown import table
 from kvbench.readme import BLOCKS, filled
+from kvbench.system.errors import KVBenchError
+from kvbench.system.markdown import table
 from kvpress_folders import evaluation
 
 ROOT = Path(__file__).parent.parent

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from kvbench.cli import main
-from kvbench.errors import KVBenchError
 from kvbench.executors import Executor
 from kvbench.grid import Grid
 from kvbench.identity import Identity
 from kvbench.models import LoadedModel
 from kvbench.reproduce import Reproduction, reproduction
 from kvbench.store import RunFile
+from kvbench.system.errors import KVBenchError
 from kvbench.tables import SCHEMA_VERSION
 from policies import POLICIES
 from samples_of_ifeval import SPLIT

@@ -3,7 +3,8 @@
 import pytest
 from scipy.stats import pearsonr, rankdata
 
-from leaderboards import Blank, SummaryRow
+from leaderboards.resampling import Blank
+from leaderboards.row import SummaryRow
 from leaderboards.safety import Correlation
 from leaderboards.scatter import Scatter, scatter, told
 from synthetic_records import at_ratio

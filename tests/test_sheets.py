@@ -14,17 +14,13 @@ from hypothesis import strategies as st
 
 from kvbench.downloads import RECORDS_FILE, write_records
 from kvbench.tables import JOINED, SCHEMA_VERSION
-from leaderboards import (
-    SummaryRow,
-    all_standings,
-    board_sheet,
-    boards_of,
-    cells_sheet,
-    facets,
-    questions_sheet,
-    summarise,
-)
+from leaderboards.board import boards_of
+from leaderboards.downloads import board_sheet, cells_sheet, questions_sheet
+from leaderboards.facets import facets
+from leaderboards.row import SummaryRow
 from leaderboards.sheets import Sheet, file_name, joined
+from leaderboards.standings import all_standings
+from leaderboards.summary import summarise
 from synthetic_records import failed, realistic_records
 
 # What a spreadsheet would compute, and what would end a cell, a row or a script.

@@ -9,7 +9,6 @@ from rich.console import Console
 
 from datasets_gen import TASKS
 from kvbench.cli import main
-from kvbench.console import printable
 from kvbench.grid import Grid
 from kvbench.models import LoadedModel
 from kvbench.record import Record
@@ -17,6 +16,7 @@ from kvbench.run import execute
 from kvbench.setting import Setting
 from kvbench.store import Store
 from kvbench.strips import EVICTED, LONG, PARTLY, SURVIVED, fate, render_answer, verdict
+from kvbench.system.console import printable
 from kvbench.tables import CONTEXTS, RECORDS
 from kvbench.worst import chosen_level, worst_answers
 from policies import POLICIES, Level, at_ratios

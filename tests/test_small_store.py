@@ -15,7 +15,10 @@ from kvbench.cli import main
 from kvbench.publish import summary_rows
 from kvbench.store import Store
 from kvbench.tables import SCHEMA_VERSION
-from leaderboards import Blank, Standing, SummaryRow, all_standings, duels
+from leaderboards.paired import duels
+from leaderboards.resampling import Blank
+from leaderboards.row import SummaryRow
+from leaderboards.standings import Standing, all_standings
 from small_store import AGAIN, small_store
 
 

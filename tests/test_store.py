@@ -18,8 +18,6 @@ import kvbench.collect
 import kvbench.executors.unit
 import kvbench.portions
 from datasets_gen import TASKS
-from kvbench.atomic import write_text_atomically
-from kvbench.errors import KVBenchError
 from kvbench.grid import Grid
 from kvbench.identity import source_hash
 from kvbench.models import LoadedModel
@@ -29,6 +27,8 @@ from kvbench.run import execute
 from kvbench.score import rescore
 from kvbench.setting import Setting
 from kvbench.store import Store
+from kvbench.system.errors import KVBenchError
+from kvbench.system.files import write_text_atomically
 from kvbench.tables import RECORDS
 from policies import POLICIES, at_ratios
 from toy import listening

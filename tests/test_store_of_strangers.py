@@ -6,7 +6,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from kvbench.errors import KVBenchError
+from kvbench.system.errors import KVBenchError
 from kvbench.tables import RECORDS
 from small_store import small_store
 

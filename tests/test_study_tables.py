@@ -10,13 +10,13 @@ from pydantic import BaseModel
 from datasets_gen import TASKS
 from kvbench.cli import main
 from kvbench.collect import FinishedAnswer
-from kvbench.errors import KVBenchError
 from kvbench.grid import Grid
 from kvbench.models import LoadedModel
 from kvbench.run import execute
 from kvbench.setting import Setting
 from kvbench.store import Store
 from kvbench.submission import examine
+from kvbench.system.errors import KVBenchError
 from kvbench.tables import QUESTIONS, RECORDS, TABLES, StoredTable, register
 from policies import POLICIES, at_ratios
 from toy import listening

@@ -15,9 +15,9 @@ import torch
 from datasets_gen import TASKS
 from kvbench.catalogue import choose_policies
 from kvbench.collect import collect
-from kvbench.errors import KVBenchError
 from kvbench.models import LoadedModel
 from kvbench.setting import Setting
+from kvbench.system.errors import KVBenchError
 from kvbench.workers import AHEAD, Workers
 from policies import at_ratios
 from toy import wait_until

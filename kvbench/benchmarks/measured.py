@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict
 
 import kvbench
 from kvbench.identity import device_name, git_state, package_versions
-from kvbench.process import processor_name
+from kvbench.system.process import processor_name
 
 
 class Measured(BaseModel):

@@ -19,8 +19,8 @@ from kvbench.benchmarks.engine import LONG
 from kvbench.benchmarks.measured import Measured, measured
 from kvbench.benchmarks.shapes import LlamaShape, random_model, task_of
 from kvbench.collect import collect
-from kvbench.process import die_with_parent, settle
 from kvbench.setting import Setting
+from kvbench.system.process import die_with_parent, settle
 from policies import POLICIES, at_ratios
 from policies.presses.h2o import H2OPress
 

@@ -1,7 +1,7 @@
 """Writes the measurements of ``bench --suite`` for docs/performance.md."""
 
 from kvbench.benchmarks.measured import Measured, Report
-from kvbench.markdown import table
+from kvbench.system.markdown import table
 
 HEADER = ("row", "measured", "lowest to highest", "target", "met", "repeats", "load of the machine")
 

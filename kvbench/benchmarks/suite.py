@@ -16,8 +16,8 @@ from kvbench.benchmarks.shapes import LlamaShape, random_model, task_of
 from kvbench.engine.decode import decode
 from kvbench.models import LoadedModel, load_model
 from kvbench.options import choose
-from kvbench.process import settle
 from kvbench.setting import Setting
+from kvbench.system.process import settle
 from policies import POLICIES, Policy, at_ratios
 
 NINE = tuple(tenths / 10 for tenths in range(1, 10))

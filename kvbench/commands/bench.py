@@ -11,12 +11,12 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from datasets_gen import TASKS
-from kvbench.atomic import write_text_atomically
 from kvbench.catalogue import choose_policies
 from kvbench.commands.parameters import Device, MaxKVGB, Mode, Model, Seed, given
-from kvbench.console import console
-from kvbench.errors import KVBenchError
 from kvbench.options import check_count, choose, kv_bytes, parse_points
+from kvbench.system.console import console
+from kvbench.system.errors import KVBenchError
+from kvbench.system.files import write_text_atomically
 from policies import LazyModule
 from policies.levels import RATIO
 
@@ -31,7 +31,7 @@ engine = LazyModule("kvbench.benchmarks.engine")
 measured = LazyModule("kvbench.benchmarks.measured")
 models = LazyModule("kvbench.models")
 pipeline = LazyModule("kvbench.benchmarks.pipeline")
-process = LazyModule("kvbench.process")
+process = LazyModule("kvbench.system.process")
 profiling = LazyModule("kvbench.benchmarks.profiling")
 setting = LazyModule("kvbench.setting")
 suites = LazyModule("kvbench.benchmarks.suite")

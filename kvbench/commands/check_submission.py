@@ -1,8 +1,8 @@
 """``python -m kvbench check-submission``: is a run made by somebody else what it says it is?"""
 
 from kvbench.commands.parameters import Run
-from kvbench.errors import KVBenchError
 from kvbench.findings import show_findings
+from kvbench.system.errors import KVBenchError
 from policies import LazyModule
 
 submission = LazyModule("kvbench.submission")

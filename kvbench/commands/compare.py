@@ -9,7 +9,6 @@ import typer
 from rich.console import Console
 
 from datasets_gen import TASKS
-from kvbench.atomic import make_folder
 from kvbench.catalogue import check_names, choose_policies
 from kvbench.commands.parameters import (
     NONE_GIVEN,
@@ -29,18 +28,19 @@ from kvbench.commands.parameters import (
     Site,
     Tasks,
 )
-from kvbench.console import console
 from kvbench.engine.bounds import CELL_SECONDS, Patience
-from kvbench.errors import KVBenchError
 from kvbench.options import cell_bound, choose, contexts_of, kv_bytes, parse_points
 from kvbench.publish import publish_comparison, publish_summary
 from kvbench.report import report_failures, report_identities
-from leaderboards import failure_table, verdict_table
+from kvbench.system.console import console
+from kvbench.system.errors import KVBenchError
+from kvbench.system.files import make_folder
+from leaderboards.verdicts import failure_table, verdict_table
 from policies import FULL, POLICIES, LazyModule, Policy
 
 grids = LazyModule("kvbench.grid")
 models = LazyModule("kvbench.models")
-process = LazyModule("kvbench.process")
+process = LazyModule("kvbench.system.process")
 runs = LazyModule("kvbench.run")
 settings = LazyModule("kvbench.setting")
 

@@ -2,9 +2,9 @@
 
 from kvbench.catalogue import only_one
 from kvbench.commands.parameters import Device, Model, Press
-from kvbench.console import console
-from kvbench.errors import KVBenchError
 from kvbench.findings import show_findings
+from kvbench.system.console import console
+from kvbench.system.errors import KVBenchError
 from policies import LazyModule
 
 examination = LazyModule("kvbench.doctor")

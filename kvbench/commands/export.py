@@ -12,7 +12,6 @@ from datasets_gen import Split, get_task, parse_tags, tagged
 from datasets_gen.card import Part, dataset_card
 from datasets_gen.export import to_dataset
 from datasets_gen.tags import counts_of
-from kvbench.atomic import write_atomically, write_text_atomically
 from kvbench.commands.parameters import (
     ContextTokens,
     Data,
@@ -26,11 +25,12 @@ from kvbench.commands.parameters import (
     Tag,
     Tokenizer,
 )
-from kvbench.console import console
 from kvbench.data import with_data
-from kvbench.errors import KVBenchError, first_line
 from kvbench.lengths import lengthen_by_tokenizer
 from kvbench.options import contexts_of
+from kvbench.system.console import console
+from kvbench.system.errors import KVBenchError, first_line
+from kvbench.system.files import write_atomically, write_text_atomically
 
 _PART = TypeAdapter(Part)
 

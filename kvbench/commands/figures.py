@@ -9,13 +9,19 @@ from typing import Annotated
 import typer
 from rich.progress import track
 
-from kvbench.atomic import make_folder
 from kvbench.commands.parameters import Run
-from kvbench.console import console, printable
 from kvbench.options import choose
 from kvbench.publish import publish_summary
 from kvbench.store import Store
-from leaderboards import ALL_TASKS, Details, Gallery, HeatMap, all_standings, facets, file_name, gallery, save_map
+from kvbench.system.console import console, printable
+from kvbench.system.files import make_folder
+from leaderboards.facets import facets
+from leaderboards.gallery import Details, Gallery, gallery
+from leaderboards.heat_drawing import save_map
+from leaderboards.heatmaps import HeatMap
+from leaderboards.row import ALL_TASKS
+from leaderboards.sheets import file_name
+from leaderboards.standings import all_standings
 
 FORMATS = {name: name for name in ("svg", "png", "pdf")}
 LEVELS = ("0.5", "0.9")  # at which tasks are set against policies, where a run has them

@@ -5,12 +5,13 @@ from typing import Annotated
 
 import typer
 
-from kvbench.atomic import make_folder, write_text_atomically
-from kvbench.console import console, printable
 from kvbench.downloads import link_pages, write_sheets
-from kvbench.errors import KVBenchError
 from kvbench.kvpress_results import results_in
-from leaderboards import IMPORTED, build_imported, imported_sheet
+from kvbench.system.console import console, printable
+from kvbench.system.errors import KVBenchError
+from kvbench.system.files import make_folder, write_text_atomically
+from leaderboards.downloads import imported_sheet
+from leaderboards.imported import IMPORTED, build_imported
 
 
 def command(

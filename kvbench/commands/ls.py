@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Annotated
 
 import typer
+from leaderboards.metrics import METRICS
 from rich.console import Console
 from rich.padding import Padding
 from rich.table import Table
@@ -11,10 +12,9 @@ from rich.text import Text
 
 from datasets_gen import FROM_DATA, TASKS, unknown_name
 from kvbench.catalogue import known_policies
-from kvbench.errors import KVBenchError
 from kvbench.reference.shipped import REFERENCE_MODELS
 from kvbench.suites import SUITES
-from metrics import METRICS
+from kvbench.system.errors import KVBenchError
 
 Rows = tuple[tuple[str, ...], list[tuple[str, ...]]]
 

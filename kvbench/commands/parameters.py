@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from datasets_gen.ifeval import Placement
-from kvbench.place import place_of
+from kvbench.system.places import place_of
 from policies.levels import KINDS, LevelKind
 
 Press = Annotated[str, typer.Argument(help="file.py:Press, package.module:factory, or a name of ls policies.")]

@@ -7,13 +7,13 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from kvbench.atomic import write_text_atomically
 from kvbench.catalogue import EVERYTHING
 from kvbench.commands.parameters import NONE_GIVEN, LevelTexts, Limit, Mode, Model, Profile, Repeats, Tasks
-from kvbench.console import console
-from kvbench.errors import KVBenchError
 from kvbench.planning.constants import FILE, Constants
 from kvbench.planning.machine import MACHINES, MEASURED
+from kvbench.system.console import console
+from kvbench.system.errors import KVBenchError
+from kvbench.system.files import write_text_atomically
 from policies import LazyModule
 
 measuring = LazyModule("kvbench.planning.measure")

@@ -9,7 +9,6 @@ from typing import Annotated, Literal
 import typer
 from rich.console import Console
 
-from kvbench.atomic import check_writable, make_folder
 from kvbench.commands.parameters import (
     NONE_GIVEN,
     Address,
@@ -38,13 +37,14 @@ from kvbench.commands.parameters import (
     Site,
     Tasks,
 )
-from kvbench.console import console
 from kvbench.engine.bounds import CELL_SECONDS
 from kvbench.options import check_name
 from kvbench.publish import publish_site
 from kvbench.report import report_failures, report_identities
 from kvbench.store import Store
-from leaderboards import telling, terminal_table
+from kvbench.system.console import console
+from kvbench.system.files import check_writable, make_folder
+from leaderboards.terminal import telling, terminal_table
 from policies import LazyModule, Policy
 
 executors = LazyModule("kvbench.executors.choice")

@@ -1,10 +1,10 @@
 """``python -m kvbench score``: the stored outputs, scored again without a model."""
 
 from kvbench.commands.parameters import Run
-from kvbench.console import console
 from kvbench.publish import publish_summary
 from kvbench.score import rescore
 from kvbench.store import Store
+from kvbench.system.console import console
 from leaderboards.summary import COLUMNS
 
 

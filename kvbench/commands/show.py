@@ -25,12 +25,12 @@ from kvbench.commands.parameters import (
     given,
 )
 from kvbench.data import with_data
-from kvbench.errors import KVBenchError
 from kvbench.lengths import lengthen_by_tokenizer
 from kvbench.options import check_count
-from kvbench.place import place_of
 from kvbench.store import Store
 from kvbench.strips import STYLES, coloured, render_answer
+from kvbench.system.errors import KVBenchError
+from kvbench.system.places import place_of
 from kvbench.worst import chosen_level, decoded_in_halves, worst_answers
 from policies import KINDS, Level
 

@@ -5,12 +5,12 @@ from typing import Annotated
 
 import typer
 
-from kvbench.atomic import make_folder
-from kvbench.console import console
-from kvbench.errors import KVBenchError
-from kvbench.place import place_of
 from kvbench.publish import publish_sites
 from kvbench.store import Store
+from kvbench.system.console import console
+from kvbench.system.errors import KVBenchError
+from kvbench.system.files import make_folder
+from kvbench.system.places import place_of
 
 
 def command(

@@ -12,8 +12,8 @@ from transformers import DynamicCache
 from kvbench.engine.bounds import TookTooLongError
 from kvbench.engine.keep import LayerCache, PressError, digest_of
 from kvbench.engine.treatment import Treatment
-from kvbench.errors import first_line
 from kvbench.prompt import Prompt
+from kvbench.system.errors import first_line
 from policies import PolicyError, arguments_of
 from policies.draws import drawing_from, seed_of
 

@@ -9,14 +9,14 @@ from kvbench.engine.alone import answers_alone
 from kvbench.engine.branch import Branch, Trace
 from kvbench.engine.generation import Generation
 from kvbench.engine.loop import Decoding, Observer, Sampler, greedy
-from kvbench.engine.memory import is_out_of_memory, kv_share, memory_bound
 from kvbench.engine.rows import Row
 from kvbench.engine.together import GoldMeans, answers_of_wave
 from kvbench.engine.wave import BRANCH_ATTENTION, register_branch_attention
 from kvbench.engine.waves import in_waves, rows_of, size_of, waves
-from kvbench.errors import KVBenchError
 from kvbench.models import LoadedModel, attention, longest_sequence
 from kvbench.prompt import Prompt
+from kvbench.system.errors import KVBenchError
+from kvbench.system.memory import is_out_of_memory, kv_share, memory_bound
 
 
 def decode(

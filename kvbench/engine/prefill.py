@@ -6,12 +6,12 @@ import torch
 from transformers import DynamicCache
 
 from kvbench.engine.branch import Trace, new_branch
-from kvbench.engine.memory import memory_bound
 from kvbench.engine.private import prefill_alone
 from kvbench.engine.shared import Group, cutting
 from kvbench.engine.treatment import Scoring
 from kvbench.models import LoadedModel, decoder_of
 from kvbench.prompt import Prompt
+from kvbench.system.memory import memory_bound
 
 
 def prefill(model: LoadedModel, prompt: Prompt, scorings: Sequence[Scoring]) -> Trace:

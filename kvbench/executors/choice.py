@@ -2,11 +2,11 @@
 
 from contextlib import AbstractContextManager, nullcontext
 
-from kvbench.errors import KVBenchError
 from kvbench.executors import Executor
 from kvbench.executors.local import on_this_machine
 from kvbench.executors.ray import Cluster, on_ray
 from kvbench.job import Job
+from kvbench.system.errors import KVBenchError
 
 
 def chosen_executor(

@@ -3,15 +3,15 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from kvbench.console import console
 from kvbench.executors import Answered
 from kvbench.executors.unit import Part, Unit, check_first_contexts, rows_of
 from kvbench.forecast import memory_plan, processes_within
 from kvbench.grid import Grid
 from kvbench.job import Job
 from kvbench.models import LoadedModel, missing_weights
-from kvbench.process import settle
 from kvbench.rows import Rows
+from kvbench.system.console import console
+from kvbench.system.process import settle
 from kvbench.workers import Workers
 
 

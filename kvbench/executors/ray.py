@@ -12,8 +12,6 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
-from kvbench.console import console
-from kvbench.errors import KVBenchError, first_line, unexpected
 from kvbench.executors import Answered
 from kvbench.executors.unit import Unit
 from kvbench.executors.worker import Readiness, Worker
@@ -21,6 +19,8 @@ from kvbench.grid import Grid
 from kvbench.job import Job
 from kvbench.models import load_tokenizer
 from kvbench.rows import Rows
+from kvbench.system.console import console
+from kvbench.system.errors import KVBenchError, first_line, unexpected
 
 ATTEMPTS = 3  # workers that may end over one unit, or one after the other while they load
 REACHABLE_WITHIN = 5.0  # seconds

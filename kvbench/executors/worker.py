@@ -10,17 +10,17 @@ from typing import TypeVar
 
 import torch
 
-from kvbench.engine.memory import is_out_of_memory
-from kvbench.errors import KVBenchError, unexpected
 from kvbench.executors.unit import Unit, check_first_contexts, rows_of
 from kvbench.forecast import memory_plan
 from kvbench.grid import Grid
 from kvbench.identity import Identity
 from kvbench.job import Job
 from kvbench.models import LoadedModel, missing_weights
-from kvbench.process import settle
 from kvbench.rows import Rows
 from kvbench.store import PROVENANCE
+from kvbench.system.errors import KVBenchError, unexpected
+from kvbench.system.memory import is_out_of_memory
+from kvbench.system.process import settle
 
 Result = TypeVar("Result")
 

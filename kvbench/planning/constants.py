@@ -6,7 +6,7 @@ from typing import Annotated, Self
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError
 
-from kvbench.errors import KVBenchError
+from kvbench.system.errors import KVBenchError
 from policies import Policy
 
 FILE = Path(__file__).parent / "constants.json"

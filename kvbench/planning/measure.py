@@ -23,9 +23,9 @@ from kvbench.planning.load import Load
 from kvbench.planning.machine import Machine
 from kvbench.planning.plan import answers_together
 from kvbench.planning.shape import Shape
-from kvbench.process import processor_name
 from kvbench.prompt import Prompt, build_prompts
 from kvbench.setting import Setting
+from kvbench.system.process import processor_name
 from policies import POLICIES, Policy, at_ratios
 
 CPU = torch.device("cpu")

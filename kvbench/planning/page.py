@@ -1,7 +1,7 @@
 """Shows a plan as rows and sentences, in the terminal and in docs/scale.md."""
 
-from kvbench.markdown import table
 from kvbench.planning.plan import Plan
+from kvbench.system.markdown import table
 from metrics.sizes import size_text
 
 MOST_POLICIES = 8

@@ -13,11 +13,11 @@ from math import ceil
 from typing import NamedTuple
 
 from kvbench.engine.columns import PLACES_AT_ONCE
-from kvbench.errors import KVBenchError
 from kvbench.planning.constants import Constants
 from kvbench.planning.load import Load
 from kvbench.planning.machine import USABLE, Machine
 from kvbench.planning.shape import Shape
+from kvbench.system.errors import KVBenchError
 from policies import Policy
 
 MOST_DEVICES = 1024

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 
 from datasets_gen import TASKS, unknown_name
 from kvbench.catalogue import EVERYTHING, at_some_level, choose_policies, with_references
-from kvbench.errors import KVBenchError
 from kvbench.grid import Grid
 from kvbench.options import Mode, choose, contexts_of, parse_points
 from kvbench.planning.constants import Constants
@@ -15,6 +14,7 @@ from kvbench.planning.machine import MACHINES, MEASURED, Machine, measured_machi
 from kvbench.planning.plan import Plan
 from kvbench.planning.shape import Shape
 from kvbench.setting import Setting
+from kvbench.system.errors import KVBenchError
 
 
 @dataclass(frozen=True)

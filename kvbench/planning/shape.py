@@ -7,9 +7,9 @@ from typing import Any
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from kvbench.errors import KVBenchError, first_line
-from kvbench.hub import look_for_hub
 from kvbench.models import model_source
+from kvbench.system.errors import KVBenchError, first_line
+from kvbench.system.hub import look_for_hub
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,8 @@
 import csv
 import json
 
-from kvbench.markdown import table
 from kvbench.reference.shipped import HOW_MADE, REFERENCE_MODELS, folder_of
+from kvbench.system.markdown import table
 
 TEXT = """---
 license: apache-2.0

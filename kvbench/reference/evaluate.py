@@ -8,11 +8,11 @@ import pandas as pd
 import typer
 
 from datasets_gen import REFUSAL, TASKS, Task
-from kvbench.atomic import write_text_atomically
 from kvbench.collect import collect
 from kvbench.models import LoadedModel, load_model
 from kvbench.reference.shipped import folder_of
 from kvbench.setting import Setting
+from kvbench.system.files import write_text_atomically
 from kvbench.workers import Workers
 from policies import POLICIES
 

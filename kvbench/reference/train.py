@@ -18,7 +18,6 @@ import typer
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from datasets_gen import TASKS
-from kvbench.errors import KVBenchError
 from kvbench.reference.architecture import ARCHITECTURES, new_model
 from kvbench.reference.batches import evaluation_batch, training_batch
 from kvbench.reference.conversion import under_tokens, without_norms
@@ -26,6 +25,7 @@ from kvbench.reference.crew import Crew
 from kvbench.reference.lessons import Curriculum, Lesson
 from kvbench.reference.losses import COPY_BATCH, COPY_LENGTH, answer_logits, copying_loss, task_loss
 from kvbench.reference.tokenizer import END, train_tokenizer
+from kvbench.system.errors import KVBenchError
 
 CHECKPOINT_EVERY = 100
 EVALUATE_EVERY = 250

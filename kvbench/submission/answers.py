@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 from pydantic import BaseModel
 
 from datasets_gen import DatasetError
-from kvbench.errors import KVBenchError, first_line
 from kvbench.findings import Finding, judged, note
 from kvbench.prompt import decoded
 from kvbench.score import SCORES, scores_of
 from kvbench.submission.reading import Described, Submission, place_of
+from kvbench.system.errors import KVBenchError, first_line
 from policies import Point
 
 Cell = tuple[str, str, Point]  # task, policy, level and draw

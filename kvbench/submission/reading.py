@@ -12,7 +12,6 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from datasets_gen import Example, Task
 from kvbench.asking import described_context, described_question
-from kvbench.errors import KVBenchError, first_line
 from kvbench.findings import Finding, judged
 from kvbench.identity import Identity, source_hash
 from kvbench.models import fingerprint_of
@@ -23,6 +22,7 @@ from kvbench.stored_answer import StoredAnswer
 from kvbench.stored_context import StoredContext
 from kvbench.stored_question import StoredQuestion
 from kvbench.suites import installed
+from kvbench.system.errors import KVBenchError, first_line
 
 Described = Mapping[str, object]
 

@@ -5,12 +5,12 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from kvbench.errors import KVBenchError, first_line
 from kvbench.findings import Finding, judged, note
 from kvbench.publish import summary_rows
 from kvbench.store import SUMMARY_FILE
 from kvbench.submission.reading import Submission
-from leaderboards import audit
+from kvbench.system.errors import KVBenchError, first_line
+from leaderboards.audit import audit
 from policies import POLICIES
 
 SLACK = 1e-6  # other machines sum in another order

@@ -5,16 +5,7 @@ from collections.abc import Iterator
 from functools import cache
 from itertools import permutations
 
-from datasets_gen.knowledge import (
-    DECADE,
-    EMPLOYER_INITIALS,
-    OLDER,
-    PERSON_INITIALS,
-    PLAYS,
-    REPERTOIRE,
-    SLOTS,
-    STAFF,
-)
+from datasets_gen.knowledge import DECADE, EMPLOYER_INITIALS, OLDER, PERSON_INITIALS, PLAYS, REPERTOIRE, SLOTS, STAFF
 from datasets_gen.wording import Phrasings
 from solvers.text import NAME, matches, sentences, value_of
 

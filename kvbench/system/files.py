@@ -11,9 +11,9 @@ from uuid import uuid4
 
 from upath.implementations.cloud import CloudPath
 
-from kvbench.errors import KVBenchError, first_line
-from kvbench.interrupts import INTERRUPTS
-from kvbench.place import is_remote
+from kvbench.system.errors import KVBenchError, first_line
+from kvbench.system.places import is_remote
+from kvbench.system.signals import INTERRUPTS
 
 
 def write_atomically(path: Path, write: Callable[[Path], object]) -> None:

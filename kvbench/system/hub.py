@@ -4,7 +4,7 @@ from functools import cache
 
 from huggingface_hub import constants, get_session
 
-from kvbench.console import console
+from kvbench.system.console import console
 
 PATIENCE = 10.0  # seconds
 

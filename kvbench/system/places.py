@@ -5,13 +5,13 @@ from typing import cast
 
 from upath import UPath
 
-from kvbench.errors import KVBenchError, first_line
+from kvbench.system.errors import KVBenchError, first_line
 
 
 def place_of(text: str | Path) -> Path:
     """Turns a text into a path, or into an object with the methods of one; raises :class:`KVBenchError` if no installed
     package can reach it. A local URL becomes a plain path, where files are written in another way
-    (:mod:`kvbench.atomic`)."""
+    (:mod:`kvbench.system.files`)."""
     if "://" not in str(text):
         return Path(text)
     try:
