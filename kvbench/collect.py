@@ -17,7 +17,7 @@ from kvbench.engine.decode import check_length, decode
 from kvbench.engine.generation import Generation
 from kvbench.engine.prefill import prefill
 from kvbench.engine.treatment import Scoring, plan, with_reference
-from kvbench.models import LoadedModel
+from kvbench.models.load import LoadedModel
 from kvbench.options import Mode
 from kvbench.prompt import INSTRUCTIONS, Ask, Prompt, build_prompts, decoded
 from kvbench.record import Record

@@ -12,7 +12,7 @@ from kvbench.engine.decode import decode
 from kvbench.engine.prefill import prefill
 from kvbench.engine.treatment import plan
 from kvbench.findings import Finding, Outcome
-from kvbench.models import LoadedModel
+from kvbench.models.load import LoadedModel
 from kvbench.options import Mode
 from kvbench.prompt import Prompt, build_prompts
 from policies import POLICIES, Point, Policy, at_ratios

@@ -7,7 +7,7 @@ from datasets_gen import Task
 from kvbench.engine.treatment import plan, with_reference
 from kvbench.engine.waves import Forecast, forecast
 from kvbench.grid import Grid
-from kvbench.models import LoadedModel
+from kvbench.models.load import LoadedModel
 from kvbench.prompt import build_prompts
 from metrics.sizes import size_text
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datasets_gen import Example, Task
 from kvbench.catalogue import covering
 from kvbench.identity import Identity, identify
-from kvbench.models import LoadedModel
+from kvbench.models.load import LoadedModel
 from kvbench.setting import Setting
 from policies import Point, Policy
 

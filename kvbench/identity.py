@@ -16,7 +16,7 @@ import metrics
 import policies
 from datasets_gen import Task
 from kvbench.catalogue import covers
-from kvbench.models import LoadedModel
+from kvbench.models.load import LoadedModel
 from kvbench.options import Mode, Scope
 from kvbench.setting import Setting
 from kvbench.store import PROVENANCE

@@ -9,7 +9,7 @@ from tokenizers import Tokenizer
 
 from datasets_gen import Task, unknown_name
 from datasets_gen.long_context import LONG_CONTEXT, context_of_tokens
-from kvbench.reference.shipped import REFERENCE_MODELS, folder_of, mistyped
+from kvbench.models.shipped import REFERENCE_MODELS, folder_of, mistyped
 from kvbench.system.errors import KVBenchError, first_line
 
 Count = Callable[[str], int]

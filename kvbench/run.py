@@ -9,7 +9,7 @@ from kvbench.executors import Executor, Unit
 from kvbench.executors.local import LocalExecutor
 from kvbench.executors.unit import check_first_contexts, count_in
 from kvbench.grid import Grid
-from kvbench.models import LoadedModel
+from kvbench.models.load import LoadedModel
 from kvbench.portions import lacking
 from kvbench.reuse import Lenders
 from kvbench.rows import Rows

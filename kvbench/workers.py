@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 
 import torch
 
-from kvbench.models import LoadedModel
+from kvbench.models.load import LoadedModel
 from kvbench.system.errors import KVBenchError, first_line, unexpected
 from kvbench.system.memory import is_out_of_memory
 from kvbench.system.process import die_with_parent

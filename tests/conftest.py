@@ -10,7 +10,7 @@ from hypothesis import settings
 from transformers import PreTrainedTokenizerFast
 
 from chromium import Chromium, chromium
-from kvbench.models import LoadedModel
+from kvbench.models.load import LoadedModel
 from kvbench.prompt import Prompt
 from metrics.ifeval import SPLITTER, official
 from toy import toy_model, toy_prompt, toy_tokenizer

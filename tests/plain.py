@@ -9,7 +9,7 @@ from transformers import DynamicCache
 
 from kvbench.engine.branch import Branch, Trace
 from kvbench.engine.guard import attention_modules
-from kvbench.models import LoadedModel, decoder_of
+from kvbench.models.load import LoadedModel, decoder_of
 from policies import ABSENT, UNKNOWN
 
 

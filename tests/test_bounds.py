@@ -17,8 +17,8 @@ from kvbench.engine.decode import decode
 from kvbench.engine.keep import LayerCache
 from kvbench.engine.prefill import prefill
 from kvbench.engine.treatment import plan
-from kvbench.models import LoadedModel
-from kvbench.pristine import Pristine
+from kvbench.models.load import LoadedModel
+from kvbench.models.snapshot import Pristine
 from kvbench.prompt import Prompt
 from kvbench.record import Record
 from kvbench.setting import Setting

@@ -25,7 +25,7 @@ from datasets_gen import TASKS
 from kvbench.catalogue import choose_policies
 from kvbench.cli import COMMANDS, main
 from kvbench.grid import Grid
-from kvbench.models import load_model
+from kvbench.models.load import load_model
 from kvbench.options import contexts_of
 from kvbench.setting import Setting
 from kvbench.store import Store

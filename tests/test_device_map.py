@@ -9,11 +9,11 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-import kvbench.models
+import kvbench.models.load
 from datasets_gen import TASKS
 from kvbench.cli import main
 from kvbench.collect import collect
-from kvbench.models import LoadedModel, check_spread, load_model, wrap_model
+from kvbench.models.load import LoadedModel, check_spread, load_model, wrap_model
 from kvbench.setting import Setting
 from kvbench.system.errors import KVBenchError
 from policies import POLICIES, at_ratios
@@ -32,7 +32,7 @@ def pretended(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
             options["device_map"] = {"": "cpu"}
         return load(source, **options)
 
-    monkeypatch.setattr(kvbench.models, "choose_device", lambda _: torch.device("cuda"))
+    monkeypatch.setattr(kvbench.models.load, "choose_device", lambda _: torch.device("cuda"))
     monkeypatch.setattr(AutoModelForCausalLM, "from_pretrained", noted)
     return asked
 
@@ -48,7 +48,7 @@ def test_the_map_reaches_the_loader_and_what_stays_outside_is_refused(
 def test_without_a_map_nothing_is_spread(
     toy_folder: Path, pretended: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kvbench.models, "choose_device", lambda _: torch.device("cpu"))
+    monkeypatch.setattr(kvbench.models.load, "choose_device", lambda _: torch.device("cpu"))
     load_model(str(toy_folder), "cpu", "float32")
     assert "device_map" not in pretended[0]
 
@@ -94,6 +94,6 @@ def test_without_a_gpu_one_line_says_so(capsys: pytest.CaptureFixture[str]) -> N
 def test_without_accelerate_one_line_says_how_to_get_it(
     pretended: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(kvbench.models, "find_spec", lambda _: None)
+    monkeypatch.setattr(kvbench.models.load, "find_spec", lambda _: None)
     assert "pip install accelerate" in refused(["--device-map", "auto"], capsys)
     assert pretended == []

@@ -10,7 +10,7 @@ from kvpress import BasePress, KnormPress
 
 from kvbench.cli import main
 from kvbench.doctor import admit, examine
-from kvbench.models import LoadedModel
+from kvbench.models.load import LoadedModel
 from policies import POLICIES, Policy
 from toy import ActingPress, ActingScorer, pressing, toy_model
 

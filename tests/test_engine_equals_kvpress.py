@@ -30,7 +30,7 @@ from kvbench.engine.branch import Branch, Trace
 from kvbench.engine.decode import decode
 from kvbench.engine.generation import Generation
 from kvbench.engine.waves import rows_of, waves
-from kvbench.models import LoadedModel
+from kvbench.models.load import LoadedModel
 from kvbench.options import Mode
 from kvbench.prompt import Prompt, build_prompts
 from kvbench.system.errors import KVBenchError, first_line

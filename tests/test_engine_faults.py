@@ -11,7 +11,7 @@ import kvbench.engine.decode as engine
 from kvbench.engine.decode import decode
 from kvbench.engine.generation import Generation
 from kvbench.engine.shared import KNOWN, Copies, _is_known
-from kvbench.models import LoadedModel
+from kvbench.models.load import LoadedModel
 from kvbench.prompt import Prompt
 from policies import POLICIES, Policy, Situation
 from toy import (

@@ -10,7 +10,7 @@ from datasets_gen import TASKS
 from kvbench.cli import main
 from kvbench.gather import gather
 from kvbench.grid import Grid
-from kvbench.models import LoadedModel
+from kvbench.models.load import LoadedModel
 from kvbench.options import Mode
 from kvbench.run import execute
 from kvbench.setting import Setting

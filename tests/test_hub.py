@@ -6,7 +6,7 @@ import pytest
 from huggingface_hub import constants
 
 from kvbench.catalogue import known_policies
-from kvbench.models import LoadedModel, missing_weights
+from kvbench.models.load import LoadedModel, missing_weights
 from kvbench.system import hub
 
 

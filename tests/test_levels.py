@@ -10,7 +10,7 @@ from kvpress import BasePress
 
 import policies.levels
 from kvbench.cli import main
-from kvbench.models import LoadedModel
+from kvbench.models.load import LoadedModel
 from kvbench.options import parse_points
 from kvbench.store import Store
 from leaderboards.paired import duels

@@ -26,7 +26,7 @@ from kvbench.engine.wave import Wave
 from kvbench.engine.waves import PADDING, forecast, in_waves, rows_of, size_of, token_bytes_of, waves
 from kvbench.forecast import memory_plan, processes_within
 from kvbench.grid import Grid
-from kvbench.models import LoadedModel
+from kvbench.models.load import LoadedModel
 from kvbench.prompt import Prompt, build_prompts
 from kvbench.setting import Setting
 from kvbench.system.memory import free_bytes, is_out_of_memory, kv_share

@@ -19,7 +19,7 @@ from datasets_gen.instructions import ARMS, INSTRUCTIONS_IN_ARMS
 from kvbench.catalogue import check_scope
 from kvbench.cli import main
 from kvbench.collect import collect
-from kvbench.models import LoadedModel
+from kvbench.models.load import LoadedModel
 from kvbench.prompt import build_prompts
 from kvbench.setting import Setting
 from kvbench.store import Store

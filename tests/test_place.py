@@ -10,7 +10,7 @@ import pytest
 from datasets_gen import TASKS
 from kvbench.cli import main
 from kvbench.grid import Grid
-from kvbench.models import LoadedModel
+from kvbench.models.load import LoadedModel
 from kvbench.run import execute
 from kvbench.score import rescore
 from kvbench.setting import Setting

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from datasets_gen import TASKS
 from kvbench.cli import main
 from kvbench.grid import Grid
-from kvbench.models import LoadedModel
+from kvbench.models.load import LoadedModel
 from kvbench.planning.constants import Constants, PressCost
 from kvbench.planning.load import Load, load_of
 from kvbench.planning.machine import MACHINES, Machine, measured_machine

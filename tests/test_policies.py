@@ -13,7 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import DynamicCache, MistralConfig, MistralForCausalLM, Phi3Config, Phi3ForCausalLM, PreTrainedModel
 
 from kvbench.engine.branch import Branch, Trace
-from kvbench.models import LoadedModel, decoder_of
+from kvbench.models.load import LoadedModel, decoder_of
 from kvbench.prompt import Prompt
 from policies import POLICIES, Policy, PolicyError, Situation, arguments_of
 from policies.presses.h2o import H2OPress

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from kvpress import KnormPress, StreamingLLMPress
 from kvpress.utils import compute_n_kept
 
-from kvbench.models import LoadedModel
+from kvbench.models.load import LoadedModel
 from policies import POLICIES, PolicyError, protected
 from policies.presses.protection import (
     DebiasPress,

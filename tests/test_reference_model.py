@@ -16,12 +16,12 @@ from kvbench.collect import collect
 from kvbench.engine.prefill import prefill
 from kvbench.engine.treatment import plan
 from kvbench.engine.waves import rows_of, waves
-from kvbench.models import LoadedModel, load_model
+from kvbench.models.load import LoadedModel, load_model
+from kvbench.models.shipped import REFERENCE_MODELS, folder_of
 from kvbench.options import Mode
 from kvbench.prompt import build_prompts
 from kvbench.reference.card import model_card
 from kvbench.reference.evaluate import measure, scores
-from kvbench.reference.shipped import REFERENCE_MODELS, folder_of
 from kvbench.reference.targets import TARGETS, Target
 from kvbench.setting import Setting
 from policies import at_ratios

@@ -13,7 +13,7 @@ import kvbench.reference.batches as batches
 import kvbench.reference.losses as losses
 import kvbench.reference.train as train
 from datasets_gen import TASKS
-from kvbench.models import load_model
+from kvbench.models.load import load_model
 from kvbench.reference.architecture import ARCHITECTURES
 from kvbench.reference.batches import training_batch
 from kvbench.reference.conversion import under_tokens

@@ -11,7 +11,7 @@ from kvbench.cli import main
 from kvbench.executors import Executor
 from kvbench.grid import Grid
 from kvbench.identity import Identity
-from kvbench.models import LoadedModel
+from kvbench.models.load import LoadedModel
 from kvbench.reproduce import Reproduction, reproduction
 from kvbench.store import RunFile
 from kvbench.system.errors import KVBenchError

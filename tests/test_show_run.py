@@ -10,7 +10,7 @@ from rich.console import Console
 from datasets_gen import TASKS
 from kvbench.cli import main
 from kvbench.grid import Grid
-from kvbench.models import LoadedModel
+from kvbench.models.load import LoadedModel
 from kvbench.record import Record
 from kvbench.run import execute
 from kvbench.setting import Setting

@@ -20,7 +20,7 @@ import kvbench.portions
 from datasets_gen import TASKS
 from kvbench.grid import Grid
 from kvbench.identity import source_hash
-from kvbench.models import LoadedModel
+from kvbench.models.load import LoadedModel
 from kvbench.publish import publish_summary
 from kvbench.record import Record
 from kvbench.run import execute

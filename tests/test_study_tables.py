@@ -11,7 +11,7 @@ from datasets_gen import TASKS
 from kvbench.cli import main
 from kvbench.collect import FinishedAnswer
 from kvbench.grid import Grid
-from kvbench.models import LoadedModel
+from kvbench.models.load import LoadedModel
 from kvbench.run import execute
 from kvbench.setting import Setting
 from kvbench.store import Store

@@ -10,7 +10,7 @@ import pytest
 from datasets_gen import TASKS
 from kvbench.cli import main
 from kvbench.grid import Grid
-from kvbench.models import LoadedModel, load_model
+from kvbench.models.load import LoadedModel, load_model
 from kvbench.publish import publish_summary
 from kvbench.run import execute
 from kvbench.score import rescore, scores_of, text_scores

@@ -19,7 +19,7 @@ from kvbench.engine.reading import forward
 from kvbench.engine.rows import Row, shared_start
 from kvbench.engine.treatment import plan
 from kvbench.engine.waves import PADDING, waves
-from kvbench.models import LoadedModel
+from kvbench.models.load import LoadedModel
 from kvbench.options import Mode
 from kvbench.prompt import build_prompts
 from policies import POLICIES, at_ratios

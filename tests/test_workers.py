@@ -15,7 +15,7 @@ import torch
 from datasets_gen import TASKS
 from kvbench.catalogue import choose_policies
 from kvbench.collect import collect
-from kvbench.models import LoadedModel
+from kvbench.models.load import LoadedModel
 from kvbench.setting import Setting
 from kvbench.system.errors import KVBenchError
 from kvbench.workers import AHEAD, Workers

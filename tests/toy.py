@@ -43,7 +43,7 @@ from kvbench.engine.generation import until_end
 from kvbench.engine.guard import attention_modules
 from kvbench.engine.prefill import prefill
 from kvbench.engine.treatment import plan
-from kvbench.models import LoadedModel, wrap_model
+from kvbench.models.load import LoadedModel, wrap_model
 from kvbench.options import Mode
 from kvbench.prompt import Prompt, asked, build_prompts, chat_template
 from kvbench.reference.tokenizer import END, train_tokenizer

@@ -7,8 +7,8 @@ from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
 from datasets_gen import TASKS, Task
 from kvbench.lengths import lengthen
-from kvbench.models import LoadedModel, wrap_model
-from kvbench.reference.shipped import folder_of
+from kvbench.models.load import LoadedModel, wrap_model
+from kvbench.models.shipped import folder_of
 
 ANSWER = 16  # tokens: random weights end no answer
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 engine = LazyModule("kvbench.benchmarks.engine")
 measured = LazyModule("kvbench.benchmarks.measured")
-models = LazyModule("kvbench.models")
+models = LazyModule("kvbench.models.load")
 pipeline = LazyModule("kvbench.benchmarks.pipeline")
 process = LazyModule("kvbench.system.process")
 profiling = LazyModule("kvbench.benchmarks.profiling")

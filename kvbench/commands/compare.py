@@ -39,7 +39,7 @@ from leaderboards.verdicts import failure_table, verdict_table
 from policies import FULL, POLICIES, LazyModule, Policy
 
 grids = LazyModule("kvbench.grid")
-models = LazyModule("kvbench.models")
+models = LazyModule("kvbench.models.load")
 process = LazyModule("kvbench.system.process")
 runs = LazyModule("kvbench.run")
 settings = LazyModule("kvbench.setting")

@@ -8,7 +8,7 @@ from kvbench.system.errors import KVBenchError
 from policies import LazyModule
 
 examination = LazyModule("kvbench.doctor")
-models = LazyModule("kvbench.models")
+models = LazyModule("kvbench.models.load")
 
 
 def command(

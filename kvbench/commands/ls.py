@@ -12,7 +12,7 @@ from rich.text import Text
 
 from datasets_gen import FROM_DATA, TASKS, unknown_name
 from kvbench.catalogue import known_policies
-from kvbench.reference.shipped import REFERENCE_MODELS
+from kvbench.models.shipped import REFERENCE_MODELS
 from kvbench.suites import SUITES
 from kvbench.system.errors import KVBenchError
 

@@ -14,7 +14,7 @@ from kvbench.engine.guard import attention_modules, left_as_it_was, masks_of
 from kvbench.engine.keep import LayerCache, digest_of, survivors
 from kvbench.engine.likelihood import GoldLikelihood
 from kvbench.engine.loop import Answer, Decoding, write_answers
-from kvbench.models import LoadedModel
+from kvbench.models.load import LoadedModel
 
 
 def answers_alone(model: LoadedModel, trace: Trace, branch: Branch, decoding: Decoding) -> list[Generation]:

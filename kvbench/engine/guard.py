@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from kvbench.models import LoadedModel, decoder_of
-from kvbench.pristine import is_of_transformers
+from kvbench.models.load import LoadedModel, decoder_of
+from kvbench.models.snapshot import is_of_transformers
 
 
 def attention_modules(model: LoadedModel) -> list[Any]:

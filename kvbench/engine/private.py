@@ -11,7 +11,7 @@ from transformers import DynamicCache
 from kvbench.engine.branch import Branch, Held, Trace, draws_of, faults_of
 from kvbench.engine.guard import attention_modules, left_as_it_was, masks_of
 from kvbench.engine.keep import LayerCache, PressError, observe
-from kvbench.models import LoadedModel, decoder_of
+from kvbench.models.load import LoadedModel, decoder_of
 
 Full = dict[int, tuple[torch.Tensor, torch.Tensor]]  # by layer, keys and values right after its attention
 

@@ -11,7 +11,7 @@ import torch
 from kvbench.engine.bundle import Bundle
 from kvbench.engine.likelihood import GoldLikelihood
 from kvbench.engine.wave import Part, Wave
-from kvbench.models import LoadedModel, decoder_of
+from kvbench.models.load import LoadedModel, decoder_of
 
 TOKENS_AT_ONCE = 2048  # in one pass
 MASK_NUMBERS = 2**26  # of its masks: 256 MiB in float32, which is all that a long context leaves room for

@@ -20,7 +20,7 @@ from kvbench.engine.branch import Branch, draws_of, faults_of
 from kvbench.engine.guard import left_as_it_was
 from kvbench.engine.keep import LayerCache, PressError, Ranking, observe
 from kvbench.engine.treatment import Scoring
-from kvbench.models import LoadedModel, compressed_by_kvpress, decoder_of
+from kvbench.models.load import LoadedModel, compressed_by_kvpress, decoder_of
 from policies import replaced_hooks
 
 

@@ -12,7 +12,7 @@ from kvbench.engine.loop import Answer, Decoding, write_answers
 from kvbench.engine.reading import forward, read_golds, read_questions, read_shared
 from kvbench.engine.rows import Row
 from kvbench.engine.wave import Wave
-from kvbench.models import LoadedModel
+from kvbench.models.load import LoadedModel
 from policies import StepTreatment
 
 LOOK_EVERY = {"cpu": 1, "cuda": 8}  # steps: on a GPU each look for answers that have ended waits for all its work

@@ -14,7 +14,7 @@ from kvbench.engine.branch import Branch, Trace
 from kvbench.engine.columns import PLACES_AT_ONCE
 from kvbench.engine.rows import Of, Row, shared_start
 from kvbench.engine.treatment import Scoring, Treatment
-from kvbench.models import LoadedModel
+from kvbench.models.load import LoadedModel
 from kvbench.prompt import Prompt
 
 # Bytes of padding in a bundle. More bundles read less of it, in more operations: twelve for each layer and pass.

@@ -8,7 +8,7 @@ from kvbench.executors.unit import Part, Unit, check_first_contexts, rows_of
 from kvbench.forecast import memory_plan, processes_within
 from kvbench.grid import Grid
 from kvbench.job import Job
-from kvbench.models import LoadedModel, missing_weights
+from kvbench.models.load import LoadedModel, missing_weights
 from kvbench.rows import Rows
 from kvbench.system.console import console
 from kvbench.system.process import settle

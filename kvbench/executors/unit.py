@@ -6,7 +6,7 @@ from datasets_gen import Task
 from kvbench.collect import collect
 from kvbench.engine.decode import check_length
 from kvbench.grid import Grid
-from kvbench.models import LoadedModel
+from kvbench.models.load import LoadedModel
 from kvbench.prompt import build_prompts
 from kvbench.rows import Rows
 from kvbench.setting import Setting

@@ -15,7 +15,7 @@ from kvbench.forecast import memory_plan
 from kvbench.grid import Grid
 from kvbench.identity import Identity
 from kvbench.job import Job
-from kvbench.models import LoadedModel, missing_weights
+from kvbench.models.load import LoadedModel, missing_weights
 from kvbench.rows import Rows
 from kvbench.store import PROVENANCE
 from kvbench.system.errors import KVBenchError, unexpected

@@ -6,7 +6,7 @@ from statistics import mean
 
 from datasets_gen import Task
 from kvbench.grid import Grid
-from kvbench.models import load_tokenizer
+from kvbench.models.load import load_tokenizer
 from kvbench.portions import chunks
 from kvbench.prompt import build_prompts
 from policies import Policy

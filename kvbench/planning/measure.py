@@ -16,7 +16,7 @@ from kvbench.engine.decode import decode
 from kvbench.engine.prefill import prefill
 from kvbench.engine.treatment import plan
 from kvbench.identity import package_versions
-from kvbench.models import LoadedModel
+from kvbench.models.load import LoadedModel
 from kvbench.parquet import encoded
 from kvbench.planning.constants import Constants, PressCost
 from kvbench.planning.load import Load

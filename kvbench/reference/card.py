@@ -3,7 +3,7 @@
 import csv
 import json
 
-from kvbench.reference.shipped import HOW_MADE, REFERENCE_MODELS, folder_of
+from kvbench.models.shipped import HOW_MADE, REFERENCE_MODELS, folder_of
 from kvbench.system.markdown import table
 
 TEXT = """---

@@ -9,8 +9,8 @@ import typer
 
 from datasets_gen import REFUSAL, TASKS, Task
 from kvbench.collect import collect
-from kvbench.models import LoadedModel, load_model
-from kvbench.reference.shipped import folder_of
+from kvbench.models.load import LoadedModel, load_model
+from kvbench.models.shipped import folder_of
 from kvbench.setting import Setting
 from kvbench.system.files import write_text_atomically
 from kvbench.workers import Workers

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from kvbench.findings import Finding, judged, note
-from kvbench.reference.shipped import REFERENCE_MODELS
+from kvbench.models.shipped import REFERENCE_MODELS
 from kvbench.submission.reading import Submission
 from kvbench.tables import SCHEMA_VERSION
 

@@ -14,9 +14,9 @@ from datasets_gen import Example, Task
 from kvbench.asking import described_context, described_question
 from kvbench.findings import Finding, judged
 from kvbench.identity import Identity, source_hash
-from kvbench.models import fingerprint_of
+from kvbench.models.load import fingerprint_of
+from kvbench.models.shipped import REFERENCE_MODELS, folder_of
 from kvbench.record import Record
-from kvbench.reference.shipped import REFERENCE_MODELS, folder_of
 from kvbench.store import RUN_FILE, Store
 from kvbench.stored_answer import StoredAnswer
 from kvbench.stored_context import StoredContext

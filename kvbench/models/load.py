@@ -25,8 +25,8 @@ from transformers import (
 from transformers.utils import logging as transformers_logging
 
 from datasets_gen import unknown_name
-from kvbench.pristine import Pristine
-from kvbench.reference.shipped import REFERENCE_MODELS, folder_of, mistyped
+from kvbench.models.shipped import REFERENCE_MODELS, folder_of, mistyped
+from kvbench.models.snapshot import Pristine
 from kvbench.system.errors import KVBenchError, first_line
 from kvbench.system.hub import look_for_hub
 from policies import Policy, attention_window
