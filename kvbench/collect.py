@@ -19,7 +19,7 @@ from kvbench.engine.prefill import prefill
 from kvbench.engine.treatment import Scoring, plan, with_reference
 from kvbench.models.load import LoadedModel
 from kvbench.options import Mode
-from kvbench.prompt import INSTRUCTIONS, Ask, Prompt, build_prompts, decoded
+from kvbench.prompts.prompt import INSTRUCTIONS, Ask, Prompt, build_prompts, decoded
 from kvbench.record import Record
 from kvbench.rows import Rows
 from kvbench.score import text_scores

@@ -14,7 +14,7 @@ from kvbench.engine.treatment import plan
 from kvbench.findings import Finding, Outcome
 from kvbench.models.load import LoadedModel
 from kvbench.options import Mode
-from kvbench.prompt import Prompt, build_prompts
+from kvbench.prompts.prompt import Prompt, build_prompts
 from policies import POLICIES, Point, Policy, at_ratios
 
 RATIOS = (0.1, 0.25, 0.5, 0.75, 0.9)

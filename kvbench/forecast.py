@@ -8,7 +8,7 @@ from kvbench.engine.treatment import plan, with_reference
 from kvbench.engine.waves import Forecast, forecast
 from kvbench.grid import Grid
 from kvbench.models.load import LoadedModel
-from kvbench.prompt import build_prompts
+from kvbench.prompts.prompt import build_prompts
 from metrics.sizes import size_text
 
 

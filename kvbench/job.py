@@ -10,9 +10,9 @@ from kvbench.catalogue import EVERYTHING, at_some_level, check_scope, choose_pol
 from kvbench.data import check_judges, with_data
 from kvbench.engine.bounds import Patience
 from kvbench.grid import Grid
-from kvbench.lengths import Count, lengthen
 from kvbench.models.load import LoadedModel, load_model
 from kvbench.options import Mode, Scope, cell_bound, contexts_of, kv_bytes, parse_points, with_answers_of
+from kvbench.prompts.context_length import Count, lengthen
 from kvbench.setting import Setting
 from kvbench.suites import wanted
 from kvbench.system.console import console

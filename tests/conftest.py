@@ -11,7 +11,7 @@ from transformers import PreTrainedTokenizerFast
 
 from chromium import Chromium, chromium
 from kvbench.models.load import LoadedModel
-from kvbench.prompt import Prompt
+from kvbench.prompts.prompt import Prompt
 from metrics.ifeval import SPLITTER, official
 from toy import toy_model, toy_prompt, toy_tokenizer
 

@@ -21,7 +21,7 @@ from kvbench.benchmarks.shapes import TINY as TINY_SHAPE
 from kvbench.benchmarks.suite import ON_CPU, ON_GPU, TINY, run_suite
 from kvbench.cli import main
 from kvbench.models.load import LoadedModel
-from kvbench.prompt import build_prompts
+from kvbench.prompts.prompt import build_prompts
 from kvbench.readme import BENCH, PERFORMANCE, PERFORMANCE_BLOCKS, filled
 from kvbench.system.errors import KVBenchError
 from policies import POLICIES

@@ -19,7 +19,7 @@ from kvbench.engine.prefill import prefill
 from kvbench.engine.treatment import plan
 from kvbench.models.load import LoadedModel
 from kvbench.models.snapshot import Pristine
-from kvbench.prompt import Prompt
+from kvbench.prompts.prompt import Prompt
 from kvbench.record import Record
 from kvbench.setting import Setting
 from kvbench.system.errors import KVBenchError

@@ -32,7 +32,7 @@ from kvbench.engine.generation import Generation
 from kvbench.engine.waves import rows_of, waves
 from kvbench.models.load import LoadedModel
 from kvbench.options import Mode
-from kvbench.prompt import Prompt, build_prompts
+from kvbench.prompts.prompt import Prompt, build_prompts
 from kvbench.system.errors import KVBenchError, first_line
 from policies import POLICIES, Policy, at_ratios
 from toy import (

@@ -12,7 +12,7 @@ from kvbench.engine.decode import decode
 from kvbench.engine.generation import Generation
 from kvbench.engine.shared import KNOWN, Copies, _is_known
 from kvbench.models.load import LoadedModel
-from kvbench.prompt import Prompt
+from kvbench.prompts.prompt import Prompt
 from policies import POLICIES, Policy, Situation
 from toy import (
     KEY_HEADS,

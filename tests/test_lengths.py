@@ -7,7 +7,7 @@ from datasets import Dataset
 
 from datasets_gen import TASKS
 from kvbench.cli import main
-from kvbench.lengths import count_by, lengthen
+from kvbench.prompts.context_length import count_by, lengthen
 from kvbench.system.errors import KVBenchError
 from toy import toy_tokenizer
 

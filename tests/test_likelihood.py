@@ -19,7 +19,7 @@ from kvbench.engine.guard import left_as_it_was
 from kvbench.engine.loop import Step
 from kvbench.engine.waves import rows_of, size_of, waves
 from kvbench.models.load import LoadedModel, decoder_of
-from kvbench.prompt import Prompt
+from kvbench.prompts.prompt import Prompt
 from kvbench.record import Record
 from kvbench.setting import Setting
 from plain import plain_nll

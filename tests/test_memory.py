@@ -27,7 +27,7 @@ from kvbench.engine.waves import PADDING, forecast, in_waves, rows_of, size_of, 
 from kvbench.forecast import memory_plan, processes_within
 from kvbench.grid import Grid
 from kvbench.models.load import LoadedModel
-from kvbench.prompt import Prompt, build_prompts
+from kvbench.prompts.prompt import Prompt, build_prompts
 from kvbench.setting import Setting
 from kvbench.system.memory import free_bytes, is_out_of_memory, kv_share
 from policies import POLICIES, at_ratios

@@ -20,7 +20,7 @@ from kvbench.catalogue import check_scope
 from kvbench.cli import main
 from kvbench.collect import collect
 from kvbench.models.load import LoadedModel
-from kvbench.prompt import build_prompts
+from kvbench.prompts.prompt import build_prompts
 from kvbench.setting import Setting
 from kvbench.store import Store
 from kvbench.suites import SUITES, wanted

@@ -14,7 +14,7 @@ from transformers import DynamicCache, MistralConfig, MistralForCausalLM, Phi3Co
 
 from kvbench.engine.branch import Branch, Trace
 from kvbench.models.load import LoadedModel, decoder_of
-from kvbench.prompt import Prompt
+from kvbench.prompts.prompt import Prompt
 from policies import POLICIES, Policy, PolicyError, Situation, arguments_of
 from policies.presses.h2o import H2OPress
 from policies.registry import by_name

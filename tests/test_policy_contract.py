@@ -10,7 +10,7 @@ from kvpress.utils import compute_n_kept
 from kvbench.engine.branch import Branch, Trace
 from kvbench.engine.decode import decode
 from kvbench.models.load import LoadedModel
-from kvbench.prompt import Prompt
+from kvbench.prompts.prompt import Prompt
 from policies import POLICIES, UNTREATED, Level, Policy, PolicyError, Situation, arguments_of, at_ratios
 from toy import HEAD_SIZE, KEY_HEADS, LAYERS, hooks_left, keep_of, prompt_for, toy_model, treat
 

@@ -13,7 +13,7 @@ from transformers import ByT5Tokenizer, PreTrainedTokenizerBase, PreTrainedToken
 from datasets_gen import TASKS, Example, Span, Task
 from kvbench.models.load import LoadedModel
 from kvbench.options import Mode
-from kvbench.prompt import Prompt, asked, build_prompts, chat_template, tokens_of
+from kvbench.prompts.prompt import Prompt, asked, build_prompts, chat_template, tokens_of
 from kvbench.reference.tokenizer import BEGIN, SPECIAL_TOKENS, training_texts
 from kvbench.system.errors import KVBenchError
 from suite import EVIDENCE, texts

@@ -21,7 +21,7 @@ from kvbench.cli import main
 from kvbench.executors.ray import Cluster, busy_resource, gpus_of_a_worker, places, sharing
 from kvbench.executors.worker import Worker
 from kvbench.job import Job
-from kvbench.prompt import build_prompts
+from kvbench.prompts.prompt import build_prompts
 from kvbench.store import PROVENANCE, Store
 from kvbench.system.errors import KVBenchError
 from toy import toy_tokenizer, wait_until

@@ -19,7 +19,7 @@ from kvbench.engine.waves import rows_of, waves
 from kvbench.models.load import LoadedModel, load_model
 from kvbench.models.shipped import REFERENCE_MODELS, folder_of
 from kvbench.options import Mode
-from kvbench.prompt import build_prompts
+from kvbench.prompts.prompt import build_prompts
 from kvbench.reference.card import model_card
 from kvbench.reference.evaluate import measure, scores
 from kvbench.reference.targets import TARGETS, Target

@@ -12,7 +12,7 @@ from kvbench.engine.loop import Step
 from kvbench.engine.treatment import plan
 from kvbench.engine.waves import forecast, rows_of, size_of, waves
 from kvbench.models.load import LoadedModel
-from kvbench.prompt import Prompt
+from kvbench.prompts.prompt import Prompt
 from plain import plain_answer, plain_logits, plain_rows
 from policies import ABSENT, POLICIES, CacheRows, Policy, Situation, at_ratios
 from toy import NETWORKS, PLENTY, STEPS, toy_model, toy_prompt, treat

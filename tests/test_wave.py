@@ -21,7 +21,7 @@ from kvbench.engine.treatment import plan
 from kvbench.engine.waves import PADDING, waves
 from kvbench.models.load import LoadedModel
 from kvbench.options import Mode
-from kvbench.prompt import build_prompts
+from kvbench.prompts.prompt import build_prompts
 from policies import POLICIES, at_ratios
 from toy import (
     HEAD_SIZE,

@@ -45,7 +45,7 @@ from kvbench.engine.prefill import prefill
 from kvbench.engine.treatment import plan
 from kvbench.models.load import LoadedModel, wrap_model
 from kvbench.options import Mode
-from kvbench.prompt import Prompt, asked, build_prompts, chat_template
+from kvbench.prompts.prompt import Prompt, asked, build_prompts, chat_template
 from kvbench.reference.tokenizer import END, train_tokenizer
 from policies import Level, Policy, Situation, at_ratios, points_of
 from policies.draws import drawing_from, seed_of

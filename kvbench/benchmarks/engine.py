@@ -14,7 +14,7 @@ from kvbench.engine.decode import decode
 from kvbench.engine.prefill import prefill
 from kvbench.engine.treatment import Scoring, plan
 from kvbench.models.load import LoadedModel
-from kvbench.prompt import Prompt, build_prompts
+from kvbench.prompts.prompt import Prompt, build_prompts
 from policies import Policy, at_ratios
 
 QUESTIONS = 4

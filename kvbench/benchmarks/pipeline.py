@@ -15,7 +15,7 @@ from kvbench.engine.generation import until_end
 from kvbench.engine.prefill import prefill
 from kvbench.engine.treatment import Treatment, plan
 from kvbench.models.load import LoadedModel, attention
-from kvbench.prompt import asked, build_prompts, chat_template
+from kvbench.prompts.prompt import asked, build_prompts, chat_template
 from kvbench.setting import Progress, Setting, silent
 from kvbench.system.errors import first_line
 from kvbench.workers import Workers

@@ -6,9 +6,9 @@ import torch
 from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
 from datasets_gen import TASKS, Task
-from kvbench.lengths import lengthen
 from kvbench.models.load import LoadedModel, wrap_model
 from kvbench.models.shipped import folder_of
+from kvbench.prompts.context_length import lengthen
 
 ANSWER = 16  # tokens: random weights end no answer
 

@@ -26,8 +26,8 @@ from kvbench.commands.parameters import (
     Tokenizer,
 )
 from kvbench.data import with_data
-from kvbench.lengths import lengthen_by_tokenizer
 from kvbench.options import contexts_of
+from kvbench.prompts.context_length import lengthen_by_tokenizer
 from kvbench.system.console import console
 from kvbench.system.errors import KVBenchError, first_line
 from kvbench.system.files import write_atomically, write_text_atomically

@@ -25,8 +25,8 @@ from kvbench.commands.parameters import (
     given,
 )
 from kvbench.data import with_data
-from kvbench.lengths import lengthen_by_tokenizer
 from kvbench.options import check_count
+from kvbench.prompts.context_length import lengthen_by_tokenizer
 from kvbench.store import Store
 from kvbench.strips import STYLES, coloured, render_answer
 from kvbench.system.errors import KVBenchError

@@ -12,7 +12,7 @@ from transformers import DynamicCache
 from kvbench.engine.bounds import TookTooLongError
 from kvbench.engine.keep import LayerCache, PressError, digest_of
 from kvbench.engine.treatment import Treatment
-from kvbench.prompt import Prompt
+from kvbench.prompts.prompt import Prompt
 from kvbench.system.errors import first_line
 from policies import PolicyError, arguments_of
 from policies.draws import drawing_from, seed_of

@@ -14,7 +14,7 @@ from kvbench.engine.together import GoldMeans, answers_of_wave
 from kvbench.engine.wave import BRANCH_ATTENTION, register_branch_attention
 from kvbench.engine.waves import in_waves, rows_of, size_of, waves
 from kvbench.models.load import LoadedModel, attention, longest_sequence
-from kvbench.prompt import Prompt
+from kvbench.prompts.prompt import Prompt
 from kvbench.system.errors import KVBenchError
 from kvbench.system.memory import is_out_of_memory, kv_share, memory_bound
 

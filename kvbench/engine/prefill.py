@@ -10,7 +10,7 @@ from kvbench.engine.private import prefill_alone
 from kvbench.engine.shared import Group, cutting
 from kvbench.engine.treatment import Scoring
 from kvbench.models.load import LoadedModel, decoder_of
-from kvbench.prompt import Prompt
+from kvbench.prompts.prompt import Prompt
 from kvbench.system.memory import memory_bound
 
 

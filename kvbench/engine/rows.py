@@ -7,7 +7,7 @@ from typing import Generic, TypeVar
 
 from kvbench.engine.branch import Branch
 from kvbench.engine.treatment import Treatment
-from kvbench.prompt import Prompt
+from kvbench.prompts.prompt import Prompt
 
 Of = TypeVar("Of", Branch, Treatment)
 

@@ -6,7 +6,7 @@ from functools import cache
 
 from datasets_gen import TASKS
 from kvbench.engine.bounds import Patience
-from kvbench.prompt import Prompt
+from kvbench.prompts.prompt import Prompt
 from policies import FULL, POLICIES, Level, Point, Policy, Situation
 from policies.draws import seed_of_repeat
 

@@ -15,7 +15,7 @@ from kvbench.engine.columns import PLACES_AT_ONCE
 from kvbench.engine.rows import Of, Row, shared_start
 from kvbench.engine.treatment import Scoring, Treatment
 from kvbench.models.load import LoadedModel
-from kvbench.prompt import Prompt
+from kvbench.prompts.prompt import Prompt
 
 # Bytes of padding in a bundle. More bundles read less of it, in more operations: twelve for each layer and pass.
 PADDING = {"cpu": 2 * 10**6, "cuda": 2 * 10**8}

@@ -7,7 +7,7 @@ from kvbench.collect import collect
 from kvbench.engine.decode import check_length
 from kvbench.grid import Grid
 from kvbench.models.load import LoadedModel
-from kvbench.prompt import build_prompts
+from kvbench.prompts.prompt import build_prompts
 from kvbench.rows import Rows
 from kvbench.setting import Setting
 from policies import Point

@@ -8,7 +8,7 @@ from datasets_gen import Task
 from kvbench.grid import Grid
 from kvbench.models.load import load_tokenizer
 from kvbench.portions import chunks
-from kvbench.prompt import build_prompts
+from kvbench.prompts.prompt import build_prompts
 from policies import Policy
 
 CONTEXTS_READ = 3  # of each task, to count their tokens and questions

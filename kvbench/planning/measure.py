@@ -23,7 +23,7 @@ from kvbench.planning.load import Load
 from kvbench.planning.machine import Machine
 from kvbench.planning.plan import answers_together
 from kvbench.planning.shape import Shape
-from kvbench.prompt import Prompt, build_prompts
+from kvbench.prompts.prompt import Prompt, build_prompts
 from kvbench.setting import Setting
 from kvbench.system.process import processor_name
 from policies import POLICIES, Policy, at_ratios

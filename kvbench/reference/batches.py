@@ -9,7 +9,7 @@ from transformers import PreTrainedTokenizerBase
 
 from datasets_gen import TASKS, Example, Task
 from kvbench.options import Mode
-from kvbench.prompt import asked, chat_template, encode
+from kvbench.prompts.prompt import asked, chat_template, encode
 from kvbench.reference.attention import PackedLayout
 from kvbench.reference.lessons import Assignment
 

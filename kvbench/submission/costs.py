@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from itertools import chain
 
 from kvbench.findings import Finding, judged
-from kvbench.prompt import build_prompts
+from kvbench.prompts.prompt import build_prompts
 from kvbench.record import Record
 from kvbench.stored_answer import StoredAnswer
 from kvbench.stored_question import StoredQuestion
