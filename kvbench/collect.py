@@ -12,11 +12,11 @@ from pydantic import BaseModel
 
 from datasets_gen import Example, Task
 from kvbench.asking import described_context, described_question
-from kvbench.engine.branch import Branch, Trace
 from kvbench.engine.decode import check_length, decode
 from kvbench.engine.generation import Generation
-from kvbench.engine.prefill import prefill
-from kvbench.engine.treatment import Scoring, plan, with_reference
+from kvbench.engine.treat.branch import Branch, Trace
+from kvbench.engine.treat.plan import Scoring, plan, with_reference
+from kvbench.engine.treat.prefill import prefill
 from kvbench.models.load import LoadedModel
 from kvbench.options import Mode
 from kvbench.prompts.prompt import INSTRUCTIONS, Ask, Prompt, build_prompts, decoded

@@ -7,10 +7,10 @@ import torch
 
 from datasets_gen import TASKS
 from kvbench.catalogue import covers
-from kvbench.engine.branch import Branch, Trace
 from kvbench.engine.decode import decode
-from kvbench.engine.prefill import prefill
-from kvbench.engine.treatment import plan
+from kvbench.engine.treat.branch import Branch, Trace
+from kvbench.engine.treat.plan import plan
+from kvbench.engine.treat.prefill import prefill
 from kvbench.findings import Finding, Outcome
 from kvbench.models.load import LoadedModel
 from kvbench.options import Mode

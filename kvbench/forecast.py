@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from datasets_gen import Task
-from kvbench.engine.treatment import plan, with_reference
+from kvbench.engine.treat.plan import plan, with_reference
 from kvbench.engine.waves import Forecast, forecast
 from kvbench.grid import Grid
 from kvbench.models.load import LoadedModel

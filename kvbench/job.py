@@ -8,7 +8,7 @@ from typing import Any, Self
 from datasets_gen.ifeval import Placement
 from kvbench.catalogue import EVERYTHING, at_some_level, check_scope, choose_policies, with_references
 from kvbench.data import check_judges, with_data
-from kvbench.engine.bounds import Patience
+from kvbench.engine.treat.time_limit import Patience
 from kvbench.grid import Grid
 from kvbench.models.load import LoadedModel, load_model
 from kvbench.options import Mode, Scope, cell_bound, contexts_of, kv_bytes, parse_points, with_answers_of

@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from transformers import DynamicCache
 
-from kvbench.engine.branch import Branch, Trace
-from kvbench.engine.guard import attention_modules
+from kvbench.engine.treat.branch import Branch, Trace
+from kvbench.engine.treat.guard import attention_modules
 from kvbench.models.load import LoadedModel, decoder_of
 from policies import ABSENT, UNKNOWN
 

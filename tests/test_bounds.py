@@ -11,12 +11,12 @@ from kvpress import KnormPress
 
 from datasets_gen import TASKS
 from kvbench.collect import collect
-from kvbench.engine.bounds import Patience, TookTooLongError
-from kvbench.engine.branch import Trace
 from kvbench.engine.decode import decode
-from kvbench.engine.keep import LayerCache
-from kvbench.engine.prefill import prefill
-from kvbench.engine.treatment import plan
+from kvbench.engine.treat.branch import Trace
+from kvbench.engine.treat.keep import LayerCache
+from kvbench.engine.treat.plan import plan
+from kvbench.engine.treat.prefill import prefill
+from kvbench.engine.treat.time_limit import Patience, TookTooLongError
 from kvbench.models.load import LoadedModel
 from kvbench.models.snapshot import Pristine
 from kvbench.prompts.prompt import Prompt

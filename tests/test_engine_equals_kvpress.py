@@ -26,9 +26,9 @@ from transformers import DynamicCache, MistralConfig, MistralForCausalLM, PreTra
 import kvbench.engine.reading as reading
 from datasets_gen import TASKS
 from engine_paths import one_of_each_path
-from kvbench.engine.branch import Branch, Trace
 from kvbench.engine.decode import decode
 from kvbench.engine.generation import Generation
+from kvbench.engine.treat.branch import Branch, Trace
 from kvbench.engine.waves import rows_of, waves
 from kvbench.models.load import LoadedModel
 from kvbench.options import Mode

@@ -10,7 +10,7 @@ from kvpress import AdaKVPress, BasePress, KnormPress, ObservedAttentionPress
 import kvbench.engine.decode as engine
 from kvbench.engine.decode import decode
 from kvbench.engine.generation import Generation
-from kvbench.engine.shared import KNOWN, Copies, _is_known
+from kvbench.engine.treat.shared import KNOWN, Copies, _is_known
 from kvbench.models.load import LoadedModel
 from kvbench.prompts.prompt import Prompt
 from policies import POLICIES, Policy, Situation
@@ -234,7 +234,7 @@ def test_a_press_that_writes_into_its_inputs_harms_no_other(
     known: tuple[str, ...],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("kvbench.engine.shared.KNOWN", known)
+    monkeypatch.setattr("kvbench.engine.treat.shared.KNOWN", known)
     answered = answers(llama, treat(llama, [policy, *OTHERS], [0.5], prompt))
     assert {key: ids for key, ids in answered.items() if key[0] != "faulty"} == alone
 

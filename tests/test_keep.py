@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvbench.engine.keep import PressError, Ranking, kept_highest, matched_rows, observe
+from kvbench.engine.treat.keep import PressError, Ranking, kept_highest, matched_rows, observe
 
 
 def cache(tokens: int, heads: int = 2, size: int = 4, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:

@@ -17,11 +17,11 @@ import kvbench.system.memory as memory
 from datasets_gen import TASKS
 from kvbench.cli import main
 from kvbench.collect import collect
-from kvbench.engine.branch import Branch, Trace
 from kvbench.engine.decode import decode
 from kvbench.engine.generation import Generation
 from kvbench.engine.rows import Row
-from kvbench.engine.treatment import plan
+from kvbench.engine.treat.branch import Branch, Trace
+from kvbench.engine.treat.plan import plan
 from kvbench.engine.wave import Wave
 from kvbench.engine.waves import PADDING, forecast, in_waves, rows_of, size_of, token_bytes_of, waves
 from kvbench.forecast import memory_plan, processes_within

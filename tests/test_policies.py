@@ -12,7 +12,7 @@ from kvpress.utils import compute_n_kept
 from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import DynamicCache, MistralConfig, MistralForCausalLM, Phi3Config, Phi3ForCausalLM, PreTrainedModel
 
-from kvbench.engine.branch import Branch, Trace
+from kvbench.engine.treat.branch import Branch, Trace
 from kvbench.models.load import LoadedModel, decoder_of
 from kvbench.prompts.prompt import Prompt
 from policies import POLICIES, Policy, PolicyError, Situation, arguments_of

@@ -7,8 +7,8 @@ import pytest
 import torch
 from kvpress.utils import compute_n_kept
 
-from kvbench.engine.branch import Branch, Trace
 from kvbench.engine.decode import decode
+from kvbench.engine.treat.branch import Branch, Trace
 from kvbench.models.load import LoadedModel
 from kvbench.prompts.prompt import Prompt
 from policies import POLICIES, UNTREATED, Level, Policy, PolicyError, Situation, arguments_of, at_ratios

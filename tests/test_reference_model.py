@@ -13,8 +13,8 @@ from datasets_gen import TASKS, Task
 from kvbench.benchmarks.pipeline import compare
 from kvbench.catalogue import choose_policies
 from kvbench.collect import collect
-from kvbench.engine.prefill import prefill
-from kvbench.engine.treatment import plan
+from kvbench.engine.treat.plan import plan
+from kvbench.engine.treat.prefill import prefill
 from kvbench.engine.waves import rows_of, waves
 from kvbench.models.load import LoadedModel, load_model
 from kvbench.models.shipped import REFERENCE_MODELS, folder_of

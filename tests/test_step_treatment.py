@@ -9,7 +9,7 @@ import torch
 
 from kvbench.engine.decode import decode
 from kvbench.engine.loop import Step
-from kvbench.engine.treatment import plan
+from kvbench.engine.treat.plan import plan
 from kvbench.engine.waves import forecast, rows_of, size_of, waves
 from kvbench.models.load import LoadedModel
 from kvbench.prompts.prompt import Prompt

@@ -10,14 +10,14 @@ from torch.nn import functional as F
 
 import kvbench.engine.together as engine
 from datasets_gen import TASKS, Task
-from kvbench.engine.branch import Branch, Trace
 from kvbench.engine.bundle import Bundle
 from kvbench.engine.columns import QuestionColumns, make_columns
 from kvbench.engine.decode import decode
-from kvbench.engine.prefill import prefill
 from kvbench.engine.reading import forward
 from kvbench.engine.rows import Row, shared_start
-from kvbench.engine.treatment import plan
+from kvbench.engine.treat.branch import Branch, Trace
+from kvbench.engine.treat.plan import plan
+from kvbench.engine.treat.prefill import prefill
 from kvbench.engine.waves import PADDING, waves
 from kvbench.models.load import LoadedModel
 from kvbench.options import Mode

@@ -37,12 +37,12 @@ import kvbench.collect
 import kvbench.executors.unit
 from datasets_gen import TASKS, Example
 from kvbench.benchmarks.pipeline import AS_WRITTEN
-from kvbench.engine.branch import Branch, Trace
 from kvbench.engine.decode import decode
 from kvbench.engine.generation import until_end
-from kvbench.engine.guard import attention_modules
-from kvbench.engine.prefill import prefill
-from kvbench.engine.treatment import plan
+from kvbench.engine.treat.branch import Branch, Trace
+from kvbench.engine.treat.guard import attention_modules
+from kvbench.engine.treat.plan import plan
+from kvbench.engine.treat.prefill import prefill
 from kvbench.models.load import LoadedModel, wrap_model
 from kvbench.options import Mode
 from kvbench.prompts.prompt import Prompt, asked, build_prompts, chat_template

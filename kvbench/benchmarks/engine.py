@@ -8,11 +8,11 @@ from datasets_gen import Task
 from kvbench.benchmarks.measured import Measured, measured, seconds_of
 from kvbench.benchmarks.roof import record_products
 from kvbench.benchmarks.shapes import task_of
-from kvbench.engine.bounds import Patience
-from kvbench.engine.branch import Trace
 from kvbench.engine.decode import decode
-from kvbench.engine.prefill import prefill
-from kvbench.engine.treatment import Scoring, plan
+from kvbench.engine.treat.branch import Trace
+from kvbench.engine.treat.plan import Scoring, plan
+from kvbench.engine.treat.prefill import prefill
+from kvbench.engine.treat.time_limit import Patience
 from kvbench.models.load import LoadedModel
 from kvbench.prompts.prompt import Prompt, build_prompts
 from policies import Policy, at_ratios

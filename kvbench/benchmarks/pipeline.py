@@ -12,8 +12,8 @@ from datasets_gen import Example, Task
 from kvbench.catalogue import covering
 from kvbench.engine.decode import decode
 from kvbench.engine.generation import until_end
-from kvbench.engine.prefill import prefill
-from kvbench.engine.treatment import Treatment, plan
+from kvbench.engine.treat.plan import Treatment, plan
+from kvbench.engine.treat.prefill import prefill
 from kvbench.models.load import LoadedModel, attention
 from kvbench.prompts.prompt import asked, build_prompts, chat_template
 from kvbench.setting import Progress, Setting, silent

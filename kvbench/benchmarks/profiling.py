@@ -8,7 +8,7 @@ from torch.profiler import ProfilerActivity, profile
 
 from kvbench.benchmarks.engine import Work
 from kvbench.benchmarks.measured import seconds_of
-from kvbench.engine.prefill import prefill
+from kvbench.engine.treat.prefill import prefill
 
 SHOWN = 15  # operations
 

@@ -28,7 +28,7 @@ from kvbench.commands.parameters import (
     Site,
     Tasks,
 )
-from kvbench.engine.bounds import CELL_SECONDS, Patience
+from kvbench.engine.treat.time_limit import CELL_SECONDS, Patience
 from kvbench.options import cell_bound, choose, contexts_of, kv_bytes, parse_points
 from kvbench.publish import publish_comparison, publish_summary
 from kvbench.report import report_failures, report_identities

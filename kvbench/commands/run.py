@@ -37,7 +37,7 @@ from kvbench.commands.parameters import (
     Site,
     Tasks,
 )
-from kvbench.engine.bounds import CELL_SECONDS
+from kvbench.engine.treat.time_limit import CELL_SECONDS
 from kvbench.options import check_name
 from kvbench.publish import publish_site
 from kvbench.report import report_failures, report_identities

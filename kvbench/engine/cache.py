@@ -5,9 +5,9 @@ from abc import ABC, abstractmethod
 import torch
 from transformers import DynamicCache
 
-from kvbench.engine.branch import Branch
 from kvbench.engine.bundle import Bundle, kept_last
-from kvbench.engine.keep import LayerCache
+from kvbench.engine.treat.branch import Branch
+from kvbench.engine.treat.keep import LayerCache
 from policies import ABSENT, UNKNOWN
 
 

@@ -6,8 +6,8 @@ from itertools import pairwise
 
 import torch
 
-from kvbench.engine.branch import Branch, Trace
 from kvbench.engine.rows import Row, shared_start
+from kvbench.engine.treat.branch import Branch, Trace
 
 PLACES_AT_ONCE = 64  # as many questions as fit side by side are read together, one at least
 

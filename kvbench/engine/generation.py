@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import torch
 
-from kvbench.engine.branch import Branch
+from kvbench.engine.treat.branch import Branch
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,9 @@ from typing import Protocol
 
 import torch
 
-from kvbench.engine.branch import Branch
 from kvbench.engine.cache import BranchCache
 from kvbench.engine.likelihood import GoldLikelihood
+from kvbench.engine.treat.branch import Branch
 
 
 @dataclass(frozen=True)

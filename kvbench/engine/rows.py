@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import Generic, TypeVar
 
-from kvbench.engine.branch import Branch
-from kvbench.engine.treatment import Treatment
+from kvbench.engine.treat.branch import Branch
+from kvbench.engine.treat.plan import Treatment
 from kvbench.prompts.prompt import Prompt
 
 Of = TypeVar("Of", Branch, Treatment)

@@ -11,9 +11,9 @@ from typing import Any
 import torch
 from transformers import AttentionInterface, Cache
 
-from kvbench.engine.branch import Branch, Trace
 from kvbench.engine.bundle import Bundle
 from kvbench.engine.rows import Row
+from kvbench.engine.treat.branch import Branch, Trace
 
 BRANCH_ATTENTION = "kvbench_branches"
 

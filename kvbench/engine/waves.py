@@ -10,10 +10,10 @@ from dataclasses import dataclass
 import torch
 from kvpress.utils import compute_n_kept
 
-from kvbench.engine.branch import Branch, Trace
 from kvbench.engine.columns import PLACES_AT_ONCE
 from kvbench.engine.rows import Of, Row, shared_start
-from kvbench.engine.treatment import Scoring, Treatment
+from kvbench.engine.treat.branch import Branch, Trace
+from kvbench.engine.treat.plan import Scoring, Treatment
 from kvbench.models.load import LoadedModel
 from kvbench.prompts.prompt import Prompt
 

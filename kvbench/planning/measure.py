@@ -13,8 +13,8 @@ from kvbench.benchmarks.shapes import LlamaShape, random_model, task_of
 from kvbench.benchmarks.suite import one_thread
 from kvbench.collect import collect
 from kvbench.engine.decode import decode
-from kvbench.engine.prefill import prefill
-from kvbench.engine.treatment import plan
+from kvbench.engine.treat.plan import plan
+from kvbench.engine.treat.prefill import prefill
 from kvbench.identity import package_versions
 from kvbench.models.load import LoadedModel
 from kvbench.parquet import encoded

@@ -16,10 +16,10 @@ from kvpress import BasePress, ScorerPress
 from kvpress.utils import compute_n_kept
 from torch import nn
 
-from kvbench.engine.branch import Branch, draws_of, faults_of
-from kvbench.engine.guard import left_as_it_was
-from kvbench.engine.keep import LayerCache, PressError, Ranking, observe
-from kvbench.engine.treatment import Scoring
+from kvbench.engine.treat.branch import Branch, draws_of, faults_of
+from kvbench.engine.treat.guard import left_as_it_was
+from kvbench.engine.treat.keep import LayerCache, PressError, Ranking, observe
+from kvbench.engine.treat.plan import Scoring
 from kvbench.models.load import LoadedModel, compressed_by_kvpress, decoder_of
 from policies import replaced_hooks
 

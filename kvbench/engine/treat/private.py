@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from transformers import DynamicCache
 
-from kvbench.engine.branch import Branch, Held, Trace, draws_of, faults_of
-from kvbench.engine.guard import attention_modules, left_as_it_was, masks_of
-from kvbench.engine.keep import LayerCache, PressError, observe
+from kvbench.engine.treat.branch import Branch, Held, Trace, draws_of, faults_of
+from kvbench.engine.treat.guard import attention_modules, left_as_it_was, masks_of
+from kvbench.engine.treat.keep import LayerCache, PressError, observe
 from kvbench.models.load import LoadedModel, decoder_of
 
 Full = dict[int, tuple[torch.Tensor, torch.Tensor]]  # by layer, keys and values right after its attention

@@ -9,9 +9,9 @@ import torch
 from kvpress import BasePress
 from transformers import DynamicCache
 
-from kvbench.engine.bounds import TookTooLongError
-from kvbench.engine.keep import LayerCache, PressError, digest_of
-from kvbench.engine.treatment import Treatment
+from kvbench.engine.treat.keep import LayerCache, PressError, digest_of
+from kvbench.engine.treat.plan import Treatment
+from kvbench.engine.treat.time_limit import TookTooLongError
 from kvbench.prompts.prompt import Prompt
 from kvbench.system.errors import first_line
 from policies import PolicyError, arguments_of

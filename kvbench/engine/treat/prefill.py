@@ -5,10 +5,10 @@ from collections.abc import Sequence
 import torch
 from transformers import DynamicCache
 
-from kvbench.engine.branch import Trace, new_branch
-from kvbench.engine.private import prefill_alone
-from kvbench.engine.shared import Group, cutting
-from kvbench.engine.treatment import Scoring
+from kvbench.engine.treat.branch import Trace, new_branch
+from kvbench.engine.treat.plan import Scoring
+from kvbench.engine.treat.private import prefill_alone
+from kvbench.engine.treat.shared import Group, cutting
 from kvbench.models.load import LoadedModel, decoder_of
 from kvbench.prompts.prompt import Prompt
 from kvbench.system.memory import memory_bound
