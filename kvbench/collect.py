@@ -12,8 +12,8 @@ from pydantic import BaseModel
 
 from datasets_gen import Example, Task
 from kvbench.asking import described_context, described_question
-from kvbench.engine.decode import check_length, decode
-from kvbench.engine.generation import Generation
+from kvbench.engine.decode.answers import check_length, decode
+from kvbench.engine.decode.generation import Generation
 from kvbench.engine.treat.branch import Branch, Trace
 from kvbench.engine.treat.plan import Scoring, plan, with_reference
 from kvbench.engine.treat.prefill import prefill

@@ -7,7 +7,7 @@ import torch
 
 from datasets_gen import TASKS
 from kvbench.catalogue import covers
-from kvbench.engine.decode import decode
+from kvbench.engine.decode.answers import decode
 from kvbench.engine.treat.branch import Branch, Trace
 from kvbench.engine.treat.plan import plan
 from kvbench.engine.treat.prefill import prefill

@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Iterator
 
 from datasets_gen import Task
+from kvbench.engine.decode.waves import Forecast, forecast
 from kvbench.engine.treat.plan import plan, with_reference
-from kvbench.engine.waves import Forecast, forecast
 from kvbench.grid import Grid
 from kvbench.models.load import LoadedModel
 from kvbench.prompts.prompt import build_prompts

@@ -11,7 +11,7 @@ from kvpress import KnormPress
 
 from datasets_gen import TASKS
 from kvbench.collect import collect
-from kvbench.engine.decode import decode
+from kvbench.engine.decode.answers import decode
 from kvbench.engine.treat.branch import Trace
 from kvbench.engine.treat.keep import LayerCache
 from kvbench.engine.treat.plan import plan

@@ -23,13 +23,13 @@ from kvpress import (
 )
 from transformers import DynamicCache, MistralConfig, MistralForCausalLM, PreTrainedModel
 
-import kvbench.engine.reading as reading
+import kvbench.engine.decode.reading as reading
 from datasets_gen import TASKS
 from engine_paths import one_of_each_path
-from kvbench.engine.decode import decode
-from kvbench.engine.generation import Generation
+from kvbench.engine.decode.answers import decode
+from kvbench.engine.decode.generation import Generation
+from kvbench.engine.decode.waves import rows_of, waves
 from kvbench.engine.treat.branch import Branch, Trace
-from kvbench.engine.waves import rows_of, waves
 from kvbench.models.load import LoadedModel
 from kvbench.options import Mode
 from kvbench.prompts.prompt import Prompt, build_prompts

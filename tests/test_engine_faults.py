@@ -7,9 +7,9 @@ import pytest
 import torch
 from kvpress import AdaKVPress, BasePress, KnormPress, ObservedAttentionPress
 
-import kvbench.engine.decode as engine
-from kvbench.engine.decode import decode
-from kvbench.engine.generation import Generation
+import kvbench.engine.decode.answers as engine
+from kvbench.engine.decode.answers import decode
+from kvbench.engine.decode.generation import Generation
 from kvbench.engine.treat.shared import KNOWN, Copies, _is_known
 from kvbench.models.load import LoadedModel
 from kvbench.prompts.prompt import Prompt
@@ -286,9 +286,9 @@ def test_it_does_not_matter_how_many_questions_are_read_at_once(
 ) -> None:
     """Portions that begin before as many places as they are wide once overwrote their own keys."""
     trace = treat(llama, OTHERS, [0.2, 0.8], prompt)
-    monkeypatch.setattr("kvbench.engine.bundle.PLACES_AT_ONCE", 10**6)
+    monkeypatch.setattr("kvbench.engine.decode.bundle.PLACES_AT_ONCE", 10**6)
     together = answers(llama, trace)
-    monkeypatch.setattr("kvbench.engine.bundle.PLACES_AT_ONCE", places)
+    monkeypatch.setattr("kvbench.engine.decode.bundle.PLACES_AT_ONCE", places)
     assert len(prompt.asks) > 2
     assert answers(llama, trace) == together
 

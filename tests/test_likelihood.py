@@ -8,16 +8,16 @@ import pytest
 import torch
 from transformers import DynamicCache
 
-import kvbench.engine.reading as reading
+import kvbench.engine.decode.reading as reading
 from datasets_gen import TASKS
 from kvbench.collect import collect
-from kvbench.engine.columns import PLACES_AT_ONCE
-from kvbench.engine.decode import decode
-from kvbench.engine.generation import Generation
-from kvbench.engine.loop import Step
+from kvbench.engine.decode.answers import decode
+from kvbench.engine.decode.columns import PLACES_AT_ONCE
+from kvbench.engine.decode.generation import Generation
+from kvbench.engine.decode.loop import Step
+from kvbench.engine.decode.waves import rows_of, size_of, waves
 from kvbench.engine.treat.branch import Branch, Trace
 from kvbench.engine.treat.guard import left_as_it_was
-from kvbench.engine.waves import rows_of, size_of, waves
 from kvbench.models.load import LoadedModel, decoder_of
 from kvbench.prompts.prompt import Prompt
 from kvbench.record import Record

@@ -12,18 +12,18 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-import kvbench.engine.together as engine
+import kvbench.engine.decode.together as engine
 import kvbench.system.memory as memory
 from datasets_gen import TASKS
 from kvbench.cli import main
 from kvbench.collect import collect
-from kvbench.engine.decode import decode
-from kvbench.engine.generation import Generation
-from kvbench.engine.rows import Row
+from kvbench.engine.decode.answers import decode
+from kvbench.engine.decode.generation import Generation
+from kvbench.engine.decode.rows import Row
+from kvbench.engine.decode.wave import Wave
+from kvbench.engine.decode.waves import PADDING, forecast, in_waves, rows_of, size_of, token_bytes_of, waves
 from kvbench.engine.treat.branch import Branch, Trace
 from kvbench.engine.treat.plan import plan
-from kvbench.engine.wave import Wave
-from kvbench.engine.waves import PADDING, forecast, in_waves, rows_of, size_of, token_bytes_of, waves
 from kvbench.forecast import memory_plan, processes_within
 from kvbench.grid import Grid
 from kvbench.models.load import LoadedModel

@@ -7,7 +7,7 @@ import pytest
 import torch
 from kvpress.utils import compute_n_kept
 
-from kvbench.engine.decode import decode
+from kvbench.engine.decode.answers import decode
 from kvbench.engine.treat.branch import Branch, Trace
 from kvbench.models.load import LoadedModel
 from kvbench.prompts.prompt import Prompt

@@ -13,9 +13,9 @@ from datasets_gen import TASKS, Task
 from kvbench.benchmarks.pipeline import compare
 from kvbench.catalogue import choose_policies
 from kvbench.collect import collect
+from kvbench.engine.decode.waves import rows_of, waves
 from kvbench.engine.treat.plan import plan
 from kvbench.engine.treat.prefill import prefill
-from kvbench.engine.waves import rows_of, waves
 from kvbench.models.load import LoadedModel, load_model
 from kvbench.models.shipped import REFERENCE_MODELS, folder_of
 from kvbench.options import Mode

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 import torch
 
-from kvbench.engine.decode import decode
-from kvbench.engine.loop import Step
+from kvbench.engine.decode.answers import decode
+from kvbench.engine.decode.loop import Step
+from kvbench.engine.decode.waves import forecast, rows_of, size_of, waves
 from kvbench.engine.treat.plan import plan
-from kvbench.engine.waves import forecast, rows_of, size_of, waves
 from kvbench.models.load import LoadedModel
 from kvbench.prompts.prompt import Prompt
 from plain import plain_answer, plain_logits, plain_rows

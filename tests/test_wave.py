@@ -8,17 +8,17 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-import kvbench.engine.together as engine
+import kvbench.engine.decode.together as engine
 from datasets_gen import TASKS, Task
-from kvbench.engine.bundle import Bundle
-from kvbench.engine.columns import QuestionColumns, make_columns
-from kvbench.engine.decode import decode
-from kvbench.engine.reading import forward
-from kvbench.engine.rows import Row, shared_start
+from kvbench.engine.decode.answers import decode
+from kvbench.engine.decode.bundle import Bundle
+from kvbench.engine.decode.columns import QuestionColumns, make_columns
+from kvbench.engine.decode.reading import forward
+from kvbench.engine.decode.rows import Row, shared_start
+from kvbench.engine.decode.waves import PADDING, waves
 from kvbench.engine.treat.branch import Branch, Trace
 from kvbench.engine.treat.plan import plan
 from kvbench.engine.treat.prefill import prefill
-from kvbench.engine.waves import PADDING, waves
 from kvbench.models.load import LoadedModel
 from kvbench.options import Mode
 from kvbench.prompts.prompt import build_prompts
@@ -254,8 +254,8 @@ def test_masks_of_a_pass_are_bounded(
         return original(query, *others, **named)
 
     expected = answers(model, trace)
-    monkeypatch.setattr("kvbench.engine.reading.MASK_NUMBERS", most)
-    monkeypatch.setattr("kvbench.engine.bundle.F.scaled_dot_product_attention", watched)
+    monkeypatch.setattr("kvbench.engine.decode.reading.MASK_NUMBERS", most)
+    monkeypatch.setattr("kvbench.engine.decode.bundle.F.scaled_dot_product_attention", watched)
     monkeypatch.setattr(engine, "forward", lambda *_: pytest.fail("no step is looked at"))
     trace_alone = decode(model, trace, 1, PLENTY)
     assert {g.token_ids for g in trace_alone} <= {ids[:1] for ids in expected.values()}

@@ -37,8 +37,8 @@ import kvbench.collect
 import kvbench.executors.unit
 from datasets_gen import TASKS, Example
 from kvbench.benchmarks.pipeline import AS_WRITTEN
-from kvbench.engine.decode import decode
-from kvbench.engine.generation import until_end
+from kvbench.engine.decode.answers import decode
+from kvbench.engine.decode.generation import until_end
 from kvbench.engine.treat.branch import Branch, Trace
 from kvbench.engine.treat.guard import attention_modules
 from kvbench.engine.treat.plan import plan

@@ -8,7 +8,7 @@ from datasets_gen import Task
 from kvbench.benchmarks.measured import Measured, measured, seconds_of
 from kvbench.benchmarks.roof import record_products
 from kvbench.benchmarks.shapes import task_of
-from kvbench.engine.decode import decode
+from kvbench.engine.decode.answers import decode
 from kvbench.engine.treat.branch import Trace
 from kvbench.engine.treat.plan import Scoring, plan
 from kvbench.engine.treat.prefill import prefill

@@ -10,8 +10,8 @@ from kvpress import BasePress, KVPressTextGenerationPipeline
 
 from datasets_gen import Example, Task
 from kvbench.catalogue import covering
-from kvbench.engine.decode import decode
-from kvbench.engine.generation import until_end
+from kvbench.engine.decode.answers import decode
+from kvbench.engine.decode.generation import until_end
 from kvbench.engine.treat.plan import Treatment, plan
 from kvbench.engine.treat.prefill import prefill
 from kvbench.models.load import LoadedModel, attention

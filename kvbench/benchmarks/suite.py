@@ -13,7 +13,7 @@ from kvbench.benchmarks.engine import LONG, QUESTIONS, Work
 from kvbench.benchmarks.measured import Measured, measured
 from kvbench.benchmarks.pipeline import compare
 from kvbench.benchmarks.shapes import LlamaShape, random_model, task_of
-from kvbench.engine.decode import decode
+from kvbench.engine.decode.answers import decode
 from kvbench.models.load import LoadedModel, load_model
 from kvbench.options import choose
 from kvbench.setting import Setting

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 from datasets_gen import Task
 from kvbench.collect import collect
-from kvbench.engine.decode import check_length
+from kvbench.engine.decode.answers import check_length
 from kvbench.grid import Grid
 from kvbench.models.load import LoadedModel
 from kvbench.prompts.prompt import build_prompts

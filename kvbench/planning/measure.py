@@ -12,7 +12,7 @@ from kvbench.benchmarks.measured import seconds_of
 from kvbench.benchmarks.shapes import LlamaShape, random_model, task_of
 from kvbench.benchmarks.suite import one_thread
 from kvbench.collect import collect
-from kvbench.engine.decode import decode
+from kvbench.engine.decode.answers import decode
 from kvbench.engine.treat.plan import plan
 from kvbench.engine.treat.prefill import prefill
 from kvbench.identity import package_versions

@@ -12,7 +12,7 @@ from itertools import starmap
 from math import ceil
 from typing import NamedTuple
 
-from kvbench.engine.columns import PLACES_AT_ONCE
+from kvbench.engine.decode.columns import PLACES_AT_ONCE
 from kvbench.planning.constants import Constants
 from kvbench.planning.load import Load
 from kvbench.planning.machine import USABLE, Machine

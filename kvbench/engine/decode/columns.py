@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import torch
 
-from kvbench.engine.rows import Row, shared_start
+from kvbench.engine.decode.rows import Row, shared_start
 from kvbench.engine.treat.branch import Branch, Trace
 
 PLACES_AT_ONCE = 64  # as many questions as fit side by side are read together, one at least

@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from transformers import AttentionInterface, Cache
 
-from kvbench.engine.bundle import Bundle
-from kvbench.engine.rows import Row
+from kvbench.engine.decode.bundle import Bundle
+from kvbench.engine.decode.rows import Row
 from kvbench.engine.treat.branch import Branch, Trace
 
 BRANCH_ATTENTION = "kvbench_branches"

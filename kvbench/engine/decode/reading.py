@@ -8,9 +8,9 @@ from typing import Any
 
 import torch
 
-from kvbench.engine.bundle import Bundle
-from kvbench.engine.likelihood import GoldLikelihood
-from kvbench.engine.wave import Part, Wave
+from kvbench.engine.decode.bundle import Bundle
+from kvbench.engine.decode.likelihood import GoldLikelihood
+from kvbench.engine.decode.wave import Part, Wave
 from kvbench.models.load import LoadedModel, decoder_of
 
 TOKENS_AT_ONCE = 2048  # in one pass

@@ -4,14 +4,14 @@ from collections.abc import Iterator, Sequence
 
 import torch
 
-from kvbench.engine.cache import BundleCache
-from kvbench.engine.generation import Generation, until_end
-from kvbench.engine.likelihood import GoldLikelihood
-from kvbench.engine.loop import Answer, Decoding, write_answers
-from kvbench.engine.reading import forward, read_golds, read_questions, read_shared
-from kvbench.engine.rows import Row
+from kvbench.engine.decode.cache import BundleCache
+from kvbench.engine.decode.generation import Generation, until_end
+from kvbench.engine.decode.likelihood import GoldLikelihood
+from kvbench.engine.decode.loop import Answer, Decoding, write_answers
+from kvbench.engine.decode.reading import forward, read_golds, read_questions, read_shared
+from kvbench.engine.decode.rows import Row
+from kvbench.engine.decode.wave import Wave
 from kvbench.engine.treat.branch import Branch, Trace, faults_of
-from kvbench.engine.wave import Wave
 from kvbench.models.load import LoadedModel
 from policies import StepTreatment
 

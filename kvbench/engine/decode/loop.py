@@ -7,8 +7,8 @@ from typing import Protocol
 
 import torch
 
-from kvbench.engine.cache import BranchCache
-from kvbench.engine.likelihood import GoldLikelihood
+from kvbench.engine.decode.cache import BranchCache
+from kvbench.engine.decode.likelihood import GoldLikelihood
 from kvbench.engine.treat.branch import Branch
 
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import torch
 from kvpress.utils import compute_n_kept
 
-from kvbench.engine.columns import PLACES_AT_ONCE
-from kvbench.engine.rows import Of, Row, shared_start
+from kvbench.engine.decode.columns import PLACES_AT_ONCE
+from kvbench.engine.decode.rows import Of, Row, shared_start
 from kvbench.engine.treat.branch import Branch, Trace
 from kvbench.engine.treat.plan import Scoring, Treatment
 from kvbench.models.load import LoadedModel

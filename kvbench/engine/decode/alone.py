@@ -7,10 +7,10 @@ from dataclasses import replace
 import torch
 from transformers import DynamicCache
 
-from kvbench.engine.cache import PlainCache
-from kvbench.engine.generation import Generation, Remains, until_end
-from kvbench.engine.likelihood import GoldLikelihood
-from kvbench.engine.loop import Answer, Decoding, write_answers
+from kvbench.engine.decode.cache import PlainCache
+from kvbench.engine.decode.generation import Generation, Remains, until_end
+from kvbench.engine.decode.likelihood import GoldLikelihood
+from kvbench.engine.decode.loop import Answer, Decoding, write_answers
 from kvbench.engine.treat.branch import Branch, Held, Trace, draws_of, faults_of
 from kvbench.engine.treat.guard import attention_modules, left_as_it_was, masks_of
 from kvbench.engine.treat.keep import LayerCache, digest_of, survivors

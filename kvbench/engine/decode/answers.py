@@ -5,14 +5,14 @@ from dataclasses import replace
 
 import torch
 
-from kvbench.engine.alone import answers_alone
-from kvbench.engine.generation import Generation
-from kvbench.engine.loop import Decoding, Observer, Sampler, greedy
-from kvbench.engine.rows import Row
-from kvbench.engine.together import GoldMeans, answers_of_wave
+from kvbench.engine.decode.alone import answers_alone
+from kvbench.engine.decode.generation import Generation
+from kvbench.engine.decode.loop import Decoding, Observer, Sampler, greedy
+from kvbench.engine.decode.rows import Row
+from kvbench.engine.decode.together import GoldMeans, answers_of_wave
+from kvbench.engine.decode.wave import BRANCH_ATTENTION, register_branch_attention
+from kvbench.engine.decode.waves import in_waves, rows_of, size_of, waves
 from kvbench.engine.treat.branch import Branch, Trace
-from kvbench.engine.wave import BRANCH_ATTENTION, register_branch_attention
-from kvbench.engine.waves import in_waves, rows_of, size_of, waves
 from kvbench.models.load import LoadedModel, attention, longest_sequence
 from kvbench.prompts.prompt import Prompt
 from kvbench.system.errors import KVBenchError

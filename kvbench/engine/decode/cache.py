@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 import torch
 from transformers import DynamicCache
 
-from kvbench.engine.bundle import Bundle, kept_last
+from kvbench.engine.decode.bundle import Bundle, kept_last
 from kvbench.engine.treat.branch import Branch
 from kvbench.engine.treat.keep import LayerCache
 from policies import ABSENT, UNKNOWN
