@@ -20,14 +20,14 @@ from kvbench.engine.treat.prefill import prefill
 from kvbench.models.load import LoadedModel
 from kvbench.options import Mode
 from kvbench.prompts.prompt import INSTRUCTIONS, Ask, Prompt, build_prompts, decoded
-from kvbench.record import Record
-from kvbench.rows import Rows
-from kvbench.score import text_scores
 from kvbench.setting import Setting
-from kvbench.stored_context import StoredContext
-from kvbench.stored_question import StoredQuestion
+from kvbench.store.record import Record
+from kvbench.store.rows import Rows
+from kvbench.store.scoring import text_scores
+from kvbench.store.stored_context import StoredContext
+from kvbench.store.stored_question import StoredQuestion
+from kvbench.store.tables import CONTEXTS, QUESTIONS, RECORDS, TABLES, StoredTable
 from kvbench.system.errors import KVBenchError
-from kvbench.tables import CONTEXTS, QUESTIONS, RECORDS, TABLES, StoredTable
 from policies import FULL
 
 

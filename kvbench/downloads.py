@@ -6,10 +6,10 @@ from pathlib import Path
 import pyarrow as pa
 from pandas import DataFrame
 
-from kvbench.parquet import write_parquet
-from kvbench.store import Store, together_once
+from kvbench.store.parquet import write_parquet
+from kvbench.store.store import Store, together_once
+from kvbench.store.tables import TABLES, joined_schema
 from kvbench.system.files import write_atomically, write_text_atomically
-from kvbench.tables import TABLES, joined_schema
 from leaderboards.imported import IMPORTED
 from leaderboards.page import FRONT
 from leaderboards.sheets import Sheet

@@ -19,8 +19,8 @@ from kvbench.catalogue import covers
 from kvbench.models.load import LoadedModel
 from kvbench.options import Mode, Scope
 from kvbench.setting import Setting
-from kvbench.store import PROVENANCE
-from kvbench.tables import SCHEMA_VERSION
+from kvbench.store.store import PROVENANCE
+from kvbench.store.tables import SCHEMA_VERSION
 from policies import Policy, arguments_of, by_kind
 
 PACKAGES = ("torch", "transformers", "kvpress", "numpy")

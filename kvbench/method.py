@@ -8,7 +8,7 @@ from pandas import DataFrame
 
 from datasets_gen import FROM_DATA, TASKS, Task
 from kvbench.reproduce import reproduction
-from kvbench.store import NamedPolicy, NamedTask, RunFile
+from kvbench.store.store import NamedPolicy, NamedTask, RunFile
 from leaderboards.method import Method, PolicyEntry, RunEntry, TaskEntry, TaskExample
 from policies import POLICIES, TITLES
 

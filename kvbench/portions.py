@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from datasets_gen import Task
 from kvbench.executors.unit import Part, Unit
 from kvbench.grid import Grid
-from kvbench.reuse import Cell, Lenders, Tables, cells_of, no_rows, together
-from kvbench.rows import Rows
-from kvbench.store import Store
+from kvbench.store.lending import Cell, Lenders, Tables, cells_of, no_rows, together
+from kvbench.store.rows import Rows
+from kvbench.store.store import Store
 from policies import Policy
 
 CONTEXTS_IN_CHUNK = 5

@@ -7,10 +7,10 @@ from pathlib import Path
 from pandas import DataFrame
 
 from kvbench.downloads import FOLDER, RECORDS_FILE, link_pages, write_records, write_sheets, write_study_tables
-from kvbench.gather import Gathering, gather
 from kvbench.method import method_of
 from kvbench.site_files import remove_former_files
-from kvbench.store import SUMMARY_FILE, Outline, Store
+from kvbench.store.merging import Gathering, gather
+from kvbench.store.store import SUMMARY_FILE, Outline, Store
 from kvbench.system.console import console, printable
 from kvbench.system.errors import KVBenchError
 from kvbench.system.files import write_text_atomically

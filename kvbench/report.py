@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from pandas import DataFrame
 
-from kvbench.store import Store
+from kvbench.store.store import Store
 from kvbench.system.console import console
 from kvbench.system.errors import KVBenchError
 from leaderboards.audit import audit

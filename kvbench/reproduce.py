@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from datasets_gen import FROM_DATA, TASKS, Task
 from datasets_gen.instructions import INSTRUCTIONS_IN_ARMS
-from kvbench.store import NamedTask, Outline, RunFile
+from kvbench.store.store import NamedTask, Outline, RunFile
 from policies import CONTROLS, FULL, KINDS
 
 OF_TOKENS = re.compile(r"(?P<tokens>\d+)-tokens-of-.+-(?:scattered|together-at-depth-(?P<depth>.+))")

@@ -11,9 +11,9 @@ from kvbench.executors.unit import check_first_contexts, count_in
 from kvbench.grid import Grid
 from kvbench.models.load import LoadedModel
 from kvbench.portions import lacking
-from kvbench.reuse import Lenders
-from kvbench.rows import Rows
-from kvbench.store import Store
+from kvbench.store.lending import Lenders
+from kvbench.store.rows import Rows
+from kvbench.store.store import Store
 from kvbench.system.console import console
 from kvbench.system.errors import InterruptedRunError, KVBenchError, first_line
 from kvbench.system.memory import is_out_of_memory

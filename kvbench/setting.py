@@ -32,7 +32,7 @@ class Setting:
     max_kv_bytes: int | None = None
     patience: Patience = field(default_factory=Patience)
     scope: Scope = "context"
-    tables: tuple[str, ...] = ()  # of studies, which are filled beside those of every run (kvbench.tables)
+    tables: tuple[str, ...] = ()  # of studies, which are filled beside those of every run (kvbench.store.tables)
 
     def only(self, policies: Sequence[Policy]) -> Self:
         """The same with other policies."""

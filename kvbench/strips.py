@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from datasets_gen import Span, SpanKind
-from kvbench.record import Record
+from kvbench.store.record import Record
 from kvbench.system.console import printable
 from kvbench.worst import Answer
 

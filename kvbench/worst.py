@@ -4,12 +4,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from datasets_gen import Example, Question, unknown_name
-from kvbench.record import Record
-from kvbench.store import Outline, Store
-from kvbench.stored_answer import StoredAnswer
+from kvbench.store.record import Record
+from kvbench.store.store import Outline, Store
+from kvbench.store.stored_answer import StoredAnswer
+from kvbench.store.tables import RECORDS
 from kvbench.suites import installed
 from kvbench.system.errors import KVBenchError
-from kvbench.tables import RECORDS
 from policies import FULL, Level
 
 SAME = 1e-9  # ratios that differ only by how they are written

@@ -8,8 +8,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from kvbench.store import Store
-from kvbench.tables import OF_EVERY_RUN, SCHEMA_VERSION, TABLES, joined_schema
+from kvbench.store.store import Store
+from kvbench.store.tables import OF_EVERY_RUN, SCHEMA_VERSION, TABLES, joined_schema
 
 FOLDER = Path(__file__).parent / "data" / "small_store"
 VERSION = b"kvbench_schema_version"

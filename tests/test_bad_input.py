@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kvbench.cli import main
-from kvbench.store import Store
+from kvbench.store.store import Store
 from small_store import small_store
 
 COMMANDS = {

@@ -20,8 +20,8 @@ from kvbench.engine.treat.time_limit import Patience, TookTooLongError
 from kvbench.models.load import LoadedModel
 from kvbench.models.snapshot import Pristine
 from kvbench.prompts.prompt import Prompt
-from kvbench.record import Record
 from kvbench.setting import Setting
+from kvbench.store.record import Record
 from kvbench.system.errors import KVBenchError
 from policies import POLICIES, Policy, at_ratios
 from toy import PLENTY, STEPS, ActingPress, ActingScorer, answers, hooks_left, pressing, treat

@@ -28,7 +28,7 @@ from kvbench.grid import Grid
 from kvbench.models.load import load_model
 from kvbench.options import contexts_of
 from kvbench.setting import Setting
-from kvbench.store import Store
+from kvbench.store.store import Store
 from policies import CONTROLS, POLICIES, at_ratios
 from policies.levels import RATIO
 from toy import pressing, toy_tokenizer, wait_until

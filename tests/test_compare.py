@@ -8,7 +8,7 @@ import pytest
 import kvbench.collect
 import kvbench.executors.unit
 from kvbench.cli import main
-from kvbench.store import Store
+from kvbench.store.store import Store
 
 PRESS = """
 from dataclasses import dataclass

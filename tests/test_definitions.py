@@ -6,7 +6,7 @@ from html.parser import HTMLParser
 import pytest
 from leaderboards.metrics import CURVES, METRICS, TABLES
 
-from kvbench.tables import JOINED
+from kvbench.store.tables import JOINED
 from leaderboards.board import _at_level, _columns, boards_of
 from leaderboards.comparison import build_comparison
 from leaderboards.definitions import CHAPTERS

@@ -8,15 +8,15 @@ import pytest
 
 from datasets_gen import TASKS
 from kvbench.cli import main
-from kvbench.gather import gather
 from kvbench.grid import Grid
 from kvbench.models.load import LoadedModel
 from kvbench.options import Mode
 from kvbench.run import execute
 from kvbench.setting import Setting
-from kvbench.store import Store
+from kvbench.store.merging import gather
+from kvbench.store.store import Store
+from kvbench.store.tables import RECORDS
 from kvbench.system.errors import KVBenchError
-from kvbench.tables import RECORDS
 from policies import POLICIES, Level, at_ratios, points_of
 
 

@@ -17,7 +17,7 @@ from datasets_gen.ifeval import IFEVAL, ifeval_of
 from datasets_gen.ifeval_rows import Row
 from kvbench.cli import main
 from kvbench.prompts.prompt import build_prompts, chat_template
-from kvbench.store import Store
+from kvbench.store.store import Store
 from samples_of_ifeval import OF_HUB, PLAIN, SPLIT, changed, written
 from suite import parts
 

@@ -12,7 +12,7 @@ import policies.levels
 from kvbench.cli import main
 from kvbench.models.load import LoadedModel
 from kvbench.options import parse_points
-from kvbench.store import Store
+from kvbench.store.store import Store
 from leaderboards.paired import duels
 from leaderboards.summary import summarise
 from policies import KINDS, POLICIES, Level, LevelKind, Policy, Situation, points_of

@@ -20,8 +20,8 @@ from kvbench.engine.treat.branch import Branch, Trace
 from kvbench.engine.treat.guard import left_as_it_was
 from kvbench.models.load import LoadedModel, decoder_of
 from kvbench.prompts.prompt import Prompt
-from kvbench.record import Record
 from kvbench.setting import Setting
+from kvbench.store.record import Record
 from plain import plain_nll
 from policies import POLICIES, Policy, at_ratios
 from policies.draws import drawing_from, seed_of

@@ -9,7 +9,7 @@ import pytest
 
 from datasets_gen import TASKS
 from kvbench.method import method_of
-from kvbench.store import Store
+from kvbench.store.store import Store
 from leaderboards.definitions import CHAPTERS
 from leaderboards.method import Downloads, Method, PolicyEntry, RunEntry, TaskEntry, TaskExample, build_method
 from leaderboards.sheets import Sheet

@@ -8,10 +8,10 @@ from hypothesis.extra.numpy import arrays
 from leaderboards.metrics import METRICS, Survival
 
 from datasets_gen import TASKS, Directive, obeyed
-from kvbench.record import Record
-from kvbench.score import text_scores
-from kvbench.stored_context import StoredContext
-from kvbench.stored_question import StoredQuestion
+from kvbench.store.record import Record
+from kvbench.store.scoring import text_scores
+from kvbench.store.stored_context import StoredContext
+from kvbench.store.stored_question import StoredQuestion
 from metrics.leakage import leakage
 from metrics.routing import eviction_rate, eviction_ratio_by_layer, global_eviction_ratio, kept_shares, slot_coverage
 from metrics.text import abstains, marked_answer, normalise, score_text, token_f1, undressed

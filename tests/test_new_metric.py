@@ -65,8 +65,8 @@ import json
 import numpy as np
 from kvbench.commands.ls import listing
 from kvbench.readme import listed
-from kvbench.score import SCORES
-from kvbench.tables import RECORDS, joined_schema
+from kvbench.store.scoring import SCORES
+from kvbench.store.tables import RECORDS, joined_schema
 from leaderboards import (
     Details, Method, Results, all_standings, board_sheet, boards_of, build_method, build_pages, cells_sheet, gallery,
     summarise,

@@ -22,7 +22,7 @@ from kvbench.collect import collect
 from kvbench.models.load import LoadedModel
 from kvbench.prompts.prompt import build_prompts
 from kvbench.setting import Setting
-from kvbench.store import Store
+from kvbench.store.store import Store
 from kvbench.suites import SUITES, wanted
 from kvbench.system.errors import KVBenchError
 from leaderboards.instructions_page import build_instructions

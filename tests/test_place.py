@@ -12,9 +12,9 @@ from kvbench.cli import main
 from kvbench.grid import Grid
 from kvbench.models.load import LoadedModel
 from kvbench.run import execute
-from kvbench.score import rescore
 from kvbench.setting import Setting
-from kvbench.store import Store
+from kvbench.store.scoring import rescore
+from kvbench.store.store import Store
 from kvbench.system.errors import KVBenchError
 from kvbench.system.files import check_writable, write_atomically, write_text_atomically
 from kvbench.system.places import is_remote, place_of

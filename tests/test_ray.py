@@ -22,7 +22,7 @@ from kvbench.executors.ray import Cluster, busy_resource, gpus_of_a_worker, plac
 from kvbench.executors.worker import Worker
 from kvbench.job import Job
 from kvbench.prompts.prompt import build_prompts
-from kvbench.store import PROVENANCE, Store
+from kvbench.store.store import PROVENANCE, Store
 from kvbench.system.errors import KVBenchError
 from toy import toy_tokenizer, wait_until
 

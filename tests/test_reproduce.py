@@ -13,9 +13,9 @@ from kvbench.grid import Grid
 from kvbench.identity import Identity
 from kvbench.models.load import LoadedModel
 from kvbench.reproduce import Reproduction, reproduction
-from kvbench.store import RunFile
+from kvbench.store.store import RunFile
+from kvbench.store.tables import SCHEMA_VERSION
 from kvbench.system.errors import KVBenchError
-from kvbench.tables import SCHEMA_VERSION
 from policies import POLICIES
 from samples_of_ifeval import SPLIT
 

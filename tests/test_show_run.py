@@ -11,13 +11,13 @@ from datasets_gen import TASKS
 from kvbench.cli import main
 from kvbench.grid import Grid
 from kvbench.models.load import LoadedModel
-from kvbench.record import Record
 from kvbench.run import execute
 from kvbench.setting import Setting
-from kvbench.store import Store
+from kvbench.store.record import Record
+from kvbench.store.store import Store
+from kvbench.store.tables import CONTEXTS, RECORDS
 from kvbench.strips import EVICTED, LONG, PARTLY, SURVIVED, fate, render_answer, verdict
 from kvbench.system.console import printable
-from kvbench.tables import CONTEXTS, RECORDS
 from kvbench.worst import chosen_level, worst_answers
 from policies import POLICIES, Level, at_ratios
 

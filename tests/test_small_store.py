@@ -13,8 +13,8 @@ import pytest
 
 from kvbench.cli import main
 from kvbench.publish import summary_rows
-from kvbench.store import Store
-from kvbench.tables import SCHEMA_VERSION
+from kvbench.store.store import Store
+from kvbench.store.tables import SCHEMA_VERSION
 from leaderboards.paired import duels
 from leaderboards.resampling import Blank
 from leaderboards.row import SummaryRow

@@ -22,14 +22,14 @@ from kvbench.grid import Grid
 from kvbench.identity import source_hash
 from kvbench.models.load import LoadedModel
 from kvbench.publish import publish_summary
-from kvbench.record import Record
 from kvbench.run import execute
-from kvbench.score import rescore
 from kvbench.setting import Setting
-from kvbench.store import Store
+from kvbench.store.record import Record
+from kvbench.store.scoring import rescore
+from kvbench.store.store import Store
+from kvbench.store.tables import RECORDS
 from kvbench.system.errors import KVBenchError
 from kvbench.system.files import write_text_atomically
-from kvbench.tables import RECORDS
 from policies import POLICIES, at_ratios
 from toy import listening
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from kvbench.store.tables import RECORDS
 from kvbench.system.errors import KVBenchError
-from kvbench.tables import RECORDS
 from small_store import small_store
 
 

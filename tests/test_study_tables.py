@@ -14,10 +14,10 @@ from kvbench.grid import Grid
 from kvbench.models.load import LoadedModel
 from kvbench.run import execute
 from kvbench.setting import Setting
-from kvbench.store import Store
+from kvbench.store.store import Store
+from kvbench.store.tables import QUESTIONS, RECORDS, TABLES, StoredTable, register
 from kvbench.submission import examine
 from kvbench.system.errors import KVBenchError
-from kvbench.tables import QUESTIONS, RECORDS, TABLES, StoredTable, register
 from policies import POLICIES, at_ratios
 from toy import listening
 

@@ -13,12 +13,12 @@ from kvbench.grid import Grid
 from kvbench.models.load import LoadedModel, load_model
 from kvbench.publish import publish_summary
 from kvbench.run import execute
-from kvbench.score import rescore, scores_of, text_scores
 from kvbench.setting import Setting
-from kvbench.store import Store
-from kvbench.stored_answer import StoredAnswer
+from kvbench.store.scoring import rescore, scores_of, text_scores
+from kvbench.store.store import Store
+from kvbench.store.stored_answer import StoredAnswer
+from kvbench.store.tables import CONTEXTS, QUESTIONS, RECORDS
 from kvbench.submission import examine
-from kvbench.tables import CONTEXTS, QUESTIONS, RECORDS
 from policies import POLICIES, at_ratios
 
 SNAPKV = [POLICIES[name] for name in ("full", "snapkv")]

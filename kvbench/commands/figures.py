@@ -12,7 +12,7 @@ from rich.progress import track
 from kvbench.commands.parameters import Run
 from kvbench.options import choose
 from kvbench.publish import publish_summary
-from kvbench.store import Store
+from kvbench.store.store import Store
 from kvbench.system.console import console, printable
 from kvbench.system.files import make_folder
 from leaderboards.facets import facets

@@ -41,7 +41,7 @@ from kvbench.engine.treat.time_limit import CELL_SECONDS
 from kvbench.options import check_name
 from kvbench.publish import publish_site
 from kvbench.report import report_failures, report_identities
-from kvbench.store import Store
+from kvbench.store.store import Store
 from kvbench.system.console import console
 from kvbench.system.files import check_writable, make_folder
 from leaderboards.terminal import telling, terminal_table

@@ -2,8 +2,8 @@
 
 from kvbench.commands.parameters import Run
 from kvbench.publish import publish_summary
-from kvbench.score import rescore
-from kvbench.store import Store
+from kvbench.store.scoring import rescore
+from kvbench.store.store import Store
 from kvbench.system.console import console
 from leaderboards.summary import COLUMNS
 

@@ -27,7 +27,7 @@ from kvbench.commands.parameters import (
 from kvbench.data import with_data
 from kvbench.options import check_count
 from kvbench.prompts.context_length import lengthen_by_tokenizer
-from kvbench.store import Store
+from kvbench.store.store import Store
 from kvbench.strips import STYLES, coloured, render_answer
 from kvbench.system.errors import KVBenchError
 from kvbench.system.places import place_of

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from kvbench.publish import publish_sites
-from kvbench.store import Store
+from kvbench.store.store import Store
 from kvbench.system.console import console
 from kvbench.system.errors import KVBenchError
 from kvbench.system.files import make_folder

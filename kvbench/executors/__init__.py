@@ -11,7 +11,7 @@ from typing import Protocol
 from kvbench.executors.unit import Part, Unit
 from kvbench.grid import Grid
 from kvbench.identity import Identity
-from kvbench.rows import Rows
+from kvbench.store.rows import Rows
 
 __all__ = ["Answered", "Executor", "Part", "Unit"]
 

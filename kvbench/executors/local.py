@@ -9,7 +9,7 @@ from kvbench.forecast import memory_plan, processes_within
 from kvbench.grid import Grid
 from kvbench.job import Job
 from kvbench.models.load import LoadedModel, missing_weights
-from kvbench.rows import Rows
+from kvbench.store.rows import Rows
 from kvbench.system.console import console
 from kvbench.system.process import settle
 from kvbench.workers import Workers

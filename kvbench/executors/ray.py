@@ -18,7 +18,7 @@ from kvbench.executors.worker import Readiness, Worker
 from kvbench.grid import Grid
 from kvbench.job import Job
 from kvbench.models.load import load_tokenizer
-from kvbench.rows import Rows
+from kvbench.store.rows import Rows
 from kvbench.system.console import console
 from kvbench.system.errors import KVBenchError, first_line, unexpected
 

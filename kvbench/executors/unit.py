@@ -8,8 +8,8 @@ from kvbench.engine.decode.answers import check_length
 from kvbench.grid import Grid
 from kvbench.models.load import LoadedModel
 from kvbench.prompts.prompt import build_prompts
-from kvbench.rows import Rows
 from kvbench.setting import Setting
+from kvbench.store.rows import Rows
 from policies import Point
 
 

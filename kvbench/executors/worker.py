@@ -16,8 +16,8 @@ from kvbench.grid import Grid
 from kvbench.identity import Identity
 from kvbench.job import Job
 from kvbench.models.load import LoadedModel, missing_weights
-from kvbench.rows import Rows
-from kvbench.store import PROVENANCE
+from kvbench.store.rows import Rows
+from kvbench.store.store import PROVENANCE
 from kvbench.system.errors import KVBenchError, unexpected
 from kvbench.system.memory import is_out_of_memory
 from kvbench.system.process import settle

@@ -17,7 +17,6 @@ from kvbench.engine.treat.plan import plan
 from kvbench.engine.treat.prefill import prefill
 from kvbench.identity import package_versions
 from kvbench.models.load import LoadedModel
-from kvbench.parquet import encoded
 from kvbench.planning.constants import Constants, PressCost
 from kvbench.planning.load import Load
 from kvbench.planning.machine import Machine
@@ -25,6 +24,7 @@ from kvbench.planning.plan import answers_together
 from kvbench.planning.shape import Shape
 from kvbench.prompts.prompt import Prompt, build_prompts
 from kvbench.setting import Setting
+from kvbench.store.parquet import encoded
 from kvbench.system.process import processor_name
 from policies import POLICIES, Policy, at_ratios
 

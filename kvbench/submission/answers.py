@@ -8,7 +8,7 @@ from pydantic import BaseModel
 from datasets_gen import DatasetError
 from kvbench.findings import Finding, judged, note
 from kvbench.prompts.prompt import decoded
-from kvbench.score import SCORES, scores_of
+from kvbench.store.scoring import SCORES, scores_of
 from kvbench.submission.reading import Described, Submission, place_of
 from kvbench.system.errors import KVBenchError, first_line
 from policies import Point

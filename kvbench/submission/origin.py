@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 from kvbench.findings import Finding, judged, note
 from kvbench.models.shipped import REFERENCE_MODELS
+from kvbench.store.tables import SCHEMA_VERSION
 from kvbench.submission.reading import Submission
-from kvbench.tables import SCHEMA_VERSION
 
 
 def check_status(submission: Submission) -> Finding:

@@ -16,11 +16,11 @@ from kvbench.findings import Finding, judged
 from kvbench.identity import Identity, source_hash
 from kvbench.models.load import fingerprint_of
 from kvbench.models.shipped import REFERENCE_MODELS, folder_of
-from kvbench.record import Record
-from kvbench.store import RUN_FILE, Store
-from kvbench.stored_answer import StoredAnswer
-from kvbench.stored_context import StoredContext
-from kvbench.stored_question import StoredQuestion
+from kvbench.store.record import Record
+from kvbench.store.store import RUN_FILE, Store
+from kvbench.store.stored_answer import StoredAnswer
+from kvbench.store.stored_context import StoredContext
+from kvbench.store.stored_question import StoredQuestion
 from kvbench.suites import installed
 from kvbench.system.errors import KVBenchError, first_line
 

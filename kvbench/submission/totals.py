@@ -7,7 +7,7 @@ from typing import Any
 
 from kvbench.findings import Finding, judged, note
 from kvbench.publish import summary_rows
-from kvbench.store import SUMMARY_FILE
+from kvbench.store.store import SUMMARY_FILE
 from kvbench.submission.reading import Submission
 from kvbench.system.errors import KVBenchError, first_line
 from leaderboards.audit import audit

@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from kvbench.store import PARTS, NamedPolicy, Outline, Store
+from kvbench.store.store import PARTS, NamedPolicy, Outline, Store
 from kvbench.system.errors import KVBenchError
 from policies import UNTREATED, Level, by_kind
 

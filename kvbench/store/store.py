@@ -31,13 +31,10 @@ from pydantic import (
     field_validator,
 )
 
-from kvbench.joined import Places, joined, places_of_parents
-from kvbench.parquet import read_parquet, write_parquet
-from kvbench.stored_answer import StoredAnswer
-from kvbench.system.errors import KVBenchError, first_line
-from kvbench.system.files import write_text_atomically
-from kvbench.system.places import is_remote
-from kvbench.tables import (
+from kvbench.store.joined import Places, joined, places_of_parents
+from kvbench.store.parquet import read_parquet, write_parquet
+from kvbench.store.stored_answer import StoredAnswer
+from kvbench.store.tables import (
     CONTEXTS,
     JOINED,
     QUESTIONS,
@@ -49,6 +46,9 @@ from kvbench.tables import (
     fault_of_schema,
     fault_of_values,
 )
+from kvbench.system.errors import KVBenchError, first_line
+from kvbench.system.files import write_text_atomically
+from kvbench.system.places import is_remote
 from policies import KINDS, Level, Point, points_of
 
 RUN_FILE = "run.json"

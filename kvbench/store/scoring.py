@@ -2,12 +2,12 @@
 
 from leaderboards.metrics import METRICS, Answer, MetricError
 
-from kvbench.store import Store
-from kvbench.stored_answer import StoredAnswer
-from kvbench.stored_context import StoredContext
-from kvbench.stored_question import StoredQuestion
+from kvbench.store.store import Store
+from kvbench.store.stored_answer import StoredAnswer
+from kvbench.store.stored_context import StoredContext
+from kvbench.store.stored_question import StoredQuestion
+from kvbench.store.tables import RECORDS
 from kvbench.system.errors import KVBenchError
-from kvbench.tables import RECORDS
 
 SCORES = {metric.name: metric.of_answer for metric in METRICS.values() if metric.of_answer is not None}
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 from pydantic import BaseModel
 
-from kvbench.record import Record
-from kvbench.stored_question import StoredQuestion
-from kvbench.tables import QUESTIONS, RECORDS, TABLES
+from kvbench.store.record import Record
+from kvbench.store.stored_question import StoredQuestion
+from kvbench.store.tables import QUESTIONS, RECORDS, TABLES
 
 
 @dataclass

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from kvbench.record import Record
-from kvbench.stored_context import StoredContext
-from kvbench.stored_question import StoredQuestion
+from kvbench.store.record import Record
+from kvbench.store.stored_context import StoredContext
+from kvbench.store.stored_question import StoredQuestion
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import pandas as pd
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from kvbench.tables import CONTEXTS, QUESTIONS, RECORDS, StoredTable
+from kvbench.store.tables import CONTEXTS, QUESTIONS, RECORDS, StoredTable
 
 Places = NDArray[np.intp]
 

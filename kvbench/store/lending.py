@@ -5,9 +5,9 @@ from collections.abc import Collection, Mapping, Sequence
 import pandas as pd
 import pyarrow as pa
 
-from kvbench.store import PARTS, RUN_FILE, Store, together_once
+from kvbench.store.store import PARTS, RUN_FILE, Store, together_once
+from kvbench.store.tables import CONTEXTS, QUESTIONS, RECORDS, TABLES
 from kvbench.system.errors import KVBenchError
-from kvbench.tables import CONTEXTS, QUESTIONS, RECORDS, TABLES
 from policies import Level, Point
 
 Cell = tuple[str, int, Point]  # policy, context, level and draw

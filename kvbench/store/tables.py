@@ -14,9 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import BaseModel
 
-from kvbench.record import RANGES, Record
-from kvbench.stored_context import StoredContext
-from kvbench.stored_question import StoredQuestion
+from kvbench.store.record import RANGES, Record
+from kvbench.store.stored_context import StoredContext
+from kvbench.store.stored_question import StoredQuestion
 
 SCHEMA_VERSION = 8
 VERSION_KEY = b"kvbench_schema_version"
