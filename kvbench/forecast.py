@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from datasets_gen import Task
 from kvbench.engine.decode.waves import Forecast, forecast
 from kvbench.engine.treat.plan import plan, with_reference
-from kvbench.grid import Grid
+from kvbench.experiments.grid import Grid
 from kvbench.models.load import LoadedModel
 from kvbench.prompts.prompt import build_prompts
 from metrics.sizes import size_text

@@ -8,7 +8,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from kvbench.executors import Executor, Unit
 from kvbench.executors.local import LocalExecutor
 from kvbench.executors.unit import check_first_contexts, count_in
-from kvbench.grid import Grid
+from kvbench.experiments.grid import Grid
 from kvbench.models.load import LoadedModel
 from kvbench.portions import lacking
 from kvbench.store.lending import Lenders

@@ -4,11 +4,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from datasets_gen import Example, Question, unknown_name
+from kvbench.experiments.suites import installed
 from kvbench.store.record import Record
 from kvbench.store.store import Outline, Store
 from kvbench.store.stored_answer import StoredAnswer
 from kvbench.store.tables import RECORDS
-from kvbench.suites import installed
 from kvbench.system.errors import KVBenchError
 from policies import FULL, Level
 

@@ -10,17 +10,17 @@ import torch
 from kvpress import KnormPress
 
 from datasets_gen import TASKS
-from kvbench.collect import collect
 from kvbench.engine.decode.answers import decode
 from kvbench.engine.treat.branch import Trace
 from kvbench.engine.treat.keep import LayerCache
 from kvbench.engine.treat.plan import plan
 from kvbench.engine.treat.prefill import prefill
 from kvbench.engine.treat.time_limit import Patience, TookTooLongError
+from kvbench.experiments.collect import collect
+from kvbench.experiments.setting import Setting
 from kvbench.models.load import LoadedModel
 from kvbench.models.snapshot import Pristine
 from kvbench.prompts.prompt import Prompt
-from kvbench.setting import Setting
 from kvbench.store.record import Record
 from kvbench.system.errors import KVBenchError
 from policies import POLICIES, Policy, at_ratios

@@ -18,16 +18,16 @@ import torch
 from leaderboards.metrics import METRICS
 from transformers import GPT2Config, GPT2LMHeadModel
 
-import kvbench.catalogue
-import kvbench.job
-import kvbench.suites
+import kvbench.experiments.catalogue
+import kvbench.experiments.job
+import kvbench.experiments.suites
 from datasets_gen import TASKS
-from kvbench.catalogue import choose_policies
 from kvbench.cli import COMMANDS, main
-from kvbench.grid import Grid
+from kvbench.experiments.catalogue import choose_policies
+from kvbench.experiments.grid import Grid
+from kvbench.experiments.options import contexts_of
+from kvbench.experiments.setting import Setting
 from kvbench.models.load import load_model
-from kvbench.options import contexts_of
-from kvbench.setting import Setting
 from kvbench.store.store import Store
 from policies import CONTROLS, POLICIES, at_ratios
 from policies.levels import RATIO
@@ -60,7 +60,7 @@ def test_a_run_takes_profile_limit_and_phrasings(
     toy_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     few = replace(TASKS["base"], contexts={"quick": 2, "paper": 3})
-    monkeypatch.setattr(kvbench.suites, "TASKS", {"base": few})
+    monkeypatch.setattr(kvbench.experiments.suites, "TASKS", {"base": few})
     common = ["run", "--model", str(toy_folder), "--out", str(tmp_path / "runs"), "--site", str(tmp_path / "site")]
     common += ["--ratios", "0.5", "--policies", "full"]
     asked = {
@@ -183,7 +183,7 @@ def test_an_interrupt_before_the_first_generation_is_said(
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(kvbench.job, "load_model", interrupted)
+    monkeypatch.setattr(kvbench.experiments.job, "load_model", interrupted)
     assert main(["run"]) == 130
     assert "error: interrupted" in capsys.readouterr().err
 
@@ -328,7 +328,7 @@ def test_a_failing_policy_is_recorded_and_all_others_go_on(
         press.score = lambda *arguments: 1 / 0
         return press
 
-    monkeypatch.setattr(kvbench.catalogue, "POLICIES", {**POLICIES, "broken": pressing("broken", broken)})
+    monkeypatch.setattr(kvbench.experiments.catalogue, "POLICIES", {**POLICIES, "broken": pressing("broken", broken)})
     assert main(run_arguments(toy_folder, tmp_path, "--policies", "full,broken,knorm")) == 1
     assert "broken failed in layer 0: ZeroDivisionError: division by zero" in capsys.readouterr().err
     frame = Store.open(tmp_path / "runs/x").frame()

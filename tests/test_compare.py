@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-import kvbench.collect
 import kvbench.executors.unit
+import kvbench.experiments.collect
 from kvbench.cli import main
 from kvbench.store.store import Store
 
@@ -44,7 +44,7 @@ def test_only_what_is_missing_is_run_and_every_cell_has_a_verdict(
 ) -> None:
     assert main(arguments(toy_folder, tmp_path, "run", "--policies", "snapkv,knorm", "--ratios", "0.3,0.5,0.9")) == 0
     asked: list[tuple[str, list[str]]] = []
-    collect = kvbench.collect.collect
+    collect = kvbench.experiments.collect.collect
 
     def listening(model, task, examples, setting):  # type: ignore[no-untyped-def]
         asked.append((task.name, [policy.name for policy in setting.policies]))

@@ -12,9 +12,9 @@ from transformers import AutoModelForCausalLM
 import kvbench.models.load
 from datasets_gen import TASKS
 from kvbench.cli import main
-from kvbench.collect import collect
+from kvbench.experiments.collect import collect
+from kvbench.experiments.setting import Setting
 from kvbench.models.load import LoadedModel, check_spread, load_model, wrap_model
-from kvbench.setting import Setting
 from kvbench.system.errors import KVBenchError
 from policies import POLICIES, at_ratios
 from toy import toy_model

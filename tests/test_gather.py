@@ -8,11 +8,11 @@ import pytest
 
 from datasets_gen import TASKS
 from kvbench.cli import main
-from kvbench.grid import Grid
+from kvbench.experiments.grid import Grid
+from kvbench.experiments.options import Mode
+from kvbench.experiments.setting import Setting
 from kvbench.models.load import LoadedModel
-from kvbench.options import Mode
 from kvbench.run import execute
-from kvbench.setting import Setting
 from kvbench.store.merging import gather
 from kvbench.store.store import Store
 from kvbench.store.tables import RECORDS

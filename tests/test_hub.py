@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 from huggingface_hub import constants
 
-from kvbench.catalogue import known_policies
+from kvbench.experiments.catalogue import known_policies
 from kvbench.models.load import LoadedModel, missing_weights
 from kvbench.system import hub
 

@@ -10,7 +10,7 @@ import pytest
 from datasets import Dataset
 from transformers import PreTrainedTokenizerFast
 
-import kvbench.data
+import kvbench.experiments.data
 from datasets_gen import DatasetError, Directive, Example
 from datasets_gen.defences import ATTACKS, REFUSAL
 from datasets_gen.ifeval import IFEVAL, ifeval_of
@@ -283,9 +283,9 @@ def test_rows_come_from_the_hub_where_no_file_is_given(monkeypatch: pytest.Monke
         asked.append((name, split))
         return Dataset.from_list([{**OF_HUB, "key": number} for number in range(3)])
 
-    monkeypatch.setattr(kvbench.data, "fault_of_hub", lambda: "")
+    monkeypatch.setattr(kvbench.experiments.data, "fault_of_hub", lambda: "")
     monkeypatch.setattr("datasets.load_dataset", load)
-    (task,) = kvbench.data.with_data([IFEVAL], None, "none")
+    (task,) = kvbench.experiments.data.with_data([IFEVAL], None, "none")
     assert asked == [("google/IFEval", "train")]
     assert task.contexts["paper"] == 3
     assert task.example(0, 2).context == SPLIT["prompt"]
@@ -297,7 +297,7 @@ def test_without_hub_and_file_it_is_said_what_to_give(
     def load(name: str, split: str) -> Dataset:
         raise ConnectionError(f"Couldn't reach {name}\nat all")
 
-    monkeypatch.setattr(kvbench.data, "fault_of_hub", lambda: "")
+    monkeypatch.setattr(kvbench.experiments.data, "fault_of_hub", lambda: "")
     monkeypatch.setattr("datasets.load_dataset", load)
     assert main(["run", "--tasks", "ifeval"]) == 1
     assert capsys.readouterr().err == (

@@ -10,8 +10,8 @@ from kvpress import BasePress
 
 import policies.levels
 from kvbench.cli import main
+from kvbench.experiments.options import parse_points
 from kvbench.models.load import LoadedModel
-from kvbench.options import parse_points
 from kvbench.store.store import Store
 from leaderboards.paired import duels
 from leaderboards.summary import summarise

@@ -10,7 +10,6 @@ from transformers import DynamicCache
 
 import kvbench.engine.decode.reading as reading
 from datasets_gen import TASKS
-from kvbench.collect import collect
 from kvbench.engine.decode.answers import decode
 from kvbench.engine.decode.columns import PLACES_AT_ONCE
 from kvbench.engine.decode.generation import Generation
@@ -18,9 +17,10 @@ from kvbench.engine.decode.loop import Step
 from kvbench.engine.decode.waves import rows_of, size_of, waves
 from kvbench.engine.treat.branch import Branch, Trace
 from kvbench.engine.treat.guard import left_as_it_was
+from kvbench.experiments.collect import collect
+from kvbench.experiments.setting import Setting
 from kvbench.models.load import LoadedModel, decoder_of
 from kvbench.prompts.prompt import Prompt
-from kvbench.setting import Setting
 from kvbench.store.record import Record
 from plain import plain_nll
 from policies import POLICIES, Policy, at_ratios

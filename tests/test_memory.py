@@ -16,7 +16,6 @@ import kvbench.engine.decode.together as engine
 import kvbench.system.memory as memory
 from datasets_gen import TASKS
 from kvbench.cli import main
-from kvbench.collect import collect
 from kvbench.engine.decode.answers import decode
 from kvbench.engine.decode.generation import Generation
 from kvbench.engine.decode.rows import Row
@@ -24,11 +23,12 @@ from kvbench.engine.decode.wave import Wave
 from kvbench.engine.decode.waves import PADDING, forecast, in_waves, rows_of, size_of, token_bytes_of, waves
 from kvbench.engine.treat.branch import Branch, Trace
 from kvbench.engine.treat.plan import plan
+from kvbench.experiments.collect import collect
+from kvbench.experiments.grid import Grid
+from kvbench.experiments.setting import Setting
 from kvbench.forecast import memory_plan, processes_within
-from kvbench.grid import Grid
 from kvbench.models.load import LoadedModel
 from kvbench.prompts.prompt import Prompt, build_prompts
-from kvbench.setting import Setting
 from kvbench.system.memory import free_bytes, is_out_of_memory, kv_share
 from policies import POLICIES, at_ratios
 from toy import HEAD_SIZE, KEY_HEADS, LAYERS, NETWORKS, PLENTY, STEPS, answers, toy_model, treat

@@ -16,14 +16,14 @@ from datasets_gen.defences import REFUSAL
 from datasets_gen.directives import KINDS
 from datasets_gen.ifeval import IFEVAL
 from datasets_gen.instructions import ARMS, INSTRUCTIONS_IN_ARMS
-from kvbench.catalogue import check_scope
 from kvbench.cli import main
-from kvbench.collect import collect
+from kvbench.experiments.catalogue import check_scope
+from kvbench.experiments.collect import collect
+from kvbench.experiments.setting import Setting
+from kvbench.experiments.suites import SUITES, wanted
 from kvbench.models.load import LoadedModel
 from kvbench.prompts.prompt import build_prompts
-from kvbench.setting import Setting
 from kvbench.store.store import Store
-from kvbench.suites import SUITES, wanted
 from kvbench.system.errors import KVBenchError
 from leaderboards.instructions_page import build_instructions
 from leaderboards.obedience import accuracy, kept, leaks, rank_correlations, study

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from kvpress.utils import compute_n_kept
 
 from datasets_gen import TASKS
-from kvbench.options import check_count, check_name, choose, contexts_of, kv_bytes, parse_points
+from kvbench.experiments.options import check_count, check_name, choose, contexts_of, kv_bytes, parse_points
 from kvbench.system.errors import KVBenchError
 from policies import POLICIES, Level, Point, at_ratios, points_of
 from policies.levels import RATIO

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from datasets_gen import TASKS
 from kvbench.cli import main
-from kvbench.grid import Grid
+from kvbench.experiments.grid import Grid
+from kvbench.experiments.setting import Setting
 from kvbench.models.load import LoadedModel
 from kvbench.planning.constants import Constants, PressCost
 from kvbench.planning.load import Load, load_of
@@ -21,7 +22,6 @@ from kvbench.planning.page import assumptions, hours
 from kvbench.planning.plan import Plan, answers_together
 from kvbench.planning.shape import Shape, shape_of
 from kvbench.readme import PLANS, SCALE, filled
-from kvbench.setting import Setting
 from kvbench.system.errors import KVBenchError
 from policies import POLICIES, at_ratios
 

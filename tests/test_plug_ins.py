@@ -10,7 +10,7 @@ from kvpress import DecodingPress, KnormPress, KVzipPress, SnapKVPress
 
 import policies.plug_in
 from datasets_gen import TASKS
-from kvbench.catalogue import choose_policies, with_references
+from kvbench.experiments.catalogue import choose_policies, with_references
 from kvbench.system.errors import KVBenchError
 from policies import PolicyError, Situation, arguments_of, load_even_if_broken, load_plug_in, plug_ins
 from policies.errors import BrokenPlugInError

@@ -11,8 +11,8 @@ from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, train
 from transformers import ByT5Tokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from datasets_gen import TASKS, Example, Span, Task
+from kvbench.experiments.options import Mode
 from kvbench.models.load import LoadedModel
-from kvbench.options import Mode
 from kvbench.prompts.prompt import Prompt, asked, build_prompts, chat_template, tokens_of
 from kvbench.reference.tokenizer import BEGIN, SPECIAL_TOKENS, training_texts
 from kvbench.system.errors import KVBenchError

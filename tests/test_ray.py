@@ -20,7 +20,7 @@ from datasets_gen import TASKS
 from kvbench.cli import main
 from kvbench.executors.ray import Cluster, busy_resource, gpus_of_a_worker, places, sharing
 from kvbench.executors.worker import Worker
-from kvbench.job import Job
+from kvbench.experiments.job import Job
 from kvbench.prompts.prompt import build_prompts
 from kvbench.store.store import PROVENANCE, Store
 from kvbench.system.errors import KVBenchError

@@ -11,19 +11,19 @@ import pytest
 
 from datasets_gen import TASKS, Task
 from kvbench.benchmarks.pipeline import compare
-from kvbench.catalogue import choose_policies
-from kvbench.collect import collect
 from kvbench.engine.decode.waves import rows_of, waves
 from kvbench.engine.treat.plan import plan
 from kvbench.engine.treat.prefill import prefill
+from kvbench.experiments.catalogue import choose_policies
+from kvbench.experiments.collect import collect
+from kvbench.experiments.options import Mode
+from kvbench.experiments.setting import Setting
 from kvbench.models.load import LoadedModel, load_model
 from kvbench.models.shipped import REFERENCE_MODELS, folder_of
-from kvbench.options import Mode
 from kvbench.prompts.prompt import build_prompts
 from kvbench.reference.card import model_card
 from kvbench.reference.evaluate import measure, scores
 from kvbench.reference.targets import TARGETS, Target
-from kvbench.setting import Setting
 from policies import at_ratios
 from policies.names import CONTROLS
 

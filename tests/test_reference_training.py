@@ -10,7 +10,7 @@ import torch
 import kvbench.reference.batches as batches
 import kvbench.reference.train as train
 from datasets_gen import TASKS, Task
-from kvbench.options import Mode
+from kvbench.experiments.options import Mode
 from kvbench.reference.architecture import ARCHITECTURES, new_model
 from kvbench.reference.batches import (
     PLACES,

@@ -9,8 +9,8 @@ import pytest
 
 from kvbench.cli import main
 from kvbench.executors import Executor
-from kvbench.grid import Grid
-from kvbench.identity import Identity
+from kvbench.experiments.grid import Grid
+from kvbench.experiments.identify import Identity
 from kvbench.models.load import LoadedModel
 from kvbench.reproduce import Reproduction, reproduction
 from kvbench.store.store import RunFile
@@ -94,7 +94,7 @@ def test_the_command_of_a_run_comes_to_the_same_identity(
     Path("rows.jsonl").write_text(json.dumps(SPLIT) + "\n")
     if "ifeval" in words:
         pytest.importorskip("lm_eval")
-        monkeypatch.setattr("kvbench.job.check_judges", lambda tasks, mode: None)
+        monkeypatch.setattr("kvbench.experiments.job.check_judges", lambda tasks, mode: None)
     first = plan(planned, [*words.split(), "--model", str(toy_folder)], monkeypatch)
     told = again(first)
     assert told.unknown == ()

@@ -9,10 +9,10 @@ from rich.console import Console
 
 from datasets_gen import TASKS
 from kvbench.cli import main
-from kvbench.grid import Grid
+from kvbench.experiments.grid import Grid
+from kvbench.experiments.setting import Setting
 from kvbench.models.load import LoadedModel
 from kvbench.run import execute
-from kvbench.setting import Setting
 from kvbench.store.record import Record
 from kvbench.store.store import Store
 from kvbench.store.tables import CONTEXTS, RECORDS

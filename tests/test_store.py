@@ -14,16 +14,16 @@ import pandas as pd
 import pytest
 import torch
 
-import kvbench.collect
 import kvbench.executors.unit
+import kvbench.experiments.collect
 import kvbench.portions
 from datasets_gen import TASKS
-from kvbench.grid import Grid
-from kvbench.identity import source_hash
+from kvbench.experiments.grid import Grid
+from kvbench.experiments.identify import source_hash
+from kvbench.experiments.setting import Setting
 from kvbench.models.load import LoadedModel
 from kvbench.publish import publish_summary
 from kvbench.run import execute
-from kvbench.setting import Setting
 from kvbench.store.record import Record
 from kvbench.store.scoring import rescore
 from kvbench.store.store import Store
@@ -116,7 +116,7 @@ def test_of_each_policy_only_the_levels_and_contexts_that_nobody_has_are_run(
     execute(llama, grid(contexts=1, ratios=(0.5,)), tmp_path / "runs" / "one", "a test")
     execute(llama, grid(contexts=2, ratios=(0.3,)), tmp_path / "runs" / "other", "a test")
     ran: list[tuple[int, tuple[str, ...], tuple[float, ...]]] = []
-    collect = kvbench.collect.collect
+    collect = kvbench.experiments.collect.collect
 
     def listening(model, task, examples, setting):  # type: ignore[no-untyped-def]
         ran.append(
@@ -187,9 +187,9 @@ def test_edited_code_is_another_run_and_an_edited_readme_is_not(
     llama: LoadedModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     execute(llama, grid(), tmp_path / "run", "a test")
-    monkeypatch.setattr("kvbench.identity.git_state", lambda folder: ("another revision", True))
+    monkeypatch.setattr("kvbench.experiments.identify.git_state", lambda folder: ("another revision", True))
     assert execute(llama, grid(), tmp_path / "run", "a test").run.status == "complete"
-    monkeypatch.setattr("kvbench.identity.source_hash", lambda: "0123456789abcdef")
+    monkeypatch.setattr("kvbench.experiments.identify.source_hash", lambda: "0123456789abcdef")
     with pytest.raises(KVBenchError, match="belongs to another run \\(its source is"):
         execute(llama, grid(), tmp_path / "run", "a test")
 
@@ -221,7 +221,7 @@ def test_a_device_out_of_memory_is_one_clear_line(
     def full(*_: object, **__: object) -> None:
         raise torch.OutOfMemoryError("CUDA out of memory")
 
-    monkeypatch.setattr("kvbench.collect.decode", full)
+    monkeypatch.setattr("kvbench.experiments.collect.decode", full)
     with pytest.raises(KVBenchError, match=r"out of memory: .* smaller --max-kv-gb"):
         execute(llama, grid(), tmp_path / "run", "a test")
     assert Store.open(tmp_path / "run").run.status == "failed"
@@ -245,7 +245,7 @@ def test_a_folder_that_is_no_run_is_left_alone(llama: LoadedModel, tmp_path: Pat
 def test_an_interrupt_keeps_what_was_finished(
     llama: LoadedModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    collect = kvbench.collect.collect
+    collect = kvbench.experiments.collect.collect
     calls: list[object] = []
 
     def interrupted(*arguments):  # type: ignore[no-untyped-def]

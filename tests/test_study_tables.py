@@ -9,11 +9,11 @@ from pydantic import BaseModel
 
 from datasets_gen import TASKS
 from kvbench.cli import main
-from kvbench.collect import FinishedAnswer
-from kvbench.grid import Grid
+from kvbench.experiments.collect import FinishedAnswer
+from kvbench.experiments.grid import Grid
+from kvbench.experiments.setting import Setting
 from kvbench.models.load import LoadedModel
 from kvbench.run import execute
-from kvbench.setting import Setting
 from kvbench.store.store import Store
 from kvbench.store.tables import QUESTIONS, RECORDS, TABLES, StoredTable, register
 from kvbench.submission import examine

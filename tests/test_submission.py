@@ -9,11 +9,11 @@ import pytest
 
 from datasets_gen import TASKS
 from kvbench.cli import main
-from kvbench.grid import Grid
+from kvbench.experiments.grid import Grid
+from kvbench.experiments.setting import Setting
 from kvbench.models.load import LoadedModel, load_model
 from kvbench.publish import publish_summary
 from kvbench.run import execute
-from kvbench.setting import Setting
 from kvbench.store.scoring import rescore, scores_of, text_scores
 from kvbench.store.store import Store
 from kvbench.store.stored_answer import StoredAnswer

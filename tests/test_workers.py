@@ -13,10 +13,10 @@ import pytest
 import torch
 
 from datasets_gen import TASKS
-from kvbench.catalogue import choose_policies
-from kvbench.collect import collect
+from kvbench.experiments.catalogue import choose_policies
+from kvbench.experiments.collect import collect
+from kvbench.experiments.setting import Setting
 from kvbench.models.load import LoadedModel
-from kvbench.setting import Setting
 from kvbench.system.errors import KVBenchError
 from kvbench.workers import AHEAD, Workers
 from policies import at_ratios

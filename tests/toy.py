@@ -33,8 +33,8 @@ from transformers import (
     SiglipVisionConfig,
 )
 
-import kvbench.collect
 import kvbench.executors.unit
+import kvbench.experiments.collect
 from datasets_gen import TASKS, Example
 from kvbench.benchmarks.pipeline import AS_WRITTEN
 from kvbench.engine.decode.answers import decode
@@ -43,8 +43,8 @@ from kvbench.engine.treat.branch import Branch, Trace
 from kvbench.engine.treat.guard import attention_modules
 from kvbench.engine.treat.plan import plan
 from kvbench.engine.treat.prefill import prefill
+from kvbench.experiments.options import Mode
 from kvbench.models.load import LoadedModel, wrap_model
-from kvbench.options import Mode
 from kvbench.prompts.prompt import Prompt, asked, build_prompts, chat_template
 from kvbench.reference.tokenizer import END, train_tokenizer
 from policies import Level, Policy, Situation, at_ratios, points_of
@@ -201,7 +201,7 @@ class ActingScorer(ScorerPress):
 def listening(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     """The policies that are run from now on, a list of names for each context."""
     asked: list[list[str]] = []
-    collect = kvbench.collect.collect
+    collect = kvbench.experiments.collect.collect
 
     def noted(model, task, examples, setting):  # type: ignore[no-untyped-def]
         asked.append([policy.name for policy in setting.policies])

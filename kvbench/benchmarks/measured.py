@@ -11,7 +11,7 @@ import torch
 from pydantic import BaseModel, ConfigDict
 
 import kvbench
-from kvbench.identity import device_name, git_state, package_versions
+from kvbench.experiments.identify import device_name, git_state, package_versions
 from kvbench.system.process import processor_name
 
 

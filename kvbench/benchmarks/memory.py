@@ -18,8 +18,8 @@ from transformers.models.llama.modeling_llama import LlamaAttention, LlamaRotary
 from kvbench.benchmarks.engine import LONG
 from kvbench.benchmarks.measured import Measured, measured
 from kvbench.benchmarks.shapes import LlamaShape, random_model, task_of
-from kvbench.collect import collect
-from kvbench.setting import Setting
+from kvbench.experiments.collect import collect
+from kvbench.experiments.setting import Setting
 from kvbench.system.process import die_with_parent, settle
 from policies import POLICIES, at_ratios
 from policies.presses.h2o import H2OPress

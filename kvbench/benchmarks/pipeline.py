@@ -9,14 +9,14 @@ import torch
 from kvpress import BasePress, KVPressTextGenerationPipeline
 
 from datasets_gen import Example, Task
-from kvbench.catalogue import covering
 from kvbench.engine.decode.answers import decode
 from kvbench.engine.decode.generation import until_end
 from kvbench.engine.treat.plan import Treatment, plan
 from kvbench.engine.treat.prefill import prefill
+from kvbench.experiments.catalogue import covering
+from kvbench.experiments.setting import Progress, Setting, silent
 from kvbench.models.load import LoadedModel, attention
 from kvbench.prompts.prompt import asked, build_prompts, chat_template
-from kvbench.setting import Progress, Setting, silent
 from kvbench.system.errors import first_line
 from kvbench.workers import Workers
 from policies.draws import drawing_from, seed_of

@@ -14,9 +14,9 @@ from kvbench.benchmarks.measured import Measured, measured
 from kvbench.benchmarks.pipeline import compare
 from kvbench.benchmarks.shapes import LlamaShape, random_model, task_of
 from kvbench.engine.decode.answers import decode
+from kvbench.experiments.options import choose
+from kvbench.experiments.setting import Setting
 from kvbench.models.load import LoadedModel, load_model
-from kvbench.options import choose
-from kvbench.setting import Setting
 from kvbench.system.process import settle
 from policies import POLICIES, Policy, at_ratios
 

@@ -11,9 +11,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from datasets_gen import TASKS
-from kvbench.catalogue import choose_policies
 from kvbench.commands.parameters import Device, MaxKVGB, Mode, Model, Seed, given
-from kvbench.options import check_count, choose, kv_bytes, parse_points
+from kvbench.experiments.catalogue import choose_policies
+from kvbench.experiments.options import check_count, choose, kv_bytes, parse_points
 from kvbench.system.console import console
 from kvbench.system.errors import KVBenchError
 from kvbench.system.files import write_text_atomically
@@ -33,7 +33,7 @@ models = LazyModule("kvbench.models.load")
 pipeline = LazyModule("kvbench.benchmarks.pipeline")
 process = LazyModule("kvbench.system.process")
 profiling = LazyModule("kvbench.benchmarks.profiling")
-setting = LazyModule("kvbench.setting")
+setting = LazyModule("kvbench.experiments.setting")
 suites = LazyModule("kvbench.benchmarks.suite")
 
 OF_THE_SUITE = {"suite", "only", "repeats", "tiny", "out"}

@@ -9,7 +9,6 @@ import typer
 from rich.console import Console
 
 from datasets_gen import TASKS
-from kvbench.catalogue import check_names, choose_policies
 from kvbench.commands.parameters import (
     NONE_GIVEN,
     CellSeconds,
@@ -29,7 +28,8 @@ from kvbench.commands.parameters import (
     Tasks,
 )
 from kvbench.engine.treat.time_limit import CELL_SECONDS, Patience
-from kvbench.options import cell_bound, choose, contexts_of, kv_bytes, parse_points
+from kvbench.experiments.catalogue import check_names, choose_policies
+from kvbench.experiments.options import cell_bound, choose, contexts_of, kv_bytes, parse_points
 from kvbench.publish import publish_comparison, publish_summary
 from kvbench.report import report_failures, report_identities
 from kvbench.system.console import console
@@ -38,11 +38,11 @@ from kvbench.system.files import make_folder
 from leaderboards.verdicts import failure_table, verdict_table
 from policies import FULL, POLICIES, LazyModule, Policy
 
-grids = LazyModule("kvbench.grid")
+grids = LazyModule("kvbench.experiments.grid")
 models = LazyModule("kvbench.models.load")
 process = LazyModule("kvbench.system.process")
 runs = LazyModule("kvbench.run")
-settings = LazyModule("kvbench.setting")
+settings = LazyModule("kvbench.experiments.setting")
 
 OTHERS = "snapkv,expected_attention"
 

@@ -1,7 +1,7 @@
 """``python -m kvbench doctor``: is this press sound?"""
 
-from kvbench.catalogue import only_one
 from kvbench.commands.parameters import Device, Model, Press
+from kvbench.experiments.catalogue import only_one
 from kvbench.findings import show_findings
 from kvbench.system.console import console
 from kvbench.system.errors import KVBenchError

@@ -25,8 +25,8 @@ from kvbench.commands.parameters import (
     Tag,
     Tokenizer,
 )
-from kvbench.data import with_data
-from kvbench.options import contexts_of
+from kvbench.experiments.data import with_data
+from kvbench.experiments.options import contexts_of
 from kvbench.prompts.context_length import lengthen_by_tokenizer
 from kvbench.system.console import console
 from kvbench.system.errors import KVBenchError, first_line

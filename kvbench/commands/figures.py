@@ -10,7 +10,7 @@ import typer
 from rich.progress import track
 
 from kvbench.commands.parameters import Run
-from kvbench.options import choose
+from kvbench.experiments.options import choose
 from kvbench.publish import publish_summary
 from kvbench.store.store import Store
 from kvbench.system.console import console, printable

@@ -11,9 +11,9 @@ from rich.table import Table
 from rich.text import Text
 
 from datasets_gen import FROM_DATA, TASKS, unknown_name
-from kvbench.catalogue import known_policies
+from kvbench.experiments.catalogue import known_policies
+from kvbench.experiments.suites import SUITES
 from kvbench.models.shipped import REFERENCE_MODELS
-from kvbench.suites import SUITES
 from kvbench.system.errors import KVBenchError
 
 Rows = tuple[tuple[str, ...], list[tuple[str, ...]]]

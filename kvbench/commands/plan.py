@@ -7,8 +7,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from kvbench.catalogue import EVERYTHING
 from kvbench.commands.parameters import NONE_GIVEN, LevelTexts, Limit, Mode, Model, Profile, Repeats, Tasks
+from kvbench.experiments.catalogue import EVERYTHING
 from kvbench.planning.constants import FILE, Constants
 from kvbench.planning.machine import MACHINES, MEASURED
 from kvbench.system.console import console

@@ -38,7 +38,7 @@ from kvbench.commands.parameters import (
     Tasks,
 )
 from kvbench.engine.treat.time_limit import CELL_SECONDS
-from kvbench.options import check_name
+from kvbench.experiments.options import check_name
 from kvbench.publish import publish_site
 from kvbench.report import report_failures, report_identities
 from kvbench.store.store import Store
@@ -48,7 +48,7 @@ from leaderboards.terminal import telling, terminal_table
 from policies import LazyModule, Policy
 
 executors = LazyModule("kvbench.executors.choice")
-jobs = LazyModule("kvbench.job")
+jobs = LazyModule("kvbench.experiments.job")
 runs = LazyModule("kvbench.run")
 
 

@@ -24,8 +24,8 @@ from kvbench.commands.parameters import (
     Tokenizer,
     given,
 )
-from kvbench.data import with_data
-from kvbench.options import check_count
+from kvbench.experiments.data import with_data
+from kvbench.experiments.options import check_count
 from kvbench.prompts.context_length import lengthen_by_tokenizer
 from kvbench.store.store import Store
 from kvbench.strips import STYLES, coloured, render_answer

@@ -9,8 +9,8 @@ from contextlib import AbstractContextManager
 from typing import Protocol
 
 from kvbench.executors.unit import Part, Unit
-from kvbench.grid import Grid
-from kvbench.identity import Identity
+from kvbench.experiments.grid import Grid
+from kvbench.experiments.identify import Identity
 from kvbench.store.rows import Rows
 
 __all__ = ["Answered", "Executor", "Part", "Unit"]

@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager, nullcontext
 from kvbench.executors import Executor
 from kvbench.executors.local import on_this_machine
 from kvbench.executors.ray import Cluster, on_ray
-from kvbench.job import Job
+from kvbench.experiments.job import Job
 from kvbench.system.errors import KVBenchError
 
 

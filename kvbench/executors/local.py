@@ -5,9 +5,9 @@ from contextlib import contextmanager
 
 from kvbench.executors import Answered
 from kvbench.executors.unit import Part, Unit, check_first_contexts, rows_of
+from kvbench.experiments.grid import Grid
+from kvbench.experiments.job import Job
 from kvbench.forecast import memory_plan, processes_within
-from kvbench.grid import Grid
-from kvbench.job import Job
 from kvbench.models.load import LoadedModel, missing_weights
 from kvbench.store.rows import Rows
 from kvbench.system.console import console

@@ -15,8 +15,8 @@ from typing import Any
 from kvbench.executors import Answered
 from kvbench.executors.unit import Unit
 from kvbench.executors.worker import Readiness, Worker
-from kvbench.grid import Grid
-from kvbench.job import Job
+from kvbench.experiments.grid import Grid
+from kvbench.experiments.job import Job
 from kvbench.models.load import load_tokenizer
 from kvbench.store.rows import Rows
 from kvbench.system.console import console

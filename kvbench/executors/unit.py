@@ -3,12 +3,12 @@
 from dataclasses import dataclass, replace
 
 from datasets_gen import Task
-from kvbench.collect import collect
 from kvbench.engine.decode.answers import check_length
-from kvbench.grid import Grid
+from kvbench.experiments.collect import collect
+from kvbench.experiments.grid import Grid
+from kvbench.experiments.setting import Setting
 from kvbench.models.load import LoadedModel
 from kvbench.prompts.prompt import build_prompts
-from kvbench.setting import Setting
 from kvbench.store.rows import Rows
 from policies import Point
 

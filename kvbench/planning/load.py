@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from statistics import mean
 
 from datasets_gen import Task
-from kvbench.grid import Grid
+from kvbench.experiments.grid import Grid
 from kvbench.models.load import load_tokenizer
 from kvbench.portions import chunks
 from kvbench.prompts.prompt import build_prompts

@@ -11,11 +11,12 @@ from datasets_gen import Task
 from kvbench.benchmarks.measured import seconds_of
 from kvbench.benchmarks.shapes import LlamaShape, random_model, task_of
 from kvbench.benchmarks.suite import one_thread
-from kvbench.collect import collect
 from kvbench.engine.decode.answers import decode
 from kvbench.engine.treat.plan import plan
 from kvbench.engine.treat.prefill import prefill
-from kvbench.identity import package_versions
+from kvbench.experiments.collect import collect
+from kvbench.experiments.identify import package_versions
+from kvbench.experiments.setting import Setting
 from kvbench.models.load import LoadedModel
 from kvbench.planning.constants import Constants, PressCost
 from kvbench.planning.load import Load
@@ -23,7 +24,6 @@ from kvbench.planning.machine import Machine
 from kvbench.planning.plan import answers_together
 from kvbench.planning.shape import Shape
 from kvbench.prompts.prompt import Prompt, build_prompts
-from kvbench.setting import Setting
 from kvbench.store.parquet import encoded
 from kvbench.system.process import processor_name
 from policies import POLICIES, Policy, at_ratios

@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 from transformers import PreTrainedTokenizerBase
 
 from datasets_gen import Example, Question, Span, SpanKind, Task
-from kvbench.options import Mode
+from kvbench.experiments.options import Mode
 from kvbench.system.errors import KVBenchError, first_line
 
 INSTRUCTIONS: tuple[SpanKind, ...] = ("defence", "directive")

@@ -8,7 +8,7 @@ import torch
 from transformers import PreTrainedTokenizerBase
 
 from datasets_gen import TASKS, Example, Task
-from kvbench.options import Mode
+from kvbench.experiments.options import Mode
 from kvbench.prompts.prompt import asked, chat_template, encode
 from kvbench.reference.attention import PackedLayout
 from kvbench.reference.lessons import Assignment

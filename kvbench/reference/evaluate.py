@@ -8,10 +8,10 @@ import pandas as pd
 import typer
 
 from datasets_gen import REFUSAL, TASKS, Task
-from kvbench.collect import collect
+from kvbench.experiments.collect import collect
+from kvbench.experiments.setting import Setting
 from kvbench.models.load import LoadedModel, load_model
 from kvbench.models.shipped import folder_of
-from kvbench.setting import Setting
 from kvbench.system.files import write_text_atomically
 from kvbench.workers import Workers
 from policies import POLICIES

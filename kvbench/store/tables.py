@@ -34,7 +34,9 @@ class StoredTable:
     version: int = SCHEMA_VERSION  # of the row: raised when its columns change
     parent: str | None = None  # the table that each row belongs to a row of, by the columns of that table's key
     ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)  # least and most of a column
-    fill: Callable[[Any], Iterable[BaseModel]] | None = None  # makes rows of a kvbench.collect.FinishedAnswer
+    fill: Callable[[Any], Iterable[BaseModel]] | None = (
+        None  # makes rows of a kvbench.experiments.collect.FinishedAnswer
+    )
 
     @property
     def by_policy(self) -> bool:

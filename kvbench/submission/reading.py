@@ -11,9 +11,10 @@ from pydantic import ValidationError
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from datasets_gen import Example, Task
-from kvbench.asking import described_context, described_question
+from kvbench.experiments.identify import Identity, source_hash
+from kvbench.experiments.question_fields import described_context, described_question
+from kvbench.experiments.suites import installed
 from kvbench.findings import Finding, judged
-from kvbench.identity import Identity, source_hash
 from kvbench.models.load import fingerprint_of
 from kvbench.models.shipped import REFERENCE_MODELS, folder_of
 from kvbench.store.record import Record
@@ -21,7 +22,6 @@ from kvbench.store.store import RUN_FILE, Store
 from kvbench.store.stored_answer import StoredAnswer
 from kvbench.store.stored_context import StoredContext
 from kvbench.store.stored_question import StoredQuestion
-from kvbench.suites import installed
 from kvbench.system.errors import KVBenchError, first_line
 
 Described = Mapping[str, object]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datasets_gen import FROM_DATA, TASKS, Task, unknown_name
 from datasets_gen.ifeval import IFEVAL, Placement
 from datasets_gen.instructions import INSTRUCTIONS_IN_ARMS
-from kvbench.options import Scope, choose
+from kvbench.experiments.options import Scope, choose
 from kvbench.system.errors import KVBenchError
 from policies import PROTECTED
 

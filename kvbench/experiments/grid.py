@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from datasets_gen import Example, Task
-from kvbench.catalogue import covering
-from kvbench.identity import Identity, identify
+from kvbench.experiments.catalogue import covering
+from kvbench.experiments.identify import Identity, identify
+from kvbench.experiments.setting import Setting
 from kvbench.models.load import LoadedModel
-from kvbench.setting import Setting
 from policies import Point, Policy
 
 

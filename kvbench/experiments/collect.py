@@ -11,16 +11,16 @@ from leaderboards.metrics import METRICS, Kept, Survival
 from pydantic import BaseModel
 
 from datasets_gen import Example, Task
-from kvbench.asking import described_context, described_question
 from kvbench.engine.decode.answers import check_length, decode
 from kvbench.engine.decode.generation import Generation
 from kvbench.engine.treat.branch import Branch, Trace
 from kvbench.engine.treat.plan import Scoring, plan, with_reference
 from kvbench.engine.treat.prefill import prefill
+from kvbench.experiments.options import Mode
+from kvbench.experiments.question_fields import described_context, described_question
+from kvbench.experiments.setting import Setting
 from kvbench.models.load import LoadedModel
-from kvbench.options import Mode
 from kvbench.prompts.prompt import INSTRUCTIONS, Ask, Prompt, build_prompts, decoded
-from kvbench.setting import Setting
 from kvbench.store.record import Record
 from kvbench.store.rows import Rows
 from kvbench.store.scoring import text_scores

@@ -15,10 +15,10 @@ import kvbench
 import metrics
 import policies
 from datasets_gen import Task
-from kvbench.catalogue import covers
+from kvbench.experiments.catalogue import covers
+from kvbench.experiments.options import Mode, Scope
+from kvbench.experiments.setting import Setting
 from kvbench.models.load import LoadedModel
-from kvbench.options import Mode, Scope
-from kvbench.setting import Setting
 from kvbench.store.store import PROVENANCE
 from kvbench.store.tables import SCHEMA_VERSION
 from policies import Policy, arguments_of, by_kind
