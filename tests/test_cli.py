@@ -252,7 +252,7 @@ def test_ctrl_c_twice_ends_a_run_of_several_processes_in_one_line(toy_folder: Pa
 def test_a_fault_of_ours_is_one_clear_line(
     toy_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("kvbench.executors.unit.collect", lambda *_: dict[str, int]()["missing\nhere"])
+    monkeypatch.setattr("kvbench.run.unit.collect", lambda *_: dict[str, int]()["missing\nhere"])
     assert main(run_arguments(toy_folder, tmp_path)) == 1
     assert re.search(r"error: unexpected KeyError: .*test_cli.py:\d+\)\n$", capsys.readouterr().err)
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-import kvbench.executors.unit
 import kvbench.experiments.collect
+import kvbench.run.unit
 from kvbench.cli import main
 from kvbench.store.store import Store
 
@@ -50,7 +50,7 @@ def test_only_what_is_missing_is_run_and_every_cell_has_a_verdict(
         asked.append((task.name, [policy.name for policy in setting.policies]))
         return collect(model, task, examples, setting)
 
-    monkeypatch.setattr(kvbench.executors.unit, "collect", listening)
+    monkeypatch.setattr(kvbench.run.unit, "collect", listening)
     press = f"{tmp_path / 'press.py'}:Loud"
     capsys.readouterr()
     compare = arguments(toy_folder, tmp_path, "compare", press, "--against", "snapkv,knorm", "--ratios", "0.5,0.9")

@@ -12,7 +12,7 @@ from kvbench.experiments.grid import Grid
 from kvbench.experiments.options import Mode
 from kvbench.experiments.setting import Setting
 from kvbench.models.load import LoadedModel
-from kvbench.run import execute
+from kvbench.run.execute import execute
 from kvbench.store.merging import gather
 from kvbench.store.store import Store
 from kvbench.store.tables import RECORDS

@@ -26,9 +26,9 @@ from kvbench.engine.treat.plan import plan
 from kvbench.experiments.collect import collect
 from kvbench.experiments.grid import Grid
 from kvbench.experiments.setting import Setting
-from kvbench.forecast import memory_plan, processes_within
 from kvbench.models.load import LoadedModel
 from kvbench.prompts.prompt import Prompt, build_prompts
+from kvbench.run.forecast import memory_plan, processes_within
 from kvbench.system.memory import free_bytes, is_out_of_memory, kv_share
 from policies import POLICIES, at_ratios
 from toy import HEAD_SIZE, KEY_HEADS, LAYERS, NETWORKS, PLENTY, STEPS, answers, toy_model, treat

@@ -18,10 +18,10 @@ import pytest
 
 from datasets_gen import TASKS
 from kvbench.cli import main
-from kvbench.executors.ray import Cluster, busy_resource, gpus_of_a_worker, places, sharing
-from kvbench.executors.worker import Worker
 from kvbench.experiments.job import Job
 from kvbench.prompts.prompt import build_prompts
+from kvbench.run.on_ray import Cluster, busy_resource, gpus_of_a_worker, places, sharing
+from kvbench.run.worker import Worker
 from kvbench.store.store import PROVENANCE, Store
 from kvbench.system.errors import KVBenchError
 from toy import toy_tokenizer, wait_until

@@ -41,8 +41,8 @@ def planned(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     def compare(model: LoadedModel, grid: Grid, folder: Path, command: str) -> None:
         begin(grid.identity(model), command)
 
-    monkeypatch.setattr("kvbench.run.complete", run)
-    monkeypatch.setattr("kvbench.run.execute", compare)
+    monkeypatch.setattr("kvbench.run.execute.complete", run)
+    monkeypatch.setattr("kvbench.run.execute.execute", compare)
     return found
 
 

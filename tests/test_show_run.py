@@ -12,7 +12,7 @@ from kvbench.cli import main
 from kvbench.experiments.grid import Grid
 from kvbench.experiments.setting import Setting
 from kvbench.models.load import LoadedModel
-from kvbench.run import execute
+from kvbench.run.execute import execute
 from kvbench.store.record import Record
 from kvbench.store.store import Store
 from kvbench.store.tables import CONTEXTS, RECORDS

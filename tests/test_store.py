@@ -14,16 +14,16 @@ import pandas as pd
 import pytest
 import torch
 
-import kvbench.executors.unit
 import kvbench.experiments.collect
-import kvbench.portions
+import kvbench.run.resume
+import kvbench.run.unit
 from datasets_gen import TASKS
 from kvbench.experiments.grid import Grid
 from kvbench.experiments.identify import source_hash
 from kvbench.experiments.setting import Setting
 from kvbench.models.load import LoadedModel
 from kvbench.publish import publish_summary
-from kvbench.run import execute
+from kvbench.run.execute import execute
 from kvbench.store.record import Record
 from kvbench.store.scoring import rescore
 from kvbench.store.store import Store
@@ -102,7 +102,7 @@ def test_a_larger_run_beside_it_lends_a_part_and_a_complete_run_borrows_nothing(
     alone = outcome(execute(llama, grid(contexts=3, ratios=(0.5,)), tmp_path / "elsewhere" / "run", "a test"))
     execute(llama, grid(contexts=4, ratios=(0.5, 0.75)), tmp_path / "runs" / "larger", "a test")
     with monkeypatch.context() as idle:
-        idle.setattr(kvbench.executors.unit, "collect", lambda *_: pytest.fail("all of it was there"))
+        idle.setattr(kvbench.run.unit, "collect", lambda *_: pytest.fail("all of it was there"))
         small = execute(llama, grid(contexts=3, ratios=(0.5,)), tmp_path / "runs" / "small", "a test")
         pd.testing.assert_frame_equal(outcome(small), alone)
         execute(llama, grid(contexts=3, ratios=(0.5,)), tmp_path / "runs" / "small", "a test")
@@ -128,7 +128,7 @@ def test_of_each_policy_only_the_levels_and_contexts_that_nobody_has_are_run(
         )
         return collect(model, task, examples, setting)
 
-    monkeypatch.setattr(kvbench.executors.unit, "collect", listening)
+    monkeypatch.setattr(kvbench.run.unit, "collect", listening)
     both = execute(llama, grid(contexts=3, ratios=(0.3, 0.5)), tmp_path / "runs" / "both", "a test")
     assert ran == [(1, ("random", "knorm"), (0.5,)), (2, ("full", "random", "knorm"), (0.3, 0.5))]
     pd.testing.assert_frame_equal(outcome(both), alone)
@@ -254,8 +254,8 @@ def test_an_interrupt_keeps_what_was_finished(
             raise KeyboardInterrupt
         return collect(*arguments)
 
-    monkeypatch.setattr(kvbench.executors.unit, "collect", interrupted)
-    monkeypatch.setattr(kvbench.portions, "CONTEXTS_IN_CHUNK", 1)
+    monkeypatch.setattr(kvbench.run.unit, "collect", interrupted)
+    monkeypatch.setattr(kvbench.run.resume, "CONTEXTS_IN_CHUNK", 1)
     with pytest.raises(KVBenchError, match="interrupted: what was finished is kept"):
         execute(llama, grid(), tmp_path / "run", "a test")
     store = Store.open(tmp_path / "run")
@@ -349,10 +349,10 @@ def wait_for(condition, seconds: float) -> bool:  # type: ignore[no-untyped-def]
 
 def test_a_killed_run_goes_on_and_ends_as_if_it_had_not_been_killed(tmp_path: Path) -> None:
     code = (
-        "import sys\nfrom pathlib import Path\nimport kvbench.portions, kvbench.run\n"
+        "import sys\nfrom pathlib import Path\nimport kvbench.run.resume, kvbench.run.execute\n"
         "from test_store import grid\nfrom toy import toy_model\n"
-        "kvbench.portions.CONTEXTS_IN_CHUNK = 1\n"
-        "kvbench.run.execute(toy_model(), grid(contexts=12), Path(sys.argv[1]), 'a test')\n"
+        "kvbench.run.resume.CONTEXTS_IN_CHUNK = 1\n"
+        "kvbench.run.execute.execute(toy_model(), grid(contexts=12), Path(sys.argv[1]), 'a test')\n"
     )
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     killed, undisturbed = tmp_path / "killed", tmp_path / "elsewhere" / "undisturbed"  # or it would borrow

@@ -13,7 +13,7 @@ from kvbench.experiments.collect import FinishedAnswer
 from kvbench.experiments.grid import Grid
 from kvbench.experiments.setting import Setting
 from kvbench.models.load import LoadedModel
-from kvbench.run import execute
+from kvbench.run.execute import execute
 from kvbench.store.store import Store
 from kvbench.store.tables import QUESTIONS, RECORDS, TABLES, StoredTable, register
 from kvbench.submission import examine

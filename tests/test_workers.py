@@ -17,8 +17,8 @@ from kvbench.experiments.catalogue import choose_policies
 from kvbench.experiments.collect import collect
 from kvbench.experiments.setting import Setting
 from kvbench.models.load import LoadedModel
+from kvbench.run.workers import AHEAD, Workers
 from kvbench.system.errors import KVBenchError
-from kvbench.workers import AHEAD, Workers
 from policies import at_ratios
 from toy import wait_until
 
@@ -146,7 +146,7 @@ def test_there_are_no_more_workers_than_items(llama: LoadedModel) -> None:
 def test_workers_die_with_a_process_that_is_killed(tmp_path: Path) -> None:
     code = f"""
 import os, pathlib, time
-from kvbench.workers import AHEAD, Workers
+from kvbench.run.workers import AHEAD, Workers
 from toy import toy_model
 
 def work(_, item):
@@ -178,5 +178,5 @@ def is_running(process: int) -> bool:
 def test_a_large_model_keeps_all_threads_for_itself(llama: LoadedModel, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch, "get_num_threads", lambda: 4)
     assert Workers(llama, 9).count == 4
-    monkeypatch.setattr("kvbench.workers.SMALL", 10)
+    monkeypatch.setattr("kvbench.run.workers.SMALL", 10)
     assert Workers(llama, 9).count == 1

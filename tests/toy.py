@@ -33,8 +33,8 @@ from transformers import (
     SiglipVisionConfig,
 )
 
-import kvbench.executors.unit
 import kvbench.experiments.collect
+import kvbench.run.unit
 from datasets_gen import TASKS, Example
 from kvbench.benchmarks.pipeline import AS_WRITTEN
 from kvbench.engine.decode.answers import decode
@@ -207,7 +207,7 @@ def listening(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
         asked.append([policy.name for policy in setting.policies])
         return collect(model, task, examples, setting)
 
-    monkeypatch.setattr(kvbench.executors.unit, "collect", noted)
+    monkeypatch.setattr(kvbench.run.unit, "collect", noted)
     return asked
 
 

@@ -17,8 +17,8 @@ from kvbench.experiments.catalogue import covering
 from kvbench.experiments.setting import Progress, Setting, silent
 from kvbench.models.load import LoadedModel, attention
 from kvbench.prompts.prompt import asked, build_prompts, chat_template
+from kvbench.run.workers import Workers
 from kvbench.system.errors import first_line
-from kvbench.workers import Workers
 from policies.draws import drawing_from, seed_of
 
 Cell = tuple[str, float, str]  # policy, ratio, question id

@@ -31,7 +31,7 @@ from kvbench.engine.treat.time_limit import CELL_SECONDS, Patience
 from kvbench.experiments.catalogue import check_names, choose_policies
 from kvbench.experiments.options import cell_bound, choose, contexts_of, kv_bytes, parse_points
 from kvbench.publish import publish_comparison, publish_summary
-from kvbench.report import report_failures, report_identities
+from kvbench.run.report import report_failures, report_identities
 from kvbench.system.console import console
 from kvbench.system.errors import KVBenchError
 from kvbench.system.files import make_folder
@@ -41,7 +41,7 @@ from policies import FULL, POLICIES, LazyModule, Policy
 grids = LazyModule("kvbench.experiments.grid")
 models = LazyModule("kvbench.models.load")
 process = LazyModule("kvbench.system.process")
-runs = LazyModule("kvbench.run")
+runs = LazyModule("kvbench.run.execute")
 settings = LazyModule("kvbench.experiments.setting")
 
 OTHERS = "snapkv,expected_attention"

@@ -40,16 +40,16 @@ from kvbench.commands.parameters import (
 from kvbench.engine.treat.time_limit import CELL_SECONDS
 from kvbench.experiments.options import check_name
 from kvbench.publish import publish_site
-from kvbench.report import report_failures, report_identities
+from kvbench.run.report import report_failures, report_identities
 from kvbench.store.store import Store
 from kvbench.system.console import console
 from kvbench.system.files import check_writable, make_folder
 from leaderboards.terminal import telling, terminal_table
 from policies import LazyModule, Policy
 
-executors = LazyModule("kvbench.executors.choice")
+executors = LazyModule("kvbench.run.choice")
 jobs = LazyModule("kvbench.experiments.job")
-runs = LazyModule("kvbench.run")
+runs = LazyModule("kvbench.run.execute")
 
 
 def command(

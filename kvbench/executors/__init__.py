@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
-from kvbench.executors.unit import Part, Unit
 from kvbench.experiments.grid import Grid
 from kvbench.experiments.identify import Identity
+from kvbench.run.unit import Part, Unit
 from kvbench.store.rows import Rows
 
 __all__ = ["Answered", "Executor", "Part", "Unit"]

@@ -7,8 +7,8 @@ from statistics import mean
 from datasets_gen import Task
 from kvbench.experiments.grid import Grid
 from kvbench.models.load import load_tokenizer
-from kvbench.portions import chunks
 from kvbench.prompts.prompt import build_prompts
+from kvbench.run.resume import chunks
 from policies import Policy
 
 CONTEXTS_READ = 3  # of each task, to count their tokens and questions

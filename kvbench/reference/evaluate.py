@@ -12,8 +12,8 @@ from kvbench.experiments.collect import collect
 from kvbench.experiments.setting import Setting
 from kvbench.models.load import LoadedModel, load_model
 from kvbench.models.shipped import folder_of
+from kvbench.run.workers import Workers
 from kvbench.system.files import write_text_atomically
-from kvbench.workers import Workers
 from policies import POLICIES
 
 SCORES = ("f1", "em", "directives_obeyed", "leakage")

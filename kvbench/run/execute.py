@@ -6,11 +6,11 @@ from pathlib import Path
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from kvbench.executors import Executor, Unit
-from kvbench.executors.local import LocalExecutor
-from kvbench.executors.unit import check_first_contexts, count_in
 from kvbench.experiments.grid import Grid
 from kvbench.models.load import LoadedModel
-from kvbench.portions import lacking
+from kvbench.run.local import LocalExecutor
+from kvbench.run.resume import lacking
+from kvbench.run.unit import check_first_contexts, count_in
 from kvbench.store.lending import Lenders
 from kvbench.store.rows import Rows
 from kvbench.store.store import Store

@@ -4,15 +4,15 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from kvbench.executors import Answered
-from kvbench.executors.unit import Part, Unit, check_first_contexts, rows_of
 from kvbench.experiments.grid import Grid
 from kvbench.experiments.job import Job
-from kvbench.forecast import memory_plan, processes_within
 from kvbench.models.load import LoadedModel, missing_weights
+from kvbench.run.forecast import memory_plan, processes_within
+from kvbench.run.unit import Part, Unit, check_first_contexts, rows_of
+from kvbench.run.workers import Workers
 from kvbench.store.rows import Rows
 from kvbench.system.console import console
 from kvbench.system.process import settle
-from kvbench.workers import Workers
 
 
 def on_this_machine(job: Job) -> "LocalExecutor":

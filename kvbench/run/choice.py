@@ -3,9 +3,9 @@
 from contextlib import AbstractContextManager, nullcontext
 
 from kvbench.executors import Executor
-from kvbench.executors.local import on_this_machine
-from kvbench.executors.ray import Cluster, on_ray
 from kvbench.experiments.job import Job
+from kvbench.run.local import on_this_machine
+from kvbench.run.on_ray import Cluster, on_ray
 from kvbench.system.errors import KVBenchError
 
 

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from kvbench.executors import Answered
-from kvbench.executors.unit import Unit
-from kvbench.executors.worker import Readiness, Worker
 from kvbench.experiments.grid import Grid
 from kvbench.experiments.job import Job
 from kvbench.models.load import load_tokenizer
+from kvbench.run.unit import Unit
+from kvbench.run.worker import Readiness, Worker
 from kvbench.store.rows import Rows
 from kvbench.system.console import console
 from kvbench.system.errors import KVBenchError, first_line, unexpected

@@ -10,12 +10,12 @@ from typing import TypeVar
 
 import torch
 
-from kvbench.executors.unit import Unit, check_first_contexts, rows_of
 from kvbench.experiments.grid import Grid
 from kvbench.experiments.identify import Identity
 from kvbench.experiments.job import Job
-from kvbench.forecast import memory_plan
 from kvbench.models.load import LoadedModel, missing_weights
+from kvbench.run.forecast import memory_plan
+from kvbench.run.unit import Unit, check_first_contexts, rows_of
 from kvbench.store.rows import Rows
 from kvbench.store.store import PROVENANCE
 from kvbench.system.errors import KVBenchError, unexpected

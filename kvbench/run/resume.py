@@ -4,8 +4,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from datasets_gen import Task
-from kvbench.executors.unit import Part, Unit
 from kvbench.experiments.grid import Grid
+from kvbench.run.unit import Part, Unit
 from kvbench.store.lending import Cell, Lenders, Tables, cells_of, no_rows, together
 from kvbench.store.rows import Rows
 from kvbench.store.store import Store
