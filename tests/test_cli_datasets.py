@@ -10,7 +10,7 @@ from datasets import load_dataset
 from datasets_gen import TASKS, Task
 from datasets_gen.export import rows_of
 from kvbench.cli import main
-from kvbench.strips import STYLES, coloured
+from kvbench.publish.token_strips import STYLES, coloured
 
 every_task = pytest.mark.parametrize("task", TASKS.values(), ids=TASKS)
 

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from datasets_gen import TASKS
-from kvbench.method import method_of
+from kvbench.publish.method import method_of
 from kvbench.store.store import Store
 from leaderboards.definitions import CHAPTERS
 from leaderboards.method import Downloads, Method, PolicyEntry, RunEntry, TaskEntry, TaskExample, build_method

@@ -12,7 +12,7 @@ from kvbench.executors import Executor
 from kvbench.experiments.grid import Grid
 from kvbench.experiments.identify import Identity
 from kvbench.models.load import LoadedModel
-from kvbench.reproduce import Reproduction, reproduction
+from kvbench.publish.reproduce_command import Reproduction, reproduction
 from kvbench.store.store import RunFile
 from kvbench.store.tables import SCHEMA_VERSION
 from kvbench.system.errors import KVBenchError

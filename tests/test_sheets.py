@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvbench.downloads import RECORDS_FILE, write_records
+from kvbench.publish.downloads import RECORDS_FILE, write_records
 from kvbench.store.tables import JOINED, SCHEMA_VERSION
 from leaderboards.board import boards_of
 from leaderboards.downloads import board_sheet, cells_sheet, questions_sheet

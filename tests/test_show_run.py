@@ -12,13 +12,13 @@ from kvbench.cli import main
 from kvbench.experiments.grid import Grid
 from kvbench.experiments.setting import Setting
 from kvbench.models.load import LoadedModel
+from kvbench.publish.token_strips import EVICTED, LONG, PARTLY, SURVIVED, fate, render_answer, verdict
+from kvbench.publish.worst_answers import chosen_level, worst_answers
 from kvbench.run.execute import execute
 from kvbench.store.record import Record
 from kvbench.store.store import Store
 from kvbench.store.tables import CONTEXTS, RECORDS
-from kvbench.strips import EVICTED, LONG, PARTLY, SURVIVED, fate, render_answer, verdict
 from kvbench.system.console import printable
-from kvbench.worst import chosen_level, worst_answers
 from policies import POLICIES, Level, at_ratios
 
 

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from kvbench.cli import main
-from kvbench.publish import summary_rows
+from kvbench.publish.site import summary_rows
 from kvbench.store.store import Store
 from kvbench.store.tables import SCHEMA_VERSION
 from leaderboards.paired import duels

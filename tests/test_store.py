@@ -22,7 +22,7 @@ from kvbench.experiments.grid import Grid
 from kvbench.experiments.identify import source_hash
 from kvbench.experiments.setting import Setting
 from kvbench.models.load import LoadedModel
-from kvbench.publish import publish_summary
+from kvbench.publish.site import publish_summary
 from kvbench.run.execute import execute
 from kvbench.store.record import Record
 from kvbench.store.scoring import rescore

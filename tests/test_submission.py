@@ -12,7 +12,7 @@ from kvbench.cli import main
 from kvbench.experiments.grid import Grid
 from kvbench.experiments.setting import Setting
 from kvbench.models.load import LoadedModel, load_model
-from kvbench.publish import publish_summary
+from kvbench.publish.site import publish_summary
 from kvbench.run.execute import execute
 from kvbench.store.scoring import rescore, scores_of, text_scores
 from kvbench.store.store import Store

@@ -30,7 +30,7 @@ from kvbench.commands.parameters import (
 from kvbench.engine.treat.time_limit import CELL_SECONDS, Patience
 from kvbench.experiments.catalogue import check_names, choose_policies
 from kvbench.experiments.options import cell_bound, choose, contexts_of, kv_bytes, parse_points
-from kvbench.publish import publish_comparison, publish_summary
+from kvbench.publish.site import publish_comparison, publish_summary
 from kvbench.run.report import report_failures, report_identities
 from kvbench.system.console import console
 from kvbench.system.errors import KVBenchError

@@ -11,7 +11,7 @@ from rich.progress import track
 
 from kvbench.commands.parameters import Run
 from kvbench.experiments.options import choose
-from kvbench.publish import publish_summary
+from kvbench.publish.site import publish_summary
 from kvbench.store.store import Store
 from kvbench.system.console import console, printable
 from kvbench.system.files import make_folder

@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from kvbench.downloads import link_pages, write_sheets
-from kvbench.kvpress_results import results_in
+from kvbench.publish.downloads import link_pages, write_sheets
+from kvbench.publish.kvpress_results import results_in
 from kvbench.system.console import console, printable
 from kvbench.system.errors import KVBenchError
 from kvbench.system.files import make_folder, write_text_atomically

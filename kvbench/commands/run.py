@@ -39,7 +39,7 @@ from kvbench.commands.parameters import (
 )
 from kvbench.engine.treat.time_limit import CELL_SECONDS
 from kvbench.experiments.options import check_name
-from kvbench.publish import publish_site
+from kvbench.publish.site import publish_site
 from kvbench.run.report import report_failures, report_identities
 from kvbench.store.store import Store
 from kvbench.system.console import console

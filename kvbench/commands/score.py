@@ -1,7 +1,7 @@
 """``python -m kvbench score``: the stored outputs, scored again without a model."""
 
 from kvbench.commands.parameters import Run
-from kvbench.publish import publish_summary
+from kvbench.publish.site import publish_summary
 from kvbench.store.scoring import rescore
 from kvbench.store.store import Store
 from kvbench.system.console import console

@@ -27,11 +27,11 @@ from kvbench.commands.parameters import (
 from kvbench.experiments.data import with_data
 from kvbench.experiments.options import check_count
 from kvbench.prompts.context_length import lengthen_by_tokenizer
+from kvbench.publish.token_strips import STYLES, coloured, render_answer
+from kvbench.publish.worst_answers import chosen_level, decoded_in_halves, worst_answers
 from kvbench.store.store import Store
-from kvbench.strips import STYLES, coloured, render_answer
 from kvbench.system.errors import KVBenchError
 from kvbench.system.places import place_of
-from kvbench.worst import chosen_level, decoded_in_halves, worst_answers
 from policies import KINDS, Level
 
 OF_A_RUN = ("policy", *KINDS, "worst")

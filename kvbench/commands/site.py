@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from kvbench.publish import publish_sites
+from kvbench.publish.site import publish_sites
 from kvbench.store.store import Store
 from kvbench.system.console import console
 from kvbench.system.errors import KVBenchError

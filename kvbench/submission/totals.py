@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kvbench.findings import Finding, judged, note
-from kvbench.publish import summary_rows
+from kvbench.publish.site import summary_rows
 from kvbench.store.store import SUMMARY_FILE
 from kvbench.submission.reading import Submission
 from kvbench.system.errors import KVBenchError, first_line

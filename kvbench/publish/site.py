@@ -6,9 +6,9 @@ from pathlib import Path
 
 from pandas import DataFrame
 
-from kvbench.downloads import FOLDER, RECORDS_FILE, link_pages, write_records, write_sheets, write_study_tables
-from kvbench.method import method_of
-from kvbench.site_files import remove_former_files
+from kvbench.publish.downloads import FOLDER, RECORDS_FILE, link_pages, write_records, write_sheets, write_study_tables
+from kvbench.publish.method import method_of
+from kvbench.publish.site_files import remove_former_files
 from kvbench.store.merging import Gathering, gather
 from kvbench.store.store import SUMMARY_FILE, Outline, Store
 from kvbench.system.console import console, printable

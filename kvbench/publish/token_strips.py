@@ -9,9 +9,9 @@ from rich.table import Table
 from rich.text import Text
 
 from datasets_gen import Span, SpanKind
+from kvbench.publish.worst_answers import Answer
 from kvbench.store.record import Record
 from kvbench.system.console import printable
-from kvbench.worst import Answer
 
 STYLES: Mapping[SpanKind, str] = {
     "fact": "on grey19",

@@ -7,7 +7,7 @@ from typing import Any
 from pandas import DataFrame
 
 from datasets_gen import FROM_DATA, TASKS, Task
-from kvbench.reproduce import reproduction
+from kvbench.publish.reproduce_command import reproduction
 from kvbench.store.store import NamedPolicy, NamedTask, RunFile
 from leaderboards.method import Method, PolicyEntry, RunEntry, TaskEntry, TaskExample
 from policies import POLICIES, TITLES
