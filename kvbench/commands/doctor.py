@@ -7,7 +7,7 @@ from kvbench.system.console import console
 from kvbench.system.errors import KVBenchError
 from policies import LazyModule
 
-examination = LazyModule("kvbench.doctor")
+examination = LazyModule("kvbench.checks.doctor")
 models = LazyModule("kvbench.models.load")
 
 
