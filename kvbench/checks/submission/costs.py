@@ -5,14 +5,14 @@ import math
 from collections.abc import Iterator, Mapping
 from itertools import chain
 
+from kvbench.checks.submission.reading import Submission, place_of
+from kvbench.checks.submission.routes import faults_of_layers, faults_of_routes, faults_of_spans
 from kvbench.findings import Finding, judged
 from kvbench.prompts.prompt import build_prompts
 from kvbench.store.record import Record
 from kvbench.store.stored_answer import StoredAnswer
 from kvbench.store.stored_question import StoredQuestion
 from kvbench.store.tables import NOISE
-from kvbench.submission.reading import Submission, place_of
-from kvbench.submission.routes import faults_of_layers, faults_of_routes, faults_of_spans
 from policies import FULL, KINDS, POLICIES
 
 RATES = ("realised_ratio", "eviction_rate", "ger", "slot_coverage", "defence_kept", "directives_kept")

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
+from kvbench.checks.submission.reading import Submission
 from kvbench.findings import Finding, judged, note
 from kvbench.models.shipped import REFERENCE_MODELS
 from kvbench.store.tables import SCHEMA_VERSION
-from kvbench.submission.reading import Submission
 
 
 def check_status(submission: Submission) -> Finding:

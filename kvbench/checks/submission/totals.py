@@ -5,10 +5,10 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from kvbench.checks.submission.reading import Submission
 from kvbench.findings import Finding, judged, note
 from kvbench.publish.site import summary_rows
 from kvbench.store.store import SUMMARY_FILE
-from kvbench.submission.reading import Submission
 from kvbench.system.errors import KVBenchError, first_line
 from leaderboards.audit import audit
 from policies import POLICIES

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from pydantic import BaseModel
 
 from datasets_gen import DatasetError
+from kvbench.checks.submission.reading import Described, Submission, place_of
 from kvbench.findings import Finding, judged, note
 from kvbench.prompts.prompt import decoded
 from kvbench.store.scoring import SCORES, scores_of
-from kvbench.submission.reading import Described, Submission, place_of
 from kvbench.system.errors import KVBenchError, first_line
 from policies import Point
 
