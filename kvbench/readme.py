@@ -15,8 +15,8 @@ from kvbench.benchmarks.measured import Report
 from kvbench.benchmarks.page import markdown
 from kvbench.cli import COMMANDS
 from kvbench.commands.ls import listing
+from kvbench.estimate.examples import EXAMPLES, example
 from kvbench.models.shipped import REFERENCE_MODELS, folder_of
-from kvbench.planning.examples import EXAMPLES, example
 from kvbench.reference.card import model_card
 from kvbench.reference.targets import TARGETS
 from kvbench.system.errors import KVBenchError

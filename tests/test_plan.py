@@ -11,16 +11,16 @@ from hypothesis import strategies as st
 
 from datasets_gen import TASKS
 from kvbench.cli import main
+from kvbench.estimate.constants import Constants, PressCost
+from kvbench.estimate.load import Load, load_of
+from kvbench.estimate.machine import MACHINES, Machine, measured_machine
+from kvbench.estimate.measure import measure
+from kvbench.estimate.page import assumptions, hours
+from kvbench.estimate.plan import Plan, answers_together
+from kvbench.estimate.shape import Shape, shape_of
 from kvbench.experiments.grid import Grid
 from kvbench.experiments.setting import Setting
 from kvbench.models.load import LoadedModel
-from kvbench.planning.constants import Constants, PressCost
-from kvbench.planning.load import Load, load_of
-from kvbench.planning.machine import MACHINES, Machine, measured_machine
-from kvbench.planning.measure import measure
-from kvbench.planning.page import assumptions, hours
-from kvbench.planning.plan import Plan, answers_together
-from kvbench.planning.shape import Shape, shape_of
 from kvbench.readme import PLANS, SCALE, filled
 from kvbench.system.errors import KVBenchError
 from policies import POLICIES, at_ratios

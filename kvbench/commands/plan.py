@@ -8,18 +8,18 @@ from rich.console import Console
 from rich.table import Table
 
 from kvbench.commands.parameters import NONE_GIVEN, LevelTexts, Limit, Mode, Model, Profile, Repeats, Tasks
+from kvbench.estimate.constants import FILE, Constants
+from kvbench.estimate.machine import MACHINES, MEASURED
 from kvbench.experiments.catalogue import EVERYTHING
-from kvbench.planning.constants import FILE, Constants
-from kvbench.planning.machine import MACHINES, MEASURED
 from kvbench.system.console import console
 from kvbench.system.errors import KVBenchError
 from kvbench.system.files import write_text_atomically
 from policies import LazyModule
 
-measuring = LazyModule("kvbench.planning.measure")
-pages = LazyModule("kvbench.planning.page")
-requests = LazyModule("kvbench.planning.request")
-shapes = LazyModule("kvbench.planning.shape")
+measuring = LazyModule("kvbench.estimate.measure")
+pages = LazyModule("kvbench.estimate.page")
+requests = LazyModule("kvbench.estimate.request")
+shapes = LazyModule("kvbench.estimate.shape")
 
 DEFAULT = "default"
 

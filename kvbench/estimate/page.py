@@ -1,6 +1,6 @@
 """Shows a plan as rows and sentences, in the terminal and in docs/scale.md."""
 
-from kvbench.planning.plan import Plan
+from kvbench.estimate.plan import Plan
 from kvbench.system.markdown import table
 from metrics.sizes import size_text
 

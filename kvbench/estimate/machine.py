@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from kvbench.planning.constants import Constants
+from kvbench.estimate.constants import Constants
 
 COMPUTE_SHARE, READING_SHARE = 0.4, 0.6  # of the data sheet: assumed, not measured
 USABLE = 0.9  # of the memory

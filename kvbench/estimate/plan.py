@@ -13,10 +13,10 @@ from math import ceil
 from typing import NamedTuple
 
 from kvbench.engine.decode.columns import PLACES_AT_ONCE
-from kvbench.planning.constants import Constants
-from kvbench.planning.load import Load
-from kvbench.planning.machine import USABLE, Machine
-from kvbench.planning.shape import Shape
+from kvbench.estimate.constants import Constants
+from kvbench.estimate.load import Load
+from kvbench.estimate.machine import USABLE, Machine
+from kvbench.estimate.shape import Shape
 from kvbench.system.errors import KVBenchError
 from policies import Policy
 

@@ -5,15 +5,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from datasets_gen import TASKS, unknown_name
+from kvbench.estimate.constants import Constants
+from kvbench.estimate.load import load_of
+from kvbench.estimate.machine import MACHINES, MEASURED, Machine, measured_machine
+from kvbench.estimate.plan import Plan
+from kvbench.estimate.shape import Shape
 from kvbench.experiments.catalogue import EVERYTHING, at_some_level, choose_policies, with_references
 from kvbench.experiments.grid import Grid
 from kvbench.experiments.options import Mode, choose, contexts_of, parse_points
 from kvbench.experiments.setting import Setting
-from kvbench.planning.constants import Constants
-from kvbench.planning.load import load_of
-from kvbench.planning.machine import MACHINES, MEASURED, Machine, measured_machine
-from kvbench.planning.plan import Plan
-from kvbench.planning.shape import Shape
 from kvbench.system.errors import KVBenchError
 
 

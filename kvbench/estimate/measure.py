@@ -14,15 +14,15 @@ from kvbench.benchmarks.suite import one_thread
 from kvbench.engine.decode.answers import decode
 from kvbench.engine.treat.plan import plan
 from kvbench.engine.treat.prefill import prefill
+from kvbench.estimate.constants import Constants, PressCost
+from kvbench.estimate.load import Load
+from kvbench.estimate.machine import Machine
+from kvbench.estimate.plan import answers_together
+from kvbench.estimate.shape import Shape
 from kvbench.experiments.collect import collect
 from kvbench.experiments.identify import package_versions
 from kvbench.experiments.setting import Setting
 from kvbench.models.load import LoadedModel
-from kvbench.planning.constants import Constants, PressCost
-from kvbench.planning.load import Load
-from kvbench.planning.machine import Machine
-from kvbench.planning.plan import answers_together
-from kvbench.planning.shape import Shape
 from kvbench.prompts.prompt import Prompt, build_prompts
 from kvbench.store.parquet import encoded
 from kvbench.system.process import processor_name

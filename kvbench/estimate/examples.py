@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from kvbench.planning.constants import Constants
-from kvbench.planning.page import markdown
-from kvbench.planning.request import Request
-from kvbench.planning.shape import Shape
+from kvbench.estimate.constants import Constants
+from kvbench.estimate.page import markdown
+from kvbench.estimate.request import Request
+from kvbench.estimate.shape import Shape
 
 LARGE = Shape("70.6 B, 80 layers", 80, 64, 8, 128, 70_600_000_000, 2)
 CATALOGUE = Request(LARGE, tasks="long_context", limit=100, context_tokens=131_072)
