@@ -13,7 +13,7 @@ from pathlib import Path
 
 from kvbench.benchmarks.measured import Report
 from kvbench.benchmarks.page import markdown
-from kvbench.cli import COMMANDS
+from kvbench.cli.program import COMMANDS
 from kvbench.commands.ls import listing
 from kvbench.estimate.examples import EXAMPLES, example
 from kvbench.models.shipped import REFERENCE_MODELS, folder_of

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kvbench.cli import main
+from kvbench.cli.program import main
 from kvbench.store.store import Store
 from small_store import small_store
 

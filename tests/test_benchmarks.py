@@ -19,7 +19,7 @@ from kvbench.benchmarks.roof import Products, record_products
 from kvbench.benchmarks.shapes import OF_8_BILLION, OF_100_MILLION, LlamaShape, random_model, random_network, task_of
 from kvbench.benchmarks.shapes import TINY as TINY_SHAPE
 from kvbench.benchmarks.suite import ON_CPU, ON_GPU, TINY, run_suite
-from kvbench.cli import main
+from kvbench.cli.program import main
 from kvbench.models.load import LoadedModel
 from kvbench.prompts.prompt import build_prompts
 from kvbench.readme import BENCH, PERFORMANCE, PERFORMANCE_BLOCKS, filled

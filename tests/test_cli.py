@@ -22,7 +22,7 @@ import kvbench.experiments.catalogue
 import kvbench.experiments.job
 import kvbench.experiments.suites
 from datasets_gen import TASKS
-from kvbench.cli import COMMANDS, main
+from kvbench.cli.program import COMMANDS, main
 from kvbench.experiments.catalogue import choose_policies
 from kvbench.experiments.grid import Grid
 from kvbench.experiments.options import contexts_of

@@ -9,7 +9,7 @@ from datasets import load_dataset
 
 from datasets_gen import TASKS, Task
 from datasets_gen.export import rows_of
-from kvbench.cli import main
+from kvbench.cli.program import main
 from kvbench.publish.token_strips import STYLES, coloured
 
 every_task = pytest.mark.parametrize("task", TASKS.values(), ids=TASKS)

@@ -7,7 +7,7 @@ import pytest
 
 import kvbench.experiments.collect
 import kvbench.run.unit
-from kvbench.cli import main
+from kvbench.cli.program import main
 from kvbench.store.store import Store
 
 PRESS = """

@@ -11,7 +11,7 @@ from transformers import AutoModelForCausalLM
 
 import kvbench.models.load
 from datasets_gen import TASKS
-from kvbench.cli import main
+from kvbench.cli.program import main
 from kvbench.experiments.collect import collect
 from kvbench.experiments.setting import Setting
 from kvbench.models.load import LoadedModel, check_spread, load_model, wrap_model

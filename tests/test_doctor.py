@@ -9,7 +9,7 @@ import torch
 from kvpress import BasePress, KnormPress
 
 from kvbench.checks.doctor import admit, examine
-from kvbench.cli import main
+from kvbench.cli.program import main
 from kvbench.models.load import LoadedModel
 from policies import POLICIES, Policy
 from toy import ActingPress, ActingScorer, pressing, toy_model

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from matplotlib.image import imread
 
-from kvbench.cli import main
+from kvbench.cli.program import main
 from leaderboards.figures import curve_plot
 from leaderboards.gallery import Details, gallery
 from leaderboards.measures import F1, GER, HALLUCINATION

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from datasets_gen import TASKS
-from kvbench.cli import main
+from kvbench.cli.program import main
 from kvbench.experiments.grid import Grid
 from kvbench.experiments.options import Mode
 from kvbench.experiments.setting import Setting

@@ -15,7 +15,7 @@ from datasets_gen import DatasetError, Directive, Example
 from datasets_gen.defences import ATTACKS, REFUSAL
 from datasets_gen.ifeval import IFEVAL, ifeval_of
 from datasets_gen.ifeval_rows import Row
-from kvbench.cli import main
+from kvbench.cli.program import main
 from kvbench.prompts.prompt import build_prompts, chat_template
 from kvbench.store.store import Store
 from samples_of_ifeval import OF_HUB, PLAIN, SPLIT, changed, written

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kvbench.cli import main
+from kvbench.cli.program import main
 from kvbench.publish.kvpress_results import golds_in, read_result, results_in
 from kvbench.system.errors import KVBenchError
 from kvpress_folders import evaluation

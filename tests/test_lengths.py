@@ -6,7 +6,7 @@ import pytest
 from datasets import Dataset
 
 from datasets_gen import TASKS
-from kvbench.cli import main
+from kvbench.cli.program import main
 from kvbench.prompts.context_length import count_by, lengthen
 from kvbench.system.errors import KVBenchError
 from toy import toy_tokenizer

@@ -9,7 +9,7 @@ import torch
 from kvpress import BasePress
 
 import policies.levels
-from kvbench.cli import main
+from kvbench.cli.program import main
 from kvbench.experiments.options import parse_points
 from kvbench.models.load import LoadedModel
 from kvbench.store.store import Store

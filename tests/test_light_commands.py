@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kvbench.cli import COMMANDS
+from kvbench.cli.program import COMMANDS
 from policies import POLICIES
 from policies.lazy import LazyModule
 from small_store import small_store
@@ -26,7 +26,7 @@ COMMAND_LINES = [
 ]
 IN_ONE_PROCESS = f"""
 import sys
-from kvbench.cli import main
+from kvbench.cli.program import main
 for words in {COMMAND_LINES}:
     assert main(words) == 0, words
     loaded = [name for name in {HEAVY} if name in sys.modules]
@@ -35,13 +35,13 @@ print("none of them")
 """
 HANDLER = """
 import runpy, signal, pkgutil
-import kvbench.cli
+import kvbench.cli.program
 
 def main():
     print(signal.getsignal(signal.SIGINT).__module__)
     return 3
 
-kvbench.cli.main = main
+kvbench.cli.program.main = main
 """
 CALLS = {
     "python -m kvbench": "runpy.run_module('kvbench', run_name='__main__')",

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import kvbench.engine.decode.together as engine
 import kvbench.system.memory as memory
 from datasets_gen import TASKS
-from kvbench.cli import main
+from kvbench.cli.program import main
 from kvbench.engine.decode.answers import decode
 from kvbench.engine.decode.generation import Generation
 from kvbench.engine.decode.rows import Row

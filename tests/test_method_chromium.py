@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from chromium import EXECUTABLE, Chromium
-from kvbench.cli import main
+from kvbench.cli.program import main
 from kvpress_folders import evaluation
 from small_store import small_store
 from test_page_chromium import HOSTILE, IN_VIEW, LOWEST_CONTRAST

@@ -16,7 +16,7 @@ from datasets_gen.defences import REFUSAL
 from datasets_gen.directives import KINDS
 from datasets_gen.ifeval import IFEVAL
 from datasets_gen.instructions import ARMS, INSTRUCTIONS_IN_ARMS
-from kvbench.cli import main
+from kvbench.cli.program import main
 from kvbench.experiments.catalogue import check_scope
 from kvbench.experiments.collect import collect
 from kvbench.experiments.setting import Setting

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from datasets_gen import TASKS
-from kvbench.cli import main
+from kvbench.cli.program import main
 from kvbench.estimate.constants import Constants, PressCost
 from kvbench.estimate.load import Load, load_of
 from kvbench.estimate.machine import MACHINES, Machine, measured_machine

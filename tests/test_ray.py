@@ -17,7 +17,7 @@ import pyarrow as pa
 import pytest
 
 from datasets_gen import TASKS
-from kvbench.cli import main
+from kvbench.cli.program import main
 from kvbench.experiments.job import Job
 from kvbench.prompts.prompt import build_prompts
 from kvbench.run.on_ray import Cluster, busy_resource, gpus_of_a_worker, places, sharing

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kvbench.cli import main
+from kvbench.cli.program import main
 from kvbench.readme import BLOCKS, filled
 from kvbench.system.errors import KVBenchError
 from kvbench.system.markdown import table

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kvbench.cli import main
+from kvbench.cli.program import main
 from kvbench.executors import Executor
 from kvbench.experiments.grid import Grid
 from kvbench.experiments.identify import Identity

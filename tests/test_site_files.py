@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from kvbench.cli import main
+from kvbench.cli.program import main
 from kvbench.publish.site_files import LIST_FILE, remove_former_files
 from small_store import small_store
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from kvbench.cli import main
+from kvbench.cli.program import main
 from kvbench.publish.site import summary_rows
 from kvbench.store.store import Store
 from kvbench.store.tables import SCHEMA_VERSION

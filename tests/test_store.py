@@ -311,7 +311,7 @@ def test_scoring_again_mends_scores_and_needs_no_torch(llama: LoadedModel, tmp_p
         "        if name.split('.')[0] in ('torch', 'transformers', 'kvpress'):\n"
         "            raise AssertionError(f'{name} was imported')\n"
         "sys.meta_path.insert(0, NoModels())\n"
-        "from kvbench.cli import main\n"
+        "from kvbench.cli.program import main\n"
         f"sys.exit(main(['score', {str(tmp_path / 'run')!r}]))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

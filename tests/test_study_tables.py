@@ -8,7 +8,7 @@ import pytest
 from pydantic import BaseModel
 
 from datasets_gen import TASKS
-from kvbench.cli import main
+from kvbench.cli.program import main
 from kvbench.experiments.collect import FinishedAnswer
 from kvbench.experiments.grid import Grid
 from kvbench.experiments.setting import Setting

@@ -11,7 +11,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from datasets_gen import TASKS
-from kvbench.commands.parameters import Device, MaxKVGB, Mode, Model, Seed, given
+from kvbench.cli.parameters import Device, MaxKVGB, Mode, Model, Seed, given
 from kvbench.experiments.catalogue import choose_policies
 from kvbench.experiments.options import check_count, choose, kv_bytes, parse_points
 from kvbench.system.console import console

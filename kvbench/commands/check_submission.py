@@ -1,6 +1,6 @@
 """``python -m kvbench check-submission``: is a run made by somebody else what it says it is?"""
 
-from kvbench.commands.parameters import Run
+from kvbench.cli.parameters import Run
 from kvbench.findings import show_findings
 from kvbench.system.errors import KVBenchError
 from policies import LazyModule

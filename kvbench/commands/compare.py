@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 
 from datasets_gen import TASKS
-from kvbench.commands.parameters import (
+from kvbench.cli.parameters import (
     NONE_GIVEN,
     CellSeconds,
     Device,

@@ -1,6 +1,6 @@
 """``python -m kvbench doctor``: is this press sound?"""
 
-from kvbench.commands.parameters import Device, Model, Press
+from kvbench.cli.parameters import Device, Model, Press
 from kvbench.experiments.catalogue import only_one
 from kvbench.findings import show_findings
 from kvbench.system.console import console

@@ -12,7 +12,7 @@ from datasets_gen import Split, get_task, parse_tags, tagged
 from datasets_gen.card import Part, dataset_card
 from datasets_gen.export import to_dataset
 from datasets_gen.tags import counts_of
-from kvbench.commands.parameters import (
+from kvbench.cli.parameters import (
     ContextTokens,
     Data,
     Defence,

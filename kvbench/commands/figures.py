@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from rich.progress import track
 
-from kvbench.commands.parameters import Run
+from kvbench.cli.parameters import Run
 from kvbench.experiments.options import choose
 from kvbench.publish.site import publish_summary
 from kvbench.store.store import Store

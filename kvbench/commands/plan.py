@@ -7,7 +7,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from kvbench.commands.parameters import NONE_GIVEN, LevelTexts, Limit, Mode, Model, Profile, Repeats, Tasks
+from kvbench.cli.parameters import NONE_GIVEN, LevelTexts, Limit, Mode, Model, Profile, Repeats, Tasks
 from kvbench.estimate.constants import FILE, Constants
 from kvbench.estimate.machine import MACHINES, MEASURED
 from kvbench.experiments.catalogue import EVERYTHING

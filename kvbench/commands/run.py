@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 import typer
 from rich.console import Console
 
-from kvbench.commands.parameters import (
+from kvbench.cli.parameters import (
     NONE_GIVEN,
     Address,
     CellSeconds,

@@ -1,6 +1,6 @@
 """``python -m kvbench score``: the stored outputs, scored again without a model."""
 
-from kvbench.commands.parameters import Run
+from kvbench.cli.parameters import Run
 from kvbench.publish.site import publish_summary
 from kvbench.store.scoring import rescore
 from kvbench.store.store import Store

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from datasets_gen import FROM_DATA, TASKS, Question, Span, get_task, parse_tags, tags_of
-from kvbench.commands.parameters import (
+from kvbench.cli.parameters import (
     NONE_GIVEN,
     ContextTokens,
     Data,

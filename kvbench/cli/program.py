@@ -10,7 +10,7 @@ import typer
 
 import kvbench
 from datasets_gen import DatasetError, unknown_name
-from kvbench.commands.parameters import with_level_options
+from kvbench.cli.parameters import with_level_options
 from kvbench.system.console import console, printable
 from kvbench.system.errors import InterruptedRunError, KVBenchError, unexpected
 from kvbench.system.signals import INTERRUPTS
