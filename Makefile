@@ -52,13 +52,13 @@ train: $(INSTALLED)
 
 # What the README shows, from the registries, the measured files and a real run.
 readme: $(INSTALLED)
-	$(BIN)/python -m kvbench.readme
+	$(BIN)/python -m kvbench.documents.readme
 
 pictures: $(INSTALLED)
 	$(BIN)/python -m kvbench run
 	$(BIN)/python -m kvbench compare docs/loud_values.py:LoudValuesPress --against snapkv,knorm
 	$(BIN)/python -m kvbench run --suite instructions --name instructions --site site/suite
-	$(BIN)/python -m kvbench.pictures
+	$(BIN)/python -m kvbench.documents.pictures
 
 # The store that tests/test_small_store.py holds literal numbers of: they are to be verified anew after this.
 SMALL := build/small_store

@@ -20,9 +20,9 @@ from kvbench.benchmarks.shapes import OF_8_BILLION, OF_100_MILLION, LlamaShape, 
 from kvbench.benchmarks.shapes import TINY as TINY_SHAPE
 from kvbench.benchmarks.suite import ON_CPU, ON_GPU, TINY, run_suite
 from kvbench.cli.program import main
+from kvbench.documents.readme import BENCH, PERFORMANCE, PERFORMANCE_BLOCKS, filled
 from kvbench.models.load import LoadedModel
 from kvbench.prompts.prompt import build_prompts
-from kvbench.readme import BENCH, PERFORMANCE, PERFORMANCE_BLOCKS, filled
 from kvbench.system.errors import KVBenchError
 from policies import POLICIES
 

@@ -64,7 +64,7 @@ SCRIPT = """
 import json
 import numpy as np
 from kvbench.commands.ls import listing
-from kvbench.readme import listed
+from kvbench.documents.readme import listed
 from kvbench.store.scoring import SCORES
 from kvbench.store.tables import RECORDS, joined_schema
 from leaderboards import (

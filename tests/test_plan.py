@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from datasets_gen import TASKS
 from kvbench.cli.program import main
+from kvbench.documents.readme import PLANS, SCALE, filled
 from kvbench.estimate.constants import Constants, PressCost
 from kvbench.estimate.load import Load, load_of
 from kvbench.estimate.machine import MACHINES, Machine, measured_machine
@@ -21,7 +22,6 @@ from kvbench.estimate.shape import Shape, shape_of
 from kvbench.experiments.grid import Grid
 from kvbench.experiments.setting import Setting
 from kvbench.models.load import LoadedModel
-from kvbench.readme import PLANS, SCALE, filled
 from kvbench.system.errors import KVBenchError
 from policies import POLICIES, at_ratios
 

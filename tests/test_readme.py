@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kvbench.cli.program import main
-from kvbench.readme import BLOCKS, filled
+from kvbench.documents.readme import BLOCKS, filled
 from kvbench.system.errors import KVBenchError
 from kvbench.system.markdown import table
 from kvpress_folders import evaluation

@@ -11,6 +11,7 @@ import pytest
 
 from datasets_gen import TASKS, Task
 from kvbench.benchmarks.pipeline import compare
+from kvbench.documents.model_card import model_card
 from kvbench.engine.decode.waves import rows_of, waves
 from kvbench.engine.treat.plan import plan
 from kvbench.engine.treat.prefill import prefill
@@ -21,7 +22,6 @@ from kvbench.experiments.setting import Setting
 from kvbench.models.load import LoadedModel, load_model
 from kvbench.models.shipped import REFERENCE_MODELS, folder_of
 from kvbench.prompts.prompt import build_prompts
-from kvbench.reference.card import model_card
 from kvbench.reference.evaluate import measure, scores
 from kvbench.reference.targets import TARGETS, Target
 from policies import at_ratios

@@ -1,4 +1,4 @@
-"""``python -m kvbench.pictures`` makes the pictures of the README from learning curves and built pages."""
+"""``python -m kvbench.documents.pictures`` makes the pictures of the README from learning curves and built pages."""
 
 import shutil
 import subprocess
@@ -12,7 +12,7 @@ import seaborn as sns
 import typer
 
 from datasets_gen import TASKS
-from kvbench.readme import shipped
+from kvbench.documents.readme import shipped
 from kvbench.system.errors import KVBenchError
 
 PAGE_SIZE = (1280, 1500)

@@ -1,4 +1,4 @@
-"""``python -m kvbench.readme``: writes the tables of the README, from the registries and the measured files, and the
+"""``python -m kvbench.documents.readme``: writes the tables of the README, from the registries and the measured files, and the
 model cards.
 
 A block stands between ``<!-- begin NAME -->`` and ``<!-- end NAME -->``; a test fails when it has drifted.
@@ -15,9 +15,9 @@ from kvbench.benchmarks.measured import Report
 from kvbench.benchmarks.page import markdown
 from kvbench.cli.program import COMMANDS
 from kvbench.commands.ls import listing
+from kvbench.documents.model_card import model_card
 from kvbench.estimate.examples import EXAMPLES, example
 from kvbench.models.shipped import REFERENCE_MODELS, folder_of
-from kvbench.reference.card import model_card
 from kvbench.reference.targets import TARGETS
 from kvbench.system.errors import KVBenchError
 from kvbench.system.markdown import table
