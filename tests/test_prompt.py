@@ -14,7 +14,7 @@ from datasets_gen import TASKS, Example, Span, Task
 from kvbench.experiments.options import Mode
 from kvbench.models.load import LoadedModel
 from kvbench.prompts.prompt import Prompt, asked, build_prompts, chat_template, tokens_of
-from kvbench.reference.tokenizer import BEGIN, SPECIAL_TOKENS, training_texts
+from kvbench.reference.training.tokenizer import BEGIN, SPECIAL_TOKENS, training_texts
 from kvbench.system.errors import KVBenchError
 from suite import EVIDENCE, texts
 from toy import toy_tokenizer

@@ -9,19 +9,19 @@ from pathlib import Path
 import pytest
 import torch
 
-import kvbench.reference.batches as batches
-import kvbench.reference.losses as losses
 import kvbench.reference.train as train
+import kvbench.reference.training.batches as batches
+import kvbench.reference.training.losses as losses
 from datasets_gen import TASKS
 from kvbench.models.load import load_model
-from kvbench.reference.architecture import ARCHITECTURES
-from kvbench.reference.batches import training_batch
-from kvbench.reference.conversion import under_tokens
-from kvbench.reference.crew import Crew
-from kvbench.reference.lessons import Assignment
-from kvbench.reference.losses import states_of
-from kvbench.reference.tokenizer import train_tokenizer
 from kvbench.reference.train import WARMUP_STEPS, Trainer, prepared, rate_factor, train_to_the_end
+from kvbench.reference.training.architecture import ARCHITECTURES
+from kvbench.reference.training.batches import training_batch
+from kvbench.reference.training.conversion import under_tokens
+from kvbench.reference.training.crew import Crew
+from kvbench.reference.training.lessons import Assignment
+from kvbench.reference.training.losses import states_of
+from kvbench.reference.training.tokenizer import train_tokenizer
 from toy import toy_tokenizer
 
 

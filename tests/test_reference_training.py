@@ -7,12 +7,13 @@ from dataclasses import asdict
 import pytest
 import torch
 
-import kvbench.reference.batches as batches
 import kvbench.reference.train as train
+import kvbench.reference.training.batches as batches
 from datasets_gen import TASKS, Task
 from kvbench.experiments.options import Mode
-from kvbench.reference.architecture import ARCHITECTURES, new_model
-from kvbench.reference.batches import (
+from kvbench.reference.train import Progress, exact_matches
+from kvbench.reference.training.architecture import ARCHITECTURES, new_model
+from kvbench.reference.training.batches import (
     PLACES,
     QUESTIONS,
     ROW_LENGTH,
@@ -22,7 +23,7 @@ from kvbench.reference.batches import (
     row_starts,
     training_batch,
 )
-from kvbench.reference.lessons import (
+from kvbench.reference.training.lessons import (
     ALONE,
     ALONE_BATCHES,
     LEVELS_SHARE,
@@ -34,9 +35,8 @@ from kvbench.reference.lessons import (
     Assignment,
     Curriculum,
 )
-from kvbench.reference.losses import FIRST_WORD, answer_logits, bridge_loss, copying_loss, states_of
-from kvbench.reference.tokenizer import SPECIAL_TOKENS
-from kvbench.reference.train import Progress, exact_matches
+from kvbench.reference.training.losses import FIRST_WORD, answer_logits, bridge_loss, copying_loss, states_of
+from kvbench.reference.training.tokenizer import SPECIAL_TOKENS
 from toy import toy_tokenizer
 
 TAUGHT = ("base", "hops", "arithmetic", "instructions")  # short contexts; answers of a word, of steps, and of a text

@@ -46,7 +46,7 @@ from kvbench.engine.treat.prefill import prefill
 from kvbench.experiments.options import Mode
 from kvbench.models.load import LoadedModel, wrap_model
 from kvbench.prompts.prompt import Prompt, asked, build_prompts, chat_template
-from kvbench.reference.tokenizer import END, train_tokenizer
+from kvbench.reference.training.tokenizer import END, train_tokenizer
 from policies import Level, Policy, Situation, at_ratios, points_of
 from policies.draws import drawing_from, seed_of
 

@@ -18,13 +18,13 @@ import typer
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from datasets_gen import TASKS
-from kvbench.reference.architecture import ARCHITECTURES, new_model
-from kvbench.reference.batches import evaluation_batch, training_batch
-from kvbench.reference.conversion import under_tokens, without_norms
-from kvbench.reference.crew import Crew
-from kvbench.reference.lessons import Curriculum, Lesson
-from kvbench.reference.losses import COPY_BATCH, COPY_LENGTH, answer_logits, copying_loss, task_loss
-from kvbench.reference.tokenizer import END, train_tokenizer
+from kvbench.reference.training.architecture import ARCHITECTURES, new_model
+from kvbench.reference.training.batches import evaluation_batch, training_batch
+from kvbench.reference.training.conversion import under_tokens, without_norms
+from kvbench.reference.training.crew import Crew
+from kvbench.reference.training.lessons import Curriculum, Lesson
+from kvbench.reference.training.losses import COPY_BATCH, COPY_LENGTH, answer_logits, copying_loss, task_loss
+from kvbench.reference.training.tokenizer import END, train_tokenizer
 from kvbench.system.errors import KVBenchError
 
 CHECKPOINT_EVERY = 100

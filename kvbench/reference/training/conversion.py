@@ -12,8 +12,8 @@ from functools import partial
 import torch
 from transformers import PreTrainedModel
 
-from kvbench.reference.batches import Batch
-from kvbench.reference.losses import states_of
+from kvbench.reference.training.batches import Batch
+from kvbench.reference.training.losses import states_of
 
 
 @torch.no_grad()

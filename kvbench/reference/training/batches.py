@@ -10,8 +10,8 @@ from transformers import PreTrainedTokenizerBase
 from datasets_gen import TASKS, Example, Task
 from kvbench.experiments.options import Mode
 from kvbench.prompts.prompt import asked, chat_template, encode
-from kvbench.reference.attention import PackedLayout
-from kvbench.reference.lessons import Assignment
+from kvbench.reference.training.attention import PackedLayout
+from kvbench.reference.training.lessons import Assignment
 
 QUESTIONS = 16  # at most
 ROW_LENGTH = 48  # several questions share a row, which is longer where a question is

@@ -13,8 +13,8 @@ from transformers import (
     Qwen3ForCausalLM,
 )
 
-from kvbench.reference.attention import PACKED_ATTENTION, packed_attention
-from kvbench.reference.tokenizer import MODEL_MAX_LENGTH
+from kvbench.reference.training.attention import PACKED_ATTENTION, packed_attention
+from kvbench.reference.training.tokenizer import MODEL_MAX_LENGTH
 
 EMBEDDING_CONSTANT = 0.06  # three times the spread of the other entries
 LOOK_BACK = 4  # heads of the first layer that begin by looking back, each one token farther

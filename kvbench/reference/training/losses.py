@@ -4,8 +4,8 @@ import torch
 from torch.nn import functional as F
 from transformers import PreTrainedModel
 
-from kvbench.reference.attention import PACKED_ATTENTION
-from kvbench.reference.batches import Batch
+from kvbench.reference.training.attention import PACKED_ATTENTION
+from kvbench.reference.training.batches import Batch
 
 COPY_LENGTH = 48
 COPY_BATCH = 16
