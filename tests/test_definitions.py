@@ -4,7 +4,6 @@ import re
 from html.parser import HTMLParser
 
 import pytest
-from leaderboards.metrics import CURVES, METRICS, TABLES
 
 from kvbench.store.tables import JOINED
 from leaderboards.board import _at_level, _columns, boards_of
@@ -22,6 +21,7 @@ from leaderboards.facets import facets
 from leaderboards.failures import contrasts
 from leaderboards.imported import Imported, build_imported
 from leaderboards.instructions_page import build_instructions
+from leaderboards.metrics import CURVES, METRICS, TABLES
 from leaderboards.page import build_pages
 from leaderboards.paired import duels
 from leaderboards.results import Results

@@ -5,15 +5,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from leaderboards.metrics import METRICS, Survival
 
 from datasets_gen import TASKS, Directive, obeyed
 from kvbench.store.record import Record
 from kvbench.store.scoring import text_scores
 from kvbench.store.stored_context import StoredContext
 from kvbench.store.stored_question import StoredQuestion
-from metrics.leakage import leakage
-from metrics.routing import eviction_rate, eviction_ratio_by_layer, global_eviction_ratio, kept_shares, slot_coverage
+from leaderboards.metrics import METRICS, Survival
+from leaderboards.metrics.leakage import leakage
+from leaderboards.metrics.routing import (
+    eviction_rate,
+    eviction_ratio_by_layer,
+    global_eviction_ratio,
+    kept_shares,
+    slot_coverage,
+)
 from metrics.text import abstains, marked_answer, normalise, score_text, token_f1, undressed
 from synthetic_records import record
 

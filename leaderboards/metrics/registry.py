@@ -4,7 +4,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from leaderboards.metrics import answers, costs, directives, leakage, likelihood, routing
-
 from metrics.definition import Definition
 from metrics.errors import MetricError
 from metrics.measure import Measure
