@@ -3,11 +3,11 @@
 from leaderboards.bootstrap import RESAMPLES
 from leaderboards.definitions_of_instructions import INSTRUCTIONS
 from leaderboards.metrics import definitions_of
+from leaderboards.metrics.declaration.definition import Chapter, Definition, with_interval
 from leaderboards.metrics.routing import ROUTING
 from leaderboards.safety import TOLERATED_LOSS
 from leaderboards.significance import ALPHA, EXACT_BELOW
 from leaderboards.standings import POWER, SHORT_SPAN
-from metrics.definition import Chapter, Definition, with_interval
 
 ANSWERS = Chapter(
     "answers",

@@ -2,8 +2,8 @@
 
 from leaderboards.amnesia import GONE, LEAKED_MORE, STILL_OBEYED, WHOLE
 from leaderboards.metrics import definitions_of
+from leaderboards.metrics.declaration.definition import Chapter, Definition, estimates
 from leaderboards.protection import GAIN_FROM, GAIN_TO
-from metrics.definition import Chapter, Definition, estimates
 
 PITFALLS = "arXiv 2510.00231"
 

@@ -6,10 +6,10 @@ from urllib.parse import urlencode
 
 from leaderboards.measures import F1, GER, KEPT_TOKENS, KV_BYTES, REALISED_RATIO, SLOT_COVERAGE, written_interval
 from leaderboards.metrics import MEASURES, Measure
+from leaderboards.metrics.declaration.sizes import size_text
 from leaderboards.ranking import Mark, mark_of
 from leaderboards.row import SummaryRow
 from leaderboards.style import LineStyle
-from metrics.sizes import size_text
 from policies.names import FULL
 
 NOT_RUN = "not run"

@@ -14,7 +14,7 @@ import metrics
 
 DECLARED = """
 
-from metrics.measure import SHARE, Scale
+from leaderboards.metrics.declaration.measure import SHARE, Scale
 
 METRICS = (
     *METRICS,

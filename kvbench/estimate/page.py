@@ -2,7 +2,7 @@
 
 from kvbench.estimate.plan import Plan
 from kvbench.system.markdown import table
-from metrics.sizes import size_text
+from leaderboards.metrics.declaration.sizes import size_text
 
 MOST_POLICIES = 8
 

@@ -9,7 +9,7 @@ from kvbench.engine.treat.plan import plan, with_reference
 from kvbench.experiments.grid import Grid
 from kvbench.models.load import LoadedModel
 from kvbench.prompts.prompt import build_prompts
-from metrics.sizes import size_text
+from leaderboards.metrics.declaration.sizes import size_text
 
 
 def memory_plan(model: LoadedModel, grid: Grid, max_kv_bytes: int, workers: int) -> str:

@@ -4,10 +4,18 @@ from collections.abc import Callable
 
 import numpy as np
 
-from metrics.answer import Answer
-from metrics.definition import Definition
-from metrics.measure import PERCENT, SHARE_IN_PERCENT, FloatArray, Heading, Measure, Over, Sample
-from metrics.metric import Metric
+from leaderboards.metrics.declaration.answer import Answer
+from leaderboards.metrics.declaration.definition import Definition
+from leaderboards.metrics.declaration.measure import (
+    PERCENT,
+    SHARE_IN_PERCENT,
+    FloatArray,
+    Heading,
+    Measure,
+    Over,
+    Sample,
+)
+from leaderboards.metrics.declaration.metric import Metric
 from metrics.text import HallucinationKind
 
 

@@ -1,9 +1,9 @@
 """Compression and its cost: what went, what is still held, and how long it took. All of it is measured in the run."""
 
-from metrics.definition import Definition
-from metrics.measure import SHARE, Measure, Over, Scale
-from metrics.metric import Metric
-from metrics.sizes import size_text
+from leaderboards.metrics.declaration.definition import Definition
+from leaderboards.metrics.declaration.measure import SHARE, Measure, Over, Scale
+from leaderboards.metrics.declaration.metric import Metric
+from leaderboards.metrics.declaration.sizes import size_text
 
 PLAIN = Scale(1, 1, None)
 

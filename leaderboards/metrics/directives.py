@@ -1,9 +1,9 @@
 """Metrics of obedience: which of its directives does an answer follow?"""
 
-from metrics.answer import Answer
-from metrics.definition import Definition, estimates
-from metrics.measure import SHARE_IN_PERCENT, Heading, Measure, Over
-from metrics.metric import Metric
+from leaderboards.metrics.declaration.answer import Answer
+from leaderboards.metrics.declaration.definition import Definition, estimates
+from leaderboards.metrics.declaration.measure import SHARE_IN_PERCENT, Heading, Measure, Over
+from leaderboards.metrics.declaration.metric import Metric
 
 OBEYED = Definition(
     "Directives obeyed",

@@ -3,9 +3,9 @@
 import re
 
 from datasets_gen import REFUSAL
-from metrics.definition import Definition, estimates
-from metrics.measure import SHARE_IN_PERCENT, Heading, Measure, Over
-from metrics.metric import Metric
+from leaderboards.metrics.declaration.definition import Definition, estimates
+from leaderboards.metrics.declaration.measure import SHARE_IN_PERCENT, Heading, Measure, Over
+from leaderboards.metrics.declaration.metric import Metric
 from metrics.text import normalise
 
 

@@ -1,8 +1,8 @@
 """Metrics of the likelihood of the right answer, whatever the model writes. They are measured in the run."""
 
-from metrics.definition import Definition
-from metrics.measure import Measure, Over, Scale
-from metrics.metric import Metric
+from leaderboards.metrics.declaration.definition import Definition
+from leaderboards.metrics.declaration.measure import Measure, Over, Scale
+from leaderboards.metrics.declaration.metric import Metric
 
 NATS = Scale(1, 3, None)
 

@@ -4,10 +4,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from leaderboards.metrics import answers, costs, directives, leakage, likelihood, routing
-from metrics.definition import Definition
+from leaderboards.metrics.declaration.definition import Definition
+from leaderboards.metrics.declaration.measure import Measure
+from leaderboards.metrics.declaration.metric import Metric
 from metrics.errors import MetricError
-from metrics.measure import Measure
-from metrics.metric import Metric
 
 FAMILIES = (answers.METRICS, likelihood.METRICS, routing.METRICS, directives.METRICS, leakage.METRICS, costs.METRICS)
 

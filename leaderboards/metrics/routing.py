@@ -4,10 +4,10 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from metrics.definition import Definition
-from metrics.kept import Kept, Survival
-from metrics.measure import SHARE, Heading, Measure, Over
-from metrics.metric import Metric
+from leaderboards.metrics.declaration.definition import Definition
+from leaderboards.metrics.declaration.kept import Kept, Survival
+from leaderboards.metrics.declaration.measure import SHARE, Heading, Measure, Over
+from leaderboards.metrics.declaration.metric import Metric
 
 ROUTING = "arXiv 2603.01426"
 

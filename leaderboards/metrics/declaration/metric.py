@@ -4,10 +4,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from metrics.answer import Answer
-from metrics.definition import Definition
-from metrics.kept import Kept
-from metrics.measure import Better, Measure
+from leaderboards.metrics.declaration.answer import Answer
+from leaderboards.metrics.declaration.definition import Definition
+from leaderboards.metrics.declaration.kept import Kept
+from leaderboards.metrics.declaration.measure import Better, Measure
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import Any, Literal, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from metrics.definition import with_interval
+from leaderboards.metrics.declaration.definition import with_interval
 
 FloatArray = NDArray[np.float64]
 Interval = tuple[float, float]
