@@ -9,8 +9,8 @@ from leaderboards.metrics.declaration.columns import with_columns
 from leaderboards.metrics.declaration.kept import Kept, Survival
 from leaderboards.metrics.declaration.measure import Better, Heading, Interval, Measure, Over
 from leaderboards.metrics.declaration.metric import Metric
+from leaderboards.metrics.judges.errors import MetricError
 from leaderboards.metrics.registry import CURVES, MEASURES, METRICS, ON_BOARD, TABLES, definitions_of
-from metrics.errors import MetricError
 
 __all__ = [
     "CURVES",

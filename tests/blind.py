@@ -6,7 +6,7 @@ from functools import cache
 
 from datasets_gen import Question, Task
 from datasets_gen.lexicon import lexicon
-from metrics.text import score_text
+from leaderboards.metrics.judges.text import score_text
 from solvers.text import NAME
 
 COMMON = 12  # answers and words of answers that are tried for each form of question

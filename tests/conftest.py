@@ -12,7 +12,7 @@ from transformers import PreTrainedTokenizerFast
 from chromium import Chromium, chromium
 from kvbench.models.load import LoadedModel
 from kvbench.prompts.prompt import Prompt
-from metrics.ifeval import SPLITTER, official
+from leaderboards.metrics.judges.ifeval import SPLITTER, official
 from toy import toy_model, toy_prompt, toy_tokenizer
 
 # Toy tensors are too small to share: where another job holds a core, two threads take fifteen times as long as one.

@@ -24,7 +24,7 @@ from datasets_gen.lexicon import LEXICON_SHA256, full_names, lexicon, name_split
 from datasets_gen.registry import by_name
 from datasets_gen.relations import ATTRIBUTES, BONDS
 from datasets_gen.wording import Phrasings
-from metrics.text import marked_answer
+from leaderboards.metrics.judges.text import marked_answer
 from solvers.text import names_someone, sentences
 from suite import (
     SOLVERS,

@@ -10,8 +10,8 @@ from datasets_gen import Directive
 from datasets_gen.ifeval_kinds import ARGUMENTS
 from datasets_gen.ifeval_rows import read_rows
 from kvbench.system.errors import KVBenchError
-from metrics.ifeval import CHECKERS, Judgement, check_directives, judged
-from metrics.obedience import loosely, strictly
+from leaderboards.metrics.judges.ifeval import CHECKERS, Judgement, check_directives, judged
+from leaderboards.metrics.judges.obedience import loosely, strictly
 from suite import OFFICIAL_ROWS, needs_rows
 
 pytestmark = pytest.mark.usefixtures("splitter")

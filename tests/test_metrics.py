@@ -12,6 +12,7 @@ from kvbench.store.scoring import text_scores
 from kvbench.store.stored_context import StoredContext
 from kvbench.store.stored_question import StoredQuestion
 from leaderboards.metrics import METRICS, Survival
+from leaderboards.metrics.judges.text import abstains, marked_answer, normalise, score_text, token_f1, undressed
 from leaderboards.metrics.leakage import leakage
 from leaderboards.metrics.routing import (
     eviction_rate,
@@ -20,7 +21,6 @@ from leaderboards.metrics.routing import (
     kept_shares,
     slot_coverage,
 )
-from metrics.text import abstains, marked_answer, normalise, score_text, token_f1, undressed
 from synthetic_records import record
 
 ABSTENTIONS = ["I don't know"]

@@ -26,10 +26,10 @@ from kvbench.prompts.prompt import build_prompts
 from kvbench.store.store import Store
 from kvbench.system.errors import KVBenchError
 from leaderboards.instructions_page import build_instructions
+from leaderboards.metrics.judges.obedience import loosely, strictly, versions
 from leaderboards.metrics.leakage import leakage
 from leaderboards.obedience import accuracy, kept, leaks, rank_correlations, study
 from leaderboards.resampling import Estimate, Resampler
-from metrics.obedience import loosely, strictly, versions
 from policies import POLICIES, Policy, at_ratios
 from study_records import BOTH, HALF, answer, attack, records, small_study
 from synthetic_records import by_budget

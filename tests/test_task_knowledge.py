@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 
 from datasets_gen.knowledge import KNOWLEDGE
-from metrics.text import token_f1
+from leaderboards.metrics.judges.text import token_f1
 from solvers.knowledge import initials, read, solve
 from solvers.text import NAME, sentences
 from suite import asked, every_way, texts, without

@@ -5,14 +5,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from huggingface_hub import constants
-from leaderboards.metrics import MetricError
 
 from datasets_gen import Directive, Task
 from datasets_gen.ifeval import IFEVAL, Placement, ifeval_of
 from datasets_gen.ifeval_rows import Row, read_rows, rows_of
 from kvbench.system.errors import KVBenchError, first_line
 from kvbench.system.hub import fault_of_hub
-from metrics.ifeval import check_directives, official
+from leaderboards.metrics import MetricError
+from leaderboards.metrics.judges.ifeval import check_directives, official
 
 HUB = "google/IFEval"
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from datasets_gen import Example, Question, Span, Task
-from metrics.obedience import families
+from leaderboards.metrics.judges.obedience import families
 
 
 def described_context(task: Task, example: Example) -> dict[str, object]:

@@ -18,7 +18,7 @@ import yaml
 
 from kvbench.system.errors import KVBenchError, first_line
 from leaderboards.imported import Imported
-from metrics.text import exact_match, token_f1
+from leaderboards.metrics.judges.text import exact_match, token_f1
 
 PREDICTIONS, METRICS, CONFIG = FILES = ("predictions.csv", "metrics.json", "config.yaml")
 GOLDS = ("answer", "answers")

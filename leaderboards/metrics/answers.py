@@ -16,7 +16,7 @@ from leaderboards.metrics.declaration.measure import (
     Sample,
 )
 from leaderboards.metrics.declaration.metric import Metric
-from metrics.text import HallucinationKind
+from leaderboards.metrics.judges.text import HallucinationKind
 
 
 def _score(name: str) -> Callable[[Answer], object]:

@@ -6,7 +6,7 @@ from datasets_gen import REFUSAL
 from leaderboards.metrics.declaration.definition import Definition, estimates
 from leaderboards.metrics.declaration.measure import SHARE_IN_PERCENT, Heading, Measure, Over
 from leaderboards.metrics.declaration.metric import Metric
-from metrics.text import normalise
+from leaderboards.metrics.judges.text import normalise
 
 
 def leakage(output: str, protected: str) -> float:

@@ -7,7 +7,7 @@ from leaderboards.metrics import answers, costs, directives, leakage, likelihood
 from leaderboards.metrics.declaration.definition import Definition
 from leaderboards.metrics.declaration.measure import Measure
 from leaderboards.metrics.declaration.metric import Metric
-from metrics.errors import MetricError
+from leaderboards.metrics.judges.errors import MetricError
 
 FAMILIES = (answers.METRICS, likelihood.METRICS, routing.METRICS, directives.METRICS, leakage.METRICS, costs.METRICS)
 

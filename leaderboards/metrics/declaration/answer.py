@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from datasets_gen import Directive, undone
-from metrics.obedience import loosely, strictly
-from metrics.text import TextScores, marked_answer, score_text, undressed
+from leaderboards.metrics.judges.obedience import loosely, strictly
+from leaderboards.metrics.judges.text import TextScores, marked_answer, score_text, undressed
 
 
 @dataclass(frozen=True)

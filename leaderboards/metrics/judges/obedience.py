@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from itertools import product
 
 from datasets_gen import Directive, check, family_of
-from metrics.ifeval import judged
+from leaderboards.metrics.judges.ifeval import judged
 
 
 def families(directives: Sequence[str]) -> list[str]:
