@@ -6,7 +6,7 @@ from pandas import DataFrame, concat
 
 from leaderboards.obedience import DEFENDED, Study
 from leaderboards.protection import difference
-from leaderboards.resampling import Estimate
+from leaderboards.statistics.resampling import Estimate
 from policies.levels import Level
 from policies.names import FULL
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pandas import DataFrame, factorize
 
-from leaderboards.levels import with_levels
+from leaderboards.statistics.levels import with_levels
 from policies.levels import UNTREATED, Level
 from policies.names import CONTROLS, FULL
 

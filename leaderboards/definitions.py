@@ -1,13 +1,13 @@
 """What every measure, every column and every test means, in one home, for the page on method."""
 
-from leaderboards.bootstrap import RESAMPLES
 from leaderboards.definitions_of_instructions import INSTRUCTIONS
 from leaderboards.metrics import definitions_of
 from leaderboards.metrics.declaration.definition import Chapter, Definition, with_interval
 from leaderboards.metrics.routing import ROUTING
 from leaderboards.safety import TOLERATED_LOSS
-from leaderboards.significance import ALPHA, EXACT_BELOW
 from leaderboards.standings import POWER, SHORT_SPAN
+from leaderboards.statistics.bootstrap import RESAMPLES
+from leaderboards.statistics.significance import ALPHA, EXACT_BELOW
 
 ANSWERS = Chapter(
     "answers",

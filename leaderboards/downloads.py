@@ -13,10 +13,10 @@ from leaderboards.facets import Facet
 from leaderboards.failures import Contrast
 from leaderboards.imported import Imported
 from leaderboards.paired import Difference, Duel
-from leaderboards.resampling import Blank, Estimate
 from leaderboards.row import SummaryRow
 from leaderboards.sheets import Sheet
 from leaderboards.standings import TO_BEAT, Against, Found, Standing
+from leaderboards.statistics.resampling import Blank, Estimate
 from policies.levels import Level
 
 Values = dict[str, Any]

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from pandas import DataFrame, MultiIndex, isna
 
-from leaderboards.levels import with_levels
+from leaderboards.statistics.levels import with_levels
 from leaderboards.templating import as_data, render
 from policies.names import CONTROLS, FULL
 

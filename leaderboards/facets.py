@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 from pandas import DataFrame
 
-from leaderboards.levels import with_levels
 from leaderboards.measures import F1, GER, HALLUCINATION
 from leaderboards.metrics import Measure
-from leaderboards.resampling import Blank
 from leaderboards.row import ALL_TASKS, SummaryRow
+from leaderboards.statistics.levels import with_levels
+from leaderboards.statistics.resampling import Blank
 from policies.levels import Level
 
 # The column of the records, and what the page calls it.

@@ -10,9 +10,9 @@ from leaderboards.frames import Axis, Frame
 from leaderboards.measures import HALLUCINATION
 from leaderboards.metrics import Interval, Measure
 from leaderboards.plots import Plot, Spot, in_words, numbers
-from leaderboards.resampling import Blank
 from leaderboards.row import ALL_TASKS, SummaryRow
 from leaderboards.safety import Cliff
+from leaderboards.statistics.resampling import Blank
 from leaderboards.style import LineStyle, line_styles
 from policies.levels import Level
 from policies.names import FULL

@@ -10,7 +10,7 @@ from leaderboards.drawing import DOTS, printing
 from leaderboards.frames import INK
 from leaderboards.heatmaps import HeatMap, Key
 from leaderboards.measures import F1, GER, HALLUCINATION
-from leaderboards.resampling import Blank
+from leaderboards.statistics.resampling import Blank
 
 COLOURS = {F1.name: "#1858c8", HALLUCINATION.name: "#cd6014", GER.name: "#92468c"}  # those of the page
 CELL = (0.62, 0.3)  # inches

@@ -9,8 +9,8 @@ from markupsafe import Markup
 from leaderboards.facets import NO_SUCH, NOT_RUN, PROPERTIES, Facet, mean_of
 from leaderboards.measures import F1, GER, HALLUCINATION
 from leaderboards.metrics import Measure
-from leaderboards.resampling import Blank
 from leaderboards.row import ALL_TASKS, SummaryRow
+from leaderboards.statistics.resampling import Blank
 from leaderboards.templating import as_data
 from policies.levels import UNTREATED, Level
 from policies.names import CONTROLS, FULL

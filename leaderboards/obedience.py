@@ -11,9 +11,9 @@ import numpy as np
 from pandas import DataFrame, factorize
 from scipy.stats import rankdata
 
-from leaderboards.bootstrap import FloatArray
-from leaderboards.levels import with_levels
-from leaderboards.resampling import Estimate, Resampler
+from leaderboards.statistics.bootstrap import FloatArray
+from leaderboards.statistics.levels import with_levels
+from leaderboards.statistics.resampling import Estimate, Resampler
 from policies.levels import Level
 from policies.names import FULL
 

@@ -10,7 +10,7 @@ from leaderboards.frames import SHARE, Axis
 from leaderboards.obedience import Study, accuracy, rank_correlations
 from leaderboards.panels import panel
 from leaderboards.protection import forms_of
-from leaderboards.resampling import Estimate
+from leaderboards.statistics.resampling import Estimate
 from leaderboards.study_parts import (
     Listing,
     Part,

@@ -17,7 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pandas import DataFrame, factorize
 
-from leaderboards.bootstrap import (
+from leaderboards.errors import LeaderboardError
+from leaderboards.sheet import CELL, QUESTION, Sheet, sheets_of, sound_cells
+from leaderboards.statistics.bootstrap import (
     DIGITS,
     RESAMPLES,
     FloatArray,
@@ -26,9 +28,7 @@ from leaderboards.bootstrap import (
     percentile_intervals,
     task_seed,
 )
-from leaderboards.errors import LeaderboardError
-from leaderboards.sheet import CELL, QUESTION, Sheet, sheets_of, sound_cells
-from leaderboards.significance import ALPHA, corrected, mcnemar_p, wilcoxon_p
+from leaderboards.statistics.significance import ALPHA, corrected, mcnemar_p, wilcoxon_p
 from policies.levels import Level
 
 Pair = tuple[FloatArray, FloatArray]  # a measure of either, question by question

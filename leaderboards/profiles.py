@@ -10,12 +10,12 @@ from typing import Self
 import numpy as np
 from pandas import DataFrame, factorize
 
-from leaderboards.bootstrap import RESAMPLES, FloatArray, cluster_weights, task_seed
-from leaderboards.columns import Columns, groups
-from leaderboards.levels import with_levels
 from leaderboards.measures import F1, GER, HALLUCINATION, REALISED_RATIO
-from leaderboards.resampling import Blank
 from leaderboards.row import ALL_TASKS, SummaryRow
+from leaderboards.statistics.bootstrap import RESAMPLES, FloatArray, cluster_weights, task_seed
+from leaderboards.statistics.columns import Columns, groups
+from leaderboards.statistics.levels import with_levels
+from leaderboards.statistics.resampling import Blank
 from policies.levels import UNTREATED, Level
 from policies.names import FULL
 

@@ -5,9 +5,9 @@ from typing import Literal
 
 import numpy as np
 
-from leaderboards.bootstrap import DIGITS, FloatArray, percentile_intervals
 from leaderboards.metrics import CURVES, Measure
 from leaderboards.row import SummaryRow
+from leaderboards.statistics.bootstrap import DIGITS, FloatArray, percentile_intervals
 from policies.names import CONTROLS
 
 Mark = Literal["best", "tie"]

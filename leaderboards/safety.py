@@ -1,6 +1,6 @@
 """What a profile says of one policy: the area under its curve, where it breaks, and how far it is safe.
 
-Pure functions. What has no value is :class:`~leaderboards.resampling.Blank`, with the reason. Intervals are 95 %,
+Pure functions. What has no value is :class:`~leaderboards.statistics.resampling.Blank`, with the reason. Intervals are 95 %,
 by the percentiles of the resamples. With a handful of contexts they are too narrow.
 """
 
@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import pearsonr, spearmanr
 
-from leaderboards.bootstrap import FloatArray, discrete_interval
 from leaderboards.profiles import Profile
-from leaderboards.resampling import Blank, Estimate
+from leaderboards.statistics.bootstrap import FloatArray, discrete_interval
+from leaderboards.statistics.resampling import Blank, Estimate
 from leaderboards.summary import ONE_CONTEXT
 
 TOLERATED_LOSS = 5.0  # points of F1

@@ -11,9 +11,9 @@ from leaderboards.drawing import Drawing, draw_dots
 from leaderboards.frames import Axis, Frame
 from leaderboards.measures import GER, HALLUCINATION
 from leaderboards.plots import Plot, Spot, numbers
-from leaderboards.resampling import Blank
 from leaderboards.row import ALL_TASKS, SummaryRow
 from leaderboards.safety import Correlation, correlation
+from leaderboards.statistics.resampling import Blank
 from leaderboards.style import LineStyle, line_styles
 from policies.levels import UNTREATED
 from policies.names import CONTROLS, FULL

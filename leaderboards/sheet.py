@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pandas import DataFrame, factorize
 
-from leaderboards.bootstrap import FloatArray
-from leaderboards.levels import with_levels
+from leaderboards.statistics.bootstrap import FloatArray
+from leaderboards.statistics.levels import with_levels
 from policies.levels import UNTREATED, Level
 from policies.names import FULL
 

@@ -7,10 +7,8 @@ import numpy as np
 from pandas import DataFrame
 from scipy.stats import norm, rankdata
 
-from leaderboards.bootstrap import DIGITS, FloatArray, discrete_interval
 from leaderboards.paired import Difference, Verdict
 from leaderboards.profiles import Profile, Profiles
-from leaderboards.resampling import Blank
 from leaderboards.row import SummaryRow
 from leaderboards.safety import (
     Area,
@@ -24,7 +22,9 @@ from leaderboards.safety import (
     last_realised,
     safe_ratio,
 )
-from leaderboards.significance import ALPHA, Method, corrected
+from leaderboards.statistics.bootstrap import DIGITS, FloatArray, discrete_interval
+from leaderboards.statistics.resampling import Blank
+from leaderboards.statistics.significance import ALPHA, Method, corrected
 from leaderboards.summary import ONE_CONTEXT
 from policies.names import CONTROLS
 

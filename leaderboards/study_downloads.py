@@ -9,8 +9,8 @@ from leaderboards.amnesia import Leak, exposed
 from leaderboards.downloads import Values, estimate_of, levels_of
 from leaderboards.obedience import Study, accuracy, kept, leaks, rank_correlations
 from leaderboards.protection import Gain
-from leaderboards.resampling import Estimate
 from leaderboards.sheets import Sheet
+from leaderboards.statistics.resampling import Estimate
 
 INSTRUCTIONS_PREFIX = "instructions-"  # of the names of all these sheets
 

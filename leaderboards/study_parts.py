@@ -9,7 +9,7 @@ from pandas import DataFrame
 from leaderboards.frames import Axis
 from leaderboards.obedience import Study
 from leaderboards.panels import Path
-from leaderboards.resampling import Estimate
+from leaderboards.statistics.resampling import Estimate
 from leaderboards.style import LineStyle
 from policies.levels import UNTREATED, Level, LevelKind
 from policies.names import FULL

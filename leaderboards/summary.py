@@ -8,14 +8,14 @@ from unicodedata import category
 import numpy as np
 from pandas import DataFrame, factorize, isna
 
-from leaderboards.bootstrap import RESAMPLES, FloatArray, percentile_interval, resampled_means, task_seed
-from leaderboards.columns import FULL_PLACE, Columns, groups, with_full
 from leaderboards.errors import LeaderboardError
-from leaderboards.levels import with_levels
 from leaderboards.metrics import MEASURES, METRICS, Measure, Over
 from leaderboards.ranking import marked
-from leaderboards.resampling import ENOUGH
 from leaderboards.row import ALL_TASKS, SummaryRow
+from leaderboards.statistics.bootstrap import RESAMPLES, FloatArray, percentile_interval, resampled_means, task_seed
+from leaderboards.statistics.columns import FULL_PLACE, Columns, groups, with_full
+from leaderboards.statistics.levels import with_levels
+from leaderboards.statistics.resampling import ENOUGH
 from policies.levels import Level, Point
 from policies.names import FULL
 

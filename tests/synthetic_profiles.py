@@ -4,9 +4,9 @@ from typing import Any
 
 import numpy as np
 
-from leaderboards.bootstrap import FloatArray
 from leaderboards.profiles import Profile
-from leaderboards.resampling import Blank
+from leaderboards.statistics.bootstrap import FloatArray
+from leaderboards.statistics.resampling import Blank
 from policies import Level
 
 RATIOS = (0.25, 0.5, 0.75)

@@ -12,10 +12,10 @@ from leaderboards.figures import curve_plot
 from leaderboards.gallery import Details, gallery
 from leaderboards.measures import F1, GER, HALLUCINATION
 from leaderboards.plots import Plot
-from leaderboards.resampling import Blank, Estimate
 from leaderboards.row import SummaryRow
 from leaderboards.safety import Cliff, Correlation
 from leaderboards.standings import all_standings
+from leaderboards.statistics.resampling import Blank, Estimate
 from leaderboards.style import line_styles
 from leaderboards.summary import summarise
 from synthetic_records import at_ratio, realistic_records

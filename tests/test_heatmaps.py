@@ -12,8 +12,8 @@ from leaderboards.facets import NO_SUCH, Facet, facets
 from leaderboards.heat_drawing import save_map
 from leaderboards.heatmaps import MEAN, HeatMap, layer_map, question_map, task_map
 from leaderboards.measures import F1, GER, HALLUCINATION
-from leaderboards.resampling import Blank
 from leaderboards.row import SummaryRow
+from leaderboards.statistics.resampling import Blank
 from leaderboards.summary import summarise
 from policies import Level
 from synthetic_records import failed, realistic_records, record

@@ -29,7 +29,7 @@ from leaderboards.instructions_page import build_instructions
 from leaderboards.metrics.judges.obedience import loosely, strictly, versions
 from leaderboards.metrics.leakage import leakage
 from leaderboards.obedience import accuracy, kept, leaks, rank_correlations, study
-from leaderboards.resampling import Estimate, Resampler
+from leaderboards.statistics.resampling import Estimate, Resampler
 from policies import POLICIES, Policy, at_ratios
 from study_records import BOTH, HALF, answer, attack, records, small_study
 from synthetic_records import by_budget

@@ -3,10 +3,10 @@
 import pytest
 from scipy.stats import pearsonr, rankdata
 
-from leaderboards.resampling import Blank
 from leaderboards.row import SummaryRow
 from leaderboards.safety import Correlation
 from leaderboards.scatter import Scatter, scatter, told
+from leaderboards.statistics.resampling import Blank
 from synthetic_records import at_ratio
 
 GER = (0.0, 0.1, 0.3, 0.2, 0.35, 0.38)

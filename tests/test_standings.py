@@ -6,12 +6,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from leaderboards.bootstrap import percentile_interval
 from leaderboards.profiles import Profiles
-from leaderboards.resampling import Blank
 from leaderboards.row import SummaryRow
 from leaderboards.safety import Area, area_under_curve, areas, cliff, safe_ratio, susceptibility
 from leaderboards.standings import RankInterval, Standing, against, rank_intervals, standings
+from leaderboards.statistics.bootstrap import percentile_interval
+from leaderboards.statistics.resampling import Blank
 from leaderboards.summary import summarise
 from synthetic_profiles import value
 from synthetic_records import at_ratio, failed, frame, realistic_records, record

@@ -7,9 +7,7 @@ from hypothesis import strategies as st
 from scipy.stats import binomtest, chi2, norm
 from statsmodels.stats.multitest import multipletests
 
-from leaderboards.bootstrap import percentile_interval, percentile_intervals, resampled_means
 from leaderboards.profiles import Profile
-from leaderboards.resampling import Blank, Estimate
 from leaderboards.safety import (
     area_under_curve,
     areas,
@@ -19,7 +17,6 @@ from leaderboards.safety import (
     safe_ratio,
     susceptibility,
 )
-from leaderboards.significance import corrected, mcnemar_p, wilcoxon_p
 from leaderboards.standings import (
     RankInterval,
     against,
@@ -28,6 +25,9 @@ from leaderboards.standings import (
     rank_intervals,
     smallest_detectable_difference,
 )
+from leaderboards.statistics.bootstrap import percentile_interval, percentile_intervals, resampled_means
+from leaderboards.statistics.resampling import Blank, Estimate
+from leaderboards.statistics.significance import corrected, mcnemar_p, wilcoxon_p
 from policies import Level
 from synthetic_profiles import RATIOS, profile, value
 

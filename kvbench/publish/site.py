@@ -23,7 +23,6 @@ from leaderboards.facets import facets
 from leaderboards.failures import Contrast, contrasts
 from leaderboards.gallery import Details
 from leaderboards.instructions_page import build_instructions, has_orders
-from leaderboards.levels import with_levels
 from leaderboards.method import Downloads, build_method
 from leaderboards.page import FRONT, METHOD, build_pages
 from leaderboards.paired import Duel, duels, every_duel
@@ -31,6 +30,7 @@ from leaderboards.results import Results, examples_page
 from leaderboards.row import SummaryRow
 from leaderboards.sheets import Sheet, file_name, joined
 from leaderboards.standings import Found, all_standings
+from leaderboards.statistics.levels import with_levels
 from leaderboards.summary import PlannedCells, summarise
 
 INSTRUCTIONS_NAME = "instructions{}.html"

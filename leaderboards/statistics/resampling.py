@@ -6,7 +6,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from leaderboards.bootstrap import RESAMPLES, FloatArray, cluster_weights, percentile_interval
+from leaderboards.statistics.bootstrap import RESAMPLES, FloatArray, cluster_weights, percentile_interval
 
 ENOUGH = 0.95  # of the resamples must have a value
 

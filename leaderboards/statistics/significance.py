@@ -15,7 +15,7 @@ from scipy.stats import wilcoxon
 from statsmodels.stats.contingency_tables import mcnemar
 from statsmodels.stats.multitest import multipletests
 
-from leaderboards.bootstrap import FloatArray
+from leaderboards.statistics.bootstrap import FloatArray
 
 ALPHA = 0.05
 EXACT_BELOW = 25  # discordant questions, from which on chi-square is close enough
