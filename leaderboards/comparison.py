@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from leaderboards.failures import HOW, Contrast
-from leaderboards.paired import Difference, Duel
+from leaderboards.aggregate.failures import HOW, Contrast
+from leaderboards.aggregate.paired import Difference, Duel
+from leaderboards.aggregate.verdicts import summary_line, written_p
 from leaderboards.sheets import Sheet
 from leaderboards.templating import render
-from leaderboards.verdicts import summary_line, written_p
 from policies.levels import Level
 
 SIGNS = {"better": "▲", "worse": "▼", "tied": ""}

@@ -1,11 +1,11 @@
 """What every measure, every column and every test means, in one home, for the page on method."""
 
+from leaderboards.aggregate.safety import TOLERATED_LOSS
+from leaderboards.aggregate.standings import POWER, SHORT_SPAN
 from leaderboards.definitions_of_instructions import INSTRUCTIONS
 from leaderboards.metrics import definitions_of
 from leaderboards.metrics.declaration.definition import Chapter, Definition, with_interval
 from leaderboards.metrics.routing import ROUTING
-from leaderboards.safety import TOLERATED_LOSS
-from leaderboards.standings import POWER, SHORT_SPAN
 from leaderboards.statistics.bootstrap import RESAMPLES
 from leaderboards.statistics.significance import ALPHA, EXACT_BELOW
 

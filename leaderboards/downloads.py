@@ -8,14 +8,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from leaderboards.board import Boards, values_of
-from leaderboards.facets import Facet
-from leaderboards.failures import Contrast
+from leaderboards.aggregate.board import Boards, values_of
+from leaderboards.aggregate.facets import Facet
+from leaderboards.aggregate.failures import Contrast
+from leaderboards.aggregate.paired import Difference, Duel
+from leaderboards.aggregate.row import SummaryRow
+from leaderboards.aggregate.standings import TO_BEAT, Against, Found, Standing
 from leaderboards.imported import Imported
-from leaderboards.paired import Difference, Duel
-from leaderboards.row import SummaryRow
 from leaderboards.sheets import Sheet
-from leaderboards.standings import TO_BEAT, Against, Found, Standing
 from leaderboards.statistics.resampling import Blank, Estimate
 from policies.levels import Level
 

@@ -5,13 +5,13 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 from matplotlib.axes import Axes
 
+from leaderboards.aggregate.measures import HALLUCINATION
+from leaderboards.aggregate.row import ALL_TASKS, SummaryRow
+from leaderboards.aggregate.safety import Cliff
 from leaderboards.drawing import Drawing, draw_band, draw_cliff, draw_line
 from leaderboards.frames import Axis, Frame
-from leaderboards.measures import HALLUCINATION
 from leaderboards.metrics import Interval, Measure
 from leaderboards.plots import Plot, Spot, in_words, numbers
-from leaderboards.row import ALL_TASKS, SummaryRow
-from leaderboards.safety import Cliff
 from leaderboards.statistics.resampling import Blank
 from leaderboards.style import LineStyle, line_styles
 from policies.levels import Level

@@ -3,15 +3,15 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from leaderboards.facets import Facet
+from leaderboards.aggregate.facets import Facet
+from leaderboards.aggregate.row import ALL_TASKS, SummaryRow
+from leaderboards.aggregate.safety import Correlation
+from leaderboards.aggregate.standings import Found
 from leaderboards.figures import curve_plot
 from leaderboards.heatmaps import HeatMap, layer_map, question_map, task_map
 from leaderboards.metrics import CURVES, Measure, Over
 from leaderboards.plots import Plot
-from leaderboards.row import ALL_TASKS, SummaryRow
-from leaderboards.safety import Correlation
 from leaderboards.scatter import Scatter, scatter, told, written_p
-from leaderboards.standings import Found
 from leaderboards.statistics.resampling import Blank
 from leaderboards.style import LineStyle
 

@@ -6,10 +6,10 @@ import numpy as np
 import seaborn
 from matplotlib.figure import Figure
 
+from leaderboards.aggregate.measures import F1, GER, HALLUCINATION
 from leaderboards.drawing import DOTS, printing
 from leaderboards.frames import INK
 from leaderboards.heatmaps import HeatMap, Key
-from leaderboards.measures import F1, GER, HALLUCINATION
 from leaderboards.statistics.resampling import Blank
 
 COLOURS = {F1.name: "#1858c8", HALLUCINATION.name: "#cd6014", GER.name: "#92468c"}  # those of the page

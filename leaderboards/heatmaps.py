@@ -6,10 +6,10 @@ from typing import TypeVar
 
 from markupsafe import Markup
 
-from leaderboards.facets import NO_SUCH, NOT_RUN, PROPERTIES, Facet, mean_of
-from leaderboards.measures import F1, GER, HALLUCINATION
+from leaderboards.aggregate.facets import NO_SUCH, NOT_RUN, PROPERTIES, Facet, mean_of
+from leaderboards.aggregate.measures import F1, GER, HALLUCINATION
+from leaderboards.aggregate.row import ALL_TASKS, SummaryRow
 from leaderboards.metrics import Measure
-from leaderboards.row import ALL_TASKS, SummaryRow
 from leaderboards.statistics.resampling import Blank
 from leaderboards.templating import as_data
 from policies.levels import UNTREATED, Level

@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from leaderboards.board import Board, BoardCell
+from leaderboards.aggregate.board import Board, BoardCell
+from leaderboards.aggregate.row import ALL_TASKS, SummaryRow
 from leaderboards.encounters import encounters
 from leaderboards.results import Results, distinct, labels_of, task_page
-from leaderboards.row import ALL_TASKS, SummaryRow
 from leaderboards.sections import note_of, sections_of, title_of
 from leaderboards.style import line_styles
 from leaderboards.tables import LISTING

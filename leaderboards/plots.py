@@ -6,10 +6,10 @@ from pathlib import Path
 
 from markupsafe import Markup
 
+from leaderboards.aggregate.measures import written_interval
+from leaderboards.aggregate.row import SummaryRow
 from leaderboards.drawing import Drawing
-from leaderboards.measures import written_interval
 from leaderboards.metrics import Interval, Measure
-from leaderboards.row import SummaryRow
 from leaderboards.templating import as_data
 
 

@@ -4,10 +4,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from leaderboards.board import Boards
+from leaderboards.aggregate.board import Boards
+from leaderboards.aggregate.row import ALL_TASKS, SummaryRow
 from leaderboards.encounters import Duels
 from leaderboards.gallery import Details
-from leaderboards.row import ALL_TASKS, SummaryRow
 from leaderboards.sheets import file_name
 
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 from matplotlib.axes import Axes
 
+from leaderboards.aggregate.measures import GER, HALLUCINATION
+from leaderboards.aggregate.row import ALL_TASKS, SummaryRow
+from leaderboards.aggregate.safety import Correlation, correlation
 from leaderboards.drawing import Drawing, draw_dots
 from leaderboards.frames import Axis, Frame
-from leaderboards.measures import GER, HALLUCINATION
 from leaderboards.plots import Plot, Spot, numbers
-from leaderboards.row import ALL_TASKS, SummaryRow
-from leaderboards.safety import Correlation, correlation
 from leaderboards.statistics.resampling import Blank
 from leaderboards.style import LineStyle, line_styles
 from policies.levels import UNTREATED

@@ -3,10 +3,10 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from leaderboards.aggregate.row import ALL_TASKS
 from leaderboards.gallery import Gallery, gallery
 from leaderboards.metrics import TABLES
 from leaderboards.results import Results, distinct, examples_page, labels_of
-from leaderboards.row import ALL_TASKS
 from leaderboards.style import LineStyle, line_styles
 from leaderboards.tables import Table, listing, measure_table
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from leaderboards.row import SummaryRow
+from leaderboards.aggregate.row import SummaryRow
 from policies.names import CONTROLS, FULL
 
 # (on light, on dark). Any two differ by more than 20 on light and 10 on dark in CIELAB, under protanopia and

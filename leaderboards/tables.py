@@ -4,11 +4,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import urlencode
 
-from leaderboards.measures import F1, GER, KEPT_TOKENS, KV_BYTES, REALISED_RATIO, SLOT_COVERAGE, written_interval
+from leaderboards.aggregate.measures import (
+    F1,
+    GER,
+    KEPT_TOKENS,
+    KV_BYTES,
+    REALISED_RATIO,
+    SLOT_COVERAGE,
+    written_interval,
+)
+from leaderboards.aggregate.ranking import Mark, mark_of
+from leaderboards.aggregate.row import SummaryRow
 from leaderboards.metrics import MEASURES, Measure
 from leaderboards.metrics.declaration.sizes import size_text
-from leaderboards.ranking import Mark, mark_of
-from leaderboards.row import SummaryRow
 from leaderboards.style import LineStyle
 from policies.names import FULL
 

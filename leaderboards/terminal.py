@@ -6,10 +6,10 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from leaderboards.measures import F1, HALLUCINATION, LEAKAGE, OBEYED
+from leaderboards.aggregate.measures import F1, HALLUCINATION, LEAKAGE, OBEYED
+from leaderboards.aggregate.ranking import mark_of
+from leaderboards.aggregate.row import ALL_TASKS, SummaryRow
 from leaderboards.metrics import Measure
-from leaderboards.ranking import mark_of
-from leaderboards.row import ALL_TASKS, SummaryRow
 from policies.levels import Level
 from policies.names import CONTROLS
 

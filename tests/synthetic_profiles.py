@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from leaderboards.profiles import Profile
+from leaderboards.aggregate.profiles import Profile
 from leaderboards.statistics.bootstrap import FloatArray
 from leaderboards.statistics.resampling import Blank
 from policies import Level

@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 
-from leaderboards.audit import audit
+from leaderboards.aggregate.audit import audit
 
 QUESTIONS = range(4)
 

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from chromium import EXECUTABLE, Chromium
-from leaderboards.board import Board, BoardCell, boards_of
+from leaderboards.aggregate.board import Board, BoardCell, boards_of
+from leaderboards.aggregate.row import ALL_TASKS
+from leaderboards.aggregate.summary import summarise
 from leaderboards.page import FRONT, build_pages
 from leaderboards.results import Results
-from leaderboards.row import ALL_TASKS
-from leaderboards.summary import summarise
 from policies.names import CONTROLS
 from synthetic_records import by_budget, failed, frame, realistic_records, record
 

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from chromium import EXECUTABLE, Chromium
-from leaderboards.board import boards_of
+from leaderboards.aggregate.board import boards_of
+from leaderboards.aggregate.paired import Duel, duels, every_duel
+from leaderboards.aggregate.summary import summarise
 from leaderboards.page import FRONT, build_pages
-from leaderboards.paired import Duel, duels, every_duel
 from leaderboards.results import Results
-from leaderboards.summary import summarise
 from synthetic_records import realistic_records
 
 pytestmark = pytest.mark.skipif(EXECUTABLE is None, reason="chromium is not installed: apt-get install chromium")

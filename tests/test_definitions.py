@@ -6,7 +6,13 @@ from html.parser import HTMLParser
 import pytest
 
 from kvbench.store.tables import JOINED
-from leaderboards.board import _at_level, _columns, boards_of
+from leaderboards.aggregate.board import _at_level, _columns, boards_of
+from leaderboards.aggregate.facets import facets
+from leaderboards.aggregate.failures import contrasts
+from leaderboards.aggregate.paired import duels
+from leaderboards.aggregate.row import SummaryRow
+from leaderboards.aggregate.standings import all_standings
+from leaderboards.aggregate.summary import summarise
 from leaderboards.comparison import build_comparison
 from leaderboards.definitions import CHAPTERS
 from leaderboards.downloads import (
@@ -17,18 +23,12 @@ from leaderboards.downloads import (
     imported_sheet,
     questions_sheet,
 )
-from leaderboards.facets import facets
-from leaderboards.failures import contrasts
 from leaderboards.imported import Imported, build_imported
 from leaderboards.instructions_page import build_instructions
 from leaderboards.metrics import CURVES, METRICS, TABLES
 from leaderboards.page import build_pages
-from leaderboards.paired import duels
 from leaderboards.results import Results
-from leaderboards.row import SummaryRow
 from leaderboards.sheets import Sheet
-from leaderboards.standings import all_standings
-from leaderboards.summary import summarise
 from policies import Level
 from study_records import small_study
 from synthetic_records import realistic_records

@@ -7,10 +7,10 @@ import pandas as pd
 import pytest
 from rich.console import Console
 
+from leaderboards.aggregate.failures import FEWEST, HOW, KINDS, contrasts
+from leaderboards.aggregate.paired import duels
+from leaderboards.aggregate.verdicts import failure_table, verdict_table
 from leaderboards.comparison import build_comparison
-from leaderboards.failures import FEWEST, HOW, KINDS, contrasts
-from leaderboards.paired import duels
-from leaderboards.verdicts import failure_table, verdict_table
 from policies import Level
 from synthetic_records import by_budget, frame, realistic_records, record
 

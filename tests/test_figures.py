@@ -8,16 +8,16 @@ import pytest
 from matplotlib.image import imread
 
 from kvbench.cli.program import main
+from leaderboards.aggregate.measures import F1, GER, HALLUCINATION
+from leaderboards.aggregate.row import SummaryRow
+from leaderboards.aggregate.safety import Cliff, Correlation
+from leaderboards.aggregate.standings import all_standings
+from leaderboards.aggregate.summary import summarise
 from leaderboards.figures import curve_plot
 from leaderboards.gallery import Details, gallery
-from leaderboards.measures import F1, GER, HALLUCINATION
 from leaderboards.plots import Plot
-from leaderboards.row import SummaryRow
-from leaderboards.safety import Cliff, Correlation
-from leaderboards.standings import all_standings
 from leaderboards.statistics.resampling import Blank, Estimate
 from leaderboards.style import line_styles
-from leaderboards.summary import summarise
 from synthetic_records import at_ratio, realistic_records
 from test_cli import run_arguments
 

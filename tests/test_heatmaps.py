@@ -8,13 +8,13 @@ import pytest
 from matplotlib.image import imread
 from pandas import DataFrame
 
-from leaderboards.facets import NO_SUCH, Facet, facets
+from leaderboards.aggregate.facets import NO_SUCH, Facet, facets
+from leaderboards.aggregate.measures import F1, GER, HALLUCINATION
+from leaderboards.aggregate.row import SummaryRow
+from leaderboards.aggregate.summary import summarise
 from leaderboards.heat_drawing import save_map
 from leaderboards.heatmaps import MEAN, HeatMap, layer_map, question_map, task_map
-from leaderboards.measures import F1, GER, HALLUCINATION
-from leaderboards.row import SummaryRow
 from leaderboards.statistics.resampling import Blank
-from leaderboards.summary import summarise
 from policies import Level
 from synthetic_records import failed, realistic_records, record
 

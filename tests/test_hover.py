@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 
 from chromium import EXECUTABLE, Chromium
-from leaderboards.facets import facets
+from leaderboards.aggregate.facets import facets
+from leaderboards.aggregate.measures import F1, HALLUCINATION
+from leaderboards.aggregate.standings import all_standings
+from leaderboards.aggregate.summary import summarise
 from leaderboards.figures import curve_plot
 from leaderboards.gallery import Details
 from leaderboards.heatmaps import HeatMap, task_map
-from leaderboards.measures import F1, HALLUCINATION
 from leaderboards.page import FRONT, build_pages
 from leaderboards.results import Results
-from leaderboards.standings import all_standings
-from leaderboards.summary import summarise
 from synthetic_records import failed, realistic_records
 
 pytestmark = pytest.mark.skipif(EXECUTABLE is None, reason="chromium is not installed: apt-get install chromium")

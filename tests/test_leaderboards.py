@@ -12,12 +12,12 @@ import pytest
 from pandas import DataFrame
 from pydantic import ValidationError
 
+from leaderboards.aggregate.measures import F1, GER, HALLUCINATION
+from leaderboards.aggregate.row import ALL_TASKS, SummaryRow
+from leaderboards.aggregate.summary import PlannedCells, _intervals, summarise
 from leaderboards.errors import LeaderboardError
-from leaderboards.measures import F1, GER, HALLUCINATION
 from leaderboards.metrics.declaration.sizes import size_text
-from leaderboards.row import ALL_TASKS, SummaryRow
 from leaderboards.statistics.bootstrap import percentile_interval, resampled_means
-from leaderboards.summary import PlannedCells, _intervals, summarise
 from policies import at_ratios
 from synthetic_records import failed, frame, realistic_records, record
 

@@ -13,8 +13,8 @@ from kvbench.cli.program import main
 from kvbench.experiments.options import parse_points
 from kvbench.models.load import LoadedModel
 from kvbench.store.store import Store
-from leaderboards.paired import duels
-from leaderboards.summary import summarise
+from leaderboards.aggregate.paired import duels
+from leaderboards.aggregate.summary import summarise
 from policies import KINDS, POLICIES, Level, LevelKind, Policy, Situation, points_of
 from policies.levels import parse_numbers
 from synthetic_records import frame, record

@@ -14,18 +14,18 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from leaderboards.metrics import Measure
 from rich.console import Console
 
+from leaderboards.aggregate.measures import F1, GER, HALLUCINATION, SLOT_COVERAGE
+from leaderboards.aggregate.row import SummaryRow
+from leaderboards.aggregate.summary import summarise
 from leaderboards.figures import curve_plot
 from leaderboards.gallery import EXPECTED
 from leaderboards.imported import IMPORTED
-from leaderboards.measures import F1, GER, HALLUCINATION, SLOT_COVERAGE
+from leaderboards.metrics import Measure
 from leaderboards.page import FRONT, METHOD, build_pages
 from leaderboards.results import Results
-from leaderboards.row import SummaryRow
 from leaderboards.style import line_styles
-from leaderboards.summary import summarise
 from leaderboards.terminal import terminal_table
 from synthetic_records import POLICIES, at_ratio, by_budget, failed, realistic_records
 

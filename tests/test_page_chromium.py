@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 
 from chromium import EXECUTABLE, Chromium
+from leaderboards.aggregate.failures import contrasts
+from leaderboards.aggregate.paired import duels
+from leaderboards.aggregate.summary import summarise
 from leaderboards.comparison import build_comparison
-from leaderboards.failures import contrasts
 from leaderboards.page import FRONT, build_pages
-from leaderboards.paired import duels
 from leaderboards.results import Results
-from leaderboards.summary import summarise
 from synthetic_records import failed, realistic_records
 
 pytestmark = pytest.mark.skipif(EXECUTABLE is None, reason="chromium is not installed: apt-get install chromium")

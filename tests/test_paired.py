@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 from scipy.stats import binomtest
 
+from leaderboards.aggregate.paired import Duel, duels, every_duel
 from leaderboards.errors import LeaderboardError
-from leaderboards.paired import Duel, duels, every_duel
 from synthetic_records import realistic_records
 
 

@@ -3,10 +3,10 @@
 import numpy as np
 from pandas import DataFrame
 
-from leaderboards.measures import F1, HALLUCINATION, REALISED_RATIO
-from leaderboards.ranking import mark_of, marks
-from leaderboards.row import SummaryRow
-from leaderboards.summary import summarise
+from leaderboards.aggregate.measures import F1, HALLUCINATION, REALISED_RATIO
+from leaderboards.aggregate.ranking import mark_of, marks
+from leaderboards.aggregate.row import SummaryRow
+from leaderboards.aggregate.summary import summarise
 from synthetic_records import frame, realistic_records, record
 
 

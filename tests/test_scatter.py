@@ -3,8 +3,8 @@
 import pytest
 from scipy.stats import pearsonr, rankdata
 
-from leaderboards.row import SummaryRow
-from leaderboards.safety import Correlation
+from leaderboards.aggregate.row import SummaryRow
+from leaderboards.aggregate.safety import Correlation
 from leaderboards.scatter import Scatter, scatter, told
 from leaderboards.statistics.resampling import Blank
 from synthetic_records import at_ratio

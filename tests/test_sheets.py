@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 
 from kvbench.publish.downloads import RECORDS_FILE, write_records
 from kvbench.store.tables import JOINED, SCHEMA_VERSION
-from leaderboards.board import boards_of
+from leaderboards.aggregate.board import boards_of
+from leaderboards.aggregate.facets import facets
+from leaderboards.aggregate.row import SummaryRow
+from leaderboards.aggregate.standings import all_standings
+from leaderboards.aggregate.summary import summarise
 from leaderboards.downloads import board_sheet, cells_sheet, questions_sheet
-from leaderboards.facets import facets
-from leaderboards.row import SummaryRow
 from leaderboards.sheets import Sheet, file_name, joined
-from leaderboards.standings import all_standings
-from leaderboards.summary import summarise
 from synthetic_records import failed, realistic_records
 
 # What a spreadsheet would compute, and what would end a cell, a row or a script.

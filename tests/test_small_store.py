@@ -15,9 +15,9 @@ from kvbench.cli.program import main
 from kvbench.publish.site import summary_rows
 from kvbench.store.store import Store
 from kvbench.store.tables import SCHEMA_VERSION
-from leaderboards.paired import duels
-from leaderboards.row import SummaryRow
-from leaderboards.standings import Standing, all_standings
+from leaderboards.aggregate.paired import duels
+from leaderboards.aggregate.row import SummaryRow
+from leaderboards.aggregate.standings import Standing, all_standings
 from leaderboards.statistics.resampling import Blank
 from small_store import AGAIN, small_store
 

@@ -6,13 +6,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from leaderboards.profiles import Profiles
-from leaderboards.row import SummaryRow
-from leaderboards.safety import Area, area_under_curve, areas, cliff, safe_ratio, susceptibility
-from leaderboards.standings import RankInterval, Standing, against, rank_intervals, standings
+from leaderboards.aggregate.profiles import Profiles
+from leaderboards.aggregate.row import SummaryRow
+from leaderboards.aggregate.safety import Area, area_under_curve, areas, cliff, safe_ratio, susceptibility
+from leaderboards.aggregate.standings import RankInterval, Standing, against, rank_intervals, standings
+from leaderboards.aggregate.summary import summarise
 from leaderboards.statistics.bootstrap import percentile_interval
 from leaderboards.statistics.resampling import Blank
-from leaderboards.summary import summarise
 from synthetic_profiles import value
 from synthetic_records import at_ratio, failed, frame, realistic_records, record
 

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from scipy.stats import binomtest, chi2, norm
 from statsmodels.stats.multitest import multipletests
 
-from leaderboards.profiles import Profile
-from leaderboards.safety import (
+from leaderboards.aggregate.profiles import Profile
+from leaderboards.aggregate.safety import (
     area_under_curve,
     areas,
     cliff,
@@ -17,7 +17,7 @@ from leaderboards.safety import (
     safe_ratio,
     susceptibility,
 )
-from leaderboards.standings import (
+from leaderboards.aggregate.standings import (
     RankInterval,
     against,
     bootstrap_p,

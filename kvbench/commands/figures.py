@@ -15,13 +15,13 @@ from kvbench.publish.site import publish_summary
 from kvbench.store.store import Store
 from kvbench.system.console import console, printable
 from kvbench.system.files import make_folder
-from leaderboards.facets import facets
+from leaderboards.aggregate.facets import facets
+from leaderboards.aggregate.row import ALL_TASKS
+from leaderboards.aggregate.standings import all_standings
 from leaderboards.gallery import Details, Gallery, gallery
 from leaderboards.heat_drawing import save_map
 from leaderboards.heatmaps import HeatMap
-from leaderboards.row import ALL_TASKS
 from leaderboards.sheets import file_name
-from leaderboards.standings import all_standings
 
 FORMATS = {name: name for name in ("svg", "png", "pdf")}
 LEVELS = ("0.5", "0.9")  # at which tasks are set against policies, where a run has them

@@ -5,7 +5,7 @@ from kvbench.publish.site import publish_summary
 from kvbench.store.scoring import rescore
 from kvbench.store.store import Store
 from kvbench.system.console import console
-from leaderboards.summary import COLUMNS
+from leaderboards.aggregate.summary import COLUMNS
 
 
 def command(run: Run) -> None:

@@ -14,24 +14,24 @@ from kvbench.store.store import SUMMARY_FILE, Outline, Store
 from kvbench.system.console import console, printable
 from kvbench.system.errors import KVBenchError
 from kvbench.system.files import write_text_atomically
-from leaderboards.board import boards_of
+from leaderboards.aggregate.board import boards_of
+from leaderboards.aggregate.facets import facets
+from leaderboards.aggregate.failures import Contrast, contrasts
+from leaderboards.aggregate.paired import Duel, duels, every_duel
+from leaderboards.aggregate.row import SummaryRow
+from leaderboards.aggregate.standings import Found, all_standings
+from leaderboards.aggregate.summary import PlannedCells, summarise
 from leaderboards.comparison import build_comparison
 from leaderboards.downloads import board_sheet, cells_sheet, contrasts_sheet, duels_sheet, questions_sheet
 from leaderboards.errors import LeaderboardError
 from leaderboards.examples import build_examples
-from leaderboards.facets import facets
-from leaderboards.failures import Contrast, contrasts
 from leaderboards.gallery import Details
 from leaderboards.instructions_page import build_instructions, has_orders
 from leaderboards.method import Downloads, build_method
 from leaderboards.page import FRONT, METHOD, build_pages
-from leaderboards.paired import Duel, duels, every_duel
 from leaderboards.results import Results, examples_page
-from leaderboards.row import SummaryRow
 from leaderboards.sheets import Sheet, file_name, joined
-from leaderboards.standings import Found, all_standings
 from leaderboards.statistics.levels import with_levels
-from leaderboards.summary import PlannedCells, summarise
 
 INSTRUCTIONS_NAME = "instructions{}.html"
 RESULTS_FILE = "instructions.json"

@@ -7,8 +7,8 @@ from pandas import DataFrame
 from kvbench.store.store import Store
 from kvbench.system.console import console
 from kvbench.system.errors import KVBenchError
-from leaderboards.audit import audit
-from leaderboards.row import ALL_TASKS, SummaryRow
+from leaderboards.aggregate.audit import audit
+from leaderboards.aggregate.row import ALL_TASKS, SummaryRow
 from policies import Policy
 
 

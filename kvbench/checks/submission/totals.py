@@ -10,7 +10,7 @@ from kvbench.findings import Finding, judged, note
 from kvbench.publish.site import summary_rows
 from kvbench.store.store import SUMMARY_FILE
 from kvbench.system.errors import KVBenchError, first_line
-from leaderboards.audit import audit
+from leaderboards.aggregate.audit import audit
 from policies import POLICIES
 
 SLACK = 1e-6  # other machines sum in another order

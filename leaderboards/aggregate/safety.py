@@ -9,10 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import pearsonr, spearmanr
 
-from leaderboards.profiles import Profile
+from leaderboards.aggregate.profiles import Profile
+from leaderboards.aggregate.summary import ONE_CONTEXT
 from leaderboards.statistics.bootstrap import FloatArray, discrete_interval
 from leaderboards.statistics.resampling import Blank, Estimate
-from leaderboards.summary import ONE_CONTEXT
 
 TOLERATED_LOSS = 5.0  # points of F1
 FEWEST_LEVELS = 3  # that a correlation takes: two points are always on a line

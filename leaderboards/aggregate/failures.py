@@ -1,7 +1,7 @@
 """How and where two policies fail differently: the kinds of their wrong answers, and the questions they get wrong.
 
 This explores: over all tasks and levels that were compared, and with intervals that are not corrected for how many
-there are. What decides is a :class:`~leaderboards.paired.Duel`.
+there are. What decides is a :class:`~leaderboards.aggregate.paired.Duel`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pandas import DataFrame, Series
 
-from leaderboards.paired import SIDES, Difference, Pair, both, difference, is_right, paired
+from leaderboards.aggregate.paired import SIDES, Difference, Pair, both, difference, is_right, paired
 
 HOW = "answer"
 FACETS = {"answerable": "answerable", "direction": "direction", "answer_type": "asks for", "question_type": "question"}

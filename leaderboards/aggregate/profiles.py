@@ -10,8 +10,8 @@ from typing import Self
 import numpy as np
 from pandas import DataFrame, factorize
 
-from leaderboards.measures import F1, GER, HALLUCINATION, REALISED_RATIO
-from leaderboards.row import ALL_TASKS, SummaryRow
+from leaderboards.aggregate.measures import F1, GER, HALLUCINATION, REALISED_RATIO
+from leaderboards.aggregate.row import ALL_TASKS, SummaryRow
 from leaderboards.statistics.bootstrap import RESAMPLES, FloatArray, cluster_weights, task_seed
 from leaderboards.statistics.columns import Columns, groups
 from leaderboards.statistics.levels import with_levels
@@ -96,7 +96,7 @@ class _Tally:
 @dataclass(frozen=True)
 class Profiles:
     """All profiles of a run; each is computed when it is asked for, since together they fill hundreds of megabytes.
-    ``rows`` are those of :func:`~leaderboards.summary.summarise`, which know what is blank and why."""
+    ``rows`` are those of :func:`~leaderboards.aggregate.summary.summarise`, which know what is blank and why."""
 
     rows: Mapping[tuple[str, str], Mapping[str, Mapping[Level, SummaryRow]]]
     tallies: Mapping[tuple[str, str], _Tally]

@@ -8,10 +8,10 @@ from unicodedata import category
 import numpy as np
 from pandas import DataFrame, factorize, isna
 
+from leaderboards.aggregate.ranking import marked
+from leaderboards.aggregate.row import ALL_TASKS, SummaryRow
 from leaderboards.errors import LeaderboardError
 from leaderboards.metrics import MEASURES, METRICS, Measure, Over
-from leaderboards.ranking import marked
-from leaderboards.row import ALL_TASKS, SummaryRow
 from leaderboards.statistics.bootstrap import RESAMPLES, FloatArray, percentile_interval, resampled_means, task_seed
 from leaderboards.statistics.columns import FULL_PLACE, Columns, groups, with_full
 from leaderboards.statistics.levels import with_levels

@@ -7,10 +7,10 @@ import numpy as np
 from pandas import DataFrame
 from scipy.stats import norm, rankdata
 
-from leaderboards.paired import Difference, Verdict
-from leaderboards.profiles import Profile, Profiles
-from leaderboards.row import SummaryRow
-from leaderboards.safety import (
+from leaderboards.aggregate.paired import Difference, Verdict
+from leaderboards.aggregate.profiles import Profile, Profiles
+from leaderboards.aggregate.row import SummaryRow
+from leaderboards.aggregate.safety import (
     Area,
     Cliff,
     Correlation,
@@ -22,10 +22,10 @@ from leaderboards.safety import (
     last_realised,
     safe_ratio,
 )
+from leaderboards.aggregate.summary import ONE_CONTEXT
 from leaderboards.statistics.bootstrap import DIGITS, FloatArray, discrete_interval
 from leaderboards.statistics.resampling import Blank
 from leaderboards.statistics.significance import ALPHA, Method, corrected
-from leaderboards.summary import ONE_CONTEXT
 from policies.names import CONTROLS
 
 POWER = 0.8

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from pandas import DataFrame
 
-from leaderboards.measures import F1, GER, HALLUCINATION
+from leaderboards.aggregate.measures import F1, GER, HALLUCINATION
+from leaderboards.aggregate.row import ALL_TASKS, SummaryRow
 from leaderboards.metrics import Measure
-from leaderboards.row import ALL_TASKS, SummaryRow
 from leaderboards.statistics.levels import with_levels
 from leaderboards.statistics.resampling import Blank
 from policies.levels import Level

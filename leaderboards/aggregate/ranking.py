@@ -5,8 +5,8 @@ from typing import Literal
 
 import numpy as np
 
+from leaderboards.aggregate.row import SummaryRow
 from leaderboards.metrics import CURVES, Measure
-from leaderboards.row import SummaryRow
 from leaderboards.statistics.bootstrap import DIGITS, FloatArray, percentile_intervals
 from policies.names import CONTROLS
 

@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pandas import DataFrame, factorize
 
+from leaderboards.aggregate.sheet import CELL, QUESTION, Sheet, sheets_of, sound_cells
 from leaderboards.errors import LeaderboardError
-from leaderboards.sheet import CELL, QUESTION, Sheet, sheets_of, sound_cells
 from leaderboards.statistics.bootstrap import (
     DIGITS,
     RESAMPLES,

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 from pandas import DataFrame
 
-from leaderboards.measures import ABSTENTION, F1, HALLUCINATION, KV_BYTES, written_interval
+from leaderboards.aggregate.measures import ABSTENTION, F1, HALLUCINATION, KV_BYTES, written_interval
+from leaderboards.aggregate.row import ALL_TASKS, SummaryRow
+from leaderboards.aggregate.standings import TO_BEAT, Against, Found, Standing, all_standings
 from leaderboards.metrics import ON_BOARD, Heading, Measure
-from leaderboards.row import ALL_TASKS, SummaryRow
-from leaderboards.standings import TO_BEAT, Against, Found, Standing, all_standings
 from leaderboards.statistics.resampling import Blank
 from policies.levels import UNTREATED, Level
 from policies.names import CONTROLS, FULL

@@ -7,8 +7,8 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from leaderboards.failures import HOW, Contrast
-from leaderboards.paired import Duel
+from leaderboards.aggregate.failures import HOW, Contrast
+from leaderboards.aggregate.paired import Duel
 
 STYLES = {"better": "green", "worse": "red", "tied": "dim"}
 MOST_PARTS = 6
