@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from pandas import DataFrame, MultiIndex, isna
 
+from leaderboards.rendering.templating import as_data, render
 from leaderboards.statistics.levels import with_levels
-from leaderboards.templating import as_data, render
 from policies.names import CONTROLS, FULL
 
 WORST = 3  # examples of each cell, the worst first

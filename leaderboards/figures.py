@@ -8,12 +8,12 @@ from matplotlib.axes import Axes
 from leaderboards.aggregate.measures import HALLUCINATION
 from leaderboards.aggregate.row import ALL_TASKS, SummaryRow
 from leaderboards.aggregate.safety import Cliff
-from leaderboards.drawing import Drawing, draw_band, draw_cliff, draw_line
-from leaderboards.frames import Axis, Frame
 from leaderboards.metrics import Interval, Measure
-from leaderboards.plots import Plot, Spot, in_words, numbers
+from leaderboards.rendering.drawing import Drawing, draw_band, draw_cliff, draw_line
+from leaderboards.rendering.frames import Axis, Frame
+from leaderboards.rendering.plots import Plot, Spot, in_words, numbers
+from leaderboards.rendering.style import LineStyle, line_styles
 from leaderboards.statistics.resampling import Blank
-from leaderboards.style import LineStyle, line_styles
 from policies.levels import Level
 from policies.names import FULL
 
@@ -41,7 +41,7 @@ def curve_plot(
     policies of a site, if the rows are not. ``place``: different for each drawing of a page.
 
     A blank cell leaves a gap, which is never bridged. The group of a line has the attribute ``data-policy`` with the
-    index of its :class:`~leaderboards.style.LineStyle`.
+    index of its :class:`~leaderboards.rendering.style.LineStyle`.
     """
     styles = styles or line_styles(rows)
     shown = [row for row in rows if row.task == task and row.mode == mode]

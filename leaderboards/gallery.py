@@ -10,10 +10,10 @@ from leaderboards.aggregate.standings import Found
 from leaderboards.figures import curve_plot
 from leaderboards.heatmaps import HeatMap, layer_map, question_map, task_map
 from leaderboards.metrics import CURVES, Measure, Over
-from leaderboards.plots import Plot
+from leaderboards.rendering.plots import Plot
+from leaderboards.rendering.style import LineStyle
 from leaderboards.scatter import Scatter, scatter, told, written_p
 from leaderboards.statistics.resampling import Blank
-from leaderboards.style import LineStyle
 
 
 @dataclass(frozen=True)

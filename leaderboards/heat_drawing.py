@@ -7,9 +7,9 @@ import seaborn
 from matplotlib.figure import Figure
 
 from leaderboards.aggregate.measures import F1, GER, HALLUCINATION
-from leaderboards.drawing import DOTS, printing
-from leaderboards.frames import INK
 from leaderboards.heatmaps import HeatMap, Key
+from leaderboards.rendering.drawing import DOTS, printing
+from leaderboards.rendering.frames import INK
 from leaderboards.statistics.resampling import Blank
 
 COLOURS = {F1.name: "#1858c8", HALLUCINATION.name: "#cd6014", GER.name: "#92468c"}  # those of the page

@@ -10,8 +10,8 @@ from leaderboards.aggregate.facets import NO_SUCH, NOT_RUN, PROPERTIES, Facet, m
 from leaderboards.aggregate.measures import F1, GER, HALLUCINATION
 from leaderboards.aggregate.row import ALL_TASKS, SummaryRow
 from leaderboards.metrics import Measure
+from leaderboards.rendering.templating import as_data
 from leaderboards.statistics.resampling import Blank
-from leaderboards.templating import as_data
 from policies.levels import UNTREATED, Level
 from policies.names import CONTROLS, FULL
 

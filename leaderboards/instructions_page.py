@@ -12,11 +12,11 @@ from leaderboards.obedience import DEFENDED, Study, study
 from leaderboards.obeyed_parts import families, order
 from leaderboards.protection import Gain, all_gains
 from leaderboards.published import GAINS, GAINS_MODELS, GAINS_SOURCE
+from leaderboards.rendering.templating import render
 from leaderboards.sheets import Sheet
 from leaderboards.statistics.resampling import Estimate
 from leaderboards.study_downloads import study_sheets
 from leaderboards.study_parts import Listing, Part, percent
-from leaderboards.templating import render
 from policies.names import plain_and_way
 
 

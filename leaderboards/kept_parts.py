@@ -6,12 +6,12 @@ import numpy as np
 from markupsafe import Markup
 from pandas import DataFrame
 
-from leaderboards.frames import SHARE, Axis
 from leaderboards.obedience import DEFENDED, Study, kept
 from leaderboards.panels import Path, layer_map, panel
 from leaderboards.protection import forms_of
+from leaderboards.rendering.frames import SHARE, Axis
+from leaderboards.rendering.style import LineStyle, named_styles
 from leaderboards.study_parts import Listing, Part, Picture, kind_of, listed, over_levels, percent
-from leaderboards.style import LineStyle, named_styles
 from policies.names import FULL
 
 SPANS = ("defence", "directives")

@@ -6,10 +6,11 @@ from typing import Any
 from markupsafe import Markup
 from pandas import DataFrame
 
-from leaderboards.frames import SHARE, Axis
 from leaderboards.obedience import Study, accuracy, rank_correlations
 from leaderboards.panels import panel
 from leaderboards.protection import forms_of
+from leaderboards.rendering.frames import SHARE, Axis
+from leaderboards.rendering.style import named_styles
 from leaderboards.statistics.resampling import Estimate
 from leaderboards.study_parts import (
     Listing,
@@ -23,7 +24,6 @@ from leaderboards.study_parts import (
     table_of,
     written,
 )
-from leaderboards.style import named_styles
 from policies.names import FULL
 
 

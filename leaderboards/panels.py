@@ -8,9 +8,9 @@ import seaborn
 from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
-from leaderboards.drawing import Drawing, draw_band, draw_line, drawn
-from leaderboards.frames import INK, Axis, Frame
-from leaderboards.style import LineStyle
+from leaderboards.rendering.drawing import Drawing, draw_band, draw_line, drawn
+from leaderboards.rendering.frames import INK, Axis, Frame
+from leaderboards.rendering.style import LineStyle
 
 Place = tuple[float, float]
 

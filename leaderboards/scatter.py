@@ -10,11 +10,11 @@ from matplotlib.axes import Axes
 from leaderboards.aggregate.measures import GER, HALLUCINATION
 from leaderboards.aggregate.row import ALL_TASKS, SummaryRow
 from leaderboards.aggregate.safety import Correlation, correlation
-from leaderboards.drawing import Drawing, draw_dots
-from leaderboards.frames import Axis, Frame
-from leaderboards.plots import Plot, Spot, numbers
+from leaderboards.rendering.drawing import Drawing, draw_dots
+from leaderboards.rendering.frames import Axis, Frame
+from leaderboards.rendering.plots import Plot, Spot, numbers
+from leaderboards.rendering.style import LineStyle, line_styles
 from leaderboards.statistics.resampling import Blank
-from leaderboards.style import LineStyle, line_styles
 from policies.levels import UNTREATED
 from policies.names import CONTROLS, FULL
 

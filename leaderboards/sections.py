@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from leaderboards.aggregate.row import ALL_TASKS
 from leaderboards.gallery import Gallery, gallery
 from leaderboards.metrics import TABLES
+from leaderboards.rendering.style import LineStyle, line_styles
 from leaderboards.results import Results, distinct, examples_page, labels_of
-from leaderboards.style import LineStyle, line_styles
 from leaderboards.tables import Table, listing, measure_table
 
 # Of 4, 8 and 12 contexts, intervals of 95 % hold the truth in 82, 88 and 91 % of simulated runs.

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from markupsafe import Markup
 from pandas import DataFrame
 
-from leaderboards.frames import Axis
 from leaderboards.obedience import Study
 from leaderboards.panels import Path
+from leaderboards.rendering.frames import Axis
+from leaderboards.rendering.style import LineStyle
 from leaderboards.statistics.resampling import Estimate
-from leaderboards.style import LineStyle
 from policies.levels import UNTREATED, Level, LevelKind
 from policies.names import FULL
 

@@ -17,7 +17,7 @@ from leaderboards.aggregate.ranking import Mark, mark_of
 from leaderboards.aggregate.row import SummaryRow
 from leaderboards.metrics import MEASURES, Measure
 from leaderboards.metrics.declaration.sizes import size_text
-from leaderboards.style import LineStyle
+from leaderboards.rendering.style import LineStyle
 from policies.names import FULL
 
 NOT_RUN = "not run"

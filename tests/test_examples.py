@@ -11,7 +11,7 @@ from pandas import DataFrame
 
 from chromium import EXECUTABLE, Chromium
 from leaderboards.examples import WORST, build_examples, examples_of
-from leaderboards.templating import as_data
+from leaderboards.rendering.templating import as_data
 from synthetic_records import record
 
 HOSTILE = "</script><img src=https://example.invalid/x onerror=\"document.title='owned'\">\u2028\u202e\x1b[31m<b>"

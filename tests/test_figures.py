@@ -15,9 +15,9 @@ from leaderboards.aggregate.standings import all_standings
 from leaderboards.aggregate.summary import summarise
 from leaderboards.figures import curve_plot
 from leaderboards.gallery import Details, gallery
-from leaderboards.plots import Plot
+from leaderboards.rendering.plots import Plot
+from leaderboards.rendering.style import line_styles
 from leaderboards.statistics.resampling import Blank, Estimate
-from leaderboards.style import line_styles
 from synthetic_records import at_ratio, realistic_records
 from test_cli import run_arguments
 

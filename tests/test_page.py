@@ -24,8 +24,8 @@ from leaderboards.gallery import EXPECTED
 from leaderboards.imported import IMPORTED
 from leaderboards.metrics import Measure
 from leaderboards.page import FRONT, METHOD, build_pages
+from leaderboards.rendering.style import line_styles
 from leaderboards.results import Results
-from leaderboards.style import line_styles
 from leaderboards.terminal import terminal_table
 from synthetic_records import POLICIES, at_ratio, by_budget, failed, realistic_records
 

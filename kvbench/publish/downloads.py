@@ -12,8 +12,8 @@ from kvbench.store.tables import TABLES, joined_schema
 from kvbench.system.files import write_atomically, write_text_atomically
 from leaderboards.imported import IMPORTED
 from leaderboards.page import FRONT
+from leaderboards.rendering.templating import linked
 from leaderboards.sheets import Sheet
-from leaderboards.templating import linked
 
 FOLDER = "data"
 RECORDS_FILE = "records.parquet"

@@ -8,7 +8,7 @@ from typing import Self
 import seaborn
 from matplotlib.axes import Axes
 
-from leaderboards.style import INK_COLOUR
+from leaderboards.rendering.style import INK_COLOUR
 from policies.levels import UNTREATED, Level, LevelKind
 
 INK = INK_COLOUR[0]

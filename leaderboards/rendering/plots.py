@@ -8,9 +8,9 @@ from markupsafe import Markup
 
 from leaderboards.aggregate.measures import written_interval
 from leaderboards.aggregate.row import SummaryRow
-from leaderboards.drawing import Drawing
 from leaderboards.metrics import Interval, Measure
-from leaderboards.templating import as_data
+from leaderboards.rendering.drawing import Drawing
+from leaderboards.rendering.templating import as_data
 
 
 @dataclass(frozen=True)

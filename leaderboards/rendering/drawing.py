@@ -21,8 +21,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Polygon
 
-from leaderboards.frames import INK, Frame
-from leaderboards.style import LineStyle
+from leaderboards.rendering.frames import INK, Frame
+from leaderboards.rendering.style import LineStyle
 
 # Inches. A curve is about as wide as a phone, so that its text is of one size on a phone and in a row of three.
 SIZE = (4.5, 3.3)

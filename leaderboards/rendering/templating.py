@@ -11,7 +11,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from leaderboards.style import CONTROL_COLOUR, INK_COLOUR, SERIES_COLOURS
+from leaderboards.rendering.style import CONTROL_COLOUR, INK_COLOUR, SERIES_COLOURS
 
 
 def render(template: str, scripts: Sequence[str] = ("address.js", "page.js"), **values: Any) -> str:
