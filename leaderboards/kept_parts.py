@@ -6,8 +6,8 @@ import numpy as np
 from markupsafe import Markup
 from pandas import DataFrame
 
+from leaderboards.figures.panels import Path, layer_map, panel
 from leaderboards.obedience import DEFENDED, Study, kept
-from leaderboards.panels import Path, layer_map, panel
 from leaderboards.protection import forms_of
 from leaderboards.rendering.frames import SHARE, Axis
 from leaderboards.rendering.style import LineStyle, named_styles

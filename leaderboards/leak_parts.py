@@ -7,8 +7,8 @@ from markupsafe import Markup
 from pandas import DataFrame
 
 from leaderboards.amnesia import LEAKED_MORE, STILL_OBEYED
+from leaderboards.figures.panels import Path, panel
 from leaderboards.obedience import DEFENDED, Study, accuracy, leaks
-from leaderboards.panels import Path, panel
 from leaderboards.protection import forms_of
 from leaderboards.rendering.frames import SHARE, Axis
 from leaderboards.rendering.style import LineStyle, named_styles

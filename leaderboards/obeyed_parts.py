@@ -6,8 +6,8 @@ from typing import Any
 from markupsafe import Markup
 from pandas import DataFrame
 
+from leaderboards.figures.panels import panel
 from leaderboards.obedience import Study, accuracy, rank_correlations
-from leaderboards.panels import panel
 from leaderboards.protection import forms_of
 from leaderboards.rendering.frames import SHARE, Axis
 from leaderboards.rendering.style import named_styles

@@ -7,7 +7,7 @@ from typing import Any, Self
 from leaderboards.aggregate.board import Boards
 from leaderboards.aggregate.row import ALL_TASKS, SummaryRow
 from leaderboards.encounters import Duels
-from leaderboards.gallery import Details
+from leaderboards.figures.gallery import Details
 from leaderboards.sheets import file_name
 
 

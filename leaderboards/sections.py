@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from leaderboards.aggregate.row import ALL_TASKS
-from leaderboards.gallery import Gallery, gallery
+from leaderboards.figures.gallery import Gallery, gallery
 from leaderboards.metrics import TABLES
 from leaderboards.rendering.style import LineStyle, line_styles
 from leaderboards.results import Results, distinct, examples_page, labels_of

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from markupsafe import Markup
 from pandas import DataFrame
 
+from leaderboards.figures.panels import Path
 from leaderboards.obedience import Study
-from leaderboards.panels import Path
 from leaderboards.rendering.frames import Axis
 from leaderboards.rendering.style import LineStyle
 from leaderboards.statistics.resampling import Estimate

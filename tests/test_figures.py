@@ -13,8 +13,8 @@ from leaderboards.aggregate.row import SummaryRow
 from leaderboards.aggregate.safety import Cliff, Correlation
 from leaderboards.aggregate.standings import all_standings
 from leaderboards.aggregate.summary import summarise
-from leaderboards.figures import curve_plot
-from leaderboards.gallery import Details, gallery
+from leaderboards.figures.curves import curve_plot
+from leaderboards.figures.gallery import Details, gallery
 from leaderboards.rendering.plots import Plot
 from leaderboards.rendering.style import line_styles
 from leaderboards.statistics.resampling import Blank, Estimate

@@ -12,8 +12,8 @@ from leaderboards.aggregate.facets import NO_SUCH, Facet, facets
 from leaderboards.aggregate.measures import F1, GER, HALLUCINATION
 from leaderboards.aggregate.row import SummaryRow
 from leaderboards.aggregate.summary import summarise
-from leaderboards.heat_drawing import save_map
-from leaderboards.heatmaps import MEAN, HeatMap, layer_map, question_map, task_map
+from leaderboards.figures.heat_drawing import save_map
+from leaderboards.figures.heatmaps import MEAN, HeatMap, layer_map, question_map, task_map
 from leaderboards.statistics.resampling import Blank
 from policies import Level
 from synthetic_records import failed, realistic_records, record

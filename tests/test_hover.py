@@ -12,9 +12,9 @@ from leaderboards.aggregate.facets import facets
 from leaderboards.aggregate.measures import F1, HALLUCINATION
 from leaderboards.aggregate.standings import all_standings
 from leaderboards.aggregate.summary import summarise
-from leaderboards.figures import curve_plot
-from leaderboards.gallery import Details
-from leaderboards.heatmaps import HeatMap, task_map
+from leaderboards.figures.curves import curve_plot
+from leaderboards.figures.gallery import Details
+from leaderboards.figures.heatmaps import HeatMap, task_map
 from leaderboards.page import FRONT, build_pages
 from leaderboards.results import Results
 from synthetic_records import failed, realistic_records

@@ -19,8 +19,8 @@ from rich.console import Console
 from leaderboards.aggregate.measures import F1, GER, HALLUCINATION, SLOT_COVERAGE
 from leaderboards.aggregate.row import SummaryRow
 from leaderboards.aggregate.summary import summarise
-from leaderboards.figures import curve_plot
-from leaderboards.gallery import EXPECTED
+from leaderboards.figures.curves import curve_plot
+from leaderboards.figures.gallery import EXPECTED
 from leaderboards.imported import IMPORTED
 from leaderboards.metrics import Measure
 from leaderboards.page import FRONT, METHOD, build_pages

@@ -5,7 +5,7 @@ from scipy.stats import pearsonr, rankdata
 
 from leaderboards.aggregate.row import SummaryRow
 from leaderboards.aggregate.safety import Correlation
-from leaderboards.scatter import Scatter, scatter, told
+from leaderboards.figures.scatter import Scatter, scatter, told
 from leaderboards.statistics.resampling import Blank
 from synthetic_records import at_ratio
 

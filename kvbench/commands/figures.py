@@ -18,9 +18,9 @@ from kvbench.system.files import make_folder
 from leaderboards.aggregate.facets import facets
 from leaderboards.aggregate.row import ALL_TASKS
 from leaderboards.aggregate.standings import all_standings
-from leaderboards.gallery import Details, Gallery, gallery
-from leaderboards.heat_drawing import save_map
-from leaderboards.heatmaps import HeatMap
+from leaderboards.figures.gallery import Details, Gallery, gallery
+from leaderboards.figures.heat_drawing import save_map
+from leaderboards.figures.heatmaps import HeatMap
 from leaderboards.sheets import file_name
 
 FORMATS = {name: name for name in ("svg", "png", "pdf")}

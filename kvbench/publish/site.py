@@ -25,7 +25,7 @@ from leaderboards.comparison import build_comparison
 from leaderboards.downloads import board_sheet, cells_sheet, contrasts_sheet, duels_sheet, questions_sheet
 from leaderboards.errors import LeaderboardError
 from leaderboards.examples import build_examples
-from leaderboards.gallery import Details
+from leaderboards.figures.gallery import Details
 from leaderboards.instructions_page import build_instructions, has_orders
 from leaderboards.method import Downloads, build_method
 from leaderboards.page import FRONT, METHOD, build_pages

@@ -7,7 +7,7 @@ import seaborn
 from matplotlib.figure import Figure
 
 from leaderboards.aggregate.measures import F1, GER, HALLUCINATION
-from leaderboards.heatmaps import HeatMap, Key
+from leaderboards.figures.heatmaps import HeatMap, Key
 from leaderboards.rendering.drawing import DOTS, printing
 from leaderboards.rendering.frames import INK
 from leaderboards.statistics.resampling import Blank

@@ -7,12 +7,12 @@ from leaderboards.aggregate.facets import Facet
 from leaderboards.aggregate.row import ALL_TASKS, SummaryRow
 from leaderboards.aggregate.safety import Correlation
 from leaderboards.aggregate.standings import Found
-from leaderboards.figures import curve_plot
-from leaderboards.heatmaps import HeatMap, layer_map, question_map, task_map
+from leaderboards.figures.curves import curve_plot
+from leaderboards.figures.heatmaps import HeatMap, layer_map, question_map, task_map
+from leaderboards.figures.scatter import Scatter, scatter, told, written_p
 from leaderboards.metrics import CURVES, Measure, Over
 from leaderboards.rendering.plots import Plot
 from leaderboards.rendering.style import LineStyle
-from leaderboards.scatter import Scatter, scatter, told, written_p
 from leaderboards.statistics.resampling import Blank
 
 
