@@ -7,8 +7,8 @@ from typing import Literal
 from leaderboards.aggregate.failures import HOW, Contrast
 from leaderboards.aggregate.paired import Difference, Duel
 from leaderboards.aggregate.verdicts import summary_line, written_p
+from leaderboards.downloads.sheets import Sheet
 from leaderboards.rendering.templating import render
-from leaderboards.sheets import Sheet
 from policies.levels import Level
 
 SIGNS = {"better": "▲", "worse": "▼", "tied": ""}

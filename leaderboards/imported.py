@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from leaderboards.downloads.sheets import Sheet
 from leaderboards.rendering.templating import render
-from leaderboards.sheets import Sheet
 
 # What a data set is ranked by, where it is told several scores; of all of them more is better.
 HEADLINES = ("string_match", "accuracy", "score", "exact_match", "f1", "rouge-l", "rougeL", "rouge1")

@@ -6,6 +6,7 @@ from typing import Any
 from pandas import DataFrame
 
 from leaderboards.amnesia import LEAKED_MORE, STILL_OBEYED, Leak, exposed, while_obeying
+from leaderboards.downloads.sheets import Sheet
 from leaderboards.kept_parts import bias
 from leaderboards.leak_parts import defence, leakage, plane
 from leaderboards.obedience import DEFENDED, Study, study
@@ -13,7 +14,6 @@ from leaderboards.obeyed_parts import families, order
 from leaderboards.protection import Gain, all_gains
 from leaderboards.published import GAINS, GAINS_MODELS, GAINS_SOURCE
 from leaderboards.rendering.templating import render
-from leaderboards.sheets import Sheet
 from leaderboards.statistics.resampling import Estimate
 from leaderboards.study_downloads import study_sheets
 from leaderboards.study_parts import Listing, Part, percent

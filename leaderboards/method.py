@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from leaderboards.definitions import CHAPTERS
+from leaderboards.downloads.sheets import Sheet
 from leaderboards.entries import Entry, entries_of
 from leaderboards.rendering.templating import render
-from leaderboards.sheets import Sheet
 
 LONGEST = 700  # characters of a context that are shown
 AROUND = 220  # characters on either side of the evidence, of a longer one

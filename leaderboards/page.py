@@ -10,7 +10,7 @@ from typing import Any
 
 from leaderboards.aggregate.board import Board, BoardCell
 from leaderboards.aggregate.row import ALL_TASKS, SummaryRow
-from leaderboards.encounters import encounters
+from leaderboards.downloads.encounters import encounters
 from leaderboards.rendering.style import line_styles
 from leaderboards.rendering.templating import as_data, render
 from leaderboards.results import Results, distinct, labels_of, task_page

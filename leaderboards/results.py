@@ -6,9 +6,9 @@ from typing import Any, Self
 
 from leaderboards.aggregate.board import Boards
 from leaderboards.aggregate.row import ALL_TASKS, SummaryRow
-from leaderboards.encounters import Duels
+from leaderboards.downloads.encounters import Duels
+from leaderboards.downloads.sheets import file_name
 from leaderboards.figures.gallery import Details
-from leaderboards.sheets import file_name
 
 
 @dataclass(frozen=True)

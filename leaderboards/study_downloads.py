@@ -6,10 +6,10 @@ from typing import Any
 from pandas import DataFrame, isna
 
 from leaderboards.amnesia import Leak, exposed
-from leaderboards.downloads import Values, estimate_of, levels_of
+from leaderboards.downloads.sheets import Sheet
+from leaderboards.downloads.tables import Values, estimate_of, levels_of
 from leaderboards.obedience import Study, accuracy, kept, leaks, rank_correlations
 from leaderboards.protection import Gain
-from leaderboards.sheets import Sheet
 from leaderboards.statistics.resampling import Estimate
 
 INSTRUCTIONS_PREFIX = "instructions-"  # of the names of all these sheets

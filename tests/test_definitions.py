@@ -15,7 +15,8 @@ from leaderboards.aggregate.standings import all_standings
 from leaderboards.aggregate.summary import summarise
 from leaderboards.comparison import build_comparison
 from leaderboards.definitions import CHAPTERS
-from leaderboards.downloads import (
+from leaderboards.downloads.sheets import Sheet
+from leaderboards.downloads.tables import (
     board_sheet,
     cells_sheet,
     contrasts_sheet,
@@ -28,7 +29,6 @@ from leaderboards.instructions_page import build_instructions
 from leaderboards.metrics import CURVES, METRICS, TABLES
 from leaderboards.page import build_pages
 from leaderboards.results import Results
-from leaderboards.sheets import Sheet
 from policies import Level
 from study_records import small_study
 from synthetic_records import realistic_records

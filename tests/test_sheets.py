@@ -19,8 +19,8 @@ from leaderboards.aggregate.facets import facets
 from leaderboards.aggregate.row import SummaryRow
 from leaderboards.aggregate.standings import all_standings
 from leaderboards.aggregate.summary import summarise
-from leaderboards.downloads import board_sheet, cells_sheet, questions_sheet
-from leaderboards.sheets import Sheet, file_name, joined
+from leaderboards.downloads.sheets import Sheet, file_name, joined
+from leaderboards.downloads.tables import board_sheet, cells_sheet, questions_sheet
 from synthetic_records import failed, realistic_records
 
 # What a spreadsheet would compute, and what would end a cell, a row or a script.

@@ -18,10 +18,10 @@ from kvbench.system.files import make_folder
 from leaderboards.aggregate.facets import facets
 from leaderboards.aggregate.row import ALL_TASKS
 from leaderboards.aggregate.standings import all_standings
+from leaderboards.downloads.sheets import file_name
 from leaderboards.figures.gallery import Details, Gallery, gallery
 from leaderboards.figures.heat_drawing import save_map
 from leaderboards.figures.heatmaps import HeatMap
-from leaderboards.sheets import file_name
 
 FORMATS = {name: name for name in ("svg", "png", "pdf")}
 LEVELS = ("0.5", "0.9")  # at which tasks are set against policies, where a run has them

@@ -10,7 +10,7 @@ from kvbench.publish.kvpress_results import results_in
 from kvbench.system.console import console, printable
 from kvbench.system.errors import KVBenchError
 from kvbench.system.files import make_folder, write_text_atomically
-from leaderboards.downloads import imported_sheet
+from leaderboards.downloads.tables import imported_sheet
 from leaderboards.imported import IMPORTED, build_imported
 
 

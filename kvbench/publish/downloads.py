@@ -10,10 +10,10 @@ from kvbench.store.parquet import write_parquet
 from kvbench.store.store import Store, together_once
 from kvbench.store.tables import TABLES, joined_schema
 from kvbench.system.files import write_atomically, write_text_atomically
+from leaderboards.downloads.sheets import Sheet
 from leaderboards.imported import IMPORTED
 from leaderboards.page import FRONT
 from leaderboards.rendering.templating import linked
-from leaderboards.sheets import Sheet
 
 FOLDER = "data"
 RECORDS_FILE = "records.parquet"

@@ -22,7 +22,8 @@ from leaderboards.aggregate.row import SummaryRow
 from leaderboards.aggregate.standings import Found, all_standings
 from leaderboards.aggregate.summary import PlannedCells, summarise
 from leaderboards.comparison import build_comparison
-from leaderboards.downloads import board_sheet, cells_sheet, contrasts_sheet, duels_sheet, questions_sheet
+from leaderboards.downloads.sheets import Sheet, file_name, joined
+from leaderboards.downloads.tables import board_sheet, cells_sheet, contrasts_sheet, duels_sheet, questions_sheet
 from leaderboards.errors import LeaderboardError
 from leaderboards.examples import build_examples
 from leaderboards.figures.gallery import Details
@@ -30,7 +31,6 @@ from leaderboards.instructions_page import build_instructions, has_orders
 from leaderboards.method import Downloads, build_method
 from leaderboards.page import FRONT, METHOD, build_pages
 from leaderboards.results import Results, examples_page
-from leaderboards.sheets import Sheet, file_name, joined
 from leaderboards.statistics.levels import with_levels
 
 INSTRUCTIONS_NAME = "instructions{}.html"

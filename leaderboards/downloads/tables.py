@@ -14,8 +14,8 @@ from leaderboards.aggregate.failures import Contrast
 from leaderboards.aggregate.paired import Difference, Duel
 from leaderboards.aggregate.row import SummaryRow
 from leaderboards.aggregate.standings import TO_BEAT, Against, Found, Standing
+from leaderboards.downloads.sheets import Sheet
 from leaderboards.imported import Imported
-from leaderboards.sheets import Sheet
 from leaderboards.statistics.resampling import Blank, Estimate
 from policies.levels import Level
 
