@@ -2,12 +2,12 @@
 
 from leaderboards.aggregate.safety import TOLERATED_LOSS
 from leaderboards.aggregate.standings import POWER, SHORT_SPAN
-from leaderboards.definitions_of_instructions import INSTRUCTIONS
 from leaderboards.metrics import definitions_of
 from leaderboards.metrics.declaration.definition import Chapter, Definition, with_interval
 from leaderboards.metrics.routing import ROUTING
 from leaderboards.statistics.bootstrap import RESAMPLES
 from leaderboards.statistics.significance import ALPHA, EXACT_BELOW
+from leaderboards.studies.instructions.definitions import INSTRUCTIONS
 
 ANSWERS = Chapter(
     "answers",

@@ -25,10 +25,10 @@ from leaderboards.downloads.tables import (
     questions_sheet,
 )
 from leaderboards.imported import Imported, build_imported
-from leaderboards.instructions_page import build_instructions
 from leaderboards.metrics import CURVES, METRICS, TABLES
 from leaderboards.page import build_pages
 from leaderboards.results import Results
+from leaderboards.studies.instructions.page import build_instructions
 from policies import Level
 from study_records import small_study
 from synthetic_records import realistic_records

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from chromium import EXECUTABLE, Chromium
-from leaderboards.instructions_page import build_instructions
+from leaderboards.studies.instructions.page import build_instructions
 from study_records import records, small_study
 from test_page_chromium import HOSTILE, LOWEST_CONTRAST
 

@@ -25,11 +25,11 @@ from kvbench.models.load import LoadedModel
 from kvbench.prompts.prompt import build_prompts
 from kvbench.store.store import Store
 from kvbench.system.errors import KVBenchError
-from leaderboards.instructions_page import build_instructions
 from leaderboards.metrics.judges.obedience import loosely, strictly, versions
 from leaderboards.metrics.leakage import leakage
-from leaderboards.obedience import accuracy, kept, leaks, rank_correlations, study
 from leaderboards.statistics.resampling import Estimate, Resampler
+from leaderboards.studies.instructions.obedience import accuracy, kept, leaks, rank_correlations, study
+from leaderboards.studies.instructions.page import build_instructions
 from policies import POLICIES, Policy, at_ratios
 from study_records import BOTH, HALF, answer, attack, records, small_study
 from synthetic_records import by_budget

@@ -3,11 +3,11 @@
 import pytest
 
 from datasets_gen.instructions import ARMS
-from leaderboards.amnesia import exposed, while_obeying
-from leaderboards.instructions_page import build_instructions
-from leaderboards.obedience import leaks, study
-from leaderboards.protection import forms_of, protection_gain
-from leaderboards.published import GAINS
+from leaderboards.studies.instructions.amnesia import exposed, while_obeying
+from leaderboards.studies.instructions.obedience import leaks, study
+from leaderboards.studies.instructions.page import build_instructions
+from leaderboards.studies.instructions.protection import forms_of, protection_gain
+from leaderboards.studies.instructions.published import GAINS
 from policies.names import plain_and_way
 from study_records import BOTH, HALF, answer, attack, records, small_study
 

@@ -27,11 +27,11 @@ from leaderboards.downloads.tables import board_sheet, cells_sheet, contrasts_sh
 from leaderboards.errors import LeaderboardError
 from leaderboards.examples import build_examples
 from leaderboards.figures.gallery import Details
-from leaderboards.instructions_page import build_instructions, has_orders
 from leaderboards.method import Downloads, build_method
 from leaderboards.page import FRONT, METHOD, build_pages
 from leaderboards.results import Results, examples_page
 from leaderboards.statistics.levels import with_levels
+from leaderboards.studies.instructions.page import build_instructions, has_orders
 
 INSTRUCTIONS_NAME = "instructions{}.html"
 RESULTS_FILE = "instructions.json"

@@ -1,9 +1,9 @@
 """What the measures of instructions under compression mean."""
 
-from leaderboards.amnesia import GONE, LEAKED_MORE, STILL_OBEYED, WHOLE
 from leaderboards.metrics import definitions_of
 from leaderboards.metrics.declaration.definition import Chapter, Definition, estimates
-from leaderboards.protection import GAIN_FROM, GAIN_TO
+from leaderboards.studies.instructions.amnesia import GONE, LEAKED_MORE, STILL_OBEYED, WHOLE
+from leaderboards.studies.instructions.protection import GAIN_FROM, GAIN_TO
 
 PITFALLS = "arXiv 2510.00231"
 

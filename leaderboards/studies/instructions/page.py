@@ -5,18 +5,18 @@ from typing import Any
 
 from pandas import DataFrame
 
-from leaderboards.amnesia import LEAKED_MORE, STILL_OBEYED, Leak, exposed, while_obeying
 from leaderboards.downloads.sheets import Sheet
-from leaderboards.kept_parts import bias
-from leaderboards.leak_parts import defence, leakage, plane
-from leaderboards.obedience import DEFENDED, Study, study
-from leaderboards.obeyed_parts import families, order
-from leaderboards.protection import Gain, all_gains
-from leaderboards.published import GAINS, GAINS_MODELS, GAINS_SOURCE
 from leaderboards.rendering.templating import render
 from leaderboards.statistics.resampling import Estimate
-from leaderboards.study_downloads import study_sheets
-from leaderboards.study_parts import Listing, Part, percent
+from leaderboards.studies.instructions.amnesia import LEAKED_MORE, STILL_OBEYED, Leak, exposed, while_obeying
+from leaderboards.studies.instructions.kept_parts import bias
+from leaderboards.studies.instructions.leak_parts import defence, leakage, plane
+from leaderboards.studies.instructions.obedience import DEFENDED, Study, study
+from leaderboards.studies.instructions.obeyed_parts import families, order
+from leaderboards.studies.instructions.protection import Gain, all_gains
+from leaderboards.studies.instructions.published import GAINS, GAINS_MODELS, GAINS_SOURCE
+from leaderboards.studies.instructions.study_downloads import study_sheets
+from leaderboards.studies.instructions.study_parts import Listing, Part, percent
 from policies.names import plain_and_way
 
 

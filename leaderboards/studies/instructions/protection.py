@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 from pandas import DataFrame
 
-from leaderboards.obedience import DEFENDED, Study
 from leaderboards.statistics.bootstrap import FloatArray
 from leaderboards.statistics.resampling import Estimate, Resampler
+from leaderboards.studies.instructions.obedience import DEFENDED, Study
 from policies.levels import Level
 from policies.names import CONTROLS, PLAIN, plain_and_way
 

@@ -7,10 +7,10 @@ from markupsafe import Markup
 from pandas import DataFrame
 
 from leaderboards.figures.panels import Path
-from leaderboards.obedience import Study
 from leaderboards.rendering.frames import Axis
 from leaderboards.rendering.style import LineStyle
 from leaderboards.statistics.resampling import Estimate
+from leaderboards.studies.instructions.obedience import Study
 from policies.levels import UNTREATED, Level, LevelKind
 from policies.names import FULL
 

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 from pandas import DataFrame, concat
 
-from leaderboards.obedience import DEFENDED, Study
-from leaderboards.protection import difference
 from leaderboards.statistics.resampling import Estimate
+from leaderboards.studies.instructions.obedience import DEFENDED, Study
+from leaderboards.studies.instructions.protection import difference
 from policies.levels import Level
 from policies.names import FULL
 

@@ -5,12 +5,12 @@ from typing import Any
 
 from pandas import DataFrame, isna
 
-from leaderboards.amnesia import Leak, exposed
 from leaderboards.downloads.sheets import Sheet
 from leaderboards.downloads.tables import Values, estimate_of, levels_of
-from leaderboards.obedience import Study, accuracy, kept, leaks, rank_correlations
-from leaderboards.protection import Gain
 from leaderboards.statistics.resampling import Estimate
+from leaderboards.studies.instructions.amnesia import Leak, exposed
+from leaderboards.studies.instructions.obedience import Study, accuracy, kept, leaks, rank_correlations
+from leaderboards.studies.instructions.protection import Gain
 
 INSTRUCTIONS_PREFIX = "instructions-"  # of the names of all these sheets
 

@@ -6,13 +6,22 @@ from dataclasses import replace
 from markupsafe import Markup
 from pandas import DataFrame
 
-from leaderboards.amnesia import LEAKED_MORE, STILL_OBEYED
 from leaderboards.figures.panels import Path, panel
-from leaderboards.obedience import DEFENDED, Study, accuracy, leaks
-from leaderboards.protection import forms_of
 from leaderboards.rendering.frames import SHARE, Axis
 from leaderboards.rendering.style import LineStyle, named_styles
-from leaderboards.study_parts import Cells, Part, Picture, cells_of, kind_of, over_levels, path_of, table_of
+from leaderboards.studies.instructions.amnesia import LEAKED_MORE, STILL_OBEYED
+from leaderboards.studies.instructions.obedience import DEFENDED, Study, accuracy, leaks
+from leaderboards.studies.instructions.protection import forms_of
+from leaderboards.studies.instructions.study_parts import (
+    Cells,
+    Part,
+    Picture,
+    cells_of,
+    kind_of,
+    over_levels,
+    path_of,
+    table_of,
+)
 from policies.names import FULL, plain_and_way
 
 

@@ -7,12 +7,12 @@ from markupsafe import Markup
 from pandas import DataFrame
 
 from leaderboards.figures.panels import panel
-from leaderboards.obedience import Study, accuracy, rank_correlations
-from leaderboards.protection import forms_of
 from leaderboards.rendering.frames import SHARE, Axis
 from leaderboards.rendering.style import named_styles
 from leaderboards.statistics.resampling import Estimate
-from leaderboards.study_parts import (
+from leaderboards.studies.instructions.obedience import Study, accuracy, rank_correlations
+from leaderboards.studies.instructions.protection import forms_of
+from leaderboards.studies.instructions.study_parts import (
     Listing,
     Part,
     Picture,

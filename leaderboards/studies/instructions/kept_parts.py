@@ -7,11 +7,11 @@ from markupsafe import Markup
 from pandas import DataFrame
 
 from leaderboards.figures.panels import Path, layer_map, panel
-from leaderboards.obedience import DEFENDED, Study, kept
-from leaderboards.protection import forms_of
 from leaderboards.rendering.frames import SHARE, Axis
 from leaderboards.rendering.style import LineStyle, named_styles
-from leaderboards.study_parts import Listing, Part, Picture, kind_of, listed, over_levels, percent
+from leaderboards.studies.instructions.obedience import DEFENDED, Study, kept
+from leaderboards.studies.instructions.protection import forms_of
+from leaderboards.studies.instructions.study_parts import Listing, Part, Picture, kind_of, listed, over_levels, percent
 from policies.names import FULL
 
 SPANS = ("defence", "directives")
