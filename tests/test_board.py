@@ -9,8 +9,8 @@ from chromium import EXECUTABLE, Chromium
 from leaderboards.aggregate.board import Board, BoardCell, boards_of
 from leaderboards.aggregate.row import ALL_TASKS
 from leaderboards.aggregate.summary import summarise
-from leaderboards.page import FRONT, build_pages
-from leaderboards.results import Results
+from leaderboards.pages.front import FRONT, build_pages
+from leaderboards.pages.results import Results
 from policies.names import CONTROLS
 from synthetic_records import by_budget, failed, frame, realistic_records, record
 

@@ -9,8 +9,8 @@ from chromium import EXECUTABLE, Chromium
 from leaderboards.aggregate.board import boards_of
 from leaderboards.aggregate.paired import Duel, duels, every_duel
 from leaderboards.aggregate.summary import summarise
-from leaderboards.page import FRONT, build_pages
-from leaderboards.results import Results
+from leaderboards.pages.front import FRONT, build_pages
+from leaderboards.pages.results import Results
 from synthetic_records import realistic_records
 
 pytestmark = pytest.mark.skipif(EXECUTABLE is None, reason="chromium is not installed: apt-get install chromium")

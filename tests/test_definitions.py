@@ -13,8 +13,6 @@ from leaderboards.aggregate.paired import duels
 from leaderboards.aggregate.row import SummaryRow
 from leaderboards.aggregate.standings import all_standings
 from leaderboards.aggregate.summary import summarise
-from leaderboards.comparison import build_comparison
-from leaderboards.definitions import CHAPTERS
 from leaderboards.downloads.sheets import Sheet
 from leaderboards.downloads.tables import (
     board_sheet,
@@ -24,10 +22,12 @@ from leaderboards.downloads.tables import (
     imported_sheet,
     questions_sheet,
 )
-from leaderboards.imported import Imported, build_imported
 from leaderboards.metrics import CURVES, METRICS, TABLES
-from leaderboards.page import build_pages
-from leaderboards.results import Results
+from leaderboards.pages.comparison import build_comparison
+from leaderboards.pages.definitions import CHAPTERS
+from leaderboards.pages.front import build_pages
+from leaderboards.pages.imported import Imported, build_imported
+from leaderboards.pages.results import Results
 from leaderboards.studies.instructions.page import build_instructions
 from policies import Level
 from study_records import small_study

@@ -10,7 +10,7 @@ import pytest
 from pandas import DataFrame
 
 from chromium import EXECUTABLE, Chromium
-from leaderboards.examples import WORST, build_examples, examples_of
+from leaderboards.pages.examples import WORST, build_examples, examples_of
 from leaderboards.rendering.templating import as_data
 from synthetic_records import record
 

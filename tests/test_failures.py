@@ -10,7 +10,7 @@ from rich.console import Console
 from leaderboards.aggregate.failures import FEWEST, HOW, KINDS, contrasts
 from leaderboards.aggregate.paired import duels
 from leaderboards.aggregate.verdicts import failure_table, verdict_table
-from leaderboards.comparison import build_comparison
+from leaderboards.pages.comparison import build_comparison
 from policies import Level
 from synthetic_records import by_budget, frame, realistic_records, record
 

@@ -15,8 +15,8 @@ from leaderboards.aggregate.summary import summarise
 from leaderboards.figures.curves import curve_plot
 from leaderboards.figures.gallery import Details
 from leaderboards.figures.heatmaps import HeatMap, task_map
-from leaderboards.page import FRONT, build_pages
-from leaderboards.results import Results
+from leaderboards.pages.front import FRONT, build_pages
+from leaderboards.pages.results import Results
 from synthetic_records import failed, realistic_records
 
 pytestmark = pytest.mark.skipif(EXECUTABLE is None, reason="chromium is not installed: apt-get install chromium")

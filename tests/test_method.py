@@ -10,9 +10,9 @@ import pytest
 from datasets_gen import TASKS
 from kvbench.publish.method import method_of
 from kvbench.store.store import Store
-from leaderboards.definitions import CHAPTERS
 from leaderboards.downloads.sheets import Sheet
-from leaderboards.method import Downloads, Method, PolicyEntry, RunEntry, TaskEntry, TaskExample, build_method
+from leaderboards.pages.definitions import CHAPTERS
+from leaderboards.pages.method import Downloads, Method, PolicyEntry, RunEntry, TaskEntry, TaskExample, build_method
 from policies import POLICIES, TITLES
 from small_store import small_store
 from test_page import HOSTILE, Elements, assert_inert

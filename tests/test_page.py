@@ -21,11 +21,11 @@ from leaderboards.aggregate.row import SummaryRow
 from leaderboards.aggregate.summary import summarise
 from leaderboards.figures.curves import curve_plot
 from leaderboards.figures.gallery import EXPECTED
-from leaderboards.imported import IMPORTED
 from leaderboards.metrics import Measure
-from leaderboards.page import FRONT, METHOD, build_pages
+from leaderboards.pages.front import FRONT, METHOD, build_pages
+from leaderboards.pages.imported import IMPORTED
+from leaderboards.pages.results import Results
 from leaderboards.rendering.style import line_styles
-from leaderboards.results import Results
 from leaderboards.terminal import terminal_table
 from synthetic_records import POLICIES, at_ratio, by_budget, failed, realistic_records
 

@@ -11,7 +11,7 @@ from kvbench.system.console import console, printable
 from kvbench.system.errors import KVBenchError
 from kvbench.system.files import make_folder, write_text_atomically
 from leaderboards.downloads.tables import imported_sheet
-from leaderboards.imported import IMPORTED, build_imported
+from leaderboards.pages.imported import IMPORTED, build_imported
 
 
 def command(

@@ -11,8 +11,8 @@ from kvbench.store.store import Store, together_once
 from kvbench.store.tables import TABLES, joined_schema
 from kvbench.system.files import write_atomically, write_text_atomically
 from leaderboards.downloads.sheets import Sheet
-from leaderboards.imported import IMPORTED
-from leaderboards.page import FRONT
+from leaderboards.pages.front import FRONT
+from leaderboards.pages.imported import IMPORTED
 from leaderboards.rendering.templating import linked
 
 FOLDER = "data"

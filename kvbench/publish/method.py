@@ -9,7 +9,7 @@ from pandas import DataFrame
 from datasets_gen import FROM_DATA, TASKS, Task
 from kvbench.publish.reproduce_command import reproduction
 from kvbench.store.store import NamedPolicy, NamedTask, RunFile
-from leaderboards.method import Method, PolicyEntry, RunEntry, TaskEntry, TaskExample
+from leaderboards.pages.method import Method, PolicyEntry, RunEntry, TaskEntry, TaskExample
 from policies import POLICIES, TITLES
 
 NONE = "–"

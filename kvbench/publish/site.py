@@ -21,15 +21,15 @@ from leaderboards.aggregate.paired import Duel, duels, every_duel
 from leaderboards.aggregate.row import SummaryRow
 from leaderboards.aggregate.standings import Found, all_standings
 from leaderboards.aggregate.summary import PlannedCells, summarise
-from leaderboards.comparison import build_comparison
 from leaderboards.downloads.sheets import Sheet, file_name, joined
 from leaderboards.downloads.tables import board_sheet, cells_sheet, contrasts_sheet, duels_sheet, questions_sheet
 from leaderboards.errors import LeaderboardError
-from leaderboards.examples import build_examples
 from leaderboards.figures.gallery import Details
-from leaderboards.method import Downloads, build_method
-from leaderboards.page import FRONT, METHOD, build_pages
-from leaderboards.results import Results, examples_page
+from leaderboards.pages.comparison import build_comparison
+from leaderboards.pages.examples import build_examples
+from leaderboards.pages.front import FRONT, METHOD, build_pages
+from leaderboards.pages.method import Downloads, build_method
+from leaderboards.pages.results import Results, examples_page
 from leaderboards.statistics.levels import with_levels
 from leaderboards.studies.instructions.page import build_instructions, has_orders
 

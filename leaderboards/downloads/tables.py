@@ -1,6 +1,6 @@
 """The tables of the pages as sheets: every number with its interval, how many answers it is of, and why there is none.
 
-A sheet's columns are named as the fields that they come from; ``metrics`` and ``leaderboards/definitions.py`` say what
+A sheet's columns are named as the fields that they come from; ``metrics`` and ``leaderboards/pages/definitions.py`` say what
 each means.
 """
 
@@ -15,7 +15,7 @@ from leaderboards.aggregate.paired import Difference, Duel
 from leaderboards.aggregate.row import SummaryRow
 from leaderboards.aggregate.standings import TO_BEAT, Against, Found, Standing
 from leaderboards.downloads.sheets import Sheet
-from leaderboards.imported import Imported
+from leaderboards.pages.imported import Imported
 from leaderboards.statistics.resampling import Blank, Estimate
 from policies.levels import Level
 

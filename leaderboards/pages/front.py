@@ -11,11 +11,11 @@ from typing import Any
 from leaderboards.aggregate.board import Board, BoardCell
 from leaderboards.aggregate.row import ALL_TASKS, SummaryRow
 from leaderboards.downloads.encounters import encounters
+from leaderboards.pages.results import Results, distinct, labels_of, task_page
+from leaderboards.pages.sections import note_of, sections_of, title_of
+from leaderboards.pages.tables import LISTING
 from leaderboards.rendering.style import line_styles
 from leaderboards.rendering.templating import as_data, render
-from leaderboards.results import Results, distinct, labels_of, task_page
-from leaderboards.sections import note_of, sections_of, title_of
-from leaderboards.tables import LISTING
 from policies.levels import UNTREATED
 from policies.names import FULL
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from leaderboards.aggregate.row import ALL_TASKS
 from leaderboards.figures.gallery import Gallery, gallery
 from leaderboards.metrics import TABLES
+from leaderboards.pages.results import Results, distinct, examples_page, labels_of
+from leaderboards.pages.tables import Table, listing, measure_table
 from leaderboards.rendering.style import LineStyle, line_styles
-from leaderboards.results import Results, distinct, examples_page, labels_of
-from leaderboards.tables import Table, listing, measure_table
 
 # Of 4, 8 and 12 contexts, intervals of 95 % hold the truth in 82, 88 and 91 % of simulated runs.
 ENOUGH_CONTEXTS = 12

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from leaderboards.results import spread
+from leaderboards.pages.results import spread
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from leaderboards.definitions import CHAPTERS
 from leaderboards.downloads.sheets import Sheet
-from leaderboards.entries import Entry, entries_of
+from leaderboards.pages.definitions import CHAPTERS
+from leaderboards.pages.entries import Entry, entries_of
 from leaderboards.rendering.templating import render
 
 LONGEST = 700  # characters of a context that are shown
