@@ -44,7 +44,7 @@ from kvbench.run.report import report_failures, report_identities
 from kvbench.store.store import Store
 from kvbench.system.console import console
 from kvbench.system.files import check_writable, make_folder
-from leaderboards.terminal import telling, terminal_table
+from leaderboards.terminal.table import telling, terminal_table
 from policies import LazyModule, Policy
 
 executors = LazyModule("kvbench.run.choice")
