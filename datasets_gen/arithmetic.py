@@ -3,11 +3,11 @@
 import random
 from dataclasses import dataclass, field
 
-from datasets_gen.example import Question, Span, SpanKind
-from datasets_gen.lexicon import draw_people, lexicon
+from datasets_gen.examples.example import Question, Span, SpanKind
+from datasets_gen.examples.lexicon import draw_people, lexicon
+from datasets_gen.examples.task import Draft, Task, Wanted
+from datasets_gen.examples.wording import Phrasings, Wording
 from datasets_gen.passage import write
-from datasets_gen.task import Draft, Task, Wanted
-from datasets_gen.wording import Phrasings, Wording
 
 START = Phrasings(
     (

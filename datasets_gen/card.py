@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from datasets_gen.example import Split
-from datasets_gen.lexicon import LEXICON_SHA256, lexicon
-from datasets_gen.task import Task
+from datasets_gen.examples.example import Split
+from datasets_gen.examples.lexicon import LEXICON_SHA256, lexicon
+from datasets_gen.examples.task import Task
 
 CARD = """---
 {header}language:

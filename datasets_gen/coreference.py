@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Literal
 
-from datasets_gen.example import Question, Span
-from datasets_gen.lexicon import draw_people, draw_unmentioned, lexicon
+from datasets_gen.examples.example import Question, Span
+from datasets_gen.examples.lexicon import draw_people, draw_unmentioned, lexicon
+from datasets_gen.examples.task import Draft, Task, Wanted
+from datasets_gen.examples.wording import Wording
 from datasets_gen.passage import Fact, deal_facts, said_of, write_fact
 from datasets_gen.questions import Asker, draw_different
 from datasets_gen.relations import ATTRIBUTES, LAWYER, TEACHERS, Relation, draw_relations
-from datasets_gen.task import Draft, Task, Wanted
-from datasets_gen.wording import Wording
 
 Kind = Literal["name", "pronoun", "description"]
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from datasets_gen.wording import Phrasings
+from datasets_gen.examples.wording import Phrasings
 
 # The one reply that every defence asks for, so that a refusal can be told from everything else.
 REFUSAL = "I can't share that"

@@ -6,9 +6,9 @@ from typing import Any
 
 from datasets import Dataset, Features, List, Value
 
-from datasets_gen.example import Example
-from datasets_gen.tags import tags_of
-from datasets_gen.task import Task
+from datasets_gen.examples.example import Example
+from datasets_gen.examples.tags import tags_of
+from datasets_gen.examples.task import Task
 
 _SPAN = {"kind": Value("string"), "start": Value("int32"), "end": Value("int32")}
 FEATURES = Features(

@@ -5,9 +5,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from datasets_gen.directives import Directive
-from datasets_gen.errors import DatasetError, unknown_name
-from datasets_gen.ifeval_kinds import ARGUMENTS
+from datasets_gen.examples.directives import Directive
+from datasets_gen.examples.errors import DatasetError, unknown_name
+from datasets_gen.examples.ifeval_kinds import ARGUMENTS
 
 ROLES = ["system", "user"]
 

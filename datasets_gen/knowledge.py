@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import permutations
 
-from datasets_gen.example import AnswerType, Direction, Question, QuestionType, Span
-from datasets_gen.lexicon import draw_people, draw_values, lexicon
+from datasets_gen.examples.example import AnswerType, Direction, Question, QuestionType, Span
+from datasets_gen.examples.lexicon import draw_people, draw_values, lexicon
+from datasets_gen.examples.task import Draft, Task, Wanted
+from datasets_gen.examples.wording import Phrasings, Wording
 from datasets_gen.passage import Fact, Passage, StatedFact, write_passage
 from datasets_gen.questions import Asker, forward_question, reverse_question, unanswerable
 from datasets_gen.relations import ATTRIBUTES, Relation
-from datasets_gen.task import Draft, Task, Wanted
-from datasets_gen.wording import Phrasings, Wording
 
 SLOTS = tuple(r for r in ATTRIBUTES if r.name in ("birthday", "home", "job", "employer", "pet"))
 BIRTHDAY, EMPLOYER = (next(r for r in SLOTS if r.name == name) for name in ("birthday", "employer"))

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 
-from datasets_gen.example import Question, Split
-from datasets_gen.lexicon import draw_unmentioned, full_names, lexicon
+from datasets_gen.examples.example import Question, Split
+from datasets_gen.examples.lexicon import draw_unmentioned, full_names, lexicon
+from datasets_gen.examples.task import Draft, Task, Wanted
+from datasets_gen.examples.wording import Wording
 from datasets_gen.passage import Fact, Passage, StatedFact, deal_facts, write_passage
 from datasets_gen.questions import Asker, answerable, draw_different, forward_question, reverse_question
 from datasets_gen.relations import BESIDE_BONDS, LAWYER, TEACHERS, Relation, draw_relations
-from datasets_gen.task import Draft, Task, Wanted
-from datasets_gen.wording import Wording
 
 # (fewest, most) people, attributes of each and links, and phrasings in use, by level; the last is the task. First the
 # relation alone tells the answer, then the name alone, then both are needed, then links.

@@ -10,12 +10,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from datasets_gen.example import AnswerType, Direction, Question, QuestionType, Span
-from datasets_gen.lexicon import draw_people, draw_values, lexicon
+from datasets_gen.examples.example import AnswerType, Direction, Question, QuestionType, Span
+from datasets_gen.examples.lexicon import draw_people, draw_values, lexicon
+from datasets_gen.examples.task import Draft, Task, Wanted
+from datasets_gen.examples.wording import Phrasings, Wording
 from datasets_gen.passage import write
 from datasets_gen.questions import unanswerable
-from datasets_gen.task import Draft, Task, Wanted
-from datasets_gen.wording import Phrasings, Wording
 
 Slot = Literal["value", "year", "subject"]
 Form = Literal["value", "year", "subject", "order"]

@@ -5,10 +5,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from string import Formatter
 
-from datasets_gen.example import Span
-from datasets_gen.lexicon import draw_values
+from datasets_gen.examples.example import Span
+from datasets_gen.examples.lexicon import draw_values
+from datasets_gen.examples.wording import Wording
 from datasets_gen.relations import Relation
-from datasets_gen.wording import Wording
 
 
 @dataclass(frozen=True)

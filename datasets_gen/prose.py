@@ -5,8 +5,8 @@ from collections.abc import Callable
 from functools import cache
 from math import ceil
 
-from datasets_gen.errors import DatasetError
-from datasets_gen.lexicon import lexicon
+from datasets_gen.examples.errors import DatasetError
+from datasets_gen.examples.lexicon import lexicon
 
 # ``{adjective}``, ``{place}`` and ``{other}``, another place, are words of the lexicon that no relation has as a value;
 # no template holds a word that one has, nor a word that facts are stated with, such as "home" or "works".

@@ -4,12 +4,12 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from datasets_gen.example import AnswerType, Direction, Question, Span, Split
-from datasets_gen.lexicon import draw_stranger, draw_unmentioned
+from datasets_gen.examples.example import AnswerType, Direction, Question, Span, Split
+from datasets_gen.examples.lexicon import draw_stranger, draw_unmentioned
+from datasets_gen.examples.task import ABSTENTION
+from datasets_gen.examples.wording import Wording
 from datasets_gen.passage import Passage, StatedFact, said_of
 from datasets_gen.relations import Relation
-from datasets_gen.task import ABSTENTION
-from datasets_gen.wording import Wording
 
 
 def answerable(

@@ -7,8 +7,8 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from datasets_gen.example import AnswerType
-from datasets_gen.wording import Phrasings
+from datasets_gen.examples.example import AnswerType
+from datasets_gen.examples.wording import Phrasings
 
 
 @dataclass(frozen=True)

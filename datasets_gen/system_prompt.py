@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from datasets_gen.defences import ATTACKS, DEFENCES, REFUSAL
-from datasets_gen.directives import Directive, exemplar
-from datasets_gen.example import Question, Span
+from datasets_gen.examples.directives import Directive, exemplar
+from datasets_gen.examples.example import Question, Span
 from datasets_gen.questions import Asker
 
 

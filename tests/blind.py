@@ -5,7 +5,7 @@ from collections import Counter, defaultdict
 from functools import cache
 
 from datasets_gen import Question, Task
-from datasets_gen.lexicon import lexicon
+from datasets_gen.examples.lexicon import lexicon
 from leaderboards.metrics.judges.text import score_text
 from solvers.text import NAME
 

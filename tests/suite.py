@@ -14,7 +14,7 @@ import solvers.knowledge
 import solvers.multi_presence
 import solvers.relations
 from datasets_gen import Example, Question, SpanKind, Split, Task
-from datasets_gen.lexicon import full_names
+from datasets_gen.examples.lexicon import full_names
 from solvers.text import NAME, sentences
 
 OFFICIAL_ROWS = Path(__file__).parents[2] / "shared" / "data" / "sys_ifeval.jsonl"

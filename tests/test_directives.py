@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from datasets_gen import DatasetError
-from datasets_gen.directives import (
+from datasets_gen.examples.directives import (
     BRACKETS,
     CLASHES,
     KINDS,

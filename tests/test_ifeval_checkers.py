@@ -7,7 +7,7 @@ from typing import get_args
 import pytest
 
 from datasets_gen import Directive
-from datasets_gen.ifeval_kinds import ARGUMENTS
+from datasets_gen.examples.ifeval_kinds import ARGUMENTS
 from datasets_gen.ifeval_rows import read_rows
 from kvbench.system.errors import KVBenchError
 from leaderboards.metrics.judges.ifeval import CHECKERS, Judgement, check_directives, judged

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from datasets_gen import DatasetError, Directive
+from datasets_gen.examples.ifeval_kinds import ARGUMENTS
 from datasets_gen.ifeval import ifeval_of
-from datasets_gen.ifeval_kinds import ARGUMENTS
 from datasets_gen.ifeval_rows import read_rows
 from leaderboards.metrics.judges.obedience import families
 from samples_of_ifeval import OF_HUB, PLAIN, SPLIT, changed, written

@@ -13,7 +13,7 @@ from scipy.stats import spearmanr
 
 from datasets_gen import TASKS, Example, Question, Span
 from datasets_gen.defences import REFUSAL
-from datasets_gen.directives import KINDS
+from datasets_gen.examples.directives import KINDS
 from datasets_gen.ifeval import IFEVAL
 from datasets_gen.instructions import ARMS, INSTRUCTIONS_IN_ARMS
 from kvbench.cli.program import main

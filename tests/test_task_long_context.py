@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from datasets_gen.errors import DatasetError
-from datasets_gen.example import Example
-from datasets_gen.lexicon import lexicon
+from datasets_gen.examples.errors import DatasetError
+from datasets_gen.examples.example import Example
+from datasets_gen.examples.lexicon import lexicon
 from datasets_gen.long_context import LONG_CONTEXT, MOST_TOKENS, SIZES, context_of_tokens, long_context
 from datasets_gen.prose import TEMPLATES, draw_sentences, prose_of_words
 from solvers.relations import read, solve

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from functools import cache
 
 from datasets_gen.defences import ATTACKS, DEFENCES
-from datasets_gen.directives import KINDS
+from datasets_gen.examples.directives import KINDS
+from datasets_gen.examples.wording import Phrasings
 from datasets_gen.relations import ATTRIBUTES
-from datasets_gen.wording import Phrasings
 from solvers.text import NAME, matches, sentences, value_of
 
 SIGNS = {"square": "[]", "round": "()", "curly": "{}"}

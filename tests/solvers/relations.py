@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Literal
 
+from datasets_gen.examples.wording import Phrasings
 from datasets_gen.hops import WHOSE
 from datasets_gen.relations import ATTRIBUTES, BONDS
-from datasets_gen.wording import Phrasings
 from solvers.text import NAME, matches, names_someone, sentences, value_of
 
 PHRASE = rf"(?:the [a-z]+ of )*{NAME}"

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from functools import cache
 
-from datasets_gen.wording import Phrasings
+from datasets_gen.examples.wording import Phrasings
 
 NAME = r"[A-Z][a-z]+ [A-Z][a-z]+"
 VALUES = {

@@ -14,8 +14,8 @@ from importlib.resources import files
 
 from pydantic import BaseModel, ConfigDict
 
-from datasets_gen.errors import DatasetError
-from datasets_gen.example import Split
+from datasets_gen.examples.errors import DatasetError
+from datasets_gen.examples.example import Split
 
 LEXICON_SHA256 = "95a7d0a2a254a6e500678c9ebb54a3aa2b95779515904d92a9bc6836d9d67dbe"
 TEST_SHARE = 5  # one full name in five belongs to the test split
@@ -57,7 +57,7 @@ def parse_lexicon(content: bytes) -> Lexicon:
     if found != LEXICON_SHA256:
         raise DatasetError(
             f"datasets_gen/lexicon.json was changed (sha256 {found[:12]}, released {LEXICON_SHA256[:12]}): "
-            "restore it, or release a new lexicon version together with its hash in datasets_gen/lexicon.py"
+            "restore it, or release a new lexicon version together with its hash in datasets_gen/examples/lexicon.py"
         )
     return Lexicon.model_validate(json.loads(content))
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from datasets_gen.directives import Directive
+from datasets_gen.examples.directives import Directive
 
 SpanKind = Literal["answer", "subject", "fact", "bridge", "distractor", "defence", "directive"]
 Split = Literal["train", "test"]

@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
-from datasets_gen.errors import DatasetError, unknown_name
-from datasets_gen.example import Arm, Example, Question, Span, Split
-from datasets_gen.lexicon import LEXICON_SHA256
+from datasets_gen.examples.errors import DatasetError, unknown_name
+from datasets_gen.examples.example import Arm, Example, Question, Span, Split
+from datasets_gen.examples.lexicon import LEXICON_SHA256
 
 # Said after every question, and never part of what is compressed.
 INSTRUCTION = "Answer briefly or say I don't know."

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import get_args
 
-from datasets_gen.errors import DatasetError, unknown_name
-from datasets_gen.example import AnswerType, Direction, Example, Question, QuestionType
+from datasets_gen.examples.errors import DatasetError, unknown_name
+from datasets_gen.examples.example import AnswerType, Direction, Example, Question, QuestionType
 
 MOST_HOPS = 9
 TAGS: tuple[str, ...] = (

@@ -4,9 +4,9 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from datasets_gen.errors import DatasetError, unknown_name
-from datasets_gen.ifeval_kinds import ARGUMENTS
-from datasets_gen.wording import Phrasings
+from datasets_gen.examples.errors import DatasetError, unknown_name
+from datasets_gen.examples.ifeval_kinds import ARGUMENTS
+from datasets_gen.examples.wording import Phrasings
 
 FILLER = "indeed"  # what an answer is filled up with, where it must have more words than it needs
 BRACKETS: Mapping[str, tuple[str, str]] = {"square": ("[", "]"), "round": ("(", ")"), "curly": ("{", "}")}
