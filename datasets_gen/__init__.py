@@ -1,12 +1,12 @@
 """Synthetic routing datasets: contexts whose evidence is known, to the character."""
 
-from datasets_gen.defences import REFUSAL
 from datasets_gen.examples.directives import Directive, check, family_of, obeyed, undone
 from datasets_gen.examples.errors import DatasetError, unknown_name
 from datasets_gen.examples.example import Arm, Example, Question, Span, SpanKind, Split
 from datasets_gen.examples.tags import TAGS, parse_tags, tagged, tags_of
 from datasets_gen.examples.task import ABSTENTION, INSTRUCTION, Profile, Task, Wanted
 from datasets_gen.registry import FROM_DATA, TASKS, get_task
+from datasets_gen.writing.defences import REFUSAL
 
 __all__ = [
     "ABSTENTION",

@@ -7,7 +7,7 @@ from datasets_gen.examples.example import Question, Span, SpanKind
 from datasets_gen.examples.lexicon import draw_people, lexicon
 from datasets_gen.examples.task import Draft, Task, Wanted
 from datasets_gen.examples.wording import Phrasings, Wording
-from datasets_gen.passage import write
+from datasets_gen.writing.passage import write
 
 START = Phrasings(
     (

@@ -5,9 +5,9 @@ import random
 from datasets_gen.examples.lexicon import draw_people
 from datasets_gen.examples.task import Draft, Task, Wanted
 from datasets_gen.examples.wording import Wording
-from datasets_gen.passage import deal_facts, write_passage
-from datasets_gen.questions import Asker, attribute_question, draw_different
-from datasets_gen.relations import ATTRIBUTES, draw_relations
+from datasets_gen.writing.passage import deal_facts, write_passage
+from datasets_gen.writing.questions import Asker, attribute_question, draw_different
+from datasets_gen.writing.relations import ATTRIBUTES, draw_relations
 
 # (fewest, most) people and facts about each, and phrasings in use, by level; the last is the task. First the relation
 # alone tells the answer, then the name alone, then both are needed.

@@ -10,9 +10,9 @@ from datasets_gen.examples.example import Question, Span
 from datasets_gen.examples.lexicon import draw_people, draw_unmentioned, lexicon
 from datasets_gen.examples.task import Draft, Task, Wanted
 from datasets_gen.examples.wording import Wording
-from datasets_gen.passage import Fact, deal_facts, said_of, write_fact
-from datasets_gen.questions import Asker, draw_different
-from datasets_gen.relations import ATTRIBUTES, LAWYER, TEACHERS, Relation, draw_relations
+from datasets_gen.writing.passage import Fact, deal_facts, said_of, write_fact
+from datasets_gen.writing.questions import Asker, draw_different
+from datasets_gen.writing.relations import ATTRIBUTES, LAWYER, TEACHERS, Relation, draw_relations
 
 Kind = Literal["name", "pronoun", "description"]
 

@@ -7,9 +7,9 @@ from datasets_gen.examples.example import Question
 from datasets_gen.examples.lexicon import draw_people
 from datasets_gen.examples.task import Draft, Task, Wanted
 from datasets_gen.examples.wording import Phrasings, Wording
-from datasets_gen.passage import Fact, Passage, StatedFact, deal_facts, write_passage
-from datasets_gen.questions import Asker, answerable, draw_different, forward_question, reverse_question
-from datasets_gen.relations import BESIDE_BONDS, LAWYER, TEACHERS, Relation
+from datasets_gen.writing.passage import Fact, Passage, StatedFact, deal_facts, write_passage
+from datasets_gen.writing.questions import Asker, answerable, draw_different, forward_question, reverse_question
+from datasets_gen.writing.relations import BESIDE_BONDS, LAWYER, TEACHERS, Relation
 
 # (fewest, most) people in a line, how many stand beside it, the longest chain, and phrasings in use, by level; the last
 # is the task.

@@ -12,14 +12,14 @@ from dataclasses import replace
 from functools import partial
 from typing import Literal
 
-from datasets_gen.defences import ATTACKS, DEFENCES
 from datasets_gen.examples.errors import DatasetError
 from datasets_gen.examples.example import Arm, Question, Span
 from datasets_gen.examples.task import Draft, Task, Wanted
 from datasets_gen.examples.wording import Wording
 from datasets_gen.ifeval_rows import Row
-from datasets_gen.questions import Asker
-from datasets_gen.system_prompt import SystemPrompt, attack, with_defence
+from datasets_gen.writing.defences import ATTACKS, DEFENCES
+from datasets_gen.writing.questions import Asker
+from datasets_gen.writing.system_prompt import SystemPrompt, attack, with_defence
 
 Placement = Literal["none", "before", "after", "both"]
 # Where the defence stands: before or behind the system message.

@@ -9,16 +9,16 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from datasets_gen.defences import ATTACKS, REFUSAL
 from datasets_gen.examples.directives import BRACKETS, KINDS, MARKS, Directive, clashes_of, compatible, exemplar
 from datasets_gen.examples.example import Arm, Direction, Question, Span, Split
 from datasets_gen.examples.lexicon import draw_people, lexicon
 from datasets_gen.examples.task import Draft, Task, Wanted
 from datasets_gen.examples.wording import Wording
-from datasets_gen.passage import Fact, StatedFact, deal_facts, write_passage
-from datasets_gen.questions import Asker, forward_question, reverse_question
-from datasets_gen.relations import ATTRIBUTES, Relation, draw_relations
-from datasets_gen.system_prompt import SystemPrompt, attack, with_defence
+from datasets_gen.writing.defences import ATTACKS, REFUSAL
+from datasets_gen.writing.passage import Fact, StatedFact, deal_facts, write_passage
+from datasets_gen.writing.questions import Asker, forward_question, reverse_question
+from datasets_gen.writing.relations import ATTRIBUTES, Relation, draw_relations
+from datasets_gen.writing.system_prompt import SystemPrompt, attack, with_defence
 
 # Every draw in both orders, and without the defence: what each span loses where the other stands in its place.
 ARMS: tuple[Arm, ...] = ("defence first", "directives first", "no defence")

@@ -11,9 +11,9 @@ from datasets_gen.examples.example import AnswerType, Direction, Question, Quest
 from datasets_gen.examples.lexicon import draw_people, draw_values, lexicon
 from datasets_gen.examples.task import Draft, Task, Wanted
 from datasets_gen.examples.wording import Phrasings, Wording
-from datasets_gen.passage import Fact, Passage, StatedFact, write_passage
-from datasets_gen.questions import Asker, forward_question, reverse_question, unanswerable
-from datasets_gen.relations import ATTRIBUTES, Relation
+from datasets_gen.writing.passage import Fact, Passage, StatedFact, write_passage
+from datasets_gen.writing.questions import Asker, forward_question, reverse_question, unanswerable
+from datasets_gen.writing.relations import ATTRIBUTES, Relation
 
 SLOTS = tuple(r for r in ATTRIBUTES if r.name in ("birthday", "home", "job", "employer", "pet"))
 BIRTHDAY, EMPLOYER = (next(r for r in SLOTS if r.name == name) for name in ("birthday", "employer"))

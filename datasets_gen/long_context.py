@@ -10,10 +10,10 @@ from datasets_gen.examples.example import Span
 from datasets_gen.examples.lexicon import draw_people
 from datasets_gen.examples.task import Draft, Task, Wanted
 from datasets_gen.examples.wording import Wording
-from datasets_gen.passage import Fact, Passage, deal_facts, write_fact
-from datasets_gen.prose import prose_of_tokens, prose_of_words
-from datasets_gen.questions import Asker, attribute_question, draw_different
-from datasets_gen.relations import ATTRIBUTES, draw_relations
+from datasets_gen.writing.passage import Fact, Passage, deal_facts, write_fact
+from datasets_gen.writing.prose import prose_of_tokens, prose_of_words
+from datasets_gen.writing.questions import Asker, attribute_question, draw_different
+from datasets_gen.writing.relations import ATTRIBUTES, draw_relations
 
 # (fewest, most) people, facts about each and words of prose, and phrasings in use, by level; the last is the task.
 # First the relation alone tells the answer, then the name alone, then both are needed; then the prose grows.

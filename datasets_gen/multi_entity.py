@@ -10,9 +10,9 @@ from datasets_gen.examples.example import Question, Split
 from datasets_gen.examples.lexicon import draw_unmentioned, full_names, lexicon
 from datasets_gen.examples.task import Draft, Task, Wanted
 from datasets_gen.examples.wording import Wording
-from datasets_gen.passage import Fact, Passage, StatedFact, deal_facts, write_passage
-from datasets_gen.questions import Asker, answerable, draw_different, forward_question, reverse_question
-from datasets_gen.relations import BESIDE_BONDS, LAWYER, TEACHERS, Relation, draw_relations
+from datasets_gen.writing.passage import Fact, Passage, StatedFact, deal_facts, write_passage
+from datasets_gen.writing.questions import Asker, answerable, draw_different, forward_question, reverse_question
+from datasets_gen.writing.relations import BESIDE_BONDS, LAWYER, TEACHERS, Relation, draw_relations
 
 # (fewest, most) people, attributes of each and links, and phrasings in use, by level; the last is the task. First the
 # relation alone tells the answer, then the name alone, then both are needed, then links.

@@ -14,8 +14,8 @@ from datasets_gen.examples.example import AnswerType, Direction, Question, Quest
 from datasets_gen.examples.lexicon import draw_people, draw_values, lexicon
 from datasets_gen.examples.task import Draft, Task, Wanted
 from datasets_gen.examples.wording import Phrasings, Wording
-from datasets_gen.passage import write
-from datasets_gen.questions import unanswerable
+from datasets_gen.writing.passage import write
+from datasets_gen.writing.questions import unanswerable
 
 Slot = Literal["value", "year", "subject"]
 Form = Literal["value", "year", "subject", "order"]

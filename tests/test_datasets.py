@@ -23,7 +23,7 @@ from datasets_gen.examples.lexicon import LEXICON_SHA256, full_names, lexicon, n
 from datasets_gen.examples.wording import Phrasings
 from datasets_gen.instructions import INSTRUCTIONS_IN_ARMS
 from datasets_gen.registry import by_name
-from datasets_gen.relations import ATTRIBUTES, BONDS
+from datasets_gen.writing.relations import ATTRIBUTES, BONDS
 from leaderboards.metrics.judges.text import marked_answer
 from solvers.text import names_someone, sentences
 from suite import (

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from datasets_gen import Split
-from datasets_gen.defences import ATTACKS, DEFENCES, REFUSAL
 from datasets_gen.examples.directives import KINDS, Directive, check, obeyed
 from datasets_gen.instructions import INSTRUCTIONS, SIZES
+from datasets_gen.writing.defences import ATTACKS, DEFENCES, REFUSAL
 from solvers.instructions import is_attack, read, solve
 from solvers.text import sentences
 from suite import asked, every_way, evidence, parts, some, without

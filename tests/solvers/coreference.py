@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from datasets_gen.examples.lexicon import lexicon
-from datasets_gen.relations import BONDS
+from datasets_gen.writing.relations import BONDS
 from solvers.relations import Reading, read_question, readings
 from solvers.text import NAME, sentences
 

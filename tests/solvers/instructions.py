@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 
-from datasets_gen.defences import ATTACKS, DEFENCES
 from datasets_gen.examples.directives import KINDS
 from datasets_gen.examples.wording import Phrasings
-from datasets_gen.relations import ATTRIBUTES
+from datasets_gen.writing.defences import ATTACKS, DEFENCES
+from datasets_gen.writing.relations import ATTRIBUTES
 from solvers.text import NAME, matches, sentences, value_of
 
 SIGNS = {"square": "[]", "round": "()", "curly": "{}"}

@@ -7,7 +7,7 @@ from typing import Literal
 
 from datasets_gen.examples.wording import Phrasings
 from datasets_gen.hops import WHOSE
-from datasets_gen.relations import ATTRIBUTES, BONDS
+from datasets_gen.writing.relations import ATTRIBUTES, BONDS
 from solvers.text import NAME, matches, names_someone, sentences, value_of
 
 PHRASE = rf"(?:the [a-z]+ of )*{NAME}"

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from datasets_gen.defences import ATTACKS, DEFENCES, REFUSAL
 from datasets_gen.examples.directives import Directive, exemplar
 from datasets_gen.examples.example import Question, Span
-from datasets_gen.questions import Asker
+from datasets_gen.writing.defences import ATTACKS, DEFENCES, REFUSAL
+from datasets_gen.writing.questions import Asker
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from string import Formatter
 from datasets_gen.examples.example import Span
 from datasets_gen.examples.lexicon import draw_values
 from datasets_gen.examples.wording import Wording
-from datasets_gen.relations import Relation
+from datasets_gen.writing.relations import Relation
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ from datasets_gen.examples.example import AnswerType, Direction, Question, Span,
 from datasets_gen.examples.lexicon import draw_stranger, draw_unmentioned
 from datasets_gen.examples.task import ABSTENTION
 from datasets_gen.examples.wording import Wording
-from datasets_gen.passage import Passage, StatedFact, said_of
-from datasets_gen.relations import Relation
+from datasets_gen.writing.passage import Passage, StatedFact, said_of
+from datasets_gen.writing.relations import Relation
 
 
 def answerable(
