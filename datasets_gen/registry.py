@@ -2,18 +2,18 @@
 
 from collections.abc import Iterable, Mapping
 
-from datasets_gen.arithmetic import ARITHMETIC
-from datasets_gen.base import BASE
-from datasets_gen.coreference import COREFERENCE
 from datasets_gen.examples.errors import DatasetError, unknown_name
 from datasets_gen.examples.task import Task
-from datasets_gen.hops import HOPS
-from datasets_gen.ifeval import IFEVAL
-from datasets_gen.instructions import INSTRUCTIONS
-from datasets_gen.knowledge import KNOWLEDGE
-from datasets_gen.long_context import LONG_CONTEXT
-from datasets_gen.multi_entity import MULTI_ENTITY
-from datasets_gen.multi_presence import MULTI_PRESENCE
+from datasets_gen.tasks.arithmetic import ARITHMETIC
+from datasets_gen.tasks.base import BASE
+from datasets_gen.tasks.coreference import COREFERENCE
+from datasets_gen.tasks.hops import HOPS
+from datasets_gen.tasks.ifeval import IFEVAL
+from datasets_gen.tasks.instructions import INSTRUCTIONS
+from datasets_gen.tasks.knowledge import KNOWLEDGE
+from datasets_gen.tasks.long_context import LONG_CONTEXT
+from datasets_gen.tasks.multi_entity import MULTI_ENTITY
+from datasets_gen.tasks.multi_presence import MULTI_PRESENCE
 
 
 def by_name(tasks: Iterable[Task]) -> Mapping[str, Task]:

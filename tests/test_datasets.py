@@ -21,8 +21,8 @@ from blind import blind_f1, form
 from datasets_gen import ABSTENTION, TASKS, DatasetError, Split, Task, get_task
 from datasets_gen.examples.lexicon import LEXICON_SHA256, full_names, lexicon, name_split, parse_lexicon
 from datasets_gen.examples.wording import Phrasings
-from datasets_gen.instructions import INSTRUCTIONS_IN_ARMS
 from datasets_gen.registry import by_name
+from datasets_gen.tasks.instructions import INSTRUCTIONS_IN_ARMS
 from datasets_gen.writing.relations import ATTRIBUTES, BONDS
 from leaderboards.metrics.judges.text import marked_answer
 from solvers.text import names_someone, sentences

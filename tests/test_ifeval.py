@@ -12,8 +12,8 @@ from transformers import PreTrainedTokenizerFast
 
 import kvbench.experiments.data
 from datasets_gen import DatasetError, Directive, Example
-from datasets_gen.ifeval import IFEVAL, ifeval_of
-from datasets_gen.ifeval_rows import Row
+from datasets_gen.tasks.ifeval import IFEVAL, ifeval_of
+from datasets_gen.tasks.ifeval_rows import Row
 from datasets_gen.writing.defences import ATTACKS, REFUSAL
 from kvbench.cli.program import main
 from kvbench.prompts.prompt import build_prompts, chat_template

@@ -8,7 +8,7 @@ import pytest
 
 from datasets_gen import Directive
 from datasets_gen.examples.ifeval_kinds import ARGUMENTS
-from datasets_gen.ifeval_rows import read_rows
+from datasets_gen.tasks.ifeval_rows import read_rows
 from kvbench.system.errors import KVBenchError
 from leaderboards.metrics.judges.ifeval import CHECKERS, Judgement, check_directives, judged
 from leaderboards.metrics.judges.obedience import loosely, strictly

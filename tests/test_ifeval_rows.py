@@ -7,8 +7,8 @@ import pytest
 
 from datasets_gen import DatasetError, Directive
 from datasets_gen.examples.ifeval_kinds import ARGUMENTS
-from datasets_gen.ifeval import ifeval_of
-from datasets_gen.ifeval_rows import read_rows
+from datasets_gen.tasks.ifeval import ifeval_of
+from datasets_gen.tasks.ifeval_rows import read_rows
 from leaderboards.metrics.judges.obedience import families
 from samples_of_ifeval import OF_HUB, PLAIN, SPLIT, changed, written
 from suite import OFFICIAL_ROWS, needs_rows

@@ -13,8 +13,8 @@ from scipy.stats import spearmanr
 
 from datasets_gen import TASKS, Example, Question, Span
 from datasets_gen.examples.directives import KINDS
-from datasets_gen.ifeval import IFEVAL
-from datasets_gen.instructions import ARMS, INSTRUCTIONS_IN_ARMS
+from datasets_gen.tasks.ifeval import IFEVAL
+from datasets_gen.tasks.instructions import ARMS, INSTRUCTIONS_IN_ARMS
 from datasets_gen.writing.defences import REFUSAL
 from kvbench.cli.program import main
 from kvbench.experiments.catalogue import check_scope

@@ -2,7 +2,7 @@
 
 import pytest
 
-from datasets_gen.instructions import ARMS
+from datasets_gen.tasks.instructions import ARMS
 from leaderboards.studies.instructions.amnesia import exposed, while_obeying
 from leaderboards.studies.instructions.obedience import leaks, study
 from leaderboards.studies.instructions.page import build_instructions

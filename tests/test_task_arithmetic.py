@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from datasets_gen import Example, Question
-from datasets_gen.arithmetic import ARITHMETIC, EVENTS, MOST, SIZES
 from datasets_gen.examples.lexicon import lexicon
+from datasets_gen.tasks.arithmetic import ARITHMETIC, EVENTS, MOST, SIZES
 from solvers.arithmetic import event, solve
 from solvers.text import sentences
 from suite import asked, texts, without

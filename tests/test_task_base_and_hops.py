@@ -5,8 +5,8 @@ import re
 import pytest
 
 from datasets_gen import Example, Question, Task
-from datasets_gen.base import BASE
-from datasets_gen.hops import CHAINS_LEVEL, HOPS
+from datasets_gen.tasks.base import BASE
+from datasets_gen.tasks.hops import CHAINS_LEVEL, HOPS
 from datasets_gen.writing.relations import BONDS, LAWYER
 from solvers.relations import PHRASE, read, read_question, resolve, whose
 from suite import asked, every_way, some, texts

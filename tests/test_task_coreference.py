@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from datasets_gen.coreference import COREFERENCE, GENDERED_JOBS, SIZES
+from datasets_gen.tasks.coreference import COREFERENCE, GENDERED_JOBS, SIZES
 from solvers.coreference import BOND_NAMES, read
 from solvers.relations import read_question
 from solvers.text import NAME

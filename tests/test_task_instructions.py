@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from datasets_gen import Split
 from datasets_gen.examples.directives import KINDS, Directive, check, obeyed
-from datasets_gen.instructions import INSTRUCTIONS, SIZES
+from datasets_gen.tasks.instructions import INSTRUCTIONS, SIZES
 from datasets_gen.writing.defences import ATTACKS, DEFENCES, REFUSAL
 from solvers.instructions import is_attack, read, solve
 from solvers.text import sentences

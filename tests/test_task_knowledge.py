@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from datasets_gen.knowledge import KNOWLEDGE
+from datasets_gen.tasks.knowledge import KNOWLEDGE
 from leaderboards.metrics.judges.text import token_f1
 from solvers.knowledge import initials, read, solve
 from solvers.text import NAME, sentences

@@ -6,7 +6,7 @@ import pytest
 
 from datasets_gen.examples.example import Split
 from datasets_gen.examples.lexicon import name_split
-from datasets_gen.multi_entity import MULTI_ENTITY, STEM, alike, draw_lookalike, draw_namesakes
+from datasets_gen.tasks.multi_entity import MULTI_ENTITY, STEM, alike, draw_lookalike, draw_namesakes
 from solvers.relations import read, read_question
 from suite import asked, some
 

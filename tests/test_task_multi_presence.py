@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from datasets_gen.multi_presence import MULTI_PRESENCE
+from datasets_gen.tasks.multi_presence import MULTI_PRESENCE
 from solvers.multi_presence import read, solve
 from solvers.text import NAME, sentences
 from suite import asked, every_way, texts, without

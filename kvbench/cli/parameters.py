@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from datasets_gen.ifeval import Placement
+from datasets_gen.tasks.ifeval import Placement
 from kvbench.system.places import place_of
 from policies.levels import KINDS, LevelKind
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from huggingface_hub import constants
 
 from datasets_gen import Directive, Task
-from datasets_gen.ifeval import IFEVAL, Placement, ifeval_of
-from datasets_gen.ifeval_rows import Row, read_rows, rows_of
+from datasets_gen.tasks.ifeval import IFEVAL, Placement, ifeval_of
+from datasets_gen.tasks.ifeval_rows import Row, read_rows, rows_of
 from kvbench.system.errors import KVBenchError, first_line
 from kvbench.system.hub import fault_of_hub
 from leaderboards.metrics import MetricError

@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Self
 
-from datasets_gen.ifeval import Placement
+from datasets_gen.tasks.ifeval import Placement
 from kvbench.engine.treat.time_limit import Patience
 from kvbench.experiments.catalogue import EVERYTHING, at_some_level, check_scope, choose_policies, with_references
 from kvbench.experiments.data import check_judges, with_data

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from datasets_gen import FROM_DATA, TASKS, Task, unknown_name
-from datasets_gen.ifeval import IFEVAL, Placement
-from datasets_gen.instructions import INSTRUCTIONS_IN_ARMS
+from datasets_gen.tasks.ifeval import IFEVAL, Placement
+from datasets_gen.tasks.instructions import INSTRUCTIONS_IN_ARMS
 from kvbench.experiments.options import Scope, choose
 from kvbench.system.errors import KVBenchError
 from policies import PROTECTED

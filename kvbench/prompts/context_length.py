@@ -8,7 +8,7 @@ from huggingface_hub import logging as hub_logging
 from tokenizers import Tokenizer
 
 from datasets_gen import Task, unknown_name
-from datasets_gen.long_context import LONG_CONTEXT, context_of_tokens
+from datasets_gen.tasks.long_context import LONG_CONTEXT, context_of_tokens
 from kvbench.models.shipped import REFERENCE_MODELS, folder_of, mistyped
 from kvbench.system.errors import KVBenchError, first_line
 

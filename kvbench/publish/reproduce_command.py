@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from datasets_gen import FROM_DATA, TASKS, Task
-from datasets_gen.instructions import INSTRUCTIONS_IN_ARMS
+from datasets_gen.tasks.instructions import INSTRUCTIONS_IN_ARMS
 from kvbench.store.store import NamedTask, Outline, RunFile
 from policies import CONTROLS, FULL, KINDS
 

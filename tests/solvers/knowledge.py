@@ -6,7 +6,16 @@ from functools import cache
 from itertools import permutations
 
 from datasets_gen.examples.wording import Phrasings
-from datasets_gen.knowledge import DECADE, EMPLOYER_INITIALS, OLDER, PERSON_INITIALS, PLAYS, REPERTOIRE, SLOTS, STAFF
+from datasets_gen.tasks.knowledge import (
+    DECADE,
+    EMPLOYER_INITIALS,
+    OLDER,
+    PERSON_INITIALS,
+    PLAYS,
+    REPERTOIRE,
+    SLOTS,
+    STAFF,
+)
 from solvers.text import NAME, matches, sentences, value_of
 
 RELATIONS = (*SLOTS, PLAYS)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from functools import cache
 
 from datasets_gen.examples.wording import Phrasings
-from datasets_gen.multi_presence import PERIODS, Period
+from datasets_gen.tasks.multi_presence import PERIODS, Period
 from solvers.text import NAME, matches, sentences, value_of
 
 Words = dict[str, str]  # subject, value and year

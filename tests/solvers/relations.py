@@ -6,7 +6,7 @@ from functools import cache
 from typing import Literal
 
 from datasets_gen.examples.wording import Phrasings
-from datasets_gen.hops import WHOSE
+from datasets_gen.tasks.hops import WHOSE
 from datasets_gen.writing.relations import ATTRIBUTES, BONDS
 from solvers.text import NAME, matches, names_someone, sentences, value_of
 

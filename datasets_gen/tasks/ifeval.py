@@ -16,7 +16,7 @@ from datasets_gen.examples.errors import DatasetError
 from datasets_gen.examples.example import Arm, Question, Span
 from datasets_gen.examples.task import Draft, Task, Wanted
 from datasets_gen.examples.wording import Wording
-from datasets_gen.ifeval_rows import Row
+from datasets_gen.tasks.ifeval_rows import Row
 from datasets_gen.writing.defences import ATTACKS, DEFENCES
 from datasets_gen.writing.questions import Asker
 from datasets_gen.writing.system_prompt import SystemPrompt, attack, with_defence
