@@ -8,7 +8,7 @@ import pytest
 from datasets import load_dataset
 
 from datasets_gen import TASKS, Task
-from datasets_gen.export import rows_of
+from datasets_gen.export.dataset import rows_of
 from kvbench.cli.program import main
 from kvbench.publish.token_strips import STYLES, coloured
 

@@ -9,9 +9,9 @@ from datasets import disable_progress_bars
 from pydantic import TypeAdapter, ValidationError
 
 from datasets_gen import Split, get_task, parse_tags, tagged
-from datasets_gen.card import Part, dataset_card
 from datasets_gen.examples.tags import counts_of
-from datasets_gen.export import to_dataset
+from datasets_gen.export.card import Part, dataset_card
+from datasets_gen.export.dataset import to_dataset
 from kvbench.cli.parameters import (
     ContextTokens,
     Data,
