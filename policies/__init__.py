@@ -1,16 +1,16 @@
 """Eviction policies: each a named way to build a kvpress press for a budget."""
 
-from policies.attention import attention_window
-from policies.errors import LevelError, PolicyError
-from policies.lazy import LazyModule
-from policies.levels import KINDS, UNTREATED, Level, LevelKind, Point, at_ratios, by_kind, points_of
-from policies.names import CONTROLS, FULL, PLAIN, plain_and_way
-from policies.papers import TITLES
-from policies.plug_in import is_plug_in, load_even_if_broken, load_plug_in, plug_ins
-from policies.policy import Baseline, Policy, Situation, arguments_of, replaced_hooks
+from policies.declaration.attention import attention_window
+from policies.declaration.errors import LevelError, PolicyError
+from policies.declaration.lazy import LazyModule
+from policies.declaration.levels import KINDS, UNTREATED, Level, LevelKind, Point, at_ratios, by_kind, points_of
+from policies.declaration.names import CONTROLS, FULL, PLAIN, plain_and_way
+from policies.declaration.papers import TITLES
+from policies.declaration.plug_in import is_plug_in, load_even_if_broken, load_plug_in, plug_ins
+from policies.declaration.policy import Baseline, Policy, Situation, arguments_of, replaced_hooks
+from policies.declaration.steps import ABSENT, UNKNOWN, CacheRows, StepTreatment
 from policies.protection import PROTECTED, WAYS, protected
 from policies.registry import POLICIES
-from policies.steps import ABSENT, UNKNOWN, CacheRows, StepTreatment
 
 __all__ = [
     "ABSENT",

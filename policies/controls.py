@@ -1,7 +1,7 @@
 """The controls that every table holds: full cache, random, recency and oracle."""
 
-from policies.lazy import LazyModule
-from policies.policy import Policy, Press, Situation
+from policies.declaration.lazy import LazyModule
+from policies.declaration.policy import Policy, Press, Situation
 
 presses = LazyModule("policies.presses.controls")
 

@@ -5,8 +5,8 @@ kvpress's default waits 512 tokens between two cuts, more than an answer here is
 
 from collections.abc import Callable
 
-from policies.lazy import LazyModule
-from policies.policy import Policy, Press, Situation
+from policies.declaration.lazy import LazyModule
+from policies.declaration.policy import Policy, Press, Situation
 from policies.scorers import SINK
 
 kvpress = LazyModule("kvpress")

@@ -1,7 +1,7 @@
 """FINCH: SnapKV's idea with the question as the window, and kept keys turned to consecutive positions."""
 
-from policies.lazy import LazyModule
-from policies.policy import Policy, Press, Situation
+from policies.declaration.lazy import LazyModule
+from policies.declaration.policy import Policy, Press, Situation
 
 presses = LazyModule("policies.presses.finch")
 

@@ -1,7 +1,7 @@
 """H2O's prefill form."""
 
-from policies.lazy import LazyModule
-from policies.policy import Baseline, Policy, Press, Situation
+from policies.declaration.lazy import LazyModule
+from policies.declaration.policy import Baseline, Policy, Press, Situation
 
 kvpress = LazyModule("kvpress")
 presses = LazyModule("policies.presses.h2o")

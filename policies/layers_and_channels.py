@@ -1,7 +1,7 @@
 """Presses that remove something else than tokens of every layer: whole layers' middles, or channels of the keys."""
 
-from policies.lazy import LazyModule
-from policies.policy import Policy, Press, Situation
+from policies.declaration.lazy import LazyModule
+from policies.declaration.policy import Policy, Press, Situation
 from policies.scorers import SINK, observation_window
 
 kvpress = LazyModule("kvpress")

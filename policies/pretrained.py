@@ -1,7 +1,7 @@
 """Presses that need something learned or measured for the model beforehand, which has to be downloaded."""
 
-from policies.lazy import LazyModule
-from policies.policy import Policy, Press, Situation
+from policies.declaration.lazy import LazyModule
+from policies.declaration.policy import Policy, Press, Situation
 from policies.private_prefill import OVER_THE_CACHE
 from policies.scorers import SINK, expected_attention_press, observation_window
 

@@ -1,7 +1,7 @@
 """Presses that need a prefill of their own: they read the context again, or cut the cache once all layers are read."""
 
-from policies.lazy import LazyModule
-from policies.policy import Policy, Press, Situation
+from policies.declaration.lazy import LazyModule
+from policies.declaration.policy import Policy, Press, Situation
 from policies.scorers import SINK, observation_window
 
 kvpress = LazyModule("kvpress")

@@ -3,10 +3,10 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from policies.errors import PolicyError
+from policies.declaration.errors import PolicyError
+from policies.declaration.lazy import LazyModule
+from policies.declaration.policy import Policy, Press, replaced_hooks
 from policies.h2o import H2O
-from policies.lazy import LazyModule
-from policies.policy import Policy, Press, replaced_hooks
 from policies.scorers import KNORM, SNAPKV, STREAMING_LLM, TOVA
 
 kvpress = LazyModule("kvpress")

@@ -3,12 +3,12 @@
 from collections.abc import Iterable, Mapping
 
 from policies.controls import FULL, ORACLE, RANDOM, RECENCY
+from policies.declaration.errors import PolicyError
+from policies.declaration.policy import Policy
 from policies.decoding import DECODING
-from policies.errors import PolicyError
 from policies.finch import FINCH
 from policies.h2o import H2O
 from policies.layers_and_channels import LAYERS_AND_CHANNELS
-from policies.policy import Policy
 from policies.pretrained import PRETRAINED
 from policies.private_prefill import PRIVATE_PREFILL
 from policies.protection import PROTECTION

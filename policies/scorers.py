@@ -4,8 +4,8 @@ A window, a lag or a sink of kvpress's size would fill the budget of a short con
 length of the context, every record carries the size that was used.
 """
 
-from policies.lazy import LazyModule
-from policies.policy import Policy, Press, Situation
+from policies.declaration.lazy import LazyModule
+from policies.declaration.policy import Policy, Press, Situation
 
 kvpress = LazyModule("kvpress")
 presses = LazyModule("policies.presses.sketches")

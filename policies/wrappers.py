@@ -1,7 +1,7 @@
 """kvpress's presses around another: they share out a budget, choose in chunks, turn or merge what is kept."""
 
-from policies.lazy import LazyModule
-from policies.policy import Policy, Press, Situation
+from policies.declaration.lazy import LazyModule
+from policies.declaration.policy import Policy, Press, Situation
 from policies.scorers import SINK, expected_attention_press, snapkv_press
 
 kvpress = LazyModule("kvpress")

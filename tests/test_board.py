@@ -11,7 +11,7 @@ from leaderboards.aggregate.row import ALL_TASKS
 from leaderboards.aggregate.summary import summarise
 from leaderboards.pages.front import FRONT, build_pages
 from leaderboards.pages.results import Results
-from policies.names import CONTROLS
+from policies.declaration.names import CONTROLS
 from synthetic_records import by_budget, failed, frame, realistic_records, record
 
 POLICIES = ("full", "oracle", "random", "recency", "snapkv", "knorm", "expected_attention")

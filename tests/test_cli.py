@@ -15,7 +15,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from leaderboards.metrics import METRICS
 from transformers import GPT2Config, GPT2LMHeadModel
 
 import kvbench.experiments.catalogue
@@ -29,8 +28,9 @@ from kvbench.experiments.options import contexts_of
 from kvbench.experiments.setting import Setting
 from kvbench.models.load import load_model
 from kvbench.store.store import Store
+from leaderboards.metrics import METRICS
 from policies import CONTROLS, POLICIES, at_ratios
-from policies.levels import RATIO
+from policies.declaration.levels import RATIO
 from toy import pressing, toy_tokenizer, wait_until
 
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from kvpress import BasePress
 
-import policies.levels
+import policies.declaration.levels
 from kvbench.cli.program import main
 from kvbench.experiments.options import parse_points
 from kvbench.models.load import LoadedModel
@@ -16,7 +16,7 @@ from kvbench.store.store import Store
 from leaderboards.aggregate.paired import duels
 from leaderboards.aggregate.summary import summarise
 from policies import KINDS, POLICIES, Level, LevelKind, Policy, Situation, points_of
-from policies.levels import parse_numbers
+from policies.declaration.levels import parse_numbers
 from synthetic_records import frame, record
 from toy import toy_prompt, treat
 
@@ -53,7 +53,7 @@ BLANKING = Policy("blanking", "plug-in", "-", "for a test", blanking, kinds=("ra
 def test_a_kind_that_is_declared_once_goes_from_its_option_to_the_page(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(policies.levels.KINDS, "rate", RATE)
+    monkeypatch.setitem(policies.declaration.levels.KINDS, "rate", RATE)
     monkeypatch.setitem(POLICIES, "blanking", BLANKING)
     run = ["run", "--tasks", "base", "--limit", "1", "--policies", "blanking", "--rates", "0.25,0.75", "--name", "run"]
     assert main([*run, "--out", str(tmp_path), "--site", str(tmp_path / "site"), "--device", "cpu"]) == 0

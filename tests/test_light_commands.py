@@ -9,7 +9,7 @@ import pytest
 
 from kvbench.cli.program import COMMANDS
 from policies import POLICIES
-from policies.lazy import LazyModule
+from policies.declaration.lazy import LazyModule
 from small_store import small_store
 
 HEAVY = ("torch", "transformers", "kvpress")

@@ -24,7 +24,7 @@ from kvbench.prompts.prompt import Prompt
 from kvbench.store.record import Record
 from plain import plain_nll
 from policies import POLICIES, Policy, at_ratios
-from policies.draws import drawing_from, seed_of
+from policies.declaration.draws import drawing_from, seed_of
 from toy import NETWORKS, PLENTY, STEPS, pressing, toy_model, toy_prompt, treat
 
 CLOSE = 2e-4  # nats, in float32: the answers cost about 10

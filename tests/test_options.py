@@ -9,7 +9,7 @@ from datasets_gen import TASKS
 from kvbench.experiments.options import check_count, check_name, choose, contexts_of, kv_bytes, parse_points
 from kvbench.system.errors import KVBenchError
 from policies import POLICIES, Level, Point, at_ratios, points_of
-from policies.levels import RATIO
+from policies.declaration.levels import RATIO
 
 CONTROL = [POLICIES["random"]]
 

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from kvpress import DecodingPress, KnormPress, KVzipPress, SnapKVPress
 
-import policies.plug_in
+import policies.declaration.plug_in
 from datasets_gen import TASKS
 from kvbench.experiments.catalogue import choose_policies, with_references
 from kvbench.system.errors import KVBenchError
 from policies import PolicyError, Situation, arguments_of, load_even_if_broken, load_plug_in, plug_ins
-from policies.errors import BrokenPlugInError
-from policies.names import CONTROLS
+from policies.declaration.errors import BrokenPlugInError
+from policies.declaration.names import CONTROLS
 from policies.presses.protection import FairEvictionPress
 
 SITUATION = Situation(0.25, 100, 0, "example")
@@ -178,7 +178,7 @@ def test_installed_packages_bring_policies(monkeypatch: pytest.MonkeyPatch) -> N
             return KnormPress
 
     monkeypatch.setattr(
-        policies.plug_in, "entry_points", lambda group: [Entry()] if group == "kvbench.policies" else []
+        policies.declaration.plug_in, "entry_points", lambda group: [Entry()] if group == "kvbench.policies" else []
     )
     assert isinstance(plug_ins()["theirs"].press(SITUATION), KnormPress)
     assert [policy.name for policy in choose_policies("theirs", BASE, "agnostic")] == ["theirs"]

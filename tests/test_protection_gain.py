@@ -8,7 +8,7 @@ from leaderboards.studies.instructions.obedience import leaks, study
 from leaderboards.studies.instructions.page import build_instructions
 from leaderboards.studies.instructions.protection import forms_of, protection_gain
 from leaderboards.studies.instructions.published import GAINS
-from policies.names import plain_and_way
+from policies.declaration.names import plain_and_way
 from study_records import BOTH, HALF, answer, attack, records, small_study
 
 

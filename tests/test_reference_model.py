@@ -25,7 +25,7 @@ from kvbench.prompts.prompt import build_prompts
 from kvbench.reference.evaluate import measure, scores
 from kvbench.reference.targets import TARGETS, Target
 from policies import at_ratios
-from policies.names import CONTROLS
+from policies.declaration.names import CONTROLS
 
 EVERY_POLICY = choose_policies(None, list(TASKS.values()), "agnostic")
 SAMPLE = 24  # contexts of each task, the first of those that the README's scores are measured on

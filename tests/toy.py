@@ -48,7 +48,7 @@ from kvbench.models.load import LoadedModel, wrap_model
 from kvbench.prompts.prompt import Prompt, asked, build_prompts, chat_template
 from kvbench.reference.training.tokenizer import END, train_tokenizer
 from policies import Level, Policy, Situation, at_ratios, points_of
-from policies.draws import drawing_from, seed_of
+from policies.declaration.draws import drawing_from, seed_of
 
 STEPS = 6  # of an answer
 PLENTY = 10**9  # bytes

@@ -19,7 +19,7 @@ from kvbench.models.load import LoadedModel, attention
 from kvbench.prompts.prompt import asked, build_prompts, chat_template
 from kvbench.run.workers import Workers
 from kvbench.system.errors import first_line
-from policies.draws import drawing_from, seed_of
+from policies.declaration.draws import drawing_from, seed_of
 
 Cell = tuple[str, float, str]  # policy, ratio, question id
 AS_WRITTEN = "{{ messages[0].content }}"  # a chat template that puts nothing around its one turn

@@ -11,7 +11,7 @@ import typer
 
 from datasets_gen.tasks.ifeval import Placement
 from kvbench.system.places import place_of
-from policies.levels import KINDS, LevelKind
+from policies.declaration.levels import KINDS, LevelKind
 
 Press = Annotated[str, typer.Argument(help="file.py:Press, package.module:factory, or a name of ls policies.")]
 Model = Annotated[str, typer.Option(help="reference, a local path, or a hub name.")]

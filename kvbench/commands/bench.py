@@ -18,7 +18,7 @@ from kvbench.system.console import console
 from kvbench.system.errors import KVBenchError
 from kvbench.system.files import write_text_atomically
 from policies import LazyModule
-from policies.levels import RATIO
+from policies.declaration.levels import RATIO
 
 if TYPE_CHECKING:
     import torch

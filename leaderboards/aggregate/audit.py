@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from pandas import DataFrame, factorize
 
 from leaderboards.statistics.levels import with_levels
-from policies.levels import UNTREATED, Level
-from policies.names import CONTROLS, FULL
+from policies.declaration.levels import UNTREATED, Level
+from policies.declaration.names import CONTROLS, FULL
 
 UNCHANGED_FROM = 0.5  # at this ratio and above, outputs that are all those of the full cache are worth a look
 FEWEST_TOKENS = 8  # kept in a head, below which two methods may agree by chance: the last token is everybody's choice

@@ -10,8 +10,8 @@ from leaderboards.aggregate.row import ALL_TASKS, SummaryRow
 from leaderboards.aggregate.standings import TO_BEAT, Against, Found, Standing, all_standings
 from leaderboards.metrics import ON_BOARD, Heading, Measure
 from leaderboards.statistics.resampling import Blank
-from policies.levels import UNTREATED, Level
-from policies.names import CONTROLS, FULL
+from policies.declaration.levels import UNTREATED, Level
+from policies.declaration.names import CONTROLS, FULL
 
 COST = "ms / 1,000 tokens"
 SIGNS = {"better": "▲", "worse": "▼", "tied": ""}

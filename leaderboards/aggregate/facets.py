@@ -12,7 +12,7 @@ from leaderboards.aggregate.row import ALL_TASKS, SummaryRow
 from leaderboards.metrics import Measure
 from leaderboards.statistics.levels import with_levels
 from leaderboards.statistics.resampling import Blank
-from policies.levels import Level
+from policies.declaration.levels import Level
 
 # The column of the records, and what the page calls it.
 PROPERTIES = {"answer_type": "what is asked for", "question_type": "type of question"}

@@ -29,7 +29,7 @@ from leaderboards.statistics.bootstrap import (
     task_seed,
 )
 from leaderboards.statistics.significance import ALPHA, corrected, mcnemar_p, wilcoxon_p
-from policies.levels import Level
+from policies.declaration.levels import Level
 
 Pair = tuple[FloatArray, FloatArray]  # a measure of either, question by question
 Verdict = Literal["better", "worse", "tied"]

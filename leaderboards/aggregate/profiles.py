@@ -16,8 +16,8 @@ from leaderboards.statistics.bootstrap import RESAMPLES, FloatArray, cluster_wei
 from leaderboards.statistics.columns import Columns, groups
 from leaderboards.statistics.levels import with_levels
 from leaderboards.statistics.resampling import Blank
-from policies.levels import UNTREATED, Level
-from policies.names import FULL
+from policies.declaration.levels import UNTREATED, Level
+from policies.declaration.names import FULL
 
 # The field of a row that says whether there is such a measure, and the column of the records that it is the mean of.
 MEASURES = {measure.field: measure.reads[0] for measure in (F1, HALLUCINATION, GER, REALISED_RATIO)}

@@ -8,7 +8,7 @@ import numpy as np
 from leaderboards.aggregate.row import SummaryRow
 from leaderboards.metrics import CURVES, Measure
 from leaderboards.statistics.bootstrap import DIGITS, FloatArray, percentile_intervals
-from policies.names import CONTROLS
+from policies.declaration.names import CONTROLS
 
 Mark = Literal["best", "tie"]
 

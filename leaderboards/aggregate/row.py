@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel, ConfigDict
 
 from leaderboards.metrics import MEASURES, with_columns
-from policies.levels import Level
+from policies.declaration.levels import Level
 
 ALL_TASKS = "all"
 

@@ -9,8 +9,8 @@ from pandas import DataFrame, factorize
 
 from leaderboards.statistics.bootstrap import FloatArray
 from leaderboards.statistics.levels import with_levels
-from policies.levels import UNTREATED, Level
-from policies.names import FULL
+from policies.declaration.levels import UNTREATED, Level
+from policies.declaration.names import FULL
 
 CELL = ["task", "level"]
 QUESTION = ["mode", "example_id", "question_id"]

@@ -26,7 +26,7 @@ from leaderboards.aggregate.summary import ONE_CONTEXT
 from leaderboards.statistics.bootstrap import DIGITS, FloatArray, discrete_interval
 from leaderboards.statistics.resampling import Blank
 from leaderboards.statistics.significance import ALPHA, Method, corrected
-from policies.names import CONTROLS
+from policies.declaration.names import CONTROLS
 
 POWER = 0.8
 TO_BEAT = ("random", "recency")

@@ -16,8 +16,8 @@ from leaderboards.statistics.bootstrap import RESAMPLES, FloatArray, percentile_
 from leaderboards.statistics.columns import FULL_PLACE, Columns, groups, with_full
 from leaderboards.statistics.levels import with_levels
 from leaderboards.statistics.resampling import ENOUGH
-from policies.levels import Level, Point
-from policies.names import FULL
+from policies.declaration.levels import Level, Point
+from policies.declaration.names import FULL
 
 REWRITES = "not applicable: the policy rewrites the cache"
 NO_ANSWERABLE = "no answerable question"

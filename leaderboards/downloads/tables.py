@@ -17,7 +17,7 @@ from leaderboards.aggregate.standings import TO_BEAT, Against, Found, Standing
 from leaderboards.downloads.sheets import Sheet
 from leaderboards.pages.imported import Imported
 from leaderboards.statistics.resampling import Blank, Estimate
-from policies.levels import Level
+from policies.declaration.levels import Level
 
 Values = dict[str, Any]
 

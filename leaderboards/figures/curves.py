@@ -14,8 +14,8 @@ from leaderboards.rendering.frames import Axis, Frame
 from leaderboards.rendering.plots import Plot, Spot, in_words, numbers
 from leaderboards.rendering.style import LineStyle, line_styles
 from leaderboards.statistics.resampling import Blank
-from policies.levels import Level
-from policies.names import FULL
+from policies.declaration.levels import Level
+from policies.declaration.names import FULL
 
 Point = tuple[float, float, Interval | None]
 Cliffs = Mapping[str, Cliff | Blank]

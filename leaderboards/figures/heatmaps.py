@@ -12,8 +12,8 @@ from leaderboards.aggregate.row import ALL_TASKS, SummaryRow
 from leaderboards.metrics import Measure
 from leaderboards.rendering.templating import as_data
 from leaderboards.statistics.resampling import Blank
-from policies.levels import UNTREATED, Level
-from policies.names import CONTROLS, FULL
+from policies.declaration.levels import UNTREATED, Level
+from policies.declaration.names import CONTROLS, FULL
 
 SHOWN = (F1, HALLUCINATION, GER)
 UNRUN = Blank(NOT_RUN)

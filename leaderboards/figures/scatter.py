@@ -15,8 +15,8 @@ from leaderboards.rendering.frames import Axis, Frame
 from leaderboards.rendering.plots import Plot, Spot, numbers
 from leaderboards.rendering.style import LineStyle, line_styles
 from leaderboards.statistics.resampling import Blank
-from policies.levels import UNTREATED
-from policies.names import CONTROLS, FULL
+from policies.declaration.levels import UNTREATED
+from policies.declaration.names import CONTROLS, FULL
 
 BOTH = (GER, HALLUCINATION)
 # The axes end where points do, rounded up to a fifth of the highest possible value; and then have this many steps.

@@ -9,7 +9,7 @@ from leaderboards.aggregate.paired import Difference, Duel
 from leaderboards.aggregate.verdicts import summary_line, written_p
 from leaderboards.downloads.sheets import Sheet
 from leaderboards.rendering.templating import render
-from policies.levels import Level
+from policies.declaration.levels import Level
 
 SIGNS = {"better": "▲", "worse": "▼", "tied": ""}
 LISTING = (

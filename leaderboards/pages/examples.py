@@ -9,7 +9,7 @@ from pandas import DataFrame, MultiIndex, isna
 
 from leaderboards.rendering.templating import as_data, render
 from leaderboards.statistics.levels import with_levels
-from policies.names import CONTROLS, FULL
+from policies.declaration.names import CONTROLS, FULL
 
 WORST = 3  # examples of each cell, the worst first
 KEY = ["mode", "example_id", "question_id"]

@@ -16,8 +16,8 @@ from leaderboards.pages.sections import note_of, sections_of, title_of
 from leaderboards.pages.tables import LISTING
 from leaderboards.rendering.style import line_styles
 from leaderboards.rendering.templating import as_data, render
-from policies.levels import UNTREATED
-from policies.names import FULL
+from policies.declaration.levels import UNTREATED
+from policies.declaration.names import FULL
 
 FRONT = "index.html"
 SCRIPTS = ("address.js", "page.js", "hover.js", "maps.js")

@@ -18,7 +18,7 @@ from leaderboards.aggregate.row import SummaryRow
 from leaderboards.metrics import MEASURES, Measure
 from leaderboards.metrics.declaration.sizes import size_text
 from leaderboards.rendering.style import LineStyle
-from policies.names import FULL
+from policies.declaration.names import FULL
 
 NOT_RUN = "not run"
 BAR_HEIGHT = 10

@@ -9,7 +9,7 @@ import seaborn
 from matplotlib.axes import Axes
 
 from leaderboards.rendering.style import INK_COLOUR
-from policies.levels import UNTREATED, Level, LevelKind
+from policies.declaration.levels import UNTREATED, Level, LevelKind
 
 INK = INK_COLOUR[0]
 SHARE = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from leaderboards.aggregate.row import SummaryRow
-from policies.names import CONTROLS, FULL
+from policies.declaration.names import CONTROLS, FULL
 
 # (on light, on dark). Any two differ by more than 20 on light and 10 on dark in CIELAB, under protanopia and
 # deuteranopia too (simulated after Machado et al., 2009), and stand out from the page by about 3 to 1.

@@ -3,7 +3,7 @@
 import numpy as np
 from pandas import Categorical, DataFrame, factorize
 
-from policies.levels import Level
+from policies.declaration.levels import Level
 
 
 def with_levels(records: DataFrame) -> DataFrame:

@@ -10,8 +10,8 @@ from leaderboards.aggregate.measures import F1, HALLUCINATION, LEAKAGE, OBEYED
 from leaderboards.aggregate.ranking import mark_of
 from leaderboards.aggregate.row import ALL_TASKS, SummaryRow
 from leaderboards.metrics import Measure
-from policies.levels import Level
-from policies.names import CONTROLS
+from policies.declaration.levels import Level
+from policies.declaration.names import CONTROLS
 
 POLICY_WIDTH = 18
 MOST_COLUMNS = 10

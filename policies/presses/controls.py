@@ -7,7 +7,7 @@ import torch
 from kvpress import BasePress, ScorerPress
 from torch import nn
 
-from policies.draws import seed_of
+from policies.declaration.draws import seed_of
 
 
 @dataclass

@@ -8,7 +8,7 @@ import torch
 from kvpress import BasePress, ScorerPress, SnapKVPress, StreamingLLMPress, TOVAPress
 from kvpress.utils import compute_n_kept
 
-from policies.errors import PolicyError
+from policies.declaration.errors import PolicyError
 
 Spans = Sequence[tuple[int, int]]
 Scores = Callable[..., torch.Tensor]

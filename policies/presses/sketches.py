@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from kvpress import CompactorPress, LeverageScorePress
 
-from policies.draws import SeededScore
+from policies.declaration.draws import SeededScore
 
 
 @dataclass

@@ -15,7 +15,7 @@ from kvbench.engine.treat.time_limit import TookTooLongError
 from kvbench.prompts.prompt import Prompt
 from kvbench.system.errors import first_line
 from policies import PolicyError, arguments_of
-from policies.draws import drawing_from, seed_of
+from policies.declaration.draws import drawing_from, seed_of
 
 
 @dataclass(frozen=True)

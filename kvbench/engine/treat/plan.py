@@ -8,7 +8,7 @@ from datasets_gen import TASKS
 from kvbench.engine.treat.time_limit import Patience
 from kvbench.prompts.prompt import Prompt
 from policies import FULL, POLICIES, Level, Point, Policy, Situation
-from policies.draws import seed_of_repeat
+from policies.declaration.draws import seed_of_repeat
 
 CALIBRATION_TEXTS = 8
 

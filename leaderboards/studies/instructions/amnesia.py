@@ -7,8 +7,8 @@ from pandas import DataFrame, concat
 from leaderboards.statistics.resampling import Estimate
 from leaderboards.studies.instructions.obedience import DEFENDED, Study
 from leaderboards.studies.instructions.protection import difference
-from policies.levels import Level
-from policies.names import FULL
+from policies.declaration.levels import Level
+from policies.declaration.names import FULL
 
 STILL_OBEYED = 0.7  # of the directives
 LEAKED_MORE = 0.3  # than under the full cache

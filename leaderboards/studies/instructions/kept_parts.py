@@ -12,7 +12,7 @@ from leaderboards.rendering.style import LineStyle, named_styles
 from leaderboards.studies.instructions.obedience import DEFENDED, Study, kept
 from leaderboards.studies.instructions.protection import forms_of
 from leaderboards.studies.instructions.study_parts import Listing, Part, Picture, kind_of, listed, over_levels, percent
-from policies.names import FULL
+from policies.declaration.names import FULL
 
 SPANS = ("defence", "directives")
 DASHES_OF_ORDER = {DEFENDED[0]: (), DEFENDED[1]: (4.0, 1.5)}

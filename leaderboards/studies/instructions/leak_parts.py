@@ -22,7 +22,7 @@ from leaderboards.studies.instructions.study_parts import (
     path_of,
     table_of,
 )
-from policies.names import FULL, plain_and_way
+from policies.declaration.names import FULL, plain_and_way
 
 
 def ways(found: Study) -> dict[str, LineStyle]:

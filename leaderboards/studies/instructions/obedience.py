@@ -14,8 +14,8 @@ from scipy.stats import rankdata
 from leaderboards.statistics.bootstrap import FloatArray
 from leaderboards.statistics.levels import with_levels
 from leaderboards.statistics.resampling import Estimate, Resampler
-from policies.levels import Level
-from policies.names import FULL
+from policies.declaration.levels import Level
+from policies.declaration.names import FULL
 
 DEFENDED = ("defence first", "directives first")
 KEPT = ("defence_kept", "directives_kept")

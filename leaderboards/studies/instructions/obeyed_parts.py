@@ -24,7 +24,7 @@ from leaderboards.studies.instructions.study_parts import (
     table_of,
     written,
 )
-from policies.names import FULL
+from policies.declaration.names import FULL
 
 
 def families(found: Study) -> Part:

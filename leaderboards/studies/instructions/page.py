@@ -17,7 +17,7 @@ from leaderboards.studies.instructions.protection import Gain, all_gains
 from leaderboards.studies.instructions.published import GAINS, GAINS_MODELS, GAINS_SOURCE
 from leaderboards.studies.instructions.study_downloads import study_sheets
 from leaderboards.studies.instructions.study_parts import Listing, Part, percent
-from policies.names import plain_and_way
+from policies.declaration.names import plain_and_way
 
 
 def has_orders(records: DataFrame) -> bool:

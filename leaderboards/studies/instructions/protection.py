@@ -9,8 +9,8 @@ from pandas import DataFrame
 from leaderboards.statistics.bootstrap import FloatArray
 from leaderboards.statistics.resampling import Estimate, Resampler
 from leaderboards.studies.instructions.obedience import DEFENDED, Study
-from policies.levels import Level
-from policies.names import CONTROLS, PLAIN, plain_and_way
+from policies.declaration.levels import Level
+from policies.declaration.names import CONTROLS, PLAIN, plain_and_way
 
 ALL = 1 - 1e-9  # of the tokens of a span, but for rounding
 GAIN_FROM, GAIN_TO = Level("ratio", 0.4), Level("ratio", 0.7)  # where the paper averages

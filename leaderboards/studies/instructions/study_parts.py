@@ -11,8 +11,8 @@ from leaderboards.rendering.frames import Axis
 from leaderboards.rendering.style import LineStyle
 from leaderboards.statistics.resampling import Estimate
 from leaderboards.studies.instructions.obedience import Study
-from policies.levels import UNTREATED, Level, LevelKind
-from policies.names import FULL
+from policies.declaration.levels import UNTREATED, Level, LevelKind
+from policies.declaration.names import FULL
 
 
 @dataclass(frozen=True)

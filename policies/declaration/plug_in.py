@@ -14,9 +14,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from policies.errors import BrokenPlugInError, PolicyError
-from policies.lazy import LazyModule
-from policies.policy import Policy, Press, Situation, replaced_hooks
+from policies.declaration.errors import BrokenPlugInError, PolicyError
+from policies.declaration.lazy import LazyModule
+from policies.declaration.policy import Policy, Press, Situation, replaced_hooks
 
 kvpress = LazyModule("kvpress")
 

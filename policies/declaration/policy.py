@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from policies.errors import PolicyError
-from policies.lazy import LazyModule
-from policies.levels import EVICTION, KINDS, UNTREATED, Level, Point
-from policies.steps import StepTreatment
+from policies.declaration.errors import PolicyError
+from policies.declaration.lazy import LazyModule
+from policies.declaration.levels import EVICTION, KINDS, UNTREATED, Level, Point
+from policies.declaration.steps import StepTreatment
 
 kvpress = LazyModule("kvpress")
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 
-from policies.errors import LevelError
+from policies.declaration.errors import LevelError
 
 MOST_VALUES = 1000
 MOST_TOKENS = 10_000_000
