@@ -9,7 +9,7 @@ from policies.declaration.papers import TITLES
 from policies.declaration.plug_in import is_plug_in, load_even_if_broken, load_plug_in, plug_ins
 from policies.declaration.policy import Baseline, Policy, Situation, arguments_of, replaced_hooks
 from policies.declaration.steps import ABSENT, UNKNOWN, CacheRows, StepTreatment
-from policies.protection import PROTECTED, WAYS, protected
+from policies.eviction.protection import PROTECTED, WAYS, protected
 from policies.registry import POLICIES
 
 __all__ = [

@@ -2,18 +2,18 @@
 
 from collections.abc import Iterable, Mapping
 
-from policies.controls import FULL, ORACLE, RANDOM, RECENCY
 from policies.declaration.errors import PolicyError
 from policies.declaration.policy import Policy
-from policies.decoding import DECODING
-from policies.finch import FINCH
-from policies.h2o import H2O
-from policies.layers_and_channels import LAYERS_AND_CHANNELS
-from policies.pretrained import PRETRAINED
-from policies.private_prefill import PRIVATE_PREFILL
-from policies.protection import PROTECTION
-from policies.scorers import SCORERS
-from policies.wrappers import WRAPPERS
+from policies.eviction.controls import FULL, ORACLE, RANDOM, RECENCY
+from policies.eviction.decoding import DECODING
+from policies.eviction.finch import FINCH
+from policies.eviction.h2o import H2O
+from policies.eviction.layers_and_channels import LAYERS_AND_CHANNELS
+from policies.eviction.pretrained import PRETRAINED
+from policies.eviction.private_prefill import PRIVATE_PREFILL
+from policies.eviction.protection import PROTECTION
+from policies.eviction.scorers import SCORERS
+from policies.eviction.wrappers import WRAPPERS
 
 
 def by_name(policies: Iterable[Policy]) -> Mapping[str, Policy]:

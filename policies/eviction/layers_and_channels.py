@@ -2,7 +2,7 @@
 
 from policies.declaration.lazy import LazyModule
 from policies.declaration.policy import Policy, Press, Situation
-from policies.scorers import SINK, observation_window
+from policies.eviction.scorers import SINK, observation_window
 
 kvpress = LazyModule("kvpress")
 

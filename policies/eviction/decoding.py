@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from policies.declaration.lazy import LazyModule
 from policies.declaration.policy import Policy, Press, Situation
-from policies.scorers import SINK
+from policies.eviction.scorers import SINK
 
 kvpress = LazyModule("kvpress")
 

@@ -2,7 +2,7 @@
 
 from policies.declaration.lazy import LazyModule
 from policies.declaration.policy import Policy, Press, Situation
-from policies.scorers import SINK, expected_attention_press, snapkv_press
+from policies.eviction.scorers import SINK, expected_attention_press, snapkv_press
 
 kvpress = LazyModule("kvpress")
 presses = LazyModule("policies.presses.ramp")

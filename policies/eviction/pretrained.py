@@ -2,8 +2,8 @@
 
 from policies.declaration.lazy import LazyModule
 from policies.declaration.policy import Policy, Press, Situation
-from policies.private_prefill import OVER_THE_CACHE
-from policies.scorers import SINK, expected_attention_press, observation_window
+from policies.eviction.private_prefill import OVER_THE_CACHE
+from policies.eviction.scorers import SINK, expected_attention_press, observation_window
 
 kvpress = LazyModule("kvpress")
 presses = LazyModule("policies.presses.private_prefill")

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from policies.declaration.errors import PolicyError
 from policies.declaration.lazy import LazyModule
 from policies.declaration.policy import Policy, Press, replaced_hooks
-from policies.h2o import H2O
-from policies.scorers import KNORM, SNAPKV, STREAMING_LLM, TOVA
+from policies.eviction.h2o import H2O
+from policies.eviction.scorers import KNORM, SNAPKV, STREAMING_LLM, TOVA
 
 kvpress = LazyModule("kvpress")
 presses = LazyModule("policies.presses.protection")
