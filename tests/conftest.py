@@ -9,11 +9,11 @@ import torch
 from hypothesis import settings
 from transformers import PreTrainedTokenizerFast
 
-from chromium import Chromium, chromium
 from kvbench.models.load import LoadedModel
 from kvbench.prompts.prompt import Prompt
 from leaderboards.metrics.judges.ifeval import SPLITTER, official
-from toy import toy_model, toy_prompt, toy_tokenizer
+from tests.support.chromium import Chromium, chromium
+from tests.support.toy import toy_model, toy_prompt, toy_tokenizer
 
 # Toy tensors are too small to share: where another job holds a core, two threads take fifteen times as long as one.
 torch.set_num_threads(1)

@@ -10,7 +10,7 @@ import pytest
 
 from kvbench.cli.program import main
 from kvbench.store.store import Store
-from small_store import small_store
+from tests.support.small_store import small_store
 
 COMMANDS = {
     "site": ["site", "RUN", "--out", "OUT"],

@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from chromium import EXECUTABLE, Chromium
 from leaderboards.aggregate.board import Board, BoardCell, boards_of
 from leaderboards.aggregate.row import ALL_TASKS
 from leaderboards.aggregate.summary import summarise
 from leaderboards.pages.front import FRONT, build_pages
 from leaderboards.pages.results import Results
 from policies.declaration.names import CONTROLS
-from synthetic_records import by_budget, failed, frame, realistic_records, record
+from tests.support.chromium import EXECUTABLE, Chromium
+from tests.support.synthetic_records import by_budget, failed, frame, realistic_records, record
 
 POLICIES = ("full", "oracle", "random", "recency", "snapkv", "knorm", "expected_attention")
 

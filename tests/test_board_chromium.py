@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from chromium import EXECUTABLE, Chromium
 from leaderboards.aggregate.board import boards_of
 from leaderboards.aggregate.paired import Duel, duels, every_duel
 from leaderboards.aggregate.summary import summarise
 from leaderboards.pages.front import FRONT, build_pages
 from leaderboards.pages.results import Results
-from synthetic_records import realistic_records
+from tests.support.chromium import EXECUTABLE, Chromium
+from tests.support.synthetic_records import realistic_records
 
 pytestmark = pytest.mark.skipif(EXECUTABLE is None, reason="chromium is not installed: apt-get install chromium")
 

@@ -24,7 +24,7 @@ from kvbench.prompts.prompt import Prompt
 from kvbench.store.record import Record
 from kvbench.system.errors import KVBenchError
 from policies import POLICIES, Policy, at_ratios
-from toy import PLENTY, STEPS, ActingPress, ActingScorer, answers, hooks_left, pressing, treat
+from tests.support.toy import PLENTY, STEPS, ActingPress, ActingScorer, answers, hooks_left, pressing, treat
 
 OTHERS = [POLICIES[name] for name in ("full", "knorm", "leverage", "adakv_snapkv", "kvzip", "decoding_knorm")]
 

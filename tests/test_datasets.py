@@ -17,7 +17,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import datasets_gen
-from blind import blind_f1, form
 from datasets_gen import ABSTENTION, TASKS, DatasetError, Split, Task, get_task
 from datasets_gen.examples.lexicon import LEXICON_SHA256, full_names, lexicon, name_split, parse_lexicon
 from datasets_gen.examples.wording import Phrasings
@@ -26,7 +25,8 @@ from datasets_gen.tasks.instructions import INSTRUCTIONS_IN_ARMS
 from datasets_gen.writing.relations import ATTRIBUTES, BONDS
 from leaderboards.metrics.judges.text import marked_answer
 from solvers.text import names_someone, sentences
-from suite import (
+from tests.support.blind import blind_f1, form
+from tests.support.suite import (
     SOLVERS,
     SPLITS,
     asked,

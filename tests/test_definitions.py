@@ -30,8 +30,8 @@ from leaderboards.pages.imported import Imported, build_imported
 from leaderboards.pages.results import Results
 from leaderboards.studies.instructions.page import build_instructions
 from policies import Level
-from study_records import small_study
-from synthetic_records import realistic_records
+from tests.support.study_records import small_study
+from tests.support.synthetic_records import realistic_records
 
 DEFINITIONS = [definition for chapter in CHAPTERS for definition in chapter.definitions]
 NAMES = {name for definition in DEFINITIONS for name in definition.names}

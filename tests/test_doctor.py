@@ -12,7 +12,7 @@ from kvbench.checks.doctor import admit, examine
 from kvbench.cli.program import main
 from kvbench.models.load import LoadedModel
 from policies import POLICIES, Policy
-from toy import ActingPress, ActingScorer, pressing, toy_model
+from tests.support.toy import ActingPress, ActingScorer, pressing, toy_model
 
 PRESS = """
 from dataclasses import dataclass

@@ -25,7 +25,6 @@ from transformers import DynamicCache, MistralConfig, MistralForCausalLM, PreTra
 
 import kvbench.engine.decode.reading as reading
 from datasets_gen import TASKS
-from engine_paths import one_of_each_path
 from kvbench.engine.decode.answers import decode
 from kvbench.engine.decode.generation import Generation
 from kvbench.engine.decode.waves import rows_of, waves
@@ -35,7 +34,8 @@ from kvbench.models.load import LoadedModel
 from kvbench.prompts.prompt import Prompt, build_prompts
 from kvbench.system.errors import KVBenchError, first_line
 from policies import POLICIES, Policy, at_ratios
-from toy import (
+from tests.support.engine_paths import one_of_each_path
+from tests.support.toy import (
     LAYERS,
     NETWORKS,
     ActingPress,

@@ -14,7 +14,7 @@ from kvbench.engine.treat.shared import KNOWN, Copies, _is_known
 from kvbench.models.load import LoadedModel
 from kvbench.prompts.prompt import Prompt
 from policies import POLICIES, Policy, Situation
-from toy import (
+from tests.support.toy import (
     KEY_HEADS,
     PLENTY,
     STEPS,

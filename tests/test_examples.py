@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from pandas import DataFrame
 
-from chromium import EXECUTABLE, Chromium
 from leaderboards.pages.examples import WORST, build_examples, examples_of
 from leaderboards.rendering.templating import as_data
-from synthetic_records import record
+from tests.support.chromium import EXECUTABLE, Chromium
+from tests.support.synthetic_records import record
 
 HOSTILE = "</script><img src=https://example.invalid/x onerror=\"document.title='owned'\">\u2028\u202e\x1b[31m<b>"
 in_chromium = pytest.mark.skipif(EXECUTABLE is None, reason="chromium is not installed: apt-get install chromium")

@@ -12,7 +12,7 @@ from leaderboards.aggregate.paired import duels
 from leaderboards.aggregate.verdicts import failure_table, verdict_table
 from leaderboards.pages.comparison import build_comparison
 from policies import Level
-from synthetic_records import by_budget, frame, realistic_records, record
+from tests.support.synthetic_records import by_budget, frame, realistic_records, record
 
 QUESTIONS = 24
 

@@ -18,8 +18,8 @@ from leaderboards.figures.gallery import Details, gallery
 from leaderboards.rendering.plots import Plot
 from leaderboards.rendering.style import line_styles
 from leaderboards.statistics.resampling import Blank, Estimate
-from synthetic_records import at_ratio, realistic_records
 from test_cli import run_arguments
+from tests.support.synthetic_records import at_ratio, realistic_records
 
 
 def row(policy: str, ratio: float, rate: float, **more: float) -> SummaryRow:

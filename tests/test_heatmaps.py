@@ -16,7 +16,7 @@ from leaderboards.figures.heat_drawing import save_map
 from leaderboards.figures.heatmaps import MEAN, HeatMap, layer_map, question_map, task_map
 from leaderboards.statistics.resampling import Blank
 from policies import Level
-from synthetic_records import failed, realistic_records, record
+from tests.support.synthetic_records import failed, realistic_records, record
 
 KINDS = ("location", "person", "date", "thing")
 RATIOS = (0.5, 0.9)

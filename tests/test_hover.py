@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from chromium import EXECUTABLE, Chromium
 from leaderboards.aggregate.facets import facets
 from leaderboards.aggregate.measures import F1, HALLUCINATION
 from leaderboards.aggregate.standings import all_standings
@@ -17,7 +16,8 @@ from leaderboards.figures.gallery import Details
 from leaderboards.figures.heatmaps import HeatMap, task_map
 from leaderboards.pages.front import FRONT, build_pages
 from leaderboards.pages.results import Results
-from synthetic_records import failed, realistic_records
+from tests.support.chromium import EXECUTABLE, Chromium
+from tests.support.synthetic_records import failed, realistic_records
 
 pytestmark = pytest.mark.skipif(EXECUTABLE is None, reason="chromium is not installed: apt-get install chromium")
 HOSTILE = "<img src=x onerror=\"document.title='owned'\">"

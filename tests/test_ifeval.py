@@ -18,8 +18,8 @@ from datasets_gen.writing.defences import ATTACKS, REFUSAL
 from kvbench.cli.program import main
 from kvbench.prompts.prompt import build_prompts, chat_template
 from kvbench.store.store import Store
-from samples_of_ifeval import OF_HUB, PLAIN, SPLIT, changed, written
-from suite import parts
+from tests.support.samples_of_ifeval import OF_HUB, PLAIN, SPLIT, changed, written
+from tests.support.suite import parts
 
 pytestmark = pytest.mark.usefixtures("splitter")
 

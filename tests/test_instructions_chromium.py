@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from chromium import EXECUTABLE, Chromium
 from leaderboards.studies.instructions.page import build_instructions
-from study_records import records, small_study
 from test_page_chromium import HOSTILE, LOWEST_CONTRAST
+from tests.support.chromium import EXECUTABLE, Chromium
+from tests.support.study_records import records, small_study
 
 pytestmark = pytest.mark.skipif(EXECUTABLE is None, reason="chromium is not installed: apt-get install chromium")
 

@@ -9,7 +9,7 @@ from datasets_gen import TASKS
 from kvbench.cli.program import main
 from kvbench.prompts.context_length import count_by, lengthen
 from kvbench.system.errors import KVBenchError
-from toy import toy_tokenizer
+from tests.support.toy import toy_tokenizer
 
 LONG = [TASKS["long_context"]]
 

@@ -17,8 +17,8 @@ from leaderboards.aggregate.paired import duels
 from leaderboards.aggregate.summary import summarise
 from policies import KINDS, POLICIES, Level, LevelKind, Policy, Situation, points_of
 from policies.declaration.levels import parse_numbers
-from synthetic_records import frame, record
-from toy import toy_prompt, treat
+from tests.support.synthetic_records import frame, record
+from tests.support.toy import toy_prompt, treat
 
 RATE = LevelKind(
     name="rate",

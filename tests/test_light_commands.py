@@ -10,7 +10,7 @@ import pytest
 from kvbench.cli.program import COMMANDS
 from policies import POLICIES
 from policies.declaration.lazy import LazyModule
-from small_store import small_store
+from tests.support.small_store import small_store
 
 HEAVY = ("torch", "transformers", "kvpress")
 RUN = "runs/small"

@@ -22,10 +22,10 @@ from kvbench.experiments.setting import Setting
 from kvbench.models.load import LoadedModel, decoder_of
 from kvbench.prompts.prompt import Prompt
 from kvbench.store.record import Record
-from plain import plain_nll
 from policies import POLICIES, Policy, at_ratios
 from policies.declaration.draws import drawing_from, seed_of
-from toy import NETWORKS, PLENTY, STEPS, pressing, toy_model, toy_prompt, treat
+from tests.support.plain import plain_nll
+from tests.support.toy import NETWORKS, PLENTY, STEPS, pressing, toy_model, toy_prompt, treat
 
 CLOSE = 2e-4  # nats, in float32: the answers cost about 10
 RUNNABLE = {name: policy for name, policy in POLICIES.items() if not policy.weights}

@@ -31,7 +31,7 @@ from kvbench.prompts.prompt import Prompt, build_prompts
 from kvbench.run.forecast import memory_plan, processes_within
 from kvbench.system.memory import free_bytes, is_out_of_memory, kv_share
 from policies import POLICIES, at_ratios
-from toy import HEAD_SIZE, KEY_HEADS, LAYERS, NETWORKS, PLENTY, STEPS, answers, toy_model, treat
+from tests.support.toy import HEAD_SIZE, KEY_HEADS, LAYERS, NETWORKS, PLENTY, STEPS, answers, toy_model, treat
 
 CPU = torch.device("cpu")
 CHOSEN = [POLICIES[name] for name in ("full", "knorm", "snapkv", "adakv_snapkv", "think", "oracle")]

@@ -14,8 +14,8 @@ from leaderboards.downloads.sheets import Sheet
 from leaderboards.pages.definitions import CHAPTERS
 from leaderboards.pages.method import Downloads, Method, PolicyEntry, RunEntry, TaskEntry, TaskExample, build_method
 from policies import POLICIES, TITLES
-from small_store import small_store
 from test_page import HOSTILE, Elements, assert_inert
+from tests.support.small_store import small_store
 
 
 @pytest.fixture(scope="module")

@@ -7,11 +7,11 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from chromium import EXECUTABLE, Chromium
 from kvbench.cli.program import main
-from kvpress_folders import evaluation
-from small_store import small_store
 from test_page_chromium import HOSTILE, IN_VIEW, LOWEST_CONTRAST
+from tests.support.chromium import EXECUTABLE, Chromium
+from tests.support.kvpress_folders import evaluation
+from tests.support.small_store import small_store
 
 pytestmark = pytest.mark.skipif(EXECUTABLE is None, reason="chromium is not installed: apt-get install chromium")
 

@@ -21,7 +21,7 @@ from leaderboards.metrics.routing import (
     kept_shares,
     slot_coverage,
 )
-from synthetic_records import record
+from tests.support.synthetic_records import record
 
 ABSTENTIONS = ["I don't know"]
 

@@ -27,7 +27,7 @@ from leaderboards.pages.imported import IMPORTED
 from leaderboards.pages.results import Results
 from leaderboards.rendering.style import line_styles
 from leaderboards.terminal.table import terminal_table
-from synthetic_records import POLICIES, at_ratio, by_budget, failed, realistic_records
+from tests.support.synthetic_records import POLICIES, at_ratio, by_budget, failed, realistic_records
 
 HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>"
 NAMES = (FRONT, "task-base.html", "task-hops.html")

@@ -4,14 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from chromium import EXECUTABLE, Chromium
 from leaderboards.aggregate.failures import contrasts
 from leaderboards.aggregate.paired import duels
 from leaderboards.aggregate.summary import summarise
 from leaderboards.pages.comparison import build_comparison
 from leaderboards.pages.front import FRONT, build_pages
 from leaderboards.pages.results import Results
-from synthetic_records import failed, realistic_records
+from tests.support.chromium import EXECUTABLE, Chromium
+from tests.support.synthetic_records import failed, realistic_records
 
 pytestmark = pytest.mark.skipif(EXECUTABLE is None, reason="chromium is not installed: apt-get install chromium")
 

@@ -10,7 +10,7 @@ from scipy.stats import binomtest
 
 from leaderboards.aggregate.paired import Duel, duels, every_duel
 from leaderboards.errors import LeaderboardError
-from synthetic_records import realistic_records
+from tests.support.synthetic_records import realistic_records
 
 
 def records(**policies: list[float]) -> pd.DataFrame:

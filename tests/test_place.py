@@ -19,7 +19,7 @@ from kvbench.system.errors import KVBenchError
 from kvbench.system.files import check_writable, write_atomically, write_text_atomically
 from kvbench.system.places import is_remote, place_of
 from policies import POLICIES, at_ratios
-from toy import listening
+from tests.support.toy import listening
 
 RUNS = "memory://bucket/runs"
 

@@ -18,7 +18,18 @@ from kvbench.prompts.prompt import Prompt
 from policies import POLICIES, Policy, PolicyError, Situation, arguments_of
 from policies.presses.h2o import H2OPress
 from policies.registry import by_name
-from toy import HEAD_SIZE, KEY_HEADS, LAYERS, NETWORKS, QUERY_HEADS, keep_of, sizes, toy_model, toy_prompt, treat
+from tests.support.toy import (
+    HEAD_SIZE,
+    KEY_HEADS,
+    LAYERS,
+    NETWORKS,
+    QUERY_HEADS,
+    keep_of,
+    sizes,
+    toy_model,
+    toy_prompt,
+    treat,
+)
 
 RATIOS = (0.0, 0.1, 0.5, 0.9)
 # Those that share the prefill and select; others run under kvpress's own context manager, or rewrite what they keep.

@@ -12,7 +12,7 @@ from kvbench.engine.treat.branch import Branch, Trace
 from kvbench.models.load import LoadedModel
 from kvbench.prompts.prompt import Prompt
 from policies import POLICIES, UNTREATED, Level, Policy, PolicyError, Situation, arguments_of, at_ratios
-from toy import HEAD_SIZE, KEY_HEADS, LAYERS, hooks_left, keep_of, prompt_for, toy_model, treat
+from tests.support.toy import HEAD_SIZE, KEY_HEADS, LAYERS, hooks_left, keep_of, prompt_for, toy_model, treat
 
 RATIOS = (0.0, 0.1, 0.45, 0.9)
 STEPS = 4

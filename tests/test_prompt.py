@@ -16,8 +16,8 @@ from kvbench.models.load import LoadedModel
 from kvbench.prompts.prompt import Prompt, asked, build_prompts, chat_template, tokens_of
 from kvbench.reference.training.tokenizer import BEGIN, SPECIAL_TOKENS, training_texts
 from kvbench.system.errors import KVBenchError
-from suite import EVIDENCE, texts
-from toy import toy_tokenizer
+from tests.support.suite import EVIDENCE, texts
+from tests.support.toy import toy_tokenizer
 
 # As Llama 3 cuts text into words: a full stop and the line break behind it are one.
 LLAMA3_WORDS = (

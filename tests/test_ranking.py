@@ -7,7 +7,7 @@ from leaderboards.aggregate.measures import F1, HALLUCINATION, REALISED_RATIO
 from leaderboards.aggregate.ranking import mark_of, marks
 from leaderboards.aggregate.row import SummaryRow
 from leaderboards.aggregate.summary import summarise
-from synthetic_records import frame, realistic_records, record
+from tests.support.synthetic_records import frame, realistic_records, record
 
 
 def answers(hard: list[float], **gains: list[float]) -> DataFrame:

@@ -24,7 +24,7 @@ from kvbench.run.on_ray import Cluster, busy_resource, gpus_of_a_worker, places,
 from kvbench.run.worker import Worker
 from kvbench.store.store import PROVENANCE, Store
 from kvbench.system.errors import KVBenchError
-from toy import toy_tokenizer, wait_until
+from tests.support.toy import toy_tokenizer, wait_until
 
 ROOT = Path(__file__).parent.parent
 needs_ray = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is not installed: kvbench[ray]")

@@ -10,7 +10,7 @@ from kvbench.cli.program import main
 from kvbench.documents.readme import BLOCKS, filled
 from kvbench.system.errors import KVBenchError
 from kvbench.system.markdown import table
-from kvpress_folders import evaluation
+from tests.support.kvpress_folders import evaluation
 
 ROOT = Path(__file__).parent.parent
 TEXT = (ROOT / "README.md").read_text()

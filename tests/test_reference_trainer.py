@@ -22,7 +22,7 @@ from kvbench.reference.training.crew import Crew
 from kvbench.reference.training.lessons import Assignment
 from kvbench.reference.training.losses import states_of
 from kvbench.reference.training.tokenizer import train_tokenizer
-from toy import toy_tokenizer
+from tests.support.toy import toy_tokenizer
 
 
 def curve_of(trainer: Trainer) -> list[dict[str, str]]:

@@ -17,7 +17,7 @@ from kvbench.store.store import RunFile
 from kvbench.store.tables import SCHEMA_VERSION
 from kvbench.system.errors import KVBenchError
 from policies import POLICIES
-from samples_of_ifeval import SPLIT
+from tests.support.samples_of_ifeval import SPLIT
 
 PRESS = "from kvpress import KnormPress\nclass MyPress(KnormPress):\n    pass\n"
 

@@ -7,7 +7,7 @@ from leaderboards.aggregate.row import SummaryRow
 from leaderboards.aggregate.safety import Correlation
 from leaderboards.figures.scatter import Scatter, scatter, told
 from leaderboards.statistics.resampling import Blank
-from synthetic_records import at_ratio
+from tests.support.synthetic_records import at_ratio
 
 GER = (0.0, 0.1, 0.3, 0.2, 0.35, 0.38)
 RATE = (0.1, 0.2, 0.3, 0.3, 0.5, 0.4)

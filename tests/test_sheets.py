@@ -21,7 +21,7 @@ from leaderboards.aggregate.standings import all_standings
 from leaderboards.aggregate.summary import summarise
 from leaderboards.downloads.sheets import Sheet, file_name, joined
 from leaderboards.downloads.tables import board_sheet, cells_sheet, questions_sheet
-from synthetic_records import failed, realistic_records
+from tests.support.synthetic_records import failed, realistic_records
 
 # What a spreadsheet would compute, and what would end a cell, a row or a script.
 HOSTILE = [

@@ -19,7 +19,7 @@ from leaderboards.aggregate.paired import duels
 from leaderboards.aggregate.row import SummaryRow
 from leaderboards.aggregate.standings import Standing, all_standings
 from leaderboards.statistics.resampling import Blank
-from small_store import AGAIN, small_store
+from tests.support.small_store import AGAIN, small_store
 
 
 @pytest.fixture(scope="module")

@@ -13,8 +13,8 @@ from leaderboards.aggregate.standings import RankInterval, Standing, against, ra
 from leaderboards.aggregate.summary import summarise
 from leaderboards.statistics.bootstrap import percentile_interval
 from leaderboards.statistics.resampling import Blank
-from synthetic_profiles import value
-from synthetic_records import at_ratio, failed, frame, realistic_records, record
+from tests.support.synthetic_profiles import value
+from tests.support.synthetic_records import at_ratio, failed, frame, realistic_records, record
 
 # Profiles
 

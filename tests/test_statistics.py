@@ -29,7 +29,7 @@ from leaderboards.statistics.bootstrap import percentile_interval, percentile_in
 from leaderboards.statistics.resampling import Blank, Estimate
 from leaderboards.statistics.significance import corrected, mcnemar_p, wilcoxon_p
 from policies import Level
-from synthetic_profiles import RATIOS, profile, value
+from tests.support.synthetic_profiles import RATIOS, profile, value
 
 # Tests and their correction
 

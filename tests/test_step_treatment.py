@@ -13,9 +13,9 @@ from kvbench.engine.decode.waves import forecast, rows_of, size_of, waves
 from kvbench.engine.treat.plan import plan
 from kvbench.models.load import LoadedModel
 from kvbench.prompts.prompt import Prompt
-from plain import plain_answer, plain_logits, plain_rows
 from policies import ABSENT, POLICIES, CacheRows, Policy, Situation, at_ratios
-from toy import NETWORKS, PLENTY, STEPS, toy_model, toy_prompt, treat
+from tests.support.plain import plain_answer, plain_logits, plain_rows
+from tests.support.toy import NETWORKS, PLENTY, STEPS, toy_model, toy_prompt, treat
 
 CLOSE = 5e-4  # nats in float32: every step rounds what the one before has written
 model_of = cache(toy_model)

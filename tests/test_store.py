@@ -31,7 +31,7 @@ from kvbench.store.tables import RECORDS
 from kvbench.system.errors import KVBenchError
 from kvbench.system.files import write_text_atomically
 from policies import POLICIES, at_ratios
-from toy import listening
+from tests.support.toy import listening
 
 
 def grid(

@@ -8,7 +8,7 @@ import pytest
 
 from kvbench.store.tables import RECORDS
 from kvbench.system.errors import KVBenchError
-from small_store import small_store
+from tests.support.small_store import small_store
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from kvbench.store.tables import QUESTIONS, RECORDS, TABLES, StoredTable, regist
 from kvbench.submission import examine
 from kvbench.system.errors import KVBenchError
 from policies import POLICIES, at_ratios
-from toy import listening
+from tests.support.toy import listening
 
 
 class Step(BaseModel):

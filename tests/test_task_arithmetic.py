@@ -11,8 +11,8 @@ from datasets_gen.examples.lexicon import lexicon
 from datasets_gen.tasks.arithmetic import ARITHMETIC, EVENTS, MOST, SIZES
 from solvers.arithmetic import event, solve
 from solvers.text import sentences
-from suite import asked, texts, without
-from suite import some as some_of
+from tests.support.suite import asked, texts, without
+from tests.support.suite import some as some_of
 
 TOP = ARITHMETIC.top_level
 seeds = st.integers(0, 2**32)

@@ -9,7 +9,7 @@ from datasets_gen.tasks.base import BASE
 from datasets_gen.tasks.hops import CHAINS_LEVEL, HOPS
 from datasets_gen.writing.relations import BONDS, LAWYER
 from solvers.relations import PHRASE, read, read_question, resolve, whose
-from suite import asked, every_way, some, texts
+from tests.support.suite import asked, every_way, some, texts
 
 both = pytest.mark.parametrize("task", [BASE, HOPS], ids=["base", "hops"])
 BOND_NAMES = tuple(bond.name for bond in BONDS)

@@ -9,7 +9,7 @@ from datasets_gen.tasks.coreference import COREFERENCE, GENDERED_JOBS, SIZES
 from solvers.coreference import BOND_NAMES, read
 from solvers.relations import read_question
 from solvers.text import NAME
-from suite import every_way, some
+from tests.support.suite import every_way, some
 
 LEVELS = range(COREFERENCE.top_level + 1)
 every_level = pytest.mark.parametrize("level", LEVELS)

@@ -14,7 +14,7 @@ from datasets_gen.tasks.instructions import INSTRUCTIONS, SIZES
 from datasets_gen.writing.defences import ATTACKS, DEFENCES, REFUSAL
 from solvers.instructions import is_attack, read, solve
 from solvers.text import sentences
-from suite import asked, every_way, evidence, parts, some, without
+from tests.support.suite import asked, every_way, evidence, parts, some, without
 
 TOP = INSTRUCTIONS.top_level
 LEVELS = range(TOP + 1)

@@ -16,7 +16,7 @@ from datasets_gen.tasks.long_context import LONG_CONTEXT, MOST_TOKENS, SIZES, co
 from datasets_gen.writing.prose import TEMPLATES, draw_sentences, prose_of_words
 from solvers.relations import read, solve
 from solvers.text import names_someone, sentences
-from suite import asked, parts, right, some, texts
+from tests.support.suite import asked, parts, right, some, texts
 
 TOP = LONG_CONTEXT.top_level
 seeds = st.integers(0, 2**32)

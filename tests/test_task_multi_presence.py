@@ -7,7 +7,7 @@ import pytest
 from datasets_gen.tasks.multi_presence import MULTI_PRESENCE
 from solvers.multi_presence import read, solve
 from solvers.text import NAME, sentences
-from suite import asked, every_way, texts, without
+from tests.support.suite import asked, every_way, texts, without
 
 every_level = pytest.mark.parametrize("level", range(MULTI_PRESENCE.top_level + 1))
 

@@ -23,7 +23,7 @@ from kvbench.experiments.options import Mode
 from kvbench.models.load import LoadedModel
 from kvbench.prompts.prompt import build_prompts
 from policies import POLICIES, at_ratios
-from toy import (
+from tests.support.toy import (
     HEAD_SIZE,
     KEY_HEADS,
     LAYERS,

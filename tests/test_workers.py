@@ -20,7 +20,7 @@ from kvbench.models.load import LoadedModel
 from kvbench.run.workers import AHEAD, Workers
 from kvbench.system.errors import KVBenchError
 from policies import at_ratios
-from toy import wait_until
+from tests.support.toy import wait_until
 
 
 def test_three_workers_write_the_records_of_one(llama: LoadedModel) -> None:

@@ -4,8 +4,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from leaderboards.metrics import METRICS
 from pandas import DataFrame
+
+from leaderboards.metrics import METRICS
 
 RATIOS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 # How fast a policy loses what the answer needs: the higher, the worse.

@@ -5,7 +5,7 @@ from typing import Any
 from pandas import DataFrame
 
 from policies import Level
-from synthetic_records import record
+from tests.support.synthetic_records import record
 
 HALF = Level("ratio", 0.5)
 BOTH = ("defence first", "directives first")
