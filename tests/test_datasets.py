@@ -24,8 +24,8 @@ from datasets_gen.registry import by_name
 from datasets_gen.tasks.instructions import INSTRUCTIONS_IN_ARMS
 from datasets_gen.writing.relations import ATTRIBUTES, BONDS
 from leaderboards.metrics.judges.text import marked_answer
-from solvers.text import names_someone, sentences
 from tests.support.blind import blind_f1, form
+from tests.support.solvers.text import names_someone, sentences
 from tests.support.suite import (
     SOLVERS,
     SPLITS,

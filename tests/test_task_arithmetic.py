@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from datasets_gen import Example, Question
 from datasets_gen.examples.lexicon import lexicon
 from datasets_gen.tasks.arithmetic import ARITHMETIC, EVENTS, MOST, SIZES
-from solvers.arithmetic import event, solve
-from solvers.text import sentences
+from tests.support.solvers.arithmetic import event, solve
+from tests.support.solvers.text import sentences
 from tests.support.suite import asked, texts, without
 from tests.support.suite import some as some_of
 

@@ -8,7 +8,7 @@ from datasets_gen import Example, Question, Task
 from datasets_gen.tasks.base import BASE
 from datasets_gen.tasks.hops import CHAINS_LEVEL, HOPS
 from datasets_gen.writing.relations import BONDS, LAWYER
-from solvers.relations import PHRASE, read, read_question, resolve, whose
+from tests.support.solvers.relations import PHRASE, read, read_question, resolve, whose
 from tests.support.suite import asked, every_way, some, texts
 
 both = pytest.mark.parametrize("task", [BASE, HOPS], ids=["base", "hops"])

@@ -6,9 +6,9 @@ from collections import Counter
 import pytest
 
 from datasets_gen.tasks.coreference import COREFERENCE, GENDERED_JOBS, SIZES
-from solvers.coreference import BOND_NAMES, read
-from solvers.relations import read_question
-from solvers.text import NAME
+from tests.support.solvers.coreference import BOND_NAMES, read
+from tests.support.solvers.relations import read_question
+from tests.support.solvers.text import NAME
 from tests.support.suite import every_way, some
 
 LEVELS = range(COREFERENCE.top_level + 1)

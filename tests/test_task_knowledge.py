@@ -7,8 +7,8 @@ import pytest
 
 from datasets_gen.tasks.knowledge import KNOWLEDGE
 from leaderboards.metrics.judges.text import token_f1
-from solvers.knowledge import initials, read, solve
-from solvers.text import NAME, sentences
+from tests.support.solvers.knowledge import initials, read, solve
+from tests.support.solvers.text import NAME, sentences
 from tests.support.suite import asked, every_way, texts, without
 
 every_level = pytest.mark.parametrize("level", range(KNOWLEDGE.top_level + 1))

@@ -14,8 +14,8 @@ from datasets_gen.examples.example import Example
 from datasets_gen.examples.lexicon import lexicon
 from datasets_gen.tasks.long_context import LONG_CONTEXT, MOST_TOKENS, SIZES, context_of_tokens, long_context
 from datasets_gen.writing.prose import TEMPLATES, draw_sentences, prose_of_words
-from solvers.relations import read, solve
-from solvers.text import names_someone, sentences
+from tests.support.solvers.relations import read, solve
+from tests.support.solvers.text import names_someone, sentences
 from tests.support.suite import asked, parts, right, some, texts
 
 TOP = LONG_CONTEXT.top_level

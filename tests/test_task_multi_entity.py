@@ -7,7 +7,7 @@ import pytest
 from datasets_gen.examples.example import Split
 from datasets_gen.examples.lexicon import name_split
 from datasets_gen.tasks.multi_entity import MULTI_ENTITY, STEM, alike, draw_lookalike, draw_namesakes
-from solvers.relations import read, read_question
+from tests.support.solvers.relations import read, read_question
 from tests.support.suite import asked, some
 
 every_level = pytest.mark.parametrize("level", range(MULTI_ENTITY.top_level + 1))

@@ -5,8 +5,8 @@ import re
 import pytest
 
 from datasets_gen.tasks.multi_presence import MULTI_PRESENCE
-from solvers.multi_presence import read, solve
-from solvers.text import NAME, sentences
+from tests.support.solvers.multi_presence import read, solve
+from tests.support.solvers.text import NAME, sentences
 from tests.support.suite import asked, every_way, texts, without
 
 every_level = pytest.mark.parametrize("level", range(MULTI_PRESENCE.top_level + 1))

@@ -6,16 +6,16 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-
 import solvers.arithmetic
 import solvers.coreference
 import solvers.instructions
 import solvers.knowledge
 import solvers.multi_presence
 import solvers.relations
+
 from datasets_gen import Example, Question, SpanKind, Split, Task
 from datasets_gen.examples.lexicon import full_names
-from solvers.text import NAME, sentences
+from tests.support.solvers.text import NAME, sentences
 
 OFFICIAL_ROWS = Path(__file__).parents[2] / "shared" / "data" / "sys_ifeval.jsonl"
 needs_rows = pytest.mark.skipif(not OFFICIAL_ROWS.is_file(), reason=f"there is no {OFFICIAL_ROWS}")
