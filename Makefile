@@ -60,7 +60,7 @@ pictures: $(INSTALLED)
 	$(BIN)/python -m kvbench run --suite instructions --name instructions --site site/suite
 	$(BIN)/python -m kvbench.documents.pictures
 
-# The store that tests/test_small_store.py holds literal numbers of: they are to be verified anew after this.
+# The store that tests/store/test_small_store.py holds literal numbers of: they are to be verified anew after this.
 SMALL := build/small_store
 small-store: $(INSTALLED)
 	rm -rf $(SMALL)

@@ -1,4 +1,4 @@
-"""The committed run of the reference model, as a store; see ``tests/test_small_store.py``."""
+"""The committed run of the reference model, as a store; see ``tests/store/test_small_store.py``."""
 
 import json
 import shutil
@@ -15,7 +15,7 @@ FOLDER = Path(__file__).parent / "data" / "small_store"
 VERSION = b"kvbench_schema_version"
 AGAIN = (
     "tests/data/small_store is of another schema: make it anew with `make small-store`, compute the numbers of "
-    "tests/test_small_store.py again without kvbench, and commit both"
+    "tests/store/test_small_store.py again without kvbench, and commit both"
 )
 
 
