@@ -18,7 +18,7 @@ from leaderboards.figures.gallery import Details, gallery
 from leaderboards.rendering.plots import Plot
 from leaderboards.rendering.style import line_styles
 from leaderboards.statistics.resampling import Blank, Estimate
-from test_cli import run_arguments
+from tests.commands.test_cli import run_arguments
 from tests.support.synthetic_records import at_ratio, realistic_records
 
 

@@ -31,7 +31,7 @@ from leaderboards.statistics.resampling import Estimate, Resampler
 from leaderboards.studies.instructions.obedience import accuracy, kept, leaks, rank_correlations, study
 from leaderboards.studies.instructions.page import build_instructions
 from policies import POLICIES, Policy, at_ratios
-from test_cli import run_arguments
+from tests.commands.test_cli import run_arguments
 from tests.support.study_records import BOTH, HALF, answer, attack, records, small_study
 from tests.support.synthetic_records import by_budget
 from tests.support.toy import LAYERS, ActingScorer, pressing
