@@ -14,7 +14,7 @@ from leaderboards.downloads.sheets import Sheet
 from leaderboards.pages.definitions import CHAPTERS
 from leaderboards.pages.method import Downloads, Method, PolicyEntry, RunEntry, TaskEntry, TaskExample, build_method
 from policies import POLICIES, TITLES
-from test_page import HOSTILE, Elements, assert_inert
+from tests.pages.test_page import HOSTILE, Elements, assert_inert
 from tests.support.small_store import small_store
 
 
