@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from leaderboards.studies.instructions.page import build_instructions
-from test_page_chromium import HOSTILE, LOWEST_CONTRAST
+from tests.browser.test_page_chromium import HOSTILE, LOWEST_CONTRAST
 from tests.support.chromium import EXECUTABLE, Chromium
 from tests.support.study_records import records, small_study
 

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from kvbench.cli.program import main
-from test_page_chromium import HOSTILE, IN_VIEW, LOWEST_CONTRAST
+from tests.browser.test_page_chromium import HOSTILE, IN_VIEW, LOWEST_CONTRAST
 from tests.support.chromium import EXECUTABLE, Chromium
 from tests.support.kvpress_folders import evaluation
 from tests.support.small_store import small_store
