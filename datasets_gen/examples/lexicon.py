@@ -56,7 +56,7 @@ def parse_lexicon(content: bytes) -> Lexicon:
     found = hashlib.sha256(content).hexdigest()
     if found != LEXICON_SHA256:
         raise DatasetError(
-            f"datasets_gen/lexicon.json was changed (sha256 {found[:12]}, released {LEXICON_SHA256[:12]}): "
+            f"datasets_gen/examples/lexicon.json was changed (sha256 {found[:12]}, released {LEXICON_SHA256[:12]}): "
             "restore it, or release a new lexicon version together with its hash in datasets_gen/examples/lexicon.py"
         )
     return Lexicon.model_validate(json.loads(content))
@@ -65,7 +65,7 @@ def parse_lexicon(content: bytes) -> Lexicon:
 @cache
 def lexicon() -> Lexicon:
     """The released lexicon, read once."""
-    return parse_lexicon(files("datasets_gen").joinpath("lexicon.json").read_bytes())
+    return parse_lexicon(files("datasets_gen.examples").joinpath("lexicon.json").read_bytes())
 
 
 def name_split(full_name: str) -> Split:

@@ -5,7 +5,7 @@ from kvbench.findings import show_findings
 from kvbench.system.errors import KVBenchError
 from policies import LazyModule
 
-submission = LazyModule("kvbench.submission")
+submission = LazyModule("kvbench.checks.submission.check")
 
 
 def command(run: Run) -> None:

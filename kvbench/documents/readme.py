@@ -24,7 +24,7 @@ from kvbench.system.markdown import table
 from policies import CONTROLS
 
 README = Path("README.md")
-DOCS = Path(__file__).parent.parent / "docs"
+DOCS = Path(__file__).parents[2] / "docs"
 PRESS = DOCS / "loud_values.py"
 SCALE = DOCS / "scale.md"
 PERFORMANCE = DOCS / "performance.md"

@@ -5,9 +5,9 @@ from pathlib import Path
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from kvbench.executors import Executor, Unit
 from kvbench.experiments.grid import Grid
 from kvbench.models.load import LoadedModel
+from kvbench.run.executor import Executor, Unit
 from kvbench.run.local import LocalExecutor
 from kvbench.run.resume import lacking
 from kvbench.run.unit import check_first_contexts, count_in

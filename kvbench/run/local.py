@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from kvbench.executors import Answered
 from kvbench.experiments.grid import Grid
 from kvbench.experiments.job import Job
 from kvbench.models.load import LoadedModel, missing_weights
+from kvbench.run.executor import Answered
 from kvbench.run.forecast import memory_plan, processes_within
 from kvbench.run.unit import Part, Unit, check_first_contexts, rows_of
 from kvbench.run.workers import Workers

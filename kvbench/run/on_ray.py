@@ -12,10 +12,10 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
-from kvbench.executors import Answered
 from kvbench.experiments.grid import Grid
 from kvbench.experiments.job import Job
 from kvbench.models.load import load_tokenizer
+from kvbench.run.executor import Answered
 from kvbench.run.unit import Unit
 from kvbench.run.worker import Readiness, Worker
 from kvbench.store.rows import Rows

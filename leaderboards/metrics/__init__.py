@@ -1,0 +1,33 @@
+"""Metrics: what is measured of an answer and of the cache that it was read from, each declared once.
+
+Records, summary, board, curves, downloads and the page of method follow from these declarations. Nothing here needs a
+model, and nothing heavy is imported.
+"""
+
+from leaderboards.metrics.declaration.answer import Answer
+from leaderboards.metrics.declaration.columns import with_columns
+from leaderboards.metrics.declaration.kept import Kept, Survival
+from leaderboards.metrics.declaration.measure import Better, Heading, Interval, Measure, Over
+from leaderboards.metrics.declaration.metric import Metric
+from leaderboards.metrics.judges.errors import MetricError
+from leaderboards.metrics.registry import CURVES, MEASURES, METRICS, ON_BOARD, TABLES, definitions_of
+
+__all__ = [
+    "CURVES",
+    "MEASURES",
+    "METRICS",
+    "ON_BOARD",
+    "TABLES",
+    "Answer",
+    "Better",
+    "Heading",
+    "Interval",
+    "Kept",
+    "Measure",
+    "Metric",
+    "MetricError",
+    "Over",
+    "Survival",
+    "definitions_of",
+    "with_columns",
+]

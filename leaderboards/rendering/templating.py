@@ -51,7 +51,7 @@ def linked(page: bytes, other: str) -> bytes:
 
 
 def _text(name: str) -> str:
-    return files("leaderboards").joinpath("templates", name).read_text(encoding="utf-8")
+    return files("leaderboards.rendering").joinpath("templates", name).read_text(encoding="utf-8")
 
 
 def _palette() -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from datasets_gen import TASKS
+from kvbench.checks.submission.check import examine
 from kvbench.cli.program import main
 from kvbench.experiments.grid import Grid
 from kvbench.experiments.setting import Setting
@@ -18,7 +19,6 @@ from kvbench.store.scoring import rescore, scores_of, text_scores
 from kvbench.store.store import Store
 from kvbench.store.stored_answer import StoredAnswer
 from kvbench.store.tables import CONTEXTS, QUESTIONS, RECORDS
-from kvbench.submission import examine
 from policies import POLICIES, at_ratios
 
 SNAPKV = [POLICIES[name] for name in ("full", "snapkv")]

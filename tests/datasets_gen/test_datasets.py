@@ -50,7 +50,7 @@ seeds = st.integers(0, 2**32)
 indices = st.integers(0, 10**6)
 tasks = st.sampled_from(list(TASKS.values()))
 splits = st.sampled_from(SPLITS)
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 DIGEST = """
 import hashlib, datasets_gen
 written = [repr(list(t.generate(7, 5, s))) for t in datasets_gen.TASKS.values() for s in ("train", "test")]

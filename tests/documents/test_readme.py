@@ -12,7 +12,7 @@ from kvbench.system.errors import KVBenchError
 from kvbench.system.markdown import table
 from tests.support.kvpress_folders import evaluation
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "README.md").read_text()
 COMMANDS = re.findall(r"^python -m kvbench .*$", TEXT, re.MULTILINE)
 

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from kvbench.cli.program import main
-from kvbench.executors import Executor
 from kvbench.experiments.grid import Grid
 from kvbench.experiments.identify import Identity
 from kvbench.models.load import LoadedModel
 from kvbench.publish.reproduce_command import Reproduction, reproduction
+from kvbench.run.executor import Executor
 from kvbench.store.store import RunFile
 from kvbench.store.tables import SCHEMA_VERSION
 from kvbench.system.errors import KVBenchError

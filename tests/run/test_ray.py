@@ -26,7 +26,7 @@ from kvbench.store.store import PROVENANCE, Store
 from kvbench.system.errors import KVBenchError
 from tests.support.toy import toy_tokenizer, wait_until
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 needs_ray = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is not installed: kvbench[ray]")
 CONTEXTS = 12  # three units, of 5, 5 and 2
 LAYERS = 2

@@ -156,7 +156,7 @@ def work(_, item):
 with Workers(toy_model(), 2, 2).map(work, range(2)) as results:
     list(results)
 """
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
     started = subprocess.Popen([sys.executable, "-c", code], env=environment)
     wait_until(lambda: len(list(tmp_path.iterdir())) == 2)
     started.kill()

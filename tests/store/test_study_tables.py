@@ -8,6 +8,7 @@ import pytest
 from pydantic import BaseModel
 
 from datasets_gen import TASKS
+from kvbench.checks.submission.check import examine
 from kvbench.cli.program import main
 from kvbench.experiments.collect import FinishedAnswer
 from kvbench.experiments.grid import Grid
@@ -16,7 +17,6 @@ from kvbench.models.load import LoadedModel
 from kvbench.run.execute import execute
 from kvbench.store.store import Store
 from kvbench.store.tables import QUESTIONS, RECORDS, TABLES, StoredTable, register
-from kvbench.submission import examine
 from kvbench.system.errors import KVBenchError
 from policies import POLICIES, at_ratios
 from tests.support.toy import listening

@@ -6,32 +6,27 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-import solvers.arithmetic
-import solvers.coreference
-import solvers.instructions
-import solvers.knowledge
-import solvers.multi_presence
-import solvers.relations
 
 from datasets_gen import Example, Question, SpanKind, Split, Task
 from datasets_gen.examples.lexicon import full_names
+from tests.support.solvers import arithmetic, coreference, instructions, knowledge, multi_presence, relations
 from tests.support.solvers.text import NAME, sentences
 
-OFFICIAL_ROWS = Path(__file__).parents[2] / "shared" / "data" / "sys_ifeval.jsonl"
+OFFICIAL_ROWS = Path(__file__).parents[3] / "shared" / "data" / "sys_ifeval.jsonl"
 needs_rows = pytest.mark.skipif(not OFFICIAL_ROWS.is_file(), reason=f"there is no {OFFICIAL_ROWS}")
 EVIDENCE: tuple[SpanKind, ...] = ("fact", "bridge", "directive")  # whole sentences
 SPLITS: tuple[Split, ...] = ("train", "test")
 # Every answer that a context gives to a question, by task.
 SOLVERS: Mapping[str, Callable[[str, str], set[str]]] = {
-    "base": solvers.relations.solve,
-    "knowledge": solvers.knowledge.solve,
-    "multi_presence": solvers.multi_presence.solve,
-    "multi_entity": solvers.relations.solve,
-    "coreference": solvers.coreference.solve,
-    "hops": solvers.relations.solve,
-    "long_context": solvers.relations.solve,
-    "arithmetic": solvers.arithmetic.solve,
-    "instructions": solvers.instructions.solve,
+    "base": relations.solve,
+    "knowledge": knowledge.solve,
+    "multi_presence": multi_presence.solve,
+    "multi_entity": relations.solve,
+    "coreference": coreference.solve,
+    "hops": relations.solve,
+    "long_context": relations.solve,
+    "arithmetic": arithmetic.solve,
+    "instructions": instructions.solve,
 }
 
 
@@ -74,11 +69,11 @@ def parts(example: Example, kind: SpanKind) -> list[str]:
 def facts_in(example: Example) -> set[tuple[str, str, str]]:
     """(relation, subject, value) of all that a context states of people, in the tasks that state relations."""
     if example.task == "instructions":
-        return set(solvers.instructions.read(example.context).statements)
+        return set(instructions.read(example.context).statements)
     if example.task == "coreference":
-        told = solvers.coreference.read(example.context)
+        told = coreference.read(example.context)
         return {(said.relation, said.subject or "", said.value) for said in told}
-    return {(said.relation, said.subject, said.value) for said in solvers.relations.read(example.context)}
+    return {(said.relation, said.subject, said.value) for said in relations.read(example.context)}
 
 
 def right(question: Question) -> set[str]:

@@ -1,0 +1,119 @@
+"""The shape of the tree: folders that stay small, imports that go one way, and packages that know their place."""
+
+import ast
+from collections import defaultdict
+from collections.abc import Iterable
+from functools import cache
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGES = ("kvbench", "datasets_gen", "policies", "leaderboards")
+MOST_MODULES = 14  # in a folder
+HEAVY = {"torch", "transformers", "kvpress"}
+Graph = dict[str, set[str]]
+
+
+@cache
+def sources() -> dict[str, Path]:
+    """Finds the file of every module of the four packages, by dotted name."""
+    found = {}
+    for package in PACKAGES:
+        for path in (ROOT / package).rglob("*.py"):
+            name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+            found[name.removesuffix(".__init__")] = path
+    return found
+
+
+@cache
+def imports(module: str) -> frozenset[str]:
+    """Lists what a module imports, within the four packages and outside."""
+    known, names = sources(), set()
+    for node in ast.walk(ast.parse(known[module].read_text())):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            parts = {f"{node.module}.{alias.name}" for alias in node.names}
+            names |= (parts & known.keys()) or {node.module}
+    return frozenset(names)
+
+
+def module_graph() -> Graph:
+    """Maps each module to the modules of the four packages that it imports."""
+    return {module: set(imports(module)) & sources().keys() - {module} for module in sources()}
+
+
+def folder_of(module: str) -> str:
+    """Names the folder of a module. A package's door counts as the package itself, and a program's entry as its own."""
+    return module if sources()[module].name in ("__init__.py", "__main__.py") else module.rpartition(".")[0]
+
+
+def folder_graph(modules: Graph) -> Graph:
+    """Maps each folder to the other folders that its modules import."""
+    graph: Graph = defaultdict(set)
+    for module, others in modules.items():
+        graph[folder_of(module)] |= {folder_of(other) for other in others} - {folder_of(module)}
+    return dict(graph)
+
+
+def cycle_in(graph: Graph) -> list[str]:
+    """Returns the names along one cycle, or nothing where there is none."""
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        cycle: list[str] = error.args[1]
+        return cycle
+    return []
+
+
+def test_no_module_imports_itself_by_way_of_others() -> None:
+    assert cycle_in(module_graph()) == []
+
+
+def test_between_folders_imports_go_one_way() -> None:
+    assert cycle_in(folder_graph(module_graph())) == []
+
+
+def test_a_cycle_would_be_found() -> None:
+    graph = folder_graph(module_graph())
+    importer, imported = next((folder, others) for folder, others in sorted(graph.items()) if others)
+    graph.setdefault(min(imported), set()).add(importer)
+    assert set(cycle_in(graph)) >= {importer, min(imported)}
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_folders_stay_small(package: str) -> None:
+    sizes: dict[str, int] = defaultdict(int)
+    for module, path in sources().items():
+        if module.startswith(package) and path.name != "__init__.py":
+            sizes[folder_of(module)] += 1
+    assert {folder: size for folder, size in sizes.items() if size > MOST_MODULES} == {}
+
+
+def reached(module: str, seen: set[str]) -> set[str]:
+    """Adds all that is imported when a module is, doors of packages included, to ``seen``."""
+    for other in imports(module):
+        parents = [".".join(other.split(".")[:depth]) for depth in range(1, other.count(".") + 2)]
+        for name in parents:
+            if name not in seen:
+                seen.add(name)
+                if name in sources():
+                    reached(name, seen)
+    return seen
+
+
+def reaching(package: str, forbidden: Iterable[str]) -> dict[str, set[str]]:
+    """Maps modules of a package to the forbidden names that they import, directly or by way of others."""
+    found = {module: reached(module, set()) & set(forbidden) for module in sources() if module.startswith(package)}
+    return {module: names for module, names in found.items() if names}
+
+
+def test_generators_and_boards_need_no_model() -> None:
+    assert reaching("datasets_gen", {*HEAVY, "kvbench", "policies", "leaderboards"}) == {}
+    assert reaching("leaderboards", {*HEAVY, "kvbench"}) == {}
+
+
+def test_policies_know_no_runner() -> None:
+    assert reaching("policies", {"kvbench", "leaderboards", "datasets_gen"}) == {}
