@@ -19,7 +19,7 @@ from kvbench.engine.treatment import Scoring, plan, with_reference
 from kvbench.errors import KVBenchError
 from kvbench.models import LoadedModel
 from kvbench.options import Mode
-from kvbench.prompt import INSTRUCTIONS, Ask, Prompt, build_prompts, decoded
+from kvbench.prompt import INSTRUCTIONS, Ask, Prompt, answer_text, build_prompts
 from kvbench.record import Record
 from kvbench.rows import Rows
 from kvbench.score import text_scores
@@ -223,7 +223,7 @@ def _outcome(model: LoadedModel, trace: Trace, branch: Branch, generation: Gener
         read = sum(cache.read_rows * cache.filled for cache in branch.layers)
         held, tokens = sum(cache.held_rows for cache in branch.layers), length
     return {
-        "output_text": decoded(model.tokenizer, ids),
+        "output_text": answer_text(model.tokenizer, ids),
         "output_token_ids": ids,
         "ended": generation.ended,
         "cache_digest": remains.digest if remains else branch.digest,

@@ -14,7 +14,7 @@ from datasets_gen import TASKS, Example, Span, Task
 from kvbench.errors import KVBenchError
 from kvbench.models import LoadedModel
 from kvbench.options import Mode
-from kvbench.prompt import Prompt, asked, build_prompts, chat_template, tokens_of
+from kvbench.prompt import Prompt, build_prompts, chat_template, split_question, tokens_of
 from kvbench.reference.tokenizer import BEGIN, SPECIAL_TOKENS, training_texts
 from suite import EVIDENCE, texts
 from toy import toy_tokenizer
@@ -218,7 +218,7 @@ def test_segments_are_those_of_kvpress(
     for example in task.generate(0, 5):
         (prompt,) = build_prompts(tokenizer, task, example, "agnostic")
         template = chat_template(tokenizer)
-        questions = [asked(template, task, question, "agnostic")[1] for question in example.questions]
+        questions = [split_question(template, task, question, "agnostic")[1] for question in example.questions]
         theirs = pipeline.preprocess(example.context, questions, "", max_context_length=4096)
         assert theirs["context_ids"][0].tolist() == list(prompt.token_ids)
         assert [ids[0].tolist() for ids in theirs["questions_ids"]] == [list(ask.token_ids) for ask in prompt.asks]
