@@ -16,7 +16,7 @@ from kvbench.engine.treat.prefill import prefill
 from kvbench.experiments.catalogue import covering
 from kvbench.experiments.setting import Progress, Setting, silent
 from kvbench.models.load import LoadedModel, attention
-from kvbench.prompts.prompt import asked, build_prompts, chat_template
+from kvbench.prompts.prompt import build_prompts, chat_template, split_question
 from kvbench.run.workers import Workers
 from kvbench.system.errors import first_line
 from policies.declaration.draws import drawing_from, seed_of
@@ -171,7 +171,7 @@ def _run_pipeline(
                 questions = [prompt.asks[number].question for number in treatment.asks]
                 name = treatment.policy.name
                 started = runner.model.clock()
-                parts = [asked(template, task, question, setting.mode) for question in questions]
+                parts = [split_question(template, task, question, setting.mode) for question in questions]
                 try:
                     ids = _answer_cell(runner, task, example.context, parts, treatment)
                 except Exception as error:  # a press is foreign code and may raise anything

@@ -6,14 +6,14 @@ from dataclasses import dataclass, replace
 import torch
 
 from datasets_gen import TASKS
+from kvbench.checks.findings import Finding, Outcome
 from kvbench.engine.decode.answers import decode
 from kvbench.engine.treat.branch import Branch, Trace
 from kvbench.engine.treat.plan import plan
 from kvbench.engine.treat.prefill import prefill
 from kvbench.experiments.catalogue import covers
-from kvbench.experiments.options import Mode
-from kvbench.findings import Finding, Outcome
 from kvbench.models.load import LoadedModel
+from kvbench.prompts.mode import Mode
 from kvbench.prompts.prompt import Prompt, build_prompts
 from policies import POLICIES, Point, Policy, at_ratios
 

@@ -1,7 +1,7 @@
 """``python -m kvbench check-submission``: is a run made by somebody else what it says it is?"""
 
+from kvbench.checks.findings import show_findings
 from kvbench.cli.parameters import Run
-from kvbench.findings import show_findings
 from kvbench.system.errors import KVBenchError
 from policies import LazyModule
 

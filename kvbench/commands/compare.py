@@ -35,7 +35,7 @@ from kvbench.run.report import report_failures, report_identities
 from kvbench.system.console import console
 from kvbench.system.errors import KVBenchError
 from kvbench.system.files import make_folder
-from leaderboards.aggregate.verdicts import failure_table, verdict_table
+from leaderboards.terminal.verdicts import failure_table, verdict_table
 from policies import FULL, POLICIES, LazyModule, Policy
 
 grids = LazyModule("kvbench.experiments.grid")

@@ -1,8 +1,8 @@
 """``python -m kvbench doctor``: is this press sound?"""
 
+from kvbench.checks.findings import show_findings
 from kvbench.cli.parameters import Device, Model, Press
 from kvbench.experiments.catalogue import only_one
-from kvbench.findings import show_findings
 from kvbench.system.console import console
 from kvbench.system.errors import KVBenchError
 from policies import LazyModule

@@ -1,5 +1,5 @@
-"""``python -m kvbench.documents.readme``: writes the tables of the README, from the registries and the measured files, and the
-model cards.
+"""``python -m kvbench.documents.readme``: writes the tables of the README from the registries and the measured files,
+and the model cards.
 
 A block stands between ``<!-- begin NAME -->`` and ``<!-- end NAME -->``; a test fails when it has drifted.
 """

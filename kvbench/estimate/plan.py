@@ -65,8 +65,8 @@ def answers_together(load: Load, shape: Shape, shares: Sequence[float], room: fl
 
 @dataclass(frozen=True)
 class Plan:
-    """What a run would cost, and what that rests on. A worker holds the weights and has as many devices as that takes;
-    their layers work one after the other."""
+    """The estimated cost of a run, and its assumptions. A worker holds the weights and has as many devices as it needs
+    for that; their layers work one after the other."""
 
     loads: Sequence[Load]
     shape: Shape

@@ -12,8 +12,9 @@ from kvbench.estimate.plan import Plan
 from kvbench.estimate.shape import Shape
 from kvbench.experiments.catalogue import EVERYTHING, at_some_level, choose_policies, with_references
 from kvbench.experiments.grid import Grid
-from kvbench.experiments.options import Mode, choose, contexts_of, parse_points
+from kvbench.experiments.options import choose, contexts_of, parse_points
 from kvbench.experiments.setting import Setting
+from kvbench.prompts.mode import Mode
 from kvbench.system.errors import KVBenchError
 
 

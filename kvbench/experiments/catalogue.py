@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from datasets_gen import Task, unknown_name
-from kvbench.experiments.options import Mode, Scope
+from kvbench.prompts.mode import Mode, Scope
 from kvbench.system.errors import KVBenchError
 from policies import (
     CONTROLS,

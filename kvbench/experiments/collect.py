@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from leaderboards.metrics import METRICS, Kept, Survival
 from pydantic import BaseModel
 
 from datasets_gen import Example, Task
@@ -16,11 +15,11 @@ from kvbench.engine.decode.generation import Generation
 from kvbench.engine.treat.branch import Branch, Trace
 from kvbench.engine.treat.plan import Scoring, plan, with_reference
 from kvbench.engine.treat.prefill import prefill
-from kvbench.experiments.options import Mode
 from kvbench.experiments.question_fields import described_context, described_question
 from kvbench.experiments.setting import Setting
 from kvbench.models.load import LoadedModel
-from kvbench.prompts.prompt import INSTRUCTIONS, Ask, Prompt, build_prompts, decoded
+from kvbench.prompts.mode import Mode
+from kvbench.prompts.prompt import INSTRUCTIONS, Ask, Prompt, answer_text, build_prompts
 from kvbench.store.record import Record
 from kvbench.store.rows import Rows
 from kvbench.store.scoring import text_scores
@@ -28,6 +27,7 @@ from kvbench.store.stored_context import StoredContext
 from kvbench.store.stored_question import StoredQuestion
 from kvbench.store.tables import CONTEXTS, QUESTIONS, RECORDS, TABLES, StoredTable
 from kvbench.system.errors import KVBenchError
+from leaderboards.metrics import METRICS, Kept, Survival
 from policies import FULL
 
 
@@ -223,7 +223,7 @@ def _outcome(model: LoadedModel, trace: Trace, branch: Branch, generation: Gener
         read = sum(cache.read_rows * cache.filled for cache in branch.layers)
         held, tokens = sum(cache.held_rows for cache in branch.layers), length
     return {
-        "output_text": decoded(model.tokenizer, ids),
+        "output_text": answer_text(model.tokenizer, ids),
         "output_token_ids": ids,
         "ended": generation.ended,
         "cache_digest": remains.digest if remains else branch.digest,

@@ -16,9 +16,9 @@ import metrics
 import policies
 from datasets_gen import Task
 from kvbench.experiments.catalogue import covers
-from kvbench.experiments.options import Mode, Scope
 from kvbench.experiments.setting import Setting
 from kvbench.models.load import LoadedModel
+from kvbench.prompts.mode import Mode, Scope
 from kvbench.store.store import PROVENANCE
 from kvbench.store.tables import SCHEMA_VERSION
 from policies import Policy, arguments_of, by_kind

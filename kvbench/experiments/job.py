@@ -10,11 +10,12 @@ from kvbench.engine.treat.time_limit import Patience
 from kvbench.experiments.catalogue import EVERYTHING, at_some_level, check_scope, choose_policies, with_references
 from kvbench.experiments.data import check_judges, with_data
 from kvbench.experiments.grid import Grid
-from kvbench.experiments.options import Mode, Scope, cell_bound, contexts_of, kv_bytes, parse_points, with_answers_of
+from kvbench.experiments.options import cell_bound, contexts_of, kv_bytes, parse_points, with_answers_of
 from kvbench.experiments.setting import Setting
 from kvbench.experiments.suites import wanted
 from kvbench.models.load import LoadedModel, load_model
 from kvbench.prompts.context_length import Count, lengthen
+from kvbench.prompts.mode import Mode, Scope
 from kvbench.system.console import console
 from kvbench.system.errors import KVBenchError
 

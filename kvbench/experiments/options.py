@@ -4,7 +4,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 from datasets_gen import Task, unknown_name
 from kvbench.system.errors import KVBenchError
@@ -15,8 +15,6 @@ MOST_TOKENS = 10_000_000
 MOST_CONTEXTS = 1_000_000
 RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
-Mode = Literal["agnostic", "aware"]  # compressed before or after the question is seen
-Scope = Literal["context", "system"]  # what is compressed: any context, or system prompts alone
 Entry = TypeVar("Entry")
 
 

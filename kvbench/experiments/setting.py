@@ -7,7 +7,7 @@ from typing import Self
 import torch
 
 from kvbench.engine.treat.time_limit import Patience
-from kvbench.experiments.options import Mode, Scope
+from kvbench.prompts.mode import Mode, Scope
 from kvbench.system.memory import kv_share
 from policies import Point, Policy
 

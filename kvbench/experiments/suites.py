@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from datasets_gen import FROM_DATA, TASKS, Task, unknown_name
 from datasets_gen.tasks.ifeval import IFEVAL, Placement
 from datasets_gen.tasks.instructions import INSTRUCTIONS_IN_ARMS
-from kvbench.experiments.options import Scope, choose
+from kvbench.experiments.options import choose
+from kvbench.prompts.mode import Scope
 from kvbench.system.errors import KVBenchError
 from policies import PROTECTED
 

@@ -1,4 +1,4 @@
-"""How an example becomes tokens: what is compressed, what is asked, and which tokens carry the evidence.
+"""Turns an example into tokens: the region to compress, the questions, and the tokens that carry the evidence.
 
 The split is the one of kvpress's ``KVPressTextGenerationPipeline``: the chat template is cut where the context ends;
 what comes before is prefilled and compressed, what comes after is decoded from the compressed cache. The task
@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 from transformers import PreTrainedTokenizerBase
 
 from datasets_gen import Example, Question, Span, SpanKind, Task
-from kvbench.experiments.options import Mode
+from kvbench.prompts.mode import Mode
 from kvbench.system.errors import KVBenchError, first_line
 
 INSTRUCTIONS: tuple[SpanKind, ...] = ("defence", "directive")
@@ -32,19 +32,17 @@ class Template:
 
 @dataclass(frozen=True)
 class Ask:
-    """One question as decoded from a compressed prompt. ``evidence`` and ``answer`` are token positions in the
-    compressed region; both are empty for an unanswerable question. ``gold_ids``: the tokens of what a perfect output
-    is, without an end token; none where that is not known."""
+    """One question to decode from a compressed prompt."""
 
     question: Question
     token_ids: tuple[int, ...]
-    answer_tokens: tuple[int, ...]
-    evidence_tokens: tuple[int, ...]
-    gold_ids: tuple[int, ...] = ()
+    answer_tokens: tuple[int, ...]  # positions in the compressed region; empty for an unanswerable question
+    evidence_tokens: tuple[int, ...]  # likewise
+    gold_ids: tuple[int, ...] = ()  # the tokens of a perfect output without an end token; empty if unknown
 
 
 class Stretch(NamedTuple):
-    """Tokens ``[start, end)`` of instructions of one kind."""
+    """The tokens ``[start, end)`` are instructions of one kind."""
 
     kind: SpanKind
     start: int
@@ -53,36 +51,34 @@ class Stretch(NamedTuple):
 
 @dataclass(frozen=True)
 class Prompt:
-    """A region to prefill and compress, and the questions to decode from what is left of it. ``context_tokens``: the
-    positions in it of the context alone, without the chat template and, in aware mode, the question. ``stretches``:
-    of instructions, in their order. ``token_ends``: where in the context's text each of its tokens ends."""
+    """A region to prefill and compress, and the questions to decode from the compressed cache."""
 
     example: Example
     token_ids: tuple[int, ...]
-    context_tokens: tuple[int, ...]
+    context_tokens: tuple[int, ...]  # positions without the chat template and, in aware mode, without the question
     asks: tuple[Ask, ...]
-    stretches: tuple[Stretch, ...] = ()
-    token_ends: tuple[int, ...] = ()
+    stretches: tuple[Stretch, ...] = ()  # of instructions, in order
+    token_ends: tuple[int, ...] = ()  # where in the context's text each of its tokens ends
 
     @property
     def protected(self) -> tuple[tuple[int, int], ...]:
-        """Half-open ranges of positions, one for each stretch."""
+        """Returns half-open ranges of positions, one for each stretch."""
         return tuple((stretch.start, stretch.end) for stretch in self.stretches)
 
     def tokens_of(self, kind: SpanKind) -> tuple[int, ...]:
-        """Positions of the instructions of one kind."""
-        own = (stretch for stretch in self.stretches if stretch.kind == kind)
-        return tuple(position for stretch in own for position in range(stretch.start, stretch.end))
+        """Returns the positions of the instructions of one kind."""
+        same_kind = (stretch for stretch in self.stretches if stretch.kind == kind)
+        return tuple(position for stretch in same_kind for position in range(stretch.start, stretch.end))
 
     @property
     def question_tokens(self) -> int:
-        """How many tokens at the end of the region are a question."""
+        """Counts the tokens at the end of the region that are a question."""
         return len(self.token_ids) - 1 - self.context_tokens[-1]
 
 
 def chat_template(tokenizer: PreTrainedTokenizerBase, role: Role = "user") -> Template:
-    """The text around a context that is the beginning of the user's turn, as kvpress's pipeline cuts it, or the whole
-    of the system's, with the question as the user's turn."""
+    """Cuts the chat template around a context. The context begins the user's turn, as in kvpress's pipeline, or it is
+    the whole system's turn, and the question is the user's turn."""
     if not tokenizer.is_fast:
         raise KVBenchError(
             f"the tokenizer {type(tokenizer).__name__} gives no character offsets, which evidence needs: "
@@ -111,9 +107,9 @@ def chat_template(tokenizer: PreTrainedTokenizerBase, role: Role = "user") -> Te
     return Template(head, between, tail)
 
 
-def asked(template: Template, task: Task, question: Question, mode: Mode) -> tuple[str, str]:
-    """What of a question is compressed with its context, and what is decoded behind that, but for the tail. A context
-    that asks for itself comes with an empty question, and nothing stands behind it."""
+def split_question(template: Template, task: Task, question: Question, mode: Mode) -> tuple[str, str]:
+    """Splits a question into the text to compress with its context and the text to decode after it, without the tail.
+    A context that contains its question comes with an empty one, and nothing follows it."""
     if not question.text:
         return "", ""
     if mode == "aware":
@@ -126,8 +122,8 @@ def encode(tokenizer: PreTrainedTokenizerBase, text: str) -> tuple[int, ...]:
 
 
 def gold_ids(tokenizer: PreTrainedTokenizerBase, question: Question, text: str) -> tuple[int, ...]:
-    """The tokens of what a perfect output is, as they go on from the question's text: behind a space, unless the text
-    ends with white space. Where the two melt into one token, the answer is encoded by itself."""
+    """Encodes a perfect output as it follows the question's text: after a space, unless the text ends with white space.
+    If the two share a token, the answer is encoded by itself."""
     if question.target is None and not question.golds:
         return ()
     answer = question.written if text[-1:].isspace() else f" {question.written}"
@@ -135,13 +131,13 @@ def gold_ids(tokenizer: PreTrainedTokenizerBase, question: Question, text: str) 
     return whole[len(before) :] if whole[: len(before)] == before else encode(tokenizer, answer)
 
 
-def decoded(tokenizer: PreTrainedTokenizerBase, token_ids: Sequence[int]) -> str:
-    """What an answer says."""
+def answer_text(tokenizer: PreTrainedTokenizerBase, token_ids: Sequence[int]) -> str:
+    """Decodes an answer to text, without special tokens."""
     return str(tokenizer.decode(list(token_ids), skip_special_tokens=True)).strip()
 
 
 def tokens_of(spans: Sequence[Span], offsets: Sequence[tuple[int, int]], shift: int) -> tuple[int, ...]:
-    """Positions of the tokens that overlap any span; ``shift`` is where the context starts in the encoded text.
+    """Returns the positions of the tokens that overlap a span; ``shift`` is where the context starts in the text.
 
     A token of a byte-level tokenizer carries the space before its word, so it may start one character before a span.
     """
@@ -154,15 +150,18 @@ def tokens_of(spans: Sequence[Span], offsets: Sequence[tuple[int, int]], shift: 
 
 
 def build_prompts(tokenizer: PreTrainedTokenizerBase, task: Task, example: Example, mode: Mode) -> list[Prompt]:
-    """One prompt for the context and all its questions (``agnostic``), or one for each question with the question
-    inside the compressed region (``aware``), as kvpress's evaluation does."""
+    """Builds one prompt for the context and all its questions (``agnostic``), or one for each question with the
+    question inside the compressed region (``aware``), as kvpress's evaluation does."""
     template = chat_template(tokenizer, task.role)
     if mode == "agnostic":
-        asks = [(question, asked(template, task, question, mode)[1] + template.tail) for question in example.questions]
+        asks = [
+            (question, split_question(template, task, question, mode)[1] + template.tail)
+            for question in example.questions
+        ]
         return [_build_prompt(tokenizer, example, template.head, example.context, asks)]
     prompts = []
     for question in example.questions:
-        compressed, instruction = asked(template, task, question, mode)
+        compressed, instruction = split_question(template, task, question, mode)
         asks = [(question, instruction + template.tail)]
         prompts.append(_build_prompt(tokenizer, example, template.head, example.context + compressed, asks))
     return prompts
@@ -173,7 +172,7 @@ def _build_prompt(
     example: Example,
     head: str,
     compressed: str,
-    asked_texts: Sequence[tuple[Question, str]],
+    question_texts: Sequence[tuple[Question, str]],
 ) -> Prompt:
     encoded = tokenizer(head + compressed, add_special_tokens=False, return_offsets_mapping=True)
     offsets = encoded["offset_mapping"]
@@ -185,7 +184,7 @@ def _build_prompt(
             tokens_of(question.spans, offsets, len(head)),
             gold_ids(tokenizer, question, text),
         )
-        for question, text in asked_texts
+        for question, text in question_texts
     )
     context = tokens_of([Span("fact", 0, len(example.context))], offsets, len(head))
     ids: tuple[int, ...] = tuple(encoded["input_ids"])
@@ -194,7 +193,7 @@ def _build_prompt(
 
 
 def _stretches(example: Example, offsets: Sequence[tuple[int, int]], shift: int) -> tuple[Stretch, ...]:
-    """Defence and directives; neighbours of one kind are one."""
+    """Returns the stretches of defence and directives; neighbours of one kind become one."""
     instructions = sorted((span for span in example.spans if span.kind in INSTRUCTIONS), key=lambda span: span.start)
     stretches = [
         (kind, tokens_of(list(spans), offsets, shift)) for kind, spans in groupby(instructions, lambda span: span.kind)

@@ -17,8 +17,8 @@ import pandas as pd
 import yaml
 
 from kvbench.system.errors import KVBenchError, first_line
+from leaderboards.aggregate.imported import Imported
 from leaderboards.metrics.judges.text import exact_match, token_f1
-from leaderboards.pages.imported import Imported
 
 PREDICTIONS, METRICS, CONFIG = FILES = ("predictions.csv", "metrics.json", "config.yaml")
 GOLDS = ("answer", "answers")

@@ -1,6 +1,6 @@
 """What a profile says of one policy: the area under its curve, where it breaks, and how far it is safe.
 
-Pure functions. What has no value is :class:`~leaderboards.statistics.resampling.Blank`, with the reason. Intervals are 95 %,
+Pure functions. A missing value is a :class:`~leaderboards.statistics.resampling.Blank` with its reason. Intervals are 95 %,
 by the percentiles of the resamples. With a handful of contexts they are too narrow.
 """
 

@@ -1,7 +1,7 @@
 """The tables of the pages as sheets: every number with its interval, how many answers it is of, and why there is none.
 
-A sheet's columns are named as the fields that they come from; ``metrics`` and ``leaderboards/pages/definitions.py`` say what
-each means.
+A sheet's columns are named as the fields that they come from. ``leaderboards/metrics`` and
+``leaderboards/pages/definitions.py`` say what each means.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,11 +11,11 @@ from typing import Any
 from leaderboards.aggregate.board import Boards, values_of
 from leaderboards.aggregate.facets import Facet
 from leaderboards.aggregate.failures import Contrast
+from leaderboards.aggregate.imported import Imported
 from leaderboards.aggregate.paired import Difference, Duel
 from leaderboards.aggregate.row import SummaryRow
 from leaderboards.aggregate.standings import TO_BEAT, Against, Found, Standing
 from leaderboards.downloads.sheets import Sheet
-from leaderboards.pages.imported import Imported
 from leaderboards.statistics.resampling import Blank, Estimate
 from policies.declaration.levels import Level
 

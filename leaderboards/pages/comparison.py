@@ -6,9 +6,9 @@ from typing import Literal
 
 from leaderboards.aggregate.failures import HOW, Contrast
 from leaderboards.aggregate.paired import Difference, Duel
-from leaderboards.aggregate.verdicts import summary_line, written_p
 from leaderboards.downloads.sheets import Sheet
 from leaderboards.rendering.templating import render
+from leaderboards.terminal.verdicts import summary_line, written_p
 from policies.declaration.levels import Level
 
 SIGNS = {"better": "▲", "worse": "▼", "tied": ""}

@@ -9,8 +9,8 @@ from rich.console import Console
 
 from leaderboards.aggregate.failures import FEWEST, HOW, KINDS, contrasts
 from leaderboards.aggregate.paired import duels
-from leaderboards.aggregate.verdicts import failure_table, verdict_table
 from leaderboards.pages.comparison import build_comparison
+from leaderboards.terminal.verdicts import failure_table, verdict_table
 from policies import Level
 from tests.support.synthetic_records import by_budget, frame, realistic_records, record
 

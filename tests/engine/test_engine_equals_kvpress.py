@@ -29,8 +29,8 @@ from kvbench.engine.decode.answers import decode
 from kvbench.engine.decode.generation import Generation
 from kvbench.engine.decode.waves import rows_of, waves
 from kvbench.engine.treat.branch import Branch, Trace
-from kvbench.experiments.options import Mode
 from kvbench.models.load import LoadedModel
+from kvbench.prompts.mode import Mode
 from kvbench.prompts.prompt import Prompt, build_prompts
 from kvbench.system.errors import KVBenchError, first_line
 from policies import POLICIES, Policy, at_ratios

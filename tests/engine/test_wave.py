@@ -19,8 +19,8 @@ from kvbench.engine.decode.waves import PADDING, waves
 from kvbench.engine.treat.branch import Branch, Trace
 from kvbench.engine.treat.plan import plan
 from kvbench.engine.treat.prefill import prefill
-from kvbench.experiments.options import Mode
 from kvbench.models.load import LoadedModel
+from kvbench.prompts.mode import Mode
 from kvbench.prompts.prompt import build_prompts
 from policies import POLICIES, at_ratios
 from tests.support.toy import (

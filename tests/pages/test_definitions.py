@@ -9,6 +9,7 @@ from kvbench.store.tables import JOINED
 from leaderboards.aggregate.board import _at_level, _columns, boards_of
 from leaderboards.aggregate.facets import facets
 from leaderboards.aggregate.failures import contrasts
+from leaderboards.aggregate.imported import Imported
 from leaderboards.aggregate.paired import duels
 from leaderboards.aggregate.row import SummaryRow
 from leaderboards.aggregate.standings import all_standings
@@ -26,7 +27,7 @@ from leaderboards.metrics import CURVES, METRICS, TABLES
 from leaderboards.pages.comparison import build_comparison
 from leaderboards.pages.definitions import CHAPTERS
 from leaderboards.pages.front import build_pages
-from leaderboards.pages.imported import Imported, build_imported
+from leaderboards.pages.imported import build_imported
 from leaderboards.pages.results import Results
 from leaderboards.studies.instructions.page import build_instructions
 from policies import Level

@@ -11,9 +11,9 @@ from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, train
 from transformers import ByT5Tokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from datasets_gen import TASKS, Example, Span, Task
-from kvbench.experiments.options import Mode
 from kvbench.models.load import LoadedModel
-from kvbench.prompts.prompt import Prompt, asked, build_prompts, chat_template, tokens_of
+from kvbench.prompts.mode import Mode
+from kvbench.prompts.prompt import Prompt, build_prompts, chat_template, split_question, tokens_of
 from kvbench.reference.training.tokenizer import BEGIN, SPECIAL_TOKENS, training_texts
 from kvbench.system.errors import KVBenchError
 from tests.support.suite import EVIDENCE, texts
@@ -218,7 +218,7 @@ def test_segments_are_those_of_kvpress(
     for example in task.generate(0, 5):
         (prompt,) = build_prompts(tokenizer, task, example, "agnostic")
         template = chat_template(tokenizer)
-        questions = [asked(template, task, question, "agnostic")[1] for question in example.questions]
+        questions = [split_question(template, task, question, "agnostic")[1] for question in example.questions]
         theirs = pipeline.preprocess(example.context, questions, "", max_context_length=4096)
         assert theirs["context_ids"][0].tolist() == list(prompt.token_ids)
         assert [ids[0].tolist() for ids in theirs["questions_ids"]] == [list(ask.token_ids) for ask in prompt.asks]

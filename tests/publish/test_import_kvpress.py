@@ -10,7 +10,8 @@ import pytest
 from kvbench.cli.program import main
 from kvbench.publish.kvpress_results import golds_in, read_result, results_in
 from kvbench.system.errors import KVBenchError
-from leaderboards.pages.imported import Imported, build_imported
+from leaderboards.aggregate.imported import Imported
+from leaderboards.pages.imported import build_imported
 from tests.support.kvpress_folders import evaluation
 
 HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>"

@@ -17,10 +17,10 @@ from kvbench.engine.treat.plan import plan
 from kvbench.engine.treat.prefill import prefill
 from kvbench.experiments.catalogue import choose_policies
 from kvbench.experiments.collect import collect
-from kvbench.experiments.options import Mode
 from kvbench.experiments.setting import Setting
 from kvbench.models.load import LoadedModel, load_model
 from kvbench.models.shipped import REFERENCE_MODELS, folder_of
+from kvbench.prompts.mode import Mode
 from kvbench.prompts.prompt import build_prompts
 from kvbench.reference.evaluate import measure, scores
 from kvbench.reference.targets import TARGETS, Target

@@ -10,7 +10,7 @@ import torch
 import kvbench.reference.train as train
 import kvbench.reference.training.batches as batches
 from datasets_gen import TASKS, Task
-from kvbench.experiments.options import Mode
+from kvbench.prompts.mode import Mode
 from kvbench.reference.train import Progress, exact_matches
 from kvbench.reference.training.architecture import ARCHITECTURES, new_model
 from kvbench.reference.training.batches import (

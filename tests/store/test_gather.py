@@ -9,9 +9,9 @@ import pytest
 from datasets_gen import TASKS
 from kvbench.cli.program import main
 from kvbench.experiments.grid import Grid
-from kvbench.experiments.options import Mode
 from kvbench.experiments.setting import Setting
 from kvbench.models.load import LoadedModel
+from kvbench.prompts.mode import Mode
 from kvbench.run.execute import execute
 from kvbench.store.merging import gather
 from kvbench.store.store import Store

@@ -43,9 +43,9 @@ from kvbench.engine.treat.branch import Branch, Trace
 from kvbench.engine.treat.guard import attention_modules
 from kvbench.engine.treat.plan import plan
 from kvbench.engine.treat.prefill import prefill
-from kvbench.experiments.options import Mode
 from kvbench.models.load import LoadedModel, wrap_model
-from kvbench.prompts.prompt import Prompt, asked, build_prompts, chat_template
+from kvbench.prompts.mode import Mode
+from kvbench.prompts.prompt import Prompt, build_prompts, chat_template, split_question
 from kvbench.reference.training.tokenizer import END, train_tokenizer
 from policies import Level, Policy, Situation, at_ratios, points_of
 from policies.declaration.draws import drawing_from, seed_of
@@ -277,7 +277,7 @@ def kvpress_answers_branch(
     policy, situation = branch.treatment.policy, branch.treatment.situation
     task = TASKS[prompt.example.task]
     template = chat_template(model.tokenizer, task.role)
-    parts = [asked(template, task, prompt.asks[number].question, mode) for number in branch.treatment.asks]
+    parts = [split_question(template, task, prompt.asks[number].question, mode) for number in branch.treatment.asks]
     context, questions = prompt.example.context + parts[0][0], [decoded for _, decoded in parts]
     own_template = model.tokenizer.chat_template
     if task.role == "system":  # the pipeline knows no system's turn

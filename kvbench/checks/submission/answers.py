@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from pydantic import BaseModel
 
 from datasets_gen import DatasetError
+from kvbench.checks.findings import Finding, judged, note
 from kvbench.checks.submission.reading import Described, Submission, place_of
-from kvbench.findings import Finding, judged, note
-from kvbench.prompts.prompt import decoded
+from kvbench.prompts.prompt import answer_text
 from kvbench.store.scoring import SCORES, scores_of
 from kvbench.system.errors import KVBenchError, first_line
 from policies import Point
@@ -131,7 +131,7 @@ def check_outputs(submission: Submission) -> Iterator[Finding]:
         elif ids is not None and tokenizer is not None:
             if tuple(ids) not in said:
                 known = all(0 <= token < len(tokenizer) for token in ids)
-                said[tuple(ids)] = decoded(tokenizer, ids) if known else "tokens that the model does not have"
+                said[tuple(ids)] = answer_text(tokenizer, ids) if known else "tokens that the model does not have"
             if text != said[tuple(ids)]:
                 faults.append(
                     f"{place_of(record)}: output is {_shown(text)}, its tokens say {_shown(said[tuple(ids)])}"

@@ -3,12 +3,12 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+from kvbench.checks.findings import Finding, note
 from kvbench.checks.submission.answers import check_completeness, check_outputs, check_questions, check_scores
 from kvbench.checks.submission.costs import check_costs
 from kvbench.checks.submission.origin import check_code, check_model, check_status, check_tasks
 from kvbench.checks.submission.reading import read
 from kvbench.checks.submission.totals import check_names, check_summary
-from kvbench.findings import Finding, note
 
 __all__ = ["Finding", "examine"]
 

@@ -5,9 +5,9 @@ import math
 from collections.abc import Iterator, Mapping
 from itertools import chain
 
+from kvbench.checks.findings import Finding, judged
 from kvbench.checks.submission.reading import Submission, place_of
 from kvbench.checks.submission.routes import faults_of_layers, faults_of_routes, faults_of_spans
-from kvbench.findings import Finding, judged
 from kvbench.prompts.prompt import build_prompts
 from kvbench.store.record import Record
 from kvbench.store.stored_answer import StoredAnswer

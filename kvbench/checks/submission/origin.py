@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
+from kvbench.checks.findings import Finding, judged, note
 from kvbench.checks.submission.reading import Submission
-from kvbench.findings import Finding, judged, note
 from kvbench.models.shipped import REFERENCE_MODELS
 from kvbench.store.tables import SCHEMA_VERSION
 

@@ -11,10 +11,10 @@ from pydantic import ValidationError
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from datasets_gen import Example, Task
+from kvbench.checks.findings import Finding, judged
 from kvbench.experiments.identify import Identity, source_hash
 from kvbench.experiments.question_fields import described_context, described_question
 from kvbench.experiments.suites import installed
-from kvbench.findings import Finding, judged
 from kvbench.models.load import fingerprint_of
 from kvbench.models.shipped import REFERENCE_MODELS, folder_of
 from kvbench.store.record import Record

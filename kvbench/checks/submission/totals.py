@@ -5,8 +5,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from kvbench.checks.findings import Finding, judged, note
 from kvbench.checks.submission.reading import Submission
-from kvbench.findings import Finding, judged, note
 from kvbench.publish.site import summary_rows
 from kvbench.store.store import SUMMARY_FILE
 from kvbench.system.errors import KVBenchError, first_line

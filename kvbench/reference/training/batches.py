@@ -8,8 +8,8 @@ import torch
 from transformers import PreTrainedTokenizerBase
 
 from datasets_gen import TASKS, Example, Task
-from kvbench.experiments.options import Mode
-from kvbench.prompts.prompt import asked, chat_template, encode
+from kvbench.prompts.mode import Mode
+from kvbench.prompts.prompt import split_question, chat_template, encode
 from kvbench.reference.training.attention import PackedLayout
 from kvbench.reference.training.lessons import Assignment
 
@@ -67,7 +67,7 @@ def pack(tokenizer: PreTrainedTokenizerBase, task: Task, example: Example, mode:
     for question in example.questions:
         answer = [*encode(tokenizer, f" {question.written}"), end]
         names = [encode(tokenizer, f" {name}")[0] for name in question.bridges]
-        compressed, decoded = asked(template, task, question, mode)
+        compressed, decoded = split_question(template, task, question, mode)
         tokens = [*encode(tokenizer, compressed), *encode(tokenizer, decoded + template.tail), *answer]
         questions.append(PackedQuestion(tokens, len(answer), [*names[:1], *names[-1:]]))
     return PackedSequence(example, list(encode(tokenizer, template.head + example.context)), questions)

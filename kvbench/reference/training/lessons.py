@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from datasets_gen import TASKS
-from kvbench.experiments.options import Mode
+from kvbench.prompts.mode import Mode
 
 # How often a task comes where all are as far from being mastered. Chains, long answers and many kinds of question take
 # the longest to learn.

@@ -1,0 +1,6 @@
+"""When a policy sees the question, and what of an example is compressed."""
+
+from typing import Literal
+
+Mode = Literal["agnostic", "aware"]  # the cache is compressed before the question is seen, or with it
+Scope = Literal["context", "system"]  # any context, or only contexts that are system prompts
