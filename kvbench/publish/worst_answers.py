@@ -48,8 +48,8 @@ def chosen_level(outline: Outline, policy: str, given: Sequence[Level]) -> Level
 
 
 def worst_answers(store: Store, policy: str, level: Level, count: int) -> tuple[list[Answer], int]:
-    """The lowest F1 first (of questions without golds, the fewest directives obeyed); among equals hallucinations, and
-    among these what the full cache answers best. Also how many answers failed, which are not among them."""
+    """Returns the answers with the lowest F1 (without golds: with the fewest directives obeyed), and counts those that
+    failed. Among equals hallucinations come first, then questions that the full cache answers best."""
     answers = [one for one in _answers(store, policy) if one.record.point.level == level]
     if not answers:
         raise KVBenchError(f"{store.folder} holds no answers of {policy} at {level.where} yet: start the run again")
@@ -62,8 +62,8 @@ def worst_answers(store: Store, policy: str, level: Level, count: int) -> tuple[
 
     chosen = sorted(answered, key=badness)[:count]
     seed, held_out = store.run.identity.get("seed", 0), store.run.identity.get("held_out", False)
-    worst = [_with_example(one, full.get(one.record.question_id), seed, held_out) for one in chosen]
-    return worst, len(answers) - len(answered)
+    lowest = [_with_example(one, full.get(one.record.question_id), seed, held_out) for one in chosen]
+    return lowest, len(answers) - len(answered)
 
 
 def decoded_in_halves(store: Store) -> int:
