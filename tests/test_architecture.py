@@ -27,11 +27,18 @@ def sources() -> dict[str, Path]:
     return found
 
 
+def is_for_types(node: ast.AST) -> bool:
+    """Tells whether what a statement holds is read by type checkers alone."""
+    return isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+
+
 @cache
 def imports(module: str) -> frozenset[str]:
     """Lists what a module imports, within the four packages and outside."""
     known, names = sources(), set()
-    for node in ast.walk(ast.parse(known[module].read_text())):
+    tree = ast.parse(known[module].read_text())
+    for_types = {inner for node in ast.walk(tree) if is_for_types(node) for inner in ast.walk(node)}
+    for node in (node for node in ast.walk(tree) if node not in for_types):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:

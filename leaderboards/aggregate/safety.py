@@ -1,7 +1,7 @@
 """What a profile says of one policy: the area under its curve, where it breaks, and how far it is safe.
 
-Pure functions. A missing value is a :class:`~leaderboards.statistics.resampling.Blank` with its reason. Intervals are 95 %,
-by the percentiles of the resamples. With a handful of contexts they are too narrow.
+Pure functions. A missing value is a :class:`~leaderboards.statistics.resampling.Blank` with a reason. Intervals are
+95 %, by the percentiles of the resamples. With a handful of contexts they are too narrow.
 """
 
 from dataclasses import dataclass

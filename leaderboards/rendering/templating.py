@@ -32,7 +32,7 @@ def render(template: str, scripts: Sequence[str] = ("address.js", "page.js"), **
 @cache  # and with it what the templates are compiled to
 def _environment() -> Environment:
     return Environment(
-        loader=PackageLoader("leaderboards", "templates"),
+        loader=PackageLoader("leaderboards.rendering", "templates"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

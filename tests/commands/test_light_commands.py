@@ -62,7 +62,7 @@ def test_commands_without_a_model_leave_torch_alone(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("call", CALLS)
 def test_both_ways_to_call_kvbench_answer_an_interrupt_and_give_the_status(call: str, tmp_path: Path) -> None:
-    project = tomllib.loads((Path(__file__).parent.parent / "pyproject.toml").read_text())["project"]
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
     done = python(HANDLER + CALLS[call].format(entry=project["scripts"]["kvbench"]), folder=tmp_path)
     assert (done.returncode, done.stdout) == (3, "kvbench.system.signals\n"), done.stderr
 

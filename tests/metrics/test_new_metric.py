@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-import metrics
-
+ROOT = Path(__file__).parents[2]
 DECLARED = """
 
 from leaderboards.metrics.declaration.measure import SHARE, Scale
@@ -67,12 +66,19 @@ from kvbench.commands.ls import listing
 from kvbench.documents.readme import listed
 from kvbench.store.scoring import SCORES
 from kvbench.store.tables import RECORDS, joined_schema
-from leaderboards import (
-    Details, Method, Results, all_standings, board_sheet, boards_of, build_method, build_pages, cells_sheet, gallery,
-    summarise,
-)
-from metrics import Answer
-from synthetic_records import realistic_records
+from leaderboards.aggregate.board import boards_of
+from leaderboards.aggregate.standings import all_standings
+from leaderboards.aggregate.summary import summarise
+from leaderboards.downloads.tables import board_sheet
+from leaderboards.downloads.tables import cells_sheet
+from leaderboards.figures.gallery import Details
+from leaderboards.figures.gallery import gallery
+from leaderboards.pages.front import build_pages
+from leaderboards.pages.method import Method
+from leaderboards.pages.method import build_method
+from leaderboards.pages.results import Results
+from leaderboards.metrics import Answer
+from tests.support.synthetic_records import realistic_records
 
 records = realistic_records(policies=["full", "random", "snapkv"], contexts=4)
 records["words"] = np.arange(len(records)) % 7
@@ -113,12 +119,12 @@ print(json.dumps({
 def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """Where a metric is found that was written into one file of a copy of the package."""
     folder = tmp_path_factory.mktemp("copy")
-    shutil.copytree(Path(metrics.__file__).parent, folder / "metrics", ignore=shutil.ignore_patterns("__pycache__"))
-    with (folder / "metrics" / "answers.py").open("a") as file:
+    shutil.copytree(ROOT / "leaderboards", folder / "leaderboards", ignore=shutil.ignore_patterns("__pycache__"))
+    with (folder / "leaderboards" / "metrics" / "answers.py").open("a") as file:
         file.write(DECLARED)
     script = folder / "script.py"
     script.write_text(SCRIPT)
-    paths = os.pathsep.join([str(folder), str(Path(__file__).parent), str(Path(metrics.__file__).parent.parent)])
+    paths = os.pathsep.join([str(folder), str(ROOT)])
     done = subprocess.run(
         [sys.executable, str(script)], env={**os.environ, "PYTHONPATH": paths}, capture_output=True, text=True
     )

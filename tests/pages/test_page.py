@@ -224,7 +224,10 @@ def test_the_same_rows_give_the_same_bytes_in_another_process(rows: list[Summary
     stored = tmp_path / "rows.txt"
     stored.write_text("\n".join(row.model_dump_json() for row in some))
     code = (
-        "import pathlib, sys; from leaderboards import Results, SummaryRow, build_pages\n"
+        "import pathlib, sys\n"
+        "from leaderboards.aggregate.row import SummaryRow\n"
+        "from leaderboards.pages.results import Results\n"
+        "from leaderboards.pages.front import build_pages\n"
         "lines = pathlib.Path(sys.argv[1]).read_text().splitlines()\n"
         "rows = [SummaryRow.model_validate_json(line) for line in lines]\n"
         "pages = build_pages([Results.of({'seed': 0}, rows)])\n"

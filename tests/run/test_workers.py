@@ -147,7 +147,7 @@ def test_workers_die_with_a_process_that_is_killed(tmp_path: Path) -> None:
     code = f"""
 import os, pathlib, time
 from kvbench.run.workers import AHEAD, Workers
-from toy import toy_model
+from tests.support.toy import toy_model
 
 def work(_, item):
     (pathlib.Path({str(tmp_path)!r}) / str(os.getpid())).touch()

@@ -186,7 +186,7 @@ def test_the_site_of_it_shows_and_gives_out_these_numbers(store: Store, tmp_path
 
 
 def test_another_schema_is_told_with_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("small_store.SCHEMA_VERSION", SCHEMA_VERSION + 1)
+    monkeypatch.setattr("tests.support.small_store.SCHEMA_VERSION", SCHEMA_VERSION + 1)
     with pytest.raises(pytest.fail.Exception, match="make small-store"):
         small_store(tmp_path / "small")
     assert "compute the numbers" in AGAIN

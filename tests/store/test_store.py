@@ -350,7 +350,7 @@ def wait_for(condition, seconds: float) -> bool:  # type: ignore[no-untyped-def]
 def test_a_killed_run_goes_on_and_ends_as_if_it_had_not_been_killed(tmp_path: Path) -> None:
     code = (
         "import sys\nfrom pathlib import Path\nimport kvbench.run.resume, kvbench.run.execute\n"
-        "from test_store import grid\nfrom toy import toy_model\n"
+        "from tests.store.test_store import grid\nfrom tests.support.toy import toy_model\n"
         "kvbench.run.resume.CONTEXTS_IN_CHUNK = 1\n"
         "kvbench.run.execute.execute(toy_model(), grid(contexts=12), Path(sys.argv[1]), 'a test')\n"
     )
