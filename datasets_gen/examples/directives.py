@@ -23,7 +23,7 @@ class Directive:
     argument: str = ""
 
     def __str__(self) -> str:
-        """As it is stored: ``kind`` or ``kind argument``."""
+        """Returns the stored form: ``kind`` or ``kind argument``."""
         return f"{self.kind} {self.argument}".rstrip()
 
     @classmethod
@@ -41,8 +41,8 @@ class Directive:
 
 @dataclass(frozen=True)
 class Kind:
-    """What directives of a kind have in common. ``obeys(argument, output)`` may count on at least one word in the
-    output. ``undo(argument, text)``: what a text says beside what the directive has it say."""
+    """Declares a kind of directive. ``obeys(argument, output)`` may count on at least one word in the output.
+    ``undo(argument, text)`` returns the text without what the directive makes it say."""
 
     family: str
     phrasings: Phrasings
@@ -120,7 +120,7 @@ def _is_doubled(name: str, output: str) -> bool:
 
 
 def _said_first(name: str, text: str) -> str:
-    """What stands before the mark; all of a text without it, or with nothing before it."""
+    """Returns the text before the mark; all of a text without the mark, or with nothing before it."""
     first, _, _ = text.partition(MARKS[name].strip())
     return first if first.strip() else text
 
@@ -285,17 +285,17 @@ def family_of(directive: Directive) -> str:
 
 
 def clashes_of(kind: str) -> int:
-    """With how many other kinds a directive of this one cannot go."""
+    """Counts the kinds that a directive of this kind cannot be combined with."""
     return sum(kind in pair for pair in CLASHES)
 
 
 def compatible(kind: str, others: Collection[str]) -> bool:
-    """Whether one answer can obey a directive of this kind and of each of the others."""
+    """Tells whether one answer can obey a directive of this kind and of each of the others."""
     return kind not in others and all(frozenset((kind, other)) not in CLASHES for other in others)
 
 
 def check(directive: Directive, output: str) -> bool:
-    """Whether the output, as it stands, obeys the directive. One without a word obeys none."""
+    """Tells whether the output, as it stands, obeys the directive. An output without a word obeys none."""
     obeys = kind_of(directive).obeys
     return bool(words_of(output)) and obeys(directive.argument, output)
 
@@ -306,7 +306,7 @@ def obeyed(directives: Sequence[Directive], output: str) -> float:
 
 
 def undone(directives: Sequence[Directive], text: str) -> str:
-    """What a text says once: without what the directives forbid, and without what they have it say again."""
+    """Takes from a text what the directives forbid and what they make it say again."""
     for directive in directives:
         text = kind_of(directive).undo(directive.argument, text)
     return text

@@ -1,4 +1,4 @@
-"""What a generated example is: a context, the questions about it, and where in the context each answer lives."""
+"""An example is a context, the questions about it, and where in the context each answer lives."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -65,7 +65,7 @@ class Question:
 
     @property
     def written(self) -> str:
-        """What a perfect output is."""
+        """Returns the perfect output."""
         return self.golds[0] if self.target is None else self.target
 
 
@@ -87,5 +87,5 @@ class Example:
     draw: str = ""
 
     def text_of(self, kind: SpanKind) -> str:
-        """What the context says in its spans of a kind; nothing if it has none."""
+        """Joins the text of the context's spans of a kind; empty if it has none."""
         return " ".join(self.context[span.start : span.end] for span in self.spans if span.kind == kind)

@@ -79,7 +79,7 @@ def name_split(full_name: str) -> Split:
 
 @cache
 def full_names(split: Split) -> tuple[tuple[str, str], ...]:
-    """All (given, family) pairs of a split, in lexicon order."""
+    """Lists all (given, family) pairs of a split, in lexicon order."""
     words = lexicon()
     return tuple((g, f) for g in words.given for f in words.family if name_split(f"{g} {f}") == split)
 

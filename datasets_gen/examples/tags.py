@@ -22,8 +22,8 @@ TAGS: tuple[str, ...] = (
 
 
 def tags_of(question: Question) -> tuple[str, ...]:
-    """All that a question is: its direction, type and answer type, whether it can be answered and from how many facts,
-    whether directives hold for it, and whether it is after a protected text, which is no fact."""
+    """Lists the tags of a question: its direction, type and answer type, whether it can be answered and from how many
+    facts, whether directives hold for it, and whether it is after a protected text, which is no fact."""
     tags: list[str] = [question.direction, question.type, question.answer_type]
     tags += ["answerable"] if question.answerable else ["unanswerable"]
     tags += [f"{question.hops}-hop"] if question.answerable and not question.protected else []
@@ -47,6 +47,6 @@ def tagged(example: Example, tags: Iterable[str]) -> Example:
 
 
 def counts_of(examples: Sequence[Example]) -> dict[str, int]:
-    """How many questions carry each tag, in the order of :data:`TAGS`, without those that none carries."""
+    """Counts the questions that carry each tag, in the order of :data:`TAGS`, without unused tags."""
     counts = Counter(tag for example in examples for question in example.questions for tag in tags_of(question))
     return {tag: counts[tag] for tag in TAGS if counts[tag]}

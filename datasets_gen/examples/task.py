@@ -1,4 +1,4 @@
-"""What a task is: a named, versioned generator of examples."""
+"""A task is a named, versioned generator of examples."""
 
 import random
 from collections.abc import Callable, Iterator, Mapping
@@ -19,9 +19,9 @@ Profile = Literal["quick", "paper"]
 
 @dataclass(frozen=True)
 class Wanted:
-    """What is asked of a generator: ``level`` scales the difficulty, ``held_out`` takes the phrasings that training
-    never shows. ``arm``: what of the same draw is to be written, nothing where that is drawn too. ``number``: which
-    draw of its seed this is."""
+    """Tells a generator what to draw. ``level`` scales the difficulty; ``held_out`` takes the phrasings that training
+    never shows. ``arm`` is the way in which the draw is written, empty where that is drawn too. ``number`` counts the
+    draws of a seed."""
 
     split: Split
     level: int
@@ -33,7 +33,7 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Draft:
-    """What a generator draws: everything of an example but its identity."""
+    """Holds what a generator draws: everything of an example but its identity."""
 
     context: str
     stated_values: tuple[str, ...]

@@ -14,7 +14,7 @@ class Phrasings:
 
 @dataclass(frozen=True)
 class Wording:
-    """Which phrasings a text is written in: the first ``count`` common ones, or those held out."""
+    """Chooses the phrasings of a text: the first ``count`` common ones, or the held-out ones."""
 
     count: int
     held_out: bool = False

@@ -102,7 +102,7 @@ MARKER = "####"
 
 @dataclass
 class Account:
-    """What one person has at this point of the story, and how that is worked out."""
+    """Holds what one person has at this point of the story, and the steps that lead there."""
 
     name: str
     left: int  # equations to come
@@ -204,7 +204,7 @@ def _numbers(rng: random.Random, event: str, account: Account, other: Account | 
 
 
 def _change(rng: random.Random, limit: int) -> tuple[int, ...]:
-    """From 2 on, for items are in the plural."""
+    """Draws a change of 2 or more, as items are in the plural."""
     return (rng.randint(2, min(limit, LARGEST_CHANGE)),) if limit >= 2 else ()
 
 

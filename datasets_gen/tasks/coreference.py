@@ -171,7 +171,7 @@ class Story:
         return rng.choice(person.descriptions)
 
     def _note(self, subject: Referent, kind: Kind) -> None:
-        """What the sentence just told means for the references in the next ones."""
+        """Notes what the last sentence means for references in the next ones."""
         number, told = len(self.told) - 1, self.told[-1]
         read = (number, *told.read)
         mentioned: list[tuple[Referent, Kind, Way]] = [(subject, kind, Way("pronoun", "", read, told.name))]
@@ -255,7 +255,7 @@ def _in_telling_order(rng: random.Random, pool: list[Relation], count: int, desc
 
 
 def _in_order(rng: random.Random, facts: list[list[Fact]]) -> list[Fact]:
-    """What is told of one person after the other, with turns in between; bonds wherever they come."""
+    """Orders the facts person by person, with turns in between; bonds stand wherever they come."""
     for of_person in facts:
         if of_person[-1].relation in (LAWYER, *TEACHERS):
             of_person.insert(rng.randrange(len(of_person)), of_person.pop())
@@ -273,7 +273,7 @@ def _in_order(rng: random.Random, facts: list[list[Fact]]) -> list[Fact]:
 
 
 def _swaps(story: Story) -> list[tuple[Relation, str]]:
-    """What is told of one person and neither told nor implied of another, who is to be asked about."""
+    """Lists facts that are stated of one person and neither stated nor implied of another, who can be asked about."""
     facts = [told.fact for told in story.told]
     known = {person: said_of(person, facts) for person in story.people}
     stated = {fact.relation.name: fact.relation for fact in facts}

@@ -105,7 +105,7 @@ def _forward_chain(ask: Asker, line: Line, hops: int) -> Question:
 
 
 def _reverse(ask: Asker, line: Line, hops: int) -> Question:
-    """From a value to its person, and for two hops on to the one whose bond that person is."""
+    """Asks from a value to its person, and for two hops on to the person who has that one as a bond."""
     if hops == 1:
         return reverse_question(ask, ask.rng.choice(line.passage.facts))
     start = ask.rng.randrange(len(line.bonds))

@@ -101,8 +101,8 @@ def make(rng: random.Random, wanted: Wanted) -> Draft:
 
 
 def _kinds_of(rng: random.Random, size: Size, wanted: Wanted) -> list[str]:
-    """Where contexts are to be compared, every other draw has one directive, each kind in its turn, and the rest
-    several: the families are compared in both, and need to be there."""
+    """Chooses the kinds of directives. Where contexts are compared, every other draw has one directive, each kind in
+    its turn, and the rest have several: the families are compared in both, and need to be there."""
     fewest, most = size.directives
     if not wanted.arm:
         return _draw_kinds(rng, rng.randint(fewest, most))

@@ -101,8 +101,8 @@ INSTRUMENTS_IN_USE = 8  # few enough that people often play the same
 
 @dataclass(frozen=True)
 class Lives:
-    """What the passage says of whom. ``stranger`` and, by relation, ``unmentioned`` are a name and values that it does
-    not say; ``unshared`` the facts whose value stands nowhere else, ``single`` those of slots among them."""
+    """Holds what the passage says of each person. ``stranger`` and, by relation, ``unmentioned`` are a name and values
+    that it does not say; ``unshared`` are facts whose value stands nowhere else, ``single`` the slots among them."""
 
     people: list[str]
     stranger: str
@@ -303,7 +303,7 @@ def _initials(name: str) -> str:
 
 
 def _initials_of(name: str) -> tuple[str, str]:
-    """As golds: apart, and together, as others write them, with or without full stops."""
+    """Writes initials as golds: apart and together, with and without full stops."""
     return _initials(name), _initials(name).replace(" ", "")
 
 
@@ -312,7 +312,7 @@ def _both_initials(names: Iterable[str]) -> list[str]:
 
 
 def _has_initials(name: str) -> bool:
-    """Whether its initials can be scored: F1 drops articles, and an A is one."""
+    """Tells whether the initials of a name can be scored: F1 drops articles, and an A is one."""
     return "A" not in _initials(name)
 
 
@@ -327,7 +327,7 @@ def _instruments(ask: Asker, lives: Lives, missing: bool) -> Question | None:
 
 
 def _lists(lives: Lives, person: str) -> tuple[str, ...]:
-    """What a person plays, in every order."""
+    """Writes what a person plays, in every order."""
     return tuple(
         _listed(order) for order in permutations(s.fact.value for s in lives.of(PLAYS) if s.fact.subject == person)
     )

@@ -37,7 +37,7 @@ Name = tuple[str, str]  # given and family name
 
 
 def alike(one: str, other: str) -> bool:
-    """Whether two given names begin alike ("Mina", "Milan") or rhyme ("Edda", "Hedda"; "Nora", "Lara").
+    """Tells whether two given names begin alike ("Mina", "Milan") or rhyme ("Edda", "Hedda"; "Nora", "Lara").
 
     Common beginnings, and names one letter apart, would be the closer rule, but leave the test split about a thousand
     sets of four people and few of three or five; this one leaves more than ten thousand of four.
@@ -59,7 +59,7 @@ class Namesakes:
 
 @cache
 def namesakes(split: Split) -> Mapping[str, Namesakes]:
-    """By stem, where there is a pair."""
+    """Groups namesakes by stem, where there is a pair."""
     by_stem: dict[str, list[Name]] = defaultdict(list)
     for name in full_names(split):
         by_stem[name[1][:STEM]].append(name)
@@ -84,7 +84,7 @@ def _alikes() -> Mapping[str, frozenset[str]]:
 
 @cache
 def _pairs(split: Split, families: int) -> tuple[tuple[Name, Name], ...]:
-    """All pairs of the stems that have so many families."""
+    """Lists all pairs of the stems that have so many families."""
     return tuple(pair for group in namesakes(split).values() if group.families >= families for pair in group.pairs)
 
 

@@ -177,7 +177,7 @@ ATTEMPTS = 8
 
 @dataclass(frozen=True)
 class Mention:
-    """What a sentence states: its words, and where the text has them."""
+    """Holds what a sentence states: its words, and where they stand in the text."""
 
     period: Period
     words: Mapping[str, str]
@@ -189,7 +189,7 @@ class Mention:
         return int(self.words["year"])
 
     def tells(self, other: "Mention", slot: Slot) -> bool:
-        """Whether it says the same word as another mention, of the same relation."""
+        """Tells whether it says the same word as another mention of the same relation."""
         return self.period is other.period and self.words[slot] == other.words[slot]
 
 
@@ -228,7 +228,7 @@ def make(rng: random.Random, wanted: Wanted) -> Draft:
 
 
 def _happenings(rng: random.Random, size: Size, people: list[str]) -> list[tuple[Period, dict[str, str]]]:
-    """What is to be stated, in random order.
+    """Draws the statements, in random order.
 
     At first every year and every value occurs once. Then people share them, so that neither alone tells which sentence
     is meant.
@@ -258,8 +258,8 @@ def _once(rng: random.Random, lived: Sequence[tuple[Period, str]], birth: int) -
 
 
 def _shared(rng: random.Random, size: Size, lived: Sequence[tuple[Period, str]], birth: int) -> list[tuple[str, int]]:
-    """From as many values and years as one person needs, and one more: no two statements are of the same value and
-    year, and none of a person and relation share either."""
+    """Draws from as many values and years as one person needs, and one more: no two statements have the same value and
+    year, and no two of one person and relation share either."""
     count = size.mentions[1] + 1
     years = rng.sample(range(birth, birth + LIFETIME), count)
     kinds = {period.name: period.value_kind for period, _ in lived}
@@ -306,7 +306,7 @@ def _look_up(rng: random.Random, wording: Wording, story: Story, asked: Slot, mi
 
 
 def _order(rng: random.Random, wording: Wording, story: Story, missing: bool) -> Question:
-    """What came first or last: all mentions of the person must be read to know."""
+    """Asks what came first or last: all mentions of the person must be read to know."""
     mention = rng.choice(story.mentions)
     period, person = mention.period, mention.words["subject"]
     phrasings, pick = rng.choice(((period.first, min), (period.last, max)))

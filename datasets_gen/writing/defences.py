@@ -1,4 +1,4 @@
-"""What a system prompt says to keep its directives to itself, and what is tried to get them out of it."""
+"""Defences ask a model to keep its directives to itself; attacks try to get them out of it."""
 
 from collections.abc import Mapping
 

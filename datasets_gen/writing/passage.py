@@ -40,7 +40,7 @@ class Passage:
         return next(s for s in self.facts if s.fact.relation.name == relation and s.fact.subject == subject)
 
     def stated_values(self) -> tuple[str, ...]:
-        """Every subject and value in order of first mention, each once."""
+        """Lists every subject and value once, in order of first mention."""
         return tuple(dict.fromkeys(name for s in self.facts for name in (s.fact.subject, s.fact.value)))
 
 

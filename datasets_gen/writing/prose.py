@@ -94,7 +94,7 @@ def draw_sentences(rng: random.Random, count: int) -> list[str]:
 
 
 def prose_of_words(rng: random.Random, words: int) -> list[str]:
-    """As many sentences as it takes to reach ``words`` words, and not one more."""
+    """Draws as many sentences as it takes to reach ``words`` words, and not one more."""
     sentences: list[str] = []
     while words > 0:
         # Even if all of them are the longest, no sentence but the last reaches the number.

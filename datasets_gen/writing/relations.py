@@ -1,4 +1,4 @@
-"""What can be said of a person, in several phrasings, and asked in both directions.
+"""Relations are what can be said of a person, in several phrasings, and asked in both directions.
 
 ``{subject}`` is a full name or, in a chain, a phrase such as "the mentor of Ada Falbrook"; ``{value}`` is a value.
 """

@@ -90,6 +90,11 @@ def command(
     with Progress(*columns, TextColumn("left"), TimeRemainingColumn(), console=console) as progress:
         bar = progress.add_task("kvpress", total=cells * sum(len(example.questions) for _, example in work))
         comparison = pipeline.compare(loaded, work, treated, lambda count: progress.advance(bar, count))
+    show_comparison(comparison)
+
+
+def show_comparison(comparison: "Comparison") -> None:
+    """Prints the table and a summary as JSON; :class:`KVBenchError` where a generation differs."""
     output = Console(highlight=False)
     output.print(comparison_table(comparison))
     for policy, ratio, question in comparison.unequal:
@@ -109,7 +114,7 @@ def command(
 
 
 def show_suite(only: str | None, size: "Size", repeats: int, device: "torch.device", out: Path) -> None:
-    """Every row is in the file as soon as it is measured, beside others of the same machine and versions."""
+    """Measures the rows of the suite and writes each into the file at once, beside other rows of the same machine."""
     report = measured.Report.on(device, size is suites.TINY).continued(out)
     write_text_atomically(out, report.model_dump_json(indent=1) + "\n")  # found out now rather than after the hour
     for row in suites.run_suite(only, size, repeats, device, lambda name: console.print(f"measuring {name}")):

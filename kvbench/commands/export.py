@@ -94,7 +94,7 @@ def command(
 
 
 def _options(**options: object) -> str:
-    """As they are given on the command line, without those that are not."""
+    """Returns the options that were given, as on the command line."""
     given = {f"--{name.replace('_', '-')}": str(value) for name, value in options.items() if value is not None}
     return shlex.join(word for option in given.items() for word in option)
 

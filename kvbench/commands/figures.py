@@ -37,7 +37,7 @@ def command(
         str, typer.Option(help="Heat maps of these too, beside those of the mean of the methods; comma-separated.")
     ] = "",
 ) -> None:
-    """Every curve, scatter and heat map of each task and mode, in each format."""
+    """Draws every curve, scatter and heat map of each task and mode, in each format."""
     suffixes = choose("format", formats, FORMATS)
     store = Store.open(run)
     make_folder("--out", out)
@@ -69,7 +69,8 @@ def _figures(found: Gallery, task: str, mode: str, policies: Sequence[str]) -> I
 
 
 def _layers(found: HeatMap, policies: Sequence[str]) -> list[tuple[str, str]]:
-    """What is worth a file: all measures of the first policy or mean and of ``policies``; of tasks, two levels."""
+    """Chooses the layers that are worth a file: all measures of the first policy or mean and of ``policies``, and two
+    levels of tasks."""
     first = found.first[1]
     options = {option for _, option in found.layers}
     wanted = [level for level in LEVELS if level in options] if found.name == "tasks" else [first, *policies]

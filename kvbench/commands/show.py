@@ -109,7 +109,7 @@ def legend(spans: list[Span]) -> Text:
 
 
 def questions_table(numbered: list[tuple[int, Question]]) -> Table:
-    """With what is to be written where that is not the gold, as under directives and with steps."""
+    """Lists the questions of an example, with the expected text where it is not the gold (directives, steps)."""
     table = Table(box=None, pad_edge=False)
     golds = [question.golds[0] if question.golds else "" for _, question in numbered]
     written = any(question.written != gold for (_, question), gold in zip(numbered, golds, strict=True))

@@ -34,7 +34,7 @@ SHOWN_SCORES = {"f1": "F1", "em": "right", "directives_obeyed": "directives obey
 
 
 def listed(kind: str) -> str:
-    """What ``python -m kvbench ls`` lists."""
+    """Returns the table that ``python -m kvbench ls`` lists, as Markdown."""
     header, rows = listing(kind)
     return table(header, ((f"`{name}`", *others) for name, *others in rows))
 
@@ -62,7 +62,7 @@ def full_cache() -> str:
 
 
 def targets() -> str:
-    """What the reference models have to reach, and what they do; what is missed is set in bold."""
+    """Returns the targets of the reference models and what they reach; a missed target is bold."""
     measured = {model: json.loads(content)["scores"] for model, content in shipped("full_cache.json").items()}
     rows = []
     for target in TARGETS:
@@ -99,7 +99,7 @@ def press() -> str:
 
 
 def instructions() -> str:
-    """What the suite ``instructions`` came to on the reference model, when the pictures were taken."""
+    """Returns the results of the suite ``instructions`` on the reference model, from the run of the pictures."""
     found = json.loads((DOCS / "instructions.json").read_text())
     gains = table(
         ("policy", "gain", "95 % interval", "spans whole, percent"),
@@ -160,7 +160,7 @@ BLOCKS: Mapping[str, Callable[[], str]] = {
 
 
 def suite() -> str:
-    """What ``make suite`` measured."""
+    """Returns the table that ``make suite`` measured."""
     return markdown(Report.model_validate_json(BENCH.read_text()))
 
 

@@ -116,7 +116,7 @@ class Plan:
 
     @cached_property
     def times(self) -> list[tuple[Part, float]]:
-        """Every part of the work, and how many seconds it takes one worker over all contexts."""
+        """Returns the seconds that one worker takes over all contexts, by part of the work."""
         return [
             (part, load.contexts * self.machine.seconds(part.operations, part.read))
             for load in self.loads

@@ -1,4 +1,4 @@
-"""How much memory there is, what of it keys and values may take, and how its end is told from other errors."""
+"""Tells how much memory there is, how much keys and values may take, and whether an error means that it ran out."""
 
 import resource
 import sys
@@ -51,7 +51,7 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 @contextmanager
 def memory_bound(device: torch.device) -> Iterator[None]:
-    """What is allocated inside may be nearly as much as is free on the machine: more raises, where the kernel would
+    """Lets its body allocate nearly as much as is free on the machine: more raises an error, where the kernel would
     kill the process. On Linux alone, and not for a CUDA process, which reserves addresses at will and raises itself."""
     if sys.platform != "linux" or device.type == "cuda":
         yield

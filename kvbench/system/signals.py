@@ -9,7 +9,7 @@ PATIENCE = 2.0  # seconds within which a second press is the first one said twic
 
 
 class Interrupts:
-    """What answers SIGINT while a command runs.
+    """Answers SIGINT while a command runs.
 
     Python raises KeyboardInterrupt wherever it is. While things are being taken down that shows as a traceback, and in
     a destructor, such as those of a file that is being written, it is printed and then forgotten.

@@ -1,4 +1,4 @@
-"""What was asked and answered: every question once, as it is generated, with the scores that its output has."""
+"""Checks that every question is there once, as it is generated, with the scores that its output has."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
@@ -18,7 +18,7 @@ LONGEST = 60  # characters of a text that is shown
 
 
 def check_completeness(submission: Submission) -> Iterator[Finding]:
-    """Every question of every context, by every policy at every level, once, and nothing beside that."""
+    """Checks that every policy answers every question once at every level, and that nothing else is there."""
     found: dict[Cell, Counter[str]] = defaultdict(Counter)
     for record in submission.records:
         found[record.task, record.policy, record.point][record.question_id] += 1
@@ -47,8 +47,8 @@ def check_completeness(submission: Submission) -> Iterator[Finding]:
 
 
 def _questions(submission: Submission, task: str, contexts: int) -> set[str]:
-    """Those of a task: as it is generated, or, where it cannot be, all that anybody answered; then a context of which
-    nobody did is a missing question itself."""
+    """Lists the questions of a task as it is generated. Where it cannot be generated, lists the questions that any
+    policy answered; a context without an answer then counts as a missing question."""
     if task in submission.examples:
         return {question.id for example in submission.examples[task] for question in example.questions}
     own = [question for question, _ in submission.asked if question.task == task]

@@ -1,4 +1,4 @@
-"""What was kept and what it costs: numbers that no run can have."""
+"""Checks kept tokens, ratios, bytes and times: finds numbers that no run can have."""
 
 import json
 import math
@@ -92,7 +92,7 @@ def _is_object(text: str) -> bool:
 
 
 def _faults_of_kept(record: Record, context_tokens: int, whole: Record | None) -> Iterator[str]:
-    """What is kept, told as a share, in tokens and in bytes."""
+    """Compares the three numbers of what is kept: share, tokens and bytes."""
     realised, kept, size = record.realised_ratio, record.kept_tokens, record.kv_bytes
     if realised is None or kept is None or size is None or context_tokens < 1:
         yield "it has no realised ratio, kept tokens, bytes or context"

@@ -1,4 +1,4 @@
-"""Whose run it is: whether it was finished, by which code, on which model, over which tasks."""
+"""Checks where a run comes from: its status, code, model and tasks."""
 
 from collections.abc import Iterator
 
@@ -36,7 +36,7 @@ def check_model(submission: Submission) -> Finding:
 
 
 def check_tasks(submission: Submission) -> Iterator[Finding]:
-    """What a task is called and what it is have to go together, where its version is installed."""
+    """Checks that each task is what its name and version say, where that version is installed."""
     faults = []
     for planned in submission.identity.tasks:
         task = submission.tasks.get(planned.name)

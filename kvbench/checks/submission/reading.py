@@ -42,7 +42,7 @@ class Submission:
 
     @cached_property
     def asked(self) -> list[tuple[StoredQuestion, StoredContext]]:
-        """Every stored question that was answered, once."""
+        """Lists every stored question that was answered, once."""
         return list(
             {answer.question.question_id: (answer.question, answer.context) for answer in self.answers}.values()
         )
@@ -64,7 +64,7 @@ class Submission:
 
     @cached_property
     def tokenizer(self) -> PreTrainedTokenizerBase | None:
-        """That of a shipped model; no other can be known to be the right one."""
+        """Loads the tokenizer of a shipped model; of no other model can the right one be known."""
         if not self.model_is_shipped:
             return None
         loaded: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(str(folder_of(self.identity.model)))
@@ -72,7 +72,7 @@ class Submission:
 
     @cached_property
     def examples(self) -> Mapping[str, tuple[Example, ...]]:
-        """By task the contexts that the run is about, made again."""
+        """Generates the contexts of the run again, by task."""
         seed, held_out = self.identity.seed, self.identity.held_out
         return {
             planned.name: tuple(
@@ -84,7 +84,7 @@ class Submission:
 
     @cached_property
     def contexts(self) -> Mapping[str, Described]:
-        """By the name of an example what has to be stored of it."""
+        """Maps the name of an example to the context that has to be stored."""
         return {
             example.id: described_context(self.tasks[task], example)
             for task, examples in self.examples.items()
@@ -93,7 +93,7 @@ class Submission:
 
     @cached_property
     def questions(self) -> Mapping[str, Described]:
-        """By question what has to be stored of it."""
+        """Maps the id of a question to the row that has to be stored."""
         return {
             question.id: described_question(self.tasks[task], example, question)
             for task, examples in self.examples.items()
@@ -103,12 +103,12 @@ class Submission:
 
 
 def place_of(record: Record) -> str:
-    """Where a record belongs, for people."""
+    """Names the policy, level and question of a record."""
     return f"{record.policy} at {record.point.where}, {record.question_id}"
 
 
 def identity_of(store: Store) -> Identity:
-    """All of it; :class:`KVBenchError` where something is missing or surplus."""
+    """Reads the identity of a run; :class:`KVBenchError` where something is missing or surplus."""
     try:
         return Identity.model_validate(store.run.identity)
     except ValidationError as error:
@@ -120,7 +120,7 @@ def identity_of(store: Store) -> Identity:
 
 
 def read(folder: Path) -> tuple[Submission, Finding]:
-    """What is in a folder, and what is wrong with its files."""
+    """Reads a submission, and finds what is wrong with its files."""
     store = Store.open(folder)
     identity = identity_of(store)
     answers: list[StoredAnswer] = []

@@ -1,4 +1,4 @@
-"""What was evicted, counted anew from the share of slots that keep each token."""
+"""Counts anew what was evicted, from the share of slots that keep each token."""
 
 from collections.abc import Iterator, Sequence
 
@@ -54,7 +54,7 @@ def faults_of_layers(record: Record, layers: int) -> Iterator[str]:
 
 
 def _inside(spans: Sequence[int], starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    """Which tokens overlap any of the spans, which are starts and ends in turn."""
+    """Marks the tokens that overlap any of the spans, which are starts and ends in turn."""
     found = np.zeros(len(ends), dtype=bool)
     for start, end in zip(spans[::2], spans[1::2], strict=True):
         found |= (starts < end) & (ends > start)

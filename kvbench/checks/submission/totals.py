@@ -1,4 +1,4 @@
-"""What the records add up to: ``summary.json`` says nothing else."""
+"""Checks that ``summary.json`` says what the records add up to."""
 
 import json
 import math
@@ -17,7 +17,7 @@ SLACK = 1e-6  # other machines sum in another order
 
 
 def check_names(submission: Submission) -> Finding:
-    """Whether two names stand for one method: records of one policy under the name of another are found so."""
+    """Finds two names for one method, and so records of one policy under the name of another."""
     if not any(record.status == "ok" for record in submission.records):
         return note("names", "no policy has answered anything")
     declared = {name: policy.same_as for name, policy in POLICIES.items()}
