@@ -12,7 +12,6 @@ from pydantic import BaseModel, ConfigDict
 
 import datasets_gen
 import kvbench
-import metrics
 import policies
 from datasets_gen import Task
 from kvbench.experiments.catalogue import covers
@@ -21,6 +20,7 @@ from kvbench.models.load import LoadedModel
 from kvbench.prompts.mode import Mode, Scope
 from kvbench.store.store import PROVENANCE
 from kvbench.store.tables import SCHEMA_VERSION
+from leaderboards import metrics
 from policies import Policy, arguments_of, by_kind
 
 PACKAGES = ("torch", "transformers", "kvpress", "numpy")

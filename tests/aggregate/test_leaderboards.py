@@ -365,7 +365,6 @@ def test_what_a_run_has_not_reached_is_blank() -> None:
     ("package", "forbidden"),
     [
         ("leaderboards", ("torch", "transformers", "kvpress", "kvbench")),
-        ("metrics", ("torch", "transformers", "kvpress", "kvbench", "policies", "leaderboards", "rouge_score")),
         ("datasets_gen", ("torch", "transformers", "kvpress", "kvbench", "policies", "leaderboards")),
         ("policies", ("kvbench", "datasets_gen", "leaderboards")),
     ],
