@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping
 from typing import Annotated
 
 import typer
-from leaderboards.metrics import METRICS
 from rich.console import Console
 from rich.padding import Padding
 from rich.table import Table
@@ -15,6 +14,7 @@ from kvbench.experiments.catalogue import known_policies
 from kvbench.experiments.suites import SUITES
 from kvbench.models.shipped import REFERENCE_MODELS
 from kvbench.system.errors import KVBenchError
+from leaderboards.metrics import METRICS
 
 Rows = tuple[tuple[str, ...], list[tuple[str, ...]]]
 

@@ -1,6 +1,6 @@
 """What is beside the pages of a run: downloads in the folder ``data``, and a page of results from elsewhere."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -8,7 +8,7 @@ from pandas import DataFrame
 
 from kvbench.store.parquet import write_parquet
 from kvbench.store.store import Store, together_once
-from kvbench.store.tables import TABLES, joined_schema
+from kvbench.store.tables import TABLES, StoredTable, joined_schema
 from kvbench.system.files import write_atomically, write_text_atomically
 from leaderboards.downloads.sheets import Sheet
 from leaderboards.pages.front import FRONT
@@ -41,17 +41,28 @@ def write_records(folder: Path, parts: Sequence[tuple[Mapping[str, str], DataFra
     return len(together)
 
 
+def join_study_tables(stores: Sequence[Store], names: Collection[str] | None = None) -> dict[StoredTable, pa.Table]:
+    """Reads the tables of studies that any of the stores has, each row once. ``names``: those to read, or None for
+    all."""
+    tables = dict.fromkeys(table for store in stores for table in store.study_tables)
+    return {
+        table: together_once(table, [store.study_table(table) for store in stores if table in store.study_tables])
+        for table in tables
+        if names is None or table.name in names
+    }
+
+
 def write_study_tables(folder: Path, parts: Sequence[tuple[Mapping[str, str], Sequence[Store]]]) -> list[str]:
-    """The tables of studies, each as one file, with the same labels; returns the names of the files in ``folder``."""
-    found: dict[str, list[pa.Table]] = {}
+    """Writes the tables of studies, each as one file with the labels of the records, and returns the names of the
+    files in ``folder``."""
+    by_name: dict[str, list[pa.Table]] = {}
     for labels, stores in parts:
-        for table in dict.fromkeys(table for store in stores for table in store.study_tables):
-            rows = together_once(table, [store.study_table(table) for store in stores if table in store.study_tables])
-            found.setdefault(table.name, []).append(_labelled(rows, labels))
-    for name, tables in found.items():
+        for table, rows in join_study_tables(stores).items():
+            by_name.setdefault(table.name, []).append(_labelled(rows, labels))
+    for name, tables in by_name.items():
         together = pa.concat_tables(tables).replace_schema_metadata(TABLES[name].schema.metadata)
         write_parquet(folder / FOLDER / f"{name}.parquet", together)
-    return [f"{FOLDER}/{name}.parquet" for name in found]
+    return [f"{FOLDER}/{name}.parquet" for name in by_name]
 
 
 def _labelled(rows: pa.Table, labels: Mapping[str, str]) -> pa.Table:

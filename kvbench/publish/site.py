@@ -1,4 +1,4 @@
-"""From the store to what people look at: summary.json and the page."""
+"""Writes what people look at: ``summary.json`` of a store, and the pages and downloads of a site."""
 
 from collections.abc import Sequence
 from itertools import chain
@@ -6,7 +6,15 @@ from pathlib import Path
 
 from pandas import DataFrame
 
-from kvbench.publish.downloads import FOLDER, RECORDS_FILE, link_pages, write_records, write_sheets, write_study_tables
+from kvbench.publish.downloads import (
+    FOLDER,
+    RECORDS_FILE,
+    join_study_tables,
+    link_pages,
+    write_records,
+    write_sheets,
+    write_study_tables,
+)
 from kvbench.publish.method import method_of
 from kvbench.publish.site_files import remove_former_files
 from kvbench.store.merging import Gathering, gather
@@ -31,10 +39,9 @@ from leaderboards.pages.front import FRONT, METHOD, build_pages
 from leaderboards.pages.method import Downloads, build_method
 from leaderboards.pages.results import Results, examples_page
 from leaderboards.statistics.levels import with_levels
-from leaderboards.studies.instructions.page import build_instructions, has_orders
-
-INSTRUCTIONS_NAME = "instructions{}.html"
-RESULTS_FILE = "instructions.json"
+from leaderboards.studies.declaration import Study, StudyInput
+from leaderboards.studies.page import build_study
+from leaderboards.studies.registry import studies
 
 
 def planned_cells(outline: Outline) -> PlannedCells:
@@ -105,30 +112,33 @@ def _write(
     rows: Sequence[list[SummaryRow]],
     folder: Path,
 ) -> list[Path]:
-    found = [all_standings(*parts) for parts in zip(records, rows, strict=True)]
+    standings = [all_standings(*parts) for parts in zip(records, rows, strict=True)]
+    inputs = [_study_input(*parts) for parts in zip(gatherings, records, strict=True)]
+    taken = [[study for study in studies().values() if study.takes(given)] for given in inputs]
     results = [
         _results(number, *parts)
-        for number, parts in enumerate(zip(gatherings, records, rows, found, strict=True), start=1)
+        for number, parts in enumerate(zip(gatherings, records, rows, standings, taken, strict=True), start=1)
     ]
     pages, first = build_pages(results), [FRONT]
     sheets: list[Sheet] = []
-    for number, (one, own, gathering, standings) in enumerate(
-        zip(results, records, gatherings, found, strict=True), start=1
+    for number, (one, given, gathering, of_boards, own_studies) in enumerate(
+        zip(results, inputs, gatherings, standings, taken, strict=True), start=1
     ):
-        for task, of_task in own.groupby("task", sort=False):
+        for task, of_task in given.records.groupby("task", sort=False):
             pages[examples_page(str(task), number)] = build_examples(one.model, str(task), of_task)
         tables = [
             cells_sheet(one.rows),
-            board_sheet(standings, one.boards),
+            board_sheet(of_boards, one.boards),
             duels_sheet("comparisons", chain(*one.duels.values()), "Every two policies, cell by cell"),
             questions_sheet(one.details.facets),
         ]
-        if one.study:
-            pages[one.study], quoted, of_study = build_instructions(one.model, own)
+        for study in own_studies:
+            page = study.file_name(number)
+            pages[page], content = build_study(study, given)
             if len(gathering.stores) == 1:
-                gathering.stores[0].write_json(RESULTS_FILE, quoted)
-            tables += of_study
-            first.append(one.study)
+                gathering.stores[0].write_json(f"{study.name}.json", dict(content.quoted))
+            tables += content.sheets
+            first.append(page)
         sheets += [table.labelled(_labels(one)) for table in tables]
     runs = {str(store.folder): store.run for gathering in gatherings for store in gathering.stores}
     tables_of_all = joined(sheets)
@@ -151,11 +161,26 @@ def _labels(one: Results) -> dict[str, str]:
     return {"model": one.model, "setting": one.setting}
 
 
-def _study_page(number: int) -> str:
-    return INSTRUCTIONS_NAME.format("" if number == 1 else f".{number}")
+def _study_input(gathering: Gathering, records: DataFrame) -> StudyInput:
+    """Puts together what studies are made from; of their own tables those that a study of the registry reads."""
+    wanted = {name for study in studies().values() for name in study.tables}
+    tables = join_study_tables(gathering.stores, wanted) if wanted else {}
+    return StudyInput(
+        model=str(gathering.stores[0].run.identity["model"]),
+        records=records,
+        runs=[store.run.model_dump() for store in gathering.stores],
+        tables={table.name: rows.to_pandas() for table, rows in tables.items()},
+    )
 
 
-def _results(number: int, gathering: Gathering, records: DataFrame, rows: list[SummaryRow], found: Found) -> Results:
+def _results(
+    number: int,
+    gathering: Gathering,
+    records: DataFrame,
+    rows: list[SummaryRow],
+    found: Found,
+    taken: Sequence[Study],
+) -> Results:
     stores = gathering.stores
     identity = stores[0].run.identity
     return Results(
@@ -168,15 +193,8 @@ def _results(number: int, gathering: Gathering, records: DataFrame, rows: list[S
         details=Details(found, facets(records, rows)),
         duels=every_duel(records),
         families={policy.name: policy.family for policy in gathering.outline.policies},
-        study=_study_page(number) if _is_study(gathering, records) else "",
+        studies={study.title: study.file_name(number) for study in taken},
     )
-
-
-def _is_study(gathering: Gathering, records: DataFrame) -> bool:
-    """Of system prompts, in full: the numbers of its page are paired."""
-    runs = [store.run for store in gathering.stores]
-    of_prompts = all(run.identity["scope"] == "system" for run in runs) or has_orders(records)
-    return of_prompts and all(run.status == "complete" for run in runs)
 
 
 def publish_comparison(

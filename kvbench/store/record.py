@@ -2,9 +2,9 @@
 
 from typing import TYPE_CHECKING, Any, Literal
 
-from leaderboards.metrics import METRICS, with_columns
 from pydantic import BaseModel, ConfigDict
 
+from leaderboards.metrics import METRICS, with_columns
 from policies import Level, Point
 
 

@@ -1,13 +1,12 @@
 """Scoring from what is stored: it needs the output text and no model."""
 
-from leaderboards.metrics import METRICS, Answer, MetricError
-
 from kvbench.store.store import Store
 from kvbench.store.stored_answer import StoredAnswer
 from kvbench.store.stored_context import StoredContext
 from kvbench.store.stored_question import StoredQuestion
 from kvbench.store.tables import RECORDS
 from kvbench.system.errors import KVBenchError
+from leaderboards.metrics import METRICS, Answer, MetricError
 
 SCORES = {metric.name: metric.of_answer for metric in METRICS.values() if metric.of_answer is not None}
 

@@ -7,7 +7,7 @@ from leaderboards.metrics.declaration.definition import Chapter, Definition, wit
 from leaderboards.metrics.routing import ROUTING
 from leaderboards.statistics.bootstrap import RESAMPLES
 from leaderboards.statistics.significance import ALPHA, EXACT_BELOW
-from leaderboards.studies.instructions.definitions import INSTRUCTIONS
+from leaderboards.studies.registry import studies
 
 ANSWERS = Chapter(
     "answers",
@@ -258,4 +258,7 @@ COLUMNS = Chapter(
     ),
 )
 
-CHAPTERS = (ANSWERS, ROUTES, COMPRESSION, BOARD, STATISTICS, INSTRUCTIONS, COLUMNS)
+
+def chapters() -> tuple[Chapter, ...]:
+    """Returns all chapters in the order of the page, with those of the studies."""
+    return (ANSWERS, ROUTES, COMPRESSION, BOARD, STATISTICS, *(study.chapter for study in studies().values()), COLUMNS)

@@ -56,7 +56,11 @@ def build_pages(results: Sequence[Results]) -> dict[str, str]:
         "index.html.j2",
         facts=_facts(results, rows, tasks),
         task_pages=pages,
-        studies=[(label, one.study) for label, one in zip(labels_of(results), results, strict=True) if one.study],
+        studies=[
+            (f"{title}, {label}" if label else title, page)
+            for label, one in zip(labels_of(results), results, strict=True)
+            for title, page in one.studies.items()
+        ],
         scripts=(*SCRIPTS, "board.js"),
         boards=boards,
         board_data=as_data(_board_data(results, boards)),

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from leaderboards.downloads.sheets import Sheet
-from leaderboards.pages.definitions import CHAPTERS
+from leaderboards.pages.definitions import chapters
 from leaderboards.pages.entries import Entry, entries_of
 from leaderboards.rendering.templating import render
 
@@ -113,7 +113,7 @@ def build_method(method: Method, downloads: Downloads | None = None) -> str:
     return render(
         "method.html.j2",
         method=method,
-        chapters=CHAPTERS,
+        chapters=chapters(),
         in_run=[policy for policy in method.policies if policy.in_run],
         others=[policy for policy in method.policies if not policy.in_run],
         downloads=downloads or Downloads(),

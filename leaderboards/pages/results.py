@@ -28,8 +28,8 @@ class Results:
         Of any two policies, which the board can compare.
     details
         What the records say beyond the rows, for figures.
-    study
-        The file name of the page on instructions, where there is one.
+    studies
+        By title, the file names of the pages of studies.
     """
 
     rows: Sequence[SummaryRow]
@@ -41,7 +41,7 @@ class Results:
     families: Mapping[str, str] = field(default_factory=dict)
     duels: Duels = field(default_factory=dict)
     details: Details = field(default_factory=Details)
-    study: str = ""
+    studies: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, run: Mapping[str, Any], rows: Sequence[SummaryRow], boards: Boards | None = None) -> Self:

@@ -4,10 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from leaderboards.studies.instructions.page import build_instructions
 from tests.browser.test_page_chromium import HOSTILE, LOWEST_CONTRAST
 from tests.support.chromium import EXECUTABLE, Chromium
-from tests.support.study_records import records, small_study
+from tests.support.study_records import instructions_page, records, small_study
 
 pytestmark = pytest.mark.skipif(EXECUTABLE is None, reason="chromium is not installed: apt-get install chromium")
 
@@ -25,7 +24,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for row in rows
     ]
     path = tmp_path_factory.mktemp("site") / "instructions.html"
-    path.write_text(build_instructions(HOSTILE, records(*hostile))[0], encoding="utf-8")
+    path.write_text(instructions_page(HOSTILE, records(*hostile))[0], encoding="utf-8")
     return path
 
 

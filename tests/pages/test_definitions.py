@@ -25,16 +25,15 @@ from leaderboards.downloads.tables import (
 )
 from leaderboards.metrics import CURVES, METRICS, TABLES
 from leaderboards.pages.comparison import build_comparison
-from leaderboards.pages.definitions import CHAPTERS
+from leaderboards.pages.definitions import chapters
 from leaderboards.pages.front import build_pages
 from leaderboards.pages.imported import build_imported
 from leaderboards.pages.results import Results
-from leaderboards.studies.instructions.page import build_instructions
 from policies import Level
-from tests.support.study_records import small_study
+from tests.support.study_records import instructions_page, small_study
 from tests.support.synthetic_records import realistic_records
 
-DEFINITIONS = [definition for chapter in CHAPTERS for definition in chapter.definitions]
+DEFINITIONS = [definition for chapter in chapters() for definition in chapter.definitions]
 NAMES = {name for definition in DEFINITIONS for name in definition.names}
 HALF_AND_MOST = [Level("ratio", 0.5), Level("ratio", 0.9)]
 # What is asked of a policy, its name, and a heading without words.
@@ -55,7 +54,7 @@ def sheets() -> list[Sheet]:
         duels_sheet("verdicts", duels(records, "snapkv", ["knorm"])),
         contrasts_sheet("failures", contrasts(records, "snapkv", "knorm")),
         imported_sheet([IMPORTED]),
-        *build_instructions("toy", small_study())[2],
+        *instructions_page("toy", small_study())[1].sheets,
     ]
 
 
@@ -88,7 +87,7 @@ def headings() -> set[str]:
     pages = [
         *build_pages([Results.of({"model": "toy"}, rows, boards_of(records, rows))]).values(),
         build_comparison("toy", duels(records, "snapkv", ["knorm"]), {"knorm": contrasts(records, "snapkv", "knorm")}),
-        build_instructions("toy", small_study())[0],
+        instructions_page("toy", small_study())[0],
         build_imported("results", [IMPORTED]),
     ]
     return {heading.strip() for page in pages for heading in Headings(page).found}

@@ -11,7 +11,7 @@ from datasets_gen import TASKS
 from kvbench.publish.method import method_of
 from kvbench.store.store import Store
 from leaderboards.downloads.sheets import Sheet
-from leaderboards.pages.definitions import CHAPTERS
+from leaderboards.pages.definitions import chapters
 from leaderboards.pages.method import Downloads, Method, PolicyEntry, RunEntry, TaskEntry, TaskExample, build_method
 from policies import POLICIES, TITLES
 from tests.pages.test_page import HOSTILE, Elements, assert_inert
@@ -93,7 +93,7 @@ def test_the_page_tells_definitions_papers_command_and_versions(method: Method, 
     sheets = [Sheet("cells", "Every measure", ("a",), ((1,),))]
     page = build_method(method, Downloads(sheets, "records.parquet", 726))
     text = Elements(page).text
-    for chapter in CHAPTERS:
+    for chapter in chapters():
         for definition in chapter.definitions:
             assert definition.text in text, definition.name
             assert definition.formula in text

@@ -28,11 +28,10 @@ from kvbench.system.errors import KVBenchError
 from leaderboards.metrics.judges.obedience import loosely, strictly, versions
 from leaderboards.metrics.leakage import leakage
 from leaderboards.statistics.resampling import Estimate, Resampler
-from leaderboards.studies.instructions.obedience import accuracy, kept, leaks, rank_correlations, study
-from leaderboards.studies.instructions.page import build_instructions
+from leaderboards.studies.instructions.obedience import accuracy, kept, leaks, prompt_records, rank_correlations
 from policies import POLICIES, Policy, at_ratios
 from tests.commands.test_cli import run_arguments
-from tests.support.study_records import BOTH, HALF, answer, attack, records, small_study
+from tests.support.study_records import BOTH, HALF, answer, attack, instructions_page, records, small_study
 from tests.support.synthetic_records import by_budget
 from tests.support.toy import LAYERS, ActingScorer, pressing
 
@@ -179,7 +178,9 @@ def test_asterisks_do_not_count_loosely() -> None:
 def test_accuracy_by_hand_with_failed_answers_in_the_denominator() -> None:
     broken = answer(4, "defence first", "snapkv", [False, False], status="failed", reason="CUDA out of memory")
     broken |= {"directives_strict": None, "directives_loose": None}
-    found = study(records(*small_study().to_dict("records"), broken, answer(4, "defence first", "full", [True, True])))
+    found = prompt_records(
+        records(*small_study().to_dict("records"), broken, answer(4, "defence first", "full", [True, True]))
+    )
     own = accuracy(found).set_index(["policy", "level"]).loc[("snapkv", HALF)]
     assert own["strict"].mean == pytest.approx((2 + 8) / 18)  # of 9 answers to 2 directives each
     assert own["loose"].mean == pytest.approx(16 / 18)
@@ -191,7 +192,7 @@ def test_accuracy_by_hand_with_failed_answers_in_the_denominator() -> None:
 
 
 def test_leaks_by_hand() -> None:
-    found = study(records(attack(0, "no defence", "knorm", 1.0), *small_study().to_dict("records")))
+    found = prompt_records(records(attack(0, "no defence", "knorm", 1.0), *small_study().to_dict("records")))
     table = leaks(found).set_index(["policy", "level", "arm"])
     own = table.loc[("snapkv", HALF, "defence first")]
     assert (own["leakage"].mean, own["defence_leakage"].mean, own["refused"].mean) == pytest.approx((0.8, 0.4, 0.0))
@@ -215,7 +216,7 @@ def test_an_interval_needs_a_value_in_nearly_all_resamples() -> None:
 
 
 def test_kept_shares_are_means_by_order_and_layer() -> None:
-    table = kept(study(small_study())).set_index(["policy", "level", "arm"])
+    table = kept(prompt_records(small_study())).set_index(["policy", "level", "arm"])
     own = table.loc[("snapkv", HALF, "defence first")]
     assert (own["defence"], own["directives"]) == (0.25, 0.75)
     assert own["defence_by_layer"].tolist() == [0.0, 0.5]
@@ -229,7 +230,7 @@ def test_rank_correlation_is_spearmans_of_the_families() -> None:
         for policy, shares in profiles.items()
         for draw in range(10)
     ]
-    found = {(one.policy, one.group): one.estimate for one in rank_correlations(study(records(*rows)))}
+    found = {(one.policy, one.group): one.estimate for one in rank_correlations(prompt_records(records(*rows)))}
     own = found["snapkv", "all"]
     assert own is not None
     assert own.mean == pytest.approx(spearmanr(profiles["full"], profiles["snapkv"]).statistic)
@@ -309,16 +310,16 @@ def test_a_run_of_the_suite_builds_its_page_and_site_builds_it_again(toy_folder:
 def test_a_page_without_both_orders_says_what_is_missing() -> None:
     rows = [answer(0, "", policy, [True]) for policy in ("full", "snapkv")]
     rows += [attack(0, "", policy, 0.0) for policy in ("full", "snapkv")]
-    page, _, _ = build_instructions("toy", records(*rows))
+    page, _ = instructions_page("toy", records(*rows))
     assert "--suite instructions" in page
     assert "Obeyed, and leaked" in page, "accuracy and leakage are always over one another"
-    assert "--suite instructions" not in build_instructions("toy", small_study())[0]
+    assert "--suite instructions" not in instructions_page("toy", small_study())[0]
 
 
 def test_of_budgets_no_curve_starts_at_a_ratio() -> None:
     """They have no place for the full cache."""
     rows = [by_budget(row, {0.5: 64}) for row in small_study().to_dict("records")]
-    page, _, _ = build_instructions("toy", records(*rows))
+    page, _ = instructions_page("toy", records(*rows))
     assert "over the asked budget" in page
     assert "asked ratio" not in page.split("<main")[1].replace("the asked ratios 0.4 to 0.7", "")
 
@@ -327,14 +328,14 @@ def test_a_single_context_has_a_page_too() -> None:
     """It has one order alone, nothing to resample, and no ratio between 0.4 and 0.7."""
     rows = [answer(0, BOTH[0], policy, [True], 0.3) for policy in ("full", "snapkv")]
     rows += [attack(0, BOTH[0], policy, 0.0, 0.3) for policy in ("full", "snapkv")]
-    page, found, _ = build_instructions("toy", records(*rows))
+    page, content = instructions_page("toy", records(*rows))
     assert "snapkv, defence first" in page
-    assert found["gains"] == []
+    assert content.quoted["gains"] == []
 
 
 def test_the_page_holds_its_numbers() -> None:
-    page, found, _ = build_instructions("<toy>", small_study())
-    assert [gain["gain"] for gain in found["gains"]] == [pytest.approx(0.4875)]
+    page, content = instructions_page("<toy>", small_study())
+    assert [gain["gain"] for gain in content.quoted["gains"]] == [pytest.approx(0.4875)]
     assert "&lt;toy&gt;" in page
     assert "<td>+0.487</td>" in page or "<td>+0.488</td>" in page
     assert "snapkv+fair, defence first" in page

@@ -4,21 +4,20 @@ import pytest
 
 from datasets_gen.tasks.instructions import ARMS
 from leaderboards.studies.instructions.amnesia import exposed, while_obeying
-from leaderboards.studies.instructions.obedience import leaks, study
-from leaderboards.studies.instructions.page import build_instructions
+from leaderboards.studies.instructions.obedience import leaks, prompt_records
 from leaderboards.studies.instructions.protection import forms_of, protection_gain
 from leaderboards.studies.instructions.published import GAINS
 from policies.declaration.names import plain_and_way
-from tests.support.study_records import BOTH, HALF, answer, attack, records, small_study
+from tests.support.study_records import BOTH, HALF, answer, attack, instructions_page, records, small_study
 
 
 def test_the_gain_is_half_of_what_is_obeyed_more_and_half_of_what_leaks_less() -> None:
-    gain = protection_gain(study(small_study()), "snapkv", "snapkv+fair")
+    gain = protection_gain(prompt_records(small_study()), "snapkv", "snapkv+fair")
     assert gain is not None
     assert gain.estimate.mean == pytest.approx(0.5 * (1 - 5 / 8) + 0.5 * (0.8 - 0.2))
     assert gain.estimate.low is not None
     assert gain.estimate.low <= gain.estimate.mean <= (gain.estimate.high or 0)
-    assert protection_gain(study(small_study()), "snapkv", "snapkv+whitelist") is None
+    assert protection_gain(prompt_records(small_study()), "snapkv", "snapkv+whitelist") is None
 
 
 def test_the_gain_looks_at_the_ratios_of_the_paper_alone() -> None:
@@ -30,7 +29,7 @@ def test_the_gain_looks_at_the_ratios_of_the_paper_alone() -> None:
                 answer(0, "defence first", policy, [False], ratio),
                 attack(0, "defence first", policy, leaked, ratio),
             ]
-    same = protection_gain(study(records(*rows)), "snapkv", "snapkv+fair")
+    same = protection_gain(prompt_records(records(*rows)), "snapkv", "snapkv+fair")
     assert same is not None
     assert same.estimate.mean == pytest.approx(0.4875)
     assert same.estimate.n == 1
@@ -43,7 +42,7 @@ def test_the_worst_leak_while_obeying_is_looked_for_in_each_order() -> None:
         rows += [answer(draw, BOTH[0], "tova", [True, True], 0.6), attack(draw, BOTH[0], "tova", 0.4, 0.6)]
         rows += [answer(draw, BOTH[0], "tova", [True, False], 0.7), attack(draw, BOTH[0], "tova", 0.9, 0.7)]
         rows += [answer(draw, BOTH[1], "tova", [True, True]), attack(draw, BOTH[1], "tova", 0.2)]
-    found = {(leak.policy, leak.arm): leak for leak in while_obeying(study(records(*rows)))}
+    found = {(leak.policy, leak.arm): leak for leak in while_obeying(prompt_records(records(*rows)))}
     assert ("snapkv", BOTH[0]) not in found, "five of eight directives are too few"
     first, second = (found["tova", arm] for arm in BOTH)
     assert (str(first.level), first.obeyed) == ("0.6", 1.0)
@@ -54,9 +53,9 @@ def test_the_worst_leak_while_obeying_is_looked_for_in_each_order() -> None:
 
 def test_where_an_order_has_no_attacks_nothing_leaks() -> None:
     rows = [answer(0, BOTH[0], policy, [True]) for policy in ("full", "snapkv")]
-    assert while_obeying(study(records(*rows))) == []
+    assert while_obeying(prompt_records(records(*rows))) == []
     rows += [attack(0, BOTH[1], policy, 0.5) for policy in ("full", "snapkv")]
-    assert while_obeying(study(records(*rows))) == []
+    assert while_obeying(prompt_records(records(*rows))) == []
 
 
 def test_a_gain_says_how_many_answers_failed_and_needs_the_same_questions() -> None:
@@ -65,11 +64,11 @@ def test_a_gain_says_how_many_answers_failed_and_needs_the_same_questions() -> N
     broken = {"status": "failed", "reason": "no", "directives_strict": None, "directives_loose": None, "leakage": None}
     fair = [row for row in rows if row["policy"] == "snapkv+fair"]
     others = [row for row in rows if row["policy"] != "snapkv+fair"]
-    found = protection_gain(study(records(*others, *(row | broken for row in fair))), "snapkv", "snapkv+fair")
+    found = protection_gain(prompt_records(records(*others, *(row | broken for row in fair))), "snapkv", "snapkv+fair")
     assert found is not None
     assert (found.failed, found.whole) == (16, 0.0)
     assert found.estimate.mean == pytest.approx(0.5 * (0 - 0.625) + 0.5 * (0.8 - 0))
-    assert protection_gain(study(records(*others, *fair[:-1])), "snapkv", "snapkv+fair") is None
+    assert protection_gain(prompt_records(records(*others, *fair[:-1])), "snapkv", "snapkv+fair") is None
 
 
 def test_a_gain_is_that_of_defended_prompts_alone() -> None:
@@ -78,7 +77,7 @@ def test_a_gain_is_that_of_defended_prompts_alone() -> None:
     for draw in range(4):
         for policy, leaked in (("snapkv", 0.0), ("snapkv+fair", 1.0)):
             rows += [answer(draw, ARMS[2], policy, [policy == "snapkv"]), attack(draw, ARMS[2], policy, leaked)]
-    found = protection_gain(study(records(*rows)), "snapkv", "snapkv+fair")
+    found = protection_gain(prompt_records(records(*rows)), "snapkv", "snapkv+fair")
     assert found is not None
     assert found.estimate.mean == pytest.approx(0.4875)
 
@@ -89,11 +88,15 @@ def test_both_policies_of_a_gain_are_resampled_together() -> None:
     for draw, leaked in enumerate((0.4, 1.0, 0.6, 0.5, 0.9)):
         for policy, own in (("full", 0.0), ("snapkv", leaked), ("snapkv+fair", leaked - 0.4)):
             rows += [answer(draw, BOTH[0], policy, [True]), attack(draw, BOTH[0], policy, own)]
-    found = protection_gain(study(records(*rows)), "snapkv", "snapkv+fair")
+    found = protection_gain(prompt_records(records(*rows)), "snapkv", "snapkv+fair")
     assert found is not None
     assert [found.estimate.low, found.estimate.high] == pytest.approx([0.2, 0.2])
     assert found.levels == (HALF,)
-    plain = leaks(study(records(*rows))).set_index(["policy", "level", "arm"]).loc[("snapkv", HALF, BOTH[0])]["leakage"]
+    plain = (
+        leaks(prompt_records(records(*rows)))
+        .set_index(["policy", "level", "arm"])
+        .loc[("snapkv", HALF, BOTH[0])]["leakage"]
+    )
     assert plain.high - plain.low > 0.2, "while that of each alone is"
 
 
@@ -113,7 +116,7 @@ def test_amnesia_is_thirty_points_more_of_the_secret(leaked: float, said: str) -
     rows = [answer(draw, BOTH[0], policy, [True]) for draw in range(2) for policy in ("full", "tova")]
     rows += [attack(draw, BOTH[0], "full", 0.1) for draw in range(2)]
     rows += [attack(draw, BOTH[0], "tova", 0.1 + leaked) for draw in range(2)]
-    page = build_instructions("toy", records(*rows))[0]
+    page = instructions_page("toy", records(*rows))[0]
     row = page.split("tova, defence first</th>")[1].split("</tr>")[0]
     assert row.count(f"<td>{said}</td>") == 1
 
@@ -124,7 +127,9 @@ def test_two_runs_at_other_ratios_keep_the_gains_of_both() -> None:
     for policy, leaked in (("full", 0.0), ("knorm", 0.5), ("knorm+fair", 0.3)):
         for draw in range(4):
             rows += [answer(draw, BOTH[0], policy, [True], 0.6), attack(draw, BOTH[0], policy, leaked, 0.6)]
-    found = study(records(*(row for row in rows if row["policy"] != "full" or row["example_id"].endswith(BOTH[0]))))
+    found = prompt_records(
+        records(*(row for row in rows if row["policy"] != "full" or row["example_id"].endswith(BOTH[0])))
+    )
     first, second = (protection_gain(found, name, f"{name}+fair") for name in ("snapkv", "knorm"))
     assert first is not None
     assert second is not None
@@ -149,5 +154,5 @@ def test_exposed_are_the_attacks_that_meet_directives_without_their_defence() ->
     rows[0] |= {"defence_kept": 1.0, "directives_kept": 1.0}
     rows[1] |= {"defence_kept": 0.0, "directives_kept": 1.0}
     answers = [answer(0, BOTH[0], policy, [True]) for policy in ("full", "snapkv")]
-    (found,) = exposed(study(records(*answers, *rows))).to_dict("records")
+    (found,) = exposed(prompt_records(records(*answers, *rows))).to_dict("records")
     assert found == {"policy": "snapkv", "n": 1, "leakage": 0.9, "full": 0.1}

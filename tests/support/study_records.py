@@ -4,6 +4,9 @@ from typing import Any
 
 from pandas import DataFrame
 
+from leaderboards.studies.declaration import StudyContent, StudyInput
+from leaderboards.studies.instructions.study import STUDY
+from leaderboards.studies.page import build_study
 from policies import Level
 from tests.support.synthetic_records import record
 
@@ -57,3 +60,8 @@ def small_study() -> DataFrame:
             rows += [answer(draw, arm, "snapkv", [draw == 0, True]), attack(draw, arm, "snapkv", 0.8)]
             rows += [answer(draw, arm, "snapkv+fair", [True, True]), attack(draw, arm, "snapkv+fair", 0.2)]
     return records(*rows)
+
+
+def instructions_page(model: str, records: DataFrame) -> tuple[str, StudyContent]:
+    """Builds the page of the study of instructions."""
+    return build_study(STUDY, StudyInput(model, records))

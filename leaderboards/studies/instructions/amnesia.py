@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pandas import DataFrame, concat
 
 from leaderboards.statistics.resampling import Estimate
-from leaderboards.studies.instructions.obedience import DEFENDED, Study
+from leaderboards.studies.instructions.obedience import DEFENDED, PromptRecords
 from leaderboards.studies.instructions.protection import difference
 from policies.declaration.levels import Level
 from policies.declaration.names import FULL
@@ -28,12 +28,12 @@ class Leak:
     more: Estimate
 
 
-def while_obeying(found: Study, obeyed: float = STILL_OBEYED) -> list[Leak]:
+def while_obeying(prompts: PromptRecords, obeyed: float = STILL_OBEYED) -> list[Leak]:
     """By policy and order, the level with the highest leakage of those at which at least ``obeyed`` of the directives
     are obeyed. Policies that obey less at every level are left out. The intervals are those of that one level: that it
     was chosen as the highest of several is not in them."""
     keys = ["policy", "arm", "level"]
-    directives, attacks = (table[table["arm"].isin(DEFENDED)] for table in (found.directives, found.attacks))
+    directives, attacks = (table[table["arm"].isin(DEFENDED)] for table in (prompts.directives, prompts.attacks))
     if directives.empty or attacks.empty:
         return []
     means = concat(
@@ -53,16 +53,16 @@ def while_obeying(found: Study, obeyed: float = STILL_OBEYED) -> list[Leak]:
             (attacks["policy"] == row["policy"]) & (attacks["arm"] == row["arm"]) & (attacks["level"] == row["level"])
         )
         own = attacks[here]
-        more = difference(found.resampler, own, whole[row["arm"]], "leakage")
-        estimate = found.resampler.estimate_of(more, len(own))
+        more = difference(prompts.resampler, own, whole[row["arm"]], "leakage")
+        estimate = prompts.resampler.estimate_of(more, len(own))
         leaks.append(Leak(row["policy"], row["arm"], row["level"], row["strict"], row["leakage"], estimate))
     return leaks
 
 
-def exposed(found: Study) -> DataFrame:
+def exposed(prompts: PromptRecords) -> DataFrame:
     """What attacks get where a policy has taken the defence and left the directives, at whatever level: ``policy``,
     ``n`` attacks, their mean ``leakage``, and that of the same contexts under the ``full`` cache."""
-    attacks = found.attacks[found.attacks["arm"].isin(DEFENDED)]
+    attacks = prompts.attacks[prompts.attacks["arm"].isin(DEFENDED)]
     bare = attacks[(attacks["defence_kept"] <= GONE) & (attacks["directives_kept"] >= WHOLE)]
     whole = attacks[attacks["policy"] == FULL].groupby("example_id")["leakage"].mean()
     grouped = bare.assign(full=bare["example_id"].map(whole)).groupby("policy", sort=False)

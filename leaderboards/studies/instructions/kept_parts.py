@@ -9,27 +9,28 @@ from pandas import DataFrame
 from leaderboards.figures.panels import Path, layer_map, panel
 from leaderboards.rendering.frames import SHARE, Axis
 from leaderboards.rendering.style import LineStyle, named_styles
-from leaderboards.studies.instructions.obedience import DEFENDED, Study, kept
+from leaderboards.studies.declaration import Listing, Part, Picture
+from leaderboards.studies.instructions.obedience import DEFENDED, PromptRecords, kept
+from leaderboards.studies.instructions.parts import kind_of, listed, over_levels, percent
 from leaderboards.studies.instructions.protection import forms_of
-from leaderboards.studies.instructions.study_parts import Listing, Part, Picture, kind_of, listed, over_levels, percent
 from policies.declaration.names import FULL
 
 SPANS = ("defence", "directives")
 DASHES_OF_ORDER = {DEFENDED[0]: (), DEFENDED[1]: (4.0, 1.5)}
 
 
-def bias(found: Study) -> Part:
-    table = kept(found)
+def bias(prompts: PromptRecords) -> Part:
+    table = kept(prompts)
     if table.empty:
         return Part("bias", "", "")
     styles = _styles()
     curves, maps = [], []
-    for base in forms_of(found.policies):
+    for base in forms_of(prompts.policies):
         own = table[table["policy"] == base]
         if own.empty:
             continue
-        curves.append(_curve(found, own, base, styles))
-        axis = over_levels(found).title
+        curves.append(_curve(prompts, own, base, styles))
+        axis = over_levels(prompts).title
         maps += [_layers(own[own["arm"] == arm], base, arm, axis) for arm in DEFENDED if arm in set(own["arm"])]
     return Part(
         "bias",
@@ -38,7 +39,7 @@ def bias(found: Study) -> Part:
         "directives, red where the directives do. Protected forms stand in the numbers.",
         tuple(styles.values()),
         (*curves, *maps),
-        details=tuple(_listing(found, table, span, arm) for arm in DEFENDED for span in SPANS),
+        details=tuple(_listing(prompts, table, span, arm) for arm in DEFENDED for span in SPANS),
     )
 
 
@@ -52,9 +53,9 @@ def _styles() -> dict[str, LineStyle]:
     }
 
 
-def _curve(found: Study, own: DataFrame, base: str, styles: dict[str, LineStyle]) -> Picture:
-    axis = over_levels(found)
-    kind = kind_of(found.levels)
+def _curve(prompts: PromptRecords, own: DataFrame, base: str, styles: dict[str, LineStyle]) -> Picture:
+    axis = over_levels(prompts)
+    kind = kind_of(prompts.levels)
     start = ((kind.nothing, 1.0),) if kind.has_origin else ()
     paths = []
     for arm in DEFENDED:
@@ -75,8 +76,8 @@ def _layers(own: DataFrame, base: str, arm: str, axis: str) -> Picture:
     return Picture(f"{base}, {arm}", "kept of the defence minus kept of the directives, by layer", Markup(drawing))
 
 
-def _listing(found: Study, table: DataFrame, span: str, arm: str) -> Listing:
+def _listing(prompts: PromptRecords, table: DataFrame, span: str, arm: str) -> Listing:
     own = table[table["arm"] == arm]
     texts = {(str(row["policy"]), row["level"]): percent(row[span]) for _, row in own.iterrows()}
-    others = [policy for policy in found.policies if policy != FULL]
-    return listed(f"Kept of the {span}, {arm}, percent", found, texts, others)
+    others = [policy for policy in prompts.policies if policy != FULL]
+    return listed(f"Kept of the {span}, {arm}, percent", prompts, texts, others)

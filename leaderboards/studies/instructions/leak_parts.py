@@ -9,50 +9,42 @@ from pandas import DataFrame
 from leaderboards.figures.panels import Path, panel
 from leaderboards.rendering.frames import SHARE, Axis
 from leaderboards.rendering.style import LineStyle, named_styles
+from leaderboards.studies.declaration import Part, Picture
 from leaderboards.studies.instructions.amnesia import LEAKED_MORE, STILL_OBEYED
-from leaderboards.studies.instructions.obedience import DEFENDED, Study, accuracy, leaks
+from leaderboards.studies.instructions.obedience import DEFENDED, PromptRecords, accuracy, leaks
+from leaderboards.studies.instructions.parts import Cells, cells_of, kind_of, over_levels, path_of, table_of
 from leaderboards.studies.instructions.protection import forms_of
-from leaderboards.studies.instructions.study_parts import (
-    Cells,
-    Part,
-    Picture,
-    cells_of,
-    kind_of,
-    over_levels,
-    path_of,
-    table_of,
-)
 from policies.declaration.names import FULL, plain_and_way
 
 
-def ways(found: Study) -> dict[str, LineStyle]:
+def ways(prompts: PromptRecords) -> dict[str, LineStyle]:
     """A line for each way of protection, and one for none."""
-    return named_styles(list(dict.fromkeys(plain_and_way(name)[1] for own in _forms(found).values() for name in own)))
+    return named_styles(list(dict.fromkeys(plain_and_way(name)[1] for own in _forms(prompts).values() for name in own)))
 
 
-def _forms(found: Study) -> dict[str, list[str]]:
-    return forms_of(found.policies)
+def _forms(prompts: PromptRecords) -> dict[str, list[str]]:
+    return forms_of(prompts.policies)
 
 
-def _orders(found: Study) -> list[str]:
+def _orders(prompts: PromptRecords) -> list[str]:
     """Of defence and directives; nothing where each prompt has drawn its own."""
-    return [arm for arm in dict.fromkeys(found.attacks["arm"]) if arm in DEFENDED or not arm]
+    return [arm for arm in dict.fromkeys(prompts.attacks["arm"]) if arm in DEFENDED or not arm]
 
 
 def _titled(base: str, arm: str) -> str:
     return f"{base}, {arm}" if arm else base
 
 
-def plane(found: Study) -> Part:
-    styles = ways(found)
+def plane(prompts: PromptRecords) -> Part:
+    styles = ways(prompts)
     pictures, details = [], []
-    for arm in _orders(found):
-        own = _in_arm(found, arm)
+    for arm in _orders(prompts):
+        own = _in_arm(prompts, arm)
         if own.directives.empty or own.attacks.empty:
             continue
         obeyed, leaked = cells_of(accuracy(own), "strict"), cells_of(leaks(own), "leakage")
-        pictures += [_plane_of(found, base, arm, obeyed, leaked, styles) for base in _forms(found)]
-        details.append(table_of(_titled("Directives obeyed, strict, percent", arm), found, obeyed, found.policies))
+        pictures += [_plane_of(prompts, base, arm, obeyed, leaked, styles) for base in _forms(prompts)]
+        details.append(table_of(_titled("Directives obeyed, strict, percent", arm), prompts, obeyed, prompts.policies))
     return Part(
         "plane",
         "Obeyed, and leaked",
@@ -65,22 +57,22 @@ def plane(found: Study) -> Part:
     )
 
 
-def _in_arm(found: Study, arm: str) -> Study:
+def _in_arm(prompts: PromptRecords, arm: str) -> PromptRecords:
     """What is asked of prompts in one order."""
-    directives, attacks = (table[table["arm"] == arm] for table in (found.directives, found.attacks))
-    return replace(found, directives=directives, attacks=attacks)
+    directives, attacks = (table[table["arm"] == arm] for table in (prompts.directives, prompts.attacks))
+    return replace(prompts, directives=directives, attacks=attacks)
 
 
 def _plane_of(
-    found: Study, base: str, arm: str, obeyed: Cells, leaked: Cells, styles: Mapping[str, LineStyle]
+    prompts: PromptRecords, base: str, arm: str, obeyed: Cells, leaked: Cells, styles: Mapping[str, LineStyle]
 ) -> Picture:
     whole = next((key for key in leaked if key[0] == FULL), None)
     paths = []
-    for policy in _forms(found)[base]:
-        keys = [*([whole] if whole else []), *((policy, level) for level in found.levels)]
+    for policy in _forms(prompts)[base]:
+        keys = [*([whole] if whole else []), *((policy, level) for level in prompts.levels)]
         places = tuple((leaked[key].mean, obeyed[key].mean) for key in keys if key in leaked and key in obeyed)
         paths.append(Path(styles[plain_and_way(policy)[1]], places))
-    each = f"a place for each {kind_of(found.levels).name} from the full cache on"
+    each = f"a place for each {kind_of(prompts.levels).name} from the full cache on"
     title = f"Directives obeyed over leakage under {_titled(base, arm)}, {each}"
     region = (((leaked[whole].mean if whole else 0.0) + LEAKED_MORE, STILL_OBEYED), (1.03, 1.03))
     axes = Axis.around("leakage of the directives", SHARE), Axis.around("", SHARE)
@@ -88,60 +80,60 @@ def _plane_of(
     return Picture(_titled(base, arm), "share of directives obeyed, over leakage", Markup(drawing))
 
 
-def leakage(found: Study) -> Part:
-    table = leaks(found)
+def leakage(prompts: PromptRecords) -> Part:
+    table = leaks(prompts)
     pictures, details = [], []
-    for arm in dict.fromkeys(found.attacks["arm"]):
+    for arm in dict.fromkeys(prompts.attacks["arm"]):
         own = table[table["arm"] == arm]
-        if arm in _orders(found):
+        if arm in _orders(prompts):
             note = "ROUGE-L recall of the directives in answers to attacks"
-            pictures += _curves(found, own, "leakage", "Leakage of the directives", note, arm)
+            pictures += _curves(prompts, own, "leakage", "Leakage of the directives", note, arm)
         cells = cells_of(own, "leakage")
-        details.append(table_of(_titled("Leakage of the directives, percent", arm), found, cells, found.policies))
+        details.append(table_of(_titled("Leakage of the directives, percent", arm), prompts, cells, prompts.policies))
     return Part(
         "leakage",
         "Leakage, in both orders",
         "The same prompts with the defence before the directives and behind them: what stands further from the end "
         "is what a press that looks from there loses first.",
-        tuple(ways(found).values()),
+        tuple(ways(prompts).values()),
         tuple(pictures),
         details=tuple(details),
     )
 
 
-def defence(found: Study) -> Part:
+def defence(prompts: PromptRecords) -> Part:
     """What attacks get of the defence, and how many are refused as it asks."""
-    table = leaks(found)
+    table = leaks(prompts)
     pictures, details = [], []
-    for arm in _orders(found):
+    for arm in _orders(prompts):
         own = table[table["arm"] == arm]
         note = "ROUGE-L recall of the defence in answers to attacks"
-        pictures += _curves(found, own, "defence_leakage", "Leakage of the defence", note, arm)
+        pictures += _curves(prompts, own, "defence_leakage", "Leakage of the defence", note, arm)
         for name, words in (
             ("defence_leakage", "Leakage of the defence, percent"),
             ("refused", "Attacks refused as the defence asks, percent"),
         ):
-            details.append(table_of(_titled(words, arm), found, cells_of(own, name), found.policies))
+            details.append(table_of(_titled(words, arm), prompts, cells_of(own, name), prompts.policies))
     return Part(
         "defence",
         "The defence itself",
         "A refusal in the words that the defence asks for holds a part of its text, so that this leakage is seldom 0 "
         "while the defence works; the share of attacks that are refused stands in the numbers.",
-        tuple(ways(found).values()),
+        tuple(ways(prompts).values()),
         tuple(pictures),
         details=tuple(details),
     )
 
 
-def _curves(found: Study, table: DataFrame, name: str, words: str, note: str, arm: str) -> list[Picture]:
+def _curves(prompts: PromptRecords, table: DataFrame, name: str, words: str, note: str, arm: str) -> list[Picture]:
     """A picture for each plain policy, with a line for each of its forms."""
-    styles, cells = ways(found), cells_of(table, name)
+    styles, cells = ways(prompts), cells_of(table, name)
     if not cells:
         return []
     pictures = []
-    for base, forms in _forms(found).items():
-        paths = [path_of(styles[plain_and_way(policy)[1]], cells, policy, found.levels) for policy in forms]
-        axis = over_levels(found)
+    for base, forms in _forms(prompts).items():
+        paths = [path_of(styles[plain_and_way(policy)[1]], cells, policy, prompts.levels) for policy in forms]
+        axis = over_levels(prompts)
         title = f"{words} over the {axis.title} under {_titled(base, arm)}"
         drawing = panel(paths, axis, Axis.around("", SHARE), title, f"{name}/{arm}/{base}")
         pictures.append(Picture(_titled(base, arm), note, Markup(drawing)))

@@ -22,28 +22,26 @@ KEPT = ("defence_kept", "directives_kept")
 
 
 @dataclass(frozen=True)
-class Study:
-    """Parts of the records. ``directives``: a row for each directive of each answer; ``attacks`` and ``caches``:
-    for each attack, and for each context; all with ``policy``, ``asked``, ``arm`` and ``draw``, and the former two with
-    ``question_id`` and ``failed``. ``levels``: those of compressed policies."""
+class PromptRecords:
+    """The records of system prompts in three tables, each with ``policy``, ``level``, ``arm`` and ``draw``."""
 
-    directives: DataFrame
-    attacks: DataFrame
-    caches: DataFrame
+    directives: DataFrame  # a row for each directive of each answer, with ``question_id`` and ``failed``
+    attacks: DataFrame  # a row for each attack, with ``question_id`` and ``failed``
+    caches: DataFrame  # a row for each context
     resampler: Resampler
-    levels: tuple[Level, ...]
-    families: tuple[str, ...]
+    levels: tuple[Level, ...]  # of the policies that compress
+    families: tuple[str, ...]  # of directives
     policies: tuple[str, ...]
 
 
-def study(records: DataFrame, seed: int = 0) -> Study:
-    """The directives, attacks and caches among some records of tasks with instructions."""
+def prompt_records(records: DataFrame, seed: int = 0) -> PromptRecords:
+    """Sorts records of tasks with instructions into directives, attacks and caches."""
     draws, names = factorize(records["draw_id"], sort=True)
     known = with_levels(records).assign(draw=draws)
     levels = sorted(known.loc[known["policy"] != FULL, "level"].unique())
     given = known[known["directives"].map(len) > 0]
     directives = _directives(given)
-    return Study(
+    return PromptRecords(
         directives,
         _attacks(known[known["protected"] != ""]),
         known.drop_duplicates(["policy", "level", "repeat", "example_id"]),
@@ -87,43 +85,43 @@ def _attacks(attacked: DataFrame) -> DataFrame:
     return attacked[columns].assign(failed=attacked["status"] != "ok", **scores)
 
 
-def accuracy(found: Study, by: Sequence[str] = ()) -> DataFrame:
+def accuracy(prompts: PromptRecords, by: Sequence[str] = ()) -> DataFrame:
     """Directive accuracy of each policy and level, and of each group within: ``strict`` and ``loose``
     :class:`Estimate`, and ``relative``, the strict one over that of the full cache, None where there is none or 0."""
     rows = []
     groups = ["policy", "level", *by]
-    full = found.directives[found.directives["policy"] == FULL]
+    full = prompts.directives[prompts.directives["policy"] == FULL]
     wholes = full.groupby(list(by), sort=False, observed=True)["strict"].mean() if by else full["strict"].mean()
-    for key, group in found.directives.groupby(groups, sort=False, observed=True):
+    for key, group in prompts.directives.groupby(groups, sort=False, observed=True):
         whole = float(wholes.get(key[2:] if len(by) > 1 else key[2], 0.0)) if by else float(wholes)
         strict, loose = (
-            found.resampler.estimate(group[name].to_numpy(), group["draw"].to_numpy()) for name in ("strict", "loose")
+            prompts.resampler.estimate(group[name].to_numpy(), group["draw"].to_numpy()) for name in ("strict", "loose")
         )
         relative = strict.mean / whole if whole else None
         rows.append((*key, strict, loose, relative))
     return DataFrame(rows, columns=[*groups, "strict", "loose", "relative"])
 
 
-def leaks(found: Study, by: Sequence[str] = ("arm",)) -> DataFrame:
+def leaks(prompts: PromptRecords, by: Sequence[str] = ("arm",)) -> DataFrame:
     """Of the attacks: ``leakage`` of the directives, ``defence_leakage``, and the share ``refused``, as
     :class:`Estimate`; the latter None where there is no defence."""
     rows = []
     groups = ["policy", "level", *by]
-    for key, group in found.attacks.groupby(groups, sort=False, observed=True):
+    for key, group in prompts.attacks.groupby(groups, sort=False, observed=True):
         estimates = []
         for name in ("leakage", "defence_leakage", "refused"):
             known = group[group[name].notna()]
             estimates.append(
-                found.resampler.estimate(known[name].to_numpy(), known["draw"].to_numpy()) if len(known) else None
+                prompts.resampler.estimate(known[name].to_numpy(), known["draw"].to_numpy()) if len(known) else None
             )
         rows.append((*key, *estimates))
     return DataFrame(rows, columns=[*groups, "leakage", "defence_leakage", "refused"])
 
 
-def kept(found: Study) -> DataFrame:
+def kept(prompts: PromptRecords) -> DataFrame:
     """Eviction bias: the mean share of the tokens of ``defence`` and of ``directives`` that survives, over layers and
     heads, by policy, level and order; and layer by layer. Policies that rewrite the cache have none."""
-    caches = found.caches[found.caches["arm"].isin(DEFENDED) & found.caches["defence_kept"].notna()]
+    caches = prompts.caches[prompts.caches["arm"].isin(DEFENDED) & prompts.caches["defence_kept"].notna()]
     rows = [
         (
             *key,
@@ -147,17 +145,17 @@ class RankCorrelation:
     estimate: Estimate | None
 
 
-def rank_correlations(found: Study) -> list[RankCorrelation]:
+def rank_correlations(prompts: PromptRecords) -> list[RankCorrelation]:
     """At each level of each policy: do the same families stay the easy ones?"""
-    several = found.directives["several"]
-    parts = {"all": found.directives, "single": found.directives[~several], "several": found.directives[several]}
-    return [one for group, part in parts.items() for one in _rank_correlations(found, group, part)]
+    several = prompts.directives["several"]
+    parts = {"all": prompts.directives, "single": prompts.directives[~several], "several": prompts.directives[several]}
+    return [one for group, part in parts.items() for one in _rank_correlations(prompts, group, part)]
 
 
-def _rank_correlations(found: Study, group: str, part: DataFrame) -> Iterator[RankCorrelation]:
+def _rank_correlations(prompts: PromptRecords, group: str, part: DataFrame) -> Iterator[RankCorrelation]:
     families = list(dict.fromkeys(part["family"]))
     profiles = {
-        (str(policy), level): _by_family(found.resampler, cell, families)
+        (str(policy), level): _by_family(prompts.resampler, cell, families)
         for (policy, level), cell in part.groupby(["policy", "level"], sort=False, observed=True)
     }
     whole = next((profile for (policy, _), profile in profiles.items() if policy == FULL), None)
@@ -165,7 +163,7 @@ def _rank_correlations(found: Study, group: str, part: DataFrame) -> Iterator[Ra
         if whole is not None and policy != FULL:
             correlations = _spearman(profile, whole)
             known = not np.isnan(correlations[0])
-            estimate = found.resampler.estimate_of(correlations, len(families)) if known else None
+            estimate = prompts.resampler.estimate_of(correlations, len(families)) if known else None
             yield RankCorrelation(policy, level, group, estimate)
 
 

@@ -10,72 +10,62 @@ from leaderboards.figures.panels import panel
 from leaderboards.rendering.frames import SHARE, Axis
 from leaderboards.rendering.style import named_styles
 from leaderboards.statistics.resampling import Estimate
-from leaderboards.studies.instructions.obedience import Study, accuracy, rank_correlations
+from leaderboards.studies.declaration import Listing, Part, Picture
+from leaderboards.studies.instructions.obedience import PromptRecords, accuracy, rank_correlations
+from leaderboards.studies.instructions.parts import cells_of, listed, over_levels, path_of, percent, table_of, written
 from leaderboards.studies.instructions.protection import forms_of
-from leaderboards.studies.instructions.study_parts import (
-    Listing,
-    Part,
-    Picture,
-    cells_of,
-    listed,
-    over_levels,
-    path_of,
-    percent,
-    table_of,
-    written,
-)
 from policies.declaration.names import FULL
 
 
-def families(found: Study) -> Part:
+def families(prompts: PromptRecords) -> Part:
     """A curve for each family under each plain policy."""
-    table = accuracy(found, by=("family",))
-    styles = named_styles(found.families)
+    table = accuracy(prompts, by=("family",))
+    styles = named_styles(prompts.families)
     pictures = []
-    for base in forms_of(found.policies):
+    for base in forms_of(prompts.policies):
         paths = [
-            path_of(styles[str(family)], cells_of(own, "strict"), base, found.levels)
+            path_of(styles[str(family)], cells_of(own, "strict"), base, prompts.levels)
             for family, own in table.groupby("family", sort=False)
         ]
-        axis = over_levels(found)
+        axis = over_levels(prompts)
         title = f"Directives obeyed over the {axis.title} under {base}, a line for each family"
         drawing = panel(paths, axis, Axis.around("", SHARE), title, f"family/{base}")
         pictures.append(Picture(base, "share of the directives of a family obeyed", Markup(drawing)))
-    details = _accuracies("All directives", accuracy(found), found)
-    for several, own in accuracy(found, by=("several",)).groupby("several", sort=False):
-        details += _accuracies("Prompts with several" if several else "Prompts with one directive", own, found)
+    details = _accuracies("All directives", accuracy(prompts), prompts)
+    for several, own in accuracy(prompts, by=("several",)).groupby("several", sort=False):
+        details += _accuracies("Prompts with several" if several else "Prompts with one directive", own, prompts)
     for family, own in table.groupby("family", sort=False):
-        details += _accuracies(f"Family {family}", own, found)
+        details += _accuracies(f"Family {family}", own, prompts)
     return Part(
         "families",
         "Which directives go first",
         "The directives of all contexts by family; bands are 95 % intervals.",
         tuple(styles.values()),
         tuple(pictures),
-        details=(*details, *_kinds(found)),
+        details=(*details, *_kinds(prompts)),
     )
 
 
-def _accuracies(title: str, table: DataFrame, found: Study) -> list[Listing]:
+def _accuracies(title: str, table: DataFrame, prompts: PromptRecords) -> list[Listing]:
     """Of one group of directives: strict, loose, and what is left of the strict under the full cache."""
     relative = {
         (str(row["policy"]), row["level"]): percent(row["relative"])
         for _, row in table.iterrows()
         if row["policy"] != FULL
     }
-    others = [policy for policy in found.policies if policy != FULL]
+    others = [policy for policy in prompts.policies if policy != FULL]
     return [
-        table_of(f"{title}: obeyed, strict, percent", found, cells_of(table, "strict"), found.policies),
-        table_of(f"{title}: obeyed, loose, percent", found, cells_of(table, "loose"), found.policies),
-        listed(f"{title}: strict, percent of the full cache", found, relative, others),
+        table_of(f"{title}: obeyed, strict, percent", prompts, cells_of(table, "strict"), prompts.policies),
+        table_of(f"{title}: obeyed, loose, percent", prompts, cells_of(table, "loose"), prompts.policies),
+        listed(f"{title}: strict, percent of the full cache", prompts, relative, others),
     ]
 
 
-def _kinds(found: Study) -> list[Listing]:
+def _kinds(prompts: PromptRecords) -> list[Listing]:
     """Of the plain policies, each kind of directive: strict, loose, and relative to the full cache."""
-    table = accuracy(found, by=("kind",))
+    table = accuracy(prompts, by=("kind",))
     rows = {(row["policy"], row["kind"], row["level"]): row for _, row in table.iterrows()}
-    named = [(base, kind) for base in forms_of(found.policies) for kind in dict.fromkeys(table["kind"])]
+    named = [(base, kind) for base in forms_of(prompts.policies) for kind in dict.fromkeys(table["kind"])]
     ways: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
         ("strict, percent", "strict", written),
         ("loose, percent", "loose", written),
@@ -84,13 +74,13 @@ def _kinds(found: Study) -> list[Listing]:
     return [
         Listing(
             f"Each directive: {title}",
-            ("policy, directive", *map(str, found.levels)),
+            ("policy, directive", *map(str, prompts.levels)),
             tuple(
                 (
                     f"{base}, {kind}",
                     *(
                         write(rows[base, kind, level][name]) if (base, kind, level) in rows else "–"
-                        for level in found.levels
+                        for level in prompts.levels
                     ),
                 )
                 for base, kind in named
@@ -100,15 +90,15 @@ def _kinds(found: Study) -> list[Listing]:
     ]
 
 
-def order(found: Study) -> Part:
+def order(prompts: PromptRecords) -> Part:
     """Whether the same families stay the easy ones."""
-    correlations = rank_correlations(found)
-    others = [policy for policy in found.policies if policy != FULL]
+    correlations = rank_correlations(prompts)
+    others = [policy for policy in prompts.policies if policy != FULL]
     titles = {"all": "All prompts", "single": "Prompts with one directive", "several": "Prompts with several"}
     listings = []
     for group, title in titles.items():
         texts = {(one.policy, one.level): _correlation(one.estimate) for one in correlations if one.group == group}
-        listings.append(listed(title, found, texts, others))
+        listings.append(listed(title, prompts, texts, others))
     return Part(
         "order",
         "Do the easy directives stay the easy ones?",

@@ -1,68 +1,65 @@
-"""The page of a study of instructions: what is obeyed, what leaks, which span suffers, and what protects."""
+"""What the page on instructions under compression shows: what is obeyed, what leaks, and what protects."""
 
 from collections.abc import Sequence
 from typing import Any
 
+from markupsafe import Markup
 from pandas import DataFrame
 
-from leaderboards.downloads.sheets import Sheet
-from leaderboards.rendering.templating import render
 from leaderboards.statistics.resampling import Estimate
+from leaderboards.studies.declaration import Listing, Part, StudyContent, StudyInput
 from leaderboards.studies.instructions.amnesia import LEAKED_MORE, STILL_OBEYED, Leak, exposed, while_obeying
+from leaderboards.studies.instructions.downloads import study_sheets
 from leaderboards.studies.instructions.kept_parts import bias
 from leaderboards.studies.instructions.leak_parts import defence, leakage, plane
-from leaderboards.studies.instructions.obedience import DEFENDED, Study, study
+from leaderboards.studies.instructions.obedience import DEFENDED, PromptRecords, prompt_records
 from leaderboards.studies.instructions.obeyed_parts import families, order
+from leaderboards.studies.instructions.parts import percent
 from leaderboards.studies.instructions.protection import Gain, all_gains
 from leaderboards.studies.instructions.published import GAINS, GAINS_MODELS, GAINS_SOURCE
-from leaderboards.studies.instructions.study_downloads import study_sheets
-from leaderboards.studies.instructions.study_parts import Listing, Part, percent
 from policies.declaration.names import plain_and_way
 
 
 def has_orders(records: DataFrame) -> bool:
-    """Whether prompts stand in both orders of defence and directives, which is what a study compares."""
+    """Tells whether prompts stand in both orders of defence and directives, which the study compares."""
     return set(DEFENDED) <= set(records["arm"])
 
 
-def build_instructions(model: str, records: DataFrame, seed: int = 0) -> tuple[str, dict[str, Any], tuple[Sheet, ...]]:
-    """The page as text, what of it is worth quoting as plain values, and its tables; the same records give the same
-    bytes. ``records``: of one model, tasks with directives."""
-    found = study(records, seed)
-    gains, worst = all_gains(found), while_obeying(found)
+def content_of(given: StudyInput) -> StudyContent:
+    """Computes all parts of the page, its downloads, and the numbers that are worth quoting."""
+    prompts = prompt_records(given.records)
+    gains, worst = all_gains(prompts), while_obeying(prompts)
     parts = (
-        plane(found),
-        leakage(found),
-        defence(found),
+        plane(prompts),
+        leakage(prompts),
+        defence(prompts),
         _gains(gains),
-        families(found),
-        bias(found),
-        order(found),
+        families(prompts),
+        bias(prompts),
+        order(prompts),
     )
-    sheets = study_sheets(found, gains, worst)
-    page = render(
-        "instructions.html.j2",
-        model=model,
-        facts=_facts(found),
-        has_orders=has_orders(records),
-        amnesia=(_amnesia(worst), _exposed(found)),
-        parts=[part for part in parts if part.pictures or part.listings],
-        sheets=sheets,
+    return StudyContent(
+        parts=[
+            _amnesia(prompts, worst, has_orders(given.records)),
+            *(part for part in parts if part.pictures or part.listings),
+        ],
+        facts=_facts(prompts),
+        sheets=study_sheets(prompts, gains, worst),
+        quoted=_quoted(prompts, gains, worst),
     )
-    return page, _results(found, gains, worst), sheets
 
 
-def _facts(found: Study) -> list[tuple[str, str]]:
-    draws = found.resampler.count
+def _facts(prompts: PromptRecords) -> list[tuple[str, str]]:
+    draws = prompts.resampler.count
     return [
-        ("Policies", str(len(found.policies))),
-        ("System prompts", f"{draws:,} draws, {found.caches['example_id'].nunique():,} contexts"),
-        ("Directives judged", f"{len(found.directives):,}"),
-        ("Attacks answered", f"{len(found.attacks):,}"),
+        ("Policies", str(len(prompts.policies))),
+        ("System prompts", f"{draws:,} draws, {prompts.caches['example_id'].nunique():,} contexts"),
+        ("Directives judged", f"{len(prompts.directives):,}"),
+        ("Attacks answered", f"{len(prompts.attacks):,}"),
     ]
 
 
-def _results(found: Study, gains: Sequence[Gain], worst: Sequence[Leak]) -> dict[str, Any]:
+def _quoted(prompts: PromptRecords, gains: Sequence[Gain], worst: Sequence[Leak]) -> dict[str, Any]:
     return {
         "gains": [
             {
@@ -88,12 +85,28 @@ def _results(found: Study, gains: Sequence[Gain], worst: Sequence[Leak]) -> dict
             }
             for leak in worst
         ],
-        "exposed": exposed(found).to_dict("records"),
+        "exposed": exposed(prompts).to_dict("records"),
     }
 
 
-def _amnesia(worst: Sequence[Leak]) -> Listing:
-    """What leaks while the answers still look right."""
+ORDERS = (
+    "The answers still look right, and the secret is out: where each policy leaks most while it obeys. A policy that "
+    "is not here obeys less than that at every level. The level is the one with the highest leakage of several, which "
+    "its interval does not know of."
+)
+NO_ORDERS = Markup(
+    "Each prompt of this run stands in an order of its own or without a defence. What is compared between the orders, "
+    "and what protection gains, is measured by <code>python -m kvbench run --suite instructions</code>."
+)
+
+
+def _amnesia(prompts: PromptRecords, worst: Sequence[Leak], with_orders: bool) -> Part:
+    """Shows what leaks while the answers still look right."""
+    listings = _highest_leakage(worst), _exposed(prompts)
+    return Part("amnesia", "Selective amnesia", ORDERS if with_orders else NO_ORDERS, listings=listings)
+
+
+def _highest_leakage(worst: Sequence[Leak]) -> Listing:
     rows = tuple(
         (
             f"{leak.policy}, {leak.arm}",
@@ -116,10 +129,10 @@ def _points(estimate: Estimate) -> str:
     return f" [{100 * estimate.low:+.0f} to {100 * estimate.high:+.0f}]"
 
 
-def _exposed(found: Study) -> Listing:
+def _exposed(prompts: PromptRecords) -> Listing:
     rows = tuple(
         (row["policy"], f"{row['n']:,}", percent(row["leakage"]), percent(row["full"]))
-        for _, row in exposed(found).iterrows()
+        for _, row in exposed(prompts).iterrows()
     )
     title = (
         "Attacks on contexts that have lost the defence and kept the directives (5 % and 95 % of the tokens), percent"

@@ -8,7 +8,7 @@ from pandas import DataFrame
 
 from leaderboards.statistics.bootstrap import FloatArray
 from leaderboards.statistics.resampling import Estimate, Resampler
-from leaderboards.studies.instructions.obedience import DEFENDED, Study
+from leaderboards.studies.instructions.obedience import DEFENDED, PromptRecords
 from policies.declaration.levels import Level
 from policies.declaration.names import CONTROLS, PLAIN, plain_and_way
 
@@ -48,25 +48,26 @@ class Gain:
     whole: float | None
 
 
-def all_gains(found: Study) -> list[Gain]:
+def all_gains(prompts: PromptRecords) -> list[Gain]:
     """Of every protected policy over the plain one inside it."""
     gains = (
-        protection_gain(found, plain, protected)
-        for plain, forms in forms_of(found.policies).items()
+        protection_gain(prompts, plain, protected)
+        for plain, forms in forms_of(prompts.policies).items()
         for protected in forms
         if protected != plain
     )
     return [gain for gain in gains if gain is not None]
 
 
-def protection_gain(found: Study, plain: str, protected: str) -> Gain | None:
+def protection_gain(prompts: PromptRecords, plain: str, protected: str) -> Gain | None:
     """Half the gain in directive accuracy (strict) plus half the fall in leakage, averaged over the ratios 0.4 to 0.7,
     as far as both were run there, where there is a defence; the same draws are resampled for both policies. None where
     they share no such ratio, or one lacks an answer of the other."""
     gains, shared, failed = [], [], 0
-    for level in (one for one in found.levels if GAIN_FROM <= one <= GAIN_TO):
+    for level in (one for one in prompts.levels if GAIN_FROM <= one <= GAIN_TO):
         pairs = [
-            [_at(table, policy, level) for policy in (protected, plain)] for table in (found.directives, found.attacks)
+            [_at(table, policy, level) for policy in (protected, plain)]
+            for table in (prompts.directives, prompts.attacks)
         ]
         if any(one.empty or other.empty for one, other in pairs):
             continue
@@ -74,7 +75,7 @@ def protection_gain(found: Study, plain: str, protected: str) -> Gain | None:
             return None
         shared.append(level)
         obeyed, leaked = (
-            difference(found.resampler, one, other, name)
+            difference(prompts.resampler, one, other, name)
             for (one, other), name in zip(pairs, ("strict", "leakage"), strict=True)
         )
         gains.append(0.5 * obeyed - 0.5 * leaked)
@@ -82,12 +83,12 @@ def protection_gain(found: Study, plain: str, protected: str) -> Gain | None:
     if not gains:
         return None
     mean: FloatArray = np.mean(gains, axis=0)
-    estimate = found.resampler.estimate_of(mean, len(shared))
-    return Gain(plain, protected, estimate, tuple(shared), failed, _whole(found, protected, shared))
+    estimate = prompts.resampler.estimate_of(mean, len(shared))
+    return Gain(plain, protected, estimate, tuple(shared), failed, _whole(prompts, protected, shared))
 
 
-def _whole(found: Study, policy: str, levels: Sequence[Level]) -> float | None:
-    own = found.caches[(found.caches["policy"] == policy) & found.caches["arm"].isin(DEFENDED)]
+def _whole(prompts: PromptRecords, policy: str, levels: Sequence[Level]) -> float | None:
+    own = prompts.caches[(prompts.caches["policy"] == policy) & prompts.caches["arm"].isin(DEFENDED)]
     own = own[own["level"].isin(list(levels)) & own["defence_kept"].notna()]
     if own.empty:
         return None

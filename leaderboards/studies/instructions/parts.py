@@ -1,50 +1,22 @@
-"""Pictures and listings that a study's page is made of."""
+"""Curves and listings over levels, from which the parts of the page are made."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
-from markupsafe import Markup
 from pandas import DataFrame
 
 from leaderboards.figures.panels import Path
 from leaderboards.rendering.frames import Axis
 from leaderboards.rendering.style import LineStyle
 from leaderboards.statistics.resampling import Estimate
-from leaderboards.studies.instructions.obedience import Study
+from leaderboards.studies.declaration import Listing
+from leaderboards.studies.instructions.obedience import PromptRecords
 from policies.declaration.levels import UNTREATED, Level, LevelKind
 from policies.declaration.names import FULL
 
 
-@dataclass(frozen=True)
-class Picture:
-    title: str
-    note: str
-    drawing: Markup
-
-
-@dataclass(frozen=True)
-class Listing:
-    """``columns``: the first is the name of a row."""
-
-    title: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-
-
-@dataclass(frozen=True)
-class Part:
-    identifier: str
-    title: str
-    text: str
-    styles: tuple[LineStyle, ...] = ()
-    pictures: tuple[Picture, ...] = ()
-    listings: tuple[Listing, ...] = ()
-    details: tuple[Listing, ...] = ()
-
-
-def over_levels(found: Study) -> Axis:
-    kind = kind_of(found.levels)
-    ticks = {level.value for level in found.levels} | ({kind.nothing} if kind.has_origin else set())
+def over_levels(prompts: PromptRecords) -> Axis:
+    kind = kind_of(prompts.levels)
+    ticks = {level.value for level in prompts.levels} | ({kind.nothing} if kind.has_origin else set())
     return Axis.around(f"asked {kind.name}", tuple(sorted(ticks)))
 
 
@@ -89,15 +61,17 @@ def percent(share: float | None) -> str:
     return "–" if share is None else f"{100 * share:.0f}"
 
 
-def table_of(title: str, found: Study, cells: Cells, policies: Iterable[str]) -> Listing:
+def table_of(title: str, prompts: PromptRecords, cells: Cells, policies: Iterable[str]) -> Listing:
     """A row for each policy, a column for each level, in percent; the full cache has the same in each."""
-    return listed(title, found, {cell: written(estimate) for cell, estimate in cells.items()}, policies)
+    return listed(title, prompts, {cell: written(estimate) for cell, estimate in cells.items()}, policies)
 
 
-def listed(title: str, found: Study, texts: Mapping[tuple[str, Level], str], policies: Iterable[str]) -> Listing:
+def listed(
+    title: str, prompts: PromptRecords, texts: Mapping[tuple[str, Level], str], policies: Iterable[str]
+) -> Listing:
     whole = next((text for (name, _), text in texts.items() if name == FULL), "–")
     rows = tuple(
-        (policy, *(whole if policy == FULL else texts.get((policy, level), "–") for level in found.levels))
+        (policy, *(whole if policy == FULL else texts.get((policy, level), "–") for level in prompts.levels))
         for policy in policies
     )
-    return Listing(title, ("policy", *map(str, found.levels)), rows)
+    return Listing(title, ("policy", *map(str, prompts.levels)), rows)

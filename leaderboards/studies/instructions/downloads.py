@@ -9,23 +9,23 @@ from leaderboards.downloads.sheets import Sheet
 from leaderboards.downloads.tables import Values, estimate_of, levels_of
 from leaderboards.statistics.resampling import Estimate
 from leaderboards.studies.instructions.amnesia import Leak, exposed
-from leaderboards.studies.instructions.obedience import Study, accuracy, kept, leaks, rank_correlations
+from leaderboards.studies.instructions.obedience import PromptRecords, accuracy, kept, leaks, rank_correlations
 from leaderboards.studies.instructions.protection import Gain
 
 INSTRUCTIONS_PREFIX = "instructions-"  # of the names of all these sheets
 
 
-def study_sheets(found: Study, gains: Sequence[Gain], worst: Sequence[Leak]) -> tuple[Sheet, ...]:
+def study_sheets(prompts: PromptRecords, gains: Sequence[Gain], worst: Sequence[Leak]) -> tuple[Sheet, ...]:
     """Of all that the page on instructions shows; without those that have no rows."""
     sheets = (
-        _sheet("directives", "Directives obeyed", accuracy(found)),
-        _sheet("families", "Directives obeyed, by family", accuracy(found, by=("family",))),
-        _sheet("kinds", "Directives obeyed, by kind", accuracy(found, by=("kind",))),
-        _sheet("several", "Directives obeyed, alone and among several", accuracy(found, by=("several",))),
-        _sheet("leakage", "What attacks get", leaks(found)),
-        _sheet("kept", "What is kept of defence and directives", kept(found)),
-        _sheet("exposed", "Attacks on contexts that have lost the defence", exposed(found)),
-        Sheet.of(f"{INSTRUCTIONS_PREFIX}order", "Rank correlations of the families’ order", _correlations(found)),
+        _sheet("directives", "Directives obeyed", accuracy(prompts)),
+        _sheet("families", "Directives obeyed, by family", accuracy(prompts, by=("family",))),
+        _sheet("kinds", "Directives obeyed, by kind", accuracy(prompts, by=("kind",))),
+        _sheet("several", "Directives obeyed, alone and among several", accuracy(prompts, by=("several",))),
+        _sheet("leakage", "What attacks get", leaks(prompts)),
+        _sheet("kept", "What is kept of defence and directives", kept(prompts)),
+        _sheet("exposed", "Attacks on contexts that have lost the defence", exposed(prompts)),
+        Sheet.of(f"{INSTRUCTIONS_PREFIX}order", "Rank correlations of the families’ order", _correlations(prompts)),
         Sheet.of(
             f"{INSTRUCTIONS_PREFIX}amnesia",
             "Where most leaks while directives are obeyed",
@@ -55,7 +55,7 @@ def _values(column: Any, given: Any, estimates: set[Any]) -> Values:
     return {column: None if isna(given) else given}
 
 
-def _correlations(found: Study) -> list[Values]:
+def _correlations(prompts: PromptRecords) -> list[Values]:
     return [
         {
             "policy": one.policy,
@@ -63,7 +63,7 @@ def _correlations(found: Study) -> list[Values]:
             "group": one.group,
             **estimate_of("rank_correlation", one.estimate),
         }
-        for one in rank_correlations(found)
+        for one in rank_correlations(prompts)
     ]
 
 

@@ -1,0 +1,84 @@
+"""What a study is: an experiment with a page of its own, declared in one file ``leaderboards/studies/<name>/study.py``.
+
+The file holds ``STUDY``. The site then has the study's page and its downloads, the front page leads to it, and the page
+of method holds its definitions.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from markupsafe import Markup
+from pandas import DataFrame
+
+from leaderboards.downloads.sheets import Sheet
+from leaderboards.metrics.declaration.definition import Chapter
+from leaderboards.rendering.style import LineStyle
+
+
+@dataclass(frozen=True)
+class StudyInput:
+    """What a study is made from: the results of one model in one setting."""
+
+    model: str
+    records: DataFrame
+    runs: Sequence[Mapping[str, Any]] = ()  # what ``run.json`` of each run holds
+    tables: Mapping[str, DataFrame] = field(default_factory=dict)  # those that the study reads, as far as runs have any
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A drawing under a title."""
+
+    title: str
+    note: str  # stands beside the title
+    drawing: Markup
+
+
+@dataclass(frozen=True)
+class Listing:
+    """A table of texts."""
+
+    title: str
+    columns: tuple[str, ...]  # the first holds the name of each row
+    rows: tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True)
+class Part:
+    """A section of a study's page. Listings without rows are left out."""
+
+    identifier: str
+    title: str
+    text: str | Markup
+    styles: tuple[LineStyle, ...] = ()  # of the lines of the pictures
+    pictures: tuple[Picture, ...] = ()
+    listings: tuple[Listing, ...] = ()
+    details: tuple[Listing, ...] = ()  # stand behind a summary that opens them
+
+
+@dataclass(frozen=True)
+class StudyContent:
+    """What a study finds in its input."""
+
+    parts: Sequence[Part]
+    facts: Sequence[tuple[str, str]] = ()  # name and text, at the top of the page
+    sheets: Sequence[Sheet] = ()  # its downloads
+    quoted: Mapping[str, Any] = field(default_factory=dict)  # is written into the folder of the run as ``<name>.json``
+
+
+@dataclass(frozen=True)
+class Study:
+    """Declares a study."""
+
+    name: str  # of its page ``<name>.html``
+    title: str  # of its page, and of the link on the front page
+    lead: str  # says under the title what the study asks
+    takes: Callable[[StudyInput], bool]  # tells whether results have what the study needs; others have no such page
+    find: Callable[[StudyInput], StudyContent]
+    chapter: Chapter  # its definitions, which explain every column of its sheets and listings
+    tables: tuple[str, ...] = ()  # the tables of its own that it reads (kvbench.store.tables.register)
+
+    def file_name(self, number: int = 1) -> str:
+        """Returns the name of the page of the results with a number on their site."""
+        return f"{self.name}.html" if number == 1 else f"{self.name}.{number}.html"

@@ -1,0 +1,104 @@
+"""A study is declared in one file; its page, its link, its definitions and its downloads are then there."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from leaderboards.errors import LeaderboardError
+from leaderboards.studies import registry
+from tests.support.small_store import small_store
+
+ROOT = Path(__file__).parents[2]
+DECLARED = """
+from leaderboards.downloads.sheets import Sheet
+from leaderboards.metrics.declaration.definition import Chapter, Definition
+from leaderboards.studies.declaration import Listing, Part, Study, StudyContent
+
+
+def find(given):
+    counts = given.records.groupby("policy", sort=True).size()
+    rows = tuple((name, str(count)) for name, count in counts.items())
+    return StudyContent(
+        parts=[Part("counts", "How often each was asked", "Counted.", listings=(Listing("Answers", COLUMNS, rows),))],
+        facts=[("Policies asked", str(len(counts)))],
+        sheets=[Sheet.of("counts", "Answers of each policy", [dict(zip(COLUMNS, row)) for row in rows])],
+        quoted={"answers": int(counts.sum())},
+    )
+
+
+COLUMNS = ("policy", "number of answers")
+STUDY = Study(
+    name="counting",
+    title="How much was asked",
+    lead="How many answers does each policy give?",
+    takes=lambda given: "base" in set(given.records["task"]) and given.runs[0]["status"] == "complete",
+    find=find,
+    chapter=Chapter("counting", "Counting", (Definition("Number of answers", "All of a policy, counted."),)),
+)
+"""
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site of a run, written with a copy of the package that has one more file."""
+    folder = tmp_path_factory.mktemp("copy")
+    shutil.copytree(ROOT / "leaderboards", folder / "leaderboards", ignore=shutil.ignore_patterns("__pycache__"))
+    declared = folder / "leaderboards/studies/counting/study.py"
+    declared.parent.mkdir()
+    declared.write_text(DECLARED)
+    store = small_store(folder / "runs/small").folder
+    done = subprocess.run(
+        [sys.executable, "-m", "kvbench", "site", str(store), "--out", str(folder / "site")],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), str(ROOT)])},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    return folder / "site"
+
+
+def test_its_page_is_built_and_the_front_page_leads_to_it(site: Path) -> None:
+    page = (site / "counting.html").read_text()
+    assert "<h1>How much was asked</h1>" in page
+    assert "How many answers does each policy give?" in page
+    assert "<dt>Policies asked</dt>" in page
+    assert 'id="counts"' in page
+    assert '<th scope="row">full</th>' in page
+    assert '<a href="counting.html">How much was asked</a>' in (site / "index.html").read_text()
+
+
+def test_its_definitions_are_on_the_page_of_method_and_its_downloads_given_out(site: Path) -> None:
+    method = (site / "method.html").read_text()
+    assert "All of a policy, counted." in method
+    assert 'href="data/counts.csv"' in method
+    assert (site / "data/counts.csv").read_text().startswith("model,setting,policy,number of answers")
+    assert 'href="data/counts.json"' in (site / "counting.html").read_text()
+
+
+def test_what_is_worth_quoting_lies_beside_the_run(site: Path) -> None:
+    assert '"answers"' in (site.parent / "runs/small/counting.json").read_text()
+
+
+def test_a_run_without_what_a_study_takes_has_no_page_of_it(site: Path) -> None:
+    assert not (site / "instructions.html").exists()
+
+
+def test_two_studies_have_two_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    study = next(iter(registry.studies().values()))
+    files = [Path("one/study.py"), Path("other/study.py")]
+    monkeypatch.setattr(Path, "glob", lambda *_: files)
+    monkeypatch.setattr(registry, "import_module", lambda _: type("Module", (), {"STUDY": study}))
+    with pytest.raises(LeaderboardError, match="two studies are named 'instructions'"):
+        registry.studies.__wrapped__()
+
+
+def test_the_publisher_names_no_study() -> None:
+    names = [f"studies.{name}" for name in registry.studies()]
+    sources = [path.read_text() for path in (ROOT / "kvbench/publish").glob("*.py")]
+    assert sources
+    assert not any(name in source for name in names for source in sources)
