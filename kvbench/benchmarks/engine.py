@@ -12,13 +12,13 @@ from kvbench.engine.decode.answers import decode
 from kvbench.engine.treat.branch import Trace
 from kvbench.engine.treat.plan import Scoring, plan
 from kvbench.engine.treat.prefill import prefill
-from kvbench.engine.treat.time_limit import Patience
+from kvbench.engine.treat.time_limit import TimeLimit
 from kvbench.models.load import LoadedModel
 from kvbench.prompts.prompt import Prompt, build_prompts
 from policies import Policy, at_ratios
 
 QUESTIONS = 4
-LONG = Patience(3600.0)  # seconds: a measurement is never given up
+LONG = TimeLimit(3600.0)  # seconds: a measurement is never given up
 
 
 @dataclass(frozen=True)

@@ -120,7 +120,7 @@ def _long_context(shape: LlamaShape, length: int) -> tuple[int, float, int, int,
     model = random_model(shape, 2 * length, CPU, torch.float32)
     task = task_of(model, length, answer=8)
     policies = [policy for policy in POLICIES.values() if policy.by_default]
-    setting = Setting(policies, at_ratios(RATIOS), max_kv_bytes=2 * 10**9, patience=LONG)
+    setting = Setting(policies, at_ratios(RATIOS), max_kv_bytes=2 * 10**9, time_limit=LONG)
     started = time.perf_counter()
     rows = collect(model, task, [task.example(0, 0)], setting)
     seconds = time.perf_counter() - started

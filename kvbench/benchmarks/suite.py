@@ -61,7 +61,7 @@ def _against_pipeline(
     examples = [task.example(0, index) for index in range(1 if tokens else 2)]
     work = [(task, replace(example, questions=example.questions[:QUESTIONS])) for example in examples]
     policies = default_policies(size.policies)
-    setting = Setting(policies, at_ratios(size.ratios), max_kv_bytes=bound, patience=LONG)
+    setting = Setting(policies, at_ratios(size.ratios), max_kv_bytes=bound, time_limit=LONG)
     comparisons = [compare(model, work, setting, processes=1) for _ in range(repeats)]
     several = compare(model, work, setting).engine_seconds if not tokens else None
     whole = all(one.answered == one.compared and not one.failed for one in comparisons)

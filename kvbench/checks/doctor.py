@@ -68,10 +68,9 @@ def examine(patient: Patient) -> Iterator[Finding]:
         try:
             finding = check(patient)
         except Exception:  # the model may raise anything once a press has damaged it
-            if not patient.model.pristine.first_change():
+            if not patient.model.snapshot.first_change():
                 raise
-        if changed := patient.model.pristine.first_change():  # findings on a changed model mean nothing
-            patient.model.pristine.restore()
+        if changed := patient.model.snapshot.first_change():  # findings on a changed model mean nothing
             yield Finding(LEFT_ALONE, "wrong", f"it changed {changed}")
             return
         yield finding

@@ -27,7 +27,7 @@ from kvbench.cli.parameters import (
     Site,
     Tasks,
 )
-from kvbench.engine.treat.time_limit import CELL_SECONDS, Patience
+from kvbench.engine.treat.time_limit import CELL_SECONDS, TimeLimit
 from kvbench.experiments.catalogue import check_names, choose_policies
 from kvbench.experiments.options import cell_bound, choose, contexts_of, kv_bytes, parse_points
 from kvbench.publish.site import publish_comparison, publish_summary
@@ -78,7 +78,7 @@ def command(
     chosen = [POLICIES[FULL], *(policy for policy in (*others, mine) if policy.name != FULL)]
     check_names(chosen)
     points = parse_points(few, chosen, repeats, comparing=True)
-    setting = settings.Setting(chosen, points, seed, mode, kv_bytes(max_kv_gb), Patience(cell_bound(cell_seconds)))
+    setting = settings.Setting(chosen, points, seed, mode, kv_bytes(max_kv_gb), TimeLimit(cell_bound(cell_seconds)))
     grid = grids.Grid([(task, contexts_of(task, profile, limit)) for task in named], setting)
     make_folder("--site", site)  # found out now rather than after the run
     console.print(f"loading {model}", soft_wrap=True)

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,11 +13,12 @@ from datasets_gen import Example, Task
 from kvbench.engine.decode.answers import check_length, decode
 from kvbench.engine.decode.generation import Generation
 from kvbench.engine.treat.branch import Branch, Trace
-from kvbench.engine.treat.plan import Scoring, plan, with_reference
+from kvbench.engine.treat.plan import plan, with_reference
 from kvbench.engine.treat.prefill import prefill
 from kvbench.experiments.question_fields import described_context, described_question
 from kvbench.experiments.setting import Setting
 from kvbench.models.load import LoadedModel
+from kvbench.models.snapshot import ModelChangedError
 from kvbench.prompts.mode import Mode
 from kvbench.prompts.prompt import INSTRUCTIONS, Ask, Prompt, answer_text, build_prompts
 from kvbench.store.record import Record
@@ -55,11 +56,11 @@ def collect(model: LoadedModel, task: Task, examples: Sequence[Example], setting
             check_length(model, prompt, task.max_new_tokens)  # before the work is done
             questions = [_question(task, prompt, ask) for ask in prompt.asks]
             rows.add(QUESTIONS.name, questions)
-            for trace, generations in _answered(model, task, prompt, setting):
-                answers = list(_finished(model, trace, generations, questions, context))
-                rows.add(RECORDS.name, [answer.record for answer in answers])
-                for name in setting.tables:
-                    rows.add(name, _rows_of_study(TABLES[name], answers))
+            trace, generations = _answers(model, task, prompt, setting)
+            answers = list(_finished(model, trace, generations, questions, context))
+            rows.add(RECORDS.name, [answer.record for answer in answers])
+            for name in setting.tables:
+                rows.add(name, _rows_of_study(TABLES[name], answers))
     return rows
 
 
@@ -86,53 +87,14 @@ def _question(task: Task, prompt: Prompt, ask: Ask) -> StoredQuestion:
     return StoredQuestion.model_validate(described_question(task, prompt.example, ask.question) | counts)
 
 
-Answered = tuple[Trace, list[Generation]]
-
-
-def _answered(model: LoadedModel, task: Task, prompt: Prompt, setting: Setting) -> list[Answered]:
-    """All policies together; or, where one of them wrote to the model, each alone on the model as it was."""
-    together, written = _watched(model, task, prompt, setting)
-    if together:
-        return [together]
-    answered = []
-    _restore(model, written)
-    for policy in setting.policies:
-        own = setting.only([policy])
-        alone, written = _watched(model, task, prompt, own)
-        if alone is None:
-            _restore(model, written)
-            alone = _failed(model, prompt, own, f"{policy.name} changed {written} of the model")
-        answered.append(alone)
-    return answered
-
-
-def _failed(model: LoadedModel, prompt: Prompt, setting: Setting, reason: str) -> Answered:
-    """All treatments of a prompt as failed."""
-    treatments = [treatment for scoring in _scorings(prompt, setting) for treatment in scoring.treatments]
-    branches = [Branch(treatment, error=reason) for treatment in treatments]
-    return replace(prefill(model, prompt, []), branches=branches), []
-
-
-def _restore(model: LoadedModel, written: str) -> None:
-    if not model.pristine.restore():
-        raise KVBenchError(f"a press changed {written} of the model: find it with python -m kvbench doctor")
-
-
-def _watched(model: LoadedModel, task: Task, prompt: Prompt, setting: Setting) -> tuple[Answered | None, str]:
-    """What came of the policies; or, if one of them wrote to the model, where."""
-    try:
-        trace = prefill(model, prompt, _scorings(prompt, setting))
-        found = trace, decode(model, trace, task.max_new_tokens, setting.max_kv_bytes, gold=True)
-    except Exception:  # of the model, which a press may have left in pieces
-        if written := model.pristine.first_change():
-            return None, written
-        raise
-    written = model.pristine.first_change()
-    return (None if written else found), written
-
-
-def _scorings(prompt: Prompt, setting: Setting) -> list[Scoring]:
-    return with_reference(plan(setting.policies, setting.points, prompt, setting.seed, setting.patience), prompt)
+def _answers(model: LoadedModel, task: Task, prompt: Prompt, setting: Setting) -> tuple[Trace, list[Generation]]:
+    """Treats and decodes a prompt; raises :class:`ModelChangedError` if a press wrote to the model meanwhile."""
+    scorings = plan(setting.policies, setting.points, prompt, setting.seed, setting.time_limit)
+    trace = prefill(model, prompt, with_reference(scorings, prompt))
+    generations = decode(model, trace, task.max_new_tokens, setting.max_kv_bytes, gold=True)
+    if change := model.snapshot.first_change():
+        raise ModelChangedError([policy.name for policy in setting.policies if policy.origin], change)
+    return trace, generations
 
 
 def _finished(

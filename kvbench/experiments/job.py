@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from datasets_gen.tasks.ifeval import Placement
-from kvbench.engine.treat.time_limit import Patience
+from kvbench.engine.treat.time_limit import TimeLimit
 from kvbench.experiments.catalogue import EVERYTHING, at_some_level, check_scope, choose_policies, with_references
 from kvbench.experiments.data import check_judges, with_data
 from kvbench.experiments.grid import Grid
@@ -69,9 +69,9 @@ class Job:
         chosen = with_references(choose_policies(asked.policies, tasks, self.mode, even_if_broken=True))
         points = parse_points(self.levels, chosen, self.repeats)
         chosen = at_some_level(chosen, points)
-        patience = Patience(cell_bound(self.cell_seconds))
+        time_limit = TimeLimit(cell_bound(self.cell_seconds))
         bound = kv_bytes(self.max_kv_gb)
-        setting = Setting(chosen, points, self.seed, self.mode, bound, patience, asked.scope)
+        setting = Setting(chosen, points, self.seed, self.mode, bound, time_limit, asked.scope)
         return Grid(counts, setting, held_out=self.phrasings == "held-out")
 
     def without(self, missing: Mapping[str, str], grid: Grid) -> Grid:

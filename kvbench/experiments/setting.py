@@ -6,7 +6,7 @@ from typing import Self
 
 import torch
 
-from kvbench.engine.treat.time_limit import Patience
+from kvbench.engine.treat.time_limit import TimeLimit
 from kvbench.prompts.mode import Mode, Scope
 from kvbench.system.memory import kv_share
 from policies import Point, Policy
@@ -22,7 +22,7 @@ def silent(_: int) -> None:
 class Setting:
     """``points``: the levels, and the draws of random policies at each. ``seed``: of random policies.
     ``max_kv_bytes``: bound on the keys and values decoded at once, ``None`` for a share of what is free by then.
-    ``patience``: with a press that takes long. ``scope``: what is compressed, the context of any task, or the system
+    ``time_limit``: with a press that takes long. ``scope``: what is compressed, the context of any task, or the system
     prompt of those that have one."""
 
     policies: Sequence[Policy]
@@ -30,7 +30,7 @@ class Setting:
     seed: int = 0
     mode: Mode = "agnostic"
     max_kv_bytes: int | None = None
-    patience: Patience = field(default_factory=Patience)
+    time_limit: TimeLimit = field(default_factory=TimeLimit)
     scope: Scope = "context"
     tables: tuple[str, ...] = ()  # of studies, which are filled beside those of every run (kvbench.store.tables)
 

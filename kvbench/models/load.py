@@ -26,7 +26,7 @@ from transformers.utils import logging as transformers_logging
 
 from datasets_gen import unknown_name
 from kvbench.models.shipped import REFERENCE_MODELS, folder_of, mistyped
-from kvbench.models.snapshot import Pristine
+from kvbench.models.snapshot import Snapshot
 from kvbench.system.errors import KVBenchError, first_line
 from kvbench.system.hub import look_for_hub
 from policies import Policy, attention_window
@@ -47,7 +47,7 @@ class LoadedModel:
     network: PreTrainedModel
     tokenizer: PreTrainedTokenizerBase
     fingerprint: str  # hash of configuration and weights
-    pristine: Pristine  # what no press may change
+    snapshot: Snapshot  # what no press may change
 
     @cached_property
     def device(self) -> torch.device:
@@ -267,7 +267,7 @@ def wrap_model(
     if not isinstance(network, SUPPORTED_MODELS):
         raise _unsupported(name, type(network).__name__)
     network = network.eval()
-    return LoadedModel(name, network, tokenizer, fingerprint, Pristine.of(network))
+    return LoadedModel(name, network, tokenizer, fingerprint, Snapshot.of(network))
 
 
 def fingerprint_of(source: str, config: Any = None) -> str:

@@ -1,6 +1,6 @@
-"""Remembers the model as it was loaded, to notice whether a press changed it, and to restore it."""
+"""A snapshot of a model as it was loaded, which tells whether a press has written to it."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -8,10 +8,24 @@ import torch
 from torch import nn
 from transformers import PreTrainedModel
 
-MOST_COPIED = 2 * 10**9  # bytes of weights that are copied; those of a larger model are checked, and cannot be restored
+from kvbench.system.errors import KVBenchError
+
 PLAIN = (bool, int, float, str)
 HOOKS = ("_forward_hooks", "_forward_pre_hooks")
 WORDS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+
+
+class ModelChangedError(KVBenchError):
+    """A press wrote to the model, so that no later result of this process means anything."""
+
+    def __init__(self, policies: Sequence[str], place: str) -> None:
+        """``place``: the changed part of the model. ``policies``: which of them have done it; none if unknown."""
+        super().__init__(policies, place)
+        self.policies, self.place = policies, place
+
+    def __str__(self) -> str:
+        culprit = " or ".join(self.policies) or "a press"
+        return f"{culprit} changed {self.place} of the model: run without it, and see python -m kvbench doctor"
 
 
 @dataclass(frozen=True)
@@ -21,27 +35,25 @@ class TensorState:
     place: dict[str, Any]  # of a module
     name: str  # in the place
     tensor: torch.Tensor
-    data: torch.Tensor
-    content: torch.Tensor | int  # a copy, or the sum of the bits where the model is too large
+    dtype: torch.dtype
+    shape: torch.Size
+    version: int  # how often it had been written to, as torch counts
+    checksum: int  # the sum of its bits
 
-    @property
-    def is_same(self) -> bool:
+    @classmethod
+    def of(cls, place: dict[str, Any], name: str, tensor: torch.Tensor) -> Self:
+        return cls(place, name, tensor, tensor.dtype, tensor.shape, tensor._version, _sum(tensor.detach()))
+
+    def is_same(self, by_content: bool) -> bool:
+        """Compares the tensor with its state by its bits, or else by the number of times that it was written to."""
         now = self.place.get(self.name)
-        if now is not self.tensor or (now.dtype, now.shape) != (self.data.dtype, self.data.shape):
+        if now is not self.tensor or (now.dtype, now.shape) != (self.dtype, self.shape):
             return False
-        if isinstance(self.content, int):
-            return _sum(now.detach()) == self.content
-        return torch.equal(now, self.content)
-
-    def restore(self) -> None:
-        self.place[self.name] = self.tensor
-        self.tensor.data = self.data
-        if isinstance(self.content, torch.Tensor):
-            self.data.copy_(self.content)
+        return _sum(now.detach()) == self.checksum if by_content else now._version == self.version
 
 
 @dataclass(frozen=True)
-class Pristine:
+class Snapshot:
     """The state of a model when it was loaded."""
 
     parts: Mapping[str, Any]  # modules and the configuration, by name
@@ -50,18 +62,15 @@ class Pristine:
     tensors: Mapping[str, TensorState]  # weights and buffers by name
 
     @classmethod
-    def of(cls, network: PreTrainedModel, most_copied: int = MOST_COPIED) -> Self:
+    def of(cls, network: PreTrainedModel) -> Self:
         parts = dict(_parts(network))
-        size = sum(weight.numel() * weight.element_size() for weight in network.parameters())
         modules = {name: part for name, part in parts.items() if isinstance(part, nn.Module)}
         return cls(
             parts,
             {name: _attributes(part) for name, part in parts.items()},
             {name: dict(module._modules) for name, module in modules.items()},
             {
-                f"{name}.{key}": TensorState(
-                    place, key, tensor, tensor.data, _content(tensor.data, size <= most_copied)
-                )
+                f"{name}.{key}": TensorState.of(place, key, tensor)
                 for name, module in modules.items()
                 for place in (module._parameters, module._buffers)
                 for key, tensor in place.items()
@@ -69,35 +78,24 @@ class Pristine:
             },
         )
 
-    def first_change(self) -> str:
-        """Names the first part that has changed; an empty text if none has."""
+    def first_change(self, by_content: bool = True) -> str:
+        """Names the first part that has changed; an empty text if none has.
+
+        Without ``by_content`` no weight is read, which is fast; then only a write through ``.data`` is not seen.
+        """
         for name, children in self.children.items():
             present = self.parts[name]._modules
             for key, child in children.items():
                 if present.get(key) is not child:
                     return f"{name}.{key}"
         for name, part in self.parts.items():
-            if hooks := _strange_hooks(part):
-                return f"{name}.{hooks[0][0]}"
+            if hook := _strange_hook(part):
+                return f"{name}.{hook}"
             now, was = _attributes(part), self.attributes[name]
             for attribute in (*was, "forward"):
                 if now.get(attribute) != was.get(attribute):
                     return f"{name}.{attribute}"
-        return next((name for name, tensor in self.tensors.items() if not tensor.is_same), "")
-
-    def restore(self) -> bool:
-        """Restores everything, and tells whether that was possible."""
-        for name, children in self.children.items():
-            self.parts[name]._modules.update(children)
-        with torch.no_grad():
-            for tensor in self.tensors.values():
-                tensor.restore()
-        for name, part in self.parts.items():
-            for kind, key in _strange_hooks(part):
-                del getattr(part, kind)[key]
-            vars(part).pop("forward", None)
-            vars(part).update(self.attributes[name])
-        return not self.first_change()
+        return next((name for name, tensor in self.tensors.items() if not tensor.is_same(by_content)), "")
 
 
 def _parts(network: PreTrainedModel) -> Iterator[tuple[str, Any]]:
@@ -115,19 +113,16 @@ def _attributes(part: Any) -> dict[str, Any]:
     return {name: value for name, value in vars(part).items() if isinstance(value, PLAIN) or name == "forward"}
 
 
-def is_of_transformers(hook: Any) -> bool:
-    """Tells whether a hook is from transformers, which adds its own when a model first returns hidden states."""
-    return str(getattr(hook, "__module__", "")).startswith("transformers.")
+def is_expected(hook: Any) -> bool:
+    """Tells whether a hook belongs to kvbench, or to transformers, which adds one when a model first returns hidden
+    states."""
+    return str(getattr(hook, "__module__", "")).startswith(("kvbench.", "transformers."))
 
 
-def _strange_hooks(part: Any) -> list[tuple[str, int]]:
-    return [
-        (kind, key) for kind in HOOKS for key, hook in getattr(part, kind, {}).items() if not is_of_transformers(hook)
-    ]
-
-
-def _content(tensor: torch.Tensor, whole: bool) -> torch.Tensor | int:
-    return tensor.clone() if whole else _sum(tensor)
+def _strange_hook(part: Any) -> str:
+    """Names the kind of the first hook that is not expected."""
+    hooks = ((kind, hook) for kind in HOOKS for hook in getattr(part, kind, {}).values())
+    return next((kind for kind, hook in hooks if not is_expected(hook)), "")
 
 
 def _sum(tensor: torch.Tensor) -> int:

@@ -78,7 +78,7 @@ def test_the_hooks_that_spread_weights_change_no_record(llama: LoadedModel) -> N
     assert set(frame["status"]) == {"ok"}
     assert frame["output_text"].nunique() > 1
     pd.testing.assert_frame_equal(frame, answered(llama))
-    assert not model.pristine.first_change()
+    assert not model.snapshot.first_change()
 
 
 def refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:

@@ -7,10 +7,10 @@ import pytest
 import torch
 from kvpress import AdaKVPress, BasePress, KnormPress, ObservedAttentionPress
 
-import kvbench.engine.decode.answers as engine
 from kvbench.engine.decode.answers import decode
 from kvbench.engine.decode.generation import Generation
-from kvbench.engine.treat.shared import KNOWN, Copies, _is_known
+from kvbench.engine.treat.guard import KNOWN, is_known
+from kvbench.engine.treat.shared import Copies
 from kvbench.models.load import LoadedModel
 from kvbench.prompts.prompt import Prompt
 from policies import POLICIES, Policy, Situation
@@ -234,7 +234,7 @@ def test_a_press_that_writes_into_its_inputs_harms_no_other(
     known: tuple[str, ...],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("kvbench.engine.treat.shared.KNOWN", known)
+    monkeypatch.setattr("kvbench.engine.treat.guard.KNOWN", known)
     answered = answers(llama, treat(llama, [policy, *OTHERS], [0.5], prompt))
     assert {key: ids for key, ids in answered.items() if key[0] != "faulty"} == alone
 
@@ -255,10 +255,10 @@ def test_one_copy_serves_presses_until_one_writes_into_it() -> None:
 
 def test_a_press_is_known_with_what_it_is_built_around() -> None:
     ours, foreign = KnormPress(0.5), ActingScorer(0.5, scores_and_writes)
-    assert _is_known(ours)
-    assert _is_known(AdaKVPress(ours))
-    assert not _is_known(foreign)
-    assert not _is_known(AdaKVPress(foreign))
+    assert is_known(ours)
+    assert is_known(AdaKVPress(ours))
+    assert not is_known(foreign)
+    assert not is_known(AdaKVPress(foreign))
 
 
 def test_a_scorer_that_masks_leaves_no_mask_behind(llama: LoadedModel, prompt: Prompt) -> None:
@@ -303,7 +303,7 @@ def test_the_attention_of_the_model_is_restored(
     trace = treat(llama, OTHERS, [0.5], prompt)
     decode(llama, trace, 1, PLENTY)
     assert llama.network.config._attn_implementation == "sdpa"
-    monkeypatch.setattr(engine, "Wave", lambda *_: 1 / 0)
+    monkeypatch.setattr("kvbench.engine.decode.together.Wave", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         decode(llama, trace, 1, PLENTY)
     assert llama.network.config._attn_implementation == "sdpa"

@@ -43,7 +43,7 @@ def answers_alone(model: LoadedModel, trace: Trace, branch: Branch, decoding: De
 def _own_pass(model: LoadedModel, branch: Branch, number: int) -> Iterator[DynamicCache]:
     """A copy of the cache that the press left, under a fresh press, as a press remembers what it has seen."""
     with (
-        faults_of(branch, "while decoding"),
+        faults_of(branch, "while decoding", model),
         torch.inference_mode(False),
         torch.no_grad(),
         draws_of(branch, f"answer {number}", model.device),

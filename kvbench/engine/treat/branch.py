@@ -9,9 +9,12 @@ import torch
 from kvpress import BasePress
 from transformers import DynamicCache
 
+from kvbench.engine.treat.guard import is_known
 from kvbench.engine.treat.keep import LayerCache, PressError, digest_of
 from kvbench.engine.treat.plan import Treatment
 from kvbench.engine.treat.time_limit import TookTooLongError
+from kvbench.models.load import LoadedModel
+from kvbench.models.snapshot import ModelChangedError
 from kvbench.prompts.prompt import Prompt
 from kvbench.system.errors import first_line
 from policies import PolicyError, arguments_of
@@ -73,7 +76,7 @@ class Trace:
 
 
 def new_branch(treatment: Treatment) -> Branch:
-    """A branch with a fresh press, or with the reason why there is none."""
+    """Builds a branch with a fresh press, or with the reason why there is none."""
     branch = Branch(treatment)
     with faults_of(branch, "at the start"):
         branch.press = treatment.policy.press(treatment.situation)
@@ -82,23 +85,26 @@ def new_branch(treatment: Treatment) -> Branch:
 
 
 @contextmanager
-def faults_of(branch: Branch, where: str) -> Iterator[None]:
-    """Whatever a press raises is recorded as its failure, and every other branch goes on.
+def faults_of(branch: Branch, where: str, model: LoadedModel | None = None) -> Iterator[None]:
+    """Records whatever a press raises as its failure, so that every other branch goes on.
 
     A press is foreign code and may raise anything, or never return: this is the one place where every exception is
-    caught.
+    caught. ``model``: what the press could have written to. If the press of a user did, nothing goes on:
+    :class:`ModelChangedError`.
     """
     policy = branch.treatment.policy.name
     try:
-        with branch.treatment.patience.with_press(policy, branch.seconds):
+        with branch.treatment.time_limit.for_call(policy, branch.seconds):
             yield
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # an exit too
-        own = PressError | PolicyError | TookTooLongError
-        kind = "" if isinstance(error, own) else f"{type(error).__name__}: "
+        expected = PressError | PolicyError | TookTooLongError
+        kind = "" if isinstance(error, expected) else f"{type(error).__name__}: "
         branch.error = f"{policy} failed {where}: {kind}{first_line(error)}"
         branch.layers, branch.held = [], None
+    if model and not is_known(branch.press) and (change := model.snapshot.first_change(by_content=False)):
+        raise ModelChangedError([policy], change)
 
 
 @contextmanager

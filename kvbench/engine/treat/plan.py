@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 from datasets_gen import TASKS
-from kvbench.engine.treat.time_limit import Patience
+from kvbench.engine.treat.time_limit import TimeLimit
 from kvbench.prompts.prompt import Prompt
 from policies import FULL, POLICIES, Level, Point, Policy, Situation
 from policies.declaration.draws import seed_of_repeat
@@ -16,13 +16,13 @@ CALIBRATION_TEXTS = 8
 @dataclass(frozen=True)
 class Treatment:
     """One policy at one level on one prompt. ``asks``: positions of the questions decoded from its branch.
-    ``patience``: how long its press may take. ``repeat``: which draw of a random policy.
+    ``time_limit``: how long its press may take. ``repeat``: which draw of a random policy.
     ``reference``: it tells how likely right answers are to the full cache, and is no result by itself."""
 
     policy: Policy
     situation: Situation
     asks: tuple[int, ...]
-    patience: Patience
+    time_limit: TimeLimit
     repeat: int = 0
     reference: bool = False
 
@@ -56,10 +56,10 @@ def plan(
     points: Sequence[Point],
     prompt: Prompt,
     seed: int,
-    patience: Patience | None = None,
+    time_limit: TimeLimit | None = None,
 ) -> list[Scoring]:
     """All treatments of a prompt, grouped so that one scoring may serve all levels of a group."""
-    patience = patience or Patience()
+    time_limit = time_limit or TimeLimit()
     everything = tuple(range(len(prompt.asks)))
     scorings = []
     for policy in policies:
@@ -68,7 +68,7 @@ def plan(
         for asks in groups:
             for repeat in sorted({point.repeat for point in own}):
                 treatments = tuple(
-                    Treatment(policy, _situation(policy, point, prompt, asks, seed), asks, patience, repeat)
+                    Treatment(policy, _situation(policy, point, prompt, asks, seed), asks, time_limit, repeat)
                     for point in own
                     if point.repeat == repeat
                 )
@@ -97,7 +97,7 @@ def with_reference(scorings: Sequence[Scoring], prompt: Prompt) -> list[Scoring]
     """The same with the full cache, against which right answers are compared, where it is not among them."""
     if not scorings or any(scoring.policy.name == FULL for scoring in scorings):
         return list(scorings)
-    patience, seed = scorings[0].treatments[0].patience, scorings[0].treatments[0].situation.seed
-    (full,) = plan([POLICIES[FULL]], (), prompt, seed, patience)
+    time_limit, seed = scorings[0].treatments[0].time_limit, scorings[0].treatments[0].situation.seed
+    (full,) = plan([POLICIES[FULL]], (), prompt, seed, time_limit)
     treatments = tuple(replace(treatment, reference=True) for treatment in full.treatments)
     return [*scorings, Scoring(full.policy, treatments)]

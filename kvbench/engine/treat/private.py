@@ -23,7 +23,7 @@ def prefill_alone(model: LoadedModel, trace: Trace, branch: Branch) -> None:
     started = model.clock()
     # Some presses look for gradients: no inference mode, whose tensors have none.
     with (
-        faults_of(branch, "in its own prefill"),
+        faults_of(branch, "in its own prefill", model),
         torch.inference_mode(False),
         torch.no_grad(),
         draws_of(branch, "prefill", model.device),

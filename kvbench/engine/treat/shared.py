@@ -17,7 +17,7 @@ from kvpress.utils import compute_n_kept
 from torch import nn
 
 from kvbench.engine.treat.branch import Branch, draws_of, faults_of
-from kvbench.engine.treat.guard import left_as_it_was
+from kvbench.engine.treat.guard import is_known, left_as_it_was
 from kvbench.engine.treat.keep import LayerCache, PressError, Ranking, observe
 from kvbench.engine.treat.plan import Scoring
 from kvbench.models.load import LoadedModel, compressed_by_kvpress, decoder_of
@@ -54,7 +54,6 @@ class Ranked:
 
 
 Group = tuple[Scoring, list[Branch]]
-KNOWN = ("kvpress.", "policies.")  # modules whose presses do not write past what torch counts
 
 
 class Copies:
@@ -97,7 +96,7 @@ def cutting(model: LoadedModel, groups: Sequence[Group]) -> Iterator[Callable[[]
 def _make_ready(model: LoadedModel, branch: Branch) -> None:
     press = branch.press
     assert press is not None
-    with faults_of(branch, "at the start"):
+    with faults_of(branch, "at the start", model):
         if replaced := replaced_hooks(press):
             raise PressError(f"it replaces kvpress's {replaced[0]} and needs a prefill of its own")
         if type(press).post_init_from_model is not BasePress.post_init_from_model:
@@ -168,12 +167,6 @@ class _Copied:
         return getattr(self._copy, name)
 
 
-def _is_known(press: Any) -> bool:
-    """Whether it is kvpress's or ours, and what it is built around too."""
-    inner = [one for one in (getattr(press, "press", None), *getattr(press, "presses", ())) if one is not None]
-    return type(press).__module__.startswith(KNOWN) and all(map(_is_known, inner))
-
-
 @contextmanager
 def _isolated(inputs: LayerInputs, press: BasePress | None, copies: Copies) -> Iterator[LayerInputs]:
     """Copies of what a press is handed of its layer: what it writes there must not reach the model or other branches.
@@ -181,7 +174,7 @@ def _isolated(inputs: LayerInputs, press: BasePress | None, copies: Copies) -> I
 
     Raises :class:`PressError` if it put others into the cache that it was shown, instead of returning what it keeps.
     """
-    if not _is_known(press):
+    if not is_known(press):
         copies = Copies()
     hidden_states, keys, values = (
         copies.of(name, getattr(inputs, name)) for name in ("hidden_states", "keys", "values")
@@ -217,7 +210,7 @@ def _score_once(model: LoadedModel, branches: Sequence[Branch], inputs: LayerInp
             continue
         if scored is None:
             with (
-                faults_of(branch, f"in layer {inputs.module.layer_idx}"),
+                faults_of(branch, f"in layer {inputs.module.layer_idx}", model),
                 draws_of(branch, inputs.module.layer_idx, model.device),
             ):
                 scored = _ranked(model, branches[-1].press, inputs, copies, list(counts.values()))
@@ -283,7 +276,7 @@ def _compress(
 ) -> None:
     """The press's own ``compress``, and what it kept."""
     assert branch.press is not None
-    with faults_of(branch, f"in layer {inputs.module.layer_idx}"):
+    with faults_of(branch, f"in layer {inputs.module.layer_idx}", model):
         with (
             _isolated(inputs, branch.press, copies) as own,
             _scoring_once(model, branch, remembered, inputs.keys.shape[2]),

@@ -1,11 +1,11 @@
-"""How long a press may take: what it exceeds is its own failure."""
+"""A limit for the time that a press takes: a press that exceeds it has failed."""
 
 import signal
 import threading
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import FrameType
+from typing import Any
 
 CELL_SECONDS = 60.0
 TIMES = 3
@@ -13,43 +13,42 @@ MOMENT = 1e-3  # seconds
 
 
 class TookTooLongError(Exception):
-    """A press ran into its time bound."""
+    """A press exceeded its time limit."""
 
 
-class Patience:
-    """How long a press may take with one context. One that took longer ``times`` times is given a moment only from then
-    on, or a press that hangs would hold up a run for hours; each worker process counts for itself."""
+class TimeLimit:
+    """Limits the time that a press takes with one context.
 
-    def __init__(self, seconds: float = CELL_SECONDS, times: int = TIMES) -> None:
+    A press that exceeded it :data:`TIMES` times gets only a moment from then on, because one that hangs would hold up a
+    run for hours. Each worker process counts for itself.
+    """
+
+    def __init__(self, seconds: float = CELL_SECONDS) -> None:
         self.seconds = seconds
-        self.times = times
-        self._exceeded: Counter[str] = Counter()
+        self._exceeded: Counter[str] = Counter()  # by name of the policy
 
     @contextmanager
-    def with_press(self, policy: str, spent: float = 0.0) -> Iterator[None]:
-        """Raises :class:`TookTooLongError` in what runs inside when the time, less what was ``spent``, is up; again and
-        again where that is caught.
+    def for_call(self, policy: str, spent: float = 0.0) -> Iterator[None]:
+        """Raises :class:`TookTooLongError` in the call that runs inside once its time is up, less what was ``spent``.
 
-        Only in the main thread of a process, where signals arrive; Python alone is interrupted, not an operation of
+        It works in the main thread of a process only, where signals arrive, and interrupts Python, but no operation of
         torch.
         """
-        if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "setitimer"):
+        if threading.current_thread() is not threading.main_thread():
             yield
             return
-        lost = self._exceeded[policy] >= self.times
-        reason = f"it took longer than {self.seconds:g} s (--cell-seconds)"
-        rings = 0
+        seconds, reason = self.seconds - spent, f"it took longer than {self.seconds:g} s (--cell-seconds)"
+        if self._exceeded[policy] >= TIMES:
+            seconds, reason = MOMENT, f"given up: {reason} {TIMES} times before"
 
-        def ring(_: int, __: FrameType | None) -> None:
-            nonlocal rings
-            rings += 1
-            raise TookTooLongError(f"given up: {reason} {self.times} times before" if lost else reason)
+        def interrupt(*_: Any) -> None:
+            self._exceeded[policy] += 1
+            raise TookTooLongError(reason)
 
-        before = signal.signal(signal.SIGALRM, ring)
-        signal.setitimer(signal.ITIMER_REAL, MOMENT if lost else max(self.seconds - spent, MOMENT), 1.0)
+        previous = signal.signal(signal.SIGALRM, interrupt)
+        signal.setitimer(signal.ITIMER_REAL, max(seconds, MOMENT))
         try:
             yield
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
-            signal.signal(signal.SIGALRM, before)
-            self._exceeded[policy] += rings > 0
+            signal.signal(signal.SIGALRM, previous)
