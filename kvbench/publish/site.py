@@ -1,6 +1,8 @@
 """Writes what people look at: ``summary.json`` of a store, and the pages and downloads of a site."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
 
@@ -22,20 +24,22 @@ from kvbench.store.store import SUMMARY_FILE, Outline, Store
 from kvbench.system.console import console, printable
 from kvbench.system.errors import KVBenchError
 from kvbench.system.files import write_text_atomically
+from kvbench.system.side_by_side import side_by_side
 from leaderboards.aggregate.board import boards_of
 from leaderboards.aggregate.facets import facets
 from leaderboards.aggregate.failures import Contrast, contrasts
 from leaderboards.aggregate.paired import Duel, duels, every_duel
 from leaderboards.aggregate.row import SummaryRow
-from leaderboards.aggregate.standings import Found, all_standings
+from leaderboards.aggregate.standings import all_standings
 from leaderboards.aggregate.summary import PlannedCells, summarise
+from leaderboards.downloads.encounters import Duels
 from leaderboards.downloads.sheets import Sheet, file_name, joined
 from leaderboards.downloads.tables import board_sheet, cells_sheet, contrasts_sheet, duels_sheet, questions_sheet
 from leaderboards.errors import LeaderboardError
 from leaderboards.figures.gallery import Details
 from leaderboards.pages.comparison import build_comparison
 from leaderboards.pages.examples import build_examples
-from leaderboards.pages.front import FRONT, METHOD, build_pages
+from leaderboards.pages.front import FRONT, METHOD, page_renderers
 from leaderboards.pages.method import Downloads, build_method
 from leaderboards.pages.results import Results, examples_page
 from leaderboards.statistics.levels import with_levels
@@ -87,8 +91,8 @@ def _warn(store: Store) -> None:
 
 def publish_site(store: Store, records: DataFrame, folder: Path) -> tuple[list[Path], list[SummaryRow]]:
     """Writes the pages of a run, each self-contained, and its summary; returns where to begin, and the rows."""
-    rows = publish_summary(store, records)
-    return _write([Gathering((store,))], [records], [rows], folder), rows
+    first, (rows,) = _write([Gathering((store,))], [records], lambda: [publish_summary(store, records)], folder)
+    return first, rows
 
 
 def publish_sites(stores: Sequence[Store], folder: Path) -> list[Path]:
@@ -98,37 +102,40 @@ def publish_sites(stores: Sequence[Store], folder: Path) -> list[Path]:
         return publish_site(stores[0], stores[0].frame(), folder)[0]
     gatherings = gather(stores)
     records = [gathering.records() for gathering in gatherings]
-    rows = []
-    for gathering, own in zip(gatherings, records, strict=True):
-        rows.append(_rows(own, gathering.outline, ", ".join(str(store.folder) for store in gathering.stores)))
-    for store in stores:
-        _warn(store)
-    return _write(gatherings, records, rows, folder)
+
+    def summarise_all() -> list[list[SummaryRow]]:
+        for store in stores:
+            _warn(store)
+        return [
+            _rows(own, gathering.outline, ", ".join(str(store.folder) for store in gathering.stores))
+            for gathering, own in zip(gatherings, records, strict=True)
+        ]
+
+    return _write(gatherings, records, summarise_all, folder)[0]
 
 
 def _write(
     gatherings: Sequence[Gathering],
     records: Sequence[DataFrame],
-    rows: Sequence[list[SummaryRow]],
+    summarise_all: Callable[[], list[list[SummaryRow]]],
     folder: Path,
-) -> list[Path]:
-    standings = [all_standings(*parts) for parts in zip(records, rows, strict=True)]
+) -> tuple[list[Path], list[list[SummaryRow]]]:
+    """Writes all files of a site; returns the pages to begin with, and the rows of each gathering."""
     inputs = [_study_input(*parts) for parts in zip(gatherings, records, strict=True)]
     taken = [[study for study in studies().values() if study.takes(given)] for given in inputs]
-    results = [
-        _results(number, *parts)
-        for number, parts in enumerate(zip(gatherings, records, rows, standings, taken, strict=True), start=1)
-    ]
-    pages, first = build_pages(results), [FRONT]
+    results, (duels_of_all, pages, answers) = side_by_side(
+        partial(_aggregate, gatherings, records, taken, summarise_all),
+        partial(_from_records, gatherings, inputs, folder),
+    )
+    results = [replace(one, duels=found) for one, found in zip(results, duels_of_all, strict=True)]
+    first = [FRONT]
     sheets: list[Sheet] = []
-    for number, (one, given, gathering, of_boards, own_studies) in enumerate(
-        zip(results, inputs, gatherings, standings, taken, strict=True), start=1
+    for number, (one, given, gathering, own_studies) in enumerate(
+        zip(results, inputs, gatherings, taken, strict=True), start=1
     ):
-        for task, of_task in given.records.groupby("task", sort=False):
-            pages[examples_page(str(task), number)] = build_examples(one.model, str(task), of_task)
         tables = [
             cells_sheet(one.rows),
-            board_sheet(of_boards, one.boards),
+            board_sheet(one.details.standings, one.boards),
             duels_sheet("comparisons", chain(*one.duels.values()), "Every two policies, cell by cell"),
             questions_sheet(one.details.facets),
         ]
@@ -139,26 +146,64 @@ def _write(
                 gathering.stores[0].write_json(f"{study.name}.json", dict(content.quoted))
             tables += content.sheets
             first.append(page)
-        sheets += [table.labelled(_labels(one)) for table in tables]
+        sheets += [table.labelled(_labels(gathering)) for table in tables]
     runs = {str(store.folder): store.run for gathering in gatherings for store in gathering.stores}
     tables_of_all = joined(sheets)
-    written = write_sheets(folder, tables_of_all)
-    labelled = [(_labels(one), own) for one, own in zip(results, records, strict=True)]
-    downloads = Downloads(tables_of_all, RECORDS_FILE, write_records(folder, labelled))
-    pages[METHOD] = build_method(method_of(runs, records), downloads)
+    renderers = page_renderers(results)
+    renderers[METHOD] = partial(build_method, method_of(runs, records), Downloads(tables_of_all, RECORDS_FILE, answers))
+    written, rendered = _render(renderers, partial(write_sheets, folder, tables_of_all))
+    pages |= rendered
     for name, page in pages.items():
         write_text_atomically(folder / name, page)
-    written += write_study_tables(
-        folder, [(_labels(one), of.stores) for one, of in zip(results, gatherings, strict=True)]
-    )
+    written += write_study_tables(folder, [(_labels(gathering), gathering.stores) for gathering in gatherings])
     remove_former_files(folder, [*pages, *written, f"{FOLDER}/{RECORDS_FILE}"])
     link_pages(folder)
-    return [folder / name for name in first]
+    return [folder / name for name in first], [list(one.rows) for one in results]
 
 
-def _labels(one: Results) -> dict[str, str]:
-    """Of rows that are downloaded: whose they are, which results of other models and settings stand beside."""
-    return {"model": one.model, "setting": one.setting}
+def _aggregate(
+    gatherings: Sequence[Gathering],
+    records: Sequence[DataFrame],
+    taken: Sequence[Sequence[Study]],
+    summarise_all: Callable[[], list[list[SummaryRow]]],
+) -> list[Results]:
+    """Computes what stands on the boards, but for the duels."""
+    return [
+        _results(number, *parts)
+        for number, parts in enumerate(zip(gatherings, records, summarise_all(), taken, strict=True), start=1)
+    ]
+
+
+def _from_records(
+    gatherings: Sequence[Gathering], inputs: Sequence[StudyInput], folder: Path
+) -> tuple[list[Duels], dict[str, str], int]:
+    """Does what needs the records alone: returns the duels, the pages of examples, and how many records were
+    written."""
+    pages = {
+        examples_page(str(task), number): build_examples(given.model, str(task), of_task)
+        for number, given in enumerate(inputs, start=1)
+        for task, of_task in given.records.groupby("task", sort=False)
+    }
+    labelled = [(_labels(one), given.records) for one, given in zip(gatherings, inputs, strict=True)]
+    return [every_duel(given.records) for given in inputs], pages, write_records(folder, labelled)
+
+
+def _render(
+    renderers: Mapping[str, Callable[[], str]], write_downloads: Callable[[], list[str]]
+) -> tuple[list[str], dict[str, str]]:
+    """Renders pages while the downloads are written; returns the names of the downloads, and the pages."""
+    names = list(renderers)
+
+    def texts(own: Sequence[str]) -> dict[str, str]:
+        return {name: renderers[name]() for name in own}
+
+    (written, here), beside = side_by_side(lambda: (write_downloads(), texts(names[1::2])), lambda: texts(names[::2]))
+    return written, here | beside
+
+
+def _labels(gathering: Gathering) -> dict[str, str]:
+    """Returns the columns of downloads that tell these results from others of the site."""
+    return {"model": str(gathering.stores[0].run.identity["model"]), "setting": gathering.setting}
 
 
 def _study_input(gathering: Gathering, records: DataFrame) -> StudyInput:
@@ -178,9 +223,9 @@ def _results(
     gathering: Gathering,
     records: DataFrame,
     rows: list[SummaryRow],
-    found: Found,
     taken: Sequence[Study],
 ) -> Results:
+    found = all_standings(records, rows)
     stores = gathering.stores
     identity = stores[0].run.identity
     return Results(
@@ -191,7 +236,6 @@ def _results(
         setting=gathering.setting,
         boards=boards_of(records, rows, found),
         details=Details(found, facets(records, rows)),
-        duels=every_duel(records),
         families={policy.name: policy.family for policy in gathering.outline.policies},
         studies={study.title: study.file_name(number) for study in taken},
     )

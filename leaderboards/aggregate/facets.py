@@ -52,6 +52,7 @@ def facets(records: DataFrame, rows: Sequence[SummaryRow]) -> list[Facet]:
         hallucinated=sound["hallucinated"].astype(np.float64).where(sound["leakage"].isna()),
         f1=sound["f1"].astype(np.float64),
         ger=sound["ger"].astype(np.float64),
+        is_first=sound["repeat"].eq(0),  # draw of a random policy: a question is counted once
     )
     by_board: dict[tuple[str, str], list[SummaryRow]] = {}
     for row in rows:
@@ -62,7 +63,7 @@ def facets(records: DataFrame, rows: Sequence[SummaryRow]) -> list[Facet]:
 
 def _by_part(known: DataFrame, boards: Mapping[tuple[str, str], Sequence[SummaryRow]], part: str) -> list[Facet]:
     groups = known.groupby(["mode", "task", part, "policy", "level"], sort=False, observed=True)
-    table = groups[list(MEASURED.values())].mean().assign(n=groups["repeat"].agg(lambda own: (own == 0).sum()))
+    table = groups[list(MEASURED.values())].mean().assign(n=groups["is_first"].sum())
     measured: dict[tuple[str, str, str], dict[Cell, tuple[float, ...]]] = {}
     for (mode, task, value, policy, level), *numbers in table.itertuples():
         measured.setdefault((mode, task, str(value)), {})[str(policy), level] = tuple(numbers)

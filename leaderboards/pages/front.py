@@ -4,8 +4,9 @@ The front page has the boards and the mean over tasks; each task has its own pag
 heavy to be opened at once.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from leaderboards.aggregate.board import Board, BoardCell
@@ -40,8 +41,13 @@ class PlacedBoard:
 
 
 def build_pages(results: Sequence[Results]) -> dict[str, str]:
-    """The pages as texts by their file names, the front page first. The same
-    input gives the same bytes. A single task has no page of its own: it is on the front page."""
+    """Returns the pages as texts by their file names, the front page first. The same input gives the same bytes."""
+    return {name: render_page() for name, render_page in page_renderers(results).items()}
+
+
+def page_renderers(results: Sequence[Results]) -> dict[str, Callable[[], str]]:
+    """Returns by file name a function for each page that renders it, that of the front page first. A single task has
+    no page of its own: it is on the front page."""
     tasks = distinct(task for one in results for task in one.tasks)
     pages = {task: task_page(task) for task in tasks} if len(tasks) > 1 else {}
     rows = [row for one in results for row in one.rows]
@@ -52,25 +58,39 @@ def build_pages(results: Sequence[Results]) -> dict[str, str]:
         "listing_columns": LISTING,
     }
     boards = _placed(results, pages)
-    front = render(
-        "index.html.j2",
+    front = partial(
+        _front_page,
+        results,
         facts=_facts(results, rows, tasks),
         task_pages=pages,
+        boards=boards,
+        board_data=_board_data(results, boards),
+        shown=ALL_TASKS if pages else tasks[0],
+        **shared,
+    )
+    renderers: dict[str, Callable[[], str]] = {FRONT: front}
+    for task, page in pages.items():
+        renderers[page] = partial(_task_page, results, task, **shared)
+    return renderers
+
+
+def _front_page(results: Sequence[Results], shown: str, board_data: dict[str, Any], **values: Any) -> str:
+    return render(
+        "index.html.j2",
         studies=[
             (f"{title}, {label}" if label else title, page)
             for label, one in zip(labels_of(results), results, strict=True)
             for title, page in one.studies.items()
         ],
         scripts=(*SCRIPTS, "board.js"),
-        boards=boards,
-        board_data=as_data(_board_data(results, boards)),
-        sections=sections_of(results, ALL_TASKS if pages else tasks[0]),
-        **shared,
+        board_data=as_data(board_data),
+        sections=sections_of(results, shown),
+        **values,
     )
-    return {FRONT: front} | {
-        page: render("task.html.j2", SCRIPTS, task=task, sections=sections_of(results, task), **shared)
-        for task, page in pages.items()
-    }
+
+
+def _task_page(results: Sequence[Results], task: str, **values: Any) -> str:
+    return render("task.html.j2", SCRIPTS, task=task, sections=sections_of(results, task), **values)
 
 
 def _states(results: Results) -> list[str]:
