@@ -1,5 +1,14 @@
-"""The one error that a user of the boards sees."""
+"""The errors that a user of boards and metrics sees."""
 
 
 class LeaderboardError(ValueError):
-    """Records that no board can be made of; the message is one line that says what to do."""
+    """No board can be made of some records. The message says in one line what to do."""
+
+
+class MetricError(Exception):
+    """A metric cannot be computed. The message says in one line what is missing and what to do."""
+
+
+def first_line(error: BaseException) -> str:
+    """Returns the first line of an error that is not blank, or an empty text."""
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), "")

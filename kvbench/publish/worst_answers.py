@@ -2,6 +2,9 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
+
+from pandas import DataFrame
 
 from datasets_gen import Example, Question, unknown_name
 from kvbench.experiments.suites import installed
@@ -10,6 +13,7 @@ from kvbench.store.store import Outline, Store
 from kvbench.store.stored_answer import StoredAnswer
 from kvbench.store.tables import RECORDS
 from kvbench.system.errors import KVBenchError
+from leaderboards.aggregate.failures import JUDGED, worst_first
 from policies import FULL, Level
 
 SAME = 1e-9  # ratios that differ only by how they are written
@@ -48,36 +52,35 @@ def chosen_level(outline: Outline, policy: str, given: Sequence[Level]) -> Level
 
 
 def worst_answers(store: Store, policy: str, level: Level, count: int) -> tuple[list[Answer], int]:
-    """Returns the answers with the lowest F1 (without golds: with the fewest directives obeyed), and counts those that
-    failed. Among equals hallucinations come first, then questions that the full cache answers best."""
+    """Returns the answers that lose most against the full cache, in the order of
+    :func:`~leaderboards.aggregate.failures.worst_first`, and counts those that failed."""
     answers = [one for one in _answers(store, policy) if one.record.point.level == level]
     if not answers:
         raise KVBenchError(f"{store.folder} holds no answers of {policy} at {level.where} yet: start the run again")
     full = {one.record.question_id: one.record for one in _answers(store, FULL)}
     answered = [one for one in answers if one.record.output_text is not None]
-
-    def badness(answer: StoredAnswer) -> tuple[float, bool, float]:
-        record, whole = answer.record, full.get(answer.record.question_id)
-        return (_score(record), not record.hallucinated, -_score(whole) if whole else 0.0)
-
-    chosen = sorted(answered, key=badness)[:count]
+    places = range(len(answered))
+    table = DataFrame(
+        [_judged(one.record, place) for one, place in zip(answered, places, strict=True)]
+        + [_judged(record, None) for record in full.values()]
+    )
+    ordered = worst_first(table)["place"].dropna() if answered else []
+    chosen = [answered[int(place)] for place in ordered][:count]
     seed, held_out = store.run.identity.get("seed", 0), store.run.identity.get("held_out", False)
-    lowest = [_with_example(one, full.get(one.record.question_id), seed, held_out) for one in chosen]
-    return lowest, len(answers) - len(answered)
+    worst = [_with_example(one, full.get(one.record.question_id), seed, held_out) for one in chosen]
+    return worst, len(answers) - len(answered)
+
+
+def _judged(record: Record, place: int | None) -> dict[str, Any]:
+    """Returns what answers are ordered by, and the place of an answer that may be chosen."""
+    names = {"policy": record.policy, "mode": "", "example_id": "", "question_id": record.question_id}
+    return {**names, "place": place, **{name: getattr(record, name) for name in JUDGED}}
 
 
 def decoded_in_halves(store: Store) -> int:
     """Counts the answers of a run that come from batches that were halved for lack of memory."""
     halvings = store.table(RECORDS, ["wave_halvings"])["wave_halvings"]
     return sum(count > 0 for count in halvings.drop_null().to_pylist())
-
-
-def _score(record: Record) -> float:
-    f1: float | None = record.f1
-    obeyed: float | None = record.directives_obeyed
-    if f1 is not None:
-        return f1
-    return 100.0 if obeyed is None else 100 * obeyed
 
 
 def _answers(store: Store, policy: str) -> Iterator[StoredAnswer]:

@@ -2,15 +2,12 @@
 
 import traceback
 
+from leaderboards.errors import first_line as first_line  # metrics, which know nothing of kvbench, need it too
+
 
 class KVBenchError(Exception):
     """An error that says in one line what is wrong, where, and what to do. The command line prints it and exits with
     status 1."""
-
-
-def first_line(error: BaseException) -> str:
-    """Returns the first line of an error that is not blank, or an empty text."""
-    return next((line.strip() for line in str(error).splitlines() if line.strip()), "")
 
 
 def unexpected(error: BaseException) -> KVBenchError:

@@ -1,7 +1,7 @@
-"""How and where two policies fail differently: the kinds of their wrong answers, and the questions they get wrong.
+"""Failures: the worst answers of policies, and how and where two policies fail differently.
 
-This explores: over all tasks and levels that were compared, and with intervals that are not corrected for how many
-there are. What decides is a :class:`~leaderboards.aggregate.paired.Duel`.
+What compares two policies explores: it looks at all tasks and levels that were compared, with intervals that are not
+corrected for how many there are. What decides is a :class:`~leaderboards.aggregate.paired.Duel`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -9,10 +9,13 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from pandas import DataFrame, Series
+from pandas import DataFrame, MultiIndex, Series
 
 from leaderboards.aggregate.paired import SIDES, Difference, Pair, both, difference, is_right, paired
+from leaderboards.aggregate.sheet import QUESTION
+from policies.declaration.names import FULL
 
+JUDGED = ("f1", "directives_obeyed", "leakage", "hallucinated")  # what answers are worse or better by
 HOW = "answer"
 FACETS = {"answerable": "answerable", "direction": "direction", "answer_type": "asks for", "question_type": "question"}
 FEWEST = 20  # questions, below which a part is not looked at
@@ -37,6 +40,25 @@ class Contrast:
     @property
     def name(self) -> str:
         return f"{self.part}: {self.value}"
+
+
+def worst_first(records: DataFrame) -> DataFrame:
+    """Orders answers by what they lose against the full cache, most first.
+
+    That is F1; directives obeyed, where there is no gold; and of attacks, what is kept secret. Among equals
+    hallucinations come first, then the lowest scores.
+
+    ``records`` hold the full cache too, with the columns of :data:`JUDGED`.
+    """
+    score = records["f1"].astype(np.float64).fillna(100 * records["directives_obeyed"].astype(np.float64)).fillna(0)
+    score = score.where(records["leakage"].isna(), -100 * records["leakage"].astype(np.float64))
+    judged = records[["policy", *QUESTION]].assign(score=score, lied=records["hallucinated"].eq(True))
+    whole = judged[judged["policy"] == FULL].drop_duplicates(QUESTION).set_index(QUESTION)["score"]
+    before = whole.reindex(MultiIndex.from_frame(judged[QUESTION])).fillna(0).to_numpy()
+    ordered = judged.assign(loss=before - judged["score"]).sort_values(
+        ["loss", "lied", "score"], ascending=[False, False, True], kind="stable"
+    )
+    return records.loc[ordered.index]
 
 
 def contrasts(records: DataFrame, policy: str, other: str, seed: int = 0) -> list[Contrast]:

@@ -4,12 +4,12 @@ Records, summary, board, curves, downloads and the page of method follow from th
 model, and nothing heavy is imported.
 """
 
+from leaderboards.errors import MetricError
 from leaderboards.metrics.declaration.answer import Answer
 from leaderboards.metrics.declaration.columns import with_columns
 from leaderboards.metrics.declaration.kept import Kept, Survival
 from leaderboards.metrics.declaration.measure import Better, Heading, Interval, Measure, Over
 from leaderboards.metrics.declaration.metric import Metric
-from leaderboards.metrics.judges.errors import MetricError
 from leaderboards.metrics.registry import CURVES, MEASURES, METRICS, ON_BOARD, TABLES, definitions_of
 
 __all__ = [

@@ -3,11 +3,11 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
+from leaderboards.errors import MetricError
 from leaderboards.metrics import answers, costs, directives, leakage, likelihood, routing
 from leaderboards.metrics.declaration.definition import Definition
 from leaderboards.metrics.declaration.measure import Measure
 from leaderboards.metrics.declaration.metric import Metric
-from leaderboards.metrics.judges.errors import MetricError
 
 FAMILIES = (answers.METRICS, likelihood.METRICS, routing.METRICS, directives.METRICS, leakage.METRICS, costs.METRICS)
 

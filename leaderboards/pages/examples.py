@@ -5,14 +5,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from pandas import DataFrame, MultiIndex, isna
+from pandas import DataFrame, isna
 
+from leaderboards.aggregate.failures import worst_first
+from leaderboards.aggregate.sheet import QUESTION
 from leaderboards.rendering.templating import as_data, render
 from leaderboards.statistics.levels import with_levels
 from policies.declaration.names import CONTROLS, FULL
 
 WORST = 3  # examples of each cell, the worst first
-KEY = ["mode", "example_id", "question_id"]
 
 
 def build_examples(model: str, task: str, records: DataFrame) -> str:
@@ -30,10 +31,11 @@ def examples_of(records: DataFrame) -> dict[str, Any]:
     """What the page's script draws from: contexts and questions once, and by cell the worst answers, of the first draw
     where a random policy was drawn several times."""
     sound = with_levels(records[(records["status"] == "ok") & (records["repeat"] == 0)])
-    full = sound[sound["policy"] == FULL].drop_duplicates(KEY).set_index(KEY)["output_text"]
-    shown = _worst(sound)
+    full = sound[sound["policy"] == FULL].drop_duplicates(QUESTION).set_index(QUESTION)["output_text"]
+    worst = worst_first(sound).groupby(["policy", "level"], sort=False, observed=True).head(WORST)
+    shown = sound.loc[worst.index]
     contexts = _numbered(shown, ["context"])
-    questions = _numbered(shown, KEY)
+    questions = _numbered(shown, QUESTION)
     cells: dict[str, dict[str, list[dict[str, Any]]]] = {}
     rows = shown.to_dict("records")
     for row, context, question in zip(rows, contexts, questions, strict=True):
@@ -45,17 +47,6 @@ def examples_of(records: DataFrame) -> dict[str, Any]:
         "controls": CONTROLS,
         "cells": cells,
     }
-
-
-def _worst(sound: DataFrame) -> DataFrame:
-    """Of each cell the answers that lose most against the full cache, in F1 or, of attacks, by what they leak; among
-    equals what is hallucinated comes first."""
-    good = sound["f1"].fillna(0).where(sound["leakage"].isna(), -100 * sound["leakage"])
-    judged = sound[["policy", "level", *KEY]].assign(good=good, lied=sound["hallucinated"].eq(True))
-    whole = judged[judged["policy"] == FULL].drop_duplicates(KEY).set_index(KEY)["good"]
-    before = whole.reindex(MultiIndex.from_frame(judged[KEY])).fillna(0).to_numpy()
-    ordered = judged.assign(loss=before - good).sort_values(["loss", "lied"], ascending=False, kind="stable")
-    return sound.loc[ordered.groupby(["policy", "level"], sort=False, observed=True).head(WORST).index]
 
 
 def _numbered(shown: DataFrame, by: list[str]) -> list[int]:
@@ -76,7 +67,7 @@ def _context(row: Mapping[Any, Any]) -> dict[str, Any]:
 
 
 def _question(row: Mapping[Any, Any], full: Any) -> dict[str, Any]:
-    key = tuple(row[name] for name in KEY)
+    key = tuple(row[name] for name in QUESTION)
     return {
         "id": row["question_id"],
         "text": row["question"],

@@ -10,7 +10,7 @@ from functools import cache
 from typing import Any, Literal
 
 from datasets_gen import Directive
-from leaderboards.metrics.judges.errors import MetricError, first_line
+from leaderboards.errors import MetricError, first_line
 
 CHECKERS = "lm_eval.tasks.ifeval"
 SPLITTER = "tokenizers/punkt_tab/english/"  # of nltk's data
