@@ -41,6 +41,7 @@ from kvbench.engine.treat.time_limit import CELL_SECONDS
 from kvbench.experiments.options import check_name
 from kvbench.publish.site import publish_site
 from kvbench.run.report import report_failures, report_identities
+from kvbench.store.run_file import Job
 from kvbench.store.store import Store
 from kvbench.system.console import console
 from kvbench.system.files import check_writable, make_folder
@@ -48,7 +49,6 @@ from leaderboards.terminal.table import telling, terminal_table
 from policies import LazyModule, Policy
 
 executors = LazyModule("kvbench.run.choice")
-jobs = LazyModule("kvbench.experiments.job")
 runs = LazyModule("kvbench.run.execute")
 
 
@@ -98,7 +98,7 @@ def command(
     """Runs tasks and policies over levels, stores every answer, and builds the page."""
     if name is not None:
         check_name(name)
-    job = jobs.Job.of({**context.params, "levels": levels})
+    job = Job.of({**context.params, "levels": levels})
     make_folder("--site", site)  # found out now rather than after the run
     check_writable("--out", out)
     with executors.chosen_executor(executor, job, address, workers, cpus_per_worker, gpus_per_worker) as chosen:

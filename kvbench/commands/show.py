@@ -90,7 +90,7 @@ def command(
 
 
 def show_worst(store: Store, policy: str, given: Sequence[Level], count: int) -> None:
-    level = chosen_level(store.run.outline, policy, given)
+    level = chosen_level(store.identity, policy, given)
     answers, failed = worst_answers(store, policy, level, count)
     output = Console(highlight=False)
     for number, answer in enumerate(answers, 1):

@@ -4,17 +4,17 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from datasets_gen import TASKS, unknown_name
+from datasets_gen import unknown_name
 from kvbench.estimate.constants import Constants
 from kvbench.estimate.load import load_of
 from kvbench.estimate.machine import MACHINES, MEASURED, Machine, measured_machine
 from kvbench.estimate.plan import Plan
 from kvbench.estimate.shape import Shape
-from kvbench.experiments.catalogue import EVERYTHING, at_some_level, choose_policies, with_references
-from kvbench.experiments.grid import Grid
-from kvbench.experiments.options import choose, contexts_of, parse_points
-from kvbench.experiments.setting import Setting
+from kvbench.experiments.build_grid import build_grid
+from kvbench.experiments.catalogue import EVERYTHING
+from kvbench.prompts.context_length import count_by
 from kvbench.prompts.mode import Mode
+from kvbench.store.run_file import Job
 from kvbench.system.errors import KVBenchError
 
 
@@ -40,11 +40,16 @@ class Request:
         for option, value in {"--context-tokens": self.context_tokens, "--questions": self.questions}.items():
             if value is not None and not 1 <= value < math.inf:
                 raise KVBenchError(f"{option} is 1 or more, not {value:g}")
-        tasks = choose("task", self.tasks, TASKS)
-        policies = with_references(choose_policies(self.policies, tasks, self.mode))
-        points = parse_points(self.levels, policies, self.repeats)
-        setting = Setting(at_some_level(policies, points), points, mode=self.mode)
-        grid = Grid([(task, contexts_of(task, self.profile, self.limit)) for task in tasks], setting)
+        job = Job(
+            tasks=self.tasks,
+            profile=self.profile,
+            limit=self.limit,
+            policies=self.policies,
+            levels=dict(self.levels),
+            repeats=self.repeats,
+            mode=self.mode,
+        )
+        grid = build_grid(job, count_by(job.model))
         loads = [load_of(grid, task, contexts, self.context_tokens, self.questions) for task, contexts in grid.tasks]
         return Plan(loads, self.shape, self._machine(constants), constants)
 

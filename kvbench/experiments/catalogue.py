@@ -73,6 +73,19 @@ def choose_policies(names: str | None, tasks: Sequence[Task], mode: Mode, even_i
     return chosen
 
 
+def compared(press: str, against: str | None, tasks: Sequence[Task], mode: Mode) -> tuple[Policy, list[Policy]]:
+    """Returns the press that a comparison is about, and the policies that it is compared with."""
+    presses = choose_policies(press, tasks, mode)
+    if len(presses) != 1:
+        raise KVBenchError(f"compare takes one press, and '{press}' names {len(presses)}: name others with --against")
+    (mine,) = presses
+    chosen = choose_policies(against, tasks, mode)
+    others = [policy for policy in chosen if (policy.name, policy.origin) != (mine.name, mine.origin)]
+    if not others:
+        raise KVBenchError(f"--against {against}: name a policy other than {mine.name}")
+    return mine, others
+
+
 def check_names(policies: Sequence[Policy]) -> None:
     """Records are told apart by the names of their policies."""
     for number, policy in enumerate(policies):

@@ -5,9 +5,10 @@ from dataclasses import dataclass, field
 
 from datasets_gen import Example, Task
 from kvbench.experiments.catalogue import covering
-from kvbench.experiments.identify import Identity, identify
+from kvbench.experiments.identify import identify
 from kvbench.experiments.setting import Setting
 from kvbench.models.load import LoadedModel
+from kvbench.store.identity import Identity
 from policies import Point, Policy
 
 

@@ -8,7 +8,8 @@ from pandas import DataFrame
 
 from datasets_gen import FROM_DATA, TASKS, Task
 from kvbench.publish.reproduce_command import reproduction
-from kvbench.store.store import NamedPolicy, NamedTask, RunFile
+from kvbench.store.identity import PolicyIdentity, TaskIdentity
+from kvbench.store.run_file import RunFile
 from leaderboards.pages.method import Method, PolicyEntry, RunEntry, TaskEntry, TaskExample
 from policies import POLICIES, TITLES
 
@@ -17,13 +18,13 @@ NONE = "–"
 
 def method_of(runs: Mapping[str, RunFile], records: Sequence[DataFrame]) -> Method:
     """``runs``: by name. ``records``: those of the runs, however they are parted."""
-    outlines = [run.outline for run in runs.values()]
-    tasks = {task.name: task for outline in reversed(outlines) for task in outline.tasks}
-    policies = {policy.name: policy for outline in reversed(outlines) for policy in outline.policies}
+    identities = [run.identity for run in runs.values()]
+    tasks = {task.name: task for identity in reversed(identities) for task in identity.tasks}
+    policies = {policy.name: policy for identity in reversed(identities) for policy in identity.policies}
     stored = {str(name): own for frame in reversed(records) for name, own in frame.groupby("task", sort=False)}
-    seed = outlines[0].seed
+    seed = identities[0].seed
     return Method(
-        models=tuple(dict.fromkeys(outline.model for outline in outlines)),
+        models=tuple(dict.fromkeys(identity.model for identity in identities)),
         tasks=tuple(_task(name, tasks.get(name), stored.get(name), seed) for name in {**tasks, **TASKS, **FROM_DATA}),
         policies=tuple(_policy(name, policies.get(name)) for name in {**policies, **POLICIES}),
         runs=tuple(_run(name, run) for name, run in runs.items()),
@@ -31,11 +32,11 @@ def method_of(runs: Mapping[str, RunFile], records: Sequence[DataFrame]) -> Meth
 
 
 def _run(name: str, run: RunFile) -> RunEntry:
-    again = reproduction(run, list(POLICIES))
-    return RunEntry(name, again.command, again.unknown, run.command, run.model_dump())
+    again = reproduction(run)
+    return RunEntry(name, again.command, again.unknown, run.command, run.model_dump(mode="json", exclude={"job"}))
 
 
-def _policy(name: str, entry: NamedPolicy | None) -> PolicyEntry:
+def _policy(name: str, entry: PolicyIdentity | None) -> PolicyEntry:
     known = POLICIES.get(name)
     arguments = entry.arguments if entry else {}
     paper = entry.paper if entry else known.paper if known else ""
@@ -51,7 +52,7 @@ def _policy(name: str, entry: NamedPolicy | None) -> PolicyEntry:
     )
 
 
-def _task(name: str, entry: NamedTask | None, records: DataFrame | None, seed: int) -> TaskEntry:
+def _task(name: str, entry: TaskIdentity | None, records: DataFrame | None, seed: int) -> TaskEntry:
     """As the run has it, or as it is installed. A task of a run that is not installed is told of by its records."""
     known = {**TASKS, **FROM_DATA}.get(name)
     chance = entry.chance if entry else known.chance if known else 0.0

@@ -19,8 +19,9 @@ from kvbench.publish.downloads import (
 )
 from kvbench.publish.method import method_of
 from kvbench.publish.site_files import remove_former_files
-from kvbench.store.merging import Gathering, gather
-from kvbench.store.store import SUMMARY_FILE, Outline, Store
+from kvbench.store.identity import Identity
+from kvbench.store.merging import RunGroup, group_runs
+from kvbench.store.store import SUMMARY_FILE, Store
 from kvbench.system.console import console, printable
 from kvbench.system.errors import KVBenchError
 from kvbench.system.files import write_text_atomically
@@ -48,25 +49,25 @@ from leaderboards.studies.page import build_study
 from leaderboards.studies.registry import studies
 
 
-def planned_cells(outline: Outline) -> PlannedCells:
+def planned_cells(identity: Identity) -> PlannedCells:
     """What a run set out to do, as its ``run.json`` says."""
     return PlannedCells(
-        mode=outline.mode,
-        contexts={task.name: task.contexts for task in outline.tasks},
-        chances={task.name: task.chance for task in outline.tasks if task.chance > 0},  # without golds there is none
-        policies={policy.name: policy.points for policy in outline.policies},
-        covered={policy.name: policy.tasks for policy in outline.policies},
+        mode=identity.mode,
+        contexts={task.name: task.contexts for task in identity.tasks},
+        chances={task.name: task.chance for task in identity.tasks if task.chance > 0},  # without golds there is none
+        policies={policy.name: policy.points for policy in identity.policies},
+        covered={policy.name: policy.tasks for policy in identity.policies},
     )
 
 
 def summary_rows(store: Store, records: DataFrame | None = None) -> list[SummaryRow]:
     """What the records of a store add up to: all of them, or those at hand."""
-    return _rows(store.frame() if records is None else records, store.run.outline, str(store.folder))
+    return _rows(store.frame() if records is None else records, store.identity, str(store.folder))
 
 
-def _rows(records: DataFrame, outline: Outline, where: str) -> list[SummaryRow]:
+def _rows(records: DataFrame, identity: Identity, where: str) -> list[SummaryRow]:
     try:
-        return summarise(records, planned_cells(outline))
+        return summarise(records, planned_cells(identity))
     except LeaderboardError as error:
         raise KVBenchError(f"{where} cannot be summarised: {error}") from error
 
@@ -91,7 +92,7 @@ def _warn(store: Store) -> None:
 
 def publish_site(store: Store, records: DataFrame, folder: Path) -> tuple[list[Path], list[SummaryRow]]:
     """Writes the pages of a run, each self-contained, and its summary; returns where to begin, and the rows."""
-    first, (rows,) = _write([Gathering((store,))], [records], lambda: [publish_summary(store, records)], folder)
+    first, (rows,) = _write([RunGroup((store,))], [records], lambda: [publish_summary(store, records)], folder)
     return first, rows
 
 
@@ -100,38 +101,38 @@ def publish_sites(stores: Sequence[Store], folder: Path) -> list[Path]:
     begin."""
     if len(stores) == 1:
         return publish_site(stores[0], stores[0].frame(), folder)[0]
-    gatherings = gather(stores)
-    records = [gathering.records() for gathering in gatherings]
+    groups = group_runs(stores)
+    records = [group.records() for group in groups]
 
     def summarise_all() -> list[list[SummaryRow]]:
         for store in stores:
             _warn(store)
         return [
-            _rows(own, gathering.outline, ", ".join(str(store.folder) for store in gathering.stores))
-            for gathering, own in zip(gatherings, records, strict=True)
+            _rows(own, group.identity, ", ".join(str(store.folder) for store in group.stores))
+            for group, own in zip(groups, records, strict=True)
         ]
 
-    return _write(gatherings, records, summarise_all, folder)[0]
+    return _write(groups, records, summarise_all, folder)[0]
 
 
 def _write(
-    gatherings: Sequence[Gathering],
+    groups: Sequence[RunGroup],
     records: Sequence[DataFrame],
     summarise_all: Callable[[], list[list[SummaryRow]]],
     folder: Path,
 ) -> tuple[list[Path], list[list[SummaryRow]]]:
-    """Writes all files of a site; returns the pages to begin with, and the rows of each gathering."""
-    inputs = [_study_input(*parts) for parts in zip(gatherings, records, strict=True)]
+    """Writes all files of a site; returns the pages to begin with, and the rows of each group."""
+    inputs = [_study_input(*parts) for parts in zip(groups, records, strict=True)]
     taken = [[study for study in studies().values() if study.takes(given)] for given in inputs]
     results, (duels_of_all, pages, answers) = side_by_side(
-        partial(_aggregate, gatherings, records, taken, summarise_all),
-        partial(_from_records, gatherings, inputs, folder),
+        partial(_aggregate, groups, records, taken, summarise_all),
+        partial(_from_records, groups, inputs, folder),
     )
     results = [replace(one, duels=found) for one, found in zip(results, duels_of_all, strict=True)]
     first = [FRONT]
     sheets: list[Sheet] = []
-    for number, (one, given, gathering, own_studies) in enumerate(
-        zip(results, inputs, gatherings, taken, strict=True), start=1
+    for number, (one, given, group, own_studies) in enumerate(
+        zip(results, inputs, groups, taken, strict=True), start=1
     ):
         tables = [
             cells_sheet(one.rows),
@@ -142,12 +143,12 @@ def _write(
         for study in own_studies:
             page = study.file_name(number)
             pages[page], content = build_study(study, given)
-            if len(gathering.stores) == 1:
-                gathering.stores[0].write_json(f"{study.name}.json", dict(content.quoted))
+            if len(group.stores) == 1:
+                group.stores[0].write_json(f"{study.name}.json", dict(content.quoted))
             tables += content.sheets
             first.append(page)
-        sheets += [table.labelled(_labels(gathering)) for table in tables]
-    runs = {str(store.folder): store.run for gathering in gatherings for store in gathering.stores}
+        sheets += [table.labelled(_labels(group)) for table in tables]
+    runs = {str(store.folder): store.run for group in groups for store in group.stores}
     tables_of_all = joined(sheets)
     renderers = page_renderers(results)
     renderers[METHOD] = partial(build_method, method_of(runs, records), Downloads(tables_of_all, RECORDS_FILE, answers))
@@ -155,14 +156,14 @@ def _write(
     pages |= rendered
     for name, page in pages.items():
         write_text_atomically(folder / name, page)
-    written += write_study_tables(folder, [(_labels(gathering), gathering.stores) for gathering in gatherings])
+    written += write_study_tables(folder, [(_labels(group), group.stores) for group in groups])
     remove_former_files(folder, [*pages, *written, f"{FOLDER}/{RECORDS_FILE}"])
     link_pages(folder)
     return [folder / name for name in first], [list(one.rows) for one in results]
 
 
 def _aggregate(
-    gatherings: Sequence[Gathering],
+    groups: Sequence[RunGroup],
     records: Sequence[DataFrame],
     taken: Sequence[Sequence[Study]],
     summarise_all: Callable[[], list[list[SummaryRow]]],
@@ -170,12 +171,12 @@ def _aggregate(
     """Computes what stands on the boards, but for the duels."""
     return [
         _results(number, *parts)
-        for number, parts in enumerate(zip(gatherings, records, summarise_all(), taken, strict=True), start=1)
+        for number, parts in enumerate(zip(groups, records, summarise_all(), taken, strict=True), start=1)
     ]
 
 
 def _from_records(
-    gatherings: Sequence[Gathering], inputs: Sequence[StudyInput], folder: Path
+    groups: Sequence[RunGroup], inputs: Sequence[StudyInput], folder: Path
 ) -> tuple[list[Duels], dict[str, str], int]:
     """Does what needs the records alone: returns the duels, the pages of examples, and how many records were
     written."""
@@ -184,7 +185,7 @@ def _from_records(
         for number, given in enumerate(inputs, start=1)
         for task, of_task in given.records.groupby("task", sort=False)
     }
-    labelled = [(_labels(one), given.records) for one, given in zip(gatherings, inputs, strict=True)]
+    labelled = [(_labels(one), given.records) for one, given in zip(groups, inputs, strict=True)]
     return [every_duel(given.records) for given in inputs], pages, write_records(folder, labelled)
 
 
@@ -201,42 +202,42 @@ def _render(
     return written, here | beside
 
 
-def _labels(gathering: Gathering) -> dict[str, str]:
+def _labels(group: RunGroup) -> dict[str, str]:
     """Returns the columns of downloads that tell these results from others of the site."""
-    return {"model": str(gathering.stores[0].run.identity["model"]), "setting": gathering.setting}
+    return {"model": group.identity.model, "setting": group.setting}
 
 
-def _study_input(gathering: Gathering, records: DataFrame) -> StudyInput:
+def _study_input(group: RunGroup, records: DataFrame) -> StudyInput:
     """Puts together what studies are made from; of their own tables those that a study of the registry reads."""
     wanted = {name for study in studies().values() for name in study.tables}
-    tables = join_study_tables(gathering.stores, wanted) if wanted else {}
+    tables = join_study_tables(group.stores, wanted) if wanted else {}
     return StudyInput(
-        model=str(gathering.stores[0].run.identity["model"]),
+        model=group.identity.model,
         records=records,
-        runs=[store.run.model_dump() for store in gathering.stores],
+        runs=[store.run.model_dump(mode="json", exclude={"job"}) for store in group.stores],
         tables={table.name: rows.to_pandas() for table, rows in tables.items()},
     )
 
 
 def _results(
     number: int,
-    gathering: Gathering,
+    group: RunGroup,
     records: DataFrame,
     rows: list[SummaryRow],
     taken: Sequence[Study],
 ) -> Results:
     found = all_standings(records, rows)
-    stores = gathering.stores
-    identity = stores[0].run.identity
+    stores = group.stores
+    identity = group.identity
     return Results(
         rows=rows,
-        runs={str(store.folder): store.run.model_dump() for store in stores},
-        model=str(identity["model"]),
-        mode=str(identity["mode"]),
-        setting=gathering.setting,
+        runs={str(store.folder): store.run.model_dump(mode="json", exclude={"job"}) for store in stores},
+        model=identity.model,
+        mode=identity.mode,
+        setting=group.setting,
         boards=boards_of(records, rows, found),
         details=Details(found, facets(records, rows)),
-        families={policy.name: policy.family for policy in gathering.outline.policies},
+        families={policy.name: policy.family for policy in identity.policies},
         studies={study.title: study.file_name(number) for study in taken},
     )
 
@@ -257,7 +258,7 @@ def publish_comparison(
         contrasts_sheet(f"{name}-failures", [one for own in failures.values() for one in own]),
     )
     write_sheets(folder, sheets)
-    model = str(store.run.identity["model"])
+    model = store.identity.model
     path = folder / f"{name}.html"
     write_text_atomically(path, build_comparison(model, found, failures, _missing(records, (policy, *others)), sheets))
     return path, found, failures

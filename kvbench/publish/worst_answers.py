@@ -8,8 +8,9 @@ from pandas import DataFrame
 
 from datasets_gen import Example, Question, unknown_name
 from kvbench.experiments.suites import installed
+from kvbench.store.identity import Identity
 from kvbench.store.record import Record
-from kvbench.store.store import Outline, Store
+from kvbench.store.store import Store
 from kvbench.store.stored_answer import StoredAnswer
 from kvbench.store.tables import RECORDS
 from kvbench.system.errors import KVBenchError
@@ -28,10 +29,10 @@ class Answer(StoredAnswer):
     generated: Question | None  # the question of that example
 
 
-def chosen_level(outline: Outline, policy: str, given: Sequence[Level]) -> Level:
+def chosen_level(identity: Identity, policy: str, given: Sequence[Level]) -> Level:
     """Finds the level of the policy that the options name; raises :class:`KVBenchError` with the levels of the run if
     it is not among them."""
-    policies = {entry.name: entry for entry in outline.policies}
+    policies = {entry.name: entry for entry in identity.policies}
     if not policy:
         raise KVBenchError(f"choose a policy: --policy, one of {', '.join(policies)}")
     if policy not in policies:
@@ -66,7 +67,7 @@ def worst_answers(store: Store, policy: str, level: Level, count: int) -> tuple[
     )
     ordered = worst_first(table)["place"].dropna() if answered else []
     chosen = [answered[int(place)] for place in ordered][:count]
-    seed, held_out = store.run.identity.get("seed", 0), store.run.identity.get("held_out", False)
+    seed, held_out = store.identity.seed, store.identity.held_out
     worst = [_with_example(one, full.get(one.record.question_id), seed, held_out) for one in chosen]
     return worst, len(answers) - len(answered)
 
@@ -85,7 +86,7 @@ def decoded_in_halves(store: Store) -> int:
 
 def _answers(store: Store, policy: str) -> Iterator[StoredAnswer]:
     """Yields all answers of one policy, in the order of the tasks."""
-    for task in store.run.outline.tasks:
+    for task in store.identity.tasks:
         name = store.record_file(task.name, 0, policy).name
         for path in store.record_files():
             if (path.parent.parent.name, path.name) == (task.name, name):

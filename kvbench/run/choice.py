@@ -2,10 +2,10 @@
 
 from contextlib import AbstractContextManager, nullcontext
 
-from kvbench.experiments.job import Job
 from kvbench.run.executor import Executor
 from kvbench.run.local import on_this_machine
 from kvbench.run.on_ray import Cluster, on_ray
+from kvbench.store.run_file import Job
 from kvbench.system.errors import KVBenchError
 
 

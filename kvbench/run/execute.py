@@ -27,7 +27,7 @@ def execute(model: LoadedModel, grid: Grid, folder: Path, command: str) -> Store
 
 def complete(executor: Executor, folder: Path, command: str) -> Store:
     """Runs what is missing of an executor's grid. The store's status tells how it ended, also after Ctrl-C."""
-    store = Store.start(folder, executor.identity.model_dump(mode="json"), command)
+    store = Store.start(folder, executor.identity, command, executor.job)
     try:
         _fill(executor, store)
     except KeyboardInterrupt as interrupt:

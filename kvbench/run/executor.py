@@ -9,9 +9,10 @@ from contextlib import AbstractContextManager
 from typing import Protocol
 
 from kvbench.experiments.grid import Grid
-from kvbench.experiments.identify import Identity
 from kvbench.run.unit import Part, Unit
+from kvbench.store.identity import Identity
 from kvbench.store.rows import Rows
+from kvbench.store.run_file import Job
 
 __all__ = ["Answered", "Executor", "Part", "Unit"]
 
@@ -23,6 +24,7 @@ class Executor(Protocol):
 
     grid: Grid  # the grid that can be run there
     identity: Identity  # of the run that it would write
+    job: Job | None  # the options that made the grid; none where Python code made it
 
     def map(self, units: Sequence[Unit]) -> AbstractContextManager[Iterator[Answered]]:
         """Yields the rows of each context. Units come in any order, and the contexts of a unit in their order. An

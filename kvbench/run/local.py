@@ -4,34 +4,30 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from kvbench.experiments.grid import Grid
-from kvbench.experiments.job import Job
-from kvbench.models.load import LoadedModel, missing_weights
+from kvbench.models.load import LoadedModel
 from kvbench.run.executor import Answered
 from kvbench.run.forecast import memory_plan, processes_within
-from kvbench.run.unit import Part, Unit, check_first_contexts, rows_of
+from kvbench.run.load import load_job
+from kvbench.run.unit import Part, Unit, rows_of
 from kvbench.run.workers import Workers
 from kvbench.store.rows import Rows
+from kvbench.store.run_file import Job
 from kvbench.system.console import console
-from kvbench.system.process import settle
 
 
 def on_this_machine(job: Job) -> "LocalExecutor":
-    """Loads the model of a job and makes the grid that can be run with it."""
-    grid = job.grid(lambda text: model.count_tokens(text))
-    console.print(f"loading {job.model}", soft_wrap=True)
-    model = job.load()
-    settle()
-    grid = job.without(missing_weights(grid.setting.policies, model), grid)
-    check_first_contexts(model, grid)
-    return LocalExecutor(model, grid)
+    """Loads a job into this process."""
+    loaded = load_job(job)
+    return LocalExecutor(loaded.model, loaded.grid, job)
 
 
 class LocalExecutor:
     """Gives contexts to workers one by one, so that no worker waits for the rest of a unit."""
 
-    def __init__(self, model: LoadedModel, grid: Grid) -> None:
+    def __init__(self, model: LoadedModel, grid: Grid, job: Job | None = None) -> None:
         self.model = model
         self.grid = grid
+        self.job = job
         self.identity = grid.identity(model)
 
     @contextmanager

@@ -6,19 +6,20 @@ import socket
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from math import inf
 from pathlib import Path
 from typing import Any
 
+from kvbench.experiments.build_grid import build_grid, leave_out
 from kvbench.experiments.grid import Grid
-from kvbench.experiments.job import Job
 from kvbench.models.load import load_tokenizer
 from kvbench.run.executor import Answered
 from kvbench.run.unit import Unit
 from kvbench.run.worker import Readiness, Worker
 from kvbench.store.rows import Rows
+from kvbench.store.run_file import Job
 from kvbench.system.console import console
 from kvbench.system.errors import KVBenchError, first_line, unexpected
 
@@ -48,7 +49,7 @@ class Cluster:
 def on_ray(job: Job, cluster: Cluster) -> Iterator["RayExecutor"]:
     """Starts Ray or connects to it, and lets a first worker load the model, which decides what can be run."""
     tokenizer = cache(lambda: load_tokenizer(job.model))
-    grid = job.grid(lambda text: len(tokenizer().encode(text, add_special_tokens=False)))
+    grid = build_grid(job, lambda text: len(tokenizer().encode(text, add_special_tokens=False)))
     ray = _connect(cluster.address)
     try:
         executor = RayExecutor(ray, job, cluster, grid)
@@ -95,11 +96,13 @@ class RayExecutor:
 
     def __init__(self, ray: Any, job: Job, cluster: Cluster, grid: Grid) -> None:
         self.ray = ray
+        self.job: Job | None = job
         nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
         gpus = gpus_of_a_worker(cluster, job, nodes)
         room = places(nodes, cluster.cpus, gpus)
         self.most = min(room, cluster.workers or room)
-        job = job if gpus else replace(job, device="cpu")  # Ray hides a machine's GPUs, or not, by its version
+        if not gpus:  # Ray hides a machine's GPUs, or not, by its version
+            job = job.model_copy(update={"device": "cpu"})
         actor = ray.remote(Worker).options(num_cpus=cluster.cpus, num_gpus=gpus, max_restarts=0, max_task_retries=0)
         threads, together = max(1, int(cluster.cpus)), sharing(nodes, cluster.cpus, gpus, self.most)
         self._new_worker = lambda: actor.remote(job, Path.cwd(), threads, together)
@@ -111,7 +114,7 @@ class RayExecutor:
             ready: Readiness = self._result(self.workers[0].prepare.remote())
         except ray.exceptions.RayError as error:
             raise KVBenchError(f"the first worker ended while it loaded {job.model}: {_reason(error)}") from error
-        self.grid = job.without(ready.missing, grid)
+        self.grid = leave_out(grid, ready.missing, job)
         self.identity = ready.identity
         self._memory = ready.memory
 

@@ -10,17 +10,14 @@ from typing import TypeVar
 
 import torch
 
-from kvbench.experiments.grid import Grid
-from kvbench.experiments.identify import Identity
-from kvbench.experiments.job import Job
-from kvbench.models.load import LoadedModel, missing_weights
 from kvbench.run.forecast import memory_plan
-from kvbench.run.unit import Unit, check_first_contexts, rows_of
+from kvbench.run.load import LoadedJob, load_job
+from kvbench.run.unit import Unit, rows_of
+from kvbench.store.identity import Identity
 from kvbench.store.rows import Rows
-from kvbench.store.store import PROVENANCE
+from kvbench.store.run_file import Job
 from kvbench.system.errors import KVBenchError, unexpected
 from kvbench.system.memory import is_out_of_memory
-from kvbench.system.process import settle
 
 Result = TypeVar("Result")
 
@@ -50,52 +47,35 @@ class Worker:
         return _in_one_line(lambda: self._work(unit, expected))
 
     def _prepare(self) -> Readiness:
-        memory = memory_plan(self._model, self._grid, self._share, self.sharing)
-        return Readiness(self._identity, self._missing, memory)
+        loaded = self._loaded
+        memory = memory_plan(loaded.model, loaded.grid, self._share, self.sharing)
+        return Readiness(self._identity, loaded.missing, memory)
 
     def _work(self, unit: Unit, expected: Identity) -> list[Rows]:
-        here, there = (identity.model_dump(exclude=set(PROVENANCE)) for identity in (self._identity, expected))
-        if different := [name for name in here if here[name] != there[name]]:
+        if names := self._identity.differences(expected):
+            here, there = (getattr(identity, names[0]) for identity in (self._identity, expected))
             raise KVBenchError(
-                f"the worker on {platform.node()} would write another run ({different[0]}: {here[different[0]]} "
-                f"instead of {there[different[0]]}): all machines need the same kvbench, packages, model and kind of "
-                "device"
+                f"the worker on {platform.node()} would write another run ({names[0]}: {here} instead of {there}): all "
+                "machines need the same kvbench, packages, model and kind of device"
             )
-        return [rows_of(self._model, self._grid, part, self._share) for part in unit.parts]
+        return [rows_of(self._loaded.model, self._loaded.grid, part, self._share) for part in unit.parts]
 
     @cached_property
-    def _model(self) -> LoadedModel:
+    def _loaded(self) -> LoadedJob:
         if self.folder.is_dir():
             os.chdir(self.folder)
         torch.set_num_threads(self.threads)
         os.environ["TOKENIZERS_PARALLELISM"] = "false"
-        loaded = self.job.load()
-        settle()
-        return loaded
-
-    @cached_property
-    def _all(self) -> Grid:
-        model = self._model
-        return self.job.grid(model.count_tokens)
-
-    @cached_property
-    def _missing(self) -> dict[str, str]:
-        return missing_weights(self._all.setting.policies, self._model)
-
-    @cached_property
-    def _grid(self) -> Grid:
-        grid = self.job.without(self._missing, self._all)
-        check_first_contexts(self._model, grid)
-        return grid
+        return load_job(self.job)
 
     @cached_property
     def _identity(self) -> Identity:
-        return self._grid.identity(self._model)
+        return self._loaded.grid.identity(self._loaded.model)
 
     @cached_property
     def _share(self) -> int:
         """The bytes that keys and values may take here. It is computed once, as free memory changes during work."""
-        return self._grid.setting.kv_bound(self._model.device) // self.sharing
+        return self._loaded.grid.setting.kv_bound(self._loaded.model.device) // self.sharing
 
 
 def _in_one_line(do: Callable[[], Result]) -> Result:

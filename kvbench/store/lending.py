@@ -5,7 +5,9 @@ from collections.abc import Collection, Mapping, Sequence
 import pandas as pd
 import pyarrow as pa
 
-from kvbench.store.store import PARTS, RUN_FILE, Store, together_once
+from kvbench.store.identity import Identity
+from kvbench.store.run_file import RUN_FILE
+from kvbench.store.store import Store, together_once
 from kvbench.store.tables import CONTEXTS, QUESTIONS, RECORDS, TABLES
 from kvbench.system.errors import KVBenchError
 from policies import Level, Point
@@ -29,7 +31,7 @@ class Lenders:
                 other = Store.open(path.parent)
             except KVBenchError:  # of another version, or damaged: nothing to be had there
                 continue
-            if other.setting == store.setting:
+            if other.identity.setting == store.identity.setting:
                 self.others.append(other)
 
     def lend(self, task: str, number: int, policy: str, cells: Collection[Cell]) -> Tables:
@@ -40,10 +42,7 @@ class Lenders:
         for other in self.others:
             if not missing:
                 break
-            if any(
-                other.entry(part, name) != self.store.entry(part, name)
-                for part, name in zip(PARTS, (task, policy), strict=True)
-            ):
+            if not _same_work(other.identity, self.store.identity, task, policy):
                 continue
             tables = _tables(other, task, number, policy)
             wanted = [
@@ -53,6 +52,14 @@ class Lenders:
             found.append(_restricted(tables, wanted))
             missing -= set(cells_of(found[-1]))
         return together(found)
+
+
+def _same_work(one: Identity, other: Identity, task: str, policy: str) -> bool:
+    """Tells whether two runs have a task with the same contexts, and a policy that treats them alike."""
+    tasks, policies = (one.task(task), other.task(task)), (one.policy(policy), other.policy(policy))
+    if tasks[0] is None or tasks[1] is None or policies[0] is None or policies[1] is None:
+        return False
+    return tasks[0].makes_the_contexts_of(tasks[1]) and policies[0].treats_like(policies[1])
 
 
 def no_rows(store: Store) -> Tables:

@@ -5,7 +5,6 @@
 not there, and records are written last, so that a run that was killed goes on with what is missing.
 """
 
-import difflib
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,24 +14,18 @@ from datetime import UTC, datetime
 from functools import partial
 from itertools import groupby
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Any, Self
 from urllib.parse import quote
 
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    NonNegativeInt,
-    PositiveInt,
-    ValidationError,
-    field_validator,
-)
+from pydantic import BaseModel
 
+from kvbench.store.identity import Identity
 from kvbench.store.joined import Places, joined, places_of_parents
 from kvbench.store.parquet import read_parquet, write_parquet
+from kvbench.store.run_file import RUN_FILE, Job, RunFile, read_run_file
 from kvbench.store.stored_answer import StoredAnswer
 from kvbench.store.tables import (
     CONTEXTS,
@@ -49,98 +42,11 @@ from kvbench.store.tables import (
 from kvbench.system.errors import KVBenchError, first_line
 from kvbench.system.files import write_text_atomically
 from kvbench.system.places import is_remote
-from policies import KINDS, Level, Point, points_of
 
-RUN_FILE = "run.json"
 SUMMARY_FILE = "summary.json"
 
 SAFE = " ()[]=+,"  # in the name of a file, besides letters, digits and _.-~
 LONGEST_NAME = 150
-PROVENANCE = ("git_revision", "git_dirty")  # parts of an identity that do not make another run
-PARTS = ("tasks", "policies")  # of an identity, of which runs that are otherwise the same may share some
-ASIDE = ("contexts", "tasks", "levels", "repeats")  # of a task or policy: how much of it was run, as records tell
-
-Status = Literal["started", "complete", "failed"]
-
-
-class RunFile(BaseModel):
-    """``run.json``. ``identity`` is kept as plain data: reading a run needs neither torch nor its model."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    schema_version: int
-    status: Status
-    reason: str | None
-    created: str
-    finished: str | None
-    command: str
-    identity: dict[str, Any]
-
-    @field_validator("identity")
-    @classmethod
-    def _says_what_is_run(cls, identity: dict[str, Any]) -> dict[str, Any]:
-        Outline.model_validate(identity)
-        return identity
-
-    @property
-    def outline(self) -> "Outline":
-        return Outline.model_validate(self.identity)
-
-
-class _VersionOnly(BaseModel):
-    schema_version: int
-
-
-class NamedTask(BaseModel):
-    name: str
-    version: str
-    contexts: NonNegativeInt
-    chance: Annotated[float, Field(ge=0, le=100)]
-    instruction: str
-    max_new_tokens: PositiveInt
-
-
-class NamedPolicy(BaseModel):
-    name: str
-    family: str = ""  # which earlier runs do not tell
-    paper: str
-    arguments: dict[str, int | float | str]
-    levels: dict[str, tuple[float, ...]]
-    repeats: PositiveInt = 1
-    tasks: tuple[str, ...]
-
-    @property
-    def points(self) -> tuple[Point, ...]:
-        """The levels and draws at which it was to be run."""
-        return points_of((Level(kind, value) for kind, values in self.levels.items() for value in values), self.repeats)
-
-    @field_validator("levels")
-    @classmethod
-    def _known_kinds(cls, levels: dict[str, tuple[float, ...]]) -> dict[str, tuple[float, ...]]:
-        if unknown := sorted(set(levels) - set(KINDS)):
-            raise ValueError(f"'{unknown[0]}' is no kind of level")
-        return levels
-
-
-class Outline(BaseModel):
-    """The part of an identity that pages are built from."""
-
-    model: str
-    device: str
-    dtype: str
-    seed: int
-    mode: Literal["agnostic", "aware"]
-    scope: str
-    held_out: bool
-    tasks: tuple[NamedTask, ...]
-    policies: tuple[NamedPolicy, ...]
-
-    @field_validator("tasks", "policies")
-    @classmethod
-    def _each_once(cls, entries: tuple[NamedTask | NamedPolicy, ...]) -> tuple[NamedTask | NamedPolicy, ...]:
-        if len({entry.name for entry in entries}) < len(entries):
-            raise ValueError("a name is there twice")
-        return entries
 
 
 class Store:
@@ -152,37 +58,17 @@ class Store:
 
     @classmethod
     def open(cls, folder: Path) -> Self:
-        """An existing run; :class:`KVBenchError` if there is none, or one of another schema."""
-        path = folder / RUN_FILE
-        if not path.is_file():
-            raise KVBenchError(_no_run(folder))
-        content = path.read_bytes()
-        try:
-            version = _VersionOnly.model_validate_json(content).schema_version  # another has other fields
-            run = RunFile.model_validate_json(content) if version == SCHEMA_VERSION else None
-        except ValidationError as error:
-            first = error.errors()[0]
-            where = ".".join(map(str, first["loc"])) or "all of it"
-            raise KVBenchError(
-                f"{path} is damaged ({where}: {first['msg']}): restore it, or delete the folder and run again"
-            ) from error
-        if run is None:
-            raise KVBenchError(
-                f"{path} was written by kvbench with record schema {version}; this one reads {SCHEMA_VERSION}: run it "
-                "again, or read it with the version that wrote it"
-            )
-        return cls(folder, run)
+        """Opens an existing run; raises :class:`KVBenchError` if there is none, or one of another schema."""
+        return cls(folder, read_run_file(folder))
 
     @classmethod
-    def start(cls, folder: Path, identity: dict[str, Any], command: str) -> Self:
-        """A new run in ``folder``, or the one that is there if it is the same run."""
+    def start(cls, folder: Path, identity: Identity, command: str, job: Job | None = None) -> Self:
+        """Starts a new run in ``folder``, or resumes the one that is there if it is the same run."""
         if (folder / RUN_FILE).exists():
             store = cls.open(folder)
-            compared = [name for name in identity if name not in PROVENANCE]
-            differing = [name for name in compared if identity[name] != store.run.identity.get(name)]
-            if differing:
+            if names := identity.differences(store.identity):
                 raise KVBenchError(
-                    f"{folder} belongs to another run ({_difference(differing[0], store.run.identity, identity)}): "
+                    f"{folder} belongs to another run ({_difference(names[0], store.identity, identity)}): "
                     "choose another --name, or delete that folder"
                 )
             store._set(status="started", reason=None)
@@ -198,6 +84,7 @@ class Store:
             created=_now(),
             finished=None,
             command=command,
+            job=job,
             identity=identity,
         )
         store = cls(folder, run)
@@ -205,14 +92,8 @@ class Store:
         return store
 
     @property
-    def setting(self) -> dict[str, Any]:
-        """What identifies the run, its tasks and policies aside: model, code, seed, mode and more."""
-        return {name: part for name, part in self.run.identity.items() if name not in (*PARTS, *PROVENANCE)}
-
-    def entry(self, part: str, name: str) -> dict[str, Any] | None:
-        """A task or policy of the run, whatever of it was run; None if it has no such."""
-        found = (entry for entry in self.run.identity[part] if entry["name"] == name)
-        return next(({key: value for key, value in entry.items() if key not in ASIDE} for entry in found), None)
+    def identity(self) -> Identity:
+        return self.run.identity
 
     def finish(self) -> None:
         self._set(status="complete", reason=None, finished=_now())
@@ -235,7 +116,7 @@ class Store:
     @property
     def study_tables(self) -> tuple[StoredTable, ...]:
         """Those of studies that are known here: others are left alone."""
-        return tuple(TABLES[name] for name in self.run.identity.get("tables", ()) if name in TABLES)
+        return tuple(TABLES[name] for name in self.identity.tables if name in TABLES)
 
     def path(self, table: StoredTable, task: str, chunk: int, policy: str = "") -> Path:
         """The file of a table that holds a chunk of contexts, and of it one policy where each has its own files. The
@@ -398,7 +279,7 @@ class Store:
         frame["example_index"] = questions["example_index"].to_numpy()[of_records]
         for column in ("task", "policy"):
             plural = {"task": "tasks", "policy": "policies"}[column]
-            order = [entry.name for entry in getattr(self.run.outline, plural)]
+            order = [entry.name for entry in getattr(self.identity, plural)]
             unknown = sorted(set(frame[column]) - set(order))
             if unknown:
                 raise KVBenchError(
@@ -412,16 +293,6 @@ class Store:
     def write_json(self, name: str, content: Any) -> None:
         """Beside the records, what they add up to."""
         write_text_atomically(self.folder / name, json.dumps(content, indent=1) + "\n")
-
-
-def _no_run(folder: Path) -> str:
-    """That there is none, with the one beside it that was meant, if a name is near."""
-    beside = folder.parent if folder.parent.is_dir() else Path()
-    runs = {path.parent.name: str(path.parent) for path in beside.glob(f"*/{RUN_FILE}")}
-    near = difflib.get_close_matches(folder.name, runs, n=1)
-    hint = f"did you mean {runs[near[0]]}?" if near else "runs are made by python -m kvbench run"
-    missing = f"{RUN_FILE} is missing" if folder.exists() else "there is no such folder"
-    return f"{folder} holds no run: {missing} ({hint})"
 
 
 def _in_order(table: StoredTable, columns: Sequence[str]) -> list[str]:
@@ -456,8 +327,9 @@ def _remove_partial(folder: Path) -> None:
             path.unlink(missing_ok=True)
 
 
-def _difference(name: str, old: dict[str, Any], new: dict[str, Any]) -> str:
-    before, after = (json.dumps(data.get(name)) for data in (old, new))
+def _difference(name: str, old: Identity, new: Identity) -> str:
+    """Says how a field of two identities differs."""
+    before, after = (json.dumps(identity.model_dump(mode="json")[name]) for identity in (old, new))
     if max(len(before), len(after)) > 40:
         return f"its {name} differ" if name.endswith("s") else f"its {name} differs"
     return f"its {name} is {before}, this one's {after}"

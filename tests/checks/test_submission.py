@@ -239,7 +239,7 @@ def test_records_that_are_missing_twice_or_surplus_are_found(run: Path) -> None:
     assert f"{records[0].question_id} missing" in wrong(run)["completeness"]
     store.write_rows(RECORDS, path, [*records, records[0]])
     assert f"{records[0].question_id} there twice" in wrong(run)["completeness"]
-    surplus = records[0].model_copy(update={"ratio": 0.7})
+    surplus = records[0].model_copy(update={"level": 0.7, "ratio": 0.7})
     store.write_rows(RECORDS, path, [*records, surplus])
     assert "snapkv at ratio 0.7 of base" in wrong(run)["completeness"]
     path.unlink()

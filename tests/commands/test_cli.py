@@ -18,8 +18,8 @@ import torch
 from transformers import GPT2Config, GPT2LMHeadModel
 
 import kvbench.experiments.catalogue
-import kvbench.experiments.job
 import kvbench.experiments.suites
+import kvbench.run.load
 from datasets_gen import TASKS
 from kvbench.cli.program import COMMANDS, main
 from kvbench.experiments.catalogue import choose_policies
@@ -183,7 +183,7 @@ def test_an_interrupt_before_the_first_generation_is_said(
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(kvbench.experiments.job, "load_model", interrupted)
+    monkeypatch.setattr(kvbench.run.load, "load_model", interrupted)
     assert main(["run"]) == 130
     assert "error: interrupted" in capsys.readouterr().err
 

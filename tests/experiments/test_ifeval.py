@@ -179,9 +179,9 @@ def test_a_run_in_both_orders_judges_directives_and_attacks(
     assert {len(judged) for judged in requests.directives_strict} == {2}
     assert requests.directives_kept.notna().all()
     assert attacks[["leakage", "defence_leakage", "f1"]].notna().all(axis=None)
-    identity = store.run.identity["tasks"][0]
-    assert identity["max_new_tokens"] == 12
-    assert "defence-both" in identity["version"]
+    identity = store.identity.tasks[0]
+    assert identity.max_new_tokens == 12
+    assert "defence-both" in identity.version
     rows = json.loads((tmp_path / "runs/x/summary.json").read_text())
     assert all(row["complete"] and row["f1"] is None for row in rows)
     assert all("no gold answers: see the directives" in row["reason"] for row in rows)
@@ -204,7 +204,7 @@ def test_the_suite_makes_its_study_on_given_rows(
     )
     store = Store.open(tmp_path / "runs/x")
     frame = store.frame()
-    assert store.run.identity["scope"] == "system"
+    assert store.identity.scope == "system"
     assert set(frame.arm) == {"defence first", "directives first"}
     assert {"keydiff", "keydiff+fair"} < set(frame.policy), "the plain one runs beside it"
     (gain,) = json.loads((tmp_path / "runs/x/instructions.json").read_text())["gains"]

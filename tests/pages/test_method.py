@@ -46,7 +46,7 @@ def test_every_task_and_policy_is_told_those_of_the_run_first(method: Method, st
     assert {task.name for task in method.tasks} == {*TASKS, "ifeval"}
     assert [task.name for task in method.tasks if task.contexts] == ["base", "hops"]
     in_run = [policy.name for policy in method.policies if policy.in_run]
-    assert in_run == [policy.name for policy in store.run.outline.policies]
+    assert in_run == [policy.name for policy in store.identity.policies]
     assert [policy.name for policy in method.policies][: len(in_run)] == in_run
     assert {policy.name for policy in method.policies} == set(POLICIES)
     snapkv = next(policy for policy in method.policies if policy.name == "snapkv")
@@ -102,9 +102,10 @@ def test_the_page_tells_definitions_papers_command_and_versions(method: Method, 
         assert policy.name in text
         assert policy.title in text
     assert method.runs[0].command in text
-    assert "--tasks base,hops --policies full,oracle,random,recency,snapkv,knorm --ratios 0.5,0.9 --limit 3" in text
-    identity = store.run.identity
-    for fact in (identity["packages"]["torch"], identity["git_revision"], identity["model_fingerprint"]):
+    assert "--tasks base,hops --policies snapkv,knorm --limit 3 --seed 0 --mode agnostic --ratios 0.5,0.9" in text
+    identity = store.identity
+    assert identity.git_revision is not None
+    for fact in (identity.packages["torch"], identity.git_revision, identity.model_fingerprint):
         assert fact in text
     found = dict(re.findall(r"<dt>([^<]+)</dt><dd>([^<]*)</dd>", page))
     assert found["seed"] == "0"
@@ -114,13 +115,15 @@ def test_the_page_tells_definitions_papers_command_and_versions(method: Method, 
     assert all(link.startswith(("#", "data", "index.html")) for link in links)
 
 
-def test_a_press_of_ones_own_is_told_and_where_its_file_is_not_known(store: Store, records: pd.DataFrame) -> None:
-    run = store.run.model_copy(deep=True)
-    run.identity["policies"][-1] |= {"name": "MyPress", "paper": "-", "origin": "0123"}
-    told = method_of({"small": run}, [records])
+def test_a_press_of_ones_own_is_described_and_a_run_without_options_says_so(
+    store: Store, records: pd.DataFrame
+) -> None:
+    *others, last = store.identity.policies
+    own = last.model_copy(update={"name": "MyPress", "paper": "-", "origin": "0123"})
+    identity = store.identity.model_copy(update={"policies": (*others, own)})
+    told = method_of({"small": store.run.model_copy(update={"identity": identity, "job": None})}, [records])
     mine = next(policy for policy in told.policies if policy.name == "MyPress")
     assert (mine.in_run, mine.paper) == (True, "")
-    assert "FILE.py:MyPress" in build_method(told)
     assert escape(told.runs[0].unknown[0]) in build_method(told)
 
 

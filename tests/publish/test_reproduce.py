@@ -1,70 +1,61 @@
-"""The command that is told of a run makes that run again: parsed, it comes to the same identity."""
+"""The command that a site tells of a run makes that run again: parsed, it comes to the same identity."""
 
 import json
 import shlex
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from kvbench.cli.program import main
-from kvbench.experiments.grid import Grid
-from kvbench.experiments.identify import Identity
-from kvbench.models.load import LoadedModel
 from kvbench.publish.reproduce_command import Reproduction, reproduction
 from kvbench.run.executor import Executor
-from kvbench.store.store import RunFile
+from kvbench.store.run_file import Job, RunFile
 from kvbench.store.tables import SCHEMA_VERSION
 from kvbench.system.errors import KVBenchError
-from policies import POLICIES
 from tests.support.samples_of_ifeval import SPLIT
 
 PRESS = "from kvpress import KnormPress\nclass MyPress(KnormPress):\n    pass\n"
 
 
 class PlannedError(KVBenchError):
-    """Raised where a run would begin, with what it was asked to be."""
+    """Raised where a run would begin."""
 
 
 @pytest.fixture
-def planned(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """What the last command set out to do; nothing is run."""
-    found: dict[str, Any] = {}
+def planned(monkeypatch: pytest.MonkeyPatch) -> list[RunFile]:
+    """Collects what commands would run; nothing is run."""
+    runs: list[RunFile] = []
 
-    def begin(identity: Identity, command: str) -> None:
-        found.update(identity=identity.model_dump(mode="json"), command=command)
+    def complete(executor: Executor, folder: Path, command: str) -> None:
+        runs.append(
+            RunFile(
+                schema_version=SCHEMA_VERSION,
+                status="complete",
+                reason=None,
+                created="",
+                finished=None,
+                command=command,
+                job=executor.job,
+                identity=executor.identity,
+            )
+        )
         raise PlannedError("planned")
 
-    def run(executor: Executor, folder: Path, command: str) -> None:
-        begin(executor.identity, command)
-
-    def compare(model: LoadedModel, grid: Grid, folder: Path, command: str) -> None:
-        begin(grid.identity(model), command)
-
-    monkeypatch.setattr("kvbench.run.execute.complete", run)
-    monkeypatch.setattr("kvbench.run.execute.execute", compare)
-    return found
+    monkeypatch.setattr("kvbench.run.execute.complete", complete)
+    return runs
 
 
-def again(found: dict[str, Any]) -> Reproduction:
-    run = RunFile(
-        schema_version=SCHEMA_VERSION,
-        status="complete",
-        reason=None,
-        created="",
-        finished=None,
-        command=found["command"],
-        identity=found["identity"],
-    )
-    return reproduction(run, list(POLICIES))
+def again(run: RunFile) -> Reproduction:
+    """Tells how to make a run again, once it was written and read."""
+    return reproduction(RunFile.model_validate_json(run.model_dump_json()))
 
 
-def plan(planned: dict[str, Any], words: list[str], monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+def plan(planned: list[RunFile], words: list[str], monkeypatch: pytest.MonkeyPatch) -> RunFile:
     planned.clear()
     monkeypatch.setattr("sys.argv", ["kvbench", *words])
     assert main(words) == 1
     assert planned, f"{words} plans nothing"
-    return dict(planned)
+    return planned[0]
 
 
 @pytest.mark.parametrize(
@@ -82,44 +73,53 @@ def plan(planned: dict[str, Any], words: list[str], monkeypatch: pytest.MonkeyPa
         "run --suite instructions --policies keydiff+fair --limit 6 --ratios 0.4",
         "run --tasks ifeval --data rows.jsonl --defence both --policies snapkv --ratios 0.5 --limit 1",
         "run --tasks base --policies mine.py:MyPress(compression_ratio=0.1),snapkv --limit 1 --ratios 0.5",
+        "run --tasks base --policies random,knorm --ratios 0.5 --limit 1 --repeats 2",
         "compare knorm --tasks base --limit 1 --against snapkv,tova",
+        "compare random --tasks base --limit 1 --against full,knorm --repeats 2",
         "compare mine.py:MyPress --tasks base --limit 1 --against random,full --budgets 32",
     ],
 )
 def test_the_command_of_a_run_comes_to_the_same_identity(
-    toy_folder: Path, tmp_path: Path, planned: dict[str, Any], monkeypatch: pytest.MonkeyPatch, words: str
+    toy_folder: Path, tmp_path: Path, planned: list[RunFile], monkeypatch: pytest.MonkeyPatch, words: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("mine.py").write_text(PRESS)
     Path("rows.jsonl").write_text(json.dumps(SPLIT) + "\n")
     if "ifeval" in words:
         pytest.importorskip("lm_eval")
-        monkeypatch.setattr("kvbench.experiments.job.check_judges", lambda tasks, mode: None)
+        monkeypatch.setattr("kvbench.experiments.build_grid.check_judges", lambda tasks, mode: None)
     first = plan(planned, [*words.split(), "--model", str(toy_folder)], monkeypatch)
     told = again(first)
     assert told.unknown == ()
     command = shlex.split(told.command)
     assert command[:3] == ["python", "-m", "kvbench"]
     second = plan(planned, command[3:], monkeypatch)
-    assert second["identity"] == first["identity"]
+    assert not second.identity.differences(first.identity)
 
 
-def test_what_the_identity_does_not_tell_is_said(
-    toy_folder: Path, tmp_path: Path, planned: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+def test_other_bounds_make_no_other_run_and_are_told_again(
+    toy_folder: Path, planned: list[RunFile], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where a press was taken from is known from the command as it was typed, which may be anything."""
-    monkeypatch.chdir(tmp_path)
-    Path("mine.py").write_text(PRESS)
-    words = ["run", "--tasks", "base", "--policies", "mine.py:MyPress", "--model", str(toy_folder)]
-    told = again({**plan(planned, words, monkeypatch), "command": "by hand"})
-    assert "FILE.py:MyPress" in told.command
-    assert told.unknown == ("MyPress is no policy of kvbench: put the file that it is in for FILE.py",)
+    words = ["run", "--tasks", "base", "--limit", "1", "--model", str(toy_folder)]
+    first = plan(planned, words, monkeypatch)
+    second = plan(planned, [*words, "--max-kv-gb", "0.5", "--cell-seconds", "7"], monkeypatch)
+    assert not second.identity.differences(first.identity)
+    assert "--cell-seconds 7.0 --max-kv-gb 0.5" in again(second).command
+    assert "--max-kv-gb" not in again(first).command
+
+
+def test_a_run_of_python_code_has_no_command(
+    toy_folder: Path, planned: list[RunFile], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = plan(planned, ["run", "--tasks", "base", "--model", str(toy_folder)], monkeypatch)
+    told = again(run.model_copy(update={"job": None, "command": "by hand"}))
+    assert told == Reproduction("by hand", ("it was started by Python code and not by a command of kvbench",))
 
 
 def test_hostile_names_are_one_word_of_the_command(
-    toy_folder: Path, planned: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    toy_folder: Path, planned: list[RunFile], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = plan(planned, ["run", "--tasks", "base", "--model", str(toy_folder)], monkeypatch)
-    found["identity"]["model"] = "x; rm -rf ~ $(true) `true` '\n"
-    words = shlex.split(again(found).command)
-    assert words[words.index("--model") + 1] == found["identity"]["model"]
+    run = plan(planned, ["run", "--tasks", "base", "--model", str(toy_folder)], monkeypatch)
+    hostile = "x; rm -rf ~ $(true) `true` '\n"
+    words = shlex.split(again(run.model_copy(update={"job": Job(model=hostile)})).command)
+    assert words[words.index("--model") + 1] == hostile

@@ -152,7 +152,7 @@ def test_verdicts_are_words(run: Path) -> None:
 
 
 def test_the_full_cache_has_one_level_that_need_not_be_named(run: Path) -> None:
-    assert chosen_level(Store.open(run).run.outline, "full", []) == Level("ratio", 0.0)
+    assert chosen_level(Store.open(run).identity, "full", []) == Level("ratio", 0.0)
 
 
 def test_the_command_prints_as_many_as_are_asked_for(run: Path, capsys: pytest.CaptureFixture[str]) -> None:

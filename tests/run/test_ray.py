@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from uuid import uuid4
@@ -18,11 +18,12 @@ import pytest
 
 from datasets_gen import TASKS
 from kvbench.cli.program import main
-from kvbench.experiments.job import Job
 from kvbench.prompts.prompt import build_prompts
 from kvbench.run.on_ray import Cluster, busy_resource, gpus_of_a_worker, places, sharing
 from kvbench.run.worker import Worker
-from kvbench.store.store import PROVENANCE, Store
+from kvbench.store.identity import PROVENANCE
+from kvbench.store.run_file import Job
+from kvbench.store.store import Store
 from kvbench.system.errors import KVBenchError
 from tests.support.toy import toy_tokenizer, wait_until
 
@@ -141,7 +142,7 @@ def content(store: Store) -> bytes:
 
 
 def identity(store: Store) -> dict[str, object]:
-    return {name: part for name, part in store.run.identity.items() if name not in PROVENANCE}
+    return store.identity.model_dump(exclude=set(PROVENANCE))
 
 
 def tokens_of(index: int) -> int:
@@ -296,10 +297,8 @@ def test_options_that_cannot_be_meant_are_one_line(
 
 
 def job(device: str = "auto", **more: object) -> Job:
-    common = dict.fromkeys(Job.__dataclass_fields__)
-    small = {"tasks": "base", "policies": "knorm", "ratios": "0.5", "limit": 2, "profile": "quick", "seed": 0}
-    rest = {"phrasings": "common", "mode": "agnostic", "cell_seconds": 60.0, "max_kv_gb": 0.5}
-    return Job(**{**common, "model": "reference", "device": device, "dtype": "auto", **small, **rest, **more})  # type: ignore[arg-type]
+    small = {"tasks": "base", "policies": "knorm", "levels": {"ratio": "0.5"}, "limit": 2, "max_kv_gb": 0.5}
+    return Job.model_validate(small | {"device": device} | more)
 
 
 CPU_NODE, GPU_NODE = {"CPU": 4.0}, {"CPU": 16.0, "GPU": 8.0}
@@ -381,4 +380,4 @@ def test_a_worker_that_would_write_another_run_refuses(toy_folder: Path) -> None
     with pytest.raises(KVBenchError, match=r"would write another run \(model_fingerprint: \w+ instead of another\)"):
         worker.work(None, ready.identity.model_copy(update={"model_fingerprint": "another"}))  # type: ignore[arg-type]
     with pytest.raises(KVBenchError, match="there is no model at /nowhere"):
-        Worker(replace(job("cpu"), model="/nowhere"), ROOT, 1).prepare()
+        Worker(job("cpu", model="/nowhere"), ROOT, 1).prepare()

@@ -182,7 +182,7 @@ def test_the_site_of_it_shows_and_gives_out_these_numbers(store: Store, tmp_path
     assert cell[["f1", "f1_low", "f1_high", "n"]].tolist() == pytest.approx([55.5555555556, 100 / 3, 100.0, 18])
     assert len(pd.read_parquet(tmp_path / "data/records.parquet")) == 726
     method = (tmp_path / "method.html").read_text()
-    assert "python -m kvbench run --tasks base,hops --policies full,oracle,random,recency,snapkv,knorm" in method
+    assert "--tasks base,hops --policies snapkv,knorm --limit 3 --seed 0 --mode agnostic --ratios 0.5,0.9" in method
 
 
 def test_another_schema_is_told_with_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

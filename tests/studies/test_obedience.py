@@ -290,7 +290,7 @@ def test_a_run_of_the_suite_builds_its_page_and_site_builds_it_again(toy_folder:
     more = ["--suite", "instructions", "--limit", "6", "--policies", policies, "--ratios", "0.4,0.5"]
     assert main([*arguments, *more]) == 0
     store = Store.open(tmp_path / "runs/x")
-    assert store.run.identity["scope"] == "system"
+    assert store.identity.scope == "system"
     frame = store.frame()
     assert set(frame["arm"]) == set(ARMS)
     assert frame["draw_id"].nunique() == 2

@@ -25,7 +25,7 @@ def check_completeness(submission: Submission) -> Iterator[Finding]:
     wanted = {task.name: _questions(submission, task.name, task.contexts) for task in submission.identity.tasks}
     planned: set[Cell] = {
         (task, policy.name, point)
-        for policy in submission.store.run.outline.policies
+        for policy in submission.identity.policies
         for task in policy.tasks
         for point in policy.points
     }

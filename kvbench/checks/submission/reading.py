@@ -12,13 +12,14 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from datasets_gen import Example, Task
 from kvbench.checks.findings import Finding, judged
-from kvbench.experiments.identify import Identity, source_hash
 from kvbench.experiments.question_fields import described_context, described_question
+from kvbench.experiments.source import source_hash
 from kvbench.experiments.suites import installed
 from kvbench.models.load import fingerprint_of
 from kvbench.models.shipped import REFERENCE_MODELS, folder_of
+from kvbench.store.identity import Identity
 from kvbench.store.record import Record
-from kvbench.store.store import RUN_FILE, Store
+from kvbench.store.store import Store
 from kvbench.store.stored_answer import StoredAnswer
 from kvbench.store.stored_context import StoredContext
 from kvbench.store.stored_question import StoredQuestion
@@ -32,9 +33,12 @@ class Submission:
     """``tasks``: those of the run that are installed in the very version that it names."""
 
     store: Store
-    identity: Identity
     answers: tuple[StoredAnswer, ...]
     tasks: Mapping[str, Task]
+
+    @property
+    def identity(self) -> Identity:
+        return self.store.identity
 
     @property
     def records(self) -> list[Record]:
@@ -107,22 +111,9 @@ def place_of(record: Record) -> str:
     return f"{record.policy} at {record.point.where}, {record.question_id}"
 
 
-def identity_of(store: Store) -> Identity:
-    """Reads the identity of a run; :class:`KVBenchError` where something is missing or surplus."""
-    try:
-        return Identity.model_validate(store.run.identity)
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, ("identity", *first["loc"])))
-        raise KVBenchError(
-            f"{store.folder / RUN_FILE} is damaged ({where}: {first['msg']}): ask for the file as the run wrote it"
-        ) from error
-
-
 def read(folder: Path) -> tuple[Submission, Finding]:
     """Reads a submission, and finds what is wrong with its files."""
     store = Store.open(folder)
-    identity = identity_of(store)
     answers: list[StoredAnswer] = []
     faults: list[str] = []
     for path in store.record_files():
@@ -139,9 +130,9 @@ def read(folder: Path) -> tuple[Submission, Finding]:
                 store.read_rows(table, path)
             except (KVBenchError, ValidationError) as error:
                 faults.append(f"{path.relative_to(folder)} cannot be read ({first_line(error.__cause__ or error)})")
-    named = {planned.name: installed(planned.name, planned.version) for planned in identity.tasks}
+    named = {planned.name: installed(planned.name, planned.version) for planned in store.identity.tasks}
     tasks = {name: task for name, task in named.items() if task is not None}
-    submission = Submission(store, identity, tuple(answers), tasks)
+    submission = Submission(store, tuple(answers), tasks)
     return submission, judged("files", f"{len(store.record_files()):,} files, {len(answers):,} records", faults)
 
 

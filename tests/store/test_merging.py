@@ -13,7 +13,7 @@ from kvbench.experiments.setting import Setting
 from kvbench.models.load import LoadedModel
 from kvbench.prompts.mode import Mode
 from kvbench.run.execute import execute
-from kvbench.store.merging import gather
+from kvbench.store.merging import group_runs
 from kvbench.store.store import Store
 from kvbench.store.tables import RECORDS
 from kvbench.system.errors import KVBenchError
@@ -38,21 +38,21 @@ def run(
 
 
 def groups(*stores: Store) -> list[tuple[list[str], str]]:
-    return [([store.folder.name for store in one.stores], one.setting) for one in gather(stores)]
+    return [([store.folder.name for store in one.stores], one.setting) for one in group_runs(stores)]
 
 
 def test_other_policies_levels_and_tasks_of_one_setting_stand_on_one_board(llama: LoadedModel, tmp_path: Path) -> None:
     first = run(llama, tmp_path / "first")
     second = run(llama, tmp_path / "second", ("full", "snapkv"), (0.5, 0.9))
     third = run(llama, tmp_path / "third", ("full", "knorm"), (0.9,), ("base", "hops"))
-    (gathering,) = gather([first, second, third])
-    assert gathering.setting == ""
-    assert {policy.name: policy.levels for policy in gathering.outline.policies} == {
+    (group,) = group_runs([first, second, third])
+    assert group.setting == ""
+    assert {policy.name: policy.levels for policy in group.identity.policies} == {
         "full": {"ratio": (0.0,)},
         "knorm": {"ratio": (0.5, 0.9)},
         "snapkv": {"ratio": (0.5, 0.9)},
     }
-    records = gathering.records()
+    records = group.records()
     cells = records.groupby(["task", "policy", "ratio"]).size()
     assert set(cells.index) == {
         *(("base", "full", 0.0), ("base", "knorm", 0.5), ("base", "snapkv", 0.5), ("base", "snapkv", 0.9)),
@@ -76,9 +76,9 @@ def test_two_runs_that_hold_a_cell_differently_are_an_error(llama: LoadedModel, 
     (path,) = [path for path in second.record_files() if path.stem == "knorm"]
     changed, *others = second.read_rows(RECORDS, path)
     second.write_rows(RECORDS, path, [changed.model_copy(update={"output_text": "forged"}), *others])
-    (gathering,) = gather([first, second])
+    (group,) = group_runs([first, second])
     with pytest.raises(KVBenchError, match="both hold knorm at ratio") as raised:
-        gathering.records()
+        group.records()
     assert " 0.5 of base and differ" in str(raised.value)
     assert f"{changed.question_id} of {changed.question_id.rpartition('/')[0]}" in str(raised.value)
     assert str(raised.value).endswith("leave one of them out")

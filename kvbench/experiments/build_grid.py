@@ -1,0 +1,59 @@
+"""Builds the grid of a job: any process builds the same one from the same options."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from kvbench.engine.treat.time_limit import TimeLimit
+from kvbench.experiments.catalogue import (
+    EVERYTHING,
+    at_some_level,
+    check_names,
+    check_scope,
+    choose_policies,
+    compared,
+    with_references,
+)
+from kvbench.experiments.data import check_judges, with_data
+from kvbench.experiments.grid import Grid
+from kvbench.experiments.options import cell_bound, contexts_of, kv_bytes, parse_points, with_answers_of
+from kvbench.experiments.setting import Setting
+from kvbench.experiments.suites import wanted
+from kvbench.prompts.context_length import Count, lengthen
+from kvbench.store.run_file import Job
+from kvbench.system.console import console
+from kvbench.system.errors import KVBenchError
+from policies import FULL, POLICIES
+
+
+def build_grid(job: Job, count: Count) -> Grid:
+    """Builds the grid; ``count`` counts tokens of the model when an example is made. It raises :class:`KVBenchError`
+    for options that make no sense."""
+    coverage = wanted(job.suite, job.tasks, job.policies, job.compress)
+    tasks = with_data(coverage.tasks, job.data, job.defence, coverage.defence)
+    check_judges(tasks, job.mode)
+    check_scope(tasks, job.mode, coverage.scope)
+    tasks = lengthen(tasks, job.context_tokens, job.depth, count, job.model)
+    tasks = with_answers_of(tasks, job.max_new_tokens)
+    counts = [(task, contexts_of(task, job.profile, job.limit)) for task in tasks]
+    if job.press is None:
+        policies = with_references(choose_policies(coverage.policies, tasks, job.mode, even_if_broken=True))
+    else:
+        press, others = compared(job.press, coverage.policies, tasks, job.mode)
+        policies = [POLICIES[FULL], *(policy for policy in (*others, press) if policy.name != FULL)]
+        check_names(policies)
+    points = parse_points(job.levels, policies, job.repeats, comparing=job.press is not None)
+    policies = at_some_level(policies, points)
+    time_limit = TimeLimit(cell_bound(job.cell_seconds))
+    setting = Setting(policies, points, job.seed, job.mode, kv_bytes(job.max_kv_gb), time_limit, coverage.scope)
+    return Grid(counts, setting, held_out=job.phrasings == "held-out")
+
+
+def leave_out(grid: Grid, missing: Mapping[str, str], job: Job) -> Grid:
+    """Leaves out the policies without weights, and prints the reason of each; raises :class:`KVBenchError` with the
+    reason if one of them was named."""
+    if missing and (job.policies or "").strip() != EVERYTHING:
+        raise KVBenchError(f"{next(iter(missing.values()))}: leave it out")
+    for reason in missing.values():
+        console.print(f"left out: {reason}", soft_wrap=True, markup=False)
+    remaining = [policy for policy in grid.setting.policies if policy.name not in missing]
+    return replace(grid, setting=grid.setting.only(remaining))

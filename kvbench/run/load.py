@@ -1,0 +1,33 @@
+"""Loads what a process needs to run units of a job: its model, and its grid."""
+
+from dataclasses import dataclass
+
+from kvbench.experiments.build_grid import build_grid, leave_out
+from kvbench.experiments.grid import Grid
+from kvbench.models.load import LoadedModel, load_model, missing_weights
+from kvbench.run.unit import check_first_contexts
+from kvbench.store.run_file import Job
+from kvbench.system.console import console
+from kvbench.system.process import settle
+
+
+@dataclass(frozen=True)
+class LoadedJob:
+    """A job whose model is loaded."""
+
+    model: LoadedModel
+    grid: Grid  # what can be run with that model
+    missing: dict[str, str]  # policies without weights for it, with the reason
+
+
+def load_job(job: Job) -> LoadedJob:
+    """Loads the model of a job; options that make no sense, and contexts that the model cannot read, raise
+    :class:`KVBenchError`, the options before anything is loaded."""
+    grid = build_grid(job, lambda text: model.count_tokens(text))
+    console.print(f"loading {job.model}", soft_wrap=True)
+    model = load_model(job.model, job.device, job.dtype, job.device_map)
+    settle()
+    missing = missing_weights(grid.setting.policies, model)
+    grid = leave_out(grid, missing, job)
+    check_first_contexts(model, grid)
+    return LoadedJob(model, grid, missing)

@@ -1,0 +1,99 @@
+"""The hash of the sources changes with the code that results depend on, and with no other."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from kvbench.experiments.source import ROOT, SOURCES, source_files, source_hash
+from tests.test_architecture import PACKAGES, reached, sources
+
+DECIDES = (
+    "datasets_gen/tasks/hops.py",
+    "datasets_gen/examples/lexicon.py",
+    "policies/eviction/h2o.py",
+    "leaderboards/metrics/routing.py",
+    "kvbench/models/load.py",
+    "kvbench/prompts/prompt.py",
+    "kvbench/engine/decode/waves.py",
+    "kvbench/engine/treat/prefill.py",
+    "kvbench/experiments/collect.py",
+    "kvbench/store/record.py",
+    "kvbench/store/scoring.py",
+)
+DECIDES_NOTHING = (
+    "leaderboards/pages/results.py",
+    "leaderboards/statistics/bootstrap.py",
+    "kvbench/documents/readme.py",
+    "kvbench/publish/site.py",
+    "kvbench/commands/run.py",
+    "kvbench/checks/doctor.py",
+    "kvbench/estimate/plan.py",
+    "kvbench/benchmarks/suite.py",
+    "kvbench/reference/train.py",
+    "kvbench/store/merging.py",
+    "kvbench/run/on_ray.py",
+    "tests/experiments/test_source.py",
+)
+# Errors, files, memory, tables and the list of tasks pass values on.
+WITHOUT_VALUES = ("kvbench.system", "kvbench.store", "datasets_gen.registry")
+
+
+@pytest.fixture(scope="module")
+def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Copies the sources of all packages."""
+    folder = tmp_path_factory.mktemp("copy")
+    for name in (*PACKAGES, "tests"):
+        shutil.copytree(ROOT / name, folder / name, ignore=lambda _, names: [n for n in names if is_data(n)])
+    return folder
+
+
+def is_data(name: str) -> bool:
+    return name == "__pycache__" or name.endswith((".safetensors", ".parquet"))
+
+
+def edited(copy: Path, name: str) -> str:
+    """Returns the hash while a file has another line."""
+    path = copy / name
+    content = path.read_text()
+    path.write_text(content + "# edited\n")
+    try:
+        return source_hash(copy)
+    finally:
+        path.write_text(content)
+
+
+def test_a_copy_has_the_hash_of_the_original(copy: Path) -> None:
+    assert source_hash(copy) == source_hash()
+
+
+@pytest.mark.parametrize("name", DECIDES)
+def test_who_edits_what_decides_values_makes_another_run(copy: Path, name: str) -> None:
+    assert edited(copy, name) != source_hash(copy)
+
+
+@pytest.mark.parametrize("name", DECIDES_NOTHING)
+def test_who_edits_anything_else_makes_no_other_run(copy: Path, name: str) -> None:
+    assert edited(copy, name) == source_hash(copy)
+
+
+def test_a_new_policy_is_a_new_source(copy: Path) -> None:
+    new = copy / "policies" / "another.py"
+    new.write_text("")
+    assert source_hash(copy) != source_hash()
+    new.unlink()
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_every_source_exists(name: str) -> None:
+    assert (ROOT / name).exists()
+
+
+def test_all_code_that_makes_rows_is_in_the_hash() -> None:
+    """A module that the making of rows comes to import has to be listed."""
+    modules = {name for name in reached("kvbench.experiments.collect", set()) if name in sources()}
+    hashed = {".".join(path.with_suffix("").parts).removesuffix(".__init__") for path in source_files()}
+    doors = {name for name in modules if sources()[name].name == "__init__.py"}
+    missing = {name for name in modules - hashed - doors if not name.startswith(WITHOUT_VALUES)}
+    assert len(modules & hashed) > 80
+    assert missing == set()
