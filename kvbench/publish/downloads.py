@@ -1,4 +1,5 @@
-"""What is beside the pages of a run: downloads in the folder ``data``, and a page of results from elsewhere."""
+"""Writes what lies beside the pages of a run: downloads in the folder ``data``, and a page of results from
+elsewhere."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -72,7 +73,7 @@ def _labelled(rows: pa.Table, labels: Mapping[str, str]) -> pa.Table:
 
 
 def link_pages(folder: Path) -> None:
-    """Where both are in a folder, the front page leads to what is imported, and that back."""
+    """Links the front page and the page of imported results to each other where both are in a folder."""
     pages = {folder / FRONT: IMPORTED, folder / IMPORTED: FRONT}
     if all(path.is_file() for path in pages):
         for path, other in pages.items():

@@ -1,4 +1,4 @@
-"""What the method page tells of tasks, policies and the run, as plain data."""
+"""Collects what the method page tells of tasks, policies and the run, as plain data."""
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise

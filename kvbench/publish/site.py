@@ -50,7 +50,7 @@ from leaderboards.studies.registry import studies
 
 
 def planned_cells(identity: Identity) -> PlannedCells:
-    """What a run set out to do, as its ``run.json`` says."""
+    """Returns the cells that a run set out to fill, as its ``run.json`` says."""
     return PlannedCells(
         mode=identity.mode,
         contexts={task.name: task.contexts for task in identity.tasks},
@@ -61,7 +61,7 @@ def planned_cells(identity: Identity) -> PlannedCells:
 
 
 def summary_rows(store: Store, records: DataFrame | None = None) -> list[SummaryRow]:
-    """What the records of a store add up to: all of them, or those at hand."""
+    """Aggregates the records of a store: all of them, or those at hand."""
     return _rows(store.frame() if records is None else records, store.identity, str(store.folder))
 
 

@@ -55,7 +55,7 @@ class Unchanged:
 def audit(
     records: DataFrame, declared: Mapping[str, Collection[str]] | None = None
 ) -> tuple[list[Identical], list[Unchanged]]:
-    """What looks wrong in the records of a run. ``declared``: by policy, those that are the same by design.
+    """Lists what looks wrong in the records of a run. ``declared``: by policy, those that are the same by design.
 
     Policies are compared by the digest of what is read where both have one, and else by their outputs; these say
     nothing where they are all those of the full cache. Of random policies the first draw is looked at.
@@ -89,8 +89,8 @@ def audit(
 
 
 def _telling(policy: str, records: DataFrame) -> DataFrame:
-    """Those in which two methods do not agree by chance. An oracle that cannot keep all of the evidence keeps the most
-    recent of it, as recency does where evidence is all that there is."""
+    """Selects records in which two methods do not agree by chance. An oracle that cannot keep all of the evidence keeps
+    the most recent of it, as recency does where evidence is all that there is."""
     needed = records["evidence_tokens"].clip(lower=FEWEST_TOKENS) if policy == ORACLE else FEWEST_TOKENS
     return records[records["kept_tokens"] >= needed]
 
@@ -100,7 +100,8 @@ Numbers = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class _Seen:
-    """What was read and written for some questions, in their order: equal numbers for what is equal, -1 for nothing."""
+    """Holds what was read and written for some questions, in their order: equal numbers for what is equal, -1 for
+    nothing."""
 
     question: Numbers
     digest: Numbers
@@ -112,7 +113,7 @@ class _Seen:
         return cls(*(ordered[name].to_numpy(dtype=np.int64) for name in ("question", "digest", "output")))
 
     def shared_with(self, other: "_Seen") -> tuple["_Seen", "_Seen"]:
-        """What both have, question by question."""
+        """Selects the questions that both have, in the same order."""
         _, one, two = np.intersect1d(self.question, other.question, assume_unique=True, return_indices=True)
         return self._at(one), other._at(two)
 

@@ -45,7 +45,8 @@ class BoardColumn:
 
 @dataclass(frozen=True)
 class BoardLevel:
-    """What stands on the board instead of the columns ``at_level`` when a level is chosen, for each of its lines."""
+    """Holds what stands on the board instead of the columns ``at_level`` when a level is chosen, for each of its
+    lines."""
 
     level: Level
     columns: tuple[BoardColumn, ...]
@@ -107,7 +108,7 @@ def boards_of(records: DataFrame, rows: Sequence[SummaryRow], found: Found | Non
 
 
 def values_of(board: Board, policy: str) -> dict[str, float | None]:
-    """What a policy has in the columns that tell of single levels and of costs, which no standing knows; None where it
+    """Returns what a policy has in the columns of single levels and of costs, which no standing knows; None where it
     or the column has no value."""
     line = next(line for line in (*board.methods, *board.controls) if line.policy == policy)
     known = {column.name: cell.sort for column, cell in zip(board.columns, line.cells, strict=True)}
@@ -119,8 +120,8 @@ def values_of(board: Board, policy: str) -> dict[str, float | None]:
 
 
 def shown_of(levels: Sequence[Level]) -> tuple[Level, ...]:
-    """Those that stand on a board beside one another: the usual ones, or else the first and the last. ``levels``: all,
-    in ascending order."""
+    """Returns the levels that a board shows beside one another: the usual ones, or else the first and last. ``levels``:
+    all, in ascending order."""
     usual = tuple(level for level in levels if level.value in level.declared.usual)
     return usual or tuple(dict.fromkeys((*levels[:1], *levels[-1:])))
 

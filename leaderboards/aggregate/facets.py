@@ -1,4 +1,4 @@
-"""What the rows of a board average over, by a property of the questions: what they ask for, and how they ask."""
+"""Splits the rows of a board by a property of the questions: what they ask for, and how they ask."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -40,7 +40,7 @@ class Facet:
 
 
 def facets(records: DataFrame, rows: Sequence[SummaryRow]) -> list[Facet]:
-    """Of every task, and as ``all`` the unweighted mean over the tasks that have such questions.
+    """Computes the facets of every task, and as ``all`` the unweighted mean over the tasks that have such questions.
 
     ``rows`` are those that the records add up to: what is blank in a row is blank in all of its parts, for the same
     reason, and everything else is measured in every question.

@@ -86,7 +86,7 @@ def _shares(pair: Sequence[Series | NDArray[np.bool_]]) -> Pair:
 
 
 def _kinds(pairs: DataFrame, side: str) -> Series:
-    """What kind each answer is, of :data:`KINDS`."""
+    """Returns the kind of each answer, one of :data:`KINDS`."""
     kinds = pairs[f"hallucination_kind{side}"].fillna(KINDS[-1]).astype(object)
     kinds[pairs[f"abstained{side}"].astype(bool)] = "abstained"
     kinds[is_right(both(pairs, "em")[SIDES.index(side)])] = "right"

@@ -8,7 +8,7 @@ HEADLINES = ("string_match", "accuracy", "score", "exact_match", "f1", "rouge-l"
 
 @dataclass(frozen=True)
 class Imported:
-    """What some evaluations of one press at one ratio came to, in one setting.
+    """Holds the results of some evaluations of one press at one ratio, in one setting.
 
     ``setting``: what of the data and the model was not the default. ``arguments``: how the press was built. ``scores``:
     by name, as they were told there, the mean over ``tasks``; None where there is no number. ``f1`` and ``em``: in

@@ -47,7 +47,7 @@ class Difference:
 
     @classmethod
     def of(cls, values: FloatArray) -> Self:
-        """Of a difference as measured and as resampled, shape (1 + resamples,)."""
+        """Makes one of a difference as measured and as resampled, shape (1 + resamples,)."""
         low, high = percentile_interval(values[1:]) if len(values) > 1 else (None, None)
         return cls(float(values[0]), low, high)
 
@@ -159,7 +159,7 @@ def is_right(exact_match: FloatArray) -> NDArray[np.bool_]:
 
 
 def _met(sheet: Sheet, pairs: Sequence[tuple[str, str]], seed: int, signed_ranks: bool) -> list[Duel]:
-    """Those of the pairs that answered some of the same questions; no p is corrected yet. ``signed_ranks``: whether
+    """Compares the pairs that answered some of the same questions; no p is corrected yet. ``signed_ranks``: whether
     Wilcoxon's test is made, which takes longer than all the rest."""
     places = {name: place for place, name in enumerate(sheet.policies)}
     known = [pair for pair in pairs if set(pair) <= set(places)]
@@ -204,7 +204,7 @@ def both(cell: DataFrame, column: str) -> Pair:
 
 
 def difference(cell: DataFrame, pair: Pair, seed: int) -> Difference:
-    """Of a measure over the questions of ``cell``; see :func:`differences`."""
+    """Compares a measure over the questions of ``cell``; see :func:`differences`."""
     return differences((pair[0] - pair[1])[None], factorize(cell["draw_id_one"], sort=True)[0], seed)[0]
 
 

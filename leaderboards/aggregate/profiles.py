@@ -83,7 +83,7 @@ class _Tally:
         return cls(sums, counts, cluster_weights(len(clusters), seed, resamples if many else 0))
 
     def means(self, name: str, cells: Sequence[tuple[str, Level]]) -> FloatArray:
-        """Of some cells, shape (cells, 1 + resamples); NaN in a resample that has no value."""
+        """Returns the means of some cells, shape (cells, 1 + resamples); NaN in a resample that has no value."""
         sums, counts = (np.stack([of[name, *cell] for cell in cells]) for of in (self.sums, self.counts))
         if (counts == counts[0]).all():  # as it is where every cell answers the same questions
             counts = counts[:1]

@@ -52,7 +52,7 @@ def marked(rows: Mapping[str, SummaryRow], means: Mapping[str, Mapping[str, Floa
 
 
 def mark_of(row: SummaryRow | None, measure: Measure) -> Mark | None:
-    """What stands beside a value."""
+    """Returns the mark that stands beside a value."""
     if row is None:
         return None
     return "best" if measure.name in row.best_in else "tie" if measure.name in row.tied_in else None

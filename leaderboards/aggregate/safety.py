@@ -1,4 +1,4 @@
-"""What a profile says of one policy: the area under its curve, where it breaks, and how far it is safe.
+"""Derives from a profile the area under its curve, where it breaks, and up to which ratio it is safe.
 
 Pure functions. A missing value is a :class:`~leaderboards.statistics.resampling.Blank` with a reason. Intervals are
 95 %, by the percentiles of the resamples. With a handful of contexts they are too narrow.
@@ -100,8 +100,8 @@ def susceptibility(profile: Profile) -> tuple[Slope, ...] | Blank:
 
 @dataclass(frozen=True)
 class Cliff:
-    """Where susceptibility peaks. ``ratio``: the middle of two neighbouring asked ratios; ``low`` and ``high`` are such
-    middles too, None from a single context. ``rise``: the susceptibility there.
+    """Tells where susceptibility peaks. ``ratio``: the middle of two neighbouring asked ratios; ``low`` and ``high``
+    are such middles too, None from a single context. ``rise``: the susceptibility there.
 
     It is the largest of several slopes, and so flattered by chance: :attr:`is_clear` says whether it is a rise at all,
     and neighbouring slopes that are about as steep make the interval wide.
@@ -201,7 +201,7 @@ class Correlation:
 
 
 def correlation(one: FloatArray, other: FloatArray) -> Correlation | Blank:
-    """Of two measures of the same points, each of shape (points,)."""
+    """Correlates two measures of the same points, each of shape (points,)."""
     if len(one) < FEWEST_LEVELS:
         return Blank(TOO_FEW)
     if min(np.ptp(one), np.ptp(other)) <= FLAT:
@@ -223,5 +223,5 @@ def ger_against_hallucination(profile: Profile) -> Correlation | Blank:
 
 
 def _estimate(values: FloatArray, profile: Profile) -> Estimate:
-    """Of a value as measured and as resampled, shape (1 + resamples,)."""
+    """Makes an estimate of a value as measured and as resampled, shape (1 + resamples,)."""
     return Estimate.of(float(values[0]), values[1:], profile.questions)

@@ -1,4 +1,4 @@
-"""What policies answer to the same questions of a task at a level, as tables whose rows can be subtracted."""
+"""Tables of what policies answer to the same questions of a task at a level, whose rows can be subtracted."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,7 +19,8 @@ MEASURES = ("f1", "em", "hallucinated")
 
 @dataclass(frozen=True)
 class Sheet:
-    """Those that have no failed answer there. The full cache, which has one level, is there at each.
+    """The policies without a failed answer at one level of a task. The full cache, which has one level, is there at
+    each.
 
     there
         Whether a policy has an answer, shape (policies, questions).

@@ -70,7 +70,7 @@ def rank_intervals(values: Mapping[str, FloatArray], higher_is_better: bool = Tr
 
 
 def difference_of(one: FloatArray, other: FloatArray) -> Difference:
-    """Of two measures of the same resamples, each of shape (1 + resamples,)."""
+    """Subtracts two measures of the same resamples, each of shape (1 + resamples,)."""
     return Difference.of(_differences(one, other))
 
 
@@ -165,7 +165,7 @@ def against(one: Profile, other: Profile) -> Against | Blank:
 
 @dataclass(frozen=True)
 class Standing:
-    """What one policy comes to, in one mode, at one task or over ``all``. Blanks enter no rank.
+    """Holds what one policy comes to, in one mode, at one task or over ``all``. Blanks enter no rank.
 
     ``rank``: by the area under the curve up to where the shortest of the ranked curves ends. ``against``: by control.
     """
@@ -213,7 +213,8 @@ Found = Mapping[tuple[str, str], Sequence[Standing]]
 
 
 def all_standings(records: DataFrame, rows: Sequence[SummaryRow], seed: int = 0) -> Found:
-    """Of every board, by mode and task, ``all`` among them. ``rows`` are those that the records add up to."""
+    """Computes the standings of every board, by mode and task, ``all`` among them. ``rows`` are those that the records
+    add up to."""
     profiles = Profiles.of(records, rows, seed)
     return {(mode, task): standings(profiles, mode, task) for mode, task in profiles.boards}
 
@@ -230,8 +231,8 @@ def corrected_duels(
 
 
 def _ranks(profiles: Mapping[str, Profile]) -> dict[str, RankInterval | Blank]:
-    """Of all policies that are no controls. Over the span that they share, which a policy that removes less than it is
-    asked to shall not cut short for all: it has no rank."""
+    """Ranks all policies that are no controls. Over the span that they share, which a policy that removes less than it
+    is asked to shall not cut short for all: it has no rank."""
     found: dict[str, RankInterval | Blank] = {policy: Blank(A_CONTROL) for policy in profiles if policy in CONTROLS}
     ends: dict[str, FloatArray] = {}
     for policy, profile in profiles.items():

@@ -43,8 +43,8 @@ Samples = Mapping[Over, Columns | str]
 
 @dataclass(frozen=True)
 class PlannedCells:
-    """What a run set out to do. ``contexts``: by task. ``policies``: the levels and draws of each. ``chances``: by
-    task, F1 in percent of whoever answers without the text. ``covered``: the tasks of each policy that does not mean
+    """Holds what a run set out to do. ``contexts``: by task. ``policies``: the levels and draws of each. ``chances``:
+    by task, F1 in percent of whoever answers without the text. ``covered``: the tasks of each policy that does not mean
     something on all."""
 
     mode: str
@@ -146,7 +146,7 @@ def _in_order(keys: Sequence[Key]) -> list[Key]:
 
 @dataclass(frozen=True)
 class _Expected:
-    """What a complete cell has. ``questions``: those that other cells of the task answered; ``contexts`` and
+    """Holds what a complete cell has. ``questions``: those that other cells of the task answered; ``contexts`` and
     ``repeats``: as planned, None where there is no plan."""
 
     questions: int
@@ -245,7 +245,7 @@ def _sample(cell: Columns, over: Over) -> Columns | str:
 
 
 def _value(sample: Columns, measure: Measure, gaps: list[str]) -> Any:
-    """What a measure comes to, or None with its reason added to ``gaps``: a mean over the part that has a value would
+    """Computes a measure, or None with its reason added to ``gaps``: a mean over the part that has a value would
     mislead, unless it is taken over just that part. Of nothing there is none."""
     if measure.by_layer:
         return _mean_by_layer(sample, measure)

@@ -47,7 +47,8 @@ def encounters(duels: Duels) -> dict[str, Any]:
 
 
 def _place(one: int, other: int, count: int) -> int:
-    """Of a pair among all pairs of ``count``, in the order of ``itertools.combinations``; ``one`` comes first."""
+    """Returns the place of a pair among all pairs of ``count``, in the order of ``itertools.combinations``; ``one``
+    comes first."""
     return one * (2 * count - one - 1) // 2 + other - one - 1
 
 

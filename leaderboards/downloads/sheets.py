@@ -30,7 +30,8 @@ class Sheet:
 
     @classmethod
     def of(cls, name: str, title: str, rows: Sequence[Mapping[str, Any]], columns: Sequence[str] = ()) -> Self:
-        """Of rows by column, each with all the columns of the first; ``columns``: where there may be no rows."""
+        """Makes a sheet of rows by column, each with all columns of the first; ``columns``: where there may be no
+        rows."""
         names = tuple(rows[0]) if rows else tuple(columns)
         return cls(name, title, names, tuple(tuple(row[column] for column in names) for row in rows))
 

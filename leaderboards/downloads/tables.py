@@ -39,8 +39,8 @@ def cells_sheet(rows: Sequence[SummaryRow]) -> Sheet:
 
 
 def board_sheet(found: Found, boards: Boards) -> Sheet:
-    """What each policy comes to on each board; the columns that tell of single levels and of costs as the board has
-    them, shares as shares."""
+    """Lists what each policy comes to on each board; the columns that tell of single levels and of costs as the board
+    has them, shares as shares."""
     rows = [
         {**_standing(one), **values_of(boards[place], one.policy)}
         for place, of_board in found.items()
@@ -151,7 +151,7 @@ def duels_sheet(name: str, duels: Iterable[Duel], title: str = "Verdicts, cell b
 
 
 def questions_sheet(found: Sequence[Facet]) -> Sheet:
-    """What the rows average over, by kind of question."""
+    """Lists every measure by kind of question."""
     rows = [
         {
             "mode": facet.mode,

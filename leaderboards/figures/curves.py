@@ -123,8 +123,8 @@ def _draw_line(axes: Axes, style: LineStyle, runs: Sequence[Sequence[Point]]) ->
 
 
 def _spots(style: LineStyle, rows: Sequence[SummaryRow], measure: Measure, levels: Sequence[Level]) -> list[Spot]:
-    """Those of one policy, whose ``rows`` these are. The full cache, which is the same at every level, has one at
-    each."""
+    """Returns the spots of one policy, whose ``rows`` these are. The full cache, which is the same at every level, has
+    one at each."""
     places = [(level, rows[0]) for level in levels] if style.policy == FULL else [(row.at, row) for row in rows]
     return [
         Spot(style.index, level.value, value, f"{level}", (*numbers(measure, row), f"{row.n:,} questions"))
@@ -136,7 +136,7 @@ def _spots(style: LineStyle, rows: Sequence[SummaryRow], measure: Measure, level
 def _cliffs(
     lines: Mapping[LineStyle, Sequence[Sequence[Point]]], cliffs: Cliffs
 ) -> dict[LineStyle, tuple[Cliff, float]]:
-    """Of methods, with the height of the curve there."""
+    """Returns the cliffs of methods, with the height of the curve there."""
     found = {}
     for style, runs in lines.items():
         cliff = cliffs.get(style.policy)

@@ -18,7 +18,7 @@ from leaderboards.statistics.resampling import Blank
 
 @dataclass(frozen=True)
 class Details:
-    """What the records say beyond the rows. ``standings``: by mode and task."""
+    """Holds what the records say beyond the rows. ``standings``: by mode and task."""
 
     standings: Found = field(default_factory=dict)
     facets: Sequence[Facet] = ()
@@ -62,8 +62,8 @@ def gallery(
     styles: Mapping[str, LineStyle] | None = None,
     place: str = "",
 ) -> Gallery:
-    """Of one task, or ``all``, in one mode. ``rows``: of all tasks. ``styles``: of all policies of a site, if the rows
-    are not. ``place``: of the gallery on its page, if there are several."""
+    """Draws one task, or ``all``, in one mode. ``rows``: of all tasks. ``styles``: of all policies of a site, if the
+    rows are not. ``place``: of the gallery on its page, if there are several."""
     own = [row for row in rows if (row.task, row.mode) == (task, mode)]
     found = details.standings.get((mode, task), ())
     cliffs = {standing.policy: standing.cliff for standing in found}

@@ -111,7 +111,7 @@ class HeatMap:
         }
 
     def data(self) -> Markup:
-        """What the page's script needs to show any layer: a text for each cell, or the number of its reason."""
+        """Returns what the page's script needs to show any layer: a text for each cell, or the number of its reason."""
         reasons: dict[str, int] = {}
         layers = {
             BETWEEN.join(key): {
@@ -244,7 +244,7 @@ def _by_policy(
 def _layers(
     measures: Sequence[Measure], options: Mapping[str, Option], grid: Callable[[Measure, Option], Grid]
 ) -> dict[Key, Layer]:
-    """Of one measure all have the same heat, so that one can be compared with another."""
+    """Makes all layers. Those of one measure have the same heat, so that one can be compared with another."""
     found: dict[Key, Layer] = {}
     for measure in measures:
         grids = {key: grid(measure, option) for key, option in options.items()}

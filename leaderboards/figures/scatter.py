@@ -40,7 +40,7 @@ def scatter(
     styles: Mapping[str, LineStyle] | None = None,
     place: str = "",
 ) -> Scatter | Blank:
-    """Of one task, or ``all``, in one mode, by what the rows measured. Blank where nothing has both values."""
+    """Draws one task, or ``all``, in one mode, by what the rows measured. Blank where nothing has both values."""
     styles = styles or line_styles(rows)
     shown = [row for row in rows if (row.task, row.mode) == (task, mode)]
     known = [row for row in shown if all(one.value(row) is not None for one in BOTH)]
@@ -72,7 +72,7 @@ def scatter(
 
 
 def over_levels(rows: Sequence[SummaryRow]) -> Correlation | Blank:
-    """Of both measures, each row a point."""
+    """Correlates both measures, each row a point."""
     return correlation(*(np.array([one.value(row) for row in rows], dtype=np.float64) for one in BOTH))
 
 

@@ -43,8 +43,8 @@ def slot_coverage(survival: Survival, tokens: Sequence[int]) -> float | None:
 
 
 def kept_shares(survival: Survival, tokens: Sequence[int]) -> bytes:
-    """Of each of some tokens, in which share of all slots it survives, in 255ths: 0 in none, 255 in all. Rounded up, so
-    that 0 is GlobalEvicted and nothing else."""
+    """Returns for each token the share of all slots in which it survives, in 255ths: 0 in none, 255 in all. Rounded up,
+    so that 0 is GlobalEvicted and nothing else."""
     shares = np.ceil(255 * survival.heads.mean(axis=0)[list(tokens)] - 1e-9)
     packed: bytes = shares.astype(np.uint8).tobytes()
     return packed

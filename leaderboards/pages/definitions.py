@@ -1,4 +1,4 @@
-"""What every measure, every column and every test means, in one home, for the page on method."""
+"""Defines every measure, every column and every test in one home, for the page on method."""
 
 from leaderboards.aggregate.safety import TOLERATED_LOSS
 from leaderboards.aggregate.standings import POWER, SHORT_SPAN

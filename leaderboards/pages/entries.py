@@ -1,4 +1,4 @@
-"""What ``run.json`` holds, as text: every fact of it, whatever it is."""
+"""Turns ``run.json`` into text: every fact of it, whatever it is."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

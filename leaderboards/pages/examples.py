@@ -28,8 +28,8 @@ def build_examples(model: str, task: str, records: DataFrame) -> str:
 
 
 def examples_of(records: DataFrame) -> dict[str, Any]:
-    """What the page's script draws from: contexts and questions once, and by cell the worst answers, of the first draw
-    where a random policy was drawn several times."""
+    """Returns what the page's script draws from: contexts and questions once, and by cell the worst answers, of the
+    first draw where a random policy was drawn several times."""
     sound = with_levels(records[(records["status"] == "ok") & (records["repeat"] == 0)])
     full = sound[sound["policy"] == FULL].drop_duplicates(QUESTION).set_index(QUESTION)["output_text"]
     worst = worst_first(sound).groupby(["policy", "level"], sort=False, observed=True).head(WORST)

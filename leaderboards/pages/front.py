@@ -94,7 +94,7 @@ def _task_page(results: Sequence[Results], task: str, **values: Any) -> str:
 
 
 def _states(results: Results) -> list[str]:
-    """Of runs that ended otherwise than they should, how: what stands on the boards is then in doubt."""
+    """Tells how runs ended that are not complete: what stands on the boards is then in doubt."""
     return [
         f"{folder}: {run.get('reason') or run['status']}"
         for folder, run in results.runs.items()
@@ -125,7 +125,8 @@ def _placed(results: Sequence[Results], pages: Mapping[str, str]) -> list[Placed
 
 
 def _board_data(results: Sequence[Results], boards: Sequence[PlacedBoard]) -> dict[str, Any]:
-    """What the script of the boards needs: which there are, what stands on them at each level, and who met whom."""
+    """Returns what the script of the boards needs: which there are, what stands on them at each level, and who met
+    whom."""
     return {
         "boards": [_one_board(placed) for placed in boards],
         "encounters": [encounters(one.duels) if one.duels else None for one in results],
@@ -163,7 +164,7 @@ def _cell_data(cell: BoardCell) -> str | list[str | float]:
 
 
 def _facts(results: Sequence[Results], rows: Sequence[SummaryRow], tasks: Sequence[str]) -> list[tuple[str, str]]:
-    """What was compared, in a few words each."""
+    """Tells what was compared, in a few words each."""
     levels = sorted({row.at for row in rows if row.policy != FULL})
     span = f"{levels[0]} to {levels[-1]}" if len(levels) > 1 else ""
     kind = (levels[0] if levels else UNTREATED).declared

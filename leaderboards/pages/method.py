@@ -100,7 +100,7 @@ class Method:
 
 @dataclass(frozen=True)
 class Downloads:
-    """What lies in the folder ``data`` beside the pages. ``records``: the name of the file of all records, and
+    """Names what lies in the folder ``data`` beside the pages. ``records``: the name of the file of all records, and
     ``answers`` how many these are."""
 
     sheets: Sequence[Sheet] = ()

@@ -1,4 +1,4 @@
-"""What stands on one board: the rows of runs of one model in one setting, and what tells them from others of a site."""
+"""Results that stand on one board: the rows of runs of one model in one setting, and what tells them from others."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,8 +13,8 @@ from leaderboards.figures.gallery import Details
 
 @dataclass(frozen=True)
 class Results:
-    """Of one or more runs whose records may be compared. Results of other models, modes or settings stand beside them
-    and are never mixed with them.
+    """Holds the results of runs whose records may be compared. Results of other models, modes or settings stand beside
+    them and are never mixed with them.
 
     rows
         At least one, all of ``mode``.
@@ -45,7 +45,7 @@ class Results:
 
     @classmethod
     def of(cls, run: Mapping[str, Any], rows: Sequence[SummaryRow], boards: Boards | None = None) -> Self:
-        """Of a single run."""
+        """Makes the results of a single run."""
         return cls(rows, {"run": run}, str(spread(run).get("model", "–")), rows[0].mode, boards=boards or {})
 
     @property
@@ -59,7 +59,7 @@ class Results:
 
 
 def labels_of(results: Sequence[Results]) -> list[str]:
-    """What to call each, by what differs between them; nothing where there is one alone."""
+    """Names each of the results by what differs between them; with nothing where there is one alone."""
     parts = [(one.model, one.mode) for one in results]
     differing = [place for place in range(2) if len({part[place] for part in parts}) > 1]
     return [

@@ -1,4 +1,4 @@
-"""What a page says about one task, or the mean over tasks, of some results."""
+"""Makes the sections of a page: one task, or the mean over tasks, of some results."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

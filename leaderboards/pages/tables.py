@@ -1,4 +1,4 @@
-"""What the page shows of the rows, as plain values that a template only has to write down."""
+"""Makes tables of rows: plain values that a template only has to write down."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

@@ -36,8 +36,8 @@ NO_METADATA = {"Creator": None, "Date": None, "Format": None, "Type": None}
 
 @dataclass(frozen=True)
 class Drawing:
-    """What ``draw`` puts on a frame. ``salt``: different for each drawing of a page. ``colours``: the variables that
-    stand for them in a page."""
+    """Holds what ``draw`` puts on a frame. ``salt``: different for each drawing of a page. ``colours``: the variables
+    that stand for them in a page."""
 
     frame: Frame
     draw: Callable[[Axes], None]
@@ -68,7 +68,7 @@ class Drawing:
             figure.savefig(path, dpi=DOTS)
 
     def places(self, points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-        """Where points of the frame are in the ``viewBox`` of :meth:`svg`, from its upper left corner."""
+        """Returns where points of the frame are in the ``viewBox`` of :meth:`svg`, from its upper left corner."""
         if not points:
             return []
         _, axes = _paper(self.frame)
@@ -101,7 +101,7 @@ def _ground(frame: Frame) -> str:
 
 
 def drawn(draw: Callable[[Axes], None], title: str, salt: str) -> str:
-    """What brings its own axes, as a part of a page."""
+    """Draws what brings its own axes, as a part of a page."""
     with matplotlib.rc_context(_settings(salt)):
         figure = Figure(figsize=SIZE)
         draw(figure.add_axes(PLACE))

@@ -1,4 +1,4 @@
-"""What drawings stand on: the axes, their scales and their ticks."""
+"""Frames that drawings stand on: the axes, their scales and their ticks."""
 
 import math
 from collections.abc import Sequence

@@ -40,7 +40,7 @@ class Plot:
         return Markup(self.drawing.svg())
 
     def data(self) -> Markup:
-        """What the page's script finds the nearest point in: places are those of the drawing's ``viewBox``."""
+        """Returns the points for the page's script; places are those of the drawing's ``viewBox``."""
         places = self.drawing.places([(spot.x, spot.y) for spot in self.spots])
         return as_data(
             {

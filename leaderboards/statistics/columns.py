@@ -35,7 +35,7 @@ class Columns:
         return len(self.places)
 
     def where(self, mask: NDArray[np.bool_]) -> "Columns":
-        """Those of these that ``mask`` is true for."""
+        """Returns the rows that ``mask`` is true for."""
         return self if mask.all() else Columns(self.columns, self.places[mask])
 
     def at(self, places: NDArray[np.intp]) -> "Columns":

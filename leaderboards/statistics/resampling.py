@@ -32,7 +32,7 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Blank:
-    """What stands where there is no value: why there is none."""
+    """Stands where there is no value, and says why there is none."""
 
     reason: str
 
@@ -65,7 +65,7 @@ class Resampler:
         return found
 
     def estimate_of(self, found: FloatArray, n: int) -> Estimate:
-        """Of a measure of shape (1 + resamples,): first as measured, then as resampled."""
+        """Makes an estimate of a measure of shape (1 + resamples,): first as measured, then as resampled."""
         return Estimate.of(float(found[0]), found[1:] if self.many else None, n)
 
     def estimate(self, values: FloatArray, clusters: Clusters) -> Estimate:

@@ -47,7 +47,7 @@ def corrected(p_values: Mapping[Name, float], family: str, method: Method = "hol
 
 
 def _holm(p_values: FloatArray) -> FloatArray:
-    """What statsmodels computes too, and then collects garbage, which takes half a second where torch is loaded."""
+    """Corrects by Holm's method. Statsmodels also collects garbage, which takes half a second where torch is loaded."""
     order = np.argsort(p_values)
     found = np.empty_like(p_values)
     found[order] = np.minimum(np.maximum.accumulate(p_values[order] * np.arange(len(order), 0, -1)), 1)

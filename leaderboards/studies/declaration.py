@@ -1,4 +1,4 @@
-"""What a study is: an experiment with a page of its own, declared in one file ``leaderboards/studies/<name>/study.py``.
+"""Declares studies: an experiment with a page of its own, in one file ``leaderboards/studies/<name>/study.py``.
 
 The file holds ``STUDY``. The site then has the study's page and its downloads, the front page leads to it, and the page
 of method holds its definitions.
@@ -18,7 +18,7 @@ from leaderboards.rendering.style import LineStyle
 
 @dataclass(frozen=True)
 class StudyInput:
-    """What a study is made from: the results of one model in one setting."""
+    """Holds what a study is made from: the results of one model in one setting."""
 
     model: str
     records: DataFrame
@@ -59,7 +59,7 @@ class Part:
 
 @dataclass(frozen=True)
 class StudyContent:
-    """What a study finds in its input."""
+    """Holds what a study finds in its input."""
 
     parts: Sequence[Part]
     facts: Sequence[tuple[str, str]] = ()  # name and text, at the top of the page

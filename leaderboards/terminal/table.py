@@ -18,7 +18,7 @@ MOST_COLUMNS = 10
 
 
 def telling(rows: Sequence[SummaryRow]) -> tuple[Measure, Measure]:
-    """What a run is told by: answers, or, where there are no gold ones, directives and leaks."""
+    """Returns the measures that tell of a run: of answers, or, where there are no golds, of directives and leaks."""
     means = [row for row in rows if row.task == ALL_TASKS]
     judged = any(OBEYED.value(row) is not None for row in means)
     return (OBEYED, LEAKAGE) if judged and all(F1.value(row) is None for row in means) else (F1, HALLUCINATION)

@@ -1,4 +1,4 @@
-"""What a comparison prints: a verdict for each task and level, and how and where the two fail differently."""
+"""Prints a comparison: a verdict for each task and level, and how and where the two fail differently."""
 
 from collections import Counter
 from collections.abc import Sequence

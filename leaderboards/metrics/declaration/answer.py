@@ -1,4 +1,4 @@
-"""What is stored of an answer: the input of the metrics that need no model."""
+"""The stored parts of an answer: the input of the metrics that need no model."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -46,7 +46,8 @@ class Answer:
         return loosely(self.directives, self.output_text)
 
     def _without_directives(self) -> tuple[str, list[str], list[str]]:
-        """What the output says beside what its directives ask for, and the gold and the stated values in that form."""
+        """Returns what the output says beside what its directives ask for, and the gold and the stated values in that
+        form."""
         directives = [Directive.parse(text) for text in self.directives]
         texts = (self.output_text, self.target, self.golds[0], *self.stated_values)
         output, target, gold, *stated = (undone(directives, text) for text in texts)

@@ -1,4 +1,4 @@
-"""What a definition on the page of method is."""
+"""Declares definitions, which stand on the page of method."""
 
 import re
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ class Definition:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Those of the names that are columns of downloads or records."""
+        """Returns the names that are columns of downloads or records."""
         return tuple(dict.fromkeys(name for name in self.names if COLUMN.fullmatch(name)))
 
 

@@ -1,4 +1,4 @@
-"""What a branch of the cache has kept: the input of the routing metrics.
+"""The tokens that a branch of the cache has kept: the input of the routing metrics.
 
 A slot is a (layer, head) pair. ``keep``: bool, shape (layers, heads, tokens), which tokens survive in which slot.
 """
@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 @dataclass(frozen=True)
 class Survival:
-    """What the metrics need of a keep mask, worked out once for all questions of a branch."""
+    """Holds what the metrics need of a keep mask, worked out once for all questions of a branch."""
 
     globally_evicted: npt.NDArray[np.bool_]  # shape (tokens,): survives in no slot
     evicted_by_layer: npt.NDArray[np.bool_]  # shape (layers, tokens): survives in no head of the layer
@@ -26,7 +26,7 @@ class Survival:
 
 @dataclass(frozen=True)
 class Kept:
-    """What survives, and the places of the tokens that one question is about."""
+    """Holds what survives, and the places of the tokens that one question is about."""
 
     survival: Survival
     context: Sequence[int]

@@ -1,4 +1,4 @@
-"""What a measure is: the number that a board makes of a metric, how it is taken, and how it is written."""
+"""Declares measures: a measure is the number that a board makes of a metric, how it is taken, and how it is written."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

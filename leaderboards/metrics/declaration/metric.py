@@ -1,4 +1,5 @@
-"""What a metric is: a column of the records that says how an answer came out, or what its cache had kept or cost."""
+"""Declares metrics: a metric is a column of the records that says how an answer came out, or what its cache had kept or
+cost."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -17,8 +17,8 @@ GONE, WHOLE = 0.05, 0.95  # shares of a span's tokens that are kept
 
 @dataclass(frozen=True)
 class Leak:
-    """Where a policy leaks most while it obeys, in one order of defence and directives. ``obeyed`` and ``leakage``:
-    means there; ``more``: than under the full cache, on the same draws."""
+    """Tells where a policy leaks most while it obeys, in one order of defence and directives. ``obeyed`` and
+    ``leakage``: means there; ``more``: than under the full cache, on the same draws."""
 
     policy: str
     arm: str
@@ -60,8 +60,8 @@ def while_obeying(prompts: PromptRecords, obeyed: float = STILL_OBEYED) -> list[
 
 
 def exposed(prompts: PromptRecords) -> DataFrame:
-    """What attacks get where a policy has taken the defence and left the directives, at whatever level: ``policy``,
-    ``n`` attacks, their mean ``leakage``, and that of the same contexts under the ``full`` cache."""
+    """Counts what attacks get where a policy has taken the defence and left the directives, at whatever level:
+    ``policy``, ``n`` attacks, their mean ``leakage``, and that of the same contexts under the ``full`` cache."""
     attacks = prompts.attacks[prompts.attacks["arm"].isin(DEFENDED)]
     bare = attacks[(attacks["defence_kept"] <= GONE) & (attacks["directives_kept"] >= WHOLE)]
     whole = attacks[attacks["policy"] == FULL].groupby("example_id")["leakage"].mean()

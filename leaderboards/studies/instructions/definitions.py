@@ -1,4 +1,4 @@
-"""What the measures of instructions under compression mean."""
+"""Defines the measures of instructions under compression."""
 
 from leaderboards.metrics import definitions_of
 from leaderboards.metrics.declaration.definition import Chapter, Definition, estimates

@@ -16,7 +16,7 @@ INSTRUCTIONS_PREFIX = "instructions-"  # of the names of all these sheets
 
 
 def study_sheets(prompts: PromptRecords, gains: Sequence[Gain], worst: Sequence[Leak]) -> tuple[Sheet, ...]:
-    """Of all that the page on instructions shows; without those that have no rows."""
+    """Makes the downloads of all that the page on instructions shows; those without rows are left out."""
     sheets = (
         _sheet("directives", "Directives obeyed", accuracy(prompts)),
         _sheet("families", "Directives obeyed, by family", accuracy(prompts, by=("family",))),

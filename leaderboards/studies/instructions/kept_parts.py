@@ -1,4 +1,4 @@
-"""What is kept of defence and of directives: over what was asked, and layer by layer."""
+"""Shows what is kept of defence and of directives: over the levels, and layer by layer."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""What leaks: over what is obeyed, over what was asked, of the directives and of the defence."""
+"""Shows what leaks of the directives and of the defence: over what is obeyed, and over the levels."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -27,7 +27,7 @@ def _forms(prompts: PromptRecords) -> dict[str, list[str]]:
 
 
 def _orders(prompts: PromptRecords) -> list[str]:
-    """Of defence and directives; nothing where each prompt has drawn its own."""
+    """Lists the orders of defence and directives; an empty one where each prompt has drawn its own."""
     return [arm for arm in dict.fromkeys(prompts.attacks["arm"]) if arm in DEFENDED or not arm]
 
 
@@ -58,7 +58,7 @@ def plane(prompts: PromptRecords) -> Part:
 
 
 def _in_arm(prompts: PromptRecords, arm: str) -> PromptRecords:
-    """What is asked of prompts in one order."""
+    """Selects the prompts of one order."""
     directives, attacks = (table[table["arm"] == arm] for table in (prompts.directives, prompts.attacks))
     return replace(prompts, directives=directives, attacks=attacks)
 
@@ -102,7 +102,7 @@ def leakage(prompts: PromptRecords) -> Part:
 
 
 def defence(prompts: PromptRecords) -> Part:
-    """What attacks get of the defence, and how many are refused as it asks."""
+    """Shows what attacks get of the defence, and how many are refused as it asks."""
     table = leaks(prompts)
     pictures, details = [], []
     for arm in _orders(prompts):

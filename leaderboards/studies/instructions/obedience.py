@@ -1,4 +1,4 @@
-"""What becomes of instructions: directives obeyed, leakage, and what is kept of either.
+"""Measures what becomes of instructions: directives obeyed, leakage, and what is kept of either.
 
 The measures of arXiv 2510.00231, on tables of records. An answer that failed stays in the denominator: it obeys,
 refuses and leaks nothing.
@@ -103,7 +103,7 @@ def accuracy(prompts: PromptRecords, by: Sequence[str] = ()) -> DataFrame:
 
 
 def leaks(prompts: PromptRecords, by: Sequence[str] = ("arm",)) -> DataFrame:
-    """Of the attacks: ``leakage`` of the directives, ``defence_leakage``, and the share ``refused``, as
+    """Averages over attacks: ``leakage`` of the directives, ``defence_leakage``, and the share ``refused``, as
     :class:`Estimate`; the latter None where there is no defence."""
     rows = []
     groups = ["policy", "level", *by]

@@ -1,4 +1,4 @@
-"""What is obeyed: family by family, of prompts with one directive and with several, and in which order they go."""
+"""Shows what is obeyed: family by family, with one directive and with several, and in which order they go."""
 
 from collections.abc import Callable
 from typing import Any
@@ -47,7 +47,7 @@ def families(prompts: PromptRecords) -> Part:
 
 
 def _accuracies(title: str, table: DataFrame, prompts: PromptRecords) -> list[Listing]:
-    """Of one group of directives: strict, loose, and what is left of the strict under the full cache."""
+    """Lists the accuracy of one group of directives: strict, loose, and strict as a share of the full cache's."""
     relative = {
         (str(row["policy"]), row["level"]): percent(row["relative"])
         for _, row in table.iterrows()
@@ -62,7 +62,7 @@ def _accuracies(title: str, table: DataFrame, prompts: PromptRecords) -> list[Li
 
 
 def _kinds(prompts: PromptRecords) -> list[Listing]:
-    """Of the plain policies, each kind of directive: strict, loose, and relative to the full cache."""
+    """Lists each kind of directive under the plain policies: strict, loose, and relative to the full cache."""
     table = accuracy(prompts, by=("kind",))
     rows = {(row["policy"], row["kind"], row["level"]): row for _, row in table.iterrows()}
     named = [(base, kind) for base in forms_of(prompts.policies) for kind in dict.fromkeys(table["kind"])]

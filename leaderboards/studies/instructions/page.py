@@ -1,4 +1,4 @@
-"""What the page on instructions under compression shows: what is obeyed, what leaks, and what protects."""
+"""Puts together the page on instructions under compression: what is obeyed, what leaks, and what protects."""
 
 from collections.abc import Sequence
 from typing import Any

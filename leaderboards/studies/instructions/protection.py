@@ -1,4 +1,4 @@
-"""What protecting the instructions of a prompt gains over the plain policy (arXiv 2510.00231)."""
+"""Measures what protecting the instructions of a prompt gains over the plain policy (arXiv 2510.00231)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ def forms_of(policies: Sequence[str]) -> dict[str, list[str]]:
 
 @dataclass(frozen=True)
 class Gain:
-    """What a protected policy gains over the plain one.
+    """Holds what a protected policy gains over the plain one.
 
     levels
         The ratios that it is averaged over: those of 0.4 to 0.7 at which both were run.
@@ -49,7 +49,7 @@ class Gain:
 
 
 def all_gains(prompts: PromptRecords) -> list[Gain]:
-    """Of every protected policy over the plain one inside it."""
+    """Computes the gain of every protected policy over the plain one inside it."""
     gains = (
         protection_gain(prompts, plain, protected)
         for plain, forms in forms_of(prompts.policies).items()
