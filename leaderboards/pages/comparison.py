@@ -55,8 +55,8 @@ class Section:
     level_title: str
     columns: tuple[str, ...]
     tables: tuple[Grid, ...]
-    how: tuple[Contrast, ...]
-    where: tuple[Contrast, ...]
+    how: tuple[tuple[str, ...], ...]
+    where: tuple[tuple[str, ...], ...]
     listing: tuple[tuple[str, ...], ...]
 
 
@@ -96,10 +96,16 @@ def _section(number: int, duels: Sequence[Duel], contrasts: Sequence[Contrast]) 
             Grid("f1", "F1", "percent", _lines(duels, levels, hallucination=False)),
             Grid("hallucination", "Hallucination rate", "percent", _lines(duels, levels, hallucination=True)),
         ),
-        how=tuple(contrast for contrast in contrasts if contrast.part == HOW),
-        where=tuple(contrast for contrast in contrasts if contrast.part != HOW),
+        how=tuple(_contrasted(contrast) for contrast in contrasts if contrast.part == HOW),
+        where=tuple(_contrasted(contrast) for contrast in contrasts if contrast.part != HOW),
         listing=tuple(_listed(duel) for duel in duels),
     )
+
+
+def _contrasted(contrast: Contrast) -> tuple[str, ...]:
+    """Returns the row of a contrast as texts, rates in percent."""
+    rates = (f"{100 * rate:.0f}" for rate in (contrast.rate, contrast.other_rate))
+    return (contrast.name, str(contrast.answers), *rates, contrast.difference.written(100))
 
 
 def _lines(duels: Sequence[Duel], levels: Sequence[Level], hallucination: bool) -> tuple[Line, ...]:

@@ -11,17 +11,19 @@ BLANK = "–"
 IMPORTED = "imported.html"
 
 
-@dataclass(frozen=True)
-class Line:
-    """A row of the page; ``rank`` is that over all ratios, ``rank_at_ratio`` that among the rows of its own."""
-
-    row: Imported
-    rank: str
-    rank_at_ratio: str
-    score: str
-    f1: str
-    em: str
-    others: str
+COLUMNS = (
+    *(
+        "press",
+        "ratio",
+        "rank",
+        "rank at its ratio",
+        "score, by kvpress",
+        "F1, by kvbench",
+        "EM, by kvbench",
+        "answers",
+    ),
+    *("evaluations", "source", "other scores, by kvpress", "arguments"),
+)
 
 
 @dataclass(frozen=True)
@@ -31,7 +33,7 @@ class Section:
     identifier: str
     title: str
     note: str
-    lines: tuple[Line, ...]
+    rows: tuple[tuple[str, ...], ...]  # texts in the order of :data:`COLUMNS`
 
 
 def build_imported(
@@ -45,6 +47,7 @@ def build_imported(
     return render(
         "imported.html.j2",
         source=source,
+        columns=COLUMNS,
         sections=[_section(number, *key, groups[key]) for number, key in enumerate(sorted(groups), start=1)],
         broken=broken,
         sheets=sheets,
@@ -54,19 +57,25 @@ def build_imported(
 def _section(number: int, dataset: str, model: str, setting: str, rows: Sequence[Imported]) -> Section:
     ordered = sorted(rows, key=lambda row: (-_value(row), row.press, row.ratio))
     note = ", ".join(part for part in (model, setting) if part)
-    return Section(f"section-{number}", dataset, note, tuple(_line(row, rows) for row in ordered))
+    return Section(f"section-{number}", dataset, note, tuple(_texts(row, rows) for row in ordered))
 
 
-def _line(row: Imported, rows: Sequence[Imported]) -> Line:
+def _texts(row: Imported, rows: Sequence[Imported]) -> tuple[str, ...]:
+    """Returns a row of the page; its first rank is that over all ratios, its second among the rows of its own."""
     headline, value = row.headline
-    return Line(
-        row=row,
-        rank=_rank(row, rows),
-        rank_at_ratio=_rank(row, (other for other in rows if other.ratio == row.ratio)),
-        score=f"{headline} {_written(value)}" if headline else BLANK,
-        f1=_written(row.f1, ".1f"),
-        em=_written(row.em, ".1f"),
-        others=", ".join(f"{name} {_written(score)}" for name, score in row.scores if name != headline) or BLANK,
+    return (
+        row.press,
+        f"{row.ratio:.6g}",
+        _rank(row, rows),
+        _rank(row, (other for other in rows if other.ratio == row.ratio)),
+        f"{headline} {_written(value)}" if headline else BLANK,
+        _written(row.f1, ".1f"),
+        _written(row.em, ".1f"),
+        str(row.predictions),
+        str(row.runs),
+        "imported from kvpress",
+        ", ".join(f"{name} {_written(score)}" for name, score in row.scores if name != headline) or BLANK,
+        row.arguments or BLANK,
     )
 
 
