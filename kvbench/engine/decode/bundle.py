@@ -41,11 +41,12 @@ class Bundle:
     come in.
     """
 
-    def __init__(self, trace: Trace, rows: Sequence[Row[Branch]]) -> None:
+    def __init__(self, trace: Trace, rows: Sequence[Row[Branch]], gold: bool = True) -> None:
+        """``gold``: whether the right answers are passed."""
         self.device = device = trace.keys[0].device
         self.steps = rows[0].steps
         self.columns = columns = make_columns(trace, rows, device)
-        self.golds = make_gold_columns(trace, rows, device)
+        self.golds = make_gold_columns(trace, rows, device, gold)
         self.portions = columns.portions(PLACES_AT_ONCE)
         self.gold_portions = self.golds.portions(PLACES_AT_ONCE)
         self.front = _widest(self.portions)

@@ -85,9 +85,12 @@ def make_columns(trace: Trace, rows: Sequence[Row[Branch]], device: torch.device
     return QuestionColumns(grid.last, *(part.to(device) for part in parts))
 
 
-def make_gold_columns(trace: Trace, rows: Sequence[Row[Branch]], device: torch.device) -> GoldColumns:
-    """The right answer of every question; of a row that writes its right answer step by step, nothing."""
-    golds = [[() if row.forced else ids for ids in row.gold_ids(trace.prompt)] for row in rows]
+def make_gold_columns(
+    trace: Trace, rows: Sequence[Row[Branch]], device: torch.device, gold: bool = True
+) -> GoldColumns:
+    """Puts the right answers of all questions side by side; they are empty without ``gold``, and in a row that writes
+    its right answer step by step."""
+    golds = [[ids if gold and not row.forced else () for ids in row.gold_ids(trace.prompt)] for row in rows]
     starts = [[row.of.next_position + len(ids) for ids in row.question_ids(trace.prompt)] for row in rows]
     grid = _Grid([[ids[:-1] for ids in of_row] for of_row in golds], at_end=False)
     targets = _Grid([[ids[1:] for ids in of_row] for of_row in golds], at_end=False).token_ids
@@ -95,27 +98,31 @@ def make_gold_columns(trace: Trace, rows: Sequence[Row[Branch]], device: torch.d
 
 
 class _Grid:
-    """Sequences side by side, shape (rows, width); a column is as wide as its longest sequence, which stands at the
-    column's end or at its start."""
+    """Puts sequences side by side, shape (rows, width); a column is as wide as its longest sequence, which stands at
+    the column's end or at its start."""
 
     def __init__(self, sequences: Sequence[Sequence[Sequence[int]]], at_end: bool) -> None:
-        widths = [max(len(ids) for ids in column) for column in zip(*sequences, strict=True)]
-        self.last = torch.tensor(widths).cumsum(0) - 1
-        self.column = torch.arange(len(widths)).repeat_interleave(torch.tensor(widths))
-        self.token_ids = torch.zeros(len(sequences), sum(widths), dtype=torch.long)
-        self.padding = torch.ones_like(self.token_ids, dtype=torch.bool)
-        self._offsets = torch.zeros_like(self.token_ids)
-        for row, of_row in enumerate(sequences):
-            end = 0
-            for width, ids in zip(widths, of_row, strict=True):
-                start = end + width - len(ids) if at_end else end
-                places = slice(start, start + len(ids))
-                end += width
-                self.token_ids[row, places] = torch.tensor(ids, dtype=torch.long)
-                self.padding[row, places] = False
-                self._offsets[row, places] = torch.arange(len(ids))
+        """``sequences``: by row and column."""
+        self._widths = [max(len(ids) for ids in column) for column in zip(*sequences, strict=True)]
+        self._at_end = at_end
+        self.last = torch.tensor(self._widths).cumsum(0) - 1
+        self.column = torch.arange(len(self._widths)).repeat_interleave(torch.tensor(self._widths))
+        self.token_ids = torch.tensor([self._joined(row, 0) for row in sequences], dtype=torch.long)
+        offsets = [self._joined([range(len(ids)) for ids in row], 0) for row in sequences]
+        self._offsets = torch.tensor(offsets, dtype=torch.long)
+        padding = [self._joined([[0] * len(ids) for ids in row], 1) for row in sequences]
+        self.padding = torch.tensor(padding, dtype=torch.bool)
 
     def parts(self, starts: Sequence[Sequence[int]]) -> tuple[torch.Tensor, ...]:
-        """Token ids, positions, columns and padding. ``starts``: by row and column, the position of the first token."""
+        """Returns token ids, positions, columns and padding. ``starts``: by row and column, the position of the first
+        token."""
         positions = torch.tensor(starts)[:, self.column] + self._offsets
         return self.token_ids, positions, self.column, self.padding
+
+    def _joined(self, row: Sequence[Sequence[int]], filler: int) -> list[int]:
+        """Joins the sequences of a row, each filled up to the width of its column."""
+        joined: list[int] = []
+        for width, numbers in zip(self._widths, row, strict=True):
+            padding = [filler] * (width - len(numbers))
+            joined += [*padding, *numbers] if self._at_end else [*numbers, *padding]
+        return joined

@@ -30,7 +30,7 @@ def answers_of_wave(
     started = model.clock()
     answers = [answer for bundle in rows for row in bundle for answer in _answers_of(trace, row, decoding)]
     likelihood = GoldLikelihood([a.gold for a in answers], [a.forced for a in answers], model.device)
-    source = WaveSource(model, Wave(trace, rows), answers, likelihood)
+    source = WaveSource(model, Wave(trace, rows, decoding.gold), answers, likelihood)
     ends = set(model.end_tokens())
     tokens = write_answers(source, decoding, likelihood, ends, LOOK_EVERY[model.device.type]).tolist()
     share = (model.clock() - started - source.gold_seconds) / len(answers)

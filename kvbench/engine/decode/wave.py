@@ -31,12 +31,12 @@ class Part:
 class Wave(Cache):
     """The cache of all bundles that are decoded together. ``parts``: what the pass that comes next reads."""
 
-    def __init__(self, trace: Trace, rows: Sequence[Sequence[Row[Branch]]]) -> None:
-        """``rows``: of each bundle."""
+    def __init__(self, trace: Trace, rows: Sequence[Sequence[Row[Branch]]], gold: bool = True) -> None:
+        """``rows``: of each bundle. ``gold``: whether the right answers are passed."""
         super().__init__(layers=[])
         self.prompt = trace.prompt
         self.last_layer = len(trace.keys) - 1
-        self.bundles = [Bundle(trace, of_bundle) for of_bundle in rows]
+        self.bundles = [Bundle(trace, of_bundle, gold) for of_bundle in rows]
         self.parts: list[Part] = []
 
     def get_seq_length(self, layer_idx: int = 0) -> int:
