@@ -153,7 +153,7 @@ def _run_engine(model: LoadedModel, task: Task, example: Example, setting: Setti
         trace = prefill(model, prompt, plan(policies, setting.points, prompt, setting.seed))
         for generation in decode(model, trace, task.max_new_tokens, setting.max_kv_bytes):
             treatment = generation.branch.treatment
-            question = prompt.asks[generation.question].question
+            question = prompt.questions[generation.question].question
             answers[treatment.policy.name, treatment.ratio, question.id] = list(generation.token_ids)
     return answers
 
@@ -168,7 +168,7 @@ def _run_pipeline(
     for prompt in build_prompts(runner.model.tokenizer, task, example, setting.mode):
         for scoring in plan(policies, setting.points, prompt, setting.seed):
             for treatment in scoring.treatments:
-                questions = [prompt.asks[number].question for number in treatment.asks]
+                questions = [prompt.questions[number].question for number in treatment.questions]
                 name = treatment.policy.name
                 started = runner.model.clock()
                 parts = [split_question(template, task, question, setting.mode) for question in questions]
@@ -200,8 +200,8 @@ def _answer_cell(
     if not policy.while_decoding:
         return runner.answer(task, context, questions, build(treatment.situation), implementation)
     answers: list[list[int]] = []
-    for ask, question in zip(treatment.asks, questions, strict=True):  # the pipeline takes one at a time
+    for number, question in zip(treatment.questions, questions, strict=True):  # the pipeline takes one at a time
         situation = treatment.situation
-        with drawing_from(seed_of(situation.seed, situation.example_id, f"answer {ask}"), runner.model.device):
+        with drawing_from(seed_of(situation.seed, situation.example_id, f"answer {number}"), runner.model.device):
             answers += runner.answer(task, context, [question], build(situation), implementation)
     return answers

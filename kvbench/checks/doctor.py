@@ -159,10 +159,10 @@ def _short(patient: Patient) -> Finding:
     """Reports short contexts that the press refuses, which it may."""
     prompt, refused = patient.prompts[0], []
     for length in SHORT:
-        asks = tuple(replace(ask, answer_tokens=(), evidence_tokens=()) for ask in prompt.asks)
+        questions = tuple(replace(question, answer_tokens=(), evidence_tokens=()) for question in prompt.questions)
         context = tuple(range(max(1, length - prompt.question_tokens)))
         ids = prompt.token_ids[len(prompt.token_ids) - length :]
-        cut = replace(prompt, token_ids=ids, context_tokens=context, asks=asks, stretches=())
+        cut = replace(prompt, token_ids=ids, context_tokens=context, questions=questions, stretches=())
         trace = patient.treated(cut, [patient.middle])
         refused += [(length, error)] if (error := _error(trace.branches)) else []
     if not refused:

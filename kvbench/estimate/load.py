@@ -43,7 +43,7 @@ def load_of(grid: Grid, task: Task, contexts: int, tokens: int | None, questions
     tokenizer, mode = load_tokenizer("reference"), grid.setting.mode
     examples = [grid.example(task, index) for index in range(min(contexts, CONTEXTS_READ))]
     prompts = [prompt for example in examples for prompt in build_prompts(tokenizer, task, example, mode)]
-    lengths = [len(ask.token_ids) for prompt in prompts for ask in prompt.asks]
+    lengths = [len(question.token_ids) for prompt in prompts for question in prompt.questions]
     tokens = tokens or round(mean(len(prompt.token_ids) for prompt in prompts))
     return Load(
         task.name,

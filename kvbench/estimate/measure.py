@@ -142,7 +142,7 @@ def _decode_share(model: LoadedModel, shape: Shape, prompt: Prompt, machine: Mac
     """The time that the machine's speed would allow, over the engine's."""
     steps, policies = 16, [POLICIES["full"], POLICIES["knorm"]]
     trace = prefill(model, prompt, plan(policies, at_ratios(RATIOS), prompt, 0))
-    lengths = [len(ask.token_ids) for ask in prompt.asks]
+    lengths = [len(question.token_ids) for question in prompt.questions]
     load = Load("", 1, 1, trace.length, len(lengths), mean(lengths), steps, ())
     work = answers_together(load, shape, [1.0, *(1 - ratio for ratio in RATIOS)], PLENTY)
     engine = _median_seconds(lambda: decode(model, trace, steps, PLENTY))

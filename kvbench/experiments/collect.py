@@ -1,4 +1,4 @@
-"""From a chunk of examples to rows of the store: prefill, treat, decode, score."""
+"""Turns examples into rows of the store: prefill, treat, decode, score."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -20,7 +20,7 @@ from kvbench.experiments.setting import Setting
 from kvbench.models.load import LoadedModel
 from kvbench.models.snapshot import ModelChangedError
 from kvbench.prompts.mode import Mode
-from kvbench.prompts.prompt import INSTRUCTIONS, Ask, Prompt, answer_text, build_prompts
+from kvbench.prompts.prompt import INSTRUCTIONS, Prompt, TokenizedQuestion, answer_text, build_prompts
 from kvbench.store.record import Record
 from kvbench.store.rows import Rows
 from kvbench.store.scoring import text_scores
@@ -34,7 +34,7 @@ from policies import FULL
 
 @dataclass(frozen=True)
 class FinishedAnswer:
-    """What is known of an answer when it is done, which the rows of a study are made from (:class:`StoredTable`)."""
+    """Holds what is known of a finished answer; the rows of a study are made from it (:class:`StoredTable`)."""
 
     model: LoadedModel
     trace: Trace
@@ -46,7 +46,7 @@ class FinishedAnswer:
 
 
 def collect(model: LoadedModel, task: Task, examples: Sequence[Example], setting: Setting) -> Rows:
-    """What a store holds of some examples under a setting."""
+    """Collects the rows that a store holds of some examples under a setting."""
     rows = Rows()
     for example in examples:
         prompts = build_prompts(model.tokenizer, task, example, setting.mode)
@@ -54,7 +54,7 @@ def collect(model: LoadedModel, task: Task, examples: Sequence[Example], setting
         rows.add(CONTEXTS.name, [context])
         for prompt in prompts:
             check_length(model, prompt, task.max_new_tokens)  # before the work is done
-            questions = [_question(task, prompt, ask) for ask in prompt.asks]
+            questions = [_question(task, prompt, question) for question in prompt.questions]
             rows.add(QUESTIONS.name, questions)
             trace, generations = _answers(model, task, prompt, setting)
             answers = list(_finished(model, trace, generations, questions, context))
@@ -70,7 +70,7 @@ def _rows_of_study(table: StoredTable, answers: Sequence[FinishedAnswer]) -> Ite
 
 
 def _context(task: Task, example: Example, prompts: Sequence[Prompt], mode: Mode) -> StoredContext:
-    """What is said once of a context: its tokens end at the same places whatever question stands behind it."""
+    """Describes a context once: its tokens end at the same places whatever question stands behind it."""
     ends = {prompt.token_ends for prompt in prompts}
     if len(ends) > 1:
         raise KVBenchError(f"the tokenizer splits {example.id} otherwise before another question: use --mode agnostic")
@@ -78,13 +78,13 @@ def _context(task: Task, example: Example, prompts: Sequence[Prompt], mode: Mode
     return StoredContext.model_validate(described_context(task, example) | {"mode": mode, "token_ends": token_ends})
 
 
-def _question(task: Task, prompt: Prompt, ask: Ask) -> StoredQuestion:
+def _question(task: Task, prompt: Prompt, question: TokenizedQuestion) -> StoredQuestion:
     counts = {
         "context_tokens": len(prompt.token_ids),
-        "answer_tokens": len(ask.answer_tokens),
-        "evidence_tokens": len(ask.evidence_tokens),
+        "answer_tokens": len(question.answer_tokens),
+        "evidence_tokens": len(question.evidence_tokens),
     }
-    return StoredQuestion.model_validate(described_question(task, prompt.example, ask.question) | counts)
+    return StoredQuestion.model_validate(described_question(task, prompt.example, question.question) | counts)
 
 
 def _answers(model: LoadedModel, task: Task, prompt: Prompt, setting: Setting) -> tuple[Trace, list[Generation]]:
@@ -115,19 +115,19 @@ def _finished(
             continue
         masks = [cache.keep for cache in branch.layers if cache.keep is not None]
         survival = _survival(masks if len(masks) == len(branch.layers) else [])
-        for ask in branch.treatment.asks:
-            found = answers.get((id(branch), ask))
-            if found and found.remains:
-                survival = _survival(found.remains.keep or ())
-            values = _values(model, trace, branch, survival, ask, found)
-            values |= _likelihood(found, full_nll.get(ask))
-            values |= {"task": context.task} | text_scores(values["output_text"], questions[ask], context)
+        for number in branch.treatment.questions:
+            generation = answers.get((id(branch), number))
+            if generation and generation.final_cache:
+                survival = _survival(generation.final_cache.keep or ())
+            values = _values(model, trace, branch, survival, number, generation)
+            values |= _likelihood(generation, full_nll.get(number))
+            values |= {"task": context.task} | text_scores(values["output_text"], questions[number], context)
             record = Record.model_validate(values)
-            yield FinishedAnswer(model, trace, branch, found, questions[ask], context, record)
+            yield FinishedAnswer(model, trace, branch, generation, questions[number], context, record)
 
 
 def _survival(masks: Sequence[torch.Tensor]) -> Survival | None:
-    """``None`` without masks: the branch failed, or rewrites what it keeps."""
+    """Returns ``None`` without masks: the branch failed, or rewrites what it keeps."""
     return Survival.of(np.stack([mask.cpu().numpy() for mask in masks])) if masks else None
 
 
@@ -136,14 +136,14 @@ def _values(
     trace: Trace,
     branch: Branch,
     survival: Survival | None,
-    ask: int,
+    number: int,
     generation: Generation | None,
 ) -> dict[str, Any]:
-    """The columns of a record, but for what its text scores."""
-    asked, treatment = trace.prompt.asks[ask], branch.treatment
+    """Returns the columns of a record without the scores of its text."""
+    question, treatment = trace.prompt.questions[number], branch.treatment
     values: dict[str, Any] = dict.fromkeys(Record.model_fields)
     values |= {
-        "question_id": asked.question.id,
+        "question_id": question.question.id,
         "policy": treatment.policy.name,
         "level_kind": treatment.level.kind,
         "level": treatment.level.value,
@@ -155,43 +155,43 @@ def _values(
         "prefill_seconds": trace.seconds,
     }
     if survival is not None:
-        values |= _routing(trace.prompt, asked, survival)
+        values |= _routing(trace.prompt, question, survival)
     if generation is not None:
         values |= _outcome(model, trace, branch, generation)
     return values
 
 
-def _routing(prompt: Prompt, asked: Ask, survival: Survival) -> dict[str, object]:
-    """The metrics that follow from what is kept."""
+def _routing(prompt: Prompt, question: TokenizedQuestion, survival: Survival) -> dict[str, object]:
+    """Returns the metrics that follow from the keep masks."""
     defence, directives = (prompt.tokens_of(kind) for kind in INSTRUCTIONS)
-    kept = Kept(survival, prompt.context_tokens, asked.answer_tokens, asked.evidence_tokens, defence, directives)
+    kept = Kept(survival, prompt.context_tokens, question.answer_tokens, question.evidence_tokens, defence, directives)
     return {metric.name: metric.of_kept(kept) for metric in METRICS.values() if metric.of_kept is not None}
 
 
 def _likelihood(generation: Generation | None, full_nll: float | None) -> dict[str, object]:
-    """How likely the right answer is, and how much less than with the full cache."""
+    """Tells how likely the right answer is, and how much less than with the full cache."""
     nll = generation.gold_nll if generation else None
     return {"gold_nll": nll, "delta_nll": None if nll is None or full_nll is None else nll - full_nll}
 
 
 def _outcome(model: LoadedModel, trace: Trace, branch: Branch, generation: Generation) -> dict[str, object]:
-    """Output and costs of a sound branch."""
+    """Returns output and costs of a sound branch."""
     heads, length, size = trace.keys[0].shape
     ids = list(generation.token_ids)
     row_bytes = 2 * size * trace.keys[0].element_size()
-    if remains := generation.remains:
-        read, held, tokens = float(remains.rows), remains.rows, remains.tokens
+    if final := generation.final_cache:
+        read, allocated, tokens = float(final.rows), final.rows, final.tokens
     else:
         read = sum(cache.read_rows * cache.filled for cache in branch.layers)
-        held, tokens = sum(cache.held_rows for cache in branch.layers), length
+        allocated, tokens = sum(cache.held_rows for cache in branch.layers), length
     return {
         "output_text": answer_text(model.tokenizer, ids),
         "output_token_ids": ids,
         "ended": generation.ended,
-        "cache_digest": remains.digest if remains else branch.digest,
+        "cache_digest": final.digest if final else branch.digest,
         "realised_ratio": 1 - read / (len(trace.keys) * heads * tokens),
         "kept_tokens": read / (len(trace.keys) * heads),
-        "kv_bytes": held * row_bytes,
+        "kv_bytes": allocated * row_bytes,
         "compression_seconds": branch.seconds,
         "decode_seconds": generation.seconds,
         "wave_halvings": generation.halvings,

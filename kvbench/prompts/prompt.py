@@ -31,7 +31,7 @@ class Template:
 
 
 @dataclass(frozen=True)
-class Ask:
+class TokenizedQuestion:
     """One question to decode from a compressed prompt."""
 
     question: Question
@@ -56,7 +56,7 @@ class Prompt:
     example: Example
     token_ids: tuple[int, ...]
     context_tokens: tuple[int, ...]  # positions without the chat template and, in aware mode, without the question
-    asks: tuple[Ask, ...]
+    questions: tuple[TokenizedQuestion, ...]
     stretches: tuple[Stretch, ...] = ()  # of instructions, in order
     token_ends: tuple[int, ...] = ()  # where in the context's text each of its tokens ends
 
@@ -154,16 +154,16 @@ def build_prompts(tokenizer: PreTrainedTokenizerBase, task: Task, example: Examp
     question inside the compressed region (``aware``), as kvpress's evaluation does."""
     template = chat_template(tokenizer, task.role)
     if mode == "agnostic":
-        asks = [
+        questions = [
             (question, split_question(template, task, question, mode)[1] + template.tail)
             for question in example.questions
         ]
-        return [_build_prompt(tokenizer, example, template.head, example.context, asks)]
+        return [_build_prompt(tokenizer, example, template.head, example.context, questions)]
     prompts = []
     for question in example.questions:
         compressed, instruction = split_question(template, task, question, mode)
-        asks = [(question, instruction + template.tail)]
-        prompts.append(_build_prompt(tokenizer, example, template.head, example.context + compressed, asks))
+        questions = [(question, instruction + template.tail)]
+        prompts.append(_build_prompt(tokenizer, example, template.head, example.context + compressed, questions))
     return prompts
 
 
@@ -176,8 +176,8 @@ def _build_prompt(
 ) -> Prompt:
     encoded = tokenizer(head + compressed, add_special_tokens=False, return_offsets_mapping=True)
     offsets = encoded["offset_mapping"]
-    asks = tuple(
-        Ask(
+    questions = tuple(
+        TokenizedQuestion(
             question,
             encode(tokenizer, text),
             tokens_of([span for span in question.spans if span.kind == "answer"], offsets, len(head)),
@@ -189,7 +189,7 @@ def _build_prompt(
     context = tokens_of([Span("fact", 0, len(example.context))], offsets, len(head))
     ids: tuple[int, ...] = tuple(encoded["input_ids"])
     ends = tuple(min(offsets[position][1] - len(head), len(example.context)) for position in context)
-    return Prompt(example, ids, context, asks, _stretches(example, offsets, len(head)), ends)
+    return Prompt(example, ids, context, questions, _stretches(example, offsets, len(head)), ends)
 
 
 def _stretches(example: Example, offsets: Sequence[tuple[int, int]], shift: int) -> tuple[Stretch, ...]:

@@ -189,7 +189,7 @@ def test_shapes_have_the_parameters_that_they_are_named_for(shape: LlamaShape, l
 def test_contexts_have_the_tokens_that_were_asked_for(tiny: LoadedModel) -> None:
     work = Work.of(tiny, task_of(tiny, 400), [POLICIES["full"]])
     assert 380 <= len(work.prompt.token_ids) <= 410  # with the chat template around them
-    assert len(work.prompt.asks) == 4
+    assert len(work.prompt.questions) == 4
 
 
 def test_a_branch_that_fails_ends_a_measurement(tiny: LoadedModel) -> None:

@@ -95,7 +95,7 @@ def theirs(model: LoadedModel, trace: Trace, branch: Branch, mode: Mode = "agnos
     all of them by the length of the first (or raises); one by one they need no mask."""
     lengths = {layer.held_rows for layer in branch.layers}
     if len(lengths) > 1:
-        return [answer_token_by_token(model, trace, branch, ask) for ask in branch.treatment.asks]
+        return [answer_token_by_token(model, trace, branch, number) for number in branch.treatment.questions]
     return kvpress_answers_branch(model, trace.prompt, branch, STEPS, mode)
 
 
@@ -237,7 +237,7 @@ def test_a_press_for_each_question_is_told_where_its_answer_lies(llama: LoadedMo
         return KnormPress(situation.ratio)
 
     assert_equals_kvpress(llama, pressing("told", build, per_question=True), prompt)
-    assert set(told) == {(ask.answer_tokens, ask.evidence_tokens) for ask in prompt.asks}
+    assert set(told) == {(question.answer_tokens, question.evidence_tokens) for question in prompt.questions}
 
 
 def fewer_with_depth(module: Any, hidden_states: Any, keys: torch.Tensor, values: torch.Tensor, *_: Any) -> Any:
@@ -245,7 +245,7 @@ def fewer_with_depth(module: Any, hidden_states: Any, keys: torch.Tensor, values
     return keys[:, :, -kept:], values[:, :, -kept:]
 
 
-def answer_token_by_token(model: LoadedModel, trace: Trace, branch: Branch, ask: int) -> list[int]:
+def answer_token_by_token(model: LoadedModel, trace: Trace, branch: Branch, number: int) -> list[int]:
     """The answer by the network's own attention. Level at once, it would mask all layers by the length of the first."""
     cache = DynamicCache()
     for number, (keys, values) in enumerate(zip(trace.keys, trace.values, strict=True)):
@@ -255,7 +255,7 @@ def answer_token_by_token(model: LoadedModel, trace: Trace, branch: Branch, ask:
         index = torch.stack([of_head.nonzero()[:, 0] for of_head in keep])[..., None].expand(-1, -1, keys.shape[-1])
         cache.update(keys.gather(1, index)[None], values.gather(1, index)[None], number)
     position = torch.tensor([[branch.next_position]])
-    pending, answer = list(trace.prompt.asks[ask].token_ids), list[int]()
+    pending, answer = list(trace.prompt.questions[number].token_ids), list[int]()
     with torch.inference_mode():
         while len(answer) < STEPS and not set(answer) & set(model.end_tokens()):
             output = model.network(torch.tensor([[pending.pop(0)]]), position_ids=position, past_key_values=cache)
@@ -323,7 +323,7 @@ def test_every_sound_branch_is_in_one_wave(llama: LoadedModel) -> None:
     trace, _ = answered("llama")
     for max_kv_bytes in (1, 10**6, PLENTY):
         batched = [id(row.of) for row in rows_of(waves(trace, STEPS, max_kv_bytes))]
-        assert sorted(batched) == sorted(id(branch) for branch in trace.branches if branch.held is None)
+        assert sorted(batched) == sorted(id(branch) for branch in trace.branches if branch.press_cache is None)
 
 
 @pytest.mark.parametrize("at_once", [1, 300, 10**6])

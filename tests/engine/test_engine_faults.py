@@ -289,7 +289,7 @@ def test_it_does_not_matter_how_many_questions_are_read_at_once(
     monkeypatch.setattr("kvbench.engine.decode.bundle.PLACES_AT_ONCE", 10**6)
     together = answers(llama, trace)
     monkeypatch.setattr("kvbench.engine.decode.bundle.PLACES_AT_ONCE", places)
-    assert len(prompt.asks) > 2
+    assert len(prompt.questions) > 2
     assert answers(llama, trace) == together
 
 

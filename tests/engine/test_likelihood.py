@@ -72,7 +72,7 @@ def test_it_tells_branches_and_questions_apart() -> None:
     """Else the comparison above would prove nothing."""
     _, generations = measured("llama")
     assert len({round(g.gold_nll, 3) for g in generations if g.gold_nll is not None}) > 100
-    assert len({len(ask.gold_ids) for ask in toy_prompt().asks}) > 1
+    assert len({len(question.gold_ids) for question in toy_prompt().questions}) > 1
 
 
 def test_measuring_it_changes_no_token() -> None:
@@ -94,8 +94,10 @@ def test_neither_waves_nor_passes_change_it(monkeypatch: pytest.MonkeyPatch, at_
 def lengthened(prompt: Prompt) -> Prompt:
     """Right answers longer than any answer that is written, and than what is passed at once."""
     long = tuple(range(20, 20 + PLACES_AT_ONCE + 6))
-    asks = [replace(ask, gold_ids=long[number:] if number else ()) for number, ask in enumerate(prompt.asks)]
-    return replace(prompt, asks=tuple(asks))
+    questions = [
+        replace(question, gold_ids=long[number:] if number else ()) for number, question in enumerate(prompt.questions)
+    ]
+    return replace(prompt, questions=tuple(questions))
 
 
 def test_long_right_answers_have_room_and_none_has_no_likelihood(llama: LoadedModel) -> None:
@@ -117,13 +119,13 @@ def test_of_a_press_that_acts_while_decoding_it_is_that_under_the_press(llama: L
 
 def under_press(model: LoadedModel, trace: Trace, branch: Branch, number: int) -> float:
     """A user's own loop: context, question and right answer under one press, token by token."""
-    situation, ask = branch.treatment.situation, trace.prompt.asks[number]
+    situation, question = branch.treatment.situation, trace.prompt.questions[number]
     press, seed = branch.treatment.policy.press(situation), seed_of(0, situation.example_id, f"answer {number}")
     cache, position, nats = DynamicCache(), branch.next_position, []
     with torch.no_grad(), left_as_it_was(model), drawing_from(seed, model.device), press(model.network):
         decoder_of(model.network)(input_ids=torch.tensor([trace.prompt.token_ids]), past_key_values=cache)
-        pending = list(ask.token_ids)
-        for token in ask.gold_ids:
+        pending = list(question.token_ids)
+        for token in question.gold_ids:
             places = torch.arange(position, position + len(pending))
             output = model.network(torch.tensor([pending]), past_key_values=cache, position_ids=places[None])
             nats.append(-float(output.logits[0, -1].log_softmax(-1)[token]))
@@ -167,11 +169,11 @@ def test_a_branch_that_failed_has_none(llama: LoadedModel) -> None:
 
 def test_a_right_answer_goes_on_from_the_question(llama: LoadedModel) -> None:
     for task in TASKS.values():
-        for ask in toy_prompt(task=task.name).asks:
-            if ask.question.golds or ask.question.target is not None:
-                assert llama.tokenizer.decode(list(ask.gold_ids)) == f" {ask.question.written}"
+        for question in toy_prompt(task=task.name).questions:
+            if question.question.golds or question.question.target is not None:
+                assert llama.tokenizer.decode(list(question.gold_ids)) == f" {question.question.written}"
             else:
-                assert ask.gold_ids == ()
+                assert question.gold_ids == ()
 
 
 # --- samplers and observers

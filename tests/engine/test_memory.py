@@ -67,12 +67,12 @@ def room_for_rows(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureReques
                 raise ENDS[request.param]()
             original(self)
 
-        def init(self: Wave, trace: Trace, bundles: Sequence[Sequence[Row[Branch]]]) -> None:
+        def init(self: Wave, trace: Trace, bundles: Sequence[Sequence[Row[Branch]]], gold: bool) -> None:
             branches = [row.of for bundle in bundles for row in bundle]
             tried.append(len(branches))
             if policy and any(branch.treatment.policy.name == policy for branch in branches):
                 raise ENDS[request.param]()
-            create(self, trace, bundles)
+            create(self, trace, bundles, gold)
 
         original, create = Wave.begin_step, Wave.__init__
         monkeypatch.setattr(Wave, "begin_step", begin_step)
@@ -87,7 +87,7 @@ def by_question(generations: Sequence[Generation]) -> dict[tuple[str, float, int
 
 
 def cells(branches: Sequence[Branch]) -> set[tuple[str, float, int]]:
-    return {(b.treatment.policy.name, b.treatment.ratio, ask) for b in branches for ask in b.treatment.asks}
+    return {(b.treatment.policy.name, b.treatment.ratio, number) for b in branches for number in b.treatment.questions}
 
 
 def test_a_wave_that_finds_no_memory_is_halved_and_every_answer_is_the_same(
@@ -161,7 +161,7 @@ def test_a_branch_larger_than_the_bound_fails_with_what_it_needs_and_the_others_
     st.integers(1, 20_000),
 )
 def test_waves_hold_every_row_once_and_no_more_than_the_bound(rows: list[tuple[int, bool, int]], bound: int) -> None:
-    made: list[Row[Any]] = [Row(number, (0,) * asks, even, 40 * n) for number, (asks, even, n) in enumerate(rows)]
+    made: list[Row[Any]] = [Row(number, (0,) * count, even, 40 * n) for number, (count, even, n) in enumerate(rows)]
     planned = in_waves(made, bound, CPU)
     assert sorted(row.of for row in rows_of(planned)) == list(range(len(rows)))
     for wave in planned:
@@ -179,7 +179,7 @@ def test_waves_hold_every_row_once_and_no_more_than_the_bound(rows: list[tuple[i
 def test_rows_of_a_bundle_are_alike_and_padded_no_more_than_asked(
     rows: list[tuple[int, bool, int]], padding: int
 ) -> None:
-    made: list[Row[Any]] = [Row(number, (0,) * asks, even, 40 * n) for number, (asks, even, n) in enumerate(rows)]
+    made: list[Row[Any]] = [Row(number, (0,) * count, even, 40 * n) for number, (count, even, n) in enumerate(rows)]
     with pytest.MonkeyPatch.context() as patched:
         patched.setitem(PADDING, "cpu", padding)
         bundles = [bundle for wave in in_waves(made, 10**9, CPU) for bundle in wave]

@@ -61,7 +61,7 @@ def test_what_it_writes_is_read_at_every_later_step(architecture: str, rows: int
         branch, number = generation.branch, generation.question
         build = branch.treatment.policy.step_treatment
         if build is not None:
-            question, gold = prompt.asks[number].question.id, prompt.asks[number].gold_ids
+            question, gold = prompt.questions[number].question.id, prompt.questions[number].gold_ids
             answer = plain_answer(model, trace, branch, number, STEPS, build(branch.treatment.situation, question))
             assert list(generation.token_ids) == answer[0]
             treatment = build(branch.treatment.situation, question)
@@ -101,7 +101,7 @@ def test_the_forecast_counts_a_row_for_each_question_and_each_right_answer(llama
     policy = noisy("recency")
     expected = forecast(llama, prompt, plan([policy], at_ratios([0.5]), prompt, 0), STEPS, PLENTY)
     (wave,) = waves(treat(llama, [policy], (0.5,), prompt), STEPS, PLENTY)
-    assert expected.waves == ((2 * len(prompt.asks), size_of(wave)),)
+    assert expected.waves == ((2 * len(prompt.questions), size_of(wave)),)
 
 
 # --- the cache of a branch
@@ -130,7 +130,7 @@ def test_the_cache_of_a_branch_is_that_of_a_plain_loop_at_every_step(
     trace = treat(llama, [POLICIES[each] for each in dict.fromkeys(("full", "knorm", name))], (0.5,), prompt)
     generations = decode(llama, trace, STEPS, PLENTY, observers=[Looking()])
     for generation in generations:
-        branch, question = generation.branch, prompt.asks[generation.question].token_ids
+        branch, question = generation.branch, prompt.questions[generation.question].token_ids
         for step in (0, 2):
             key = id(branch), generation.question, step
             if key in caches and len(generation.token_ids) > step:

@@ -47,7 +47,7 @@ def model() -> LoadedModel:
 def columns_of(model: LoadedModel, task: Task, mode: Mode) -> tuple[Trace, QuestionColumns]:
     prompt = build_prompts(model.tokenizer, task, task.example(0, 0), mode)[0]
     trace = prefill(model, prompt, plan([POLICIES["recency"]], at_ratios([0.0, 0.5]), prompt, 0))
-    rows = [Row(branch, branch.treatment.asks, True, 1) for branch in trace.branches]
+    rows = [Row(branch, branch.treatment.questions, True, 1) for branch in trace.branches]
     return trace, make_columns(trace, rows, torch.device("cpu"))
 
 
@@ -82,10 +82,10 @@ def test_the_instruction_is_read_once_for_all_questions(model: LoadedModel, task
     assert len(shared) == len(trace.branches)
     assert columns.shared_positions[0].tolist() == list(range(trace.length, trace.length + len(shared[0])))
     starts = [0, *(columns.last[:-1] + 1).tolist()]
-    for ask, start, last in zip(trace.prompt.asks, starts, columns.last.tolist(), strict=True):
+    for question, start, last in zip(trace.prompt.questions, starts, columns.last.tolist(), strict=True):
         own = ~columns.padding[0, start : last + 1]
         read = shared[0] + columns.token_ids[0, start : last + 1][own].tolist()
-        assert read == list(ask.token_ids)
+        assert read == list(question.token_ids)
         positions = columns.positions[0, start : last + 1][own].tolist()
         assert positions == list(range(trace.length + len(shared[0]), trace.length + len(read)))
 

@@ -110,12 +110,12 @@ def test_of_a_plain_row_the_whole_prompt_is_compressed(tokenizer: PreTrainedToke
     task = ifeval_of([Row("Praise tea.", "", (Directive("punctuation:no_comma"),))])
     (prompt,) = build_prompts(tokenizer, task, task.example(0, 0), "agnostic")
     template = chat_template(tokenizer, "user")
-    (ask,) = prompt.asks
+    (question,) = prompt.questions
     assert spell(tokenizer, prompt.token_ids) == template.head + "Praise tea."
-    assert spell(tokenizer, ask.token_ids) == template.tail
+    assert spell(tokenizer, question.token_ids) == template.tail
     turns = [{"role": "user", "content": "Praise tea."}]
     whole = tokenizer.apply_chat_template(turns, add_generation_prompt=True, tokenize=False)
-    assert spell(tokenizer, (*prompt.token_ids, *ask.token_ids)) == whole
+    assert spell(tokenizer, (*prompt.token_ids, *question.token_ids)) == whole
 
 
 def test_of_a_split_row_the_system_message_is_compressed(tokenizer: PreTrainedTokenizerFast) -> None:
@@ -123,7 +123,7 @@ def test_of_a_split_row_the_system_message_is_compressed(tokenizer: PreTrainedTo
     example = task.example(0, 0)
     (prompt,) = build_prompts(tokenizer, task, example, "agnostic")
     assert spell(tokenizer, prompt.token_ids).endswith(example.context)
-    assert "Praise tea 0." in spell(tokenizer, prompt.asks[0].token_ids)
+    assert "Praise tea 0." in spell(tokenizer, prompt.questions[0].token_ids)
     assert [stretch.kind for stretch in prompt.stretches] == ["defence", "directive"]
 
 

@@ -111,14 +111,14 @@ def test_oracle_keeps_the_answer_first_then_the_evidence_then_the_sink_then_the_
 ) -> None:
     kept = compute_n_kept(trace.length, ratio)
     for branch in branches(trace, POLICIES["oracle"], ratio):
-        (number,) = branch.treatment.asks
-        ask = prompt.asks[number]
-        rest = sorted(set(ask.evidence_tokens) - set(ask.answer_tokens), reverse=True)
-        others = [place for place in reversed(range(1, trace.length)) if place not in ask.evidence_tokens]
-        order = [*sorted(ask.answer_tokens), *rest, 0, *others]
+        (number,) = branch.treatment.questions
+        question = prompt.questions[number]
+        rest = sorted(set(question.evidence_tokens) - set(question.answer_tokens), reverse=True)
+        others = [place for place in reversed(range(1, trace.length)) if place not in question.evidence_tokens]
+        order = [*sorted(question.answer_tokens), *rest, 0, *others]
         expected = torch.zeros(trace.length, dtype=torch.bool)
         expected[order[:kept]] = True
-        assert len(ask.answer_tokens) < kept
+        assert len(question.answer_tokens) < kept
         assert torch.equal(keep_of(branch), expected.expand(LAYERS, KEY_HEADS, -1))
 
 

@@ -49,8 +49,8 @@ def test_every_ratio_that_it_reaches_has_a_branch_for_every_question(policy: Pol
     ratios = {level.value for level in policy.levels_among(at_ratios(RATIOS))}
     assert {b.treatment.ratio for b in trace.branches} == ratios
     for ratio in ratios:
-        asked = [ask for b in trace.branches if b.treatment.ratio == ratio for ask in b.treatment.asks]
-        assert sorted(asked) == list(range(len(trace.prompt.asks)))
+        numbers = [number for b in trace.branches if b.treatment.ratio == ratio for number in b.treatment.questions]
+        assert sorted(numbers) == list(range(len(trace.prompt.questions)))
 
 
 @every_policy
@@ -210,9 +210,11 @@ def test_each_press_is_built_anew_and_its_arguments_are_plain(policy: Policy) ->
 
 
 def shortened(prompt: Prompt, length: int) -> Prompt:
-    asks = tuple(replace(ask, answer_tokens=(), evidence_tokens=()) for ask in prompt.asks)
+    questions = tuple(replace(question, answer_tokens=(), evidence_tokens=()) for question in prompt.questions)
     context = tuple(range(max(1, length - prompt.question_tokens)))
-    return replace(prompt, token_ids=prompt.token_ids[:length], context_tokens=context, asks=asks, stretches=())
+    return replace(
+        prompt, token_ids=prompt.token_ids[:length], context_tokens=context, questions=questions, stretches=()
+    )
 
 
 @pytest.mark.parametrize("length", [1, 2, 5, 17, 30])

@@ -94,7 +94,7 @@ def prompts(tokenizer: PreTrainedTokenizerBase, task: Task, mode: Mode) -> list[
 def test_answer_tokens_read_as_the_answer(make: Callable[[], PreTrainedTokenizerFast], mode: Mode, task: Task) -> None:
     tokenizer = make()
     for example, prompt in prompts(tokenizer, task, mode):
-        for ask in prompt.asks:
+        for ask in prompt.questions:
             answers = texts(example, ask.question, "answer")
             text = spell(tokenizer, [prompt.token_ids[place] for place in ask.answer_tokens])
             assert all(answer in text for answer in answers)
@@ -108,7 +108,7 @@ def test_evidence_tokens_read_as_the_evidence_sentences(
     tokenizer: PreTrainedTokenizerFast, mode: Mode, task: Task
 ) -> None:
     for example, prompt in prompts(tokenizer, task, mode):
-        for ask in prompt.asks:
+        for ask in prompt.questions:
             text = spell(tokenizer, [prompt.token_ids[place] for place in ask.evidence_tokens])
             assert text.split() == " ".join(texts(example, ask.question, *EVIDENCE)).split()
 
@@ -119,7 +119,7 @@ def test_answer_tokens_are_evidence_and_lie_in_the_context(
     make: Callable[[], PreTrainedTokenizerFast], task: Task
 ) -> None:
     for _, prompt in prompts(make(), task, "agnostic"):
-        for ask in prompt.asks:
+        for ask in prompt.questions:
             assert set(ask.answer_tokens) <= set(ask.evidence_tokens)
             assert all(0 < place < len(prompt.token_ids) for place in ask.evidence_tokens)  # the first is no evidence
             assert bool(ask.evidence_tokens) == ask.question.answerable
@@ -129,8 +129,8 @@ def test_answer_tokens_are_evidence_and_lie_in_the_context(
 @every_task
 def test_evidence_is_the_same_tokens_in_both_modes(make: Callable[[], PreTrainedTokenizerFast], task: Task) -> None:
     tokenizer = make()
-    agnostic = [ask for _, prompt in prompts(tokenizer, task, "agnostic") for ask in prompt.asks]
-    aware = [ask for _, prompt in prompts(tokenizer, task, "aware") for ask in prompt.asks]
+    agnostic = [ask for _, prompt in prompts(tokenizer, task, "agnostic") for ask in prompt.questions]
+    aware = [ask for _, prompt in prompts(tokenizer, task, "aware") for ask in prompt.questions]
     assert [ask.answer_tokens for ask in agnostic] == [ask.answer_tokens for ask in aware]
 
 
@@ -171,8 +171,8 @@ def test_the_instruction_stands_before_the_question_or_behind_a_compressed_one(
     for example in task.generate(0, 5):
         (agnostic,) = build_prompts(tokenizer, task, example, "agnostic")
         start = template.head + example.context + template.between
-        for ask, aware in zip(agnostic.asks, build_prompts(tokenizer, task, example, "aware"), strict=True):
-            (alone,) = aware.asks
+        for ask, aware in zip(agnostic.questions, build_prompts(tokenizer, task, example, "aware"), strict=True):
+            (alone,) = aware.questions
             assert alone.question == ask.question
             read = spell(tokenizer, agnostic.token_ids + ask.token_ids)
             assert read == f"{start}{before}{ask.question.text}{template.tail}"
@@ -185,9 +185,9 @@ def test_aware_compresses_the_question_and_agnostic_does_not(tokenizer: PreTrain
     example = task.example(0, 0)
     (agnostic,) = build_prompts(tokenizer, task, example, "agnostic")
     aware = build_prompts(tokenizer, task, example, "aware")
-    assert len(aware) == len(agnostic.asks) == len(example.questions)
+    assert len(aware) == len(agnostic.questions) == len(example.questions)
     assert spell(tokenizer, agnostic.token_ids).endswith(example.context)
-    for ask, prompt in zip(agnostic.asks, aware, strict=True):
+    for ask, prompt in zip(agnostic.questions, aware, strict=True):
         between = chat_template(tokenizer, task.role).between
         assert spell(tokenizer, prompt.token_ids).endswith(example.context + between + ask.question.text)
         assert spell(tokenizer, ask.token_ids).startswith(between)
@@ -200,7 +200,7 @@ def test_the_instruction_is_never_compressed(tokenizer: PreTrainedTokenizerFast,
     for _, prompt in prompts(tokenizer, task, mode):
         if task.instruction:
             assert task.instruction not in spell(tokenizer, prompt.token_ids)
-            assert all(spell(tokenizer, ask.token_ids).count(task.instruction) == 1 for ask in prompt.asks)
+            assert all(spell(tokenizer, ask.token_ids).count(task.instruction) == 1 for ask in prompt.questions)
 
 
 # --- kvpress's own cut
@@ -221,7 +221,7 @@ def test_segments_are_those_of_kvpress(
         questions = [split_question(template, task, question, "agnostic")[1] for question in example.questions]
         theirs = pipeline.preprocess(example.context, questions, "", max_context_length=4096)
         assert theirs["context_ids"][0].tolist() == list(prompt.token_ids)
-        assert [ids[0].tolist() for ids in theirs["questions_ids"]] == [list(ask.token_ids) for ask in prompt.asks]
+        assert [ids[0].tolist() for ids in theirs["questions_ids"]] == [list(ask.token_ids) for ask in prompt.questions]
 
 
 def test_without_a_chat_template_a_line_break_parts_question_and_answer() -> None:
@@ -249,7 +249,7 @@ def test_a_system_prompt_is_the_turn_of_the_system_and_the_question_that_of_the_
     task = TASKS["instructions"]
     for example in task.generate(0, 5):
         (prompt,) = build_prompts(tokenizer, task, example, "agnostic")
-        for ask in prompt.asks:
+        for ask in prompt.questions:
             turns = [("system", example.context), ("user", ask.question.text)]
             whole = f"{BEGIN}{example.context}\n{ask.question.text}\n"
             if tokenizer.chat_template:

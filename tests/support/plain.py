@@ -105,7 +105,7 @@ def plain_logits(model: LoadedModel, rows: PlainRows, token_ids: Sequence[int], 
 
 def plain_nll(model: LoadedModel, trace: Trace, branch: Branch, number: int) -> float:
     """The mean negative log-likelihood of a right answer, in one pass over question and answer."""
-    question, gold = trace.prompt.asks[number].token_ids, trace.prompt.asks[number].gold_ids
+    question, gold = trace.prompt.questions[number].token_ids, trace.prompt.questions[number].gold_ids
     logits = plain_logits(model, plain_rows(trace, branch), [*question, *gold[:-1]], branch.next_position)
     nats = -logits[len(question) - 1 :].log_softmax(-1)
     return float(nats[torch.arange(len(gold)), torch.tensor(gold)].mean())
@@ -118,7 +118,7 @@ def plain_answer(
     rows, position = plain_rows(trace, branch), branch.next_position
     if treatment:
         treatment.after_prefill(rows)
-    pending, written, nats = list(trace.prompt.asks[number].token_ids), list[int](), list[float]()
+    pending, written, nats = list(trace.prompt.questions[number].token_ids), list[int](), list[float]()
     for step in range(len(forced) or steps):
         logits = plain_logits(model, rows, pending, position)[-1]
         position += len(pending)

@@ -277,14 +277,16 @@ def kvpress_answers_branch(
     policy, situation = branch.treatment.policy, branch.treatment.situation
     task = TASKS[prompt.example.task]
     template = chat_template(model.tokenizer, task.role)
-    parts = [split_question(template, task, prompt.asks[number].question, mode) for number in branch.treatment.asks]
+    parts = [
+        split_question(template, task, prompt.questions[number].question, mode) for number in branch.treatment.questions
+    ]
     context, questions = prompt.example.context + parts[0][0], [decoded for _, decoded in parts]
     own_template = model.tokenizer.chat_template
     if task.role == "system":  # the pipeline knows no system's turn
         context, questions = template.head + context, [question + template.tail for question in questions]
         model.tokenizer.chat_template = AS_WRITTEN
     try:
-        return _answers_of_policy(model, policy, situation, branch.treatment.asks, context, questions, steps)
+        return _answers_of_policy(model, policy, situation, branch.treatment.questions, context, questions, steps)
     finally:
         model.tokenizer.chat_template = own_template
 
@@ -293,14 +295,14 @@ def _answers_of_policy(
     model: LoadedModel,
     policy: Policy,
     situation: Situation,
-    asks: Sequence[int],
+    numbers: Sequence[int],
     context: str,
     questions: Sequence[str],
     steps: int,
 ) -> list[list[int]]:
     if policy.while_decoding:
         answers = []
-        for number, question in zip(asks, questions, strict=True):
+        for number, question in zip(numbers, questions, strict=True):
             seed = seed_of(situation.seed, situation.example_id, f"answer {number}")
             with drawing_from(seed, model.device):
                 answers += kvpress_answers(model, context, [question], policy.press(situation), steps)

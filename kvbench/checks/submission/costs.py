@@ -43,11 +43,11 @@ def _lengths(submission: Submission) -> Lengths:
     if submission.tokenizer is None:
         return {}
     return {
-        ask.question.id: (len(prompt.token_ids), len(ask.answer_tokens), len(ask.evidence_tokens))
+        question.question.id: (len(prompt.token_ids), len(question.answer_tokens), len(question.evidence_tokens))
         for name, examples in submission.examples.items()
         for example in examples
         for prompt in build_prompts(submission.tokenizer, submission.tasks[name], example, submission.identity.mode)
-        for ask in prompt.asks
+        for question in prompt.questions
     }
 
 

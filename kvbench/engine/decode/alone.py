@@ -1,4 +1,4 @@
-"""Answers written alone, one after the other, while a press goes on cutting the cache, as in kvpress's pipeline."""
+"""Writes answers one after the other while a press goes on cutting the cache, as in kvpress's pipeline."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -8,31 +8,31 @@ import torch
 from transformers import DynamicCache
 
 from kvbench.engine.decode.cache import PlainCache
-from kvbench.engine.decode.generation import Generation, Remains, until_end
+from kvbench.engine.decode.generation import FinalCache, Generation, until_end
 from kvbench.engine.decode.likelihood import GoldLikelihood
 from kvbench.engine.decode.loop import Answer, Decoding, write_answers
-from kvbench.engine.treat.branch import Branch, Held, Trace, draws_of, faults_of
+from kvbench.engine.treat.branch import Branch, PressCache, Trace, draws_of, faults_of
 from kvbench.engine.treat.guard import attention_modules, left_as_it_was, masks_of
 from kvbench.engine.treat.keep import LayerCache, digest_of, survivors
 from kvbench.models.load import LoadedModel
 
 
 def answers_alone(model: LoadedModel, trace: Trace, branch: Branch, decoding: Decoding) -> list[Generation]:
-    """The answers to all questions of a branch whose press acts while decoding; none if it fails in any of them."""
+    """Answers all questions of a branch whose press acts while decoding; there are none if it fails in any of them."""
     generations = []
-    for number in branch.treatment.asks:
+    for number in branch.treatment.questions:
         started = model.clock()
         answer = Answer(branch, number, decoding.steps)
-        with _own_pass(model, branch, number) as cache:
-            _, token_ids = _written(model, trace, cache, answer, decoding)
-            tokens = trace.length + len(trace.prompt.asks[number].token_ids) + len(token_ids) - 1
-            remains = _remains(model, trace, branch, cache, tokens)
+        with _under_press(model, branch, number) as cache:
+            _, token_ids = _write(model, trace, cache, answer, decoding)
+            tokens = trace.length + len(trace.prompt.questions[number].token_ids) + len(token_ids) - 1
+            final_cache = _final_cache(model, trace, branch, cache, tokens)
             ended, seconds = token_ids[-1] in model.end_tokens(), model.clock() - started
-            generations.append(Generation(branch, number, tuple(token_ids), ended, seconds, remains))
-        gold = trace.prompt.asks[number].gold_ids
+            generations.append(Generation(branch, number, tuple(token_ids), ended, seconds, final_cache))
+        gold = trace.prompt.questions[number].gold_ids
         if decoding.gold and gold and branch.error is None:
-            with _own_pass(model, branch, number) as cache:
-                nll, _ = _written(model, trace, cache, Answer(branch, number, len(gold), gold, forced=True), decoding)
+            with _under_press(model, branch, number) as cache:
+                nll, _ = _write(model, trace, cache, Answer(branch, number, len(gold), gold, forced=True), decoding)
                 generations[-1] = replace(generations[-1], gold_nll=nll)
         if branch.error is not None:
             return []
@@ -40,8 +40,8 @@ def answers_alone(model: LoadedModel, trace: Trace, branch: Branch, decoding: De
 
 
 @contextmanager
-def _own_pass(model: LoadedModel, branch: Branch, number: int) -> Iterator[DynamicCache]:
-    """A copy of the cache that the press left, under a fresh press, as a press remembers what it has seen."""
+def _under_press(model: LoadedModel, branch: Branch, number: int) -> Iterator[DynamicCache]:
+    """Yields a copy of the cache that the press left, under a fresh press, as a press remembers what it has seen."""
     with (
         faults_of(branch, "while decoding", model),
         torch.inference_mode(False),
@@ -49,15 +49,15 @@ def _own_pass(model: LoadedModel, branch: Branch, number: int) -> Iterator[Dynam
         draws_of(branch, f"answer {number}", model.device),
         left_as_it_was(model),
     ):
-        cache = _copied(model, branch.held)
+        cache = _copied(model, branch.press_cache)
         with branch.treatment.policy.press(branch.treatment.situation)(model.network):
             yield cache
 
 
-def _written(
+def _write(
     model: LoadedModel, trace: Trace, cache: DynamicCache, answer: Answer, decoding: Decoding
 ) -> tuple[float | None, list[int]]:
-    """The likelihood of the right answer, if that is passed, and the tokens, the end token among them if one comes."""
+    """Returns the likelihood of the right answer, if that is passed, and the tokens up to an end token."""
     likelihood = GoldLikelihood([answer.gold], [answer.forced], model.device)
     source = PlainSource(model, trace, cache, answer)
     ends = model.end_tokens()
@@ -66,12 +66,12 @@ def _written(
 
 
 class PlainSource:
-    """Logits of one answer from a cache of its own."""
+    """Computes the logits of one answer over a separate cache."""
 
     def __init__(self, model: LoadedModel, trace: Trace, cache: DynamicCache, answer: Answer) -> None:
         self.answers: Sequence[Answer] = (answer,)
         self._model, self._cache = model, cache
-        self._question = trace.prompt.asks[answer.question]
+        self._question = trace.prompt.questions[answer.question]
         self._position = answer.branch.next_position
         policy, situation = answer.branch.treatment.policy, answer.branch.treatment.situation
         build = policy.step_treatment
@@ -96,29 +96,29 @@ class PlainSource:
             self._treatment.after_step(self.cache_of(0), step)
 
     def keep_answering(self, going: torch.Tensor) -> None:
-        """Nothing is left to do: there is one answer only."""
+        """Does nothing: there is one answer only."""
 
     def cache_of(self, number: int) -> PlainCache:
         return PlainCache(self._cache)
 
 
-def _copied(model: LoadedModel, held: Held | None) -> DynamicCache:
-    assert held is not None
+def _copied(model: LoadedModel, press_cache: PressCache | None) -> DynamicCache:
+    assert press_cache is not None
     cache = DynamicCache()
-    for number, (layer, module) in enumerate(zip(held.cache.layers, attention_modules(model), strict=True)):
+    for number, (layer, module) in enumerate(zip(press_cache.cache.layers, attention_modules(model), strict=True)):
         assert layer.keys is not None
         assert layer.values is not None
         cache.update(layer.keys.clone(), layer.values.clone(), number)
-        module.masked_key_indices = held.masked[number]
+        module.masked_key_indices = press_cache.masked[number]
     return cache
 
 
-def _remains(model: LoadedModel, trace: Trace, branch: Branch, cache: DynamicCache, tokens: int) -> Remains:
+def _final_cache(model: LoadedModel, trace: Trace, branch: Branch, cache: DynamicCache, tokens: int) -> FinalCache:
     keys = [layer.keys[0] for layer in cache.layers if layer.keys is not None]
     values = [layer.values[0] for layer in cache.layers if layer.values is not None]
     masked = any(masks_of(module) is not None for module in attention_modules(model))
     keep = None
     if not masked and not branch.treatment.policy.rewrites:
-        keep = tuple(survivors(full, left) for full, left in zip(trace.keys, keys, strict=True))
-    own = [LayerCache(None, 0, *states) for states in zip(keys, values, strict=True)]
-    return Remains(keep, sum(left.shape[0] * left.shape[1] for left in keys), tokens, digest_of(own))
+        keep = tuple(survivors(full, rows) for full, rows in zip(trace.keys, keys, strict=True))
+    layers = [LayerCache(None, 0, *states) for states in zip(keys, values, strict=True)]
+    return FinalCache(keep, sum(rows.shape[0] * rows.shape[1] for rows in keys), tokens, digest_of(layers))

@@ -1,4 +1,4 @@
-"""Decoding of all questions of many branches at once."""
+"""Decodes all questions of many branches at once."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -40,42 +40,42 @@ def decode(
     with memory_bound(model.device):
         generations = _decode_together(model, trace, decoding, bound)
         for branch in trace.branches:
-            if branch.held is not None:
+            if branch.press_cache is not None:
                 generations += answers_alone(model, trace, branch, decoding)
     return [generation for generation in generations if generation.branch.error is None]
 
 
 @torch.inference_mode()
 def _decode_together(model: LoadedModel, trace: Trace, decoding: Decoding, max_kv_bytes: int) -> list[Generation]:
-    """Waves within the bound. One that finds no memory all the same is halved, and so is what is left after it."""
+    """Decodes waves within the bound. A wave that finds no memory all the same is halved, with all waves after it."""
     register_branch_attention()
     generations: list[Generation] = []
     gold: GoldMeans = {}
-    left, halvings = waves(trace, decoding.steps, max_kv_bytes, decoding.gold), 0
+    queue, halvings = waves(trace, decoding.steps, max_kv_bytes, decoding.gold), 0
     with attention(model.network, BRANCH_ATTENTION):
-        while left:
-            wave, *left = left
+        while queue:
+            wave, *queue = queue
             wave = [sound for rows in wave if (sound := [row for row in rows if row.of.error is None])]
             size = size_of(wave)
             if size > max_kv_bytes:
                 (alone,) = rows_of([wave])
                 needed = f"its keys and values need {size / 1e9:.3g} GB"
                 _fail(alone.of, f"{needed}, --max-kv-gb allows {max_kv_bytes / 1e9:.3g}: allow more")
-            elif (found := _if_it_fits(model, trace, wave, decoding)) is not None:
-                generations += [replace(generation, halvings=halvings) for generation in found[0]]
-                gold |= found[1]
+            elif (result := _if_it_fits(model, trace, wave, decoding)) is not None:
+                generations += [replace(generation, halvings=halvings) for generation in result[0]]
+                gold |= result[1]
             elif len(rows_of([wave])) == 1:
                 _fail(wave[0][0].of, f"out of memory with {size / 1e9:.3g} GB of keys and values: it was alone")
             else:
                 halvings += 1
-                left = in_waves(rows_of([wave, *left]), size // 2, model.device)
+                queue = in_waves(rows_of([wave, *queue]), size // 2, model.device)
     return [replace(one, gold_nll=gold.get((id(one.branch), one.question))) for one in generations]
 
 
 def _if_it_fits(
     model: LoadedModel, trace: Trace, wave: Sequence[Sequence[Row[Branch]]], decoding: Decoding
 ) -> tuple[list[Generation], GoldMeans] | None:
-    """``None`` where memory ends. What the error holds on to is let go with it, so that there is room again."""
+    """Answers a wave, or returns ``None`` where memory ends. Whatever the error holds is freed with it."""
     try:
         return answers_of_wave(model, trace, wave, decoding)
     except Exception as error:
@@ -93,7 +93,8 @@ def _fail(branch: Branch, reason: str) -> None:
 
 def check_length(model: LoadedModel, prompt: Prompt, steps: int) -> None:
     """Raises :class:`KVBenchError` if the context with its longest question and answer is more than the model takes."""
-    longest = len(prompt.token_ids) + max(len(ask.token_ids) + max(steps, len(ask.gold_ids)) for ask in prompt.asks)
+    turns = [len(question.token_ids) + max(steps, len(question.gold_ids)) for question in prompt.questions]
+    longest = len(prompt.token_ids) + max(turns)
     limit = longest_sequence(model)
     if longest > limit:
         raise KVBenchError(

@@ -27,7 +27,7 @@ from kvbench.engine.treat.keep import LayerCache
 
 
 class Bundle:
-    """The preallocated cache of some rows of one trace, that ask as many questions.
+    """Holds the preallocated cache of rows of one trace that have the same number of questions.
 
     ``keys`` and ``values``: by layer, shape (rows, num_kv_heads, front + kept + room, head_dim): ``front`` spare
     places; what is kept, padded in front to the longest branch of that layer; room for questions and answers, of which
@@ -75,7 +75,7 @@ class Bundle:
 
     @property
     def rows(self) -> int:
-        """Those that are left: rows that have finished may be gone."""
+        """Counts the rows that are left: rows that have finished may be gone."""
         return len(self.active)
 
     def _add_layer(self, keys: torch.Tensor, values: torch.Tensor, caches: Sequence[LayerCache]) -> None:
@@ -86,7 +86,7 @@ class Bundle:
         if all(cache.keep is not None and cache.keys is None for cache in caches):
             keep = torch.stack([cache.keep for cache in caches if cache.keep is not None])
             index = kept_last(keep, longest) + tokens * torch.arange(heads, device=keys.device)[:, None]
-        for states, own, held in (
+        for states, rewrites, storage in (
             (keys, [cache.keys for cache in caches], self.keys),
             (values, [cache.values for cache in caches], self.values),
         ):
@@ -96,11 +96,11 @@ class Bundle:
             if index is not None:
                 kept.copy_(states.reshape(-1, size).index_select(0, index.flatten()).view(*index.shape, size))
             else:  # one by one: together they would take as much memory once more
-                for row, cache, rewritten in zip(kept, caches, own, strict=True):
+                for row, cache, rewritten in zip(kept, caches, rewrites, strict=True):
                     read = _rows_of(states if rewritten is None else rewritten, cache.keep)
                     row[:, : longest - read.shape[1]] = 0
                     row[:, longest - read.shape[1] :] = read
-            held.append(buffer)
+            storage.append(buffer)
         hidden = (torch.arange(longest, device=keys.device) < longest - counts[..., None]).to(self.device)
         if bool((counts == counts[:, :1]).all()):
             hidden = hidden[:, :1]
@@ -108,7 +108,7 @@ class Bundle:
         self.spare.append(hidden.sum(-1).amin(-1).cpu())
 
     def settle(self) -> None:
-        """What was read, the shared start of all questions, counts as kept from now on; the columns come next."""
+        """Counts the shared start of all questions, which has been read, as kept from now on; the columns come next."""
         self.hidden = [F.pad(hidden, (0, self.grown)) for hidden in self.hidden]
         self.kept = [kept + self.grown for kept in self.kept]
         self.shared_kept = self.grown
@@ -144,7 +144,7 @@ class Bundle:
         self.skipped = [int(spare[rows].min()) for spare in self.spare] if self.padded else [0] * len(self.spare)
 
     def grow(self, count: int) -> None:
-        """Every row has passed over so many more places."""
+        """Notes that every row has passed over so many more places."""
         self.grown += count
 
     def attend(
@@ -154,54 +154,57 @@ class Bundle:
         key: torch.Tensor,
         value: torch.Tensor,
         scaling: float | None,
-        wanted: torch.Tensor | None,
+        query_places: torch.Tensor | None,
         output: torch.Tensor,
     ) -> None:
-        """Attention of the tokens of the pass over what their branches keep and their own columns, into ``output``.
+        """Computes the attention of the tokens of the pass over the rows that their branches keep and over their own
+        columns, into ``output``.
 
-        All of shape (tokens, heads, head_dim): row by row, and in steps the answers that are still written. ``wanted``:
-        the only places of a row that need an answer. The query heads of a group share a key head: they are folded into
-        the query length, (rows, num_kv_heads, places * groups, head_dim), instead of repeating keys and values.
+        All have the shape (tokens, heads, head_dim): row by row, and in steps the answers that are still written.
+        ``query_places``: the only places of a row that need an answer. The query heads of a group share a key head:
+        they are folded into the query length, (rows, num_kv_heads, places * groups, head_dim), instead of repeating
+        keys and values.
         """
-        keys, values = self._held(self.keys[layer], key, layer), self._held(self.values[layer], value, layer)
+        keys = self._write_and_read(self.keys[layer], key, layer)
+        values = self._write_and_read(self.values[layer], value, layer)
         rows, key_heads = keys.shape[:2]
         query = self._in_rows(query, rows)
         groups = query.shape[2] // key_heads
         bias = self._bias_of(layer, groups, query.dtype).to(keys.device)
-        if wanted is not None:
-            query, bias = query[:, wanted], bias.unflatten(2, (-1, groups))[:, :, wanted].flatten(2, 3)
+        if query_places is not None:
+            query, bias = query[:, query_places], bias.unflatten(2, (-1, groups))[:, :, query_places].flatten(2, 3)
         folded = query.unflatten(2, (key_heads, groups)).transpose(1, 2)
         shape = folded.shape[:-1]
-        found = F.scaled_dot_product_attention(folded.flatten(2, 3), keys, values, attn_mask=bias, scale=scaling)
-        found = found.view(*shape, -1).transpose(1, 2)  # (rows, places, num_kv_heads, groups, head_dim)
+        result = F.scaled_dot_product_attention(folded.flatten(2, 3), keys, values, attn_mask=bias, scale=scaling)
+        result = result.view(*shape, -1).transpose(1, 2)  # (rows, places, num_kv_heads, groups, head_dim)
         if self._answering is not None:
-            output.copy_(found.reshape(-1, *output.shape[1:])[self._answering[1].to(output.device)])
+            output.copy_(result.reshape(-1, *output.shape[1:])[self._answering[1].to(output.device)])
             return
         into = output.unflatten(0, (rows, -1)).unflatten(2, (key_heads, -1))
-        if wanted is None:
-            into.copy_(found)
+        if query_places is None:
+            into.copy_(result)
         else:
-            into[:, wanted] = found
+            into[:, query_places] = result
 
     def _in_rows(self, tokens: torch.Tensor, rows: int) -> torch.Tensor:
-        """Shape (rows, places, heads, head_dim). An answer that has ended is that of any other token."""
+        """Arranges tokens in rows, shape (rows, places, heads, head_dim), with any token for an ended answer."""
         if self._answering is not None:
             tokens = tokens[self._answering[0].to(tokens.device)]
         return tokens.view(rows, -1, *tokens.shape[1:])
 
-    def _held(self, held: torch.Tensor, states: torch.Tensor, layer: int) -> torch.Tensor:
-        """The keys or values that the pass reads, with its own written among them."""
+    def _write_and_read(self, storage: torch.Tensor, states: torch.Tensor, layer: int) -> torch.Tensor:
+        """Writes the keys or values of the pass into the storage of a layer, and returns all that the pass reads."""
         first, behind = self.front + self.skipped[layer], self.front + self.kept[layer]
-        cache = held[self.rows_read]
-        own = self._in_rows(states, len(cache)).transpose(1, 2)
-        cache[:, :, behind + self.places.start : behind + self.places.stop] = own
+        cache = storage[self.rows_read]
+        new = self._in_rows(states, len(cache)).transpose(1, 2)
+        cache[:, :, behind + self.places.start : behind + self.places.stop] = new
         if self.alone:  # in padding that all of these rows have, or in the spare places before it
-            cache[:, :, first - own.shape[2] : first] = own
-            return cache[:, :, first - own.shape[2] : behind]
+            cache[:, :, first - new.shape[2] : first] = new
+            return cache[:, :, first - new.shape[2] : behind]
         return cache[:, :, first : behind + self.places.stop]
 
     def _bias_of(self, layer: int, groups: int, dtype: torch.dtype) -> torch.Tensor:
-        """0 where a query sees a key and -inf elsewhere, shape (1 or rows, 1 or num_kv_heads, places * groups, keys).
+        """Returns 0 where a query sees a key, else -inf; shape (1 or rows, 1 or num_kv_heads, places * groups, keys).
 
         A place sees the kept context, its own column up to itself, and nothing else; padding sees itself as well, so
         that no row of the softmax is empty.
@@ -219,34 +222,34 @@ class Bundle:
             hidden = hidden[:, :, self.skipped[layer] :]
             rows, heads, kept = hidden.shape
             mask = torch.zeros((rows, heads, len(query_places), kept + len(places)), dtype=dtype, device=hidden.device)
-            own = slice(0, len(places)) if self.alone else slice(kept, None)
+            columns = slice(0, len(places)) if self.alone else slice(kept, None)
             context = slice(len(places), None) if self.alone else slice(0, kept)
             mask[..., context].masked_fill_(hidden[:, :, None], float("-inf"))
-            mask[..., own].masked_fill_(~seen[:, None], float("-inf"))
+            mask[..., columns].masked_fill_(~seen[:, None], float("-inf"))
             self._bias = mask.repeat_interleave(groups, dim=2)
         return self._bias
 
     def keep_answering(self, going: torch.Tensor) -> None:
-        """``going``: bool, of the answers that were still written, which ones are; the others have ended."""
+        """Drops answers that have ended. ``going``: bool, whether each of the answers so far is still written."""
         self.active[self.active.clone()] = going
         live = self.active.any(dim=1).nonzero()[:, 0]
         if len(live) <= 0.75 * self.rows:  # copying the cache pays from here on
             self._select(live)
         active = self.active.flatten()
-        written = active.nonzero()[:, 0]
-        self.answering = len(written)
+        numbers = active.nonzero()[:, 0]
+        self.answering = len(numbers)
         self._answering = None
         if self.answering < len(active):
-            self._answering = (active.cumsum(0) - 1).clamp(min=0), written
+            self._answering = (active.cumsum(0) - 1).clamp(min=0), numbers
 
     def _select(self, rows: torch.Tensor) -> None:
-        """Keeps some rows: the others have finished."""
+        """Drops all rows but these, because the others have finished."""
         for layer in range(len(self.keys)):
             end = self.front + self.kept[layer] + self.grown
-            for held in (self.keys, self.values):
-                smaller = torch.empty_like(held[layer][: len(rows)])
-                smaller[:, :, :end] = held[layer][rows.to(smaller.device), :, :end]
-                held[layer] = smaller
+            for storage in (self.keys, self.values):
+                smaller = torch.empty_like(storage[layer][: len(rows)])
+                smaller[:, :, :end] = storage[layer][rows.to(smaller.device), :, :end]
+                storage[layer] = smaller
             self.hidden[layer] = self.hidden[layer][rows]
             self.spare[layer] = self.spare[layer][rows.cpu()]
         self.padding, self.active = self.padding[rows], self.active[rows]
@@ -258,7 +261,7 @@ def _widest(portions: Sequence[slice]) -> int:
 
 
 def kept_last(keep: torch.Tensor, longest: int) -> torch.Tensor:
-    """Positions of the kept tokens in the order of the context, behind ``longest - kept`` others that mean nothing.
+    """Returns the positions of the kept tokens in order, behind ``longest - kept`` others that mean nothing.
 
     ``keep``: bool (..., tokens). Returns int64 (..., longest).
     """
@@ -266,7 +269,7 @@ def kept_last(keep: torch.Tensor, longest: int) -> torch.Tensor:
 
 
 def _counts(cache: LayerCache, keys: torch.Tensor) -> torch.Tensor:
-    """How many rows each head reads, shape (heads,)."""
+    """Counts the rows that each head reads, shape (heads,)."""
     if cache.keep is not None:
         return cache.keep.sum(-1)
     rows = keys.shape[1] if cache.keys is None else cache.keys.shape[1]
@@ -274,7 +277,7 @@ def _counts(cache: LayerCache, keys: torch.Tensor) -> torch.Tensor:
 
 
 def _rows_of(states: torch.Tensor, keep: torch.Tensor | None) -> torch.Tensor:
-    """Those that are kept, shape (heads, rows, size), behind others where a head keeps fewer than another."""
+    """Returns the kept rows, shape (heads, rows, size), behind any others where a head keeps fewer than another."""
     if keep is None:
         return states
     index = kept_last(keep, int(keep.sum(-1).max()))

@@ -1,4 +1,4 @@
-"""The cache of a branch as one answer reads it, apart from the attention that reads it."""
+"""Gives access to the cache of a branch as one answer reads it, apart from the attention that reads it."""
 
 from abc import ABC, abstractmethod
 
@@ -12,7 +12,7 @@ from policies import ABSENT, UNKNOWN
 
 
 class BranchCache(ABC):
-    """Rows of keys and values that can be read and written by layer, head and token.
+    """Gives access to rows of keys and values, to read and write by layer, head and token.
 
     It implements :class:`policies.CacheRows`. It hides how a batch stores them: padding, the questions of other columns
     and rows that have moved. It is valid until the next pass.
@@ -21,11 +21,11 @@ class BranchCache(ABC):
     @property
     @abstractmethod
     def layers(self) -> int:
-        """How many layers there are."""
+        """Counts the layers."""
 
     @abstractmethod
     def tokens(self, layer: int) -> torch.Tensor:
-        """The position of each row's token, ``ABSENT`` or ``UNKNOWN``: int64 (num_kv_heads, rows)."""
+        """Returns the position of each row's token, ``ABSENT`` or ``UNKNOWN``: int64 (num_kv_heads, rows)."""
 
     @abstractmethod
     def keys(self, layer: int) -> torch.Tensor:
@@ -40,7 +40,7 @@ class BranchCache(ABC):
         """Puts these into the cache; absent rows stay as they are."""
 
     def row(self, layer: int, head: int, token: int) -> int:
-        """Where among the rows of a layer a head holds that token; :class:`KeyError` if it does not."""
+        """Finds the row of a layer in which a head holds a token; raises :class:`KeyError` if there is none."""
         rows = (self.tokens(layer)[head] == token).nonzero()
         if not len(rows):
             raise KeyError(f"head {head} of layer {layer} holds no row of token {token}")
@@ -48,7 +48,7 @@ class BranchCache(ABC):
 
 
 class BundleCache(BranchCache):
-    """The rows of one answer in the storage of a bundle.
+    """Finds the rows of one answer in the storage of a bundle.
 
     Only a row that asks one question can be written to: others share what is kept of the context.
     """
@@ -57,8 +57,8 @@ class BundleCache(BranchCache):
         """``row``: where it stands now. ``question_read``: whether keys and values of the question are there."""
         self._bundle, self._branch, self._row = bundle, branch, row
         columns, number = bundle.columns, bundle.row_numbers[row]
-        own = (columns.column == column) & ~columns.padding[number]
-        question = own.nonzero()[:, 0].tolist() if question_read else []
+        question_places = (columns.column == column) & ~columns.padding[number]
+        question = question_places.nonzero()[:, 0].tolist() if question_read else []
         steps = range(columns.token_ids.shape[1] + column, bundle.grown, columns.count) if question_read else []
         self._behind = torch.tensor([*question, *steps], dtype=torch.long)
         self._positions = branch.next_position + torch.arange(bundle.shared_kept + len(self._behind))
@@ -90,7 +90,7 @@ class BundleCache(BranchCache):
                 stored[:, places] = torch.where(present, states.to(stored.dtype), stored[:, places])
 
     def _places(self, layer: int) -> torch.Tensor:
-        """Where in the storage of the row its rows stand."""
+        """Returns the places of the rows in the storage."""
         bundle, device = self._bundle, self._bundle.keys[layer].device
         end = bundle.front + bundle.kept[layer]
         start = end - bundle.shared_kept - _tokens_of(self._branch.layers[layer]).shape[1]
@@ -98,8 +98,8 @@ class BundleCache(BranchCache):
 
 
 class PlainCache(BranchCache):
-    """The rows of a branch whose press goes on cutting them, in a cache of its own: which tokens are left, only the
-    press knows."""
+    """Gives access to the rows of a branch whose press goes on cutting them in a separate cache. Only the press knows
+    which tokens are left."""
 
     def __init__(self, cache: DynamicCache) -> None:
         self._layers = cache.layers
@@ -130,13 +130,13 @@ class PlainCache(BranchCache):
         return keys[0], values[0]
 
 
-def _tokens_of(left: LayerCache) -> torch.Tensor:
-    """The token of each row that a layer keeps of the context, int64 (num_kv_heads, rows): heads that keep fewer begin
-    with absent rows."""
-    if left.keep is None:
-        assert left.keys is not None
-        return torch.full(left.keys.shape[:2], UNKNOWN, device=left.keys.device)
-    rows = int(left.keep.sum(-1).max())
-    tokens = kept_last(left.keep, rows)
-    absent = torch.arange(rows, device=tokens.device) < rows - left.keep.sum(-1, keepdim=True)
+def _tokens_of(layer_cache: LayerCache) -> torch.Tensor:
+    """Returns the token of each row that a layer keeps of the context, int64 (num_kv_heads, rows). A head that keeps
+    fewer begins with absent rows."""
+    if layer_cache.keep is None:
+        assert layer_cache.keys is not None
+        return torch.full(layer_cache.keys.shape[:2], UNKNOWN, device=layer_cache.keys.device)
+    rows = int(layer_cache.keep.sum(-1).max())
+    tokens = kept_last(layer_cache.keep, rows)
+    absent = torch.arange(rows, device=tokens.device) < rows - layer_cache.keep.sum(-1, keepdim=True)
     return tokens.masked_fill(absent, ABSENT)

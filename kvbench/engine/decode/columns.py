@@ -1,4 +1,4 @@
-"""The questions of some rows, or their right answers, side by side as one grid of tokens."""
+"""Puts the questions of some rows, or their right answers, side by side in one grid of tokens."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ PLACES_AT_ONCE = 64  # as many questions as fit side by side are read together, 
 
 @dataclass(frozen=True)
 class Columns:
-    """Sequences of tokens side by side, one row of them for each row of a bundle: shape (rows, width).
+    """Holds sequences of tokens side by side, one row of them for each row of a bundle: shape (rows, width).
 
     ``column``: the column of each place, shape (width,). ``last``: the last place of each column, on the CPU: as an
     index it serves on every device, and a look at it waits for none.
@@ -32,11 +32,11 @@ class Columns:
         return len(self.last)
 
     def ending(self, places: slice) -> torch.Tensor:
-        """Bool, the columns that end within these places."""
+        """Tells which columns end within these places, as bool."""
         return torch.logical_and(self.last >= places.start, self.last < places.stop)
 
     def portions(self, most: int) -> list[slice]:
-        """The places of whole columns in turn, at most ``most`` together unless one column alone is wider."""
+        """Returns the places of whole columns in turn, at most ``most`` together unless one column alone is wider."""
         ends = [0]
         for before, last in pairwise([-1, *self.last.tolist()]):
             if ends[-1] <= before and last + 1 - ends[-1] > most:
@@ -46,7 +46,7 @@ class Columns:
 
 @dataclass(frozen=True)
 class QuestionColumns(Columns):
-    """Questions, each of which ends where its column ends.
+    """Holds questions; each one ends where its column ends.
 
     ``shared_ids`` and ``shared_positions``: the tokens that all questions begin with and that the grid leaves out,
     shape (rows, shared).
@@ -57,13 +57,13 @@ class QuestionColumns(Columns):
 
     @property
     def shared(self) -> slice:
-        """The places of what all questions begin with."""
+        """Returns the places of the tokens that all questions begin with."""
         return slice(0, self.shared_ids.shape[1])
 
 
 @dataclass(frozen=True)
 class GoldColumns(Columns):
-    """Right answers, each of which begins where its column begins, without their last token: nothing follows it.
+    """Holds right answers without their last token, which nothing follows; each one begins where its column begins.
 
     ``targets``: the token that follows each place, shape (rows, width).
     """
@@ -72,8 +72,8 @@ class GoldColumns(Columns):
 
 
 def make_columns(trace: Trace, rows: Sequence[Row[Branch]], device: torch.device) -> QuestionColumns:
-    """All rows ask as many questions. A column is as wide as its longest question; where all rows ask the same,
-    nothing is padded."""
+    """Puts the questions of rows side by side; all rows have the same number of questions. A column
+    is as wide as its longest question; where all rows have the same questions, nothing is padded."""
     questions = [row.question_ids(trace.prompt) for row in rows]
     shared = shared_start(questions)
     first = [row.of.next_position for row in rows]

@@ -1,4 +1,4 @@
-"""How likely the right answers are to a branch that is made to write them."""
+"""Measures how likely right answers are to a branch that is made to write them."""
 
 from collections.abc import Sequence
 
@@ -7,10 +7,10 @@ from torch.nn import functional as F
 
 
 class GoldLikelihood:
-    """The mean negative log-likelihood of the tokens of right answers, in nats a token.
+    """Sums up the mean negative log-likelihood of the tokens of right answers, in nats a token.
 
     ``golds``: by answer, its tokens; none where nothing is measured. ``forced``: by answer, whether its tokens are
-    passed one by one; of all others, what comes after the first token is told by :meth:`add`.
+    passed one by one; of all others, the tokens after the first come by :meth:`add`.
     """
 
     def __init__(self, golds: Sequence[Sequence[int]], forced: Sequence[bool], device: torch.device) -> None:
@@ -35,10 +35,10 @@ class GoldLikelihood:
         self._total.index_add_(0, numbers, torch.where(counted, nats, 0.0).double())
 
     def targets(self, step: int, numbers: torch.Tensor) -> torch.Tensor:
-        """Token ``step`` of the right answers, anything behind their ends."""
+        """Returns token ``step`` of the right answers, and anything behind their ends."""
         return self._tokens[numbers, min(step, self._tokens.shape[1] - 1)]
 
     def means(self) -> list[float | None]:
-        """By answer; ``None`` where nothing is measured."""
+        """Returns the mean of each answer; ``None`` where nothing is measured."""
         totals = self._total.tolist()
         return [total / length if length else None for total, length in zip(totals, self.lengths, strict=True)]

@@ -1,4 +1,4 @@
-"""The one loop that writes answers, token by token, whatever the cache that they are written from."""
+"""Writes answers token by token, in one loop for every kind of cache."""
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
@@ -14,43 +14,39 @@ from kvbench.engine.treat.branch import Branch
 
 @dataclass(frozen=True)
 class Answer:
-    """One answer that is decoded.
-
-    ``question``: its number in the prompt. ``most``: how many tokens it may have. ``gold``: the tokens of the right
-    answer, where their likelihood is to be measured. ``forced``: it passes these instead of tokens that are sampled.
-    """
+    """Describes one answer to decode."""
 
     branch: Branch
-    question: int
-    most: int
-    gold: tuple[int, ...] = ()
-    forced: bool = False
+    question: int  # its number in the prompt
+    most: int  # tokens that it may have
+    gold: tuple[int, ...] = ()  # the tokens of the right answer, where their likelihood is measured
+    forced: bool = False  # whether it passes the right answer instead of sampled tokens
 
 
 class Source(Protocol):
-    """Where logits come from: some answers, of which fewer and fewer are still written."""
+    """Computes the logits of some answers, fewer and fewer as answers end."""
 
     answers: Sequence[Answer]
 
     def read(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-        """Reads the questions; gives numbers of answers, and the logits of their first tokens."""
+        """Reads the questions; yields numbers of answers, and the logits of their first tokens."""
 
     def step(self, tokens: torch.Tensor) -> torch.Tensor:
-        """Passes one more token of every answer that is still written; gives the logits of the next, in that order."""
+        """Passes one more token of every answer that is still written; returns the logits of the next ones."""
 
     def treat(self, step: int, numbers: torch.Tensor) -> None:
         """Has the step treatments of these answers act after a step."""
 
     def keep_answering(self, going: torch.Tensor) -> None:
-        """``going``: bool, of the answers that were still written, which ones are."""
+        """Drops answers that have ended. ``going``: bool, whether each of the answers so far is still written."""
 
     def cache_of(self, number: int) -> BranchCache:
-        """What an answer that is still written reads."""
+        """Returns the cache that an answer reads while it is written."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """What can be seen when the next tokens of some answers are chosen.
+    """Shows what is known when the next tokens of some answers are chosen.
 
     ``number``: which token of an answer it is, from 0 on. ``logits``: shape (answers, vocabulary). ``numbers``: of the
     answers. The answers of one wave may come in several parts. Read, and do not write.
@@ -63,11 +59,11 @@ class Step:
 
     @cached_property
     def answers(self) -> list[Answer]:
-        """The answers in the order of the logits. An answer may have ended that is not left out yet."""
+        """Returns the answers in the order of the logits. Some may have ended that are not left out yet."""
         return [self.source.answers[number] for number in self.numbers.tolist()]
 
     def cache(self, place: int) -> BranchCache:
-        """What the answer at this place has read when its logits were computed."""
+        """Returns the cache that the answer at this place has read when its logits were computed."""
         return self.source.cache_of(int(self.numbers[place]))
 
 
@@ -75,7 +71,7 @@ class Sampler(Protocol):
     """Chooses the next tokens. One that draws does so by answer and step, and not by the place in the batch."""
 
     def __call__(self, step: Step) -> torch.Tensor:
-        """The chosen tokens, int64 (answers,)."""
+        """Returns the chosen tokens, int64 (answers,)."""
 
 
 class Observer(Protocol):
@@ -86,26 +82,25 @@ class Observer(Protocol):
 
 
 def greedy(step: Step) -> torch.Tensor:
-    """The most likely tokens."""
+    """Chooses the most likely tokens."""
     best: torch.Tensor = step.logits.argmax(-1)
     return best
 
 
 @dataclass(frozen=True)
 class Decoding:
-    """How answers are decoded. ``steps``: tokens of an answer at most. ``gold``: whether the likelihood of the right
-    answers is measured."""
+    """Says how answers are decoded."""
 
-    steps: int
+    steps: int  # tokens of an answer at most
     sampler: Callable[[Step], torch.Tensor] = greedy
     observers: Sequence[Observer] = ()
-    gold: bool = False
+    gold: bool = False  # whether the likelihood of the right answers is measured
 
 
 def write_answers(
     source: Source, decoding: Decoding, likelihood: GoldLikelihood, ends: Collection[int], look_every: int
 ) -> torch.Tensor:
-    """Tokens of every answer, shape (answers, most tokens); what follows an end token means nothing.
+    """Writes the tokens of every answer, shape (answers, most tokens); what follows an end token means nothing.
 
     Every ``look_every`` steps the answers that have ended are left out.
     """
@@ -133,8 +128,8 @@ def write_answers(
     for part, logits in source.read():
         latest[part] = choose(0, part, logits)
     source.treat(0, numbers)
-    written = latest.new_zeros(len(latest), most)
-    written[:, 0] = latest
+    answer_tokens = latest.new_zeros(len(latest), most)
+    answer_tokens[:, 0] = latest
     done = has_ended(0, numbers, latest)
     for step in range(1, most):
         if step % look_every == 0 and bool(done.any()):
@@ -145,6 +140,6 @@ def write_answers(
             break
         latest = choose(step, numbers, source.step(latest))
         source.treat(step, numbers)
-        written[numbers, step] = latest
+        answer_tokens[numbers, step] = latest
         done |= has_ended(step, numbers, latest)
-    return written
+    return answer_tokens

@@ -1,4 +1,4 @@
-"""The questions of a wave go through the model, in passes of so many tokens."""
+"""Passes the questions of a wave through the model, in passes of a bounded number of tokens."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -10,7 +10,7 @@ import torch
 
 from kvbench.engine.decode.bundle import Bundle
 from kvbench.engine.decode.likelihood import GoldLikelihood
-from kvbench.engine.decode.wave import Part, Wave
+from kvbench.engine.decode.wave import BundlePass, Wave
 from kvbench.models.load import LoadedModel, decoder_of
 
 TOKENS_AT_ONCE = 2048  # in one pass
@@ -20,18 +20,17 @@ LOGIT_NUMBERS = 2**26  # of the right answers in one pass: 256 MiB in float32
 
 @dataclass(frozen=True)
 class Reading:
-    """What a pass reads of one bundle. ``wanted``: the places, among those that are read, whose next token is asked
-    for, on the CPU as :attr:`Columns.last`."""
+    """Describes the tokens that a pass reads into one bundle."""
 
     bundle: Bundle
     rows: slice
     token_ids: torch.Tensor
     positions: torch.Tensor
-    wanted: torch.Tensor
+    logit_places: torch.Tensor  # the places whose next token is chosen, on the CPU as :attr:`Columns.last`
 
 
 def read_shared(model: LoadedModel, wave: Wave) -> None:
-    """What all questions begin with, such as the instruction, once for each row."""
+    """Reads the start that all questions share, such as the instruction, once for each row."""
     for chosen in _passes(model, wave, [bundle.columns.shared for bundle in wave.bundles]):
         readings = []
         for bundle, places, rows in chosen:
@@ -46,9 +45,11 @@ def read_shared(model: LoadedModel, wave: Wave) -> None:
 
 
 def read_questions(model: LoadedModel, wave: Wave) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    """Numbers of answers, bundle by bundle and row by row, and the logits of their first tokens. The questions of a row
-    are read a portion at a time, and rows in passes of so many tokens: that bounds the memory of activations, logits
-    and masks."""
+    """Reads questions; yields numbers of answers, and the logits of their first tokens.
+
+    The questions of a row are read a portion at a time, and rows in passes of so many tokens: that bounds the memory of
+    activations, logits and masks.
+    """
     numbers = _numbers_of(wave)
     for portions in zip_longest(*(bundle.portions for bundle in wave.bundles), fillvalue=slice(0, 0)):
         for chosen in _passes(model, wave, portions):
@@ -76,7 +77,7 @@ def read_golds(model: LoadedModel, wave: Wave, likelihood: GoldLikelihood) -> No
                 bundle.begin_golds(places, rows)
                 golds, of_column = bundle.golds, numbers[bundle][rows][:, bundle.golds.column[places]]
                 count = of_column.numel()
-                wave.parts.append(Part(bundle, slice(start, start + count)))
+                wave.parts.append(BundlePass(bundle, slice(start, start + count)))
                 start += count
                 grids = (golds.token_ids, golds.positions, golds.targets, ~golds.padding)
                 parts.append([of_column.flatten(), *(grid[rows, places].flatten() for grid in grids)])
@@ -85,7 +86,7 @@ def read_golds(model: LoadedModel, wave: Wave, likelihood: GoldLikelihood) -> No
 
 
 def _numbers_of(wave: Wave) -> dict[Bundle, torch.Tensor]:
-    """The numbers of the answers of each bundle, shape (rows, columns), before any has ended."""
+    """Numbers the answers of each bundle, shape (rows, columns), before any has ended."""
     numbers, start = {}, 0
     for bundle in wave.bundles:
         count = bundle.active.numel()
@@ -97,15 +98,15 @@ def _numbers_of(wave: Wave) -> dict[Bundle, torch.Tensor]:
 def _passes(
     model: LoadedModel, wave: Wave, places: Sequence[slice], all_logits: bool = False
 ) -> Iterator[list[tuple[Bundle, slice, slice]]]:
-    """Bundles, of each these places of so many rows, in passes bounded by activations, by what their masks take and, if
-    every place has logits, by these."""
+    """Divides the bundles, at these places, into passes of so many rows: bounded by activations, by the memory of masks
+    and, if every place has logits, by these."""
     config = model.network.config.get_text_config()
     groups = config.num_attention_heads // config.num_key_value_heads
     of_logits = config.vocab_size / LOGIT_NUMBERS if all_logits else 0.0
     chosen: list[tuple[Bundle, slice, slice]] = []
     room = 1.0
-    for bundle, own in zip(wave.bundles, places, strict=True):
-        width, start = own.stop - own.start, 0
+    for bundle, span in zip(wave.bundles, places, strict=True):
+        width, start = span.stop - span.start, 0
         longest = max(bundle.kept) + bundle.grown + max(bundle.front, bundle.columns.shared.stop)
         of_a_token = groups * max(hidden.shape[1] for hidden in bundle.hidden) * longest
         of_a_row = width * max(1 / TOKENS_AT_ONCE, of_a_token / MASK_NUMBERS, of_logits)
@@ -114,7 +115,7 @@ def _passes(
                 yield chosen
                 chosen, room = [], 1.0
             rows = slice(start, min(bundle.rows, start + max(1, int(room / of_a_row))))
-            chosen.append((bundle, own, rows))
+            chosen.append((bundle, span, rows))
             room, start = room - (rows.stop - start) * of_a_row, rows.stop
             if start < bundle.rows:  # a bundle is at one place only in a pass
                 yield chosen
@@ -124,12 +125,12 @@ def _passes(
 
 
 def _read(model: LoadedModel, wave: Wave, readings: Sequence[Reading]) -> torch.Tensor:
-    """One pass: the logits behind the wanted places, reading by reading and row by row."""
+    """Does one pass; returns the logits at the places that need them, reading by reading and row by row."""
     wave.parts, start, places = [], 0, []
     for reading in readings:
         rows, width = reading.token_ids.shape
-        wave.parts.append(Part(reading.bundle, slice(start, start + rows * width), reading.wanted))
-        places.append(start + width * torch.arange(rows)[:, None] + reading.wanted)
+        wave.parts.append(BundlePass(reading.bundle, slice(start, start + rows * width), reading.logit_places))
+        places.append(start + width * torch.arange(rows)[:, None] + reading.logit_places)
         start += rows * width
     answered = torch.cat([of_reading.flatten() for of_reading in places])
     token_ids = torch.cat([reading.token_ids.flatten() for reading in readings])
@@ -168,7 +169,7 @@ def _last_layer_at(model: LoadedModel, places: torch.Tensor) -> Iterator[None]:
 def forward(
     model: LoadedModel, wave: Wave, token_ids: torch.Tensor, positions: torch.Tensor, places: torch.Tensor | None
 ) -> torch.Tensor:
-    """The logits at the given places of the pass, by default at all: shape (places, vocabulary)."""
+    """Returns the logits at the given places of a pass, by default at all: shape (places, vocabulary)."""
     output = model.network(
         input_ids=token_ids[None],
         position_ids=positions[None],

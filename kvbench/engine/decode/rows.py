@@ -1,4 +1,4 @@
-"""What one row of a batch is: a branch, and the questions that are decoded from it."""
+"""A row of a batch stands for a branch and the questions that are decoded from it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ Of = TypeVar("Of", Branch, Treatment)
 
 @dataclass(frozen=True)
 class Row(Generic[Of]):
-    """One row of a batch.
+    """Describes one row of a batch.
 
     All questions of a branch share one row, which holds the kept keys once. A branch whose cache is treated between
     steps has a row for each question, since what is done to the context for one question must not reach another.
@@ -33,14 +33,14 @@ class Row(Generic[Of]):
     forced: bool = False
 
     def question_ids(self, prompt: Prompt) -> list[tuple[int, ...]]:
-        return [prompt.asks[number].token_ids for number in self.questions]
+        return [prompt.questions[number].token_ids for number in self.questions]
 
     def gold_ids(self, prompt: Prompt) -> list[tuple[int, ...]]:
-        return [prompt.asks[number].gold_ids for number in self.questions]
+        return [prompt.questions[number].gold_ids for number in self.questions]
 
 
 def shared_start(questions: Sequence[Sequence[Sequence[int]]]) -> int:
-    """How many tokens all questions of all rows begin with; each has at least one more. A row that asks one question
+    """Counts the tokens that all questions of all rows begin with; each has at least one more. A row of one question
     shares nothing."""
     if len(questions[0]) == 1:
         return 0

@@ -1,4 +1,4 @@
-"""Answers that are decoded together: the rows of a wave as a source of logits."""
+"""Decodes answers together: the rows of a wave are a source of logits."""
 
 from collections.abc import Iterator, Sequence
 
@@ -24,7 +24,7 @@ GoldMeans = dict[tuple[int, int], float]  # by the branch's id and the number of
 def answers_of_wave(
     model: LoadedModel, trace: Trace, rows: Sequence[Sequence[Row[Branch]]], decoding: Decoding
 ) -> tuple[list[Generation], GoldMeans]:
-    """What all rows of a wave answer, and how likely right answers are. ``rows``: of each bundle."""
+    """Decodes all rows of a wave, and measures how likely right answers are. ``rows``: of each bundle."""
     if not rows:
         return [], {}
     started = model.clock()
@@ -44,8 +44,8 @@ def answers_of_wave(
 
 
 def _answers_of(trace: Trace, row: Row[Branch], decoding: Decoding) -> list[Answer]:
-    """One for each question of a row. Of a reference the answers are of no interest, of a branch that is treated
-    between steps another row measures the likelihood."""
+    """Lists one answer for each question of a row. The answers of a reference are of no interest; where a branch is
+    treated between steps, another row measures the likelihood."""
     treatment = row.of.treatment
     most = 1 if treatment.reference else decoding.steps
     by_step = treatment.policy.step_treatment is not None
@@ -57,11 +57,11 @@ def _answers_of(trace: Trace, row: Row[Branch], decoding: Decoding) -> list[Answ
 
 
 class WaveSource:
-    """Logits of all answers of a wave: bundle by bundle, row by row. ``gold_seconds``: spent on the right answers."""
+    """Computes the logits of all answers of a wave, bundle by bundle and row by row."""
 
     def __init__(self, model: LoadedModel, wave: Wave, answers: Sequence[Answer], likelihood: GoldLikelihood) -> None:
         self.answers = answers
-        self.gold_seconds = 0.0
+        self.gold_seconds = 0.0  # spent on the right answers
         self._model, self._wave, self._likelihood = model, wave, likelihood
         places = [
             (bundle, row, column)
@@ -77,15 +77,15 @@ class WaveSource:
         self._question_read = False
 
     def _built(self) -> dict[int, StepTreatment]:
-        """The step treatments by answer, a fresh one for each."""
-        found: dict[int, StepTreatment] = {}
+        """Builds the step treatments by answer, a fresh one for each."""
+        treatments: dict[int, StepTreatment] = {}
         for number, answer in enumerate(self.answers):
             treatment, branch = answer.branch.treatment, answer.branch
             if treatment.policy.step_treatment is not None and branch.error is None:
                 with faults_of(branch, "while decoding"):
-                    question = self._wave.prompt.asks[answer.question].question
-                    found[number] = treatment.policy.step_treatment(treatment.situation, question.id)
-        return found
+                    question = self._wave.prompt.questions[answer.question].question
+                    treatments[number] = treatment.policy.step_treatment(treatment.situation, question.id)
+        return treatments
 
     def read(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
         for number, treatment in self._treatments.items():

@@ -1,4 +1,4 @@
-"""Branches that are decoded together: every pass has the tokens of all of them, one after the other, as one sequence.
+"""Decodes branches together: every pass has the tokens of all of them, one after the other, as one sequence.
 
 What every token passes alone, the matrix products above all, is done for all of them at once; attention is done bundle
 by bundle.
@@ -19,17 +19,16 @@ BRANCH_ATTENTION = "kvbench_branches"
 
 
 @dataclass(frozen=True)
-class Part:
-    """What a pass reads of one bundle. ``tokens``: where they stand in the pass. ``wanted``: the only places of a row
-    whose queries the last layer need answer, where it is not all."""
+class BundlePass:
+    """Describes the tokens of a pass that belong to one bundle."""
 
     bundle: Bundle
-    tokens: slice
-    wanted: torch.Tensor | None = None
+    tokens: slice  # their places in the pass
+    query_places: torch.Tensor | None = None  # the only places of a row whose queries matter in the last layer
 
 
 class Wave(Cache):
-    """The cache of all bundles that are decoded together. ``parts``: what the pass that comes next reads."""
+    """Holds the cache of all bundles that are decoded together. ``parts``: the tokens of the next pass."""
 
     def __init__(self, trace: Trace, rows: Sequence[Sequence[Row[Branch]]], gold: bool = True) -> None:
         """``rows``: of each bundle. ``gold``: whether the right answers are passed."""
@@ -37,7 +36,7 @@ class Wave(Cache):
         self.prompt = trace.prompt
         self.last_layer = len(trace.keys) - 1
         self.bundles = [Bundle(trace, of_bundle, gold) for of_bundle in rows]
-        self.parts: list[Part] = []
+        self.parts: list[BundlePass] = []
 
     def get_seq_length(self, layer_idx: int = 0) -> int:
         return max(bundle.kept[layer_idx] + bundle.grown for bundle in self.bundles)
@@ -45,7 +44,7 @@ class Wave(Cache):
     def update(
         self, key_states: torch.Tensor, value_states: torch.Tensor, *_: Any, **__: Any
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Bundles write them where they are attended to."""
+        """Returns keys and values as they are: bundles write them where they are attended to."""
         return key_states, value_states
 
     def begin_step(self) -> None:
@@ -54,7 +53,7 @@ class Wave(Cache):
         for bundle in self.bundles:
             bundle.begin_step()
             end = start + bundle.answering
-            self.parts.append(Part(bundle, slice(start, end)))
+            self.parts.append(BundlePass(bundle, slice(start, end)))
             start = end
 
     def grow_step(self) -> None:
@@ -62,11 +61,11 @@ class Wave(Cache):
             bundle.grow(bundle.columns.count)
 
     def keep_answering(self, going: torch.Tensor) -> None:
-        """``going``: bool, of the answers that were still written, bundle by bundle, which ones are."""
+        """Drops answers that have ended. ``going``: bool, bundle by bundle, whether each is still written."""
         counts = [bundle.answering for bundle in self.bundles]
-        for bundle, own in zip(self.bundles, going.split(counts), strict=True):
-            if not bool(own.all()):
-                bundle.keep_answering(own)
+        for bundle, of_bundle in zip(self.bundles, going.split(counts), strict=True):
+            if not bool(of_bundle.all()):
+                bundle.keep_answering(of_bundle)
         self.bundles = [bundle for bundle in self.bundles if bundle.rows > 0]
 
 
@@ -80,15 +79,16 @@ def branch_attention(
     wave: Wave | None = None,
     **_: Any,
 ) -> tuple[torch.Tensor, None]:
-    """Attention of the tokens of a pass, shape (1, heads, tokens, head_dim) each, over the caches of their bundles."""
+    """Computes the attention of the tokens of a pass, shape (1, heads, tokens, head_dim) each, over their bundles."""
     assert wave is not None
     layer: int = module.layer_idx
     queries, keys, values = (states[0].transpose(0, 1) for states in (query, key, value))
-    narrow = layer == wave.last_layer and any(part.wanted is not None for part in wave.parts)
+    narrow = layer == wave.last_layer and any(part.query_places is not None for part in wave.parts)
     output = queries.new_zeros(queries.shape) if narrow else queries.new_empty(queries.shape)
     for part in wave.parts:
-        own, wanted = part.tokens, part.wanted if narrow else None
-        part.bundle.attend(layer, queries[own], keys[own], values[own], scaling, wanted, output[own])
+        tokens, query_places = part.tokens, part.query_places if narrow else None
+        states = queries[tokens], keys[tokens], values[tokens]
+        part.bundle.attend(layer, *states, scaling, query_places, output[tokens])
     return output[None], None
 
 

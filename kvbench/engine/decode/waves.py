@@ -1,4 +1,4 @@
-"""Waves: which branches are decoded together, so that their keys and values fit into the memory they may take.
+"""Divides branches into waves that are decoded together, so that their keys and values fit into memory.
 
 Waves are made of bundles and bundles of rows, which are padded to the longest of their bundle. What a row takes is
 counted from what its branch keeps, or, before anything is read, from what its policy was asked to keep.
@@ -23,23 +23,22 @@ PADDING = {"cpu": 2 * 10**6, "cuda": 2 * 10**8}
 
 @dataclass(frozen=True)
 class Forecast:
-    """What is expected of a context. ``waves``: rows of each wave and the bytes that it takes. ``alone``: branches
-    whose answers are written one by one. ``too_large``: branches that do not fit alone."""
+    """Tells what to expect of a context."""
 
-    waves: tuple[tuple[int, int], ...]
-    alone: int
-    too_large: int
+    waves: tuple[tuple[int, int], ...]  # rows of each wave and the bytes that it takes
+    alone: int  # branches whose answers are written one by one
+    too_large: int  # branches that do not fit alone
 
 
 Rows = list[Row[Of]]  # of a bundle
 
 
 def waves(trace: Trace, steps: int, max_kv_bytes: int, gold: bool = True) -> list[list[Rows[Branch]]]:
-    """The sound branches whose presses are done, in waves of at most ``max_kv_bytes`` of cache. ``gold``: with the rows
-    that are there for right answers alone."""
+    """Divides the sound branches whose presses are done into waves of at most ``max_kv_bytes`` of cache. ``gold``: with
+    the rows that are there for right answers alone."""
     heads, _, size = trace.keys[0].shape
     token_bytes = 2 * len(trace.keys) * heads * size * trace.keys[0].element_size()
-    sound = [branch for branch in trace.branches if branch.error is None and branch.held is None]
+    sound = [branch for branch in trace.branches if branch.error is None and branch.press_cache is None]
     rows = [
         row
         for branch in sound
@@ -51,7 +50,7 @@ def waves(trace: Trace, steps: int, max_kv_bytes: int, gold: bool = True) -> lis
 def forecast(
     model: LoadedModel, prompt: Prompt, scorings: Sequence[Scoring], steps: int, max_kv_bytes: int
 ) -> Forecast:
-    """What the waves of a prompt will be, before it is read: no less than they take, as a policy that spreads its
+    """Predicts the waves of a prompt before it is read, with no less memory than they take: a policy that spreads its
     budget over heads or layers may leave one of them whole."""
     length, token_bytes = len(prompt.token_ids), token_bytes_of(model)
     rows, alone = [], 0
@@ -73,31 +72,31 @@ def rows_of(waves: Iterable[Iterable[Rows[Of]]]) -> list[Row[Of]]:
 
 
 def size_of(wave: Iterable[Rows[Of]]) -> int:
-    """Bytes of keys and values, padding among them."""
+    """Counts the bytes of keys and values, padding included."""
     return sum(len(bundle) * bundle[0].size for bundle in wave)
 
 
 def in_waves(rows: Iterable[Row[Of]], max_kv_bytes: int, device: torch.device) -> list[list[Rows[Of]]]:
-    """One wave after the other, each filled as far as the bound allows. A row above the bound is alone in its wave."""
-    found: list[list[Rows[Of]]] = []
+    """Fills one wave after the other as far as the bound allows. A row above the bound is alone in its wave."""
+    full: list[list[Rows[Of]]] = []
     room = 0
     for rest in _in_bundles(rows, PADDING[device.type]):
         while rest:
             size = rest[0].size
             if room < size:
-                found.append([])
+                full.append([])
                 room = max(max_kv_bytes, size)
             count = min(len(rest), room // size)
-            found[-1].append(rest[:count])
+            full[-1].append(rest[:count])
             room, rest = room - count * size, rest[count:]
-    return found
+    return full
 
 
 def _in_bundles(rows: Iterable[Row[Of]], padding: int) -> Iterator[Rows[Of]]:
-    """Rows of like length, the longest first, so that no bundle has more bytes of padding than asked for.
+    """Groups rows of like length, the longest first, so that no bundle has more than ``padding`` bytes of padding.
 
-    Those of a bundle ask as many questions, and all keep as many tokens in every head and layer or none does, since one
-    mask then serves all layers.
+    The rows of a bundle have the same number of questions, and all keep as many tokens in every head and layer or none
+    does, since one mask then serves all layers.
     """
     groups: dict[tuple[int, int, bool], Rows[Of]] = {}
     for row in rows:
@@ -116,7 +115,7 @@ def _in_bundles(rows: Iterable[Row[Of]], padding: int) -> Iterator[Rows[Of]]:
 
 
 def token_bytes_of(model: LoadedModel) -> int:
-    """Bytes of keys and values of one token over all layers and heads."""
+    """Counts the bytes of keys and values of one token over all layers and heads."""
     config = model.network.config.get_text_config()
     size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     heads: int = config.num_key_value_heads * config.num_hidden_layers
@@ -126,42 +125,42 @@ def token_bytes_of(model: LoadedModel) -> int:
 def _rows(
     of: Of, treatment: Treatment, tokens: int, even: bool, prompt: Prompt, steps: int, token_bytes: int
 ) -> list[Row[Of]]:
-    """The rows of a branch. ``tokens``: how many a head of it reads of the context."""
+    """Makes the rows of a branch. ``tokens``: how many of the context a head reads."""
     if treatment.policy.step_treatment is None:
-        size = (tokens + _room(prompt, treatment.asks, steps)) * token_bytes
-        return [Row(of, treatment.asks, even, size, steps)]
+        size = (tokens + _room(prompt, treatment.questions, steps)) * token_bytes
+        return [Row(of, treatment.questions, even, size, steps)]
     rows = []
-    steps = max(steps, *(len(ask.gold_ids) for ask in prompt.asks))
-    for number in treatment.asks:
+    steps = max(steps, *(len(question.gold_ids) for question in prompt.questions))
+    for number in treatment.questions:
         size = (tokens + _room(prompt, (number,), steps)) * token_bytes
         rows.append(Row(of, (number,), even, size, steps))
-        if prompt.asks[number].gold_ids:
+        if prompt.questions[number].gold_ids:
             rows.append(Row(of, (number,), even, size, steps, forced=True))
     return rows
 
 
 def _room(prompt: Prompt, numbers: Sequence[int], steps: int) -> int:
-    """Places for the questions of a row and their answers. The right answers are passed where answers are written
-    later, a few at a time."""
-    asks = [prompt.asks[number] for number in numbers]
-    questions, golds = [ask.token_ids for ask in asks], [len(ask.gold_ids) for ask in asks]
-    if len(asks) == 1:  # padded to whatever another row of its bundle asks
-        questions = [max((ask.token_ids for ask in prompt.asks), key=len)]
-        golds = [max(len(ask.gold_ids) for ask in prompt.asks)]
+    """Counts the places for the questions of a row and their answers. The right answers are passed where answers are
+    written later, a few at a time."""
+    questions = [prompt.questions[number].token_ids for number in numbers]
+    golds = [len(prompt.questions[number].gold_ids) for number in numbers]
+    if len(questions) == 1:  # padded to whatever another row of its bundle asks
+        questions = [max((question.token_ids for question in prompt.questions), key=len)]
+        golds = [max(len(question.gold_ids) for question in prompt.questions)]
     shared = shared_start([questions])
     lengths = [len(question) - shared for question in questions]
-    answers = max(steps * len(asks), min(sum(golds), PLACES_AT_ONCE), *golds)
+    answers = max(steps * len(questions), min(sum(golds), PLACES_AT_ONCE), *golds)
     return shared + sum(lengths) + answers + max(PLACES_AT_ONCE, *lengths)
 
 
 def _even(branch: Branch) -> bool:
-    """Whether the branch keeps as many rows in every head and layer."""
+    """Tells whether the branch keeps as many rows in every head and layer."""
     counts = [cache.keep.sum(-1) for cache in branch.layers if cache.keep is not None]
     return len(counts) == len(branch.layers) and all(bool((count == counts[0][0]).all()) for count in counts)
 
 
 def _longest(branch: Branch) -> int:
-    """Most rows that a head of the branch reads in any layer."""
+    """Counts the most rows that a head of the branch reads in any layer."""
     return max(
         int(cache.keep.sum(-1).max()) if cache.keep is not None else cache.read_rows // cache.keys.shape[0]  # type: ignore[union-attr]
         for cache in branch.layers

@@ -1,4 +1,4 @@
-"""What one treatment leaves of a prefilled context, and what becomes of a press that fails."""
+"""A branch holds what one treatment leaves of a prefilled context, or the reason why its press failed."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,38 +22,34 @@ from policies.declaration.draws import drawing_from, seed_of
 
 
 @dataclass(frozen=True)
-class Held:
-    """A cache as its press left it, and by layer the (batch, head, token) indices that are masked out, if any."""
+class PressCache:
+    """Holds a cache as its press left it, where the press goes on while an answer is written."""
 
     cache: DynamicCache
-    masked: list[tuple[torch.Tensor, torch.Tensor, torch.Tensor] | None]
+    masked: list[tuple[torch.Tensor, torch.Tensor, torch.Tensor] | None]  # by layer (batch, head, token) indices
 
 
 @dataclass
 class Branch:
-    """What one treatment leaves of a trace. ``error``: why it failed, and then there are no layers to read.
-    ``arguments``: of the press, for this context. ``held``: where the press goes on while an answer is written.
-
-    ``seconds``: time spent in this branch's own press, as if it had been run alone; a scoring that serves several
-    ratios is counted in full for each.
-    """
+    """Holds what one treatment leaves of a trace."""
 
     treatment: Treatment
     press: BasePress | None = None
-    arguments: dict[str, int | float | str] = field(default_factory=dict)
+    arguments: dict[str, int | float | str] = field(default_factory=dict)  # of the press, for this context
     layers: list[LayerCache] = field(default_factory=list)
-    held: Held | None = None
+    press_cache: PressCache | None = None
+    # The time of this branch's press as if it had been run alone: a scoring for several ratios counts in full for each.
     seconds: float = 0.0
-    error: str | None = None
+    error: str | None = None  # why it failed: then there are no layers to read
 
     @cached_property
     def digest(self) -> str:
-        """Equal for branches of which the same is read."""
+        """Identifies what is read: it is equal for branches that leave the same cache."""
         return digest_of(self.layers)
 
     @property
     def next_position(self) -> int:
-        """Where the positions of its questions begin: behind the context, wherever its tokens went."""
+        """Returns the first position of its questions: behind the context, wherever the tokens of that went."""
         if self.treatment.policy.renumbers:
             keys = self.layers[0].keys
             return self.treatment.situation.context_length if keys is None else keys.shape[1]
@@ -62,10 +58,10 @@ class Branch:
 
 @dataclass
 class Trace:
-    """One uncompressed prefill. ``keys`` and ``values``: by layer, shape (num_kv_heads, seq_len, head_dim)."""
+    """Holds one uncompressed prefill and its branches."""
 
     prompt: Prompt
-    keys: list[torch.Tensor]
+    keys: list[torch.Tensor]  # by layer, shape (num_kv_heads, seq_len, head_dim), like the values
     values: list[torch.Tensor]
     seconds: float
     branches: list[Branch]
@@ -102,14 +98,14 @@ def faults_of(branch: Branch, where: str, model: LoadedModel | None = None) -> I
         expected = PressError | PolicyError | TookTooLongError
         kind = "" if isinstance(error, expected) else f"{type(error).__name__}: "
         branch.error = f"{policy} failed {where}: {kind}{first_line(error)}"
-        branch.layers, branch.held = [], None
+        branch.layers, branch.press_cache = [], None
     if model and not is_known(branch.press) and (change := model.snapshot.first_change(by_content=False)):
         raise ModelChangedError([policy], change)
 
 
 @contextmanager
 def draws_of(branch: Branch, part: int | str, device: torch.device) -> Iterator[None]:
-    """What a press draws from torch's generator is the same in every run, and changes nothing for any other."""
+    """Has a press draw the same from torch's generator in every run, without a change for any other draw."""
     situation = branch.treatment.situation
     with drawing_from(seed_of(situation.seed, situation.example_id, part), device):
         yield

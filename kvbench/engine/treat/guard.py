@@ -1,4 +1,4 @@
-"""The model as presses find it, and as they have to leave it."""
+"""Guards the model: presses have to leave it as they find it."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""What a press keeps, observed from what the decoder will read."""
+"""Finds out what a press keeps, from the cache that the decoder will read."""
 
 import hashlib
 from collections.abc import Sequence
@@ -9,12 +9,12 @@ import torch
 
 
 class PressError(Exception):
-    """A press returned something that is no cache: why, in one line."""
+    """A press returned something that is no cache; the message says why in one line."""
 
 
 @dataclass(frozen=True)
 class LayerCache:
-    """What one branch leaves of one layer.
+    """Holds what one branch leaves of one layer.
 
     keep
         bool, shape (num_kv_heads, seq_len): which tokens survive; ``None`` where the press merges or rewrites, and
@@ -36,7 +36,7 @@ class LayerCache:
 
     @property
     def read_rows(self) -> int:
-        """Key rows that the decoder reads over all heads."""
+        """Counts the key rows that the decoder reads over all heads."""
         if self.keep is not None:
             return int(self.keep.sum())
         assert self.keys is not None
@@ -44,14 +44,14 @@ class LayerCache:
 
 
 def kept_highest(scores: torch.Tensor, count: int) -> torch.Tensor:
-    """The keep mask of the ``count`` highest scores of each head, by the call that kvpress makes, so that ties fall the
-    same way. ``scores``: shape (1, num_kv_heads, seq_len)."""
+    """Returns the keep mask of the ``count`` highest scores of each head, by the call that kvpress makes, so that ties
+    fall the same way. ``scores``: shape (1, num_kv_heads, seq_len)."""
     indices = scores.topk(count, dim=-1).indices[0]
     return torch.zeros(scores.shape[1:], dtype=torch.bool, device=scores.device).scatter_(-1, indices, True)
 
 
 class Ranking:
-    """The keep masks of the highest scores for many counts, after one sort. ``scores``: as in :func:`kept_highest`."""
+    """Gives the keep masks of the highest scores for many counts after one sort (:func:`kept_highest`)."""
 
     def __init__(self, scores: torch.Tensor, counts: Sequence[int]) -> None:
         ordered, order = scores[0].sort(dim=-1, descending=True)
@@ -64,7 +64,7 @@ class Ranking:
         self._tied = {count for count, is_tied in zip(edges.tolist(), tied.tolist(), strict=True) if is_tied}
 
     def kept(self, count: int) -> torch.Tensor:
-        """Which of equal scores at the edge are kept, kvpress's own call says."""
+        """Returns the keep mask for a count. Among equal scores at the edge, kvpress's own call decides."""
         return kept_highest(self._scores, count) if count in self._tied else self._rank < count
 
 
@@ -75,7 +75,7 @@ def observe(
     values: torch.Tensor,
     masked: tuple[torch.Tensor, torch.Tensor, torch.Tensor] | None,
 ) -> LayerCache:
-    """What ``keys`` and ``values``, as a press returned them, keep of the full ones.
+    """Compares ``keys`` and ``values``, as a press returned them, with the full ones to see what is kept.
 
     All of shape (1, num_kv_heads, tokens, head_dim). ``masked``: the (batch, head, token) indices that a head-wise
     press masks out. Raises :class:`PressError` for wrong shapes, NaN, or nothing kept.
@@ -90,16 +90,16 @@ def observe(
         if not keep.any():
             raise PressError("it kept no token")
         return LayerCache(keep, heads * rows)
-    found = matched_rows(full_keys[0], keys[0])
-    if found is None or not torch.equal(full_values[0].gather(1, _rows(found, values)), values[0]):
-        own = keys[0].contiguous(), values[0].contiguous()
-        return LayerCache(None, heads * rows, *own, filled=_filled(*own))
-    keep = torch.zeros(heads, full_keys.shape[2], dtype=torch.bool, device=keys.device).scatter_(1, found, True)
+    positions = matched_rows(full_keys[0], keys[0])
+    if positions is None or not torch.equal(full_values[0].gather(1, _rows(positions, values)), values[0]):
+        states = keys[0].contiguous(), values[0].contiguous()
+        return LayerCache(None, heads * rows, *states, filled=_filled(*states))
+    keep = torch.zeros(heads, full_keys.shape[2], dtype=torch.bool, device=keys.device).scatter_(1, positions, True)
     return LayerCache(keep, heads * rows)
 
 
 def digest_of(layers: Sequence[LayerCache]) -> str:
-    """Equal for caches of which the same is read: of the keep masks, or of the rows where they are the press's own."""
+    """Hashes the keep masks, or the rows where a press rewrites them: it is equal for caches that are read alike."""
     digest = hashlib.sha256()
     for layer in layers:
         if layer.keep is not None:
@@ -110,17 +110,18 @@ def digest_of(layers: Sequence[LayerCache]) -> str:
 
 
 def digest_of_rows(*states: torch.Tensor) -> bytes:
-    """Of (heads, rows, size) each, whatever the order of the rows: one number of each head leaves the device."""
+    """Hashes tensors of shape (heads, rows, size), whatever the order of the rows. Of each head one number leaves the
+    device."""
     return torch.cat([_row_hash(part).sum(1) for part in states]).cpu().numpy().tobytes()
 
 
-def survivors(full: torch.Tensor, held: torch.Tensor) -> torch.Tensor:
-    """Which rows of the full tensor are still among those held, wherever those now stand: bool (heads, tokens).
+def survivors(full: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+    """Tells which rows of the full tensor are still among ``rows``, in any order: bool (heads, tokens).
 
     Shapes (heads, tokens, size) and (heads, rows, size).
     """
-    full_hash, held_hash = _row_hash(full), _row_hash(held)
-    return torch.stack([torch.isin(one, other) for one, other in zip(full_hash, held_hash, strict=True)])
+    full_hash, rows_hash = _row_hash(full), _row_hash(rows)
+    return torch.stack([torch.isin(one, other) for one, other in zip(full_hash, rows_hash, strict=True)])
 
 
 def _filled(keys: torch.Tensor, values: torch.Tensor) -> float:
@@ -152,7 +153,7 @@ def check_cache(full_keys: torch.Tensor, keys: torch.Tensor, values: torch.Tenso
 
 
 def matched_rows(full: torch.Tensor, kept: torch.Tensor) -> torch.Tensor | None:
-    """For each kept row the position of the equal row of the full tensor, or ``None`` if some row has none.
+    """Finds for each kept row the position of the equal row of the full tensor; ``None`` if some row has none.
 
     Shapes (heads, tokens, size); returns int64 (heads, kept tokens). Rows are found by an integer hash of their bits,
     which is exact and order-free unlike a sum of floats, and then compared in full.
@@ -160,10 +161,10 @@ def matched_rows(full: torch.Tensor, kept: torch.Tensor) -> torch.Tensor | None:
     full_hash, kept_hash = _row_hash(full), _row_hash(kept)
     ordered, order = full_hash.sort(dim=1)
     place = torch.searchsorted(ordered, kept_hash).clamp(max=full.shape[1] - 1)
-    found = order.gather(1, place)
-    same = full.gather(1, _rows(found, full)).eq(kept).all()
-    distinct = found.sort(dim=1).values.diff(dim=1).ne(0).all()
-    return found if bool(same & distinct) else None
+    positions = order.gather(1, place)
+    same = full.gather(1, _rows(positions, full)).eq(kept).all()
+    distinct = positions.sort(dim=1).values.diff(dim=1).ne(0).all()
+    return positions if bool(same & distinct) else None
 
 
 def _rows(index: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
@@ -171,7 +172,7 @@ def _rows(index: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
 
 
 def _row_hash(rows: torch.Tensor) -> torch.Tensor:
-    """int64 hash of each row of a floating-point tensor, shape (heads, tokens)."""
+    """Hashes each row of a floating-point tensor to an int64, shape (heads, tokens)."""
     bits = rows.contiguous().view(torch.int16).long()
     odd = torch.arange(bits.shape[-1], device=rows.device) * 2_654_435_761 + 0x9E3779B97F4A7C15 % 2**62
     return (bits * (odd | 1)).sum(-1)

@@ -15,13 +15,14 @@ CALIBRATION_TEXTS = 8
 
 @dataclass(frozen=True)
 class Treatment:
-    """One policy at one level on one prompt. ``asks``: positions of the questions decoded from its branch.
+    """Describes one policy at one level on one prompt.
+
     ``time_limit``: how long its press may take. ``repeat``: which draw of a random policy.
     ``reference``: it tells how likely right answers are to the full cache, and is no result by itself."""
 
     policy: Policy
     situation: Situation
-    asks: tuple[int, ...]
+    questions: tuple[int, ...]
     time_limit: TimeLimit
     repeat: int = 0
     reference: bool = False
@@ -32,13 +33,13 @@ class Treatment:
 
     @property
     def ratio(self) -> float:
-        """The share of the context to remove; 0 for a policy that removes no tokens."""
+        """Returns the share of the context to remove; 0 for a policy that removes no tokens."""
         return self.situation.ratio
 
 
 @dataclass(frozen=True)
 class Scoring:
-    """Treatments of one policy and draw that differ in nothing but the level."""
+    """Groups treatments of one policy and draw that differ in nothing but the level."""
 
     policy: Policy
     treatments: tuple[Treatment, ...]
@@ -46,7 +47,7 @@ class Scoring:
 
 @cache
 def calibration_texts() -> tuple[str, ...]:
-    """Prose that no test shows, for presses that look at a model before they look at a context."""
+    """Returns prose that no test shows, for presses that look at a model before they look at a context."""
     examples = TASKS["long_context"].generate(0, CALIBRATION_TEXTS, "train")
     return tuple(example.context for example in examples)
 
@@ -58,27 +59,27 @@ def plan(
     seed: int,
     time_limit: TimeLimit | None = None,
 ) -> list[Scoring]:
-    """All treatments of a prompt, grouped so that one scoring may serve all levels of a group."""
+    """Lists all treatments of a prompt, grouped so that one scoring may serve all levels of a group."""
     time_limit = time_limit or TimeLimit()
-    everything = tuple(range(len(prompt.asks)))
+    everything = tuple(range(len(prompt.questions)))
     scorings = []
     for policy in policies:
         groups = [(number,) for number in everything] if policy.per_question else [everything]
-        own = policy.points_among(points)
-        for asks in groups:
-            for repeat in sorted({point.repeat for point in own}):
+        policy_points = policy.points_among(points)
+        for questions in groups:
+            for repeat in sorted({point.repeat for point in policy_points}):
                 treatments = tuple(
-                    Treatment(policy, _situation(policy, point, prompt, asks, seed), asks, time_limit, repeat)
-                    for point in own
+                    Treatment(policy, _situation(policy, point, prompt, questions, seed), questions, time_limit, repeat)
+                    for point in policy_points
                     if point.repeat == repeat
                 )
                 scorings.append(Scoring(policy, treatments))
     return scorings
 
 
-def _situation(policy: Policy, point: Point, prompt: Prompt, asks: Sequence[int], seed: int) -> Situation:
+def _situation(policy: Policy, point: Point, prompt: Prompt, questions: Sequence[int], seed: int) -> Situation:
     length = len(prompt.token_ids)
-    told = prompt.asks[asks[0]] if policy.per_question else None
+    question = prompt.questions[questions[0]] if policy.per_question else None
     return Situation(
         point.level.share(length) or 0.0,
         length,
@@ -86,15 +87,15 @@ def _situation(policy: Policy, point: Point, prompt: Prompt, asks: Sequence[int]
         prompt.example.id,
         question_tokens=prompt.question_tokens,
         spans=prompt.protected,
-        answer_tokens=told.answer_tokens if told else (),
-        evidence_tokens=told.evidence_tokens if told else (),
+        answer_tokens=question.answer_tokens if question else (),
+        evidence_tokens=question.evidence_tokens if question else (),
         texts=calibration_texts,
         level=point.level,
     )
 
 
 def with_reference(scorings: Sequence[Scoring], prompt: Prompt) -> list[Scoring]:
-    """The same with the full cache, against which right answers are compared, where it is not among them."""
+    """Adds the full cache, against which the likelihood of right answers is compared, where it is not among them."""
     if not scorings or any(scoring.policy.name == FULL for scoring in scorings):
         return list(scorings)
     time_limit, seed = scorings[0].treatments[0].time_limit, scorings[0].treatments[0].situation.seed

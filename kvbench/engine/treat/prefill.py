@@ -1,4 +1,4 @@
-"""A context read once, and what every treatment leaves of it."""
+"""Reads a context once and cuts a branch of it for every treatment."""
 
 from collections.abc import Sequence
 

@@ -1,5 +1,5 @@
-"""A prefill of its own for a press that reads the context again, acts on more than one layer at a time, or chooses once
-all layers are read. The press runs under its own context manager, as in kvpress's pipeline."""
+"""Runs a separate prefill for a press that reads the context again, acts on more than one layer at a time, or chooses
+once all layers are read. The press runs under its own context manager, as in kvpress's pipeline."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from transformers import DynamicCache
 
-from kvbench.engine.treat.branch import Branch, Held, Trace, draws_of, faults_of
+from kvbench.engine.treat.branch import Branch, PressCache, Trace, draws_of, faults_of
 from kvbench.engine.treat.guard import attention_modules, left_as_it_was, masks_of
 from kvbench.engine.treat.keep import LayerCache, PressError, observe
 from kvbench.models.load import LoadedModel, decoder_of
@@ -39,27 +39,27 @@ def prefill_alone(model: LoadedModel, trace: Trace, branch: Branch) -> None:
             for number, layer in enumerate(cache.layers)
         ]
         if branch.treatment.policy.while_decoding:
-            branch.held = Held(cache, masked)
+            branch.press_cache = PressCache(cache, masked)
     branch.seconds = max(0.0, model.clock() - started - trace.seconds)
 
 
 def _observed(
     trace: Trace, number: int, full: tuple[torch.Tensor, torch.Tensor], keys: Any, values: Any, masked: Any
 ) -> LayerCache:
-    """What the press kept. Where its prefill computed other bits than the shared one, such as by another attention,
-    the branch is read from its own rows."""
+    """Compares a layer with its full keys and values to see what the press kept. Where its prefill computed other bits
+    than the shared one, such as by another attention, the branch is read from its own rows."""
     if keys is None or values is None:
         raise PressError("it emptied the cache")
-    found = observe(*full, keys, values, masked)
+    left = observe(*full, keys, values, masked)
     same = torch.equal(full[0][0], trace.keys[number]) and torch.equal(full[1][0], trace.values[number])
-    if found.keep is None or same:
-        return found
-    return LayerCache(found.keep, found.held_rows, full[0][0], full[1][0])
+    if left.keep is None or same:
+        return left
+    return LayerCache(left.keep, left.held_rows, full[0][0], full[1][0])
 
 
 @contextmanager
 def _remembering(model: LoadedModel) -> Iterator[Full]:
-    """Keys and values of each layer as they were when it had read the context, before any press came to them."""
+    """Copies keys and values of each layer when it has read the context, before any press comes to them."""
     full: Full = {}
 
     def remember(module: Any, _: Any, kwargs: dict[str, Any], __: Any) -> None:

@@ -1,4 +1,4 @@
-"""Branches cut from one prefill while it runs: presses that act after the attention of a layer, and on nothing else.
+"""Cuts branches from one prefill while it runs, for presses that act after the attention of a layer and nowhere else.
 
 A press acts in a hook after the attention of its layer has run on the full cache, so what the next layer sees does not
 depend on what was evicted: one forward pass serves every such press at every ratio (DESIGN.md, "one prefill, many
@@ -26,8 +26,8 @@ from policies import replaced_hooks
 
 @dataclass(frozen=True)
 class LayerInputs:
-    """What kvpress hands to a press; keys and values of shape (1, num_kv_heads, seq_len, head_dim). ``module`` is the
-    attention layer of any architecture, on which kvpress sets attributes of its own."""
+    """Holds what kvpress hands to a press; keys and values of shape (1, num_kv_heads, seq_len, head_dim). ``module`` is
+    the attention layer of any architecture, on which kvpress sets attributes of its own."""
 
     module: Any
     hidden_states: torch.Tensor
@@ -39,7 +39,7 @@ class LayerInputs:
 
 @dataclass(frozen=True)
 class Scored:
-    """A press's scores, shape (1, num_kv_heads, seq_len), and the seconds that they took."""
+    """Holds the scores of a press, shape (1, num_kv_heads, seq_len), and the seconds that they took."""
 
     scores: torch.Tensor
     seconds: float
@@ -47,7 +47,7 @@ class Scored:
 
 @dataclass(frozen=True)
 class Ranked:
-    """A press's scores in order, and the seconds that both took."""
+    """Holds the scores of a press in order, and the seconds that scoring and sorting took."""
 
     ranking: Ranking
     seconds: float
@@ -57,8 +57,8 @@ Group = tuple[Scoring, list[Branch]]
 
 
 class Copies:
-    """Of what presses are handed of a layer: one copy of each tensor serves one press after the other, as long as none
-    has written into it."""
+    """Copies the tensors of a layer for presses. One copy serves one press after the other, as long as none has written
+    into it."""
 
     def __init__(self) -> None:
         self._lent: dict[str, tuple[torch.Tensor | None, int]] = {}
@@ -74,7 +74,7 @@ class Copies:
 
 @contextmanager
 def cutting(model: LoadedModel, groups: Sequence[Group]) -> Iterator[Callable[[], float]]:
-    """While the model reads a context, cuts it for all branches. Gives the seconds that this has taken so far."""
+    """Cuts a context for all branches while the model reads it. Yields a function for the seconds spent so far."""
     for _, branches in groups:
         for branch in branches:
             if branch.error is None:
@@ -149,12 +149,12 @@ def _everything(inputs: LayerInputs) -> LayerCache:
 
 
 def _prunes_by_score(press: ScorerPress) -> bool:
-    """Whether the press removes the lowest scores by kvpress's own code, and adds nothing to it."""
+    """Tells whether the press removes the lowest scores by kvpress's own code, and adds nothing to it."""
     return type(press).compress is ScorerPress.compress
 
 
 class _Copied:
-    """Another layer of the live cache as a press may see it: a copy, made when it is first looked at."""
+    """Stands for another layer of the live cache before a press: a copy, made when it is first looked at."""
 
     def __init__(self, layer: Any) -> None:
         self._layer = layer
@@ -169,8 +169,8 @@ class _Copied:
 
 @contextmanager
 def _isolated(inputs: LayerInputs, press: BasePress | None, copies: Copies) -> Iterator[LayerInputs]:
-    """Copies of what a press is handed of its layer: what it writes there must not reach the model or other branches.
-    Writing through ``.data`` is not counted: a press that is not kvpress's or ours gets copies of its own.
+    """Yields copies of the inputs of a press, because what it writes there must not reach the model or other branches.
+    Writing through ``.data`` is not counted: the press of a user gets separate copies.
 
     Raises :class:`PressError` if it put others into the cache that it was shown, instead of returning what it keeps.
     """
@@ -184,10 +184,10 @@ def _isolated(inputs: LayerInputs, press: BasePress | None, copies: Copies) -> I
         parts = enumerate(kwargs["position_embeddings"])
         kwargs["position_embeddings"] = tuple(copies.of(f"position {number}", part) for number, part in parts)
     cache = copy.copy(inputs.kwargs["past_key_values"])
-    own = inputs.module.layer_idx
-    shown = copy.copy(cache.layers[own])
+    current = inputs.module.layer_idx
+    shown = copy.copy(cache.layers[current])
     shown.keys, shown.values = keys, values
-    cache.layers = [shown if number == own else _Copied(layer) for number, layer in enumerate(cache.layers)]
+    cache.layers = [shown if number == current else _Copied(layer) for number, layer in enumerate(cache.layers)]
     kwargs["past_key_values"] = cache
     inputs.module.masked_key_indices = None
     try:
@@ -199,8 +199,8 @@ def _isolated(inputs: LayerInputs, press: BasePress | None, copies: Copies) -> I
 
 
 def _score_once(model: LoadedModel, branches: Sequence[Branch], inputs: LayerInputs, copies: Copies) -> None:
-    """What ``ScorerPress.compress`` does, for all branches after one call of ``score``. Where that fails, it is the
-    branch in whose name it was called that has failed, and the next one asks again."""
+    """Does the work of ``ScorerPress.compress`` for all branches after one call of ``score``. If that raises, only the
+    branch fails for which it was called, and it is called again for the next one."""
     length = inputs.keys.shape[2]
     counts = {id(branch): compute_n_kept(length, branch.treatment.ratio) for branch in branches}
     scored: Ranked | None = None
@@ -227,10 +227,10 @@ def _ranked(
     model: LoadedModel, press: BasePress | None, inputs: LayerInputs, copies: Copies, counts: Sequence[int]
 ) -> Ranked:
     assert isinstance(press, ScorerPress)
-    with _isolated(inputs, press, copies) as own:
+    with _isolated(inputs, press, copies) as given:
         started = model.clock()
         scores: torch.Tensor = press.score(
-            own.module, own.hidden_states, own.keys, own.values, own.attentions, own.kwargs
+            given.module, given.hidden_states, given.keys, given.values, given.attentions, given.kwargs
         )
         seconds = model.clock() - started
     if scores.shape != inputs.keys.shape[:3]:
@@ -244,8 +244,8 @@ def _ranked(
 
 @contextmanager
 def _scoring_once(model: LoadedModel, branch: Branch, remembered: list[Scored] | None, length: int) -> Iterator[None]:
-    """A press around another, such as AdaKV's, has it score the ``length`` tokens anew for each ratio; here the first
-    time serves all. Parts of them are scored as often as it asks."""
+    """Has the scores of a press inside another, such as AdaKV's, serve all ratios: the outer one would score all
+    ``length`` tokens again for each. Parts of them are scored as often as the outer press calls for it."""
     inner = getattr(branch.press, "press", None)
     if remembered is None or not isinstance(inner, ScorerPress):
         yield
@@ -274,18 +274,18 @@ def _scoring_once(model: LoadedModel, branch: Branch, remembered: list[Scored] |
 def _compress(
     model: LoadedModel, branch: Branch, inputs: LayerInputs, copies: Copies, remembered: list[Scored] | None
 ) -> None:
-    """The press's own ``compress``, and what it kept."""
+    """Runs the press's own ``compress`` and notes what it kept."""
     assert branch.press is not None
     with faults_of(branch, f"in layer {inputs.module.layer_idx}", model):
         with (
-            _isolated(inputs, branch.press, copies) as own,
+            _isolated(inputs, branch.press, copies) as given,
             _scoring_once(model, branch, remembered, inputs.keys.shape[2]),
             draws_of(branch, inputs.module.layer_idx, model.device),
         ):
             started = model.clock()
             keys, values = branch.press.compress(
-                own.module, own.hidden_states, own.keys, own.values, own.attentions, own.kwargs
+                given.module, given.hidden_states, given.keys, given.values, given.attentions, given.kwargs
             )
             branch.seconds += model.clock() - started
-            masked = own.module.masked_key_indices
+            masked = given.module.masked_key_indices
         branch.layers.append(observe(inputs.keys, inputs.values, keys, values, masked))
