@@ -1,6 +1,7 @@
 """The shape of the tree: folders that stay small, imports that go one way, and packages that know their place."""
 
 import ast
+import re
 from collections import defaultdict
 from collections.abc import Iterable
 from functools import cache
@@ -81,6 +82,31 @@ def test_no_module_imports_itself_by_way_of_others() -> None:
 
 def test_between_folders_imports_go_one_way() -> None:
     assert cycle_in(folder_graph(module_graph())) == []
+
+
+def rooms() -> dict[str, int]:
+    """Reads the tables of docs/architecture.md: the place of each folder, from the top of its package's table on."""
+    package, places = "", {}
+    for line in (ROOT / "docs" / "architecture.md").read_text().splitlines():
+        if row := re.match(r"\| `([a-z_/]+)/` \|", line):
+            folder = row[1].replace("/", ".")
+            package = folder if folder in PACKAGES else package
+            places[folder if folder == package else f"{package}.{folder}"] = len(places)
+    return places
+
+
+def test_a_folder_imports_from_folders_that_the_page_on_architecture_lists_above_it() -> None:
+    graph, places = folder_graph(module_graph()), rooms()
+    without_modules = {"kvbench.engine", "kvbench.__main__"}
+    below = {folder for folder in graph if folder.count(".")} - without_modules
+    assert below == places.keys() - set(PACKAGES)
+    upwards = {
+        (folder, other)
+        for folder in below
+        for other in graph[folder] & below
+        if other.split(".")[0] == folder.split(".")[0] and places[other] > places[folder]
+    }
+    assert upwards == set()
 
 
 def test_a_cycle_would_be_found() -> None:

@@ -101,6 +101,8 @@ def _prefill(patient: Patient) -> Finding:
         return Finding(question, "note", "no: it acts while an answer is written, which is then written alone")
     if digests["shared"] is None:
         return Finding(question, "note", "no: it gets a prefill of its own, which costs one for every ratio")
+    if patient.policy.random:
+        return Finding(question, "note", "not compared: it draws anew in a prefill of its own")
     if digests["shared"] != digests["private"]:
         outcome: Outcome = "wrong" if patient.policy.prefill == "shared" else "note"
         return Finding(question, outcome, "no: in the shared one it leaves another cache than in its own")
