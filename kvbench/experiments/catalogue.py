@@ -1,4 +1,4 @@
-"""Which policies a run has: those that are named, and of them those that the tasks, the mode and the model allow."""
+"""Chooses the policies of a run: those that are named, as far as the tasks and the mode allow them."""
 
 from collections.abc import Mapping, Sequence
 
@@ -30,12 +30,12 @@ def covers(policy: Policy, task: Task, mode: Mode) -> bool:
 
 
 def covering(policies: Sequence[Policy], task: Task, mode: Mode) -> list[Policy]:
-    """Those that mean anything on a task."""
+    """Lists the policies that mean anything on a task."""
     return [policy for policy in policies if covers(policy, task, mode)]
 
 
 def why_not(policy: Policy, task: Task, mode: Mode) -> str:
-    """Why it does not, or nothing."""
+    """Says why a policy means nothing on a task in this mode; nothing if it does."""
     if policy.needs_question and mode != "aware":
         return "it reads the question with the context: use --mode aware"
     if policy.needs_spans and task.role != "system":
@@ -87,7 +87,7 @@ def compared(press: str, against: str | None, tasks: Sequence[Task], mode: Mode)
 
 
 def check_names(policies: Sequence[Policy]) -> None:
-    """Records are told apart by the names of their policies."""
+    """Raises :class:`KVBenchError` for two policies of one name: records are told apart by it."""
     for number, policy in enumerate(policies):
         others = [other for other in (*policies[:number], *POLICIES.values()) if other is not policy]
         if any(other.name == policy.name for other in others):
@@ -104,13 +104,13 @@ def with_references(chosen: Sequence[Policy]) -> list[Policy]:
 
 
 def at_some_level(policies: Sequence[Policy], points: Sequence[Point]) -> list[Policy]:
-    """Without the controls that take no level of the kinds given."""
+    """Leaves out the controls that take no level of the given kinds."""
     kinds = {point.level.kind for point in points}
     return [policy for policy in policies if not policy.kinds or kinds & set(policy.kinds)]
 
 
 def known_policies() -> Mapping[str, Policy]:
-    """Those of the registry, and those that installed packages bring."""
+    """Returns the policies of the registry and of installed packages, by name."""
     brought = plug_ins()
     for name in brought:
         if name in POLICIES:
@@ -154,7 +154,7 @@ def _protected(plain: str, way: str) -> Policy:
 
 
 def _split(names: str) -> list[str]:
-    """At the commas outside of brackets."""
+    """Splits a list at its commas outside of brackets."""
     parts, depth = [""], 0
     for character in names:
         depth += (character in "([{") - (character in ")]}")

@@ -1,4 +1,4 @@
-"""What a run covers: tasks by policies by levels by repeats."""
+"""The grid of a run: tasks by policies by levels by repeats."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -29,7 +29,7 @@ class Grid:
         return task.example(self.setting.seed, index, held_out=self.held_out)
 
     def questions(self, task: Task, index: int) -> int:
-        """How many an example has: it is made once for that."""
+        """Counts the questions of an example, which is made once for that."""
         if (task.name, index) not in self.counted:
             self.counted[task.name, index] = len(self.example(task, index).questions)
         return self.counted[task.name, index]
@@ -38,15 +38,15 @@ class Grid:
         return covering(self.setting.policies, task, self.setting.mode)
 
     def points(self, policy: Policy) -> tuple[Point, ...]:
-        """The levels and draws at which a policy runs."""
+        """Lists the levels and draws at which a policy runs."""
         return policy.points_among(self.setting.points)
 
     def cells(self, policies: Sequence[Policy]) -> int:
-        """Branches decoded for each question."""
+        """Counts the branches that are decoded for each question."""
         return sum(len(self.points(policy)) for policy in policies)
 
     def generations(self) -> int:
-        """Answers in all."""
+        """Counts all answers."""
         return sum(
             self.questions(task, index) * self.cells(self.policies_on(task))
             for task, contexts in self.tasks

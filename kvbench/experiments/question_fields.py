@@ -1,4 +1,4 @@
-"""What a store says of contexts and questions before any model has seen them."""
+"""Describes contexts and questions as a store does, before any model has seen them."""
 
 from collections.abc import Iterable
 
@@ -7,7 +7,7 @@ from leaderboards.metrics.judges.obedience import families
 
 
 def described_context(task: Task, example: Example) -> dict[str, object]:
-    """By column of a context, what follows from the example alone: whoever generates it again can compare."""
+    """Returns by column what follows from the example alone: whoever generates it again can compare."""
     return {
         "task": task.name,
         "task_version": task.full_version,
@@ -24,7 +24,7 @@ def described_context(task: Task, example: Example) -> dict[str, object]:
 
 
 def described_question(task: Task, example: Example, question: Question) -> dict[str, object]:
-    """The same by column of a question."""
+    """Returns the same by column of a question."""
     directives = [str(directive) for directive in question.directives]
     return {
         "task": task.name,

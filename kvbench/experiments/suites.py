@@ -44,7 +44,7 @@ SUITES: Mapping[str, Suite] = {
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a run is to cover. ``policies``: as ``--policies`` takes them. ``defence``: unless another is given."""
+    """The coverage of a run. ``policies``: as ``--policies`` takes them. ``defence``: unless another is given."""
 
     tasks: Sequence[Task]
     policies: str | None
@@ -53,7 +53,7 @@ class Wanted:
 
 
 def wanted(suite: str | None, tasks: str | None, policies: str | None, compress: Scope | None) -> Wanted:
-    """What ``--suite``, ``--tasks``, ``--policies`` and ``--compress`` ask for together; a suite brings its tasks, and
+    """Combines ``--suite``, ``--tasks``, ``--policies`` and ``--compress``; a suite brings its tasks, and
     whatever else is not named."""
     if suite is None:
         scope = compress or "context"

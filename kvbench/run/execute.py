@@ -1,4 +1,4 @@
-"""A run: every task, every policy, every ratio, into a store that can be taken up again."""
+"""Runs every task, policy, level and draw of a grid into a store, and resumes one that was left."""
 
 from collections import defaultdict
 from pathlib import Path
@@ -9,7 +9,7 @@ from kvbench.experiments.grid import Grid
 from kvbench.models.load import LoadedModel
 from kvbench.run.executor import Executor, Unit
 from kvbench.run.local import LocalExecutor
-from kvbench.run.resume import lacking
+from kvbench.run.resume import missing_chunks
 from kvbench.run.unit import check_first_contexts, count_in
 from kvbench.store.lending import Lenders
 from kvbench.store.rows import Rows
@@ -61,14 +61,14 @@ def _note_failure(store: Store, reason: str) -> None:
 
 def _fill(executor: Executor, store: Store) -> None:
     grid, lenders = executor.grid, Lenders(store)
-    portions = {portion.unit(grid): portion for portion in lacking(grid, store, lenders)}
-    missing = sum(count_in(grid, part) for unit in portions for part in unit.parts)
+    chunks = {chunk.unit(grid): chunk for chunk in missing_chunks(grid, store, lenders)}
+    missing = sum(count_in(grid, part) for unit in chunks for part in unit.parts)
     if missing < (total := grid.generations()):
         console.print(f"{total - missing:,} of {total:,} generations are there already")
-    if not portions:
+    if not chunks:
         return
     done: defaultdict[Unit, list[Rows]] = defaultdict(list)  # by unit, the rows of its contexts so far
-    with executor.map(list(portions)) as results, _progress() as progress:
+    with executor.map(list(chunks)) as results, _progress() as progress:
         bar = progress.add_task("generations", total=missing)
         for unit, fresh in results:
             progress.update(bar, description=str(unit), advance=len(fresh.records))
@@ -77,7 +77,7 @@ def _fill(executor: Executor, store: Store) -> None:
                 rows = Rows()
                 for of_context in done.pop(unit):
                     rows.extend(of_context)
-                store.write_chunk(unit.task, unit.number, portions[unit].completed(rows, lenders))
+                store.write_chunk(unit.task, unit.number, chunks[unit].completed(rows, lenders))
 
 
 def _progress() -> Progress:

@@ -1,4 +1,4 @@
-"""What is told at the end of a run, and makes it fail: two names for one method, and cells that failed."""
+"""Reports at the end of a run what makes it fail: two names for one method, and cells that failed."""
 
 from collections.abc import Sequence
 
@@ -13,7 +13,7 @@ from policies import Policy
 
 
 def report_identities(store: Store, records: DataFrame, policies: Sequence[Policy]) -> None:
-    """A warning for every policy that changes nothing; two names for one method make the run fail."""
+    """Warns of every policy that changes nothing, and fails the run for two names of one method."""
     declared = {policy.name: policy.same_as for policy in policies}
     identical, unchanged = audit(records, declared)
     for flagged in unchanged:
@@ -25,7 +25,7 @@ def report_identities(store: Store, records: DataFrame, policies: Sequence[Polic
 
 
 def report_failures(rows: Sequence[SummaryRow]) -> None:
-    """One line for every policy that failed somewhere, and a non-zero exit: it is easily overlooked in a table."""
+    """Raises an error that names the policies that failed somewhere: in a table they are easily overlooked."""
     failed: dict[str, str | None] = {}
     for row in rows:
         if (

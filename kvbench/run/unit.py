@@ -1,4 +1,4 @@
-"""What a worker is given at a time, in plain values, so that it can be sent anywhere, and what it makes of it."""
+"""A unit of work in plain values, so that it can be sent to any worker, and how it is run."""
 
 from dataclasses import dataclass, replace
 
@@ -15,7 +15,7 @@ from policies import Point
 
 @dataclass(frozen=True)
 class Part:
-    """What is to be run of one context of a task: policies by name, and the levels and draws that they share."""
+    """A part of a unit: one context, and the policies, levels and draws to be run on it."""
 
     task: str
     index: int
@@ -23,14 +23,14 @@ class Part:
     points: tuple[Point, ...]
 
     def setting_in(self, grid: Grid) -> Setting:
-        """The setting of the grid, with no more than is to be run."""
+        """Returns the setting of the grid, restricted to the part."""
         named = [policy for policy in grid.setting.policies if policy.name in self.policies]
         return grid.setting.at(self.points).only(named)
 
 
 @dataclass(frozen=True)
 class Unit:
-    """A chunk of contexts of one task: what is written together, and lost together."""
+    """A chunk of contexts of one task, whose records are written together and lost together."""
 
     task: str
     number: int
@@ -45,21 +45,21 @@ def task_in(grid: Grid, name: str) -> Task:
 
 
 def count_in(grid: Grid, part: Part) -> int:
-    """Answers of one context."""
+    """Counts the answers of a part."""
     setting = part.setting_in(grid)
     cells = sum(len(policy.points_among(setting.points)) for policy in setting.policies)
     return grid.questions(task_in(grid, part.task), part.index) * cells
 
 
 def rows_of(model: LoadedModel, grid: Grid, part: Part, max_kv_bytes: int) -> Rows:
-    """Runs one context. ``max_kv_bytes``: this worker's share of the bound on keys and values."""
+    """Runs a part and returns its rows. ``max_kv_bytes``: this worker's share of the bound on keys and values."""
     task, setting = task_in(grid, part.task), replace(part.setting_in(grid), max_kv_bytes=max_kv_bytes)
     return collect(model, task, [grid.example(task, part.index)], setting)
 
 
 def check_first_contexts(model: LoadedModel, grid: Grid) -> None:
-    """What no context of a task can be read for is found out before anything is written; of a task whose contexts were
-    given, and are of any length, what one of them cannot be read for."""
+    """Raises :class:`KVBenchError` before anything is written if the model cannot read the first context of a task, or
+    any context of a task whose contexts were given and are of any length."""
     for task, contexts in grid.tasks:
         for index in range(1 if task.most is None else contexts):
             for prompt in build_prompts(model.tokenizer, task, grid.example(task, index), grid.setting.mode):

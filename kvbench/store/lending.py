@@ -35,10 +35,10 @@ class Lenders:
                 self.others.append(other)
 
     def lend(self, task: str, number: int, policy: str, cells: Collection[Cell]) -> Tables:
-        """The sound records of some cells in chunk ``number``, of the same task and of the same policy with its
+        """Reads the sound records of some cells in chunk ``number``, of the same task and of the same policy with its
         arguments, and the rows of other tables that belong to them. A cell comes from the first run that has something
         of it."""
-        missing, found = set(cells), [no_rows(self.store)]
+        missing, loans = set(cells), [no_rows(self.store)]
         for other in self.others:
             if not missing:
                 break
@@ -49,9 +49,9 @@ class Lenders:
                 status == "ok" and cell in missing
                 for status, cell in zip(tables[RECORDS.name]["status"].to_pylist(), cells_of(tables), strict=True)
             ]
-            found.append(_restricted(tables, wanted))
-            missing -= set(cells_of(found[-1]))
-        return together(found)
+            loans.append(_restricted(tables, wanted))
+            missing -= set(cells_of(loans[-1]))
+        return together(loans)
 
 
 def _same_work(one: Identity, other: Identity, task: str, policy: str) -> bool:
@@ -67,13 +67,13 @@ def no_rows(store: Store) -> Tables:
 
 
 def together(parts: Sequence[Mapping[str, pa.Table]]) -> Tables:
-    """The rows of several parts; a row that is there twice is the first."""
+    """Joins the rows of several parts; of a row that is there twice, it keeps the first."""
     names = dict.fromkeys(name for part in parts for name in part)
     return {name: together_once(TABLES[name], [part[name] for part in parts if name in part]) for name in names}
 
 
 def cells_of(tables: Mapping[str, pa.Table]) -> list[Cell]:
-    """The cell that each record belongs to."""
+    """Names the cell that each record belongs to."""
     questions = tables[QUESTIONS.name]
     indices = dict(zip(questions["question_id"].to_pylist(), questions["example_index"].to_pylist(), strict=True))
     columns = (tables[RECORDS.name][name].to_pylist() for name in CELL)
@@ -84,19 +84,19 @@ def cells_of(tables: Mapping[str, pa.Table]) -> list[Cell]:
 
 
 def _restricted(tables: Mapping[str, pa.Table], wanted: Sequence[bool]) -> Tables:
-    """Some records, and of other tables the rows that belong to them: what they are about, and what studies add."""
-    own = {RECORDS.name: tables[RECORDS.name].filter(pa.array(wanted, pa.bool_()))}
-    own[QUESTIONS.name] = _matching(tables[QUESTIONS.name], own[RECORDS.name], QUESTIONS.key)
-    own[CONTEXTS.name] = _matching(tables[CONTEXTS.name], own[QUESTIONS.name], CONTEXTS.key)
+    """Keeps some records, and the rows of other tables that belong to them: what they are about, what studies add."""
+    kept = {RECORDS.name: tables[RECORDS.name].filter(pa.array(wanted, pa.bool_()))}
+    kept[QUESTIONS.name] = _matching(tables[QUESTIONS.name], kept[RECORDS.name], QUESTIONS.key)
+    kept[CONTEXTS.name] = _matching(tables[CONTEXTS.name], kept[QUESTIONS.name], CONTEXTS.key)
     for name in tables:
         parent = TABLES[name].parent
-        if name not in own and parent is not None:
-            own[name] = _matching(tables[name], own[parent], TABLES[parent].key)
-    return own
+        if name not in kept and parent is not None:
+            kept[name] = _matching(tables[name], kept[parent], TABLES[parent].key)
+    return kept
 
 
 def _matching(rows: pa.Table, others: pa.Table, key: Sequence[str]) -> pa.Table:
-    """The rows whose key some others have."""
+    """Returns the rows whose key some others have."""
     mine, theirs = (pd.MultiIndex.from_frame(table.select(list(key)).to_pandas()) for table in (rows, others))
     return rows.filter(pa.array(mine.isin(theirs), pa.bool_()))
 

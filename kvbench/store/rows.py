@@ -1,4 +1,4 @@
-"""What working on some contexts gives: rows of the tables of a store."""
+"""Rows of the tables of a store, as working on some contexts gives them."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field

@@ -115,7 +115,7 @@ class Store:
 
     @property
     def study_tables(self) -> tuple[StoredTable, ...]:
-        """Those of studies that are known here: others are left alone."""
+        """The tables of studies that are known here: others are left alone."""
         return tuple(TABLES[name] for name in self.identity.tables if name in TABLES)
 
     def path(self, table: StoredTable, task: str, chunk: int, policy: str = "") -> Path:
@@ -152,22 +152,22 @@ class Store:
         paths = [self.path(table, task, chunk) for table in (CONTEXTS, QUESTIONS)]
         if not all(path.is_file() for path in paths):
             return False
-        found = [self.read(*each).num_rows for each in zip((CONTEXTS, QUESTIONS), paths, strict=True)]
-        return found == [contexts, count]
+        rows = [self.read(*each).num_rows for each in zip((CONTEXTS, QUESTIONS), paths, strict=True)]
+        return rows == [contexts, count]
 
     def write_chunk(self, task: str, chunk: int, rows: Mapping[str, pa.Table]) -> None:
         """Writes the rows of a chunk of contexts by the names of their tables. What is said of contexts and questions
         is written where it is not there yet; of a policy, its file is written anew."""
         for table in self.tables:
-            own = rows.get(table.name, table.schema.empty_table())
+            fresh = rows.get(table.name, table.schema.empty_table())
             if table.by_policy:
                 for policy in rows[RECORDS.name]["policy"].unique().to_pylist():
-                    of_policy = own.filter(pc.equal(own["policy"], policy))
+                    of_policy = fresh.filter(pc.equal(fresh["policy"], policy))
                     self.write_table(self.path(table, task, chunk, policy), of_policy)
                 continue
             path = self.path(table, task, chunk)
             stored = [self.read(table, path)] if path.is_file() else []
-            together = together_once(table, [*stored, own])
+            together = together_once(table, [*stored, fresh])
             if not stored or len(together) > len(stored[0]):
                 self.write_table(path, together)
 
@@ -201,8 +201,8 @@ class Store:
         empty = table.schema.empty_table()
         rows = pa.concat_tables([empty if columns is None else empty.select(_in_order(table, columns)), *files])
         if fault_in(table, rows):  # all at once, as it takes as long for one file; then which of them it is
-            for path, own in zip(self.files(table), files, strict=True):
-                _refuse(path, fault_in(table, own))
+            for path, rows_of_file in zip(self.files(table), files, strict=True):
+                _refuse(path, fault_in(table, rows_of_file))
         return rows
 
     def study_table(self, table: StoredTable) -> pa.Table:
@@ -234,20 +234,20 @@ class Store:
         yield from self._answers(self.record_files())
 
     def _answers(self, paths: Sequence[Path]) -> Iterator[tuple[Path, list[StoredAnswer]]]:
-        for folder, own in groupby(paths, lambda path: path.parent):
+        for folder, paths_of_chunk in groupby(paths, lambda path: path.parent):
             contexts, questions = (
                 self.folder / table.name / folder.parent.name / f"{folder.name}.parquet"
                 for table in (CONTEXTS, QUESTIONS)
             )
-            stated = {row.example_index: row for row in self.read_rows(CONTEXTS, contexts)}
-            asked = {row.question_id: row for row in self.read_rows(QUESTIONS, questions)}
-            for path in own:
+            by_index = {row.example_index: row for row in self.read_rows(CONTEXTS, contexts)}
+            by_id = {row.question_id: row for row in self.read_rows(QUESTIONS, questions)}
+            for path in paths_of_chunk:
                 records = self.read_rows(RECORDS, path)
                 try:
                     answers = []
                     for record in records:
-                        question = asked[record.question_id]
-                        answers.append(StoredAnswer(record, question, stated[question.example_index]))
+                        question = by_id[record.question_id]
+                        answers.append(StoredAnswer(record, question, by_index[question.example_index]))
                 except KeyError as error:
                     _refuse(path, f"records tell of {error}, which {folder.parent.name}/{folder.name} does not hold")
                 yield path, answers
@@ -291,7 +291,7 @@ class Store:
         return order_of_rows
 
     def write_json(self, name: str, content: Any) -> None:
-        """Beside the records, what they add up to."""
+        """Writes a file beside the records."""
         write_text_atomically(self.folder / name, json.dumps(content, indent=1) + "\n")
 
 
@@ -304,7 +304,7 @@ def _parent_key(table: StoredTable) -> tuple[str, ...]:
 
 
 def together_once(table: StoredTable, parts: Sequence[pa.Table]) -> pa.Table:
-    """The rows of several parts, each key once: the first is kept."""
+    """Joins the rows of several parts, each key once: the first is kept."""
     rows = pa.concat_tables(parts)
     keys = pd.MultiIndex.from_arrays([rows[name].to_pandas() for name in table.key])
     return rows.filter(pa.array(~keys.duplicated(), pa.bool_()))
@@ -321,7 +321,7 @@ def _unreadable(path: Path, error: Exception) -> KVBenchError:
 
 
 def _remove_partial(folder: Path) -> None:
-    """What a kill left half written; :func:`write_atomically` names such files so."""
+    """Removes what a kill left half written; :func:`write_atomically` names such files so."""
     if not is_remote(folder):
         for path in folder.rglob(".*.partial"):
             path.unlink(missing_ok=True)

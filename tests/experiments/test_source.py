@@ -36,7 +36,7 @@ DECIDES_NOTHING = (
     "tests/experiments/test_source.py",
 )
 # Errors, files, memory, tables and the list of tasks pass values on.
-WITHOUT_VALUES = ("kvbench.system", "kvbench.store", "datasets_gen.registry")
+WITHOUT_VALUES = ("kvbench.system", "kvbench.store", "datasets_gen.registry", "leaderboards.errors")
 
 
 @pytest.fixture(scope="module")

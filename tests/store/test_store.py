@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,19 +18,20 @@ import torch
 import kvbench.experiments.collect
 import kvbench.run.resume
 import kvbench.run.unit
-from datasets_gen import TASKS
+from datasets_gen import TASKS, Example, Task
 from kvbench.experiments.grid import Grid
 from kvbench.experiments.setting import Setting
 from kvbench.models.load import LoadedModel
 from kvbench.publish.site import publish_summary
 from kvbench.run.execute import execute
 from kvbench.store.record import Record
+from kvbench.store.rows import Rows
 from kvbench.store.scoring import rescore
 from kvbench.store.store import Store
 from kvbench.store.tables import RECORDS
 from kvbench.system.errors import KVBenchError
 from kvbench.system.files import write_text_atomically
-from policies import POLICIES, at_ratios
+from policies import POLICIES, Level, at_ratios, points_of
 from tests.support.toy import listening
 
 
@@ -358,3 +360,31 @@ def test_a_killed_run_goes_on_and_ends_as_if_it_had_not_been_killed(tmp_path: Pa
         )
     assert Store.open(killed).run.status == "complete"
     pd.testing.assert_frame_equal(outcome(Store.open(killed)), outcome(Store.open(undisturbed)))
+
+
+def test_each_draw_of_a_random_policy_is_resumed_and_lent(
+    llama: LoadedModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A second draw costs itself alone, and a run that lost its file makes both draws again."""
+    drawn = {
+        repeats: replace(grid(), setting=replace(grid().setting, points=points_of([Level("ratio", 0.5)], repeats)))
+        for repeats in (1, 2)
+    }
+    alone = outcome(execute(llama, drawn[2], tmp_path / "elsewhere" / "run", "a test"))
+    execute(llama, drawn[1], tmp_path / "runs" / "one", "a test")
+    ran: list[tuple[tuple[str, ...], tuple[int, ...]]] = []
+    collect = kvbench.experiments.collect.collect
+
+    def heard(model: LoadedModel, task: Task, examples: Sequence[Example], setting: Setting) -> Rows:
+        ran.append((tuple(p.name for p in setting.policies), tuple(point.repeat for point in setting.points)))
+        return collect(model, task, examples, setting)
+
+    monkeypatch.setattr(kvbench.run.unit, "collect", heard)
+    store = execute(llama, drawn[2], tmp_path / "runs" / "two", "a test")
+    assert ran == [(("random",), (1,))] * 2
+    pd.testing.assert_frame_equal(outcome(store), alone)
+    ran.clear()
+    store.record_file("base", 0, "random").unlink()
+    (tmp_path / "runs" / "one" / "run.json").unlink()
+    pd.testing.assert_frame_equal(outcome(execute(llama, drawn[2], tmp_path / "runs" / "two", "a test")), alone)
+    assert ran == [(("random",), (0, 1))] * 2

@@ -26,7 +26,9 @@ class Step(BaseModel):
     task: str
     question_id: str
     policy: str
-    ratio: float
+    level_kind: str
+    level: float
+    repeat: int
     step: int
     token: int
     share: float
@@ -35,13 +37,13 @@ class Step(BaseModel):
 def steps_of(answer: FinishedAnswer) -> Iterator[Step]:
     record = answer.record
     for step, token in enumerate(record.output_token_ids or ()):
-        named = {"task": record.task, "question_id": record.question_id, "policy": record.policy}
-        yield Step(**named, ratio=record.ratio, step=step, token=token, share=1 / (step + 1))
+        cell = {name: getattr(record, name) for name in RECORDS.key}
+        yield Step(**cell, step=step, token=token, share=1 / (step + 1))
 
 
 @pytest.fixture
 def steps() -> Iterator[StoredTable]:
-    key = ("task", "question_id", "policy", "ratio", "step")
+    key = (*RECORDS.key, "step")
     table = register(StoredTable("steps", Step, key, 1, "questions", {"share": (0.0, 1.0)}, steps_of))
     yield table
     del TABLES[table.name]
