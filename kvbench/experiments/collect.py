@@ -1,7 +1,7 @@
 """Turns examples into rows of the store: prefill, treat, decode, score."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +12,7 @@ from pydantic import BaseModel
 from datasets_gen import Example, Task
 from kvbench.engine.decode.answers import check_length, decode
 from kvbench.engine.decode.generation import Generation
+from kvbench.engine.decode.loop import Observer
 from kvbench.engine.treat.branch import Branch, Trace
 from kvbench.engine.treat.plan import plan, with_reference
 from kvbench.engine.treat.prefill import prefill
@@ -43,6 +44,7 @@ class FinishedAnswer:
     question: StoredQuestion
     context: StoredContext
     record: Record
+    observers: Mapping[str, Observer]  # by table, what watched the decoding of the context
 
 
 def collect(model: LoadedModel, task: Task, examples: Sequence[Example], setting: Setting) -> Rows:
@@ -56,8 +58,9 @@ def collect(model: LoadedModel, task: Task, examples: Sequence[Example], setting
             check_length(model, prompt, task.max_new_tokens)  # before the work is done
             questions = [_question(task, prompt, question) for question in prompt.questions]
             rows.add(QUESTIONS.name, questions)
-            trace, generations = _answers(model, task, prompt, setting)
-            answers = list(_finished(model, trace, generations, questions, context))
+            observers = {name: observe() for name in setting.tables if (observe := TABLES[name].observe)}
+            trace, generations = _answers(model, task, prompt, setting, list(observers.values()))
+            answers = list(_finished(model, trace, generations, questions, context, observers))
             rows.add(RECORDS.name, [answer.record for answer in answers])
             for name in setting.tables:
                 rows.add(name, _rows_of_study(TABLES[name], answers))
@@ -87,11 +90,13 @@ def _question(task: Task, prompt: Prompt, question: TokenizedQuestion) -> Stored
     return StoredQuestion.model_validate(described_question(task, prompt.example, question.question) | counts)
 
 
-def _answers(model: LoadedModel, task: Task, prompt: Prompt, setting: Setting) -> tuple[Trace, list[Generation]]:
+def _answers(
+    model: LoadedModel, task: Task, prompt: Prompt, setting: Setting, observers: Sequence[Observer]
+) -> tuple[Trace, list[Generation]]:
     """Treats and decodes a prompt; raises :class:`ModelChangedError` if a press wrote to the model meanwhile."""
     scorings = plan(setting.policies, setting.points, prompt, setting.seed, setting.time_limit)
     trace = prefill(model, prompt, with_reference(scorings, prompt))
-    generations = decode(model, trace, task.max_new_tokens, setting.max_kv_bytes, gold=True)
+    generations = decode(model, trace, task.max_new_tokens, setting.max_kv_bytes, observers=observers, gold=True)
     if change := model.snapshot.first_change():
         raise ModelChangedError([policy.name for policy in setting.policies if policy.origin], change)
     return trace, generations
@@ -103,6 +108,7 @@ def _finished(
     generations: Sequence[Generation],
     questions: Sequence[StoredQuestion],
     context: StoredContext,
+    observers: Mapping[str, Observer],
 ) -> Iterator[FinishedAnswer]:
     answers = {(id(generation.branch), generation.question): generation for generation in generations}
     full_nll = {
@@ -123,7 +129,7 @@ def _finished(
             values |= _likelihood(generation, full_nll.get(number))
             values |= {"task": context.task} | text_scores(values["output_text"], questions[number], context)
             record = Record.model_validate(values)
-            yield FinishedAnswer(model, trace, branch, generation, questions[number], context, record)
+            yield FinishedAnswer(model, trace, branch, generation, questions[number], context, record, observers)
 
 
 def _survival(masks: Sequence[torch.Tensor]) -> Survival | None:

@@ -34,9 +34,11 @@ class StoredTable:
     version: int = SCHEMA_VERSION  # of the row: raised when its columns change
     parent: str | None = None  # the table that each row belongs to a row of, by the columns of that table's key
     ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)  # least and most of a column
-    fill: Callable[[Any], Iterable[BaseModel]] | None = (
-        None  # makes rows of a kvbench.experiments.collect.FinishedAnswer
-    )
+    # Makes the rows of a kvbench.experiments.collect.FinishedAnswer.
+    fill: Callable[[Any], Iterable[BaseModel]] | None = None
+    # Makes an observer of the decoding of one context; ``fill`` finds it in ``FinishedAnswer.observers``. It sees steps
+    # twice where memory ended and a wave is begun again: it keys what it notes by branch, question and step.
+    observe: Callable[[], Any] | None = None
 
     @property
     def by_policy(self) -> bool:

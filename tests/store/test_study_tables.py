@@ -10,6 +10,7 @@ from pydantic import BaseModel
 from datasets_gen import TASKS
 from kvbench.checks.submission.check import examine
 from kvbench.cli.program import main
+from kvbench.engine.decode.loop import Step as Seen
 from kvbench.experiments.collect import FinishedAnswer
 from kvbench.experiments.grid import Grid
 from kvbench.experiments.setting import Setting
@@ -39,6 +40,57 @@ def steps_of(answer: FinishedAnswer) -> Iterator[Step]:
     for step, token in enumerate(record.output_token_ids or ()):
         cell = {name: getattr(record, name) for name in RECORDS.key}
         yield Step(**cell, step=step, token=token, share=1 / (step + 1))
+
+
+class Margin(BaseModel):
+    task: str
+    question_id: str
+    policy: str
+    level_kind: str
+    level: float
+    repeat: int
+    step: int
+    token: int
+    margin: float
+
+
+class Margins:
+    """Notes the two most likely tokens of every step, and how far their logits are apart."""
+
+    def __init__(self) -> None:
+        self.notes: dict[tuple[int, int, int], tuple[int, float]] = {}
+
+    def see(self, step: Seen) -> None:
+        best = step.logits.topk(2)
+        for answer, (first, second), tokens in zip(step.answers, best.values, best.indices, strict=True):
+            if not answer.forced:
+                key = id(answer.branch), answer.question, step.number
+                self.notes[key] = int(tokens[0]), float(first - second)
+
+
+def margins_of(answer: FinishedAnswer) -> Iterator[Margin]:
+    watched, generation = answer.observers["margins"], answer.generation
+    assert isinstance(watched, Margins)
+    if generation is not None:
+        named = {name: getattr(answer.record, name) for name in RECORDS.key}
+        for step in range(len(generation.token_ids)):
+            token, margin = watched.notes[id(answer.branch), generation.question, step]
+            yield Margin(**named, step=step, token=token, margin=margin)
+
+
+def test_what_an_observer_sees_of_every_step_is_stored(llama: LoadedModel, tmp_path: Path) -> None:
+    key = (*RECORDS.key, "step")
+    table = register(StoredTable("margins", Margin, key, 1, "questions", fill=margins_of, observe=Margins))
+    try:
+        chosen = [POLICIES[name] for name in ("full", "knorm", "decoding_knorm")]
+        setting = Setting(chosen, at_ratios((0.5,)), tables=("margins",))
+        store = execute(llama, Grid([(TASKS["base"], 1)], setting), tmp_path / "run", "a test")
+        rows = store.study_table(table)
+    finally:
+        del TABLES[table.name]
+    tokens = [token for ids in store.table(RECORDS)["output_token_ids"].to_pylist() for token in ids]
+    assert rows["token"].to_pylist() == tokens  # greedy: the most likely token is the one that is written
+    assert min(rows["margin"].to_pylist()) >= 0
 
 
 @pytest.fixture
