@@ -86,7 +86,8 @@ def test_between_folders_imports_go_one_way() -> None:
 
 def rooms() -> dict[str, int]:
     """Reads the tables of docs/architecture.md: the place of each folder, from the top of its package's table on."""
-    package, places = "", {}
+    package = ""
+    places: dict[str, int] = {}
     for line in (ROOT / "docs" / "architecture.md").read_text().splitlines():
         if row := re.match(r"\| `([a-z_/]+)/` \|", line):
             folder = row[1].replace("/", ".")
