@@ -178,6 +178,21 @@ def test_a_second_run_gives_the_same_whatever_was_drawn_before(policy: Policy) -
 
 
 @every_policy
+def test_another_seed_gives_another_cache_if_and_only_if_the_policy_declares_that_it_is_random(policy: Policy) -> None:
+    prompt, ratio = prompt_for(policy), min(0.45, policy.highest_ratio)
+    outcomes = []
+    for seed in (0, 1):
+        trace = treat(model(), [policy], [ratio], prompt, seed)
+        if policy.while_decoding:  # what such a press draws may show in the answers alone
+            generations = decode(model(), trace, STEPS, PLENTY)
+            outcomes.append([generation.final_cache.digest for generation in generations if generation.final_cache])
+        else:
+            outcomes.append([branch.digest for branch in trace.branches])
+    assert outcomes[0]
+    assert (outcomes[0] != outcomes[1]) == policy.random
+
+
+@every_policy
 def test_the_generator_hooks_masks_and_the_model_are_left_alone(policy: Policy) -> None:
     network, prompt = model().network, prompt_for(policy)
     weights = {name: weight.clone() for name, weight in network.named_parameters()}
