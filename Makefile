@@ -1,11 +1,12 @@
 # make run: installs and runs the default job. make test: installs and checks everything. Nothing else is needed.
 # make test-all: with the tests marked slow, which try every press on every architecture.
+# make mutants: shows that the tests notice faults.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/installed
 
-.PHONY: run test test-all lint bench suite train readme pictures small-store clean
+.PHONY: run test test-all mutants lint bench suite train readme pictures small-store clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -32,6 +33,9 @@ test: lint
 
 test-all: lint
 	$(TEST) -m "slow or not slow"
+
+mutants: $(INSTALLED)
+	$(BIN)/python -m tests.mutants
 
 bench: $(INSTALLED)
 	$(BIN)/python -m kvbench bench

@@ -193,9 +193,12 @@ def test_tasks_weigh_the_same_however_many_questions_they_have() -> None:
 
 
 def test_the_interval_over_tasks_resamples_each_task_on_its_own() -> None:
-    rows = summarise(realistic_records(policies=["snapkv"], ratios=[0.5], contexts=40))
+    records = realistic_records(policies=["snapkv"], ratios=[0.5], contexts=40)
+    base = records[records["task"] == "base"]
+    rows = summarise(pd.concat([base, base.assign(task="hops")], ignore_index=True))
     widths = {row.task: (row.f1_high or 0) - (row.f1_low or 0) for row in rows}
-    # Two independent means: the variance of their average is a quarter of the sum of theirs.
+    # Two independent means: the variance of their average is a quarter of the sum of theirs. Resampled together, two
+    # equal tasks would have as wide a mean as each.
     expected = (widths["base"] ** 2 + widths["hops"] ** 2) ** 0.5 / 2
     assert widths[ALL_TASKS] == pytest.approx(expected, rel=0.1)
 

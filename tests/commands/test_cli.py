@@ -31,7 +31,8 @@ from kvbench.store.store import Store
 from leaderboards.metrics import METRICS
 from policies import CONTROLS, POLICIES, at_ratios
 from policies.declaration.levels import RATIO
-from tests.support.toy import pressing, toy_tokenizer, wait_until
+from tests.support.processes import wait_until
+from tests.support.toy import pressing, toy_tokenizer
 
 
 def run_arguments(model: Path, tmp_path: Path, *more: str) -> list[str]:

@@ -25,7 +25,8 @@ from kvbench.store.identity import PROVENANCE
 from kvbench.store.run_file import Job
 from kvbench.store.store import Store
 from kvbench.system.errors import KVBenchError
-from tests.support.toy import toy_tokenizer, wait_until
+from tests.support.processes import wait_until
+from tests.support.toy import toy_tokenizer
 
 ROOT = Path(__file__).parents[2]
 needs_ray = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is not installed: kvbench[ray]")

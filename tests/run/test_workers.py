@@ -20,7 +20,7 @@ from kvbench.models.load import LoadedModel
 from kvbench.run.workers import AHEAD, Workers
 from kvbench.system.errors import KVBenchError
 from policies import at_ratios
-from tests.support.toy import wait_until
+from tests.support.processes import is_running, wait_until
 
 
 def test_three_workers_write_the_records_of_one(llama: LoadedModel) -> None:
@@ -40,13 +40,13 @@ def test_three_workers_write_the_records_of_one(llama: LoadedModel) -> None:
     pd.testing.assert_frame_equal(frame(Workers(llama, 6, 3)), alone)
 
 
-def threads_after_a_while(_: LoadedModel, __: int) -> tuple[int, int]:
-    time.sleep(0.1)
-    return os.getpid(), torch.get_num_threads()
+def test_workers_are_processes_of_one_thread(llama: LoadedModel, tmp_path: Path) -> None:
+    def threads_when_both_are_there(_: LoadedModel, __: int) -> tuple[int, int]:
+        (tmp_path / str(os.getpid())).touch()
+        wait_until(lambda: len(list(tmp_path.iterdir())) == 2)
+        return os.getpid(), torch.get_num_threads()
 
-
-def test_workers_are_processes_of_one_thread(llama: LoadedModel) -> None:
-    with Workers(llama, 4, 2).map(threads_after_a_while, range(4)) as results:
+    with Workers(llama, 4, 2).map(threads_when_both_are_there, range(4)) as results:
         found = list(results)
     assert len({process for process, _ in found}) == 2
     assert os.getpid() not in dict(found)
@@ -165,14 +165,6 @@ with Workers(toy_model(), 2, 2).map(work, range(2)) as results:
     wait_until(lambda: not any(is_running(worker) for worker in workers))
     assert len(set(workers)) == 2
     assert not any(is_running(worker) for worker in workers)
-
-
-def is_running(process: int) -> bool:
-    """Whether it is there and no zombie, which only waits for whoever adopted it."""
-    try:
-        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 def test_a_large_model_keeps_all_threads_for_itself(llama: LoadedModel, monkeypatch: pytest.MonkeyPatch) -> None:

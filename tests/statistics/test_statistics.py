@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import binomtest, chi2, norm
+from scipy.stats import binomtest, chi2, norm, wilcoxon
 from statsmodels.stats.multitest import multipletests
 
 from leaderboards.aggregate.profiles import Profile
@@ -51,6 +51,12 @@ def test_wilcoxon_agrees_with_darwins_maize() -> None:
     twice = np.concatenate([maize - 5, np.where(np.arange(15) < 3, np.nan, maize + 5)])
     twice[:3] += 5
     assert wilcoxon_p(twice, np.tile(np.arange(15), 2)) == pytest.approx(0.041259765625)
+
+
+def test_wilcoxon_weighs_every_context_the_same_however_many_questions_it_has() -> None:
+    means, counts = np.array([1.0, -2.0, 3.0, 4.0, -5.0, 6.0, 7.0]), np.array([9, 8, 1, 1, 7, 1, 1])
+    of_many = wilcoxon_p(means.repeat(counts), np.arange(7).repeat(counts))
+    assert of_many == wilcoxon_p(means, np.arange(7)) == pytest.approx(wilcoxon(means).pvalue)
 
 
 def test_wilcoxon_takes_six_contexts_that_differ() -> None:

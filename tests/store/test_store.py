@@ -3,10 +3,8 @@
 import errno
 import json
 import os
-import signal
 import subprocess
 import sys
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -27,11 +25,12 @@ from kvbench.run.execute import execute
 from kvbench.store.record import Record
 from kvbench.store.rows import Rows
 from kvbench.store.scoring import rescore
-from kvbench.store.store import Store
+from kvbench.store.store import Store, together_once
 from kvbench.store.tables import RECORDS
 from kvbench.system.errors import KVBenchError
 from kvbench.system.files import write_text_atomically
 from policies import POLICIES, Level, at_ratios, points_of
+from tests.support.processes import wait_until
 from tests.support.toy import listening
 
 
@@ -133,6 +132,39 @@ def test_of_each_policy_only_the_levels_and_contexts_that_nobody_has_are_run(
     both = execute(llama, grid(contexts=3, ratios=(0.3, 0.5)), tmp_path / "runs" / "both", "a test")
     assert ran == [(1, ("random", "knorm"), (0.5,)), (2, ("full", "random", "knorm"), (0.3, 0.5))]
     pd.testing.assert_frame_equal(outcome(both), alone)
+
+
+def test_what_failed_in_another_run_is_not_lent(
+    llama: LoadedModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = outcome(execute(llama, grid(), tmp_path / "elsewhere" / "whole", "a test"))
+    with monkeypatch.context() as broken:
+        broken.setattr("kvpress.KnormPress.score", lambda *_: 1 / 0)
+        execute(llama, grid(), tmp_path / "runs" / "first", "a test")
+    asked = listening(monkeypatch)
+    second = execute(llama, grid(), tmp_path / "runs" / "second", "a test")
+    assert asked == [["knorm"], ["knorm"]]
+    pd.testing.assert_frame_equal(outcome(second), whole)
+
+
+def test_a_context_that_another_run_has_in_part_is_not_lent(
+    llama: LoadedModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = execute(llama, grid(), tmp_path / "runs" / "first", "a test")
+    whole, path = outcome(first), first.record_file("base", 0, "knorm")
+    first.write_rows(RECORDS, path, first.read_rows(RECORDS, path)[1:])
+    asked = listening(monkeypatch)
+    second = execute(llama, grid(), tmp_path / "runs" / "second", "a test")
+    assert asked == [["knorm"]]
+    pd.testing.assert_frame_equal(outcome(second), whole)
+
+
+def test_of_a_row_that_is_there_twice_the_first_is_kept(llama: LoadedModel, tmp_path: Path) -> None:
+    store = execute(llama, grid(("full",), contexts=1), tmp_path / "run", "a test")
+    first = store.read(RECORDS, store.record_file("base", 0, "full"))
+    place = first.column_names.index("output_text")
+    second = first.set_column(place, first.schema.field(place), [["another answer"] * len(first)])
+    assert together_once(RECORDS, [first, second]).equals(first)
 
 
 def test_a_policy_may_be_called_anything_and_stays_in_its_folder(llama: LoadedModel, tmp_path: Path) -> None:
@@ -328,36 +360,45 @@ def test_records_are_closed() -> None:
         Record.model_validate({"surprise": 1})
 
 
-def wait_for(condition, seconds: float) -> bool:  # type: ignore[no-untyped-def]
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        if condition():
-            return True
-        time.sleep(0.02)
-    return False
+# A run of which every worker waits at the fifth context.
+RUN_THAT_STOPS = """
+import sys, time
+from pathlib import Path
+import kvbench.run.execute, kvbench.run.resume, kvbench.run.unit
+from tests.store.test_store import CONTEXTS, grid
+from tests.support.toy import toy_model
+
+collect = kvbench.run.unit.collect
+
+def stopping(model, task, examples, setting):
+    while examples[0].index == 4:
+        time.sleep(1)
+    return collect(model, task, examples, setting)
+
+kvbench.run.unit.collect = stopping
+kvbench.run.resume.CONTEXTS_IN_CHUNK = 1
+kvbench.run.execute.execute(toy_model(), grid(contexts=CONTEXTS), Path(sys.argv[1]), "a test")
+"""
+CONTEXTS = 8
 
 
-def test_a_killed_run_goes_on_and_ends_as_if_it_had_not_been_killed(tmp_path: Path) -> None:
-    code = (
-        "import sys\nfrom pathlib import Path\nimport kvbench.run.resume, kvbench.run.execute\n"
-        "from tests.store.test_store import grid\nfrom tests.support.toy import toy_model\n"
-        "kvbench.run.resume.CONTEXTS_IN_CHUNK = 1\n"
-        "kvbench.run.execute.execute(toy_model(), grid(contexts=12), Path(sys.argv[1]), 'a test')\n"
-    )
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+def test_a_killed_run_goes_on_and_ends_as_if_it_had_not_been_killed(
+    llama: LoadedModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     killed, undisturbed = tmp_path / "killed", tmp_path / "elsewhere" / "undisturbed"  # or it would borrow
-    process = subprocess.Popen([sys.executable, "-c", code, str(killed)], env=environment, stderr=subprocess.DEVNULL)
-    assert wait_for(lambda: len(list(killed.glob("records/*/*/*.parquet"))) >= 3, 120)
-    process.send_signal(signal.SIGKILL)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", RUN_THAT_STOPS, str(killed)]
+    process = subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL)
+    wait_until(lambda: len(list(killed.glob("records/*/*/*.parquet"))) >= 3)
+    process.kill()
     process.wait()
     store = Store.open(killed)
     assert store.run.status == "started"
-    assert 3 <= len(store.record_files()) < 36
+    assert 3 <= len(store.record_files()) <= 4 * 3
     assert len(store.frame()) > 0  # whatever is there is whole
+    monkeypatch.setattr(kvbench.run.resume, "CONTEXTS_IN_CHUNK", 1)
     for folder in (killed, undisturbed):
-        subprocess.run(
-            [sys.executable, "-c", code, str(folder)], env=environment, check=True, stderr=subprocess.DEVNULL
-        )
+        execute(llama, grid(contexts=CONTEXTS), folder, "a test")
     assert Store.open(killed).run.status == "complete"
     pd.testing.assert_frame_equal(outcome(Store.open(killed)), outcome(Store.open(undisturbed)))
 

@@ -3,7 +3,6 @@
 import atexit
 import shutil
 import tempfile
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -214,15 +213,6 @@ def listening(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
 def pressing(name: str, build: Callable[[Situation], BasePress], **fields: Any) -> Policy:
     """A policy around a dummy press."""
     return Policy(name=name, family="scorer", paper="-", description="for a test", build=build, **fields)
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    """However slow the machine: five minutes mean that it never comes."""
-    for _ in range(6000):
-        if condition():
-            return
-        time.sleep(0.05)
-    raise AssertionError("waited for five minutes")
 
 
 def hiding_keys(queries: torch.Tensor) -> torch.Tensor:

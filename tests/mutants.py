@@ -1,0 +1,338 @@
+"""Shows that the tests notice faults: puts one small fault at a time into a copy of the tree and runs the tests that
+should fail.
+
+``make mutants`` tries all of them and fails if a fault survives; ``python -m tests.mutants WORD ...`` tries those whose
+file or new text holds one of the words. Pytest does not collect this file, but ``tests/test_mutants.py`` checks that
+every fault still fits its file.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+COPIED = ("kvbench", "leaderboards", "policies", "datasets_gen", "tests", "docs", "README.md", "pyproject.toml")
+LIMIT = 600  # seconds for the tests of one mutant: a fault that makes a loop endless is noticed too
+
+ENGINE, STORE = "kvbench/engine", "kvbench/store"
+METRICS, STATISTICS, AGGREGATE = "leaderboards/metrics", "leaderboards/statistics", "leaderboards/aggregate"
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One fault: the only place of ``file`` that reads ``old`` reads ``new``, and ``killer``, a test, fails."""
+
+    file: str
+    old: str
+    new: str
+    killer: str
+
+    def __str__(self) -> str:
+        return f"{self.file}: {self.old.strip()} → {self.new.strip() or 'nothing'}"
+
+
+MUTANTS = (
+    # Which tokens are kept.
+    Mutant(
+        f"{ENGINE}/treat/keep.py",
+        "else self._rank < count",
+        "else self._rank <= count",
+        "tests/engine/test_keep.py::test_one_sort_keeps_for_every_count_what_kvpress_keeps",
+    ),
+    Mutant(
+        f"{ENGINE}/treat/keep.py",
+        "if count in self._tied else",
+        "if False else",
+        "tests/engine/test_keep.py::test_one_sort_keeps_for_every_count_what_kvpress_keeps",
+    ),
+    Mutant(
+        f"{ENGINE}/treat/keep.py",
+        "bool(same & distinct)",
+        "bool(same)",
+        "tests/engine/test_keep.py::test_a_row_returned_twice_is_a_rewrite",
+    ),
+    Mutant(
+        f"{ENGINE}/treat/keep.py",
+        "        return LayerCache(keep, heads * rows)\n    ",
+        "        return LayerCache(keep, int(keep.sum()))\n    ",
+        "tests/engine/test_keep.py::test_masked_rows_are_not_read_but_held",
+    ),
+    # What a branch reads while its answers are decoded.
+    Mutant(
+        f"{ENGINE}/decode/bundle.py",
+        "same & (places <= query_places)",
+        "(places <= query_places)",
+        "tests/engine/test_wave.py::test_attention_of_questions_by_hand",
+    ),
+    Mutant(
+        f"{ENGINE}/decode/bundle.py",
+        'mask[..., context].masked_fill_(hidden[:, :, None], float("-inf"))',
+        "pass",
+        "tests/engine/test_wave.py::test_attention_of_questions_by_hand",
+    ),
+    Mutant(
+        f"{ENGINE}/decode/bundle.py",
+        "self.hidden[layer] = self.hidden[layer][rows]",
+        "self.hidden[layer] = self.hidden[layer][: len(rows)]",
+        "tests/engine/test_wave.py::test_attention_of_steps_by_hand_while_answers_end",
+    ),
+    Mutant(
+        f"{ENGINE}/decode/bundle.py",
+        "self.row_numbers = [self.row_numbers[row] for row in rows.tolist()]",
+        "self.row_numbers = list(range(len(rows)))",
+        "tests/engine/test_step_treatment.py::test_what_it_writes_is_read_at_every_later_step",
+    ),
+    Mutant(
+        f"{ENGINE}/decode/loop.py",
+        "ended & ~forced[numbers] if any_forced else ended",
+        "ended",
+        "tests/engine/test_step_treatment.py::test_an_end_token_within_a_right_answer_does_not_end_it",
+    ),
+    Mutant(
+        f"{ENGINE}/decode/loop.py",
+        "        source.treat(step, numbers)\n",
+        "",
+        "tests/engine/test_step_treatment.py::test_what_it_writes_is_read_at_every_later_step",
+    ),
+    # The likelihood of right answers, and presses that write where they should not.
+    Mutant(
+        f"{ENGINE}/decode/columns.py",
+        "[row.of.next_position + len(ids) for ids",
+        "[row.of.next_position for ids",
+        "tests/engine/test_likelihood.py::test_it_is_that_of_a_plain_pass",
+    ),
+    Mutant(
+        f"{ENGINE}/decode/likelihood.py",
+        "total / length if length",
+        "total if length",
+        "tests/engine/test_likelihood.py::test_it_is_that_of_a_plain_pass",
+    ),
+    Mutant(
+        f"{ENGINE}/decode/likelihood.py",
+        "self._met[numbers] > step",
+        "self._met[numbers] >= step",
+        "tests/engine/test_likelihood.py::test_it_is_that_of_a_plain_pass",
+    ),
+    Mutant(
+        f"{ENGINE}/treat/shared.py",
+        "    if not is_known(press):\n",
+        "    if False:\n",
+        "tests/engine/test_engine_faults.py::test_a_press_that_writes_into_its_inputs_harms_no_other",
+    ),
+    # Metrics.
+    Mutant(
+        f"{METRICS}/judges/text.py",
+        "f1 < HALLUCINATION_F1",
+        "f1 <= HALLUCINATION_F1",
+        "tests/metrics/test_metrics.py::test_half_right_is_no_hallucination_and_just_below_is",
+    ),
+    Mutant(
+        f"{METRICS}/judges/text.py",
+        "common / len(wanted)",
+        "common / len(said)",
+        "tests/metrics/test_metrics.py::test_token_f1_of_hand_computed_cases",
+    ),
+    Mutant(
+        f"{METRICS}/judges/text.py",
+        "f1 = em = 100.0 * abstained",
+        "f1 = em = 0.0",
+        "tests/metrics/test_metrics.py::test_verdicts",
+    ),
+    Mutant(
+        f"{METRICS}/routing.py",
+        "np.ceil(255",
+        "np.round(255",
+        "tests/metrics/test_metrics.py::test_kept_shares_are_rounded_up_so_that_nothing_else_looks_evicted",
+    ),
+    Mutant(
+        f"{METRICS}/declaration/kept.py",
+        "np.all(by_layer, axis=0)",
+        "np.any(by_layer, axis=0)",
+        "tests/metrics/test_metrics.py::test_routing_metrics_of_a_hand_made_mask",
+    ),
+    Mutant(
+        f"{METRICS}/leakage.py",
+        "lengths[-1] / len(secret)",
+        "lengths[-1] / len(said)",
+        "tests/metrics/test_metrics.py::test_leakage_is_the_recall_of_the_longest_common_subsequence",
+    ),
+    # Statistics.
+    Mutant(
+        f"{STATISTICS}/bootstrap.py",
+        "percentile_intervals(means[None], level)",
+        "percentile_intervals(means[None], 2 * level - 1)",
+        "tests/aggregate/test_leaderboards.py::test_the_interval_agrees_with_a_slow_bootstrap",
+    ),
+    Mutant(
+        f"{STATISTICS}/bootstrap.py",
+        "np.bincount(positions, weights=counted).astype(np.float64)",
+        "np.ones(len(names))",
+        "tests/aggregate/test_leaderboards.py::test_the_interval_agrees_with_a_slow_bootstrap",
+    ),
+    Mutant(
+        f"{STATISTICS}/bootstrap.py",
+        "generator.multinomial(clusters,",
+        "generator.multinomial(4 * clusters,",
+        "tests/statistics/test_statistics.py::test_the_standard_error_of_the_bootstrap_is_the_published_one",
+    ),
+    Mutant(
+        f"{STATISTICS}/bootstrap.py",
+        'f"{seed}/{task}".encode()',
+        'f"{seed}".encode()',
+        "tests/aggregate/test_leaderboards.py::test_the_interval_over_tasks_resamples_each_task_on_its_own",
+    ),
+    Mutant(
+        f"{STATISTICS}/significance.py",
+        "np.arange(len(order), 0, -1)",
+        "len(order)",
+        "tests/statistics/test_statistics.py::test_holm_is_that_of_a_hand",
+    ),
+    Mutant(
+        f"{STATISTICS}/significance.py",
+        "exact=only_one + only_other < EXACT_BELOW",
+        "exact=True",
+        "tests/statistics/test_statistics.py::test_mcnemar_is_the_binomial_below_25_and_edwards_chi_square_from_there",
+    ),
+    Mutant(
+        f"{STATISTICS}/significance.py",
+        "weights=values[known]) / counts",
+        "weights=values[known])",
+        "tests/statistics/test_statistics.py::test_wilcoxon_weighs_every_context_the_same_however_many_questions_it_has",
+    ),
+    Mutant(
+        f"{AGGREGATE}/safety.py",
+        "loss.high >= TOLERATED_LOSS",
+        "loss.mean >= TOLERATED_LOSS",
+        "tests/statistics/test_statistics.py::test_the_safe_ratio_is_that_of_a_hand",
+    ),
+    Mutant(
+        f"{AGGREGATE}/safety.py",
+        "heights[:, :-1] + shares * rises / 2",
+        "heights[:, :-1] + rises / 2",
+        "tests/statistics/test_statistics.py::test_an_area_ends_between_two_points_where_it_is_asked_to",
+    ),
+    Mutant(
+        f"{AGGREGATE}/paired.py",
+        " or more * self.f1.mean <= 0:",
+        ":",
+        "tests/statistics/test_paired.py::test_two_measures_that_disagree_are_no_verdict",
+    ),
+    Mutant(
+        f"{AGGREGATE}/ranking.py",
+        "if policy not in CONTROLS\n",
+        "if True\n",
+        "tests/aggregate/test_ranking.py::test_controls_and_a_single_context_are_not_ranked",
+    ),
+    # The store.
+    Mutant(
+        f"{STORE}/store.py",
+        'and set(rows) == {(policy, "ok")}',
+        "",
+        "tests/store/test_store.py::test_what_failed_is_tried_again",
+    ),
+    Mutant(
+        f"{STORE}/store.py",
+        "if names := identity.differences(store.identity):",
+        "if names := []:",
+        "tests/store/test_store.py::test_another_identity_is_refused_and_nothing_is_lost",
+    ),
+    Mutant(
+        f"{STORE}/store.py",
+        "~keys.duplicated()",
+        '~keys.duplicated(keep="last")',
+        "tests/store/test_store.py::test_of_a_row_that_is_there_twice_the_first_is_kept",
+    ),
+    Mutant(
+        f"{STORE}/tables.py",
+        "least - NOISE <= end <= most + NOISE",
+        "least - NOISE <= end",
+        "tests/store/test_store_of_strangers.py::test_a_number_that_no_measure_has_is_refused_in_one_line",
+    ),
+    Mutant(
+        f"{STORE}/lending.py",
+        'status == "ok" and cell in missing',
+        "cell in missing",
+        "tests/store/test_store.py::test_what_failed_in_another_run_is_not_lent",
+    ),
+    Mutant(
+        f"{STORE}/merging.py",
+        "records[~twice]], ignore_index",
+        "records], ignore_index",
+        "tests/store/test_merging.py::test_other_policies_levels_and_tasks_of_one_setting_stand_on_one_board",
+    ),
+    Mutant(
+        f"{STORE}/parquet.py",
+        "write_atomically(path, lambda partial: _write(partial, table))",
+        "_write(path, table)",
+        "tests/store/test_store.py::test_a_full_disk_is_one_clear_line_and_loses_nothing",
+    ),
+    Mutant(
+        "kvbench/run/resume.py",
+        "if count == questions[cell[1]]}",
+        "if count}",
+        "tests/store/test_store.py::test_a_context_that_another_run_has_in_part_is_not_lent",
+    ),
+)
+
+
+def fits(mutant: Mutant, root: Path = ROOT) -> bool:
+    """Whether the old text stands in one place of the file, and the killer in its own."""
+    tests, name = mutant.killer.split("::")
+    return (root / mutant.file).read_text().count(mutant.old) == 1 and f"def {name}(" in (root / tests).read_text()
+
+
+def passes(tree: Path, tests: Sequence[str]) -> tuple[bool, str]:
+    """Whether the tests pass in that tree, and the name of the first that does not."""
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-p", "no:randomly", *tests]
+    # Without compiled files: one of the file before the fault may look like one of the file with it.
+    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": str(tree)}
+    try:
+        ended = subprocess.run(command, cwd=tree, env=environment, capture_output=True, text=True, timeout=LIMIT)
+    except subprocess.TimeoutExpired:
+        return False, "took too long"
+    lines = [line for line in ended.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
+    return ended.returncode == 0, lines[0].split(" - ")[0] if lines else ended.stdout[-300:]
+
+
+def copied(folder: Path) -> Path:
+    for name in COPIED:
+        if (ROOT / name).is_dir():
+            shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy(ROOT / name, folder / name)
+    return folder
+
+
+def killer_of(mutant: Mutant) -> str | None:
+    """The test that notices the fault; None if it survives."""
+    with tempfile.TemporaryDirectory(prefix="kvbench-mutant-") as folder:
+        tree = copied(Path(folder))
+        file = tree / mutant.file
+        file.write_text(file.read_text().replace(mutant.old, mutant.new))
+        passed, first = passes(tree, [mutant.killer])
+    return None if passed else first
+
+
+def main(words: Sequence[str]) -> int:
+    chosen = [mutant for mutant in MUTANTS if not words or any(word in str(mutant) for word in words)]
+    passed, first = passes(ROOT, sorted({mutant.killer for mutant in chosen}))
+    if not passed:
+        print(f"the tests fail without any mutant: {first}")
+        return 2
+    survived = 0
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        for mutant, killer in zip(chosen, pool.map(killer_of, chosen), strict=True):
+            survived += killer is None
+            print(f"{'SURVIVED' if killer is None else 'killed'}  {mutant}\n    {killer or mutant.killer}", flush=True)
+    print(f"{len(chosen) - survived} of {len(chosen)} killed")
+    return int(survived > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
