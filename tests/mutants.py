@@ -78,8 +78,8 @@ MUTANTS = (
     ),
     Mutant(
         f"{ENGINE}/decode/bundle.py",
-        "self.hidden[layer] = self.hidden[layer][rows]",
-        "self.hidden[layer] = self.hidden[layer][: len(rows)]",
+        "storage[layer][rows.to(smaller.device), :, :end]",
+        "storage[layer][: len(rows), :, :end]",
         "tests/engine/test_wave.py::test_attention_of_steps_by_hand_while_answers_end",
     ),
     Mutant(
@@ -117,12 +117,12 @@ MUTANTS = (
         f"{ENGINE}/decode/likelihood.py",
         "self._met[numbers] > step",
         "self._met[numbers] >= step",
-        "tests/engine/test_likelihood.py::test_it_is_that_of_a_plain_pass",
+        "tests/engine/test_step_treatment.py::test_what_it_writes_is_read_at_every_later_step",
     ),
     Mutant(
         f"{ENGINE}/treat/shared.py",
-        "    if not is_known(press):\n",
-        "    if False:\n",
+        "copies.of(name, getattr(inputs, name)) for name",
+        "getattr(inputs, name) for name",
         "tests/engine/test_engine_faults.py::test_a_press_that_writes_into_its_inputs_harms_no_other",
     ),
     # Metrics.

@@ -159,11 +159,16 @@ def test_rows_that_questions_share_are_not_written_to(llama: LoadedModel, prompt
 
 def test_an_end_token_within_a_right_answer_does_not_end_it(prompt: Prompt) -> None:
     model = toy_model()
-    model.network.generation_config.eos_token_id = sorted({token for ask in prompt.asks for token in ask.gold_ids})
+    model.network.generation_config.eos_token_id = sorted(
+        {token for asked in prompt.questions for token in asked.gold_ids}
+    )
     trace = treat(model, [noisy("recency")], (0.5,), prompt)
     for generation in decode(model, trace, STEPS, PLENTY, gold=True):
-        question, gold = prompt.asks[generation.question].question.id, prompt.asks[generation.question].gold_ids
+        question, gold = (
+            prompt.questions[generation.question].question.id,
+            prompt.questions[generation.question].gold_ids,
+        )
         treatment = Noise(generation.branch.treatment.situation, question)
         nll = plain_answer(model, trace, generation.branch, generation.question, STEPS, treatment, gold)[1]
         assert generation.gold_nll == pytest.approx(nll, abs=CLOSE)
-    assert max(len(ask.gold_ids) for ask in prompt.asks) > 1
+    assert max(len(asked.gold_ids) for asked in prompt.questions) > 1
