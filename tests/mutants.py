@@ -80,7 +80,7 @@ MUTANTS = (
         f"{ENGINE}/decode/bundle.py",
         "storage[layer][rows.to(smaller.device), :, :end]",
         "storage[layer][: len(rows), :, :end]",
-        "tests/engine/test_wave.py::test_attention_of_steps_by_hand_while_answers_end",
+        "tests/engine/test_wave.py::test_looking_less_often_for_ended_answers_changes_none",
     ),
     Mutant(
         f"{ENGINE}/decode/bundle.py",
