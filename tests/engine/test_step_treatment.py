@@ -67,9 +67,11 @@ def test_what_it_writes_is_read_at_every_later_step(architecture: str, rows: int
             treatment = build(branch.treatment.situation, question)
             nll = plain_answer(model, trace, branch, number, STEPS, treatment, gold)[1]
             assert generation.gold_nll == pytest.approx(nll, abs=CLOSE)
-    alone = decode(model, treat(model, OTHERS, (0.5,), prompt), STEPS, PLENTY)
-    untreated = [g.token_ids for g in generations if g.branch.treatment.policy in OTHERS]
-    assert sorted(untreated) == sorted(g.token_ids for g in alone)
+    alone = decode(model, treat(model, OTHERS, (0.5,), prompt), STEPS, PLENTY, gold=True)
+    untreated = [g for g in generations if g.branch.treatment.policy in OTHERS]
+    assert sorted(g.token_ids for g in untreated) == sorted(g.token_ids for g in alone)
+    likelihoods, expected = (sorted(g.gold_nll or 0.0 for g in of) for of in (untreated, alone))
+    assert likelihoods == pytest.approx(expected, abs=CLOSE)
 
 
 def test_it_changes_answers(llama: LoadedModel, prompt: Prompt) -> None:

@@ -25,7 +25,7 @@ from kvbench.store.identity import PROVENANCE
 from kvbench.store.run_file import Job
 from kvbench.store.store import Store
 from kvbench.system.errors import KVBenchError
-from tests.support.processes import wait_until
+from tests.support.processes import is_running, wait_until
 from tests.support.toy import toy_tokenizer
 
 ROOT = Path(__file__).parents[2]
@@ -33,8 +33,8 @@ needs_ray = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="
 CONTEXTS = 12  # three units, of 5, 5 and 2
 LAYERS = 2
 
-# It notes its calls, kills its process at the first of them if "deadly" is there, and waits, at a context of as many
-# tokens as "hold" says, for that file to go away.
+# It notes its process and its calls, kills its process at the first of them if "deadly" is there, and waits, at a
+# context of as many tokens as "hold" says, for that file to go away.
 PRESS = """
 import os, signal, time
 from dataclasses import dataclass
@@ -52,6 +52,8 @@ class Press(ScorerPress):
             pass
         else:
             os.kill(os.getpid(), signal.SIGKILL)
+        (HERE / "pids").mkdir(exist_ok=True)
+        (HERE / "pids" / str(os.getpid())).touch()
         with (HERE / "calls").open("a") as calls:
             calls.write(".")
         try:
@@ -88,8 +90,10 @@ class Runs:
             text=True,
         )
 
-    def on_ray(self, name: str) -> "subprocess.Popen[str]":
-        return self.start(name, "--executor", "ray", "--workers", "2")
+    def on_ray(self, name: str, address: str | None = None) -> "subprocess.Popen[str]":
+        """A run with two workers, on the cluster at the address or on one that it starts."""
+        where = [] if address is None else ["--address", address]
+        return self.start(name, "--executor", "ray", "--workers", "2", *where, **(OPEN if where else {}))
 
     def ended(self, process: "subprocess.Popen[str]") -> str:
         """What it said, when it has ended well."""
@@ -100,8 +104,13 @@ class Runs:
     def store(self, name: str) -> Store:
         return Store.open(self.folder / name / "x")
 
+    def workers(self) -> list[int]:
+        """The processes that have run the press and are still there."""
+        noted = [int(path.name) for path in (self.folder / "pids").iterdir()]
+        return [process for process in noted if is_running(process)]
+
     def processes(self) -> list[int]:
-        """Those that any run has started, zombies aside, whose environment is empty."""
+        """The processes that any run or cluster has started, zombies aside, whose environment is empty."""
         found = []
         for path in Path("/proc").glob("[0-9]*/environ"):
             try:
@@ -153,46 +162,31 @@ def tokens_of(index: int) -> int:
 
 
 @needs_ray
-def test_two_workers_of_which_one_is_killed_store_what_one_machine_does(runs: Runs, local: bytes) -> None:
-    (runs.folder / "deadly").touch()
-    said = runs.ended(runs.on_ray("workers"))
-    assert (runs.folder / "died").exists()
-    assert said.count("a worker ended while it worked on base") == 1
-    store = runs.store("workers")
-    assert store.run.status == "complete"
-    assert identity(store) == identity(runs.store("local"))
-    assert content(store) == local
-    wait_until(lambda: not runs.processes())
-
-
-@needs_ray
-def test_a_run_that_is_killed_takes_its_workers_along_and_goes_on(runs: Runs, local: bytes) -> None:
-    (runs.folder / "calls").unlink(missing_ok=True)
+def test_a_run_that_is_killed_takes_its_workers_along(runs: Runs) -> None:
     lengths = [tokens_of(index) for index in range(CONTEXTS)]
     assert lengths.count(lengths[-1]) == 1
     (runs.folder / "hold").write_text(str(lengths[-1]))
     driver = runs.on_ray("driver")
     chunks = runs.folder / "driver" / "x" / "records" / "base"
-    # Of a chunk, the press is written last.
-    wait_until(lambda: {path.parent.name for path in chunks.glob("*/Press.parquet")} == {"00000", "00001"})
+
+    def has_two_chunks() -> bool:  # of each, the press is written last
+        return {path.parent.name for path in chunks.glob("*/Press.parquet")} == {"00000", "00001"}
+
+    wait_until(lambda: has_two_chunks() or driver.poll() is not None)
+    assert has_two_chunks(), driver.communicate()[1]
     driver.kill()
     driver.communicate()
-    wait_until(lambda: not runs.processes())
+    wait_until(lambda: not runs.workers())
     assert runs.store("driver").run.status == "started"
     (runs.folder / "hold").unlink()
-    (runs.folder / "calls").unlink()
-    said = runs.ended(runs.on_ray("driver"))
-    assert "there already" in said
-    assert (runs.folder / "calls").stat().st_size == 2 * LAYERS
-    assert runs.store("driver").run.status == "complete"
-    assert content(runs.store("driver")) == local
 
 
+OPEN = {"RAY_AUTH_MODE": "disabled"}  # without the tokens that Ray makes for clusters of its own
 CLUSTER = """
 import sys, ray
-ray.init(address="local", num_cpus=1, include_dashboard=False, logging_level="ERROR", log_to_driver=False)
+ray.init(address="local", num_cpus=2, include_dashboard=False, logging_level="ERROR", log_to_driver=False)
 
-@ray.remote(num_cpus=1)
+@ray.remote(num_cpus=2)
 class Other:
     def here(self):
         pass
@@ -206,33 +200,66 @@ sys.stdin.readline()
 """
 
 
-@needs_ray
-def test_a_cluster_that_is_there_is_waited_for_and_used(runs: Runs, local: bytes) -> None:
-    """Without Ray's tokens, which it makes for clusters of its own."""
-    free = {"RAY_AUTH_MODE": "disabled"}
+@dataclass
+class BusyCluster:
+    """A cluster of two CPUs, all in use until they are freed."""
+
+    process: "subprocess.Popen[str]"
+    address: str
+
+    def free(self) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
+
+
+@pytest.fixture(scope="module")
+def cluster(runs: Runs) -> Iterator[BusyCluster]:
     with subprocess.Popen(
         [sys.executable, "-c", CLUSTER],
-        env=runs.environment(free),
+        env=runs.environment(OPEN),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
-    ) as cluster:
-        assert cluster.stdout is not None
-        assert cluster.stdin is not None
-        address = cluster.stdout.readline().strip()
-        driver = runs.start("there", "--executor", "ray", "--address", address, **free)
-        assert driver.stderr is not None
-        said = ""
-        while "all CPUs of the cluster are in use: waiting for a place" not in said:
-            line = driver.stderr.readline()
-            assert line, said
-            said += line
-        cluster.stdin.write("\n")
-        cluster.stdin.flush()
-        runs.ended(driver)
-        cluster.stdin.write("\n")
-    assert content(runs.store("there")) == local
+    ) as process:
+        assert process.stdout is not None
+        started = BusyCluster(process, process.stdout.readline().strip())
+        yield started
+        process.kill()
+
+
+@needs_ray
+def test_a_cluster_is_waited_for_and_a_worker_that_is_killed_changes_no_record(
+    runs: Runs, local: bytes, cluster: BusyCluster
+) -> None:
+    (runs.folder / "deadly").touch()
+    driver = runs.on_ray("workers", cluster.address)
+    assert driver.stderr is not None
+    said = ""
+    while "all CPUs of the cluster are in use: waiting for a place" not in said:
+        line = driver.stderr.readline()
+        assert line, said
+        said += line
+    cluster.free()
+    said = runs.ended(driver)
+    assert (runs.folder / "died").exists()
+    assert said.count("a worker ended while it worked on base") == 1
+    store = runs.store("workers")
+    assert store.run.status == "complete"
+    assert identity(store) == identity(runs.store("local"))
+    assert content(store) == local
+    wait_until(lambda: not runs.workers())
+
+
+@needs_ray
+def test_a_run_that_was_killed_goes_on_with_what_is_missing(runs: Runs, local: bytes, cluster: BusyCluster) -> None:
+    (runs.folder / "calls").unlink()
+    said = runs.ended(runs.on_ray("driver", cluster.address))
+    assert "there already" in said
+    assert (runs.folder / "calls").stat().st_size == 2 * LAYERS
+    assert runs.store("driver").run.status == "complete"
+    assert content(runs.store("driver")) == local
 
 
 @needs_ray
