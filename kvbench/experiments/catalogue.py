@@ -25,7 +25,7 @@ EVERYTHING = "all"
 
 
 def covers(policy: Policy, task: Task, mode: Mode) -> bool:
-    """Whether the policy means anything on this task in this mode."""
+    """Tells whether the policy means anything on this task in this mode."""
     return not why_not(policy, task, mode)
 
 

@@ -1,4 +1,4 @@
-"""Which models ship with the package, and where their files are."""
+"""These models ship with the package."""
 
 import difflib
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ HOW_MADE: Mapping[str, str] = {
 
 
 def mistyped(name: str) -> bool:
-    """Whether a name that is no file's looks like one of theirs."""
+    """Tells whether a name that is no file's looks like a shipped model's."""
     return name not in REFERENCE_MODELS and bool(difflib.get_close_matches(name, REFERENCE_MODELS))
 
 

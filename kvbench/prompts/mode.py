@@ -1,4 +1,4 @@
-"""When a policy sees the question, and what of an example is compressed."""
+"""Modes say when a policy sees the question, and scopes what of an example is compressed."""
 
 from typing import Literal
 

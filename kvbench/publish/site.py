@@ -265,7 +265,7 @@ def publish_comparison(
 
 
 def _missing(records: DataFrame, policies: Sequence[str]) -> list[str]:
-    """Which cells of some policies failed, and why, a line each."""
+    """Lists the failed cells of some policies with their reasons, a line each."""
     failed = records[(records["status"] != "ok") & records["policy"].isin(policies)]
     cells = with_levels(failed).groupby(["policy", "task", "level"], sort=False, observed=True)
     return [f"{policy} at {level.where} of {task}: {cell['reason'].iloc[0]}" for (policy, task, level), cell in cells]

@@ -139,7 +139,7 @@ class Store:
         return self.files(RECORDS)
 
     def has(self, task: str, chunk: int, policy: str, count: int) -> bool:
-        """Whether all ``count`` records are there and none of them failed: the next start tries again what failed."""
+        """Tells whether all ``count`` records are there and none failed: the next start tries failed ones again."""
         if not all(self.path(table, task, chunk, policy).is_file() for table in self.tables):
             return False
         path = self.record_file(task, chunk, policy)
@@ -148,7 +148,7 @@ class Store:
         return table.num_rows == count and set(rows) == {(policy, "ok")}
 
     def has_questions(self, task: str, chunk: int, contexts: int, count: int) -> bool:
-        """Whether all ``contexts`` of a chunk are there, and all ``count`` questions about them."""
+        """Tells whether all ``contexts`` of a chunk are there, and all ``count`` questions about them."""
         paths = [self.path(table, task, chunk) for table in (CONTEXTS, QUESTIONS)]
         if not all(path.is_file() for path in paths):
             return False
@@ -206,7 +206,7 @@ class Store:
         return rows
 
     def study_table(self, table: StoredTable) -> pa.Table:
-        """All rows of a study's table; :class:`KVBenchError` where one belongs to nothing, or no measure is so."""
+        """Reads a study's table; :class:`KVBenchError` where a row belongs to nothing or has an impossible number."""
         rows = self.table(table)
         if fault := fault_of_values(table, rows):
             raise KVBenchError(f"{self.folder} holds a row of {table.name} whose {fault}: run it again")
@@ -253,7 +253,7 @@ class Store:
                 yield path, answers
 
     def frame(self, columns: Sequence[str] | None = None, possible: bool = True) -> pd.DataFrame:
-        """All records joined with their questions and contexts, in the order of the run's tasks and policies.
+        """Joins all records with their questions and contexts, in the order of the run's tasks and policies.
         ``columns``: those that are needed; no others are read. ``possible``: whether a number that no measure can have
         is refused."""
         contexts, questions, records = (

@@ -122,7 +122,7 @@ class _Seen:
 
 
 def _same(seen: _Seen, full: _Seen) -> bool:
-    """Whether all outputs that the full cache has an equal for are equal to it."""
+    """Tells whether all outputs that the full cache has an equal for are equal to it."""
     own, of_full = seen.shared_with(full)
     return len(own.question) > 0 and bool((own.output == of_full.output).all())
 

@@ -53,7 +53,7 @@ class Difference:
 
     @property
     def is_clear(self) -> bool:
-        """Whether the interval leaves out 0."""
+        """Tells whether the interval leaves out 0."""
         return self.low is not None and self.high is not None and not self.low <= 0 <= self.high
 
     def written(self, factor: float = 1) -> str:

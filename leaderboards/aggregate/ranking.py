@@ -1,4 +1,4 @@
-"""Which policies of a column are best, and which cannot be told from it."""
+"""Finds the best policies of a column, and those that cannot be told from them."""
 
 from collections.abc import Mapping
 from typing import Literal

@@ -114,7 +114,7 @@ class Cliff:
 
     @property
     def is_clear(self) -> bool:
-        """Whether the interval of the rise lies above 0."""
+        """Tells whether the interval of the rise lies above 0."""
         return self.rise.low is not None and self.rise.low > 0
 
 

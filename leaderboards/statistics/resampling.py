@@ -54,7 +54,7 @@ class Resampler:
 
     @property
     def many(self) -> bool:
-        """Whether there is more than one cluster: a single one has no interval."""
+        """Tells whether there is more than one cluster: a single one has no interval."""
         return self.count > 1
 
     def means(self, values: FloatArray, clusters: Clusters) -> FloatArray:

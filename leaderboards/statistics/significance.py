@@ -37,7 +37,7 @@ class Family(Generic[Name]):
 
 
 def corrected(p_values: Mapping[Name, float], family: str, method: Method = "holm") -> Family[Name]:
-    """All p-values of the family ``family``, corrected for how many there are: by Holm's method, or for the false
+    """Corrects the p-values of the family ``family`` for how many there are: by Holm's method, or for the false
     discovery rate by Benjamini and Hochberg's (``fdr_bh``)."""
     given = np.array(list(p_values.values()))
     if not len(given):

@@ -1,4 +1,4 @@
-"""What presses and engine read off an attention layer of any architecture."""
+"""Presses and engine read these properties off an attention layer of any architecture."""
 
 from typing import Any
 

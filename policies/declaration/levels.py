@@ -17,7 +17,7 @@ A_LITTLE = 1e-6  # of a token: or 1 - (1 - 63/96) of 96 tokens comes to 62.99, a
 
 @dataclass(frozen=True)
 class LevelKind:
-    """What a number asks of a treatment.
+    """Declares what a number asks of a treatment.
 
     name
         In records, and, with two dashes, the option that picks one level of a run.
@@ -72,13 +72,13 @@ class LevelKind:
         return f"--{self.plural}"
 
     def help_with_default(self, few: bool) -> str:
-        """What the option says of itself; ``few``: of a comparison."""
+        """Returns the option's help; ``few`` takes the default of a comparison."""
         default = self.few if few else self.default
         return f"{self.help} Default: {default}." if default else self.help
 
     @property
     def has_origin(self) -> bool:
-        """Whether the untreated cache has a place on an axis of this kind."""
+        """Tells whether the untreated cache has a place on an axis of this kind."""
         return math.isfinite(self.nothing)
 
     def amount(self, value: float) -> float:
@@ -103,7 +103,7 @@ class Level:
 
     @property
     def declared(self) -> LevelKind:
-        """What is declared of the kind."""
+        """Returns the declaration of the kind."""
         return KINDS[self.kind]
 
     @property

@@ -27,7 +27,7 @@ OURS = ("kvbench", "policies", "datasets_gen", "leaderboards")
 
 
 def is_plug_in(text: str) -> bool:
-    """Whether it is written as a plug-in and not as a name."""
+    """Tells whether a text is written as a plug-in and not as a name."""
     return ":" in text
 
 
@@ -61,7 +61,7 @@ def load_even_if_broken(text: str) -> Policy:
 
 
 def _parts(text: str) -> tuple[str, str, str]:
-    """Where it is, its name, and its arguments as they are written."""
+    """Splits a plug-in into its place, its name, and its arguments as they are written."""
     matched = SPECIFICATION.fullmatch(text.strip())
     if not matched:
         raise PolicyError(f"'{text}' names no plug-in: write file.py:Press or package.module:factory(argument=1)")
@@ -80,7 +80,7 @@ def _broken(name: str, reason: str) -> Policy:
 
 
 def plug_ins() -> Mapping[str, Policy]:
-    """What installed packages bring under the entry-point group ``kvbench.policies``, by entry-point name."""
+    """Lists what installed packages bring under the entry-point group ``kvbench.policies``, by entry-point name."""
     return {entry.name: _of_entry_point(entry) for entry in entry_points(group=GROUP)}
 
 

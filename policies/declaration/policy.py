@@ -1,4 +1,4 @@
-"""What a policy is: a named way to build a kvpress press for a budget."""
+"""A policy is a named way to build a kvpress press for a budget."""
 
 import inspect
 from collections.abc import Callable, Iterable, Sequence
@@ -21,7 +21,7 @@ Press = Any  # a kvpress.BasePress: kvpress has no types, and is not imported to
 
 @dataclass(frozen=True)
 class Situation:
-    """What a policy may look at when it builds a press for one context.
+    """Holds what a policy may look at when it builds a press for one context.
 
     ``ratio``: asked share of the cache to remove, in [0, 1); 0 for a policy that removes none. ``level``: what was
     asked for. ``context_length``: tokens in the compressed region. ``seed``: of this draw. ``question_tokens``: how
@@ -44,7 +44,7 @@ class Situation:
 
 @dataclass(frozen=True)
 class Baseline:
-    """What a user of kvpress runs for this policy, and on which attention, where that is not the press itself."""
+    """Names what a user of kvpress runs for this policy, and on which attention, where that is not the press itself."""
 
     build: Callable[[Situation], Press]
     attention: Attention
@@ -132,7 +132,7 @@ class Policy:
 
     @property
     def ways(self) -> str:
-        """What it is, whether it is among the default ones, shares the prefill and frees memory, and what it needs."""
+        """Lists its family, whether it is a default, shares the prefill and frees memory, and what it needs."""
         ways = [self.family, *(["default"] if self.by_default else [])]
         ways += [self.prefill, "frees" if self.frees else "masks"]
         ways += ["rewrites"] if self.rewrites else []
@@ -143,8 +143,8 @@ class Policy:
         return ", ".join(ways)
 
     def points_among(self, points: Iterable[Point]) -> tuple[Point, ...]:
-        """Those of some points at which it runs: of a kind that it takes, within its reach, and more than the first
-        draw if it draws at random."""
+        """Selects the points at which it runs: of a kind that it takes, within its reach, and more than the first draw
+        if it draws at random."""
         if not self.kinds:
             return (Point(UNTREATED),)
         return tuple(

@@ -1,4 +1,4 @@
-"""What a treatment that acts between steps is, and what it may do to the cache of a branch."""
+"""A step treatment acts between steps: this says when it is called, and what it may do to the cache of a branch."""
 
 from typing import TYPE_CHECKING, Protocol
 

@@ -17,8 +17,8 @@ Spans = Sequence[tuple[int, int]]
 
 @dataclass(frozen=True)
 class Way:
-    """How instructions are protected. ``description``: with a place for the plain policy's name. ``wrap``: puts a press
-    that protects some spans around a scorer press."""
+    """Declares a way to protect instructions. ``description`` has a place for the plain policy's name. ``wrap`` puts a
+    press that protects some spans around a scorer press."""
 
     description: str
     wrap: Callable[[Press, Spans], Press]

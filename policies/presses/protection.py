@@ -100,7 +100,7 @@ class Protection(BasePress):
 
 
 def _check_scores(scores: torch.Tensor, shape: Sequence[int], press: ScorerPress) -> None:
-    """What would fail in the press itself shall fail in here too."""
+    """Raises for scores with which the press itself would fail."""
     if scores.shape != torch.Size(shape):
         raise PolicyError(f"{type(press).__name__} scored with shape {tuple(scores.shape)} and not {tuple(shape)}")
     if scores.isnan().any():

@@ -6,9 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from rouge_score.rouge_scorer import RougeScorer
 from scipy.stats import spearmanr
 
 from datasets_gen import TASKS, Example, Question, Span
@@ -143,12 +140,6 @@ def test_rouge_l_recall_of_a_known_pair() -> None:
     """Four words; "use letters only" is the longest part that the answer has in their order."""
     assert leakage("Please use only letters, only those.", "Use capital letters only.") == pytest.approx(3 / 4)
     assert leakage("I can't share that", "Use capital letters only.") == 0.0
-
-
-@given(st.text("abAB1 ,é\n"), st.text("abAB1 ,é\n"))
-def test_leakage_is_what_rouge_score_computes(output: str, protected: str) -> None:
-    expected = RougeScorer(["rougeL"]).score(protected, output)["rougeL"].recall
-    assert leakage(output, protected) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ class Official:
     ways: Mapping[Judgement, Any]
 
     def obeys(self, directive: Directive, output: str, judgement: Judgement) -> bool:
-        """Whether the output obeys the directive, alone: each is judged on its own. An empty output obeys none.
+        """Tells whether the output obeys the directive, alone: each is judged on its own. An empty output obeys none.
 
         Known gap: of a letter that is none, such as the "!" of one row, the official checker counts another one, which
         it draws anew each time. Here that is at least the same one whenever the directive is judged.
@@ -76,8 +76,8 @@ def official() -> Official:
 
 
 def judged(directive: Directive, output: str, judgement: Judgement) -> bool:
-    """Whether the output obeys a directive of IFEval. One that makes its checker fail obeys nothing, and counts: the
-    arguments were tried before (:func:`check_directives`)."""
+    """Tells whether the output obeys a directive of IFEval. One that makes its checker fail obeys nothing and counts:
+    the arguments were tried before (:func:`check_directives`)."""
     checkers = official()
     try:
         return checkers.obeys(directive, output, judgement)

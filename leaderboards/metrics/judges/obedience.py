@@ -1,5 +1,5 @@
-"""Whether an answer obeys its directives, strictly and loosely, as IFEval judges (arXiv 2311.07911); those of IFEval
-itself are judged by its own checkers."""
+"""Judges whether an answer obeys its directives, strictly and loosely, as IFEval does (arXiv 2311.07911). Directives
+of IFEval are judged by its own checkers."""
 
 from collections.abc import Sequence
 from itertools import product
@@ -14,13 +14,13 @@ def families(directives: Sequence[str]) -> list[str]:
 
 
 def strictly(directives: Sequence[str], output: str) -> list[bool]:
-    """Whether the output, as it stands, obeys each directive."""
+    """Tells for each directive whether the output, as it stands, obeys it."""
     parsed = [Directive.parse(text) for text in directives]
     return [judged(one, output, "strict") if one.is_of_ifeval else check(one, output) for one in parsed]
 
 
 def loosely(directives: Sequence[str], output: str) -> list[bool]:
-    """Whether any of IFEval's eight versions of the output obeys each directive."""
+    """Tells for each directive whether any of IFEval's eight versions of the output obeys it."""
     parsed = [Directive.parse(text) for text in directives]
     return [
         judged(one, output, "loose") if one.is_of_ifeval else any(check(one, version) for version in versions(output))

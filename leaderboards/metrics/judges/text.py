@@ -79,7 +79,7 @@ def token_f1(output: str, gold: str) -> float:
 
 
 def abstains(output: str, abstentions: Sequence[str]) -> bool:
-    """Whether the output is one of the task's abstention phrases, and nothing else."""
+    """Tells whether the output is one of the task's abstention phrases, and nothing else."""
     return normalise(output) in {normalise(phrase) for phrase in abstentions}
 
 

@@ -67,7 +67,7 @@ def _directives(given: DataFrame) -> DataFrame:
 
 
 def _judged(given: DataFrame, name: str, place: int) -> list[bool]:
-    """Whether each directive of one answer is obeyed; none by an answer that failed."""
+    """Tells for each directive of one answer whether it is obeyed; an answer that failed obeys none."""
     judged = given[f"directives_{name}"].iloc[place]
     count = len(given["directives"].iloc[place])
     return [False] * count if judged is None else list(judged)

@@ -91,7 +91,7 @@ def _kinds(prompts: PromptRecords) -> list[Listing]:
 
 
 def order(prompts: PromptRecords) -> Part:
-    """Whether the same families stay the easy ones."""
+    """Shows whether the same families stay the easy ones."""
     correlations = rank_correlations(prompts)
     others = [policy for policy in prompts.policies if policy != FULL]
     titles = {"all": "All prompts", "single": "Prompts with one directive", "several": "Prompts with several"}
