@@ -80,6 +80,7 @@ def running_chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chrom
 @pytest.fixture(scope="module")
 def browser(running_chromium: Chromium) -> Chromium:
     """One page of headless Chromium, which has not complained of anything before the tests of a module."""
+    running_chromium.evaluate("0")  # what the module before asked for has arrived by then
     running_chromium.complaints.clear()
     running_chromium.requests.clear()
     return running_chromium

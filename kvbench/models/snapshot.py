@@ -110,7 +110,14 @@ def _is_dynamic(module: nn.Module) -> bool:
 
 
 def _attributes(part: Any) -> dict[str, Any]:
-    return {name: value for name, value in vars(part).items() if isinstance(value, PLAIN) or name == "forward"}
+    """Returns the plain values of a part, and its forward pass if it is not that of its class.
+
+    A press that puts its own in place and then the old one back leaves the class's own on the part itself.
+    """
+    values = {name: value for name, value in vars(part).items() if isinstance(value, PLAIN)}
+    forward = vars(part).get("forward")
+    is_own = forward is None or getattr(forward, "__func__", None) is type(part).forward
+    return values if is_own else {**values, "forward": forward}
 
 
 def is_expected(hook: Any) -> bool:

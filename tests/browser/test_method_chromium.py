@@ -24,7 +24,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("runs")
     store = small_store(folder / "small")
     content = json.loads((store.folder / "run.json").read_text())
-    content["identity"]["model"] = content["command"] = HOSTILE
+    content["identity"]["model"] = content["command"] = content["job"]["model"] = HOSTILE
     (store.folder / "run.json").write_text(json.dumps(content))
     evaluation(folder / "results", {"qa": {"string_match": 50.0}}, predicted=["=1+1", "Rome"], press_name=HOSTILE)
     assert main(["site", str(store.folder), "--out", str(folder / "site")]) == 0
@@ -52,9 +52,8 @@ def test_a_page_is_quiet_fits_and_can_be_read(
 def test_the_command_stands_on_the_page_as_it_is_to_be_typed(browser: Chromium, site: Path) -> None:
     browser.open(site / "method.html")
     command = browser.evaluate("document.querySelector('.command').textContent")
-    assert command.startswith(
-        "python -m kvbench run --tasks base,hops --policies full,oracle,random,recency,snapkv,knorm"
-    )
+    assert command.startswith("python -m kvbench run --model '<img src=")
+    assert "--tasks base,hops --policies snapkv,knorm --limit 3" in command
     assert "'<img src=" in command, "a hostile name is one word of it"
 
 

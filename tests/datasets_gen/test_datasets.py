@@ -342,7 +342,7 @@ def test_the_two_streams_say_and_ask_nothing_in_the_same_words(task: Task) -> No
 
 
 def test_the_lexicon_is_the_released_one() -> None:
-    content = files("datasets_gen").joinpath("lexicon.json").read_bytes()
+    content = files("datasets_gen.examples").joinpath("lexicon.json").read_bytes()
     assert hashlib.sha256(content).hexdigest() == LEXICON_SHA256
     assert parse_lexicon(content) == lexicon()
 
@@ -359,7 +359,7 @@ def test_the_full_version_changes_with_the_lexicon(task: Task) -> None:
 
 
 def _tampered() -> Any:
-    content = files("datasets_gen").joinpath("lexicon.json").read_bytes()
+    content = files("datasets_gen.examples").joinpath("lexicon.json").read_bytes()
     return parse_lexicon(content.replace(b"Ada", b"Eve", 1))
 
 

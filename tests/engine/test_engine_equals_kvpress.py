@@ -248,12 +248,12 @@ def fewer_with_depth(module: Any, hidden_states: Any, keys: torch.Tensor, values
 def answer_token_by_token(model: LoadedModel, trace: Trace, branch: Branch, number: int) -> list[int]:
     """The answer by the network's own attention. Level at once, it would mask all layers by the length of the first."""
     cache = DynamicCache()
-    for number, (keys, values) in enumerate(zip(trace.keys, trace.values, strict=True)):
-        left = branch.layers[number]
+    for layer, (keys, values) in enumerate(zip(trace.keys, trace.values, strict=True)):
+        left = branch.layers[layer]
         keys, values = (keys, values) if left.keys is None or left.values is None else (left.keys, left.values)
         keep = left.keep if left.keep is not None else torch.ones(keys.shape[:2], dtype=torch.bool)
         index = torch.stack([of_head.nonzero()[:, 0] for of_head in keep])[..., None].expand(-1, -1, keys.shape[-1])
-        cache.update(keys.gather(1, index)[None], values.gather(1, index)[None], number)
+        cache.update(keys.gather(1, index)[None], values.gather(1, index)[None], layer)
     position = torch.tensor([[branch.next_position]])
     pending, answer = list(trace.prompt.questions[number].token_ids), list[int]()
     with torch.inference_mode():

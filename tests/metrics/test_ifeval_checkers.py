@@ -9,7 +9,7 @@ import pytest
 from datasets_gen import Directive
 from datasets_gen.examples.ifeval_kinds import ARGUMENTS
 from datasets_gen.tasks.ifeval_rows import read_rows
-from kvbench.system.errors import KVBenchError
+from leaderboards.errors import MetricError
 from leaderboards.metrics.judges.ifeval import CHECKERS, Judgement, check_directives, judged
 from leaderboards.metrics.judges.obedience import loosely, strictly
 from tests.support.suite import OFFICIAL_ROWS, needs_rows
@@ -158,5 +158,5 @@ def test_no_checker_asks_for_the_prompt() -> None:
 
 def test_arguments_that_a_checker_cannot_use_are_found_before_a_run() -> None:
     klingon = Directive("language:response_language", '{"language": "tlh"}')
-    with pytest.raises(KVBenchError, match=r"ifeval/test/0/3: language:response_language .* cannot be judged by"):
+    with pytest.raises(MetricError, match=r"ifeval/test/0/3: language:response_language .* cannot be judged by"):
         check_directives([("ifeval/test/0/3", klingon)])

@@ -196,12 +196,12 @@ if (source) {
     for (const each of boards) each.element.hidden = each !== board;
     const families = distinct(board.rows.map((row) => row.dataset.family).filter((family) => family && family !== "control"));
     const family = choice("family", [["", "all"], ...families.map((name) => [name, name])]);
-    const level = choice("level", [["", board.usual], ...board.levels.map(({ asked }) => [asked, asked])]);
+    const level = choice("level", [["", board.usual], ...board.levels.map(({ level }) => [level, level])]);
     document.getElementById("filter-kind").textContent = board.kind;
     const part = address.get("name") ?? "";
     if (field("name").value !== part) field("name").value = part;
     showRows(board, family, part.toLowerCase());
-    setLevel(board, board.levels.find(({ asked }) => asked === level));
+    setLevel(board, board.levels.find((each) => each.level === level));
     const blanks = board.rows.flatMap((row) => (row.hidden ? [] : [...row.querySelectorAll(".blank")].filter((cell) => !cell.hidden)));
     const columns = [...board.table.tHead.rows[0].cells].map((cell) => cell.textContent);
     const where = (reason) => distinct(blanks.filter((cell) => cell.title === reason).map((cell) => columns[cell.cellIndex]));
