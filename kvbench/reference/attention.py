@@ -3,10 +3,13 @@
 A dense mask over the whole sequence would spend three quarters of the work on pairs that do not see one another.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import torch
+
+Disturbance = Callable[[torch.Tensor, torch.Tensor], tuple[torch.Tensor, torch.Tensor]]
 
 PACKED_ATTENTION = "kvbench_packed"
 LARGEST_SCORE = 60.0
@@ -19,10 +22,16 @@ class PackedLayout:
     ``context_width``: tokens of the context part, padding included. Behind it come the rows, each of which holds
     several questions. ``visible``: bool (batch, rows, row_length, context_width + row_length), what a place of a row
     sees of the context and of its own row.
+
+    The last two say what of the context the questions can read in one layer; the context reads itself undisturbed.
+    ``readable``: bool (batch, key heads, context_width), or None where all is. ``disturb`` makes other keys and values
+    of the context's: both of shape (batch, key heads, context_width, size).
     """
 
     context_width: int
     visible: torch.Tensor
+    readable: torch.Tensor | None = None
+    disturb: Disturbance | None = None
 
 
 def packed_attention(
@@ -57,9 +66,14 @@ def packed_attention(
     from_context = ((weights.flatten(2, 3) @ context_values).unflatten(2, (groups, width)) / total).to(value.dtype)
     from_context = from_context.view(batch, heads, width, size)
 
+    if layout.disturb is not None:
+        context_keys, context_values = layout.disturb(context_keys, context_values)
+    seen = layout.visible[:, None, None, ..., :width]
+    if layout.readable is not None:
+        seen = seen & layout.readable[:, :, None, None, None]
     row_query = query[:, :, width:].reshape(batch, key_heads, groups, rows, length, size)
     scores = (row_query.flatten(2, 4) @ context_keys.transpose(-1, -2)).view(*row_query.shape[:5], width)
-    weights, total = _weigh(scores, layout.visible[:, None, None, ..., :width], scaling)
+    weights, total = _weigh(scores, seen, scaling)
     read = (weights.flatten(2, 4) @ context_values).view(row_query.shape)
     by_row = row_query.transpose(2, 3).flatten(3, 4)  # (batch, key heads, rows, groups * length, size)
     scores = (by_row @ row_keys.transpose(-1, -2)).unflatten(3, (groups, length))

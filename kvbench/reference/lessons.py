@@ -32,7 +32,6 @@ SETTLED = 20  # batches that a level lasts at least
 ALONE: Mapping[str, int] = {"base": 2, "hops": 2, "multi_presence": 2}
 ALONE_BATCHES = 1000  # of a level, at most
 MOST_EXAMPLES = 1000  # of a batch; each takes its own
-LEVELS_SHARE = 0.6  # of all steps, by which the top level is reached in any case
 
 
 @dataclass
@@ -98,17 +97,14 @@ class Curriculum:
         mode = rng.choices(modes, shares)[0] if level > 0 else None
         return Assignment(name, level, number * MOST_EXAMPLES, mode)
 
-    def note(self, done: Assignment, answer_loss: float, share: float) -> None:
-        """What came of an assignment; ``share`` of all steps have been taken."""
+    def note(self, done: Assignment, answer_loss: float) -> None:
+        """What came of an assignment. Nothing of it depends on how long the whole training will be."""
         lesson, top = self.lessons[done.task], TASKS[done.task].top_level
         if done.level < lesson.level:
             return
         lesson.learn(answer_loss)
         if lesson.level == top:
             return
-        if self.alone():  # is stayed with until it is mastered: all others build on it
-            over = lesson.is_over(ALONE_BATCHES)
-        else:
-            over = lesson.is_over(PATIENCE) or share >= LEVELS_SHARE * (lesson.level + 1) / top
-        if over:
+        # What is practised alone is stayed with until it is mastered: all others build on it.
+        if lesson.is_over(ALONE_BATCHES if self.alone() else PATIENCE):
             lesson.rise()

@@ -1,16 +1,18 @@
 """What the reference models learn from: copied pieces first, then answers and the names on the way to them."""
 
+from collections.abc import Sequence
+
 import torch
 from torch.nn import functional as F
 from transformers import PreTrainedModel
 
-from kvbench.reference.attention import PACKED_ATTENTION
+from kvbench.reference.attention import PACKED_ATTENTION, PackedLayout
 from kvbench.reference.batches import Batch
 
 COPY_LENGTH = 48
 COPY_BATCH = 16
 FIRST_WORD = 6  # token ids below are special
-BRIDGE_LAYERS = (5, 8)  # before which the first and the last name on the way to an answer are known
+BRIDGE_DEPTHS = (5 / 12, 8 / 12)  # of the layers, by which the first and last name on the way to an answer are known
 BRIDGE_WEIGHT = 0.3
 
 
@@ -33,31 +35,41 @@ def copying_loss(model: PreTrainedModel, step: int, seed: int) -> torch.Tensor:
     return losses[inside].mean()
 
 
-def states_of(model: PreTrainedModel, batch: Batch) -> tuple[torch.Tensor, ...]:
-    """What enters each layer, and last what leaves the model: each of shape (batch, length, hidden size)."""
+def states_of(
+    model: PreTrainedModel, batch: Batch, layouts: Sequence[PackedLayout] | None = None
+) -> tuple[torch.Tensor, ...]:
+    """What enters each layer, and last what leaves the model: each of shape (batch, length, hidden size).
+
+    ``layouts``: one for each layer, where what questions can read differs from layer to layer.
+    """
+    layouts = layouts or [batch.layout] * len(model.model.layers)
     model.set_attn_implementation(PACKED_ATTENTION)
     hidden = model.model.embed_tokens(batch.token_ids)
     rotations = model.model.rotary_emb(hidden, position_ids=batch.positions)
     states = [hidden]
-    for layer in model.model.layers:
-        hidden = layer(hidden, position_embeddings=rotations, layout=batch.layout)
+    for layer, layout in zip(model.model.layers, layouts, strict=True):
+        hidden = layer(hidden, position_embeddings=rotations, layout=layout)
         states.append(hidden)
     return (*states[:-1], model.model.norm(hidden))
 
 
-def answer_logits(model: PreTrainedModel, batch: Batch, chosen: torch.Tensor) -> torch.Tensor:
+def answer_logits(
+    model: PreTrainedModel, batch: Batch, chosen: torch.Tensor, layouts: Sequence[PackedLayout] | None = None
+) -> torch.Tensor:
     """Logits at the chosen places of a batch, shape (chosen places, vocabulary)."""
-    logits: torch.Tensor = model.lm_head(states_of(model, batch)[-1][chosen]).float()
+    logits: torch.Tensor = model.lm_head(states_of(model, batch, layouts)[-1][chosen]).float()
     return logits
 
 
-def task_loss(model: PreTrainedModel, batch: Batch) -> tuple[torch.Tensor, float]:
+def task_loss(
+    model: PreTrainedModel, batch: Batch, layouts: Sequence[PackedLayout] | None = None
+) -> tuple[torch.Tensor, float]:
     """The loss to minimise, and the plain loss of the answer tokens.
 
     The context is not predicted: its names and values are random and can only add noise. Chains were learned after
     that, and other changes at the same time; docs/performance.md lists them.
     """
-    states = states_of(model, batch)
+    states = states_of(model, batch, layouts)
     chosen = batch.labels >= 0
     answers = F.cross_entropy(model.lm_head(states[-1][chosen]).float(), batch.labels[chosen])
     return answers + BRIDGE_WEIGHT * bridge_loss(model, batch, states), float(answers.detach())
@@ -72,7 +84,8 @@ def bridge_loss(model: PreTrainedModel, batch: Batch, states: tuple[torch.Tensor
     docs/performance.md has what else was needed.
     """
     losses = []
-    for layer, labels in zip(BRIDGE_LAYERS, batch.bridges, strict=True):
+    for depth, labels in zip(BRIDGE_DEPTHS, batch.bridges, strict=True):
+        layer = round(depth * len(model.model.layers))
         asked = labels >= 0
         logits = model.lm_head(model.model.norm(states[layer][asked])).float()
         losses.append(F.cross_entropy(logits, labels[asked], reduction="sum"))

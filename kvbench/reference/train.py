@@ -19,12 +19,14 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase, PreTrainedTok
 
 from datasets_gen import TASKS
 from kvbench.errors import KVBenchError
-from kvbench.reference.architecture import ARCHITECTURES, new_model
-from kvbench.reference.batches import evaluation_batch, training_batch
+from kvbench.reference.architecture import ARCHITECTURES, SHAPES, new_model
+from kvbench.reference.attention import PackedLayout
+from kvbench.reference.batches import Batch, evaluation_batch, training_batch
 from kvbench.reference.conversion import under_tokens, without_norms
 from kvbench.reference.crew import Crew
 from kvbench.reference.lessons import Curriculum, Lesson
 from kvbench.reference.losses import COPY_BATCH, COPY_LENGTH, answer_logits, copying_loss, task_loss
+from kvbench.reference.reads import HiddenShares, draw_readable, layouts_of
 from kvbench.reference.tokenizer import END, train_tokenizer
 
 CHECKPOINT_EVERY = 100
@@ -36,7 +38,9 @@ COPY_STEPS = 1200  # at most
 COPY_LOSS = 0.2  # the warm-up ends here
 BATCHES = 2  # whose gradients make a step: each is of one task
 WARMUP_STEPS = 50
-DECAY_SHARE = 0.3  # of all steps, at the end: the learning rate falls linearly to nothing
+FALL_TO = 0.02  # of the learning rate, at the end of its fall
+HIDDEN = HiddenShares(layers=0.6, heads=0.3, tokens=0.6, run=0.3)
+HIDDEN_FROM, HIDDEN_OVER = 600, 2000  # steps: from which on reads are hidden, and over which that comes to the whole
 MUON_RATE = 3e-3
 ADAM_RATE = 2e-3
 MUON_DECAY = 0.3
@@ -75,10 +79,14 @@ def make_optimizers(model: PreTrainedModel) -> list[torch.optim.Optimizer]:
     ]
 
 
-def rate_factor(step: int, total: int, decay_share: float = DECAY_SHARE) -> float:
-    """Warm-up, constant, then linear decay over the last share of the steps."""
-    decay = int(total * decay_share)
-    return min(1.0, (step + 1) / WARMUP_STEPS, max(0.02, (total - step) / max(decay, 1)))
+def rate_factor(step: int, fall_from: int | None = None, end: int = 0) -> float:
+    """Warm-up, then a constant rate until the step from which it falls linearly, to :data:`FALL_TO` at the end.
+
+    Nothing before the fall depends on the end: a training goes on for as long as there is time, and its fall begins
+    from a checkpoint when that is decided.
+    """
+    fallen = 1.0 if fall_from is None else max(FALL_TO, (end - step) / max(1, end - fall_from))
+    return min(1.0, (step + 1) / WARMUP_STEPS, fallen)
 
 
 @torch.no_grad()
@@ -102,6 +110,17 @@ def exact_matches(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, se
     return rates
 
 
+@dataclass(frozen=True)
+class Plan:
+    """How a training goes on. ``fall_from``: the step from which the learning rate falls, until the last of ``steps``;
+    None while that is not decided."""
+
+    steps: int = 1_000_000
+    fall_from: int | None = None
+    shape: str = "narrow"
+    hidden: HiddenShares = HIDDEN
+
+
 class Trainer:
     """Model, optimizers and progress, written together and restored together."""
 
@@ -109,20 +128,18 @@ class Trainer:
         self,
         folder: Path,
         seed: int,
-        total_steps: int,
+        plan: Plan = Plan(),
         name: str = "reference",
         crew: Crew | None = None,
         earlier: Path | None = None,
-        decay_share: float = DECAY_SHARE,
     ) -> None:
-        """``earlier``: the folder of a training of ``reference-qwen``, whose weights and lessons are begun with.
-        ``decay_share``: of the steps, at their end, over which the learning rate falls to nothing."""
-        self.folder, self.seed, self.total_steps, self.decay_share = folder, seed, total_steps, decay_share
+        """``earlier``: the folder of a training of ``reference-qwen``, whose weights and lessons are begun with."""
+        self.folder, self.seed, self.plan = folder, seed, plan
         self.crew = crew or Crew()
         folder.mkdir(parents=True, exist_ok=True)
         torch.manual_seed(seed)
         self.tokenizer = self._tokenizer()
-        self.model = new_model(self.tokenizer, name)
+        self.model = new_model(self.tokenizer, name, SHAPES[plan.shape])
         self.optimizers = make_optimizers(self.model)
         self.progress = Progress()
         self.checkpoint = folder / "checkpoint.pt"
@@ -156,7 +173,7 @@ class Trainer:
     def _inherit(self, earlier: Path) -> None:
         state: dict[str, Any] = torch.load(earlier / "checkpoint.pt", weights_only=True)
         known = PreTrainedTokenizerFast.from_pretrained(earlier / "tokenizer").get_vocab()
-        source = new_model(self.tokenizer, "reference-qwen")
+        source = new_model(self.tokenizer, "reference-qwen", SHAPES[self.plan.shape])
         source.load_state_dict(under_tokens(state["model"], known, self.tokenizer.get_vocab()))
         curriculum = Progress.of(state["progress"]).curriculum
         if type(source) is type(self.model):
@@ -198,7 +215,7 @@ class Trainer:
     def step(self) -> None:
         started = time.perf_counter()
         p = self.progress
-        factor = rate_factor(p.step, self.total_steps, self.decay_share)
+        factor = rate_factor(p.step, self.plan.fall_from, self.plan.steps)
         for optimizer, rate in zip(self.optimizers, (MUON_RATE, ADAM_RATE), strict=True):
             for group in optimizer.param_groups:
                 group["lr"] = rate * factor
@@ -230,8 +247,9 @@ class Trainer:
         learned = torch.zeros(BATCHES, 2, dtype=torch.float64)  # answer loss and tokens
         for number in range(self.crew.rank, BATCHES, self.crew.size):
             batch = training_batch(self.tokenizer, self.seed, assigned[number])
+            layouts = self._hidden(batch, p.batches + number)
             with torch.autocast("cpu", torch.bfloat16):
-                loss, answer_loss = task_loss(self.model, batch)
+                loss, answer_loss = task_loss(self.model, batch, layouts)
             (loss / BATCHES).backward()
             learned[number] = torch.tensor([answer_loss, int((batch.segments >= 0).sum())])
         self.crew.add_up([learned])
@@ -239,7 +257,15 @@ class Trainer:
         p.batches += BATCHES
         p.tokens += int(learned[:, 1].sum())
         for one, answer_loss in zip(assigned, learned[:, 0].tolist(), strict=True):
-            p.curriculum.note(one, answer_loss, p.step / self.total_steps)
+            p.curriculum.note(one, answer_loss)
+
+    def _hidden(self, batch: Batch, number: int) -> list[PackedLayout]:
+        """What questions of a batch can read in each layer; the same for the same number of the batch and step."""
+        share = min(1.0, max(0.0, (self.progress.step - HIDDEN_FROM) / HIDDEN_OVER))
+        generator = torch.Generator().manual_seed(self.seed * 1_000_003 + number)
+        config = self.model.config
+        size = (config.num_hidden_layers, config.num_key_value_heads, len(batch.segments), batch.layout.context_width)
+        return layouts_of(batch.layout, draw_readable(generator, self.plan.hidden.scaled(share), *size))
 
     def _add_up_gradients(self) -> None:
         self.crew.add_up([weight.grad for weight in self.model.parameters() if weight.grad is not None])
@@ -256,7 +282,7 @@ class Trainer:
     def standing(self) -> str:
         """One line on how far the training is."""
         p = self.progress
-        left = p.seconds / p.step * (self.total_steps - p.step) / 60
+        left = p.seconds / p.step * (self.plan.steps - p.step) / 60
         if p.copying:
             where = f"copying loss {p.copying_loss:.3f}"
         else:
@@ -293,20 +319,25 @@ def train_to_the_end(trainer: Trainer, steps: int) -> None:
 def main(
     work: Annotated[Path, typer.Option(help="Folder of the checkpoint and the learning curve.")] = Path("training"),
     out: Annotated[Path, typer.Option(help="Where the finished checkpoint goes.")] = Path("training/model"),
-    steps: Annotated[int, typer.Option(help="Steps in all; a resumed run counts those taken.")] = 4000,
+    steps: Annotated[int, typer.Option(help="Steps in all; a resumed run counts those taken.")] = 1_000_000,
+    fall: Annotated[int, typer.Option(help="Of the steps, the last ones, in which the learning rate falls.")] = 0,
+    shape: Annotated[str, typer.Option(help="full, small, or narrow as the models of before.")] = "full",
+    hidden: Annotated[bool, typer.Option("--hidden/--all-readable", help="Whether reads are hidden.")] = True,
     seed: Annotated[int, typer.Option(help="Seed of weights, tokenizer and data.")] = 0,
     name: Annotated[str, typer.Option("--model", help="reference or reference-qwen.")] = "reference",
     earlier: Annotated[Path | None, typer.Option("--from", help="WORK of a reference-qwen to begin with.")] = None,
-    decay: Annotated[float, typer.Option(help="Share of the steps over which the learning rate falls.")] = DECAY_SHARE,
     compiled: Annotated[bool, typer.Option("--compile/--no-compile", help="Needs a C++ compiler.")] = True,
 ) -> None:
     """Trains a reference model, resuming from WORK if it was interrupted."""
     if name not in ARCHITECTURES:
         raise KVBenchError(f"--model {name}: choose one of {', '.join(ARCHITECTURES)}")
-    if not 0 <= decay <= 1:
-        raise KVBenchError(f"--decay {decay:g}: it is a share, from 0 to 1")
+    if shape not in SHAPES:
+        raise KVBenchError(f"--shape {shape}: choose one of {', '.join(SHAPES)}")
+    if not 0 <= fall <= steps:
+        raise KVBenchError(f"--fall {fall}: it is a number of the --steps, which are {steps}")
+    plan = Plan(steps, steps - fall if fall else None, shape, HIDDEN if hidden else HiddenShares())
     crew = Crew.join()
-    trainer = prepared(crew, lambda: Trainer(work, seed, steps, name, crew, earlier, decay))
+    trainer = prepared(crew, lambda: Trainer(work, seed, plan, name, crew, earlier))
     if compiled:
         for layer in trainer.model.model.layers:
             layer.compile(dynamic=True)
