@@ -3,6 +3,10 @@
 import random
 from dataclasses import dataclass
 
+from datasets_gen.taught import TAUGHT
+
+TAUGHT_SHARE = 0.6  # of the texts of training
+
 
 @dataclass(frozen=True)
 class Phrasings:
@@ -11,13 +15,24 @@ class Phrasings:
     common: tuple[str, ...]
     held_out: tuple[str, ...]
 
+    @property
+    def taught(self) -> tuple[str, ...]:
+        """What training shows beside the common ones, and no test."""
+        return TAUGHT.get(self.common[0], ())
+
 
 @dataclass(frozen=True)
 class Wording:
-    """Which phrasings a text is written in: the first ``count`` common ones, or those held out."""
+    """Which phrasings a text is written in: the first ``count`` common ones, or those held out. ``training``: where
+    there is more than one, also those that are taught."""
 
     count: int
     held_out: bool = False
+    training: bool = False
 
     def choose(self, rng: random.Random, phrasings: Phrasings) -> str:
-        return rng.choice(phrasings.held_out if self.held_out else phrasings.common[: self.count])
+        if self.held_out:
+            return rng.choice(phrasings.held_out)
+        if self.training and self.count > 1 and phrasings.taught and rng.random() < TAUGHT_SHARE:
+            return rng.choice(phrasings.taught)
+        return rng.choice(phrasings.common[: self.count])

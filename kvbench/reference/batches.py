@@ -8,6 +8,7 @@ import torch
 from transformers import PreTrainedTokenizerBase
 
 from datasets_gen import TASKS, Example, Task
+from datasets_gen.in_prose import in_words_of_prose
 from kvbench.prompt import Mode, asked, chat_template, encode
 from kvbench.reference.attention import PackedLayout
 from kvbench.reference.lessons import Assignment
@@ -46,7 +47,7 @@ class Batch:
     ``segments``: 0 in the context, the number of the question from 1 on behind it, -1 on padding.
     ``labels``: the token of an answer to predict, -100 where none is asked for.
     ``bridges``: (2, batch, length), the first tokens of the first and the last name on the way to an answer, where
-    that answer is asked for; -100 elsewhere.
+    that answer is asked for; -100 elsewhere. ``running``: whether the tokens of the contexts are to be predicted too.
     """
 
     examples: list[Example]
@@ -56,6 +57,7 @@ class Batch:
     bridges: torch.Tensor
     segments: torch.Tensor
     layout: PackedLayout
+    running: bool = False
 
 
 def pack(tokenizer: PreTrainedTokenizerBase, task: Task, example: Example, mode: Mode = "agnostic") -> PackedSequence:
@@ -145,6 +147,8 @@ def training_batch(tokenizer: PreTrainedTokenizerBase, seed: int, assigned: Assi
     starts.
     """
     task = TASKS[assigned.task]
+    if assigned.words:
+        task = in_words_of_prose(task, (assigned.words, assigned.words))
     mode: Mode = assigned.mode or "agnostic"
     task = task if assigned.mode else replace(task, instruction="")
     sequences: list[PackedSequence] = []
@@ -155,5 +159,5 @@ def training_batch(tokenizer: PreTrainedTokenizerBase, seed: int, assigned: Assi
         width = max(width, len(sequence.context))
         if sequences and (len(sequences) + 1) * (width + ROWS * ROW_LENGTH) > PLACES:
             padding: int = tokenizer.pad_token_id
-            return collate(sequences, padding, ROWS)
+            return replace(collate(sequences, padding, ROWS), running=assigned.running)
         sequences.append(sequence)

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from datasets_gen import TASKS
+from datasets_gen.long_context import LONG_CONTEXT
 from kvbench.prompt import Mode
 
 # How often a task comes where all are as far from being mastered. Chains, long answers and many kinds of question take
@@ -23,6 +24,10 @@ SHARES: Mapping[str, int] = {
 EASIER_SHARE = 0.2  # of the batches come from a lower level than the one reached, so that nothing is forgotten
 # The batches that say the task's instruction where each mode has it; it is as long as a question and teaches little.
 INSTRUCTED_SHARES: Mapping[Mode, float] = {"agnostic": 0.2, "aware": 0.1}
+PROSE_SHARE = 0.25  # of the batches have contexts set in prose, from the level on at which phrasings vary
+PROSE_LEVEL = 3
+PROSE_WORDS = (40, 1200)  # fewest and most; each factor of length is as likely as any other
+RUNNING_SHARE = 0.15  # of the batches also predict the context itself
 MASTERED = 0.1  # a level is left when the running answer loss falls below it
 LEAST_NEED, MOST_NEED = 0.3, 3.0
 PATIENCE = 60  # batches without a noticeable fall of that loss, after which a level is left all the same
@@ -66,12 +71,20 @@ class Lesson:
 
 @dataclass(frozen=True)
 class Assignment:
-    """A batch to learn from next. ``mode``: the one in whose order the instruction is said, if it is."""
+    """A batch to learn from next. ``mode``: the one in whose order the instruction is said, if it is. ``words``: of
+    prose that the contexts are set in. ``running``: whether the text of the contexts is predicted too."""
 
     task: str
     level: int
     first: int
     mode: Mode | None
+    words: int = 0
+    running: bool = False
+
+
+def _draw_words(rng: random.Random) -> int:
+    fewest, most = PROSE_WORDS
+    return int(fewest * (most / fewest) ** rng.random()) if rng.random() < PROSE_SHARE else 0
 
 
 @dataclass
@@ -95,7 +108,8 @@ class Curriculum:
         modes: list[Mode | None] = [*INSTRUCTED_SHARES, None]
         shares = [*INSTRUCTED_SHARES.values(), 1 - sum(INSTRUCTED_SHARES.values())]
         mode = rng.choices(modes, shares)[0] if level > 0 else None
-        return Assignment(name, level, number * MOST_EXAMPLES, mode)
+        words = _draw_words(rng) if level >= PROSE_LEVEL and name != LONG_CONTEXT.name else 0
+        return Assignment(name, level, number * MOST_EXAMPLES, mode, words, level > 0 and rng.random() < RUNNING_SHARE)
 
     def note(self, done: Assignment, answer_loss: float) -> None:
         """What came of an assignment. Nothing of it depends on how long the whole training will be."""

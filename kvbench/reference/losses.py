@@ -14,6 +14,7 @@ COPY_BATCH = 16
 FIRST_WORD = 6  # token ids below are special
 BRIDGE_DEPTHS = (5 / 12, 8 / 12)  # of the layers, by which the first and last name on the way to an answer are known
 BRIDGE_WEIGHT = 0.3
+RUNNING_WEIGHT = 0.2
 
 
 def copying_loss(model: PreTrainedModel, step: int, seed: int) -> torch.Tensor:
@@ -66,13 +67,24 @@ def task_loss(
 ) -> tuple[torch.Tensor, float]:
     """The loss to minimise, and the plain loss of the answer tokens.
 
-    The context is not predicted: its names and values are random and can only add noise. Chains were learned after
-    that, and other changes at the same time; docs/performance.md lists them.
+    The context is predicted in some batches only: its names and values are random, and chains were not learned while
+    all of it was.
     """
     states = states_of(model, batch, layouts)
     chosen = batch.labels >= 0
     answers = F.cross_entropy(model.lm_head(states[-1][chosen]).float(), batch.labels[chosen])
-    return answers + BRIDGE_WEIGHT * bridge_loss(model, batch, states), float(answers.detach())
+    loss = answers + BRIDGE_WEIGHT * bridge_loss(model, batch, states)
+    if batch.running:
+        loss = loss + RUNNING_WEIGHT * running_loss(model, batch, states[-1])
+    return loss, float(answers.detach())
+
+
+def running_loss(model: PreTrainedModel, batch: Batch, last: torch.Tensor) -> torch.Tensor:
+    """Of every token of the contexts, given those before it; ``last``: what leaves the model."""
+    width = batch.layout.context_width
+    following = batch.segments[:, 1:width] == 0
+    logits = model.lm_head(last[:, : width - 1][following]).float()
+    return F.cross_entropy(logits, batch.token_ids[:, 1:width][following])
 
 
 def bridge_loss(model: PreTrainedModel, batch: Batch, states: tuple[torch.Tensor, ...]) -> torch.Tensor:

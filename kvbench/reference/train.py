@@ -2,7 +2,7 @@
 kvbench.reference.train`` does it with two processes, each on a core.
 
 A copying warm-up forms the attention circuit that finds a token by its neighbour; then the tasks, each from its own
-lowest level up. The state is written every ``CHECKPOINT_EVERY`` steps and a run that was killed goes on from it. The
+lowest level up. The state is written every ``CHECKPOINT_EVERY`` seconds and a run that was killed goes on from it. The
 learning curve is appended to a CSV that is committed with the model.
 """
 
@@ -26,11 +26,13 @@ from kvbench.reference.conversion import under_tokens, without_norms
 from kvbench.reference.crew import Crew
 from kvbench.reference.lessons import Curriculum, Lesson
 from kvbench.reference.losses import COPY_BATCH, COPY_LENGTH, answer_logits, copying_loss, task_loss
+from kvbench.reference.read_profile import PARTS, read_profile
 from kvbench.reference.reads import HiddenShares, draw_readable, layouts_of
 from kvbench.reference.tokenizer import END, train_tokenizer
 
-CHECKPOINT_EVERY = 100
-EVALUATE_EVERY = 250
+CHECKPOINT_EVERY = 180.0  # seconds
+EVALUATE_EVERY = 500
+PROFILE_CONTEXTS = 8
 EVALUATION_CONTEXTS = 16  # of each task
 WATCHED_SEED = 1000
 TOKENIZER_SEED = 0  # all models have the same
@@ -204,6 +206,7 @@ class Trainer:
         p = self.progress
         row = {"step": p.step, "minutes": round(p.seconds / 60, 1), "tokens": p.tokens}
         row |= {name: round(rate, 1) for name, rate in rates.items()}
+        row |= self._profile()
         new = not self.curve.exists() or not self.curve.read_text()
         with self.curve.open("a", newline="") as handle:
             writer = csv.DictWriter(handle, list(row))
@@ -211,6 +214,17 @@ class Trainer:
                 writer.writeheader()
             writer.writerow(row)
         return row
+
+    def _profile(self) -> dict[str, float]:
+        """What the answers lose where the context cannot be read, in points."""
+        costs: dict[str, float] = {}
+        with torch.compiler.set_stance("force_eager"):
+            for task, hops in PARTS:
+                found = read_profile(self.model, self.tokenizer, TASKS[task], hops, PROFILE_CONTEXTS, WATCHED_SEED)
+                costs[f"{task}_worst_layer"] = round(found.worst_layer, 1)
+                costs[f"{task}_upper_half"] = round(found.upper_half, 1)
+                costs[f"{task}_slots"] = round(found.slots, 1)
+        return costs
 
     def step(self) -> None:
         started = time.perf_counter()
@@ -282,12 +296,11 @@ class Trainer:
     def standing(self) -> str:
         """One line on how far the training is."""
         p = self.progress
-        left = p.seconds / p.step * (self.plan.steps - p.step) / 60
         if p.copying:
             where = f"copying loss {p.copying_loss:.3f}"
         else:
             where = " ".join(f"{name[:6]}:{at.level}/{at.answer_loss:.2f}" for name, at in p.curriculum.lessons.items())
-        return f"step {p.step} {where} {p.tokens / p.seconds:,.0f} tokens/s {left:.0f} min left"
+        return f"step {p.step} {where} {p.tokens:,} tokens, {p.tokens / p.seconds:,.0f} a second"
 
 
 def prepared(crew: Crew, make: Callable[[], Trainer]) -> Trainer:
@@ -303,6 +316,7 @@ def prepared(crew: Crew, make: Callable[[], Trainer]) -> Trainer:
 def train_to_the_end(trainer: Trainer, steps: int) -> None:
     if trainer.crew.is_first and not (trainer.progress.copying or trainer.progress.step):
         print(trainer.evaluate(), flush=True)  # what was taken over
+    saved = time.monotonic()
     while trainer.progress.step < steps:
         trainer.step()
         step, copying = trainer.progress.step, trainer.progress.copying
@@ -312,8 +326,9 @@ def train_to_the_end(trainer: Trainer, steps: int) -> None:
             print(trainer.standing(), flush=True)
         if not copying and (step % EVALUATE_EVERY == 0 or step == steps):
             print(trainer.evaluate(), flush=True)
-        if step % CHECKPOINT_EVERY == 0:
+        if time.monotonic() - saved >= CHECKPOINT_EVERY or step == steps:
             trainer.save()
+            saved = time.monotonic()
 
 
 def main(
