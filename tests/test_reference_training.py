@@ -25,7 +25,6 @@ from kvbench.reference.batches import (
 from kvbench.reference.lessons import (
     ALONE,
     ALONE_BATCHES,
-    LEVELS_SHARE,
     MASTERED,
     MOST_EXAMPLES,
     PATIENCE,
@@ -175,10 +174,10 @@ def test_rows_are_filled_in_the_order_of_the_questions() -> None:
 # --- lessons
 
 
-def taught(curriculum: Curriculum, name: str, level: int, loss: float, share: float, times: int) -> int:
+def taught(curriculum: Curriculum, name: str, level: int, loss: float, times: int) -> int:
     """The level after so many batches of a task."""
     for _ in range(times):
-        curriculum.note(Assignment(name, level, 0, None), loss, share)
+        curriculum.note(Assignment(name, level, 0, None), loss)
     return curriculum.lessons[name].level
 
 
@@ -192,33 +191,23 @@ def together() -> Curriculum:
 
 def test_a_level_is_left_when_it_is_mastered_and_settled() -> None:
     curriculum = together()
-    assert taught(curriculum, "knowledge", 0, MASTERED / 2, 0.0, SETTLED - 1) == 0
-    assert taught(curriculum, "knowledge", 0, MASTERED / 2, 0.0, 1) == 1
+    assert taught(curriculum, "knowledge", 0, MASTERED / 2, SETTLED - 1) == 0
+    assert taught(curriculum, "knowledge", 0, MASTERED / 2, 1) == 1
     assert curriculum.lessons["knowledge"].batches == 0
-    assert taught(curriculum, "knowledge", 1, 2 * MASTERED, 0.0, 3 * SETTLED) == 1, "not mastered"
-    again = taught(curriculum, "knowledge", 0, 0.0, 0.0, 3 * SETTLED)
+    assert taught(curriculum, "knowledge", 1, 2 * MASTERED, 3 * SETTLED) == 1, "not mastered"
+    again = taught(curriculum, "knowledge", 0, 0.0, 3 * SETTLED)
     assert again == 1, "what is repeated of lower levels does not count"
     assert curriculum.lessons["coreference"].level == 0
 
 
 def test_a_level_is_left_when_nothing_is_learned_there_any_more() -> None:
     curriculum = together()
-    assert taught(curriculum, "knowledge", 0, 0.5, 0.0, PATIENCE) == 0
-    assert taught(curriculum, "knowledge", 0, 0.5, 0.0, 1) == 1
+    assert taught(curriculum, "knowledge", 0, 0.5, PATIENCE) == 0
+    assert taught(curriculum, "knowledge", 0, 0.5, 1) == 1
     falling = [5 * 0.99**batch for batch in range(2 * PATIENCE)]
     curriculum = together()
     for loss in falling:
-        assert taught(curriculum, "knowledge", 0, loss, 0.0, 1) == 0
-
-
-def test_no_task_stays_below_its_top_when_its_share_of_the_steps_is_over() -> None:
-    curriculum = together()
-    top = TASKS["hops"].top_level
-    for level in range(ALONE["hops"] + 1, top):
-        due = LEVELS_SHARE * (level + 1) / top
-        assert taught(curriculum, "hops", level, 9.0, due - 0.01, 2) == level
-        assert taught(curriculum, "hops", level, 9.0, due, 1) == level + 1
-    assert taught(curriculum, "hops", top, 0.0, 1.0, 3 * SETTLED) == top
+        assert taught(curriculum, "knowledge", 0, loss, 1) == 0
 
 
 def test_every_task_is_taught_and_each_batch_takes_new_examples() -> None:
@@ -230,7 +219,7 @@ def test_every_task_is_taught_and_each_batch_takes_new_examples() -> None:
         assert assigned.first == number * MOST_EXAMPLES
         assert 0 <= assigned.level <= curriculum.lessons[assigned.task].level
         seen[assigned.task] += 1
-        curriculum.note(assigned, 1.0, number / 400)
+        curriculum.note(assigned, 1.0)
     for name, share in SHARES.items():
         assert abs(seen[name] / 400 - share / sum(SHARES.values())) < 0.05
 
@@ -254,9 +243,9 @@ def test_the_first_levels_of_some_are_practised_alone_until_they_are_mastered_or
         for level in range(last + 1):
             assigned = [curriculum.assign(0, number) for number in range(50)]
             assert {(one.task, one.level) for one in assigned} == {(name, level)}
-            assert taught(curriculum, name, level, 0.5, 0.99, 2 * PATIENCE) == level, "a guess does not end it"
+            assert taught(curriculum, name, level, 0.5, 2 * PATIENCE) == level, "a guess does not end it"
             left = ALONE_BATCHES - 2 * PATIENCE if level else 2 * SETTLED
-            assert taught(curriculum, name, level, 0.5 if level else 0.0, 0.0, left) == level + 1
+            assert taught(curriculum, name, level, 0.5 if level else 0.0, left) == level + 1
     assert len({curriculum.assign(0, number).task for number in range(200)}) == len(TASKS)
 
 
@@ -265,7 +254,7 @@ def test_the_same_is_assigned_after_a_restart() -> None:
         assigned = []
         for number in range(first, last):
             assigned.append(progress.curriculum.assign(7, number))
-            progress.curriculum.note(assigned[-1], 1 / (number + 1), number / 600)
+            progress.curriculum.note(assigned[-1], 1 / (number + 1))
         return assigned
 
     undisturbed, first = Progress(), Progress()

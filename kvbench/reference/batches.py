@@ -14,8 +14,9 @@ from kvbench.reference.attention import PackedLayout
 from kvbench.reference.lessons import Assignment
 
 QUESTIONS = 16  # at most
-ROW_LENGTH = 48  # several questions share a row, which is longer where a question is
-ROWS = 6  # of each sequence in training, with the questions that fit
+LANES = 32  # a context's width is a multiple of them: what is left over takes a processor's vectors many times as long
+ROW_LENGTH = 64  # several questions share a row, which is longer where a question is
+ROWS = 5  # of each sequence in training, with the questions that fit
 PLACES = 6_000  # of a batch, padding included
 
 
@@ -92,9 +93,9 @@ def collate(sequences: Sequence[PackedSequence], padding: int, most_rows: int | 
 
     With a number of rows, questions from the first on that does not fit are left out, so that little is padding.
     """
-    width = max(len(s.context) for s in sequences)
+    width = _whole_lanes(max(len(s.context) for s in sequences))
     lengths = [[len(q.token_ids) - 1 for q in s.questions] for s in sequences]
-    row_length = max(ROW_LENGTH, *(max(of_sequence) for of_sequence in lengths))
+    row_length = _whole_lanes(max(ROW_LENGTH, *(max(of_sequence) for of_sequence in lengths)))
     starts = [row_starts(of_sequence, row_length) for of_sequence in lengths]
     rows = max(start // row_length for of_sequence in starts for start in of_sequence) + 1
     if most_rows is not None and rows > most_rows:
@@ -124,13 +125,26 @@ def collate(sequences: Sequence[PackedSequence], padding: int, most_rows: int | 
     return Batch(examples, token_ids, positions, labels, bridges, segments, layout)
 
 
+def _whole_lanes(size: int) -> int:
+    return -(-size // LANES) * LANES
+
+
 def packed_layout(segments: torch.Tensor, width: int, row_length: int) -> PackedLayout:
     """The layout that :func:`collate` wrote; ``segments`` as in :class:`Batch`."""
     questions = segments[:, width:].unflatten(1, (-1, row_length))
-    context = (segments[:, None, None, :width] == 0).expand(*questions.shape, -1)
+    is_context = segments[:, :width] == 0
     same = questions[..., :, None] == questions[..., None, :]
-    earlier = torch.ones(row_length, row_length, dtype=torch.bool).tril()
-    return PackedLayout(width, torch.cat([context, same & earlier], dim=-1))
+    return PackedLayout(
+        width,
+        earlier=_triangle(width),
+        of_context=is_context[:, None, None].expand(*questions.shape, -1).bfloat16(),
+        of_row=same * _triangle(row_length),
+        readable=torch.ones(len(segments), 1, width, dtype=torch.bfloat16),
+    )
+
+
+def _triangle(size: int) -> torch.Tensor:
+    return torch.ones(size, size, dtype=torch.bfloat16).tril()
 
 
 def evaluation_batch(tokenizer: PreTrainedTokenizerBase, task: Task, seed: int, first: int, count: int) -> Batch:

@@ -31,7 +31,7 @@ class HiddenShares:
 def draw_readable(
     generator: torch.Generator, shares: HiddenShares, layers: int, key_heads: int, batch: int, width: int
 ) -> torch.Tensor:
-    """What is left to read, drawn for each sequence: bool (layers, batch, key heads, width).
+    """What is left to read, drawn for each sequence: 1 or 0 of shape (layers, batch, key heads, width).
 
     Every sequence has a strength of its own from 0 to 1 that scales all shares, so that some are hardly disturbed.
     """
@@ -44,7 +44,7 @@ def draw_readable(
     hidden = hidden | (draw(layers, batch, key_heads, 1) < strength * shares.heads)
     hidden = hidden | (draw(layers, batch, key_heads, width) < strength * shares.tokens)
     first = torch.where(draw(batch) < shares.run, draw(batch) * (layers // 2 + 1), 0.0).floor()
-    return ~(hidden | (torch.arange(layers)[:, None] < first)[..., None, None])
+    return (~(hidden | (torch.arange(layers)[:, None] < first)[..., None, None])).bfloat16()
 
 
 def layouts_of(layout: PackedLayout, readable: torch.Tensor) -> list[PackedLayout]:
