@@ -144,7 +144,7 @@ class Story:
 
 def make(rng: random.Random, wanted: Wanted) -> Draft:
     size = SIZES[wanted.level]
-    wording = Wording(size.phrasings, wanted.held_out, wanted.split == "train")
+    wording = Wording(size.phrasings, wanted.held_out, wanted.taught)
     story, accounts = _story(rng, wanted, size, wording)
     while len({account.count for account in accounts}) < len(accounts):  # the name would not matter
         story, accounts = _story(rng, wanted, size, wording)

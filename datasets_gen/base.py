@@ -25,7 +25,7 @@ REVERSE_SHARE = 0.4
 
 def make(rng: random.Random, wanted: Wanted) -> Draft:
     people_range, facts_range, phrasings = SIZES[wanted.level]
-    wording = Wording(phrasings, wanted.held_out, wanted.split == "train")
+    wording = Wording(phrasings, wanted.held_out, wanted.taught)
     ask = Asker(rng, wording)
     people = draw_people(rng, wanted.split, rng.randint(*people_range))
     # All draw on one pool, one larger than the most that anyone has: most attributes are said of several people, and

@@ -211,7 +211,7 @@ class Story:
 
 def make(rng: random.Random, wanted: Wanted) -> Draft:
     size = SIZES[wanted.level]
-    wording = Wording(size.phrasings, wanted.held_out, wanted.split == "train")
+    wording = Wording(size.phrasings, wanted.held_out, wanted.taught)
     people = draw_people(rng, wanted.split, rng.randint(*size.people))
     story = Story(rng, wording, size.references, people)
     for fact in _in_order(rng, _draw_facts(rng, size, people)):

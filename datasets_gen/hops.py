@@ -51,7 +51,7 @@ class Line:
 
 def make(rng: random.Random, wanted: Wanted) -> Draft:
     people_range, beside, longest, phrasings = SIZES[wanted.level]
-    wording = Wording(phrasings, wanted.held_out, wanted.split == "train")
+    wording = Wording(phrasings, wanted.held_out, wanted.taught)
     ask = Asker(rng, wording)
     length = rng.randint(*people_range)
     people = draw_people(rng, wanted.split, length + beside)

@@ -82,7 +82,7 @@ class Ground:
 
 def make(rng: random.Random, wanted: Wanted) -> Draft:
     size = SIZES[wanted.level]
-    wording = Wording(size.phrasings, wanted.held_out, wanted.split == "train")
+    wording = Wording(size.phrasings, wanted.held_out, wanted.taught)
     ask = Asker(rng, wording)
     kinds = _kinds_of(rng, size, wanted)
     ground = _draw_ground(rng, wanted.split, size, kinds)

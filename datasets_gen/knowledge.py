@@ -125,7 +125,7 @@ class Lives:
 
 def make(rng: random.Random, wanted: Wanted) -> Draft:
     size = SIZES[wanted.level]
-    wording = Wording(size.phrasings, wanted.held_out, wanted.split == "train")
+    wording = Wording(size.phrasings, wanted.held_out, wanted.taught)
     lives = _lives(rng, wanted, size, wording)
     ask = Asker(rng, wording)
     asked: dict[str, Question] = {}

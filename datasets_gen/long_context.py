@@ -39,7 +39,7 @@ def make(rng: random.Random, wanted: Wanted, fill: Fill | None = None, depth: fl
     The prose has a generator of its own: of one seed, contexts of any length and depth tell and ask the same.
     """
     people_range, facts_range, words_range, phrasings = SIZES[wanted.level]
-    wording = Wording(phrasings, wanted.held_out, wanted.split == "train")
+    wording = Wording(phrasings, wanted.held_out, wanted.taught)
     people = draw_people(rng, wanted.split, rng.randint(*people_range))
     # One pool for all, one larger than the most that anyone has, as in `base`.
     pool = rng.sample(ATTRIBUTES, facts_range[1] + 1)

@@ -131,7 +131,7 @@ class Circle:
 
 def make(rng: random.Random, wanted: Wanted) -> Draft:
     people_range, attributes_range, links_range, phrasings = SIZES[wanted.level]
-    wording = Wording(phrasings, wanted.held_out, wanted.split == "train")
+    wording = Wording(phrasings, wanted.held_out, wanted.taught)
     names = draw_namesakes(rng, wanted.split, rng.randint(*people_range))
     people = [" ".join(name) for name in names]
     attributes = draw_relations(rng, BESIDE_BONDS, rng.randint(*attributes_range))

@@ -204,7 +204,7 @@ class Story:
 
 def make(rng: random.Random, wanted: Wanted) -> Draft:
     size = SIZES[wanted.level]
-    wording = Wording(size.phrasings, wanted.held_out, wanted.split == "train")
+    wording = Wording(size.phrasings, wanted.held_out, wanted.taught)
     *people, stranger = draw_people(rng, wanted.split, rng.randint(*size.people) + 1)
     mentions: list[Mention] = []
     text = ""

@@ -20,8 +20,8 @@ Profile = Literal["quick", "paper"]
 @dataclass(frozen=True)
 class Wanted:
     """What is asked of a generator: ``level`` scales the difficulty, ``held_out`` takes the phrasings that training
-    never shows. ``arm``: what of the same draw is to be written, nothing where that is drawn too. ``number``: which
-    draw of its seed this is."""
+    never shows, ``taught`` those as well that it alone shows. ``arm``: what of the same draw is to be written, nothing
+    where that is drawn too. ``number``: which draw of its seed this is."""
 
     split: Split
     level: int
@@ -29,6 +29,7 @@ class Wanted:
     held_out: bool = False
     arm: Arm = ""
     number: int = 0
+    taught: bool = False
 
 
 @dataclass(frozen=True)
@@ -86,8 +87,11 @@ class Task:
         level: int | None = None,
         questions: int | None = None,
         held_out: bool = False,
+        taught: bool = False,
     ) -> Example:
         """Example ``index`` of a seed: the same bytes on every machine, whatever else was generated.
+
+        ``taught``: also in the phrasings that training alone shows.
 
         ``random.Random`` seeds itself from a string through SHA-512, which PYTHONHASHSEED does not touch.
         """
@@ -105,7 +109,7 @@ class Task:
         arm = self.arms[way]
         identity = f"{draw}/{arm}" if arm else draw
         rng = random.Random(f"{self.version}/{draw}")
-        draft = self.make(rng, Wanted(split, level, questions, held_out, arm, number))
+        draft = self.make(rng, Wanted(split, level, questions, held_out, arm, number, taught))
         numbered = tuple(replace(question, id=f"{identity}/{i}") for i, question in enumerate(draft.questions))
         return Example(
             identity, self.name, split, index, draft.context, draft.stated_values, numbered, draft.spans, arm, draw

@@ -23,16 +23,16 @@ class Phrasings:
 
 @dataclass(frozen=True)
 class Wording:
-    """Which phrasings a text is written in: the first ``count`` common ones, or those held out. ``training``: where
-    there is more than one, also those that are taught."""
+    """Which phrasings a text is written in: the first ``count`` common ones, or those held out. ``taught``: where
+    there is more than one, also those that training alone shows."""
 
     count: int
     held_out: bool = False
-    training: bool = False
+    taught: bool = False
 
     def choose(self, rng: random.Random, phrasings: Phrasings) -> str:
         if self.held_out:
             return rng.choice(phrasings.held_out)
-        if self.training and self.count > 1 and phrasings.taught and rng.random() < TAUGHT_SHARE:
+        if self.taught and self.count > 1 and phrasings.taught and rng.random() < TAUGHT_SHARE:
             return rng.choice(phrasings.taught)
         return rng.choice(phrasings.common[: self.count])

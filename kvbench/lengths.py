@@ -1,4 +1,4 @@
-"""Contexts of a chosen length: the task ``long_context`` with as many tokens as are asked for."""
+"""Contexts of a chosen length: any generated task set in prose, with as many tokens as are asked for."""
 
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -7,7 +7,8 @@ from pathlib import Path
 from huggingface_hub import logging as hub_logging
 from tokenizers import Tokenizer
 
-from datasets_gen import Task, unknown_name
+from datasets_gen import FROM_DATA, Task, unknown_name
+from datasets_gen.in_prose import in_tokens
 from datasets_gen.long_context import LONG_CONTEXT, context_of_tokens
 from kvbench.errors import KVBenchError, first_line
 from kvbench.reference.shipped import REFERENCE_MODELS, folder_of, mistyped
@@ -18,17 +19,22 @@ Count = Callable[[str], int]
 def lengthened(
     tasks: Sequence[Task], tokens: int | None, depth: float | None, count: Count, counted_by: str = ""
 ) -> list[Task]:
-    """The tasks, long_context among them with contexts of so many tokens, as ``count`` counts them; its evidence is
+    """The tasks with contexts of so many tokens, as ``count`` counts them: what they tell stands in prose about no one,
     scattered, or together at a relative depth. ``counted_by``: the model or folder whose tokens those are."""
     if tokens is None and depth is None:
         return list(tasks)
-    if LONG_CONTEXT not in tasks:
-        named = ", ".join(task.name for task in tasks)
-        raise KVBenchError(f"--context-tokens and --depth are for the task {LONG_CONTEXT.name}, not for {named}")
     if tokens is None:
         raise KVBenchError("--depth needs a length: give --context-tokens too")
     name = Path(counted_by).name
-    return [context_of_tokens(tokens, count, depth, name) if task is LONG_CONTEXT else task for task in tasks]
+    return [_lengthened(task, tokens, depth, count, name) for task in tasks]
+
+
+def _lengthened(task: Task, tokens: int, depth: float | None, count: Count, counted_by: str) -> Task:
+    if task.name in FROM_DATA:
+        raise KVBenchError(f"--context-tokens and --depth are for generated contexts: those of {task.name} are not")
+    if task is LONG_CONTEXT:  # has prose of its own already
+        return context_of_tokens(tokens, count, depth, counted_by)
+    return in_tokens(task, tokens, count, depth, counted_by)
 
 
 def lengthened_by(tokenizer: str | None, task: Task, tokens: int | None, depth: float | None) -> Task:

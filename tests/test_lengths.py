@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from datasets import Dataset
 
-from datasets_gen import TASKS
+from datasets_gen import FROM_DATA, TASKS
 from kvbench.cli import main
 from kvbench.errors import KVBenchError
 from kvbench.lengths import count_by, lengthened
@@ -25,13 +25,14 @@ def test_without_a_length_tasks_stay_as_they_are() -> None:
     assert lengthened(list(TASKS.values()), None, None, len) == list(TASKS.values())
 
 
-def test_other_tasks_stay_as_they_are_and_the_version_tells_the_length() -> None:
-    base, long = lengthened([TASKS["base"], *LONG], 900, 0.25, len)
-    assert base is TASKS["base"]
-    assert long.name == "long_context"
-    assert len(long.example(0, 0).context) <= 900
-    (other,) = lengthened(LONG, 900, 0.75, len)
-    assert len({task.full_version for task in (*LONG, long, other)}) == 3
+def test_every_task_gets_the_length_and_its_version_tells_it() -> None:
+    tasks = lengthened(list(TASKS.values()), 2400, 0.25, len)
+    assert [task.name for task in tasks] == list(TASKS)
+    for task in tasks:
+        assert 0.98 * 2400 <= len(task.example(0, 0).context) <= 2400
+    others = lengthened(list(TASKS.values()), 2400, 0.75, len)
+    for three in zip(TASKS.values(), tasks, others, strict=True):
+        assert len({task.full_version for task in three}) == 3
 
 
 def test_tokens_are_counted_as_the_tokenizer_does(tokenizer: Path) -> None:
@@ -50,7 +51,6 @@ def test_export_writes_contexts_of_the_length_that_is_asked_for(tokenizer: Path,
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["base", "--context-tokens", "900"], "are for the task long_context, not for base"),
         (["long_context", "--depth", "0.5"], "--depth needs a length"),
         (["long_context", "--context-tokens", "900", "--depth", "2"], "from 0, the beginning, to 1, the end, not 2"),
         (["long_context", "--context-tokens", "200000"], "131072 tokens at most"),
@@ -69,7 +69,7 @@ def test_bad_lengths_are_one_clear_line(
 
 
 def test_a_run_takes_them_too(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["run", "--tasks", "base", "--context-tokens", "900"]) == 1
-    assert "are for the task long_context" in capsys.readouterr().err
-    with pytest.raises(KVBenchError, match="not for base, hops"):
-        lengthened([TASKS["base"], TASKS["hops"]], 900, None, len)
+    assert main(["run", "--tasks", "base", "--depth", "0.5"]) == 1
+    assert "--depth needs a length" in capsys.readouterr().err
+    with pytest.raises(KVBenchError, match="those of ifeval are not"):
+        lengthened([TASKS["base"], FROM_DATA["ifeval"]], 900, None, len)

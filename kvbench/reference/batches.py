@@ -169,7 +169,9 @@ def training_batch(tokenizer: PreTrainedTokenizerBase, seed: int, assigned: Assi
     width = 0
     while True:
         index = assigned.first + len(sequences)
-        sequence = pack(tokenizer, task, task.example(seed, index, "train", assigned.level, QUESTIONS), mode)
+        sequence = pack(
+            tokenizer, task, task.example(seed, index, "train", assigned.level, QUESTIONS, taught=True), mode
+        )
         width = max(width, len(sequence.context))
         if sequences and (len(sequences) + 1) * (width + ROWS * ROW_LENGTH) > PLACES:
             padding: int = tokenizer.pad_token_id

@@ -42,7 +42,8 @@ def training_texts(seed: int, contexts: int, held_out: bool = False) -> Iterator
     """Contexts, questions and answers of the train split of every task, in the phrasings of training or, where only
     their words count, in those held out."""
     for task in TASKS.values():
-        for example in task.generate(seed, contexts, "train", held_out):
+        for index in range(contexts):
+            example = task.example(seed, index, "train", held_out=held_out, taught=not held_out)
             yield " " + example.context
             for question in example.questions:
                 yield f"\n{question.text} {task.instruction}"
