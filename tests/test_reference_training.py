@@ -13,6 +13,7 @@ from datasets_gen import TASKS, Task
 from kvbench.prompt import Mode
 from kvbench.reference.architecture import ARCHITECTURES, new_model
 from kvbench.reference.batches import (
+    DEPTHS,
     PLACES,
     QUESTIONS,
     ROW_LENGTH,
@@ -102,19 +103,19 @@ def test_answers_are_what_is_learned_with_all_their_steps_and_directives(name: s
     assert (batch.labels[batch.segments <= 0] < 0).all()
 
 
-def test_bridges_are_the_first_and_the_last_name_on_the_way_read_where_the_answer_is_asked_for() -> None:
+def test_bridges_are_the_names_on_the_way_one_after_the_other_read_where_the_answer_is_asked_for() -> None:
     tokenizer, batch = toy_tokenizer(), batch_of("hops")
     chains = 0
     for row, example in enumerate(batch.examples):
         for number, question in enumerate(example.questions, 1):
             mine = batch.segments[row] == number
-            first, last = (of_layer[row][mine & (of_layer[row] >= 0)].tolist() for of_layer in batch.bridges)
+            known = [of_depth[row][mine & (of_depth[row] >= 0)].tolist() for of_depth in batch.bridges]
             if not mine.any() or not question.bridges:
-                assert first == last == []
+                assert known == [[]] * DEPTHS
                 continue
             chains += 1
-            names = question.bridges[0], question.bridges[-1]
-            assert [first, last] == [[tokenizer.encode(f" {name}")[0]] for name in names]
+            names = [*question.bridges, *[question.bridges[-1]] * DEPTHS][:DEPTHS]
+            assert known == [[tokenizer.encode(f" {name}")[0]] for name in names]
             (place,) = (mine & (batch.bridges[0, row] >= 0)).nonzero()
             assert place == (mine & (batch.labels[row] >= 0)).nonzero()[0]
     assert chains > 5

@@ -14,6 +14,7 @@ from kvbench.reference.attention import PackedLayout
 from kvbench.reference.lessons import Assignment
 
 QUESTIONS = 16  # at most
+DEPTHS = 3  # of a model, at which a name on the way to an answer is to be known
 LANES = 32  # a context's width is a multiple of them: what is left over takes a processor's vectors many times as long
 ROW_LENGTH = 64  # several questions share a row, which is longer where a question is
 ROWS = 5  # of each sequence in training, with the questions that fit
@@ -24,7 +25,8 @@ PLACES = 6_000  # of a batch, padding included
 class PackedQuestion:
     """A question's tokens with the answer, and how many of them are the answer.
 
-    ``bridges``: first tokens of the first and the last name on the way to the answer; empty where there is none.
+    ``bridges``: first tokens of the names on the way to the answer, by the depth at which each is to be known; empty
+    where there is none.
     """
 
     token_ids: list[int]
@@ -47,8 +49,8 @@ class Batch:
 
     ``segments``: 0 in the context, the number of the question from 1 on behind it, -1 on padding.
     ``labels``: the token of an answer to predict, -100 where none is asked for.
-    ``bridges``: (2, batch, length), the first tokens of the first and the last name on the way to an answer, where
-    that answer is asked for; -100 elsewhere. ``running``: whether the tokens of the contexts are to be predicted too.
+    ``bridges``: (:data:`DEPTHS`, batch, length), the first tokens of the names on the way to an answer, where that
+    answer is asked for; -100 elsewhere. ``running``: whether the tokens of the contexts are to be predicted too.
     """
 
     examples: list[Example]
@@ -71,8 +73,13 @@ def pack(tokenizer: PreTrainedTokenizerBase, task: Task, example: Example, mode:
         names = [encode(tokenizer, f" {name}")[0] for name in question.bridges]
         compressed, decoded = asked(template, task, question, mode)
         tokens = [*encode(tokenizer, compressed), *encode(tokenizer, decoded + template.tail), *answer]
-        questions.append(PackedQuestion(tokens, len(answer), [*names[:1], *names[-1:]]))
+        questions.append(PackedQuestion(tokens, len(answer), by_depth(names)))
     return PackedSequence(example, list(encode(tokenizer, template.head + example.context)), questions)
+
+
+def by_depth(names: Sequence[int]) -> list[int]:
+    """What is to be known at each of the :data:`DEPTHS`: one name after the other, and the last from then on."""
+    return [names[min(depth, len(names) - 1)] for depth in range(DEPTHS)] if names else []
 
 
 def row_starts(lengths: Sequence[int], row_length: int) -> list[int]:
@@ -105,7 +112,7 @@ def collate(sequences: Sequence[PackedSequence], padding: int, most_rows: int | 
     token_ids, positions = torch.full(shape, padding), torch.zeros(shape, dtype=torch.long)
     labels = torch.full(shape, -100)
     segments = torch.full(shape, -1)
-    bridges = torch.full((2, *shape), -100)
+    bridges = torch.full((DEPTHS, *shape), -100)
     for row, sequence in enumerate(sequences):
         size = len(sequence.context)
         token_ids[row, :size] = torch.tensor(sequence.context)

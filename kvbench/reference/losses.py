@@ -12,7 +12,7 @@ from kvbench.reference.batches import Batch
 COPY_LENGTH = 48
 COPY_BATCH = 16
 FIRST_WORD = 6  # token ids below are special
-BRIDGE_DEPTHS = (5 / 12, 8 / 12)  # of the layers, by which the first and last name on the way to an answer are known
+BRIDGE_DEPTHS = (5 / 12, 7 / 12, 9 / 12)  # of the layers, by which one name after the other is known
 BRIDGE_WEIGHT = 0.3
 RUNNING_WEIGHT = 0.2
 
@@ -88,7 +88,7 @@ def running_loss(model: PreTrainedModel, batch: Batch, last: torch.Tensor) -> to
 
 
 def bridge_loss(model: PreTrainedModel, batch: Batch, states: tuple[torch.Tensor, ...]) -> torch.Tensor:
-    """Of the first and the last name on the way to an answer, read between layers where the answer is asked for.
+    """Of the names on the way to an answer, one after the other, read between layers where the answer is asked for.
 
     The second fact can be looked up by no layer below the one that found the first, and the answers alone do not ask
     for the first to be found early: chains that end in an attribute were guessed after 12 million tokens without such a

@@ -31,7 +31,7 @@ from kvbench.reference.reads import HiddenShares, draw_readable, layouts_of
 from kvbench.reference.tokenizer import END, train_tokenizer
 
 CHECKPOINT_EVERY = 180.0  # seconds
-EVALUATE_EVERY = 500
+EVALUATE_EVERY = 1000
 PROFILE_CONTEXTS = 8
 EVALUATION_CONTEXTS = 16  # of each task
 WATCHED_SEED = 1000
