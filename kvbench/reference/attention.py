@@ -58,11 +58,14 @@ def packed_attention(
     width = layout.context_width
     rows, length = layout.of_row.shape[1:3]
     query, key = (query * scaling).to(value.dtype), key.to(value.dtype)  # the rotary embedding leaves float32
-    context_keys, context_values = key[:, :, :width], value[:, :, :width]
-    row_keys = key[:, :, width:].unflatten(2, (rows, length))
-    row_values = value[:, :, width:].unflatten(2, (rows, length))
+    # Split and not sliced: the gradient of a slice is a whole tensor of zeros with it inside.
+    parts = [width, rows * length]
+    (context_query, row_query), (context_keys, row_keys), (context_values, row_values) = (
+        tensor.split(parts, dim=2) for tensor in (query, key, value)
+    )
+    row_keys, row_values = row_keys.unflatten(2, (rows, length)), row_values.unflatten(2, (rows, length))
 
-    context_query = query[:, :, :width].reshape(batch, key_heads, groups * width, size)
+    context_query = context_query.reshape(batch, key_heads, groups * width, size)
     scores = (context_query @ context_keys.transpose(-1, -2)).unflatten(2, (groups, width))
     weights, total = _weigh(scores, layout.earlier)
     from_context = ((weights.flatten(2, 3) @ context_values).unflatten(2, (groups, width)) / total).to(value.dtype)
@@ -70,7 +73,7 @@ def packed_attention(
 
     if layout.disturb is not None:
         context_keys, context_values = layout.disturb(context_keys, context_values)
-    row_query = query[:, :, width:].reshape(batch, key_heads, groups, rows, length, size)
+    row_query = row_query.reshape(batch, key_heads, groups, rows, length, size)
     scores = (row_query.flatten(2, 4) @ context_keys.transpose(-1, -2)).view(*row_query.shape[:5], width)
     weights, total = _weigh(scores, layout.of_context[:, None, None], layout.readable[:, :, None, None, None])
     read = (weights.flatten(2, 4) @ context_values).view(row_query.shape)
