@@ -8,6 +8,7 @@ from transformers import PreTrainedModel
 
 from kvbench.reference.attention import PACKED_ATTENTION, PackedLayout
 from kvbench.reference.batches import Batch
+from kvbench.reference.reads import Readable
 
 COPY_LENGTH = 48
 COPY_BATCH = 16
@@ -62,21 +63,20 @@ def answer_logits(
     return logits
 
 
-def task_loss(
-    model: PreTrainedModel, batch: Batch, layouts: Sequence[PackedLayout] | None = None
-) -> tuple[torch.Tensor, float]:
-    """The loss to minimise, and the plain loss of the answer tokens.
+def task_loss(model: PreTrainedModel, batch: Batch, readable: Readable | None = None) -> tuple[torch.Tensor, float]:
+    """The loss to minimise, and the plain loss of the answer tokens, of undisturbed sequences where reads are hidden.
 
     The context is predicted in some batches only: its names and values are random, and chains were not learned while
     all of it was.
     """
-    states = states_of(model, batch, layouts)
+    states = states_of(model, batch, readable and readable.layouts(batch.layout))
     chosen = batch.labels >= 0
-    answers = F.cross_entropy(model.lm_head(states[-1][chosen]).float(), batch.labels[chosen])
-    loss = answers + BRIDGE_WEIGHT * bridge_loss(model, batch, states)
+    losses = F.cross_entropy(model.lm_head(states[-1][chosen]).float(), batch.labels[chosen], reduction="none")
+    plain = losses.detach() if readable is None else losses.detach()[readable.undisturbed[chosen.nonzero()[:, 0]]]
+    loss = losses.mean() + BRIDGE_WEIGHT * bridge_loss(model, batch, states)
     if batch.running:
         loss = loss + RUNNING_WEIGHT * running_loss(model, batch, states[-1])
-    return loss, float(answers.detach())
+    return loss, float(plain.mean())
 
 
 def running_loss(model: PreTrainedModel, batch: Batch, last: torch.Tensor) -> torch.Tensor:

@@ -10,6 +10,8 @@ import torch
 
 from kvbench.reference.attention import PackedLayout
 
+UNDISTURBED_SHARE = 0.3
+
 
 @dataclass(frozen=True)
 class HiddenShares:
@@ -28,25 +30,34 @@ class HiddenShares:
         return HiddenShares(self.layers * factor, self.heads * factor, self.tokens * factor, self.run * factor)
 
 
+@dataclass(frozen=True)
+class Readable:
+    """What questions can read: 1 or 0 of shape (layers, batch, key heads, width). ``undisturbed``: bool (batch), which
+    sequences have the least hidden, in most batches nothing."""
+
+    masks: torch.Tensor
+    undisturbed: torch.Tensor
+
+    def layouts(self, layout: PackedLayout) -> list[PackedLayout]:
+        """One for each layer."""
+        return [replace(layout, readable=of_layer) for of_layer in self.masks]
+
+
 def draw_readable(
     generator: torch.Generator, shares: HiddenShares, layers: int, key_heads: int, batch: int, width: int
-) -> torch.Tensor:
-    """What is left to read, drawn for each sequence: 1 or 0 of shape (layers, batch, key heads, width).
-
-    Every sequence has a strength of its own from 0 to 1 that scales all shares, so that some are hardly disturbed.
-    """
+) -> Readable:
+    """Every sequence has a strength of its own that scales all shares: 0 for :data:`UNDISTURBED_SHARE` of them, up to 1
+    for the others. What a model has mastered can be told from the first only."""
 
     def draw(*shape: int) -> torch.Tensor:
         return torch.rand(*shape, generator=generator)
 
-    strength = draw(1, batch, 1, 1)
+    drawn = (draw(batch) - UNDISTURBED_SHARE).clamp_min(0) / (1 - UNDISTURBED_SHARE)
+    strength = drawn[None, :, None, None]
     hidden = draw(layers, batch, 1, 1) < strength * shares.layers
     hidden = hidden | (draw(layers, batch, key_heads, 1) < strength * shares.heads)
     hidden = hidden | (draw(layers, batch, key_heads, width) < strength * shares.tokens)
-    first = torch.where(draw(batch) < shares.run, draw(batch) * (layers // 2 + 1), 0.0).floor()
-    return (~(hidden | (torch.arange(layers)[:, None] < first)[..., None, None])).bfloat16()
-
-
-def layouts_of(layout: PackedLayout, readable: torch.Tensor) -> list[PackedLayout]:
-    """A layout for each layer; ``readable`` as :func:`draw_readable` gives it."""
-    return [replace(layout, readable=of_layer) for of_layer in readable]
+    is_run = (draw(batch) < shares.run) & (drawn > 0)
+    first = torch.where(is_run, draw(batch) * (layers // 2 + 1), 0.0).floor()
+    hidden = hidden | (torch.arange(layers)[:, None] < first)[..., None, None]
+    return Readable((~hidden).bfloat16(), drawn == drawn.min())

@@ -20,14 +20,13 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase, PreTrainedTok
 from datasets_gen import TASKS
 from kvbench.errors import KVBenchError
 from kvbench.reference.architecture import ARCHITECTURES, SHAPES, new_model
-from kvbench.reference.attention import PackedLayout
 from kvbench.reference.batches import Batch, evaluation_batch, training_batch
 from kvbench.reference.conversion import under_tokens, without_norms
 from kvbench.reference.crew import Crew
 from kvbench.reference.lessons import Curriculum, Lesson
 from kvbench.reference.losses import COPY_BATCH, COPY_LENGTH, answer_logits, copying_loss, task_loss
 from kvbench.reference.read_profile import PARTS, read_profile
-from kvbench.reference.reads import HiddenShares, draw_readable, layouts_of
+from kvbench.reference.reads import HiddenShares, Readable, draw_readable
 from kvbench.reference.tokenizer import END, train_tokenizer
 
 CHECKPOINT_EVERY = 180.0  # seconds
@@ -261,9 +260,9 @@ class Trainer:
         learned = torch.zeros(BATCHES, 2, dtype=torch.float64)  # answer loss and tokens
         for number in range(self.crew.rank, BATCHES, self.crew.size):
             batch = training_batch(self.tokenizer, self.seed, assigned[number])
-            layouts = self._hidden(batch, p.batches + number)
+            readable = self._readable(batch, p.batches + number)
             with torch.autocast("cpu", torch.bfloat16):
-                loss, answer_loss = task_loss(self.model, batch, layouts)
+                loss, answer_loss = task_loss(self.model, batch, readable)
             (loss / BATCHES).backward()
             learned[number] = torch.tensor([answer_loss, int((batch.segments >= 0).sum())])
         self.crew.add_up([learned])
@@ -273,13 +272,13 @@ class Trainer:
         for one, answer_loss in zip(assigned, learned[:, 0].tolist(), strict=True):
             p.curriculum.note(one, answer_loss)
 
-    def _hidden(self, batch: Batch, number: int) -> list[PackedLayout]:
+    def _readable(self, batch: Batch, number: int) -> Readable:
         """What questions of a batch can read in each layer; the same for the same number of the batch and step."""
         share = min(1.0, max(0.0, (self.progress.step - HIDDEN_FROM) / HIDDEN_OVER))
         generator = torch.Generator().manual_seed(self.seed * 1_000_003 + number)
         config = self.model.config
         size = (config.num_hidden_layers, config.num_key_value_heads, len(batch.segments), batch.layout.context_width)
-        return layouts_of(batch.layout, draw_readable(generator, self.plan.hidden.scaled(share), *size))
+        return draw_readable(generator, self.plan.hidden.scaled(share), *size)
 
     def _add_up_gradients(self) -> None:
         self.crew.add_up([weight.grad for weight in self.model.parameters() if weight.grad is not None])
