@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import torch
+from transformers import PreTrainedModel
 
 from datasets_gen import TASKS
 from kvbench.reference.architecture import new_model
@@ -19,7 +20,7 @@ def masks_of(shares: HiddenShares, seed: int = 0) -> torch.Tensor:
     return draw_readable(torch.Generator().manual_seed(seed), shares, LAYERS, HEADS, BATCH, WIDTH).masks
 
 
-def reading_model() -> torch.nn.Module:
+def reading_model() -> PreTrainedModel:
     """Its layers add something, as those of a new model do not."""
     torch.manual_seed(0)
     model = new_model(toy_tokenizer())

@@ -71,6 +71,25 @@ def test_training_goes_on_after_a_kill_as_if_nothing_had_happened(tmp_path: Path
 
 
 @pytest.mark.usefixtures("small")
+def test_a_training_goes_on_elsewhere_from_what_was_kept_of_it(tmp_path: Path) -> None:
+    here = Trainer(tmp_path / "here", 0, QUICK)
+    for _ in range(3):
+        here.step()
+    here.evaluate()
+    here.keep(tmp_path / "kept")
+    there = Trainer(tmp_path / "there", 0, QUICK, state=tmp_path / "kept")
+    assert there.progress == here.progress
+    assert there.tokenizer.get_vocab() == here.tokenizer.get_vocab()
+    assert curve_of(there) == curve_of(here)
+    for name, weight in here.model.state_dict().items():
+        assert torch.allclose(there.model.state_dict()[name], weight, atol=1e-3)
+    there.step()
+    there.save()
+    again = Trainer(tmp_path / "there", 0, QUICK, state=tmp_path / "kept")
+    assert again.progress.step == 4, "its own checkpoint counts for more"
+
+
+@pytest.mark.usefixtures("small")
 def test_the_llama_model_is_made_from_the_qwen_model(tmp_path: Path) -> None:
     """Its queries and keys are as long as the norms make those of the other, and it begins where that one stood."""
     source = Trainer(tmp_path / "normed", 0, QUICK, "reference-qwen")

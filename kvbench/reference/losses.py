@@ -69,7 +69,7 @@ def task_loss(model: PreTrainedModel, batch: Batch, readable: Readable | None = 
     The context is predicted in some batches only: its names and values are random, and chains were not learned while
     all of it was.
     """
-    states = states_of(model, batch, readable and readable.layouts(batch.layout))
+    states = states_of(model, batch, None if readable is None else readable.layouts(batch.layout))
     chosen = batch.labels >= 0
     losses = F.cross_entropy(model.lm_head(states[-1][chosen]).float(), batch.labels[chosen], reduction="none")
     plain = losses.detach() if readable is None else losses.detach()[readable.undisturbed[chosen.nonzero()[:, 0]]]

@@ -27,6 +27,7 @@ from kvbench.reference.lessons import Curriculum, Lesson
 from kvbench.reference.losses import COPY_BATCH, COPY_LENGTH, answer_logits, copying_loss, task_loss
 from kvbench.reference.read_profile import PARTS, read_profile
 from kvbench.reference.reads import HiddenShares, Readable, draw_readable
+from kvbench.reference.state import begin_with_state, read_state, write_state
 from kvbench.reference.tokenizer import END, train_tokenizer
 
 CHECKPOINT_EVERY = 180.0  # seconds
@@ -133,9 +134,13 @@ class Trainer:
         name: str = "reference",
         crew: Crew | None = None,
         earlier: Path | None = None,
+        state: Path | None = None,
     ) -> None:
-        """``earlier``: the folder of a training of ``reference-qwen``, whose weights and lessons are begun with."""
+        """``earlier``: the folder of a training of ``reference-qwen``, whose weights and lessons are begun with.
+        ``state``: one that :meth:`keep` wrote, from which a training goes on where there is no checkpoint."""
         self.folder, self.seed, self.plan = folder, seed, plan
+        if state and not folder.exists():
+            begin_with_state(state, folder)
         self.crew = crew or Crew()
         folder.mkdir(parents=True, exist_ok=True)
         torch.manual_seed(seed)
@@ -147,6 +152,8 @@ class Trainer:
         self.curve = folder / "learning_curve.csv"
         if self.checkpoint.exists():
             self._restore()
+        elif state:
+            self.progress = Progress.of(read_state(state, self.model))
         elif earlier:
             self._inherit(earlier)
 
@@ -283,6 +290,10 @@ class Trainer:
     def _add_up_gradients(self) -> None:
         self.crew.add_up([weight.grad for weight in self.model.parameters() if weight.grad is not None])
 
+    def keep(self, folder: Path) -> None:
+        """Writes what the training needs to go on elsewhere."""
+        write_state(folder, self.model, self.tokenizer, asdict(self.progress), self.curve)
+
     def export(self, folder: Path) -> None:
         """An ordinary checkpoint. float16 halves the size and rounds ten times finer than bfloat16."""
         self.model.generation_config.eos_token_id = self.tokenizer.convert_tokens_to_ids(END)
@@ -340,6 +351,8 @@ def main(
     seed: Annotated[int, typer.Option(help="Seed of weights, tokenizer and data.")] = 0,
     name: Annotated[str, typer.Option("--model", help="reference or reference-qwen.")] = "reference",
     earlier: Annotated[Path | None, typer.Option("--from", help="WORK of a reference-qwen to begin with.")] = None,
+    state: Annotated[Path | None, typer.Option(help="Folder to go on from where WORK has no checkpoint.")] = None,
+    keep: Annotated[Path | None, typer.Option(help="Write such a folder from WORK, and train no further.")] = None,
     compiled: Annotated[bool, typer.Option("--compile/--no-compile", help="Needs a C++ compiler.")] = True,
 ) -> None:
     """Trains a reference model, resuming from WORK if it was interrupted."""
@@ -351,7 +364,10 @@ def main(
         raise KVBenchError(f"--fall {fall}: it is a number of the --steps, which are {steps}")
     plan = Plan(steps, steps - fall if fall else None, shape, HIDDEN if hidden else HiddenShares())
     crew = Crew.join()
-    trainer = prepared(crew, lambda: Trainer(work, seed, plan, name, crew, earlier))
+    trainer = prepared(crew, lambda: Trainer(work, seed, plan, name, crew, earlier, state))
+    if keep:
+        trainer.keep(keep)
+        return
     if compiled:
         for layer in trainer.model.model.layers:
             layer.compile(dynamic=True)
