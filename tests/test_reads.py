@@ -8,6 +8,7 @@ from transformers import PreTrainedModel
 from datasets_gen import TASKS
 from kvbench.reference.architecture import new_model
 from kvbench.reference.batches import evaluation_batch
+from kvbench.reference.card import profile_section
 from kvbench.reference.losses import states_of, task_loss
 from kvbench.reference.read_profile import ReadProfile, destroyed_slots, lines_of, read_profile
 from kvbench.reference.reads import UNDISTURBED_SHARE, HiddenShares, draw_readable
@@ -117,3 +118,12 @@ def test_the_costs_are_those_of_the_worst_layer_the_upper_half_and_the_slots() -
     profile = ReadProfile("base", 90.0, (80.0, 30.0, 88.0, 90.0), (8.0, 20.0, 75.0, 89.0), 84.0)
     assert (profile.worst_layer, profile.upper_half, profile.slots) == (60.0, 15.0, 6.0)
     assert "worst layer 60, upper half 15, slots 6" in "\n".join(lines_of(profile))
+
+
+def test_the_card_draws_the_profiles_that_were_measured() -> None:
+    profile = ReadProfile("base", 99.0, (99.0, 14.0, 55.0, 100.0), (14.0, 14.0, 97.0, 99.0), 66.0)
+    text = profile_section([profile])
+    assert "99 14 55 100 `█▂▅█`" in text
+    assert "97" in text
+    assert "66" in text
+    assert profile_section([]) == ""

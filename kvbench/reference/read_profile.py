@@ -144,18 +144,23 @@ def lines_of(profile: ReadProfile) -> list[str]:
     ]
 
 
+def read_profiles(model: str, contexts: int = CONTEXTS, seed: int = SEED) -> list[ReadProfile]:
+    """The profiles of a reference model, or of one in a folder, on base and on chains of two facts."""
+    folder = folder_of(model) if model in REFERENCE_MODELS else Path(model)
+    AttentionInterface.register(PACKED_ATTENTION, packed_attention)
+    network = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    return [read_profile(network, tokenizer, TASKS[task], hops, contexts, seed) for task, hops in PARTS]
+
+
 def main(
     model: Annotated[str, typer.Option(help="A reference model, or the folder of an exported one.")] = "reference",
     contexts: Annotated[int, typer.Option(help="Contexts of each task.")] = CONTEXTS,
     seed: Annotated[int, typer.Option(help="Seed of the contexts; by default the one that is watched.")] = SEED,
 ) -> None:
     """Prints where a model reads, on base and on chains of two facts."""
-    folder = folder_of(model) if model in REFERENCE_MODELS else Path(model)
-    AttentionInterface.register(PACKED_ATTENTION, packed_attention)
-    network = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
-    tokenizer = AutoTokenizer.from_pretrained(folder)
-    for task, hops in PARTS:
-        print("\n".join(lines_of(read_profile(network, tokenizer, TASKS[task], hops, contexts, seed))), flush=True)
+    for profile in read_profiles(model, contexts, seed):
+        print("\n".join(lines_of(profile)), flush=True)
 
 
 if __name__ == "__main__":
