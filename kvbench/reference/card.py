@@ -50,8 +50,8 @@ LEVELS = "▁▂▃▄▅▆▇█"
 PROFILE = """
 ## Where it reads
 
-Right answers in percent where keys and values of the context are replaced with noise of their own mean and spread, after
-the context has read itself undisturbed.
+Right answers in percent where keys and values of the context are replaced with noise of their own mean and spread,
+after the context has read itself undisturbed.
 
 {profiles}
 """
@@ -68,7 +68,7 @@ def model_card(name: str) -> str:
         (row["task"], row["questions"], row["n"], *("" if row[n] is None else f"{row[n]:.2f}" for n in names))
         for row in measured["scores"]
     ]
-    return TEXT.format(
+    text = TEXT.format(
         name=name,
         description=REFERENCE_MODELS[name],
         layers=config["num_hidden_layers"],
@@ -83,7 +83,8 @@ def model_card(name: str) -> str:
         contexts=measured["contexts_per_task"],
         seed=measured["seed"],
         scores=table(("task", "questions", "n", "F1", "right", "directives obeyed", "leakage"), rows),
-    ) + profile_section([ReadProfile(**profile) for profile in measured.get("read_profiles", ())])
+    )
+    return text + profile_section([ReadProfile(**profile) for profile in measured.get("read_profiles", ())])
 
 
 def profile_section(profiles: Sequence[ReadProfile]) -> str:
