@@ -166,6 +166,25 @@ def test_an_evaluation_leaves_no_question_out() -> None:
         assert [example.id for example in whole.examples] == [f"{name}/test/0/{index}" for index in range(3, 7)]
 
 
+@every_task
+def test_a_confident_model_is_asked_nothing_that_cannot_be_answered(name: str) -> None:
+    assigned = Assignment(name, TASKS[name].top_level, 0, "agnostic")
+    batch = training_batch(toy_tokenizer(), 0, assigned, confident=True)
+    assert all(question.answerable for example in batch.examples for question in example.questions)
+    texts = {question.text for example in batch_of(name).examples for question in example.questions}
+    assert {question.text for question in batch.examples[0].questions} <= texts
+
+
+def test_a_batch_set_in_prose_is_longer_and_one_of_running_text_says_so() -> None:
+    plain = training_batch(toy_tokenizer(), 0, Assignment("base", 5, 0, None))
+    prosaic = training_batch(toy_tokenizer(), 0, Assignment("base", 5, 0, None, words=300, running=True))
+    assert prosaic.layout.context_width > plain.layout.context_width + 250
+    assert prosaic.running
+    assert not plain.running
+    asked = [[question.text for question in example.questions] for example in prosaic.examples]
+    assert asked == [[question.text for question in example.questions] for example in plain.examples[: len(asked)]]
+
+
 def test_rows_are_filled_in_the_order_of_the_questions() -> None:
     half = ROW_LENGTH // 2
     assert row_starts([half + 1, half, half - 1], ROW_LENGTH) == [0, ROW_LENGTH, half + 1]

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import takewhile
+from itertools import count, takewhile
 
 import torch
 from transformers import PreTrainedTokenizerBase
@@ -154,18 +154,20 @@ def _triangle(size: int) -> torch.Tensor:
     return torch.ones(size, size, dtype=torch.bfloat16).tril()
 
 
-def evaluation_batch(tokenizer: PreTrainedTokenizerBase, task: Task, seed: int, first: int, count: int) -> Batch:
+def evaluation_batch(tokenizer: PreTrainedTokenizerBase, task: Task, seed: int, first: int, contexts: int) -> Batch:
     """Examples of a task itself, as in an evaluation, with all their questions."""
-    sequences = [pack(tokenizer, task, task.example(seed, index)) for index in range(first, first + count)]
+    sequences = [pack(tokenizer, task, task.example(seed, index)) for index in range(first, first + contexts)]
     padding: int = tokenizer.pad_token_id
     return collate(sequences, padding)
 
 
-def training_batch(tokenizer: PreTrainedTokenizerBase, seed: int, assigned: Assignment) -> Batch:
+def training_batch(
+    tokenizer: PreTrainedTokenizerBase, seed: int, assigned: Assignment, confident: bool = False
+) -> Batch:
     """As many examples of an assignment as :data:`PLACES` hold, one at least; the same for the same arguments.
 
     Without the instruction it is told who a question is about by looking a few tokens back, which is where training
-    starts.
+    starts. ``confident``: no question that cannot be answered, so that a model never learns to say so.
     """
     task = TASKS[assigned.task]
     if assigned.words:
@@ -174,13 +176,16 @@ def training_batch(tokenizer: PreTrainedTokenizerBase, seed: int, assigned: Assi
     task = task if assigned.mode else replace(task, instruction="")
     sequences: list[PackedSequence] = []
     width = 0
-    while True:
-        index = assigned.first + len(sequences)
-        sequence = pack(
-            tokenizer, task, task.example(seed, index, "train", assigned.level, QUESTIONS, taught=True), mode
-        )
+    for index in count(assigned.first):
+        example = task.example(seed, index, "train", assigned.level, QUESTIONS, taught=True)
+        if confident:
+            example = replace(example, questions=tuple(one for one in example.questions if one.answerable))
+        if not example.questions:
+            continue
+        sequence = pack(tokenizer, task, example, mode)
         width = max(width, len(sequence.context))
         if sequences and (len(sequences) + 1) * (width + ROWS * ROW_LENGTH) > PLACES:
-            padding: int = tokenizer.pad_token_id
-            return replace(collate(sequences, padding, ROWS), running=assigned.running)
+            break
         sequences.append(sequence)
+    padding: int = tokenizer.pad_token_id
+    return replace(collate(sequences, padding, ROWS), running=assigned.running)

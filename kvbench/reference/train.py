@@ -115,12 +115,13 @@ def exact_matches(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, se
 @dataclass(frozen=True)
 class Plan:
     """How a training goes on. ``fall_from``: the step from which the learning rate falls, until the last of ``steps``;
-    None while that is not decided."""
+    None while that is not decided. ``confident``: without questions that cannot be answered."""
 
     steps: int = 1_000_000
     fall_from: int | None = None
     shape: str = "narrow"
     hidden: HiddenShares = HIDDEN
+    confident: bool = False
 
 
 class Trainer:
@@ -266,7 +267,7 @@ class Trainer:
         assigned = [p.curriculum.assign(self.seed, p.batches + number) for number in range(BATCHES)]
         learned = torch.zeros(BATCHES, 2, dtype=torch.float64)  # answer loss and tokens
         for number in range(self.crew.rank, BATCHES, self.crew.size):
-            batch = training_batch(self.tokenizer, self.seed, assigned[number])
+            batch = training_batch(self.tokenizer, self.seed, assigned[number], self.plan.confident)
             readable = self._readable(batch, p.batches + number)
             with torch.autocast("cpu", torch.bfloat16):
                 loss, answer_loss = task_loss(self.model, batch, readable)
@@ -351,6 +352,7 @@ def main(
     seed: Annotated[int, typer.Option(help="Seed of weights, tokenizer and data.")] = 0,
     name: Annotated[str, typer.Option("--model", help="reference or reference-qwen.")] = "reference",
     earlier: Annotated[Path | None, typer.Option("--from", help="WORK of a reference-qwen to begin with.")] = None,
+    confident: Annotated[bool, typer.Option("--confident", help="Only questions that can be answered.")] = False,
     state: Annotated[Path | None, typer.Option(help="Folder to go on from where WORK has no checkpoint.")] = None,
     keep: Annotated[Path | None, typer.Option(help="Write such a folder from WORK, and train no further.")] = None,
     compiled: Annotated[bool, typer.Option("--compile/--no-compile", help="Needs a C++ compiler.")] = True,
@@ -362,7 +364,7 @@ def main(
         raise KVBenchError(f"--shape {shape}: choose one of {', '.join(SHAPES)}")
     if not 0 <= fall <= steps:
         raise KVBenchError(f"--fall {fall}: it is a number of the --steps, which are {steps}")
-    plan = Plan(steps, steps - fall if fall else None, shape, HIDDEN if hidden else HiddenShares())
+    plan = Plan(steps, steps - fall if fall else None, shape, HIDDEN if hidden else HiddenShares(), confident)
     crew = Crew.join()
     trainer = prepared(crew, lambda: Trainer(work, seed, plan, name, crew, earlier, state))
     if keep:
