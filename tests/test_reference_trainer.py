@@ -14,7 +14,7 @@ import kvbench.reference.losses as losses
 import kvbench.reference.train as train
 from datasets_gen import TASKS
 from kvbench.models import load_model
-from kvbench.reference.architecture import ARCHITECTURES
+from kvbench.reference.architecture import ARCHITECTURES, SHAPES, new_model
 from kvbench.reference.batches import training_batch
 from kvbench.reference.conversion import under_tokens
 from kvbench.reference.crew import Crew
@@ -22,6 +22,7 @@ from kvbench.reference.lessons import Assignment
 from kvbench.reference.losses import states_of
 from kvbench.reference.tokenizer import train_tokenizer
 from kvbench.reference.train import WARMUP_STEPS, Plan, Trainer, prepared, rate_factor, train_to_the_end
+from kvbench.reference.widening import widen
 from toy import toy_tokenizer
 
 QUICK = Plan(steps=10)
@@ -198,3 +199,24 @@ def test_the_rate_rises_and_stays_until_it_is_to_fall() -> None:
     assert falling[850] == pytest.approx(0.5)
     assert falling[700:] == sorted(falling[700:], reverse=True)
     assert falling[-1] > 0
+
+
+@torch.no_grad()
+def test_a_widened_model_does_what_the_narrow_one_does_until_its_new_heads_read() -> None:
+    torch.manual_seed(0)
+    narrow = new_model(toy_tokenizer(), "reference-qwen")
+    for layer in narrow.model.layers:
+        for part in (layer.self_attn.o_proj, layer.mlp.down_proj):
+            torch.nn.init.normal_(part.weight, std=0.1)
+    batch = training_batch(toy_tokenizer(), 0, Assignment("base", 5, 0, None))
+    tokens = batch.segments >= 0
+    logits = []
+    for strength in (0.0, 0.3):
+        wide = new_model(toy_tokenizer(), "reference-qwen", SHAPES["full"])
+        widen(wide, narrow, strength)
+        logits.append(wide.lm_head(states_of(wide, batch)[-1])[tokens])
+    expected = narrow.lm_head(states_of(narrow, batch)[-1])[tokens]
+    # The new dimensions of the embeddings add to the logit of a token itself.
+    alike = [torch.nn.functional.cosine_similarity(found, expected, dim=-1).mean() for found in logits]
+    assert alike[0] > 0.9
+    assert alike[1] < alike[0]

@@ -93,6 +93,11 @@ class Curriculum:
 
     lessons: dict[str, Lesson] = field(default_factory=lambda: {name: Lesson() for name in TASKS})
 
+    @classmethod
+    def at_the_top(cls) -> "Curriculum":
+        """All lessons at their last level, for a model that knows the tasks."""
+        return cls({name: Lesson(level=task.top_level) for name, task in TASKS.items()})
+
     def alone(self) -> str | None:
         """The task that is practised alone at present."""
         return next((name for name, level in ALONE.items() if self.lessons[name].level <= level), None)

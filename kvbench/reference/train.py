@@ -27,8 +27,10 @@ from kvbench.reference.lessons import Curriculum, Lesson
 from kvbench.reference.losses import COPY_BATCH, COPY_LENGTH, answer_logits, copying_loss, task_loss
 from kvbench.reference.read_profile import PARTS, read_profile
 from kvbench.reference.reads import HiddenShares, Readable, draw_readable
+from kvbench.reference.shipped import REFERENCE_MODELS, folder_of
 from kvbench.reference.state import begin_with_state, read_state, write_state
 from kvbench.reference.tokenizer import END, train_tokenizer
+from kvbench.reference.widening import narrow_model, widen
 
 CHECKPOINT_EVERY = 180.0  # seconds
 EVALUATE_EVERY = 1000
@@ -42,7 +44,7 @@ BATCHES = 2  # whose gradients make a step: each is of one task
 WARMUP_STEPS = 50
 FALL_TO = 0.02  # of the learning rate, at the end of its fall
 HIDDEN = HiddenShares(layers=0.6, heads=0.3, tokens=0.6, run=0.3)
-HIDDEN_FROM, HIDDEN_OVER = 600, 2000  # steps: from which on reads are hidden, and over which that comes to the whole
+HIDDEN_OVER = 1500  # steps over which the hidden shares rise to the whole
 MUON_RATE = 3e-3
 ADAM_RATE = 2e-3
 MUON_DECAY = 0.3
@@ -136,9 +138,11 @@ class Trainer:
         crew: Crew | None = None,
         earlier: Path | None = None,
         state: Path | None = None,
+        narrow: Path | None = None,
     ) -> None:
         """``earlier``: the folder of a training of ``reference-qwen``, whose weights and lessons are begun with.
-        ``state``: one that :meth:`keep` wrote, from which a training goes on where there is no checkpoint."""
+        ``state``: one that :meth:`keep` wrote, from which a training goes on where there is no checkpoint.
+        ``narrow``: the folder of a model of the narrow shape that is widened and begun with."""
         self.folder, self.seed, self.plan = folder, seed, plan
         if state and not folder.exists():
             begin_with_state(state, folder)
@@ -157,6 +161,9 @@ class Trainer:
             self.progress = Progress.of(read_state(state, self.model))
         elif earlier:
             self._inherit(earlier)
+        elif narrow:
+            widen(self.model, narrow_model(narrow, self.tokenizer))
+            self.progress = Progress(copying=False, curriculum=Curriculum.at_the_top())
 
     def _tokenizer(self) -> PreTrainedTokenizerFast:
         """Learned once and kept: weights mean nothing under another numbering of the tokens."""
@@ -282,7 +289,7 @@ class Trainer:
 
     def _readable(self, batch: Batch, number: int) -> Readable:
         """What questions of a batch can read in each layer; the same for the same number of the batch and step."""
-        share = min(1.0, max(0.0, (self.progress.step - HIDDEN_FROM) / HIDDEN_OVER))
+        share = min(1.0, self.progress.step / HIDDEN_OVER)
         generator = torch.Generator().manual_seed(self.seed * 1_000_003 + number)
         config = self.model.config
         size = (config.num_hidden_layers, config.num_key_value_heads, len(batch.segments), batch.layout.context_width)
@@ -325,8 +332,6 @@ def prepared(crew: Crew, make: Callable[[], Trainer]) -> Trainer:
 
 
 def train_to_the_end(trainer: Trainer, steps: int) -> None:
-    if trainer.crew.is_first and not (trainer.progress.copying or trainer.progress.step):
-        print(trainer.evaluate(), flush=True)  # what was taken over
     saved = time.monotonic()
     while trainer.progress.step < steps:
         trainer.step()
@@ -354,6 +359,7 @@ def main(
     earlier: Annotated[Path | None, typer.Option("--from", help="WORK of a reference-qwen to begin with.")] = None,
     confident: Annotated[bool, typer.Option("--confident", help="Only questions that can be answered.")] = False,
     state: Annotated[Path | None, typer.Option(help="Folder to go on from where WORK has no checkpoint.")] = None,
+    widened: Annotated[str | None, typer.Option(help="A model of the narrow shape to begin with, widened.")] = None,
     keep: Annotated[Path | None, typer.Option(help="Write such a folder from WORK, and train no further.")] = None,
     compiled: Annotated[bool, typer.Option("--compile/--no-compile", help="Needs a C++ compiler.")] = True,
 ) -> None:
@@ -365,8 +371,11 @@ def main(
     if not 0 <= fall <= steps:
         raise KVBenchError(f"--fall {fall}: it is a number of the --steps, which are {steps}")
     plan = Plan(steps, steps - fall if fall else None, shape, HIDDEN if hidden else HiddenShares(), confident)
+    narrow = None
+    if widened:
+        narrow = folder_of(widened) if widened in REFERENCE_MODELS else Path(widened)
     crew = Crew.join()
-    trainer = prepared(crew, lambda: Trainer(work, seed, plan, name, crew, earlier, state))
+    trainer = prepared(crew, lambda: Trainer(work, seed, plan, name, crew, earlier, state, narrow))
     if keep:
         trainer.keep(keep)
         return
