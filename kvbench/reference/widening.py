@@ -7,6 +7,7 @@ none did (docs/training.md).
 
 import math
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import nn
@@ -80,7 +81,7 @@ def _widen_outwards(linear: nn.Linear, narrow: nn.Linear) -> None:
     linear.weight[:rows, :columns] = narrow.weight
 
 
-def _copy_reader(layer: nn.Module, reader: nn.Module, source: nn.Module, strength: float) -> None:
+def _copy_reader(layer: Any, reader: Any, source: Any, strength: float) -> None:
     """The new heads of a layer do what those of the reader do, seen through the norms of this layer: ``source`` is the
     same layer of the narrow model."""
     seen = reader.input_layernorm.weight / source.input_layernorm.weight.clamp_min(1e-2)
