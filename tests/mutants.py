@@ -158,8 +158,8 @@ MUTANTS = (
     ),
     Mutant(
         f"{METRICS}/leakage.py",
-        "lengths[-1] / len(secret)",
-        "lengths[-1] / len(said)",
+        'score(protected, output)["rougeL"].recall',
+        'score(protected, output)["rougeL"].precision',
         "tests/metrics/test_metrics.py::test_leakage_is_the_recall_of_the_longest_common_subsequence",
     ),
     # Statistics.
