@@ -22,12 +22,9 @@ from kvbench.models.load import LoadedModel
 from kvbench.models.snapshot import ModelChangedError
 from kvbench.prompts.mode import Mode
 from kvbench.prompts.prompt import INSTRUCTIONS, Prompt, TokenizedQuestion, answer_text, build_prompts
-from kvbench.store.record import Record
-from kvbench.store.rows import Rows
+from kvbench.store.record import Record, StoredContext, StoredQuestion
 from kvbench.store.scoring import text_scores
-from kvbench.store.stored_context import StoredContext
-from kvbench.store.stored_question import StoredQuestion
-from kvbench.store.tables import CONTEXTS, QUESTIONS, RECORDS, TABLES, StoredTable
+from kvbench.store.tables import CONTEXTS, QUESTIONS, RECORDS, TABLES, Rows, StoredTable
 from kvbench.system.errors import KVBenchError
 from leaderboards.metrics import METRICS, Kept, Survival
 from policies import FULL

@@ -17,8 +17,6 @@ SOURCES = (  # folders and files from whose code the values of a run's tables fo
     "kvbench/experiments",
     "kvbench/store/record.py",
     "kvbench/store/scoring.py",
-    "kvbench/store/stored_context.py",
-    "kvbench/store/stored_question.py",
 )
 
 

@@ -9,9 +9,8 @@ from pandas import DataFrame
 from datasets_gen import Example, Question, unknown_name
 from kvbench.experiments.suites import installed
 from kvbench.store.identity import Identity
-from kvbench.store.record import Record
+from kvbench.store.record import Record, StoredAnswer
 from kvbench.store.store import Store
-from kvbench.store.stored_answer import StoredAnswer
 from kvbench.store.tables import RECORDS
 from kvbench.system.errors import KVBenchError
 from leaderboards.aggregate.failures import JUDGED, worst_first

@@ -12,8 +12,8 @@ from kvbench.run.local import LocalExecutor
 from kvbench.run.resume import missing_chunks
 from kvbench.run.unit import check_first_contexts, count_in
 from kvbench.store.lending import Lenders
-from kvbench.store.rows import Rows
 from kvbench.store.store import Store
+from kvbench.store.tables import Rows
 from kvbench.system.console import console
 from kvbench.system.errors import InterruptedRunError, KVBenchError, first_line
 from kvbench.system.memory import is_out_of_memory

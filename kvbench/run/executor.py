@@ -11,8 +11,8 @@ from typing import Protocol
 from kvbench.experiments.grid import Grid
 from kvbench.run.unit import Part, Unit
 from kvbench.store.identity import Identity
-from kvbench.store.rows import Rows
 from kvbench.store.run_file import Job
+from kvbench.store.tables import Rows
 
 __all__ = ["Answered", "Executor", "Part", "Unit"]
 

@@ -10,8 +10,8 @@ from kvbench.run.forecast import memory_plan, processes_within
 from kvbench.run.load import load_job
 from kvbench.run.unit import Part, Unit, rows_of
 from kvbench.run.workers import Workers
-from kvbench.store.rows import Rows
 from kvbench.store.run_file import Job
+from kvbench.store.tables import Rows
 from kvbench.system.console import console
 
 

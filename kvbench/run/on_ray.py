@@ -18,8 +18,8 @@ from kvbench.models.load import load_tokenizer
 from kvbench.run.executor import Answered
 from kvbench.run.unit import Unit
 from kvbench.run.worker import Readiness, Worker
-from kvbench.store.rows import Rows
 from kvbench.store.run_file import Job
+from kvbench.store.tables import Rows
 from kvbench.system.console import console
 from kvbench.system.errors import KVBenchError, first_line, unexpected
 

@@ -7,8 +7,8 @@ from datasets_gen import Task
 from kvbench.experiments.grid import Grid
 from kvbench.run.unit import Part, Unit
 from kvbench.store.lending import Cell, Lenders, Tables, cells_of, no_rows, together
-from kvbench.store.rows import Rows
 from kvbench.store.store import Store
+from kvbench.store.tables import Rows
 from policies import Policy
 
 CONTEXTS_IN_CHUNK = 5

@@ -9,7 +9,7 @@ from kvbench.experiments.grid import Grid
 from kvbench.experiments.setting import Setting
 from kvbench.models.load import LoadedModel
 from kvbench.prompts.prompt import build_prompts
-from kvbench.store.rows import Rows
+from kvbench.store.tables import Rows
 from policies import Point
 
 

@@ -14,8 +14,8 @@ from kvbench.run.forecast import memory_plan
 from kvbench.run.load import LoadedJob, load_job
 from kvbench.run.unit import Unit, rows_of
 from kvbench.store.identity import Identity
-from kvbench.store.rows import Rows
 from kvbench.store.run_file import Job
+from kvbench.store.tables import Rows
 from kvbench.system.errors import KVBenchError, unexpected
 from kvbench.system.memory import is_out_of_memory
 

@@ -1,30 +1,69 @@
-"""One record: what one policy at one level made of one question. Typed, versioned and closed."""
+"""What a run stores of an answer: its record, and its question and context, which stand once for all records."""
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from kvbench.prompts.mode import Mode
 from leaderboards.metrics import METRICS, with_columns
 from policies import Level, Point
 
 
+class StoredContext(BaseModel):
+    """One context, stored once for all its questions and policies."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    task: str
+    task_version: str
+    example_index: int
+    example_id: str
+    draw_id: str  # which all ways to write the same draw have
+    arm: str  # the way in which the draw is written
+    mode: Mode
+    context: str
+    token_ends: bytes  # where in the context each of its tokens ends, as little-endian uint32
+    stated_values: list[str]  # what the context states about anything
+    abstentions: list[str]
+    answer_marker: str
+    defence: str  # the text in it that forbids what an attack asks for, or nothing
+
+
+class StoredQuestion(BaseModel):
+    """One question, stored once for all policies and levels that answer it."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    task: str
+    question_id: str
+    example_index: int  # of its context
+    question: str
+    golds: list[str]
+    target: str  # what a perfect output would be
+    answerable: bool
+    direction: str
+    answer_type: str
+    question_type: str
+    hops: int
+    answer_spans: list[int]  # characters of the context, first and behind the last, one span after the other
+    evidence_spans: list[int]  # likewise
+    other_values: list[str]  # right for something else, beside the values that the context states
+    directives: list[str]  # each written as ``kind`` or ``kind argument``
+    directive_families: list[str]
+    protected: str  # the text that an attack is after
+    context_tokens: int  # what is compressed; in aware mode the question is part of it
+    answer_tokens: int  # how many of these tokens carry the answer
+    evidence_tokens: int  # how many of them carry all that is needed for it
+
+
 @with_columns({one.name: (one.type if one.required else one.type | None, ...) for one in METRICS.values()})
 class Record(BaseModel):
-    """One question, answered from one branch. What has no value is null, and ``reason`` says why where it failed.
+    """One question, answered from what one policy leaves at one level. What has no value is null.
 
-    What is said of the question and its context stands once, in :class:`StoredQuestion` and :class:`StoredContext`.
-
-    ``level_kind`` and ``level``: what was asked of the policy; ``repeat``: which draw of a random one, else 0.
-    ``ratio``: the share of this context to remove that the level stands for, null for a policy that removes no tokens.
-    ``kept_tokens``: those of a head that are read, the mean over layers and heads.
-
-    A column for each metric of ``metrics`` follows, which says what it is. Whether each directive is obeyed
-    stands in the order of the question's directives. ``output_token_ids`` are what a replay needs. ``token_kept``: a
-    byte for each token of the context, the share of the slots that keep it in 255ths. ``press_arguments`` is JSON: they
-    differ between policies. ``cache_digest`` is a hash of the keep mask, or of the cache itself where it is rewritten:
-    equal where the same is read in every layer and head. Of a press that acts while an answer is written, what
+    A column for each metric of :mod:`leaderboards.metrics` follows, which says what it is; whether each directive is
+    obeyed stands in the order of the question's directives. Of a press that acts while an answer is written, what
     survives, ``realised_ratio``, ``kept_tokens`` and ``kv_bytes`` are those at its end, with question and answer.
-    ``wave_halvings``: how often the batch that it was decoded in had been halved, as memory ended.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -32,18 +71,20 @@ class Record(BaseModel):
     task: str
     question_id: str
     policy: str
-    level_kind: str
+    level_kind: str  # with ``level``: what was asked of the policy
     level: float
-    repeat: int
-    ratio: float | None
+    repeat: int  # which draw of a random policy, else 0
+    ratio: float | None  # the share of this context that the level asks to remove; null where it removes no tokens
     status: Literal["ok", "failed"]
-    reason: str | None
-    press_arguments: str
+    reason: str | None  # why it failed
+    press_arguments: str  # JSON, as policies have different ones
     output_text: str | None
-    output_token_ids: list[int] | None
-    ended: bool | None
+    output_token_ids: list[int] | None  # what a replay needs
+    ended: bool | None  # with an end token
+    # A hash of the keep mask, or of the cache where it is rewritten: equal where the same is read in every layer and
+    # head. Null where a step treatment changes what is read.
     cache_digest: str | None
-    wave_halvings: int | None
+    wave_halvings: int | None  # how often the batch that it was decoded in was halved, as memory ended
 
     @property
     def point(self) -> Point:
@@ -55,3 +96,12 @@ class Record(BaseModel):
 
 
 RANGES = {"ratio": (0.0, 1.0)} | {one.name: one.bounds for one in METRICS.values() if one.bounds is not None}
+
+
+@dataclass(frozen=True)
+class StoredAnswer:
+    """A record with its question and its context."""
+
+    record: Record
+    question: StoredQuestion
+    context: StoredContext

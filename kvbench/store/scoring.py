@@ -1,9 +1,7 @@
 """Scoring from what is stored: it needs the output text and no model."""
 
+from kvbench.store.record import StoredAnswer, StoredContext, StoredQuestion
 from kvbench.store.store import Store
-from kvbench.store.stored_answer import StoredAnswer
-from kvbench.store.stored_context import StoredContext
-from kvbench.store.stored_question import StoredQuestion
 from kvbench.store.tables import RECORDS
 from kvbench.system.errors import KVBenchError
 from leaderboards.metrics import METRICS, Answer, MetricError
@@ -39,12 +37,14 @@ def scores_of(answer: StoredAnswer) -> dict[str, object]:
 
 
 def rescore(store: Store) -> tuple[int, int]:
-    """Scores all stored outputs again; rewrites the files that change. Returns (records, records changed)."""
+    """Scores all stored outputs again, also by metrics that the version which wrote them did not have; rewrites the
+    files that change. Returns (records, records changed)."""
     total = changed = 0
-    for path, answers in store.read_files():
+    incomplete = store.record_files_without_metrics()
+    for path, answers in store.read_files(add_metrics=True):
         scored = [answer.record.model_copy(update=scores_of(answer)) for answer in answers]
         differing = sum(answer.record != new for answer, new in zip(answers, scored, strict=True))
-        if differing:
+        if differing or path in incomplete:
             store.write_rows(RECORDS, path, scored)
         total += len(answers)
         changed += differing

@@ -25,8 +25,8 @@ from pydantic import BaseModel
 from kvbench.store.identity import Identity
 from kvbench.store.joined import Places, joined, places_of_parents
 from kvbench.store.parquet import read_parquet, write_parquet
+from kvbench.store.record import StoredAnswer
 from kvbench.store.run_file import RUN_FILE, Job, RunFile, read_run_file
-from kvbench.store.stored_answer import StoredAnswer
 from kvbench.store.tables import (
     CONTEXTS,
     JOINED,
@@ -38,10 +38,12 @@ from kvbench.store.tables import (
     fault_in,
     fault_of_schema,
     fault_of_values,
+    missing_metrics,
 )
 from kvbench.system.errors import KVBenchError, first_line
 from kvbench.system.files import write_text_atomically
 from kvbench.system.places import is_remote
+from leaderboards.metrics import Metric
 
 SUMMARY_FILE = "summary.json"
 
@@ -178,18 +180,36 @@ class Store:
     def write_table(self, path: Path, table: pa.Table) -> None:
         write_parquet(path, table)
 
-    def read(self, table: StoredTable, path: Path, columns: Sequence[str] | None = None) -> pa.Table:
-        """The rows of one file, as columns of the types of the schema."""
-        try:
-            schema, rows = read_parquet(path, columns)
-        except (ValueError, OSError) as error:
-            raise _unreadable(path, error) from error
+    def read(
+        self, table: StoredTable, path: Path, columns: Sequence[str] | None = None, add_metrics: bool = False
+    ) -> pa.Table:
+        """The rows of one file, as columns of the types of the schema. ``add_metrics``: a score that the version which
+        wrote the file did not have is null; else, and for any other metric, that is refused."""
+        schema, rows = _read(path, columns)
+        if table is RECORDS and (missing := missing_metrics(schema)):
+            unknown = [metric for metric in missing if metric.of_answer is None]
+            if unknown or not add_metrics:
+                raise self._of_earlier_version(path, (unknown or missing)[0])
+            for metric in missing:
+                column = table.schema.field(metric.name)
+                rows = rows.add_column(table.columns.index(metric.name), column, pa.nulls(len(rows), column.type))
+            schema = rows.schema
         _refuse(path, fault_of_schema(table, schema))
         return rows
 
-    def read_rows(self, table: StoredTable, path: Path) -> list[Any]:
-        """The rows of one file, each checked against its model."""
-        rows = self.read(table, path)
+    def _of_earlier_version(self, path: Path, metric: Metric) -> KVBenchError:
+        what = f"{path} lacks '{metric.name}': the kvbench that wrote it did not have this metric."
+        if metric.of_answer is not None:
+            return KVBenchError(f"{what} python -m kvbench score {self.folder} computes it from the stored outputs")
+        return KVBenchError(f"{what} It does not follow from what is stored: run again with another --name")
+
+    def record_files_without_metrics(self) -> set[Path]:
+        """Finds the record files of an earlier version, which lack metrics of this one."""
+        return {path for path in self.record_files() if missing_metrics(_read(path, ())[0])}
+
+    def read_rows(self, table: StoredTable, path: Path, add_metrics: bool = False) -> list[Any]:
+        """The rows of one file, each checked against its model. ``add_metrics``: as for :meth:`read`."""
+        rows = self.read(table, path, add_metrics=add_metrics)
         _refuse(path, fault_in(table, rows))
         return [table.row.model_validate(row) for row in rows.to_pylist()]
 
@@ -229,11 +249,11 @@ class Store:
         """The records of one file, each with its question and context."""
         return next(self._answers([path]))[1]
 
-    def read_files(self) -> Iterator[tuple[Path, list[StoredAnswer]]]:
-        """Every record file with its answers."""
-        yield from self._answers(self.record_files())
+    def read_files(self, add_metrics: bool = False) -> Iterator[tuple[Path, list[StoredAnswer]]]:
+        """Every record file with its answers. ``add_metrics``: as for :meth:`read`."""
+        yield from self._answers(self.record_files(), add_metrics)
 
-    def _answers(self, paths: Sequence[Path]) -> Iterator[tuple[Path, list[StoredAnswer]]]:
+    def _answers(self, paths: Sequence[Path], add_metrics: bool = False) -> Iterator[tuple[Path, list[StoredAnswer]]]:
         for folder, paths_of_chunk in groupby(paths, lambda path: path.parent):
             contexts, questions = (
                 self.folder / table.name / folder.parent.name / f"{folder.name}.parquet"
@@ -242,7 +262,7 @@ class Store:
             by_index = {row.example_index: row for row in self.read_rows(CONTEXTS, contexts)}
             by_id = {row.question_id: row for row in self.read_rows(QUESTIONS, questions)}
             for path in paths_of_chunk:
-                records = self.read_rows(RECORDS, path)
+                records = self.read_rows(RECORDS, path, add_metrics)
                 try:
                     answers = []
                     for record in records:
@@ -308,6 +328,13 @@ def together_once(table: StoredTable, parts: Sequence[pa.Table]) -> pa.Table:
     rows = pa.concat_tables(parts)
     keys = pd.MultiIndex.from_arrays([rows[name].to_pandas() for name in table.key])
     return rows.filter(pa.array(~keys.duplicated(), pa.bool_()))
+
+
+def _read(path: Path, columns: Sequence[str] | None) -> tuple[pa.Schema, pa.Table]:
+    try:
+        return read_parquet(path, columns)
+    except (ValueError, OSError) as error:
+        raise _unreadable(path, error) from error
 
 
 def _refuse(path: Path, fault: str) -> None:

@@ -14,9 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import BaseModel
 
-from kvbench.store.record import RANGES, Record
-from kvbench.store.stored_context import StoredContext
-from kvbench.store.stored_question import StoredQuestion
+from kvbench.store.record import RANGES, Record, StoredContext, StoredQuestion
+from leaderboards.metrics import METRICS, Metric
 
 SCHEMA_VERSION = 8
 VERSION_KEY = b"kvbench_schema_version"
@@ -67,7 +66,6 @@ RECORDS = StoredTable(
     ranges=RANGES,
 )
 TABLES: dict[str, StoredTable] = {table.name: table for table in (CONTEXTS, QUESTIONS, RECORDS)}
-OF_EVERY_RUN = tuple(TABLES)
 JOINED = tuple(dict.fromkeys((*CONTEXTS.columns, *QUESTIONS.columns, *RECORDS.columns)))
 
 
@@ -80,6 +78,35 @@ def register(table: StoredTable) -> StoredTable:
         raise ValueError(f"the rows of '{table.name}' do not say {min(missing)} of their {table.parent}")
     TABLES[table.name] = table
     return table
+
+
+@dataclass
+class Rows:
+    """Rows by the name of their table, as work on some contexts gives them."""
+
+    tables: dict[str, list[BaseModel]] = field(default_factory=dict)
+
+    def add(self, table: str, rows: Iterable[BaseModel]) -> None:
+        self.tables.setdefault(table, []).extend(rows)
+
+    def extend(self, more: "Rows") -> None:
+        for name, rows in more.tables.items():
+            self.add(name, rows)
+
+    @property
+    def records(self) -> list[Record]:
+        return [row for row in self.tables.get(RECORDS.name, []) if isinstance(row, Record)]
+
+    @property
+    def questions(self) -> list[StoredQuestion]:
+        return [row for row in self.tables.get(QUESTIONS.name, []) if isinstance(row, StoredQuestion)]
+
+    def by_policy(self) -> dict[str, list[Record]]:
+        policies = dict.fromkeys(record.policy for record in self.records)
+        return {policy: [record for record in self.records if record.policy == policy] for policy in policies}
+
+    def to_tables(self) -> dict[str, pa.Table]:
+        return {name: TABLES[name].of_rows(rows) for name, rows in self.tables.items()}
 
 
 @cache
@@ -116,12 +143,17 @@ def fault_of_schema(declared: StoredTable, schema: pa.Schema) -> str:
         return f"it has version {version.decode(errors='replace')} of {declared.name}, not {declared.version}"
     strange = sorted(set(schema.names) ^ set(known.names))
     if strange:
-        told = f"has '{strange[0]}'" if strange[0] in schema.names else f"lacks '{strange[0]}'"
-        return f"its columns are not those of the schema: it {told}"
+        verb = "has" if strange[0] in schema.names else "lacks"
+        return f"its columns are not those of the schema: it {verb} '{strange[0]}'"
     if schema.names != known.names:
         return "its columns stand in another order than the schema's"
     other = next((field for field in known if not schema.field(field.name).type.equals(field.type)), None)
     return f"its column '{other.name}' is {schema.field(other.name).type}, not {other.type}" if other else ""
+
+
+def missing_metrics(schema: pa.Schema) -> list[Metric]:
+    """Lists the metrics for which records have no column, because an earlier version wrote them."""
+    return [metric for name, metric in METRICS.items() if name not in schema.names]
 
 
 def fault_in(declared: StoredTable, table: pa.Table) -> str:

@@ -15,9 +15,9 @@ from kvbench.experiments.setting import Setting
 from kvbench.models.load import LoadedModel, load_model
 from kvbench.publish.site import publish_summary
 from kvbench.run.execute import execute
+from kvbench.store.record import StoredAnswer
 from kvbench.store.scoring import rescore, scores_of, text_scores
 from kvbench.store.store import Store
-from kvbench.store.stored_answer import StoredAnswer
 from kvbench.store.tables import CONTEXTS, QUESTIONS, RECORDS
 from policies import POLICIES, at_ratios
 
@@ -256,7 +256,7 @@ def test_files_that_are_damaged_or_misplaced_are_found(run: Path) -> None:
     assert "snapkv.parquet holds a record of full" in wrong(run)["files"]
     table = store.read(RECORDS, path)
     store.write_table(path, table.drop_columns(["f1"]))
-    assert "not those of the schema: it lacks 'f1'" in wrong(run)["files"]
+    assert "lacks 'f1': the kvbench that wrote it did not have this metric" in wrong(run)["files"]
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from kvbench.experiments.setting import Setting
 from kvbench.models.load import LoadedModel
 from kvbench.models.snapshot import ModelChangedError, Snapshot
 from kvbench.prompts.prompt import Prompt
-from kvbench.store.rows import Rows
+from kvbench.store.tables import Rows
 from policies import POLICIES, Policy, at_ratios
 from tests.support.toy import PLENTY, STEPS, ActingPress, ActingScorer, answers, hooks_left, pressing, treat
 

@@ -7,10 +7,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from datasets_gen import TASKS, Directive, obeyed
-from kvbench.store.record import Record
+from kvbench.store.record import Record, StoredContext, StoredQuestion
 from kvbench.store.scoring import text_scores
-from kvbench.store.stored_context import StoredContext
-from kvbench.store.stored_question import StoredQuestion
 from leaderboards.metrics import METRICS, Survival
 from leaderboards.metrics.judges.text import abstains, marked_answer, normalise, score_text, token_f1, undressed
 from leaderboards.metrics.leakage import leakage

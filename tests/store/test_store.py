@@ -23,10 +23,9 @@ from kvbench.models.load import LoadedModel
 from kvbench.publish.site import publish_summary
 from kvbench.run.execute import execute
 from kvbench.store.record import Record
-from kvbench.store.rows import Rows
 from kvbench.store.scoring import rescore
 from kvbench.store.store import Store, together_once
-from kvbench.store.tables import RECORDS
+from kvbench.store.tables import RECORDS, Rows
 from kvbench.system.errors import KVBenchError
 from kvbench.system.files import write_text_atomically
 from policies import POLICIES, Level, at_ratios, points_of

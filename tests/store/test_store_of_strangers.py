@@ -3,9 +3,11 @@
 import re
 from pathlib import Path
 
+import pandas as pd
 import pyarrow as pa
 import pytest
 
+from kvbench.store.scoring import SCORES, rescore
 from kvbench.store.tables import RECORDS
 from kvbench.system.errors import KVBenchError
 from tests.support.small_store import small_store
@@ -35,7 +37,7 @@ def test_columns_of_another_name_order_or_type_are_named(tmp_path: Path) -> None
     table = store.read(RECORDS, path)
     text = table.set_column(table.column_names.index("f1"), "f1", pa.array(["1"] * len(table)))
     for other, said in (
-        (table.drop_columns(["f1"]), "it lacks 'f1'"),
+        (table.drop_columns(["policy"]), "it lacks 'policy'"),
         (table.append_column("more", pa.nulls(len(table))), "it has 'more'"),
         (table.select(table.column_names[::-1]), "another order"),
         (text, "its column 'f1' is string, not double"),
@@ -43,3 +45,35 @@ def test_columns_of_another_name_order_or_type_are_named(tmp_path: Path) -> None
         store.write_table(path, other)
         with pytest.raises(KVBenchError, match=said):
             store.frame()
+
+
+def test_score_computes_a_metric_that_an_earlier_version_did_not_have(tmp_path: Path) -> None:
+    store = small_store(tmp_path / "small")
+    path, expected = store.record_files()[0], store.frame()
+    table = store.read(RECORDS, path)
+    store.write_table(path, table.drop_columns(["em", "f1"]))
+    with pytest.raises(KVBenchError, match=r"lacks '(em|f1)': .*python -m kvbench score .*small"):
+        store.frame()
+    assert rescore(store) == (len(expected), len(table))
+    pd.testing.assert_frame_equal(store.frame(), expected)
+
+
+def test_records_that_all_failed_get_the_columns_of_new_metrics_too(tmp_path: Path) -> None:
+    store = small_store(tmp_path / "small")
+    path = store.record_files()[0]
+    failed = {"output_text": None, "status": "failed", **dict.fromkeys(SCORES)}
+    store.write_rows(RECORDS, path, [row.model_copy(update=failed) for row in store.read_rows(RECORDS, path)])
+    table = store.read(RECORDS, path)
+    store.write_table(path, table.drop_columns(["f1"]))
+    assert rescore(store)[1] == 0
+    assert store.read(RECORDS, path).equals(table)
+
+
+def test_a_metric_that_does_not_follow_from_what_is_stored_needs_another_run(tmp_path: Path) -> None:
+    store = small_store(tmp_path / "small")
+    path = store.record_files()[0]
+    store.write_table(path, store.read(RECORDS, path).drop_columns(["f1", "gold_nll"]))
+    for read in (store.frame, lambda: rescore(store)):
+        with pytest.raises(KVBenchError, match=r"lacks '(f1|gold_nll)'") as refused:
+            read()
+    assert "'gold_nll': the kvbench that wrote it did not have this metric. It does not follow" in str(refused.value)

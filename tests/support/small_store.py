@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from kvbench.store.store import Store
-from kvbench.store.tables import OF_EVERY_RUN, SCHEMA_VERSION, TABLES, joined_schema
+from kvbench.store.tables import CONTEXTS, QUESTIONS, RECORDS, SCHEMA_VERSION, joined_schema
 
 FOLDER = Path(__file__).parents[1] / "data" / "small_store"
 VERSION = b"kvbench_schema_version"
@@ -32,5 +32,5 @@ def small_store(folder: Path) -> Store:
     store = Store.open(folder)
     for task in table["task"].unique().to_pylist():
         rows = table.filter(pc.equal(table["task"], task))
-        store.write_chunk(task, 0, {name: rows.select(list(TABLES[name].columns)) for name in OF_EVERY_RUN})
+        store.write_chunk(task, 0, {one.name: rows.select(list(one.columns)) for one in (CONTEXTS, QUESTIONS, RECORDS)})
     return store

@@ -9,9 +9,7 @@ from kvbench.checks.findings import Finding, judged
 from kvbench.checks.submission.reading import Submission, place_of
 from kvbench.checks.submission.routes import faults_of_layers, faults_of_routes, faults_of_spans
 from kvbench.prompts.prompt import build_prompts
-from kvbench.store.record import Record
-from kvbench.store.stored_answer import StoredAnswer
-from kvbench.store.stored_question import StoredQuestion
+from kvbench.store.record import Record, StoredAnswer, StoredQuestion
 from kvbench.store.tables import NOISE
 from policies import FULL, KINDS, POLICIES
 

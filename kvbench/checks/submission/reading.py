@@ -18,11 +18,8 @@ from kvbench.experiments.suites import installed
 from kvbench.models.load import fingerprint_of
 from kvbench.models.shipped import REFERENCE_MODELS, folder_of
 from kvbench.store.identity import Identity
-from kvbench.store.record import Record
+from kvbench.store.record import Record, StoredAnswer, StoredContext, StoredQuestion
 from kvbench.store.store import Store
-from kvbench.store.stored_answer import StoredAnswer
-from kvbench.store.stored_context import StoredContext
-from kvbench.store.stored_question import StoredQuestion
 from kvbench.system.errors import KVBenchError, first_line
 
 Described = Mapping[str, object]

@@ -4,10 +4,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from kvbench.store.record import Record
-from kvbench.store.stored_answer import StoredAnswer
-from kvbench.store.stored_context import StoredContext
-from kvbench.store.stored_question import StoredQuestion
+from kvbench.store.record import Record, StoredAnswer, StoredContext, StoredQuestion
 
 EXACT = 1e-6
 OF_A_BYTE = 1 / 255  # shares of single tokens are stored in such steps, rounded up
