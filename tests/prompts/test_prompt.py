@@ -7,16 +7,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from kvpress import KVPressTextGenerationPipeline
+from mistral_common.protocol.instruct.request import ChatCompletionRequest
+from mistral_common.tokens.tokenizers.mistral import MistralTokenizer
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import ByT5Tokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from datasets_gen import TASKS, Example, Span, Task
 from kvbench.models.load import LoadedModel
 from kvbench.prompts.mode import Mode
-from kvbench.prompts.prompt import Prompt, build_prompts, chat_template, split_question, tokens_of
+from kvbench.prompts.prompt import Prompt, Role, build_prompts, chat_template, split_question, tokens_of
 from kvbench.reference.training.tokenizer import BEGIN, SPECIAL_TOKENS, training_texts
 from kvbench.system.errors import KVBenchError
 from tests.support.suite import EVIDENCE, texts
+from tests.support.tekken import VOCABULARY, tekken
 from tests.support.toy import toy_tokenizer
 
 # As Llama 3 cuts text into words: a full stop and the line break behind it are one.
@@ -73,6 +76,7 @@ TOKENIZERS: dict[str, Callable[[], PreTrainedTokenizerFast]] = {
     "no chat template": without_chat_template,
     "another template": with_another_template,
     "like Llama 3": like_llama3,
+    "Mistral's tekken": tekken,
 }
 every_tokenizer = pytest.mark.parametrize("make", TOKENIZERS.values(), ids=TOKENIZERS)
 
@@ -294,3 +298,17 @@ def test_a_slow_tokenizer_is_refused_in_one_line() -> None:
         build_prompts(slow, task, task.example(0, 0), "agnostic")
     assert "ByT5Tokenizer" in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("role", ["user", "system"])
+def test_tekken_is_encoded_as_by_mistral_itself(role: Role) -> None:
+    example = TASKS["instructions"].example(0, 0)
+    question = example.questions[0].text
+    turns = [("user", f"{example.context}\n{question}")]
+    if role == "system":
+        turns = [("system", example.context), ("user", question)]
+    messages = [{"role": turn, "content": content} for turn, content in turns]
+    theirs = MistralTokenizer.from_file(str(VOCABULARY)).encode_chat_completion(
+        ChatCompletionRequest(messages=messages)
+    )
+    assert tekken().apply_chat_template(messages, return_dict=False) == theirs.tokens

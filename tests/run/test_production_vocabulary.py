@@ -1,0 +1,59 @@
+"""A run on a model with random weights and a vocabulary of 131,072 tokens: it ends, and memory stays small."""
+
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from kvbench.store.store import Store
+from tests.support.tekken import tekken
+
+GIGABYTES = 2.0  # of the whole process: 1.5 were measured, where logits of all read tokens alone would take 3 more
+
+
+@pytest.fixture(scope="module")
+def tekken_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkpoint of 17 million random weights, most of them embeddings."""
+    folder = tmp_path_factory.mktemp("tekken")
+    tokenizer = tekken()
+    tokenizer.save_pretrained(folder)
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=64,
+        head_dim=32,
+        intermediate_size=96,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        bos_token_id=tokenizer.bos_token_id,
+        eos_token_id=tokenizer.eos_token_id,
+    )
+    LlamaForCausalLM(config).save_pretrained(folder)
+    return folder
+
+
+def test_a_run_ends_in_bounded_memory_and_random_weights_choose_among_all_tokens(
+    tekken_model: Path, tmp_path: Path
+) -> None:
+    arguments = f"--model {tekken_model} --out {tmp_path / 'runs'} --site {tmp_path / 'site'} --name x"
+    arguments += " --tasks base,instructions --limit 2 --ratios 0.5 --policies full,snapkv"
+    log = tmp_path / "log"
+    with (
+        log.open("w") as output,
+        subprocess.Popen(
+            [sys.executable, "-m", "kvbench", "run", *arguments.split()], stdout=output, stderr=output
+        ) as command,
+    ):
+        _, status, usage = os.wait4(command.pid, 0)
+        command.returncode = os.waitstatus_to_exitcode(status)
+    assert command.returncode == 0, log.read_text()
+    assert usage.ru_maxrss / 1e6 < GIGABYTES
+    records = Store.open(tmp_path / "runs" / "x").frame(["policy", "gold_nll"])
+    for _, likelihoods in records.groupby("policy")["gold_nll"]:
+        assert likelihoods.mean() == pytest.approx(math.log(len(tekken())), abs=0.2)
