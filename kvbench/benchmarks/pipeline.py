@@ -13,8 +13,8 @@ from kvbench.engine.decode.answers import decode
 from kvbench.engine.decode.generation import until_end
 from kvbench.engine.treat.plan import Treatment, plan
 from kvbench.engine.treat.prefill import prefill
-from kvbench.experiments.catalogue import covering
-from kvbench.experiments.setting import Progress, Setting, silent
+from kvbench.experiments.catalogue import policies_for
+from kvbench.experiments.setting import Setting
 from kvbench.models.load import LoadedModel, attention
 from kvbench.prompts.prompt import build_prompts, chat_template, split_question
 from kvbench.run.workers import Workers
@@ -22,6 +22,13 @@ from kvbench.system.errors import first_line
 from policies.declaration.draws import drawing_from, seed_of
 
 Cell = tuple[str, float, str]  # policy, ratio, question id
+Progress = Callable[[int], None]  # is called with the number of questions that were just answered
+
+
+def silent(_: int) -> None:
+    """Shows no progress."""
+
+
 AS_WRITTEN = "{{ messages[0].content }}"  # a chat template that puts nothing around its one turn
 
 
@@ -149,7 +156,7 @@ def _run_engine(model: LoadedModel, task: Task, example: Example, setting: Setti
     """Runs prompts, prefill, treatment and decode of one example, which is the work of the pipeline too."""
     answers: dict[Cell, list[int]] = {}
     for prompt in build_prompts(model.tokenizer, task, example, setting.mode):
-        policies = covering(setting.policies, task, setting.mode)
+        policies = policies_for(setting.policies, task, setting.mode)
         trace = prefill(model, prompt, plan(policies, setting.points, prompt, setting.seed))
         for generation in decode(model, trace, task.max_new_tokens, setting.max_kv_bytes):
             treatment = generation.branch.treatment
@@ -164,7 +171,7 @@ def _run_pipeline(
     """Calls the pipeline once for each cell, with the press as a user of kvpress would build it."""
     answers: dict[Cell, list[int]] = {}
     template = chat_template(runner.model.tokenizer, task.role)
-    policies = covering(setting.policies, task, setting.mode)
+    policies = policies_for(setting.policies, task, setting.mode)
     for prompt in build_prompts(runner.model.tokenizer, task, example, setting.mode):
         for scoring in plan(policies, setting.points, prompt, setting.seed):
             for treatment in scoring.treatments:

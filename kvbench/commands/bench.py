@@ -12,7 +12,7 @@ from rich.table import Table
 
 from datasets_gen import TASKS
 from kvbench.cli.parameters import Device, MaxKVGB, Mode, Model, Seed, given
-from kvbench.experiments.catalogue import choose_policies
+from kvbench.experiments.catalogue import check_ratios, choose_policies
 from kvbench.experiments.options import check_count, choose, kv_bytes, parse_points
 from kvbench.system.console import console
 from kvbench.system.errors import KVBenchError
@@ -77,6 +77,7 @@ def command(
     contexts = range(check_count("--limit", limit))
     named = choose("task", tasks, TASKS)
     chosen = choose_policies(policies, named, mode)
+    check_ratios("bench", chosen)
     points = parse_points({RATIO.name: ratios}, chosen)
     work = [(task, task.example(seed, index)) for task in named for index in contexts]
     treated = setting.Setting(chosen, points, seed, mode, kv_bytes(max_kv_gb))

@@ -27,7 +27,7 @@ from kvbench.cli.parameters import (
     Tasks,
 )
 from kvbench.engine.treat.time_limit import CELL_SECONDS
-from kvbench.experiments.catalogue import compared
+from kvbench.experiments.catalogue import press_and_others
 from kvbench.publish.site import publish_comparison, publish_summary
 from kvbench.run.report import report_failures, report_identities
 from kvbench.store.run_file import Job
@@ -67,7 +67,7 @@ def command(
     executor = local.on_this_machine(job)
     folder = out / f"compare-{Path(model).resolve().name}-{mode}-{executor.identity.short_hash()}"
     store = runs.complete(executor, folder, shlex.join(["python", "-m", "kvbench", *sys.argv[1:]]))
-    mine, others = compared(press, against, [task for task, _ in executor.grid.tasks], mode)
+    mine, others = press_and_others(press, against, [task for task, _ in executor.grid.tasks], mode)
     records = store.frame()
     rows = publish_summary(store, records)
     page, duels, contrasts = publish_comparison(store, records, mine.name, [other.name for other in others], site)

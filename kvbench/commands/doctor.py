@@ -2,7 +2,7 @@
 
 from kvbench.checks.findings import show_findings
 from kvbench.cli.parameters import Device, Model, Press
-from kvbench.experiments.catalogue import only_one
+from kvbench.experiments.catalogue import check_ratios, single_policy
 from kvbench.system.console import console
 from kvbench.system.errors import KVBenchError
 from policies import LazyModule
@@ -17,7 +17,8 @@ def command(
     device: Device = "auto",
 ) -> None:
     """Checks one press against the contract of every policy; fails if the press breaks it."""
-    policy = only_one(press)
+    policy = single_policy(press)
+    check_ratios("doctor", [policy])
     console.print(f"loading {model}", soft_wrap=True)
     loaded = models.load_model(model, device, "float32")
     if missing := models.missing_weights([policy], loaded):

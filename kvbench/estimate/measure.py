@@ -60,7 +60,7 @@ def measure(
     ]  # a norm and a cut: an upper bound
     presses = {}
     for policy in policies or POLICIES.values():
-        if policy.needs_question or policy.needs_spans or policy.weights:
+        if policy.needs_question or policy.needs_spans or policy.weights or not policy.takes_ratios:
             continue
         progress(policy.name)
         seconds = [_press_seconds(model, policy, prompt) for prompt in prompts]

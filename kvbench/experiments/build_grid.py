@@ -10,14 +10,14 @@ from kvbench.experiments.catalogue import (
     check_names,
     check_scope,
     choose_policies,
-    compared,
+    press_and_others,
     with_references,
 )
 from kvbench.experiments.data import check_judges, with_data
 from kvbench.experiments.grid import Grid
 from kvbench.experiments.options import cell_bound, contexts_of, kv_bytes, parse_points, with_answers_of
 from kvbench.experiments.setting import Setting
-from kvbench.experiments.suites import wanted
+from kvbench.experiments.suites import coverage_of
 from kvbench.prompts.context_length import Count, lengthen
 from kvbench.store.run_file import Job
 from kvbench.system.console import console
@@ -28,7 +28,7 @@ from policies import FULL, POLICIES
 def build_grid(job: Job, count: Count) -> Grid:
     """Builds the grid; ``count`` counts tokens of the model when an example is made. It raises :class:`KVBenchError`
     for options that make no sense."""
-    coverage = wanted(job.suite, job.tasks, job.policies, job.compress)
+    coverage = coverage_of(job.suite, job.tasks, job.policies, job.compress)
     tasks = with_data(coverage.tasks, job.data, job.defence, coverage.defence)
     check_judges(tasks, job.mode)
     check_scope(tasks, job.mode, coverage.scope)
@@ -38,13 +38,14 @@ def build_grid(job: Job, count: Count) -> Grid:
     if job.press is None:
         policies = with_references(choose_policies(coverage.policies, tasks, job.mode, even_if_broken=True))
     else:
-        press, others = compared(job.press, coverage.policies, tasks, job.mode)
+        press, others = press_and_others(job.press, coverage.policies, tasks, job.mode)
         policies = [POLICIES[FULL], *(policy for policy in (*others, press) if policy.name != FULL)]
         check_names(policies)
     points = parse_points(job.levels, policies, job.repeats, comparing=job.press is not None)
     policies = at_some_level(policies, points)
     time_limit = TimeLimit(cell_bound(job.cell_seconds))
-    setting = Setting(policies, points, job.seed, job.mode, kv_bytes(job.max_kv_gb), time_limit, coverage.scope)
+    bound = kv_bytes(job.max_kv_gb)
+    setting = Setting(policies, points, job.seed, job.mode, bound, time_limit, coverage.scope, coverage.tables)
     return Grid(counts, setting, held_out=job.phrasings == "held-out")
 
 

@@ -7,6 +7,7 @@ from kvbench.prompts.mode import Mode, Scope
 from kvbench.system.errors import KVBenchError
 from policies import (
     CONTROLS,
+    KINDS,
     PLAIN,
     POLICIES,
     WAYS,
@@ -29,7 +30,7 @@ def covers(policy: Policy, task: Task, mode: Mode) -> bool:
     return not why_not(policy, task, mode)
 
 
-def covering(policies: Sequence[Policy], task: Task, mode: Mode) -> list[Policy]:
+def policies_for(policies: Sequence[Policy], task: Task, mode: Mode) -> list[Policy]:
     """Lists the policies that mean anything on a task."""
     return [policy for policy in policies if covers(policy, task, mode)]
 
@@ -62,7 +63,7 @@ def choose_policies(names: str | None, tasks: Sequence[Task], mode: Mode, even_i
     elif names.strip() == EVERYTHING:
         chosen = [p for p in known_policies().values() if any(covers(p, task, mode) for task in tasks)]
     else:
-        chosen = [named(name, even_if_broken) for name in dict.fromkeys(_split(names))]
+        chosen = [find_policy(name, even_if_broken) for name in dict.fromkeys(_split(names))]
         if not chosen:
             raise KVBenchError(f"no policy given: name one of {', '.join(sorted(POLICIES))}, or {EVERYTHING}")
     for policy in chosen:
@@ -73,7 +74,7 @@ def choose_policies(names: str | None, tasks: Sequence[Task], mode: Mode, even_i
     return chosen
 
 
-def compared(press: str, against: str | None, tasks: Sequence[Task], mode: Mode) -> tuple[Policy, list[Policy]]:
+def press_and_others(press: str, against: str | None, tasks: Sequence[Task], mode: Mode) -> tuple[Policy, list[Policy]]:
     """Returns the press that a comparison is about, and the policies that it is compared with."""
     presses = choose_policies(press, tasks, mode)
     if len(presses) != 1:
@@ -88,9 +89,9 @@ def compared(press: str, against: str | None, tasks: Sequence[Task], mode: Mode)
 
 def check_names(policies: Sequence[Policy]) -> None:
     """Raises :class:`KVBenchError` for two policies of one name: records are told apart by it."""
-    for number, policy in enumerate(policies):
-        others = [other for other in (*policies[:number], *POLICIES.values()) if other is not policy]
-        if any(other.name == policy.name for other in others):
+    by_name = dict(POLICIES)
+    for policy in policies:
+        if by_name.setdefault(policy.name, policy) is not policy:
             raise KVBenchError(f"two policies are named '{policy.name}': rename yours")
 
 
@@ -111,23 +112,30 @@ def at_some_level(policies: Sequence[Policy], points: Sequence[Point]) -> list[P
 
 def known_policies() -> Mapping[str, Policy]:
     """Returns the policies of the registry and of installed packages, by name."""
-    brought = plug_ins()
-    for name in brought:
-        if name in POLICIES:
-            raise KVBenchError(f"an installed package brings a policy '{name}', as kvbench does: rename it")
-    return {**POLICIES, **brought}
+    installed = plug_ins()
+    if twice := POLICIES.keys() & installed.keys():
+        raise KVBenchError(f"an installed package brings a policy '{min(twice)}', as kvbench does: rename it")
+    return {**POLICIES, **installed}
 
 
-def only_one(names: str) -> Policy:
-    """The one policy that is named; :class:`KVBenchError` if it is none, or cannot be used."""
+def check_ratios(command: str, policies: Sequence[Policy]) -> None:
+    """Raises :class:`KVBenchError` for a policy that a command cannot use, as it works with ratios alone."""
+    for policy in policies:
+        if not policy.takes_ratios:
+            options = " or ".join(KINDS[kind].option for kind in policy.kinds)
+            raise KVBenchError(f"{command} works with ratios alone, and {policy.name} takes {options}: use run for it")
+
+
+def single_policy(names: str) -> Policy:
+    """Finds the one policy that is named; raises :class:`KVBenchError` if it is none, or cannot be used."""
     parts = _split(names)
     if len(parts) != 1:
         raise KVBenchError(f"this takes one press at a time, and '{names}' names {len(parts)}")
-    return named(parts[0])
+    return find_policy(parts[0])
 
 
-def named(name: str, even_if_broken: bool = False) -> Policy:
-    """A policy of the registry, of an installed package, a plug-in, or one of them protected: ``name+way``."""
+def find_policy(name: str, even_if_broken: bool = False) -> Policy:
+    """Finds a policy of the registry, of an installed package, a plug-in, or one of them protected: ``name+way``."""
     if name in POLICIES:
         return POLICIES[name]
     plain, way = plain_and_way(name)
@@ -148,7 +156,7 @@ def _protected(plain: str, way: str) -> Policy:
     if way not in WAYS:
         raise KVBenchError(f"{plain}+{way}: {unknown_name('protection', way, WAYS)}")
     try:
-        return protected(named(plain), way)
+        return protected(find_policy(plain), way)
     except PolicyError as error:
         raise KVBenchError(str(error)) from error
 

@@ -177,6 +177,12 @@ def _likelihood(generation: Generation | None, full_nll: float | None) -> dict[s
     return {"gold_nll": nll, "delta_nll": None if nll is None or full_nll is None else nll - full_nll}
 
 
+def _digest(branch: Branch, generation: Generation) -> str | None:
+    if generation.final_cache:
+        return generation.final_cache.digest
+    return None if branch.treatment.policy.step_treatment else branch.digest
+
+
 def _outcome(model: LoadedModel, trace: Trace, branch: Branch, generation: Generation) -> dict[str, object]:
     """Returns output and costs of a sound branch."""
     heads, length, size = trace.keys[0].shape
@@ -191,7 +197,7 @@ def _outcome(model: LoadedModel, trace: Trace, branch: Branch, generation: Gener
         "output_text": answer_text(model.tokenizer, ids),
         "output_token_ids": ids,
         "ended": generation.ended,
-        "cache_digest": final.digest if final else branch.digest,
+        "cache_digest": _digest(branch, generation),
         "realised_ratio": 1 - read / (len(trace.keys) * heads * tokens),
         "kept_tokens": read / (len(trace.keys) * heads),
         "kv_bytes": allocated * row_bytes,

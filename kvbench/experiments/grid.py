@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from datasets_gen import Example, Task
-from kvbench.experiments.catalogue import covering
+from kvbench.experiments.catalogue import policies_for
 from kvbench.experiments.identify import identify
 from kvbench.experiments.setting import Setting
 from kvbench.models.load import LoadedModel
@@ -14,13 +14,13 @@ from policies import Point, Policy
 
 @dataclass(frozen=True)
 class Grid:
-    """``tasks``: with the number of contexts of each; the setting's seed is that of the examples too. ``held_out``:
-    written in the phrasings that training never shows. ``counted``: the questions of the contexts made so far."""
+    """Declares all that a run answers."""
 
-    tasks: Sequence[tuple[Task, int]]
-    setting: Setting
-    held_out: bool = False
-    counted: dict[tuple[str, int], int] = field(default_factory=dict, repr=False, compare=False)
+    tasks: Sequence[tuple[Task, int]]  # with the number of contexts of each
+    setting: Setting  # its seed is that of the examples too
+    held_out: bool = False  # contexts are written in the phrasings that training never shows
+    # The questions of the contexts made so far, by task and index.
+    counts: dict[tuple[str, int], int] = field(default_factory=dict, repr=False, compare=False)
 
     def identity(self, model: LoadedModel) -> Identity:
         return identify(model, self.tasks, self.setting, self.held_out)
@@ -30,12 +30,12 @@ class Grid:
 
     def questions(self, task: Task, index: int) -> int:
         """Counts the questions of an example, which is made once for that."""
-        if (task.name, index) not in self.counted:
-            self.counted[task.name, index] = len(self.example(task, index).questions)
-        return self.counted[task.name, index]
+        if (task.name, index) not in self.counts:
+            self.counts[task.name, index] = len(self.example(task, index).questions)
+        return self.counts[task.name, index]
 
     def policies_on(self, task: Task) -> list[Policy]:
-        return covering(self.setting.policies, task, self.setting.mode)
+        return policies_for(self.setting.policies, task, self.setting.mode)
 
     def points(self, policy: Policy) -> tuple[Point, ...]:
         """Lists the levels and draws at which a policy runs."""

@@ -1,6 +1,6 @@
-"""How examples are treated, whatever the examples are."""
+"""A setting: how examples are treated, whatever the examples are."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Self
 
@@ -11,27 +11,18 @@ from kvbench.prompts.mode import Mode, Scope
 from kvbench.system.memory import kv_share
 from policies import Point, Policy
 
-Progress = Callable[[int], None]  # told how many questions were just answered
-
-
-def silent(_: int) -> None:
-    """Progress that nobody watches."""
-
 
 @dataclass(frozen=True)
 class Setting:
-    """``points``: the levels, and the draws of random policies at each. ``seed``: of random policies.
-    ``max_kv_bytes``: bound on the keys and values decoded at once, ``None`` for a share of what is free by then.
-    ``time_limit``: with a press that takes long. ``scope``: what is compressed, the context of any task, or the system
-    prompt of those that have one."""
+    """How a run treats and decodes every example."""
 
     policies: Sequence[Policy]
-    points: Sequence[Point]
-    seed: int = 0
+    points: Sequence[Point]  # the levels, and the draws of random policies at each
+    seed: int = 0  # of random policies
     mode: Mode = "agnostic"
-    max_kv_bytes: int | None = None
-    time_limit: TimeLimit = field(default_factory=TimeLimit)
-    scope: Scope = "context"
+    max_kv_bytes: int | None = None  # of keys and values decoded at once; None for a share of what is free by then
+    time_limit: TimeLimit = field(default_factory=TimeLimit)  # of a press
+    scope: Scope = "context"  # what is compressed: the context of any task, or the system prompts of those with one
     tables: tuple[str, ...] = ()  # of studies, which are filled beside those of every run (kvbench.store.tables)
 
     def only(self, policies: Sequence[Policy]) -> Self:

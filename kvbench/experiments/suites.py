@@ -14,16 +14,16 @@ from policies import PROTECTED
 
 @dataclass(frozen=True)
 class Suite:
-    """``tasks``: those it has unless others are named; ``if_named``: those it has only then. ``policies``: names, as
-    ``--policies`` takes them. ``scope``: what is compressed. ``defence``: where it stands in prompts from elsewhere."""
+    """Declares a suite."""
 
     name: str
     description: str
-    tasks: tuple[Task, ...]
-    if_named: tuple[Task, ...]
-    policies: tuple[str, ...]
-    scope: Scope
-    defence: Placement
+    tasks: tuple[Task, ...]  # that it has unless others are named
+    if_named: tuple[Task, ...]  # that it has only if they are named
+    policies: tuple[str, ...]  # names, as ``--policies`` takes them
+    scope: Scope  # what is compressed
+    defence: Placement  # where a defence stands in prompts from elsewhere
+    tables: tuple[str, ...] = ()  # of studies, which its runs fill (kvbench.store.tables)
 
 
 SUITES: Mapping[str, Suite] = {
@@ -43,34 +43,36 @@ SUITES: Mapping[str, Suite] = {
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """The coverage of a run. ``policies``: as ``--policies`` takes them. ``defence``: unless another is given."""
+class Coverage:
+    """What a run covers."""
 
     tasks: Sequence[Task]
-    policies: str | None
+    policies: str | None  # as ``--policies`` takes them
     scope: Scope
-    defence: Placement = "none"
+    defence: Placement = "none"  # unless another is given
+    tables: tuple[str, ...] = ()
 
 
-def wanted(suite: str | None, tasks: str | None, policies: str | None, compress: Scope | None) -> Wanted:
+def coverage_of(suite: str | None, tasks: str | None, policies: str | None, compress: Scope | None) -> Coverage:
     """Combines ``--suite``, ``--tasks``, ``--policies`` and ``--compress``; a suite brings its tasks, and
     whatever else is not named."""
     if suite is None:
         scope = compress or "context"
         known = {name: task for name, task in TASKS.items() if scope == "context" or task.role == "system"}
-        return Wanted(choose("task", tasks, TASKS if tasks else known, FROM_DATA), policies, scope)
+        return Coverage(choose("task", tasks, TASKS if tasks else known, FROM_DATA), policies, scope)
     if suite not in SUITES:
         raise KVBenchError(unknown_name("suite", suite, SUITES))
-    found = SUITES[suite]
-    own, if_named = ({task.name: task for task in part} for part in (found.tasks, found.if_named))
+    named = SUITES[suite]
+    by_default, if_named = ({task.name: task for task in part} for part in (named.tasks, named.if_named))
     try:
-        chosen = choose("task", tasks, own, if_named)
+        chosen = choose("task", tasks, by_default, if_named)
     except KVBenchError as error:
         raise KVBenchError(f"--suite {suite}: {error}") from error
-    return Wanted(chosen, policies or ",".join(found.policies), compress or found.scope, found.defence)
+    names = policies or ",".join(named.policies)
+    return Coverage(chosen, names, compress or named.scope, named.defence, named.tables)
 
 
-def installed(name: str, version: str) -> Task | None:
-    """The task of that name if it makes the examples of that very version, those of the suites among them."""
+def task_of_version(name: str, version: str) -> Task | None:
+    """Finds the task, also of a suite, that makes the examples of this very version; None if there is none."""
     tasks = (*TASKS.values(), *(task for suite in SUITES.values() for task in suite.tasks))
     return next((task for task in tasks if (task.name, task.full_version) == (name, version)), None)

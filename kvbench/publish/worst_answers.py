@@ -7,7 +7,7 @@ from typing import Any
 from pandas import DataFrame
 
 from datasets_gen import Example, Question, unknown_name
-from kvbench.experiments.suites import installed
+from kvbench.experiments.suites import task_of_version
 from kvbench.store.identity import Identity
 from kvbench.store.record import Record, StoredAnswer
 from kvbench.store.store import Store
@@ -24,7 +24,7 @@ class Answer(StoredAnswer):
     """A stored answer with its example, which holds spans that a store does not."""
 
     full: Record | None  # the same question under the full cache, if it was run
-    example: Example | None  # generated anew if the task is installed in the version of the run
+    example: Example | None  # generated anew if the task is task_of_version in the version of the run
     generated: Question | None  # the question of that example
 
 
@@ -94,7 +94,7 @@ def _answers(store: Store, policy: str) -> Iterator[StoredAnswer]:
 
 def _with_example(answer: StoredAnswer, full: Record | None, seed: int, held_out: bool) -> Answer:
     parts = (answer.record, answer.question, answer.context, full)
-    task = installed(answer.context.task, answer.context.task_version)
+    task = task_of_version(answer.context.task, answer.context.task_version)
     if task is None:
         return Answer(*parts, None, None)
     example = task.example(seed, answer.context.example_index, held_out=held_out)

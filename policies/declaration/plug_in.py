@@ -27,8 +27,8 @@ OURS = ("kvbench", "policies", "datasets_gen", "leaderboards")
 
 
 def is_plug_in(text: str) -> bool:
-    """Tells whether a text is written as a plug-in and not as a name."""
-    return ":" in text
+    """Tells whether a text is written as a plug-in, or names a file of them, and is not a policy's name."""
+    return ":" in text or text.endswith(".py")
 
 
 def load_plug_in(text: str) -> Policy:
@@ -42,13 +42,12 @@ def load_plug_in(text: str) -> Policy:
     where, name, written = _parts(text)
     arguments = _arguments(text, written)
     module = _module(where)
-    found: Any = module
+    target: Any = module
     for part in name.split("."):
-        if not hasattr(found, part):
-            named = [one for one in vars(module) if not one.startswith("_")]
-            raise PolicyError(f"{where} has no '{name}': it has {', '.join(named) or 'nothing'}")
-        found = getattr(found, part)
-    return _policy(_shown(name, written), found, arguments, _origin(module), text)
+        if not hasattr(target, part):
+            raise PolicyError(f"{where} has no '{name}': it has {', '.join(_presses_in(module)) or 'no press'}")
+        target = getattr(target, part)
+    return _policy(_shown(name, written), target, arguments, _origin(module), text)
 
 
 def load_even_if_broken(text: str) -> Policy:
@@ -63,9 +62,28 @@ def load_even_if_broken(text: str) -> Policy:
 def _parts(text: str) -> tuple[str, str, str]:
     """Splits a plug-in into its place, its name, and its arguments as they are written."""
     matched = SPECIFICATION.fullmatch(text.strip())
+    if not matched and text.endswith(".py"):
+        names = _presses_in(_module(text))
+        examples = ", ".join(f"{text}:{name}" for name in names or ["PressName"])
+        raise PolicyError(f"'{text}' is a file{'' if names else ' without a press'}: name a press in it, as {examples}")
     if not matched:
         raise PolicyError(f"'{text}' names no plug-in: write file.py:Press or package.module:factory(argument=1)")
     return matched["where"], matched["name"], matched["arguments"] or ""
+
+
+def _presses_in(module: ModuleType) -> list[str]:
+    """Names what a module defines that can be a plug-in."""
+    return [name for name, value in vars(module).items() if not name.startswith("_") and _is_press(value, module)]
+
+
+def _is_press(value: Any, module: ModuleType) -> bool:
+    if isinstance(value, Policy):
+        return True
+    if getattr(value, "__module__", None) != module.__name__:
+        return False
+    if isinstance(value, type):
+        return issubclass(value, kvpress.BasePress)
+    return inspect.isfunction(value) and "compression_ratio" in inspect.signature(value).parameters
 
 
 def _shown(name: str, written: str) -> str:

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from policies.declaration.errors import PolicyError
 from policies.declaration.lazy import LazyModule
-from policies.declaration.levels import EVICTION, KINDS, UNTREATED, Level, Point
+from policies.declaration.levels import EVICTION, KINDS, RATIO, UNTREATED, Level, Point
 from policies.declaration.steps import StepTreatment
 
 kvpress = LazyModule("kvpress")
@@ -141,6 +141,11 @@ class Policy:
         ways += ["instructions"] if self.needs_spans else []
         ways += [f"needs {self.weights}"] if self.weights else []
         return ", ".join(ways)
+
+    @property
+    def takes_ratios(self) -> bool:
+        """Tells whether it can be run at ratios; what takes no level at all can."""
+        return not self.kinds or RATIO.name in self.kinds
 
     def points_among(self, points: Iterable[Point]) -> tuple[Point, ...]:
         """Selects the points at which it runs: of a kind that it takes, within its reach, and more than the first draw

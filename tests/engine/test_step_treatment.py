@@ -7,10 +7,13 @@ from typing import Any
 import pytest
 import torch
 
+from datasets_gen import TASKS
 from kvbench.engine.decode.answers import decode
 from kvbench.engine.decode.loop import Step
 from kvbench.engine.decode.waves import forecast, rows_of, size_of, waves
 from kvbench.engine.treat.plan import plan
+from kvbench.experiments.collect import collect
+from kvbench.experiments.setting import Setting
 from kvbench.models.load import LoadedModel
 from kvbench.prompts.prompt import Prompt
 from policies import ABSENT, POLICIES, CacheRows, Policy, Situation, at_ratios
@@ -174,3 +177,14 @@ def test_an_end_token_within_a_right_answer_does_not_end_it(prompt: Prompt) -> N
         nll = plain_answer(model, trace, generation.branch, generation.question, STEPS, treatment, gold)[1]
         assert generation.gold_nll == pytest.approx(nll, abs=CLOSE)
     assert max(len(asked.gold_ids) for asked in prompt.questions) > 1
+
+
+def test_what_it_reads_is_not_told_by_the_digest_of_the_cache_before_it(llama: LoadedModel) -> None:
+    """Else every such policy would be reported as a second name of the one that it goes on from."""
+    setting = Setting([POLICIES["full"], POLICIES["recency"], noisy("recency")], at_ratios((0.5,)))
+    records = collect(llama, TASKS["base"], [TASKS["base"].example(0, 0)], setting).records
+    digests = {
+        policy: {r.cache_digest for r in records if r.policy == policy} for policy in {r.policy for r in records}
+    }
+    assert digests["noisy_recency"] == {None}
+    assert None not in digests["recency"]

@@ -67,6 +67,17 @@ def test_a_kind_that_is_declared_once_goes_from_its_option_to_the_page(
     assert main(["show", str(tmp_path / "run"), "--policy", "blanking", "--rate", "0.75", "--worst", "1"]) == 0
 
 
+@pytest.mark.parametrize("command", [["bench", "--policies", "blanking"], ["doctor", "blanking"]])
+def test_commands_that_work_with_ratios_refuse_other_kinds_in_one_line(
+    command: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(policies.declaration.levels.KINDS, "rate", RATE)
+    monkeypatch.setitem(POLICIES, "blanking", BLANKING)
+    assert main(command) == 1
+    said = "works with ratios alone, and blanking takes --rates: use run for it"
+    assert capsys.readouterr().err.strip() == f"error: {command[0]} {said}"
+
+
 def test_a_policy_takes_one_kind_at_a_time() -> None:
     assert parse_points({"ratio": "0.5"}, [POLICIES["knorm"]]) == points_of([Level("ratio", 0.5)])
     assert POLICIES["knorm"].points_among(points_of([Level("ratio", 0.5), Level("budget", 64)], 3)) == points_of(

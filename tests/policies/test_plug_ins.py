@@ -114,7 +114,8 @@ def test_so_is_the_code_that_it_takes_from_beside_it(tmp_path: Path, monkeypatch
 
 REFUSED = {
     "no file": ("nowhere.py:Loud", "there is no file nowhere.py"),
-    "no such name": ("{file}:Lout", "has no 'Lout': it has .*Loud"),
+    "no such name": ("{file}:Lout", "has no 'Lout': it has Loud, Kept, decoding, gives_none, breaks, leaves, ready$"),
+    "a file alone": ("{file}", "is a file: name a press in it, as .*presses.py:Loud, .*presses.py:Kept"),
     "no press": ("{file}:NoPress", "NoPress is no press: derive it from kvpress.BasePress"),
     "gives none": ("{file}:gives_none", "it gives a NoneType, which is no kvpress.BasePress"),
     "breaks": ("{file}:breaks", "cannot be built: OSError: no weights"),

@@ -11,11 +11,14 @@ from datasets_gen import TASKS
 from kvbench.checks.submission.check import examine
 from kvbench.cli.program import main
 from kvbench.engine.decode.loop import Step as Seen
+from kvbench.experiments.build_grid import build_grid
 from kvbench.experiments.collect import FinishedAnswer
 from kvbench.experiments.grid import Grid
 from kvbench.experiments.setting import Setting
+from kvbench.experiments.suites import SUITES, Suite
 from kvbench.models.load import LoadedModel
 from kvbench.run.execute import execute
+from kvbench.store.run_file import Job
 from kvbench.store.store import Store
 from kvbench.store.tables import QUESTIONS, RECORDS, TABLES, StoredTable, register
 from kvbench.system.errors import KVBenchError
@@ -116,6 +119,18 @@ def test_its_rows_are_those_of_the_answers(llama: LoadedModel, tmp_path: Path, s
     rows = store.study_table(steps)
     assert rows["token"].to_pylist() == tokens
     assert rows.schema.equals(steps.schema)
+
+
+def test_a_suite_asks_for_it(
+    llama: LoadedModel, tmp_path: Path, steps: StoredTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    suite = Suite("dummy", "For a test", (TASKS["base"],), (), ("full", "knorm"), "context", "none", ("steps",))
+    monkeypatch.setitem(SUITES, "dummy", suite)
+    job = Job(suite="dummy", levels={"ratio": "0.5"}, limit=1)
+    store = execute(llama, build_grid(job, len), tmp_path / "run", "a test")
+    assert store.identity.tables == ("steps",)
+    assert {*store.study_table(steps)["policy"].to_pylist()} == {*store.frame()["policy"]}
+    assert build_grid(Job(limit=1), len).setting.tables == ()
 
 
 def test_what_is_missing_of_it_is_run_again_and_the_rest_lent(

@@ -17,7 +17,7 @@ from kvbench.cli.program import main
 from kvbench.experiments.catalogue import check_scope
 from kvbench.experiments.collect import collect
 from kvbench.experiments.setting import Setting
-from kvbench.experiments.suites import SUITES, wanted
+from kvbench.experiments.suites import SUITES, coverage_of
 from kvbench.models.load import LoadedModel
 from kvbench.prompts.prompt import build_prompts
 from kvbench.store.store import Store
@@ -252,17 +252,17 @@ def test_the_suite_has_every_protection_of_the_five_policies() -> None:
 
 
 def test_what_a_suite_brings_can_be_narrowed_but_not_mixed() -> None:
-    asked = wanted("instructions", None, "snapkv", None)
+    asked = coverage_of("instructions", None, "snapkv", None)
     assert (asked.tasks, asked.policies, asked.scope) == ([INSTRUCTIONS_IN_ARMS], "snapkv", "system")
-    assert asked.defence == "both", "in prompts from elsewhere too, both orders are wanted"
-    assert wanted("instructions", "ifeval", None, None).tasks == [IFEVAL]
-    assert wanted(None, "ifeval", None, None).defence == "none"
-    assert [task.name for task in wanted(None, None, None, "system").tasks] == ["instructions"]
-    assert len(wanted(None, None, None, None).tasks) == len(TASKS)
+    assert asked.defence == "both", "in prompts from elsewhere too, both orders are coverage_of"
+    assert coverage_of("instructions", "ifeval", None, None).tasks == [IFEVAL]
+    assert coverage_of(None, "ifeval", None, None).defence == "none"
+    assert [task.name for task in coverage_of(None, None, None, "system").tasks] == ["instructions"]
+    assert len(coverage_of(None, None, None, None).tasks) == len(TASKS)
     with pytest.raises(KVBenchError, match="--suite instructions: unknown task 'base'"):
-        wanted("instructions", "base", None, None)
+        coverage_of("instructions", "base", None, None)
     with pytest.raises(KVBenchError, match="unknown suite 'instruction': did you mean 'instructions'"):
-        wanted("instruction", None, None, None)
+        coverage_of("instruction", None, None, None)
 
 
 def test_a_system_prompt_that_is_not_there_cannot_be_compressed_alone() -> None:

@@ -14,7 +14,7 @@ from datasets_gen import Example, Task
 from kvbench.checks.findings import Finding, judged
 from kvbench.experiments.question_fields import described_context, described_question
 from kvbench.experiments.source import source_hash
-from kvbench.experiments.suites import installed
+from kvbench.experiments.suites import task_of_version
 from kvbench.models.load import fingerprint_of
 from kvbench.models.shipped import REFERENCE_MODELS, folder_of
 from kvbench.store.identity import Identity
@@ -27,7 +27,7 @@ Described = Mapping[str, object]
 
 @dataclass(frozen=True)
 class Submission:
-    """``tasks``: those of the run that are installed in the very version that it names."""
+    """``tasks``: those of the run that are task_of_version in the very version that it names."""
 
     store: Store
     answers: tuple[StoredAnswer, ...]
@@ -59,7 +59,7 @@ class Submission:
 
     @cached_property
     def model_is_shipped(self) -> bool:
-        """And is, byte for byte, the one that is installed."""
+        """And is, byte for byte, the one that is task_of_version."""
         name = self.identity.model
         return name in REFERENCE_MODELS and self.identity.model_fingerprint == fingerprint_of(str(folder_of(name)))
 
@@ -127,7 +127,7 @@ def read(folder: Path) -> tuple[Submission, Finding]:
                 store.read_rows(table, path)
             except (KVBenchError, ValidationError) as error:
                 faults.append(f"{path.relative_to(folder)} cannot be read ({first_line(error.__cause__ or error)})")
-    named = {planned.name: installed(planned.name, planned.version) for planned in store.identity.tasks}
+    named = {planned.name: task_of_version(planned.name, planned.version) for planned in store.identity.tasks}
     tasks = {name: task for name, task in named.items() if task is not None}
     submission = Submission(store, tuple(answers), tasks)
     return submission, judged("files", f"{len(store.record_files()):,} files, {len(answers):,} records", faults)
