@@ -11,6 +11,7 @@ from kvbench.cli.parameters import NONE_GIVEN, LevelTexts, Limit, Mode, Model, P
 from kvbench.estimate.constants import FILE, Constants
 from kvbench.estimate.machine import MACHINES, MEASURED
 from kvbench.experiments.catalogue import EVERYTHING
+from kvbench.store.run_file import Job
 from kvbench.system.console import console
 from kvbench.system.errors import KVBenchError
 from kvbench.system.files import write_text_atomically
@@ -60,8 +61,16 @@ def command(
         raise KVBenchError(f"a shape needs {', '.join(missing)} too, or give --model alone")
     else:
         shape = shapes.shape_from(layers, heads, key_heads, head_size, parameters, bytes_per_number)
-    counts = (tasks, profile, limit, context_tokens, questions, None if policies == DEFAULT else policies)
-    plan = requests.Request(shape, *counts, levels, repeats, mode, machine, memory_gb).plan(known)
+    job = Job(
+        tasks=tasks,
+        profile=profile,
+        limit=limit,
+        policies=None if policies == DEFAULT else policies,
+        levels=levels,
+        repeats=repeats,
+        mode=mode,
+    )
+    plan = requests.Request(shape, job, context_tokens, questions, machine, memory_gb).plan(known)
     output = Console(highlight=False)
     for title, rows in (("", pages.rows_of(plan)), ("presses that take longest", pages.slowest_policies(plan))):
         table = Table(box=None, show_header=False, pad_edge=False, title=title, title_justify="left")

@@ -16,7 +16,9 @@ from kvbench.benchmarks.page import markdown
 from kvbench.cli.program import COMMANDS
 from kvbench.commands.ls import listing
 from kvbench.documents.model_card import model_card
-from kvbench.estimate.examples import EXAMPLES, example
+from kvbench.estimate.constants import Constants
+from kvbench.estimate.page import markdown as plan_page
+from kvbench.estimate.request import EXAMPLES
 from kvbench.models.shipped import REFERENCE_MODELS, folder_of
 from kvbench.reference.targets import TARGETS
 from kvbench.system.errors import KVBenchError
@@ -165,7 +167,14 @@ def suite() -> str:
 
 
 PERFORMANCE_BLOCKS: Mapping[str, Callable[[], str]] = {"suite": suite}
-PLANS: Mapping[str, Callable[[], str]] = {name: partial(example, name) for name in EXAMPLES}
+
+
+def plan(name: str) -> str:
+    """Returns a plan of docs/scale.md."""
+    return plan_page(EXAMPLES[name].plan(Constants.read()))
+
+
+PLANS: Mapping[str, Callable[[], str]] = {name: partial(plan, name) for name in EXAMPLES}
 
 
 def filled(text: str, blocks: Mapping[str, Callable[[], str]] = BLOCKS, name_of_page: str = "README.md") -> str:

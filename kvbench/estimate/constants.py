@@ -12,9 +12,7 @@ from policies import Policy
 FILE = Path(__file__).parent / "constants.json"
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-QUADRATIC = (
-    1.5  # a press looks at all pairs of tokens if its readings of the cache grow that much at four times the length
-)
+QUADRATIC = 1.5  # a press looks at all pairs of tokens if its readings grow that much at four times the length
 
 
 class PressCost(BaseModel):
@@ -27,10 +25,23 @@ class PressCost(BaseModel):
     prefills: NonNegative = 0.0  # for each ratio, of a press with a prefill of its own
 
     def readings_at(self, tokens: int, lengths: tuple[int, int]) -> float:
-        """Readings to score a context: as many at any length, or in proportion to it if the press looks at all pairs
-        of tokens."""
+        """Counts the readings that score a context: as many at any length, or in proportion to it if the press looks at
+        all pairs of tokens."""
         short, long = self.readings
         return long * tokens / lengths[1] if long > QUADRATIC * max(short, 1e-9) else max(short, long)
+
+
+class TableBytes(BaseModel):
+    """What a table of a store weighs."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    file: NonNegative  # bytes of a file: it describes its columns
+    row: NonNegative  # bytes of a row
+    token: NonNegative  # bytes more of a row for each token of its context
+
+    def of(self, files: float, rows: float, tokens: float) -> float:
+        return files * self.file + rows * (self.row + tokens * self.token)
 
 
 class Constants(BaseModel):
@@ -48,7 +59,7 @@ class Constants(BaseModel):
     prefill_share: Positive  # of the flops, in prefill
     decode_share: Positive  # of the bandwidth, in decoding
     presses: Annotated[dict[str, PressCost], Field(min_length=1)]
-    record_bytes: tuple[NonNegative, NonNegative]  # of a stored record, and more for each token of its context
+    store: dict[str, TableBytes]  # by table
 
     @classmethod
     def read(cls, path: Path = FILE) -> Self:
@@ -66,8 +77,8 @@ class Constants(BaseModel):
             ) from error
 
     def press(self, policy: Policy) -> PressCost:
-        """The cost of a policy's press. For one that was not measured it is the median of its kind: of the presses with
-        a prefill of their own, or of the others."""
+        """Returns the cost of a policy's press. If it was not measured, that is the median of its kind: of the presses
+        with a prefill of their own, or of the others."""
         if policy.name in self.presses:
             return self.presses[policy.name]
         kind = [press for press in self.presses.values() if (press.prefills > 0) == (policy.prefill == "private")]

@@ -25,6 +25,7 @@ class Load:
     questions: float  # about a context
     question_tokens: float  # of a question
     answer_tokens: int  # of an answer, which is as long as the task allows
+    gold_tokens: float  # of a right answer that are passed for its likelihood: all but the last
     branches: Sequence[tuple[Policy, Sequence[float]]]  # each policy, and which share of a context each branch holds
 
     @property
@@ -43,21 +44,22 @@ def load_of(grid: Grid, task: Task, contexts: int, tokens: int | None, questions
     tokenizer, mode = load_tokenizer("reference"), grid.setting.mode
     examples = [grid.example(task, index) for index in range(min(contexts, CONTEXTS_READ))]
     prompts = [prompt for example in examples for prompt in build_prompts(tokenizer, task, example, mode)]
-    lengths = [len(question.token_ids) for prompt in prompts for question in prompt.questions]
+    tokenized = [question for prompt in prompts for question in prompt.questions]
     tokens = tokens or round(mean(len(prompt.token_ids) for prompt in prompts))
     return Load(
-        task.name,
-        contexts,
-        len(chunks(contexts)),
-        tokens,
-        questions or len(lengths) / len(examples),
-        mean(lengths),
-        task.max_new_tokens,
-        [(policy, _shares(grid, policy, tokens)) for policy in grid.policies_on(task)],
+        task=task.name,
+        contexts=contexts,
+        units=len(chunks(contexts)),
+        tokens=tokens,
+        questions=questions or len(tokenized) / len(examples),
+        question_tokens=mean(len(question.token_ids) for question in tokenized),
+        answer_tokens=task.max_new_tokens,
+        gold_tokens=mean(max(0, len(question.gold_ids) - 1) for question in tokenized),
+        branches=[(policy, _shares(grid, policy, tokens)) for policy in grid.policies_on(task)],
     )
 
 
 def _shares(grid: Grid, policy: Policy, tokens: int) -> list[float]:
-    """A press that masks frees nothing: its branches hold the whole context."""
+    """Lists the share of a context that each branch holds: all of it if the press masks, which frees nothing."""
     shares = (point.level.share(tokens) or 0.0 for point in grid.points(policy))
     return [1 - share if policy.frees else 1.0 for share in shares]

@@ -14,7 +14,7 @@ from kvbench.benchmarks.suite import one_thread
 from kvbench.engine.decode.answers import decode
 from kvbench.engine.treat.plan import plan
 from kvbench.engine.treat.prefill import prefill
-from kvbench.estimate.constants import Constants, PressCost
+from kvbench.estimate.constants import Constants, PressCost, TableBytes
 from kvbench.estimate.load import Load
 from kvbench.estimate.machine import Machine
 from kvbench.estimate.plan import answers_together
@@ -24,7 +24,9 @@ from kvbench.experiments.identify import package_versions
 from kvbench.experiments.setting import Setting
 from kvbench.models.load import LoadedModel
 from kvbench.prompts.prompt import Prompt, build_prompts
+from kvbench.run.resume import CONTEXTS_IN_CHUNK
 from kvbench.store.parquet import encoded
+from kvbench.store.tables import OF_EVERY_RUN
 from kvbench.system.process import processor_name
 from policies import POLICIES, Policy, at_ratios
 
@@ -33,6 +35,8 @@ LENGTHS = (256, 1024)
 NETWORK = LlamaShape("random", 512, 1536, 4, 8, 2, 64)
 REPEATS = 3
 RATIOS = (0.25, 0.45, 0.65)
+STORED_RATIOS = tuple(tenths / 10 for tenths in range(1, 10))  # those of a default run
+STORED_ANSWER = 4  # tokens of a common answer: random weights end none
 PLENTY = 10**9  # bytes
 
 
@@ -53,11 +57,11 @@ def measure(
     flops, bandwidth = _flops(), _bandwidth()
     tasks = [task_of(model, length) for length in lengths]
     prompts = [build_prompts(model.tokenizer, task, task.example(0, 0), "agnostic")[0] for task in tasks]
+    tokens = len(prompts[1].token_ids)
     prefills = [median(prefill(model, prompt, []).seconds for _ in range(REPEATS)) for prompt in prompts]
     readings = [len(prompt.token_ids) * shape.cache_bytes / bandwidth for prompt in prompts]
-    cut = (_press_seconds(model, POLICIES["knorm"], prompts[1]) or 0.0) / readings[
-        1
-    ]  # a norm and a cut: an upper bound
+    # A norm and a cut: an upper bound of what one more ratio takes once the scores are there.
+    cut = (_press_seconds(model, POLICIES["knorm"], prompts[1]) or 0.0) / readings[1]
     presses = {}
     for policy in policies or POLICIES.values():
         if policy.needs_question or policy.needs_spans or policy.weights or not policy.takes_ratios:
@@ -75,10 +79,10 @@ def measure(
         lengths=lengths,
         flops=flops,
         bandwidth=bandwidth,
-        prefill_share=min(1.0, shape.prefill_operations(len(prompts[1].token_ids)) / prefills[1] / flops),
+        prefill_share=min(1.0, shape.operations(tokens, tokens**2 / 2) / prefills[1] / flops),
         decode_share=_decode_share(model, shape, prompts[0], Machine("", flops, bandwidth, PLENTY, "")),
         presses=presses,
-        record_bytes=_record_bytes(model, tasks),
+        store=measure_store(model, [task_of(model, length, STORED_ANSWER) for length in lengths]),
     )
 
 
@@ -143,19 +147,25 @@ def _decode_share(model: LoadedModel, shape: Shape, prompt: Prompt, machine: Mac
     steps, policies = 16, [POLICIES["full"], POLICIES["knorm"]]
     trace = prefill(model, prompt, plan(policies, at_ratios(RATIOS), prompt, 0))
     lengths = [len(question.token_ids) for question in prompt.questions]
-    load = Load("", 1, 1, trace.length, len(lengths), mean(lengths), steps, ())
-    work = answers_together(load, shape, [1.0, *(1 - ratio for ratio in RATIOS)], PLENTY)
+    load = Load("", 1, 1, trace.length, len(lengths), mean(lengths), steps, 0.0, ())
+    work, _ = answers_together(load, shape, [1.0, *(1 - ratio for ratio in RATIOS)], PLENTY)
     engine = _median_seconds(lambda: decode(model, trace, steps, PLENTY))
     return min(1.0, machine.seconds(work.operations, work.read) / engine)
 
 
-def _record_bytes(model: LoadedModel, tasks: Sequence[Task]) -> tuple[float, float]:
-    """The bytes that a record adds to the store, and more for each token of its context."""
-    sizes = []
-    for task in tasks:
-        rows = collect(model, task, [task.example(0, 0)], Setting([POLICIES["knorm"]], at_ratios(RATIOS)))
-        size = sum(len(encoded(table)) for table in rows.to_tables().values())
-        sizes.append((rows.questions[0].context_tokens, size / len(rows.records)))
-    (short, small), (long, large) = sizes
-    per_token = max(0.0, (large - small) / (long - short))
-    return max(0.0, small - per_token * short), per_token
+def measure_store(model: LoadedModel, tasks: Sequence[Task]) -> dict[str, TableBytes]:
+    """Measures what the tables of a store weigh, from a chunk of each of two tasks that differ in the length of their
+    contexts."""
+    setting = Setting([POLICIES["knorm"]], at_ratios(STORED_RATIOS))
+    short, long = (
+        collect(model, task, [task.example(0, index) for index in range(CONTEXTS_IN_CHUNK)], setting) for task in tasks
+    )
+    more_tokens = long.questions[0].context_tokens - short.questions[0].context_tokens
+    tables, weights = (short.to_tables(), long.to_tables()), {}
+    for name in OF_EVERY_RUN:
+        rows = len(tables[0][name])
+        file, whole, longer = (len(encoded(table)) for table in (tables[0][name][:1], *(part[name] for part in tables)))
+        token = max(0.0, (longer - whole) / rows / more_tokens)
+        row = max(0.0, (whole - file) / rows - token * short.questions[0].context_tokens)
+        weights[name] = TableBytes(file=file, row=row, token=token)
+    return weights

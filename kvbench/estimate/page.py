@@ -14,7 +14,7 @@ def hours(seconds: float) -> str:
 
 
 def rows_of(plan: Plan) -> list[Row]:
-    """The figures of a plan; of the shares that branches hold, the largest, one between, and the smallest."""
+    """Lists the figures of a plan; of the shares that branches hold, the largest, one between, and the smallest."""
     shares = sorted({share for load in plan.loads for share in load.shares}, reverse=True)
     return [
         ("units", f"{sum(load.units for load in plan.loads):,}"),
@@ -37,13 +37,13 @@ def rows_of(plan: Plan) -> list[Row]:
 
 
 def slowest_policies(plan: Plan) -> list[Row]:
-    """The policies whose own work takes most time."""
+    """Lists the policies whose own work takes most time."""
     ordered = sorted(plan.policy_seconds.items(), key=lambda item: -item[1])
     return [(name, hours(seconds)) for name, seconds in ordered[:MOST_POLICIES] if seconds > 0]
 
 
 def assumptions(plan: Plan) -> list[str]:
-    """Everything that the figures rest on, a sentence each."""
+    """Says what the figures rest on, a sentence each."""
     shape, constants = plan.shape, plan.constants
     policies = {policy.name for load in plan.loads for policy, _ in load.branches}
     unmeasured = sorted(policies - set(constants.presses))
@@ -59,9 +59,15 @@ def assumptions(plan: Plan) -> list[str]:
     sentences += [
         f"{load.task}: {load.contexts:,} contexts of {load.tokens:,} tokens, {load.questions:.1f} questions of "
         f"{load.question_tokens:.0f} tokens each, {len(load.branches)} policies; every answer is as long as the task "
-        f"allows, {load.answer_tokens} tokens."
+        f"allows, {load.answer_tokens} tokens; for its likelihood every branch passes the right answer too, "
+        f"{load.gold_tokens:.1f} tokens."
         for load in plan.loads
     ]
+    sentences.append(
+        "The bytes of files and rows were measured with the same model, which has 8 pairs of layer and key head: "
+        "few different shares of them keep a token. With hundreds of pairs the tokens of a record take two to three "
+        "times as many bytes."
+    )
     if plan.devices > 1:
         sentences.append(
             f"A worker needs {plan.devices} devices for the weights, the cache of one context beside its largest "
@@ -84,6 +90,7 @@ def assumptions(plan: Plan) -> list[str]:
 
 
 def markdown(plan: Plan) -> str:
+    """Writes the plan for docs/scale.md."""
     policies = [(f"`{name}`", time) for name, time in slowest_policies(plan)]
     return "\n\n".join(
         [

@@ -8,9 +8,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import starmap
 from math import ceil
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from kvbench.engine.decode.columns import PLACES_AT_ONCE
 from kvbench.estimate.constants import Constants
@@ -28,39 +27,66 @@ class Part(NamedTuple):
 
     name: str
     policy: str | None  # None where the work serves all policies
+    tokens: float  # that pass the model
     operations: float
     read: float  # bytes
+
+    @classmethod
+    def of(
+        cls,
+        shape: Shape,
+        name: str,
+        policy: str | None = None,
+        tokens: float = 0,
+        pairs: float = 0,  # of a token that passes and a token that it attends to
+        weights: float = 0,  # how often all weights are read
+        cached: float = 0,  # tokens whose keys and values are read
+    ) -> Self:
+        read = weights * shape.weight_bytes + cached * shape.cache_bytes
+        return cls(name, policy, tokens, shape.operations(tokens, pairs), read)
 
 
 def parts_of(load: Load, shape: Shape, constants: Constants, room: float) -> Iterator[Part]:
     """Yields all parts of the work on one context of a task; ``room`` is the most bytes of a wave of branches."""
-    weights, cache = shape.weight_bytes, load.tokens * shape.cache_bytes
-    prefill = shape.prefill_operations(load.tokens)
-    yield Part("prefill", None, prefill, weights)
+    tokens, pairs = load.tokens, load.tokens**2 / 2
+    yield Part.of(shape, "prefill", None, tokens, pairs, 1)
     for policy, shares in load.branches:
         press = constants.press(policy)
-        prefills = len(shares) * press.prefills
-        readings = press.readings_at(load.tokens, constants.lengths) + len(shares) * press.level_readings
-        yield Part("private prefills", policy.name, prefills * prefill, prefills * weights)
-        yield Part("compression", policy.name, 0, readings * cache)
-        for share in shares if policy.while_decoding else ():  # every token of an answer reads weights and cache
-            operations = 2.0 * shape.parameters * (load.question_tokens + load.answer_tokens)
-            read = (1 + load.answer_tokens) * (weights + share * cache)
-            yield Part("answers written alone", policy.name, load.questions * operations, load.questions * read)
+        times = len(shares) * press.prefills
+        readings = press.readings_at(tokens, constants.lengths) + len(shares) * press.level_readings
+        yield Part.of(shape, "private prefills", policy.name, times * tokens, times * pairs, times)
+        yield Part.of(shape, "compression", policy.name, cached=readings * tokens)
+        if policy.while_decoding:
+            yield from _answers_alone(load, shape, policy, sum(shares), len(shares))
     together = [share for policy, shares in load.branches if not policy.while_decoding for share in shares]
-    yield answers_together(load, shape, together, room)
+    yield from answers_together(load, shape, together, room)
 
 
-def answers_together(load: Load, shape: Shape, shares: Sequence[float], room: float) -> Part:
+def _answers_alone(load: Load, shape: Shape, policy: Policy, kept: float, branches: int) -> Iterator[Part]:
+    """Every token of an answer reads weights and cache. The right answer is passed token by token too, behind the
+    question once more."""
+    for name, length in (("answers written alone", load.answer_tokens), ("likelihood alone", load.gold_tokens)):
+        tokens, passes = load.questions * (load.question_tokens + length), load.questions * (1 + length)
+        pairs, cached = tokens * kept * load.tokens, passes * kept * load.tokens
+        yield Part.of(shape, name, policy.name, branches * tokens, pairs, branches * passes, cached)
+
+
+def answers_together(load: Load, shape: Shape, shares: Sequence[float], room: float) -> Iterator[Part]:
     """The decoding of branches in as few waves as the room allows. Each wave reads the weights and its own cache for
-    each portion of the questions and for each token of the answers."""
+    the start that questions share, for each portion of the questions, for each portion of the right answers, and for
+    each token of the answers."""
     kept = sum(shares) * load.tokens
-    size = kept * shape.cache_bytes
-    passes = 1 + ceil(load.questions * load.question_tokens / PLACES_AT_ONCE) + load.answer_tokens
-    places = load.questions * (load.question_tokens + load.answer_tokens)  # of one branch
-    scores = 4.0 * shape.heads * shape.head_size * shape.layers * places * kept
-    operations = 2.0 * shape.parameters * places * len(shares) + scores
-    return Part("answers written together", None, operations, passes * (ceil(size / room) * shape.weight_bytes + size))
+    waves = ceil(kept * shape.cache_bytes / room)
+    questions, golds = load.questions * load.question_tokens, load.questions * load.gold_tokens
+    for name, tokens, passes in (
+        (
+            "answers written together",
+            questions + load.questions * load.answer_tokens,
+            1 + ceil(questions / PLACES_AT_ONCE) + load.answer_tokens,
+        ),
+        ("likelihood together", golds, ceil(golds / PLACES_AT_ONCE)),
+    ):
+        yield Part.of(shape, name, None, tokens * len(shares), tokens * kept, passes * waves, passes * kept)
 
 
 @dataclass(frozen=True)
@@ -92,7 +118,9 @@ class Plan:
     def waiting(self) -> float:
         """Bytes of all branches of a context while they wait to be decoded: presses that rewrite the cache or prefill
         alone leave keys and values of their own, the others a keep mask."""
-        return max(load.tokens * sum(starmap(self._waiting, load.branches)) for load in self.loads)
+        return max(
+            load.tokens * sum(self._waiting(policy, shares) for policy, shares in load.branches) for load in self.loads
+        )
 
     def _waiting(self, policy: Policy, shares: Sequence[float]) -> float:
         """Bytes for each token of the context."""
@@ -135,13 +163,20 @@ class Plan:
 
     @property
     def device_hours(self) -> float:
-        return self.devices * sum(seconds for _, seconds in self.times) / 3600
+        return self.devices * sum(self.seconds.values()) / 3600
 
     @property
     def store(self) -> float:
         """Bytes of the store."""
-        fixed, per_token = self.constants.record_bytes
-        return sum(load.answers * (fixed + per_token * load.tokens) for load in self.loads)
+        return sum(
+            self.constants.store[table].of(files, rows, load.tokens)
+            for load in self.loads
+            for table, files, rows in (
+                ("contexts", load.units, load.contexts),
+                ("questions", load.units, load.contexts * load.questions),
+                ("records", load.units * len(load.branches), load.answers),
+            )
+        )
 
 
 def _sums(pairs: Iterable[tuple[str, float]]) -> dict[str, float]:

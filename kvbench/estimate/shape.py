@@ -37,17 +37,18 @@ class Shape:
 
     @property
     def cache_bytes(self) -> int:
-        """The keys and values of one token."""
+        """Counts the bytes of the keys and values of one token."""
         return 2 * self.layers * self.key_heads * self.head_size * self.bytes_per_number
 
     @property
     def mask_bytes(self) -> int:
-        """The keep mask of one token: a byte for each layer and head."""
+        """Counts the bytes of the keep mask of one token: one for each layer and head."""
         return self.layers * self.key_heads
 
-    def prefill_operations(self, tokens: int) -> float:
-        """Two for each parameter and token, and two products over half of all pairs of tokens."""
-        return 2.0 * self.parameters * tokens + 2.0 * self.layers * self.heads * self.head_size * tokens**2
+    def operations(self, tokens: float, pairs: float) -> float:
+        """Counts two operations for each parameter and token, and two products over all pairs of a token that reads
+        and a token that is read."""
+        return 2.0 * self.parameters * tokens + 4.0 * self.layers * self.heads * self.head_size * pairs
 
 
 def shape_of(model: str, bytes_per_number: int) -> Shape:
@@ -67,14 +68,13 @@ def shape_of(model: str, bytes_per_number: int) -> Shape:
             "--key-heads, --head-size and --parameters instead"
         ) from error
     text: Any = config.get_text_config()
-    size = getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads
-    key_heads = getattr(text, "num_key_value_heads", None) or text.num_attention_heads
+    heads = text.num_attention_heads
     return Shape(
         model,
         text.num_hidden_layers,
-        text.num_attention_heads,
-        key_heads,
-        size,
+        heads,
+        getattr(text, "num_key_value_heads", None) or heads,
+        getattr(text, "head_dim", None) or text.hidden_size // heads,
         network.num_parameters(),
         bytes_per_number,
     )
@@ -83,7 +83,7 @@ def shape_of(model: str, bytes_per_number: int) -> Shape:
 def shape_from(
     layers: int, heads: int, key_heads: int, head_size: int, billions_of_parameters: float, bytes_per_number: int
 ) -> Shape:
-    """The shape of a model that has no configuration."""
+    """Makes the shape of a model that has no configuration."""
     if not 0 < billions_of_parameters < math.inf:
         raise KVBenchError(f"--parameters is more than 0 billion, not {billions_of_parameters:g}")
     name = f"{billions_of_parameters:g} B, {layers} layers"

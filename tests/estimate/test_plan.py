@@ -12,16 +12,20 @@ from hypothesis import strategies as st
 from datasets_gen import TASKS
 from kvbench.cli.program import main
 from kvbench.documents.readme import PLANS, SCALE, filled
-from kvbench.estimate.constants import Constants, PressCost
+from kvbench.engine.decode.answers import decode
+from kvbench.engine.treat.plan import plan as make_plan
+from kvbench.engine.treat.prefill import prefill
+from kvbench.estimate.constants import Constants, PressCost, TableBytes
 from kvbench.estimate.load import Load, load_of
 from kvbench.estimate.machine import MACHINES, Machine, measured_machine
 from kvbench.estimate.measure import measure
 from kvbench.estimate.page import assumptions, hours
-from kvbench.estimate.plan import Plan, answers_together
+from kvbench.estimate.plan import Plan, answers_together, parts_of
 from kvbench.estimate.shape import Shape, shape_of
 from kvbench.experiments.grid import Grid
 from kvbench.experiments.setting import Setting
 from kvbench.models.load import LoadedModel
+from kvbench.prompts.prompt import build_prompts
 from kvbench.system.errors import KVBenchError
 from policies import POLICIES, at_ratios
 
@@ -45,14 +49,19 @@ CONSTANTS = Constants(
         "kvzip": PressCost(prefills=2.0),
         "decoding_knorm": PressCost(prefills=1.0),
     },
-    record_bytes=(1000.0, 2.0),
+    store={
+        "contexts": TableBytes(file=500.0, row=10.0, token=3.0),
+        "questions": TableBytes(file=400.0, row=20.0, token=0.0),
+        "records": TableBytes(file=1000.0, row=30.0, token=2.0),
+    },
 )
 
 
 def load(*policies: str, tokens: int = 10, contexts: int = 1) -> Load:
-    """A task with 2 questions of 3 tokens and answers of 5 tokens; every policy but the full cache keeps a half."""
+    """A task with 2 questions of 3 tokens, answers of 5 tokens and right answers of 4, of which 3 are passed; every
+    policy but the full cache keeps a half."""
     branches = [(POLICIES[name], [1.0 if name == "full" else 0.5]) for name in policies]
-    return Load("base", contexts, 1, tokens, 2.0, 3.0, 5, branches)
+    return Load("base", contexts, 1, tokens, 2.0, 3.0, 5, 3.0, branches)
 
 
 def plan(*policies: str, tokens: int = 10, contexts: int = 1, machine: Machine = MACHINE) -> Plan:
@@ -62,7 +71,7 @@ def plan(*policies: str, tokens: int = 10, contexts: int = 1, machine: Machine =
 def test_a_prefill_is_two_operations_a_parameter_and_token_and_the_pairs_of_tokens() -> None:
     assert SHAPE.cache_bytes == 2 * 1 * 1 * 4 * 2
     assert SHAPE.weight_bytes == 200
-    assert SHAPE.prefill_operations(10) == 2 * 100 * 10 + 2 * 1 * 2 * 4 * 10**2
+    assert SHAPE.operations(10, 10**2 / 2) == 2 * 100 * 10 + 2 * 1 * 2 * 4 * 10**2
     assert plan("full").seconds["prefill"] == pytest.approx((2000 + 1600) / 500)
 
 
@@ -82,22 +91,27 @@ def test_a_press_that_looks_at_all_pairs_costs_more_readings_of_a_longer_context
 
 @pytest.mark.parametrize(("room", "waves"), [(1000, 1), (160, 2)])
 def test_answers_together_read_weights_and_cache_once_for_each_token(room: float, waves: int) -> None:
-    """Branches of 160 and 80 bytes: the shared start, one portion of questions and five tokens make seven passes."""
-    part = answers_together(load("full"), SHAPE, [1.0, 0.5], room)
-    assert part.read == 7 * (waves * 200 + 240)
-    places = 2 * (3 + 5)  # of one branch
-    assert part.operations == 2 * 100 * places * 2 + 4 * 2 * 4 * 1 * places * (10 + 5)
+    """Branches of 160 and 80 bytes: the shared start, one portion of questions and five tokens make seven passes, and
+    one portion of right answers another."""
+    answers, likelihood = answers_together(load("full"), SHAPE, [1.0, 0.5], room)
+    assert answers.read == 7 * (waves * 200 + 240)
+    assert likelihood.read == waves * 200 + 240
+    for part, places in ((answers, 2 * (3 + 5)), (likelihood, 2 * 3)):  # of one branch
+        assert part.tokens == 2 * places
+        assert part.operations == 2 * 100 * places * 2 + 4 * 2 * 4 * 1 * places * (10 + 5)
 
 
 def test_answers_written_alone_read_the_weights_for_each_question() -> None:
     costs = plan("decoding_knorm", machine=replace(MACHINE, flops=1e12))
     assert costs.seconds["answers written alone"] == pytest.approx(2 * 6 * (200 + 0.5 * 160) / 1e3)
+    assert costs.seconds["likelihood alone"] == pytest.approx(2 * 4 * (200 + 0.5 * 160) / 1e3)
 
 
 def test_counts_and_bytes_add_up() -> None:
     costs = plan("full", "knorm", contexts=7)
     assert (costs.loads[0].answers, costs.devices) == (7 * 2 * 2, 1)
-    assert costs.store == 7 * 2 * 2 * (1000 + 2 * 10)
+    contexts, questions, records = 500 + 7 * (10 + 3 * 10), 400 + 14 * 20, 2 * 1000 + 28 * (30 + 2 * 10)
+    assert costs.store == contexts + questions + records
     assert (costs.context, costs.branches) == (160, 160 + 80)
     assert costs.waiting == costs.masks == 2 * 10  # one layer, one head, ten tokens
     assert plan("full", "kvzip").waiting == 10 + 0.5 * 160
@@ -146,6 +160,29 @@ def test_counts_come_from_the_tasks_themselves() -> None:
     assert load_of(grid, TASKS["base"], 7, 5000, 4).answers == 7 * 4 * (1 + 2)
 
 
+def test_the_likelihood_costs_the_tokens_that_a_real_run_passes(llama: LoadedModel) -> None:
+    """Of every branch, whether its answers are written together or alone."""
+    policies = [POLICIES[name] for name in ("full", "knorm", "decoding_knorm")]
+    grid = Grid([(TASKS["base"], 1)], Setting(policies, at_ratios((0.3, 0.6))))
+    counts = load_of(grid, TASKS["base"], 1, None, None)
+    parts = parts_of(counts, SHAPE, CONSTANTS, 1e9)
+    planned = sum(part.tokens for part in parts if part.name.startswith("likelihood"))
+    (prompt,) = build_prompts(llama.tokenizer, TASKS["base"], grid.example(TASKS["base"], 0), "agnostic")
+    passed: dict[bool, int] = {}
+    for gold in (False, True):
+        trace = prefill(llama, prompt, make_plan(policies, at_ratios((0.3, 0.6)), prompt, 0))
+        sizes: list[int] = []
+        embedding = llama.network.get_input_embeddings()
+        hook = embedding.register_forward_hook(lambda _, inputs, __, sizes=sizes: sizes.append(inputs[0].numel()))
+        try:
+            decode(llama, trace, 1, None, gold=gold)
+        finally:
+            hook.remove()
+        passed[gold] = sum(sizes)
+    assert planned == pytest.approx(passed[True] - passed[False])
+    assert planned > 0
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -177,13 +214,14 @@ def test_the_constants_that_come_with_the_package_say_where_they_are_from() -> N
 
 def test_constants_of_this_machine_are_measured_and_make_a_plan(tmp_path: Path) -> None:
     policies = [POLICIES[name] for name in ("full", "knorm", "finch", "kvzip")]  # finch needs a question
-    constants = measure(lambda _: None, policies, (96, 192))
+    constants = measure(lambda _: None, policies, (224, 320))
     path = tmp_path / "constants.json"
     path.write_text(constants.model_dump_json())
     assert Constants.read(path) == constants
     assert set(constants.presses) == {"full", "knorm", "kvzip"}
     assert constants.presses["kvzip"].prefills > 1
-    assert constants.record_bytes[0] > 0
+    assert all(table.file > 1000 > table.row for table in constants.store.values())
+    assert constants.store["contexts"].token > constants.store["records"].token > 0
     assert Plan([load("full", "knorm")], SHAPE, measured_machine(constants, 1e9), constants).device_hours > 0
 
 
