@@ -8,24 +8,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from kvbench.cli.parameters import (
-    NONE_GIVEN,
-    CellSeconds,
-    Device,
-    Dtype,
-    LevelTexts,
-    Limit,
-    MaxKVGB,
-    Mode,
-    Model,
-    Press,
-    Profile,
-    Repeats,
-    Runs,
-    Seed,
-    Site,
-    Tasks,
-)
+from kvbench.cli import parameters as options
 from kvbench.engine.treat.time_limit import CELL_SECONDS
 from kvbench.experiments.catalogue import press_and_others
 from kvbench.publish.site import publish_comparison, publish_summary
@@ -44,22 +27,22 @@ OTHERS = "snapkv,expected_attention"
 
 def command(
     context: typer.Context,
-    press: Press,
+    press: options.Press,
     against: Annotated[str, typer.Option(help="Names of policies and plug-ins, comma-separated.")] = OTHERS,
-    tasks: Tasks = None,
-    few: LevelTexts = NONE_GIVEN,
-    repeats: Repeats = 1,
-    profile: Profile = "quick",
-    limit: Limit = None,
-    model: Model = "reference",
-    seed: Seed = 0,
-    mode: Mode = "agnostic",
-    device: Device = "auto",
-    dtype: Dtype = "auto",
-    out: Runs = Path("runs"),
-    site: Site = Path("site"),
-    cell_seconds: CellSeconds = CELL_SECONDS,
-    max_kv_gb: MaxKVGB = None,
+    tasks: options.Tasks = None,
+    few: options.LevelTexts = options.NONE_GIVEN,
+    repeats: options.Repeats = 1,
+    profile: options.Profile = "quick",
+    limit: options.Limit = None,
+    model: options.Model = "reference",
+    seed: options.Seed = 0,
+    mode: options.Mode = "agnostic",
+    device: options.Device = "auto",
+    dtype: options.Dtype = "auto",
+    out: options.Runs = Path("runs"),
+    site: options.Site = Path("site"),
+    cell_seconds: options.CellSeconds = CELL_SECONDS,
+    max_kv_gb: options.MaxKVGB = None,
 ) -> None:
     """Runs what is missing of a press and of those it is compared with, and tells where it is better, worse or tied."""
     job = Job.of({**context.params, "policies": against, "levels": few})

@@ -12,19 +12,7 @@ from datasets_gen import Split, get_task, parse_tags, tagged
 from datasets_gen.examples.tags import counts_of
 from datasets_gen.export.card import Part, dataset_card
 from datasets_gen.export.dataset import to_dataset
-from kvbench.cli.parameters import (
-    ContextTokens,
-    Data,
-    Defence,
-    Depth,
-    ExampleSeed,
-    ExampleSplit,
-    Limit,
-    Phrasings,
-    Profile,
-    Tag,
-    Tokenizer,
-)
+from kvbench.cli import parameters as options
 from kvbench.experiments.data import with_data
 from kvbench.experiments.options import contexts_of
 from kvbench.prompts.context_length import lengthen_by_tokenizer
@@ -38,17 +26,17 @@ _PART = TypeAdapter(Part)
 def command(
     task: Annotated[str, typer.Option(help="Name of the task.")],
     out: Annotated[Path | None, typer.Option(help="Folder of the dataset. Default: datasets/TASK.")] = None,
-    profile: Profile = "quick",
-    limit: Limit = None,
-    tag: Tag = "",
-    context_tokens: ContextTokens = None,
-    depth: Depth = None,
-    tokenizer: Tokenizer = None,
-    data: Data = None,
-    defence: Defence = None,
-    seed: ExampleSeed = 0,
-    split: ExampleSplit = "test",
-    phrasings: Phrasings = "common",
+    profile: options.Profile = "quick",
+    limit: options.Limit = None,
+    tag: options.Tag = "",
+    context_tokens: options.ContextTokens = None,
+    depth: options.Depth = None,
+    tokenizer: options.Tokenizer = None,
+    data: options.Data = None,
+    defence: options.Defence = None,
+    seed: options.ExampleSeed = 0,
+    split: options.ExampleSplit = "test",
+    phrasings: options.Phrasings = "common",
 ) -> None:
     """Writes a task as a folder that ``datasets.load_dataset`` reads: questions, contexts, spans and golds."""
     disable_progress_bars()  # datasets would write one to a file too

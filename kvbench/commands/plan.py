@@ -7,7 +7,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from kvbench.cli.parameters import NONE_GIVEN, LevelTexts, Limit, Mode, Model, Profile, Repeats, Tasks
+from kvbench.cli import parameters as options
 from kvbench.estimate.constants import FILE, Constants
 from kvbench.estimate.machine import MACHINES, MEASURED
 from kvbench.experiments.catalogue import EVERYTHING
@@ -26,22 +26,22 @@ DEFAULT = "default"
 
 
 def command(
-    model: Model = "reference",
+    model: options.Model = "reference",
     layers: Annotated[int | None, typer.Option(help="Layers; with the next options instead of a model.")] = None,
     heads: Annotated[int | None, typer.Option(help="Query heads of a layer.")] = None,
     key_heads: Annotated[int | None, typer.Option(help="Key heads of a layer.")] = None,
     head_size: Annotated[int, typer.Option(help="Numbers in a key.")] = 128,
     parameters: Annotated[float | None, typer.Option(help="Parameters, in billions.")] = None,
     bytes_per_number: Annotated[int, typer.Option(help="Bytes of a number in weights and cache.")] = 2,
-    tasks: Tasks = None,
-    profile: Profile = "quick",
-    limit: Limit = None,
+    tasks: options.Tasks = None,
+    profile: options.Profile = "quick",
+    limit: options.Limit = None,
     context_tokens: Annotated[int | None, typer.Option(help="Tokens of every context. Default: the task's.")] = None,
     questions: Annotated[float | None, typer.Option(help="Questions about a context. Default: the task's.")] = None,
     policies: Annotated[str, typer.Option(help="As in run: names, all, or default.")] = EVERYTHING,
-    levels: LevelTexts = NONE_GIVEN,
-    repeats: Repeats = 1,
-    mode: Mode = "agnostic",
+    levels: options.LevelTexts = options.NONE_GIVEN,
+    repeats: options.Repeats = 1,
+    mode: options.Mode = "agnostic",
     machine: Annotated[
         str, typer.Option(help=f"{', '.join(MACHINES)}, or {MEASURED}: the machine of the constants.")
     ] = "h100",

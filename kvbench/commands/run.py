@@ -3,40 +3,14 @@
 import shlex
 import sys
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from rich.console import Console
 
-from kvbench.cli.parameters import (
-    NONE_GIVEN,
-    Address,
-    CellSeconds,
-    ContextTokens,
-    CPUs,
-    Data,
-    Defence,
-    Depth,
-    Device,
-    DeviceMap,
-    Dtype,
-    ExecutorName,
-    GPUs,
-    LevelTexts,
-    Limit,
-    MaxKVGB,
-    Mode,
-    Model,
-    MostWorkers,
-    Phrasings,
-    Profile,
-    Repeats,
-    Runs,
-    Seed,
-    Site,
-    Tasks,
-)
+from kvbench.cli import parameters as options
 from kvbench.engine.treat.time_limit import CELL_SECONDS
 from kvbench.experiments.options import check_name
 from kvbench.publish.site import publish_site
@@ -44,56 +18,61 @@ from kvbench.run.report import report_failures, report_identities
 from kvbench.store.run_file import Job
 from kvbench.store.store import Store
 from kvbench.system.console import console
+from kvbench.system.errors import KVBenchError
 from kvbench.system.files import check_writable, make_folder
 from leaderboards.terminal.table import telling, terminal_table
 from policies import LazyModule, Policy
 
-executors = LazyModule("kvbench.run.choice")
+if TYPE_CHECKING:
+    from kvbench.run.executor import Executor
+
+local = LazyModule("kvbench.run.local")
+ray = LazyModule("kvbench.run.on_ray")
 runs = LazyModule("kvbench.run.execute")
 
 
 def command(
     context: typer.Context,
-    model: Model = "reference",
+    model: options.Model = "reference",
     suite: Annotated[
         str | None, typer.Option(help="Its tasks and policies, and a page of its own: see ls suites.")
     ] = None,
-    tasks: Tasks = None,
+    tasks: options.Tasks = None,
     policies: Annotated[
         str | None,
         typer.Option(
             help="Names and file.py:Press, comma-separated, or all; the controls run beside them. Default: a few."
         ),
     ] = None,
-    levels: LevelTexts = NONE_GIVEN,
-    repeats: Repeats = 1,
-    profile: Profile = "quick",
-    limit: Limit = None,
-    phrasings: Phrasings = "common",
-    context_tokens: ContextTokens = None,
-    depth: Depth = None,
-    data: Data = None,
-    defence: Defence = None,
+    levels: options.LevelTexts = options.NONE_GIVEN,
+    repeats: options.Repeats = 1,
+    profile: options.Profile = "quick",
+    limit: options.Limit = None,
+    phrasings: options.Phrasings = "common",
+    context_tokens: options.ContextTokens = None,
+    depth: options.Depth = None,
+    data: options.Data = None,
+    defence: options.Defence = None,
     max_new_tokens: Annotated[int | None, typer.Option(help="Of an answer. Default: what each task has.")] = None,
-    seed: Seed = 0,
-    mode: Mode = "agnostic",
+    seed: options.Seed = 0,
+    mode: options.Mode = "agnostic",
     compress: Annotated[
         Literal["context", "system"] | None,
         typer.Option(help="Any context (default), or only contexts that are system prompts."),
     ] = None,
-    device: Device = "auto",
-    dtype: Dtype = "auto",
-    device_map: DeviceMap = None,
-    out: Runs = Path("runs"),
+    device: options.Device = "auto",
+    dtype: options.Dtype = "auto",
+    device_map: options.DeviceMap = None,
+    out: options.Runs = Path("runs"),
     name: Annotated[str | None, typer.Option(help="Name of the run. Default: made from its identity.")] = None,
-    site: Site = Path("site"),
-    cell_seconds: CellSeconds = CELL_SECONDS,
-    max_kv_gb: MaxKVGB = None,
-    executor: ExecutorName = "local",
-    address: Address = None,
-    workers: MostWorkers = None,
-    cpus_per_worker: CPUs = None,
-    gpus_per_worker: GPUs = None,
+    site: options.Site = Path("site"),
+    cell_seconds: options.CellSeconds = CELL_SECONDS,
+    max_kv_gb: options.MaxKVGB = None,
+    executor: options.ExecutorName = "local",
+    address: options.Address = None,
+    workers: options.MostWorkers = None,
+    cpus_per_worker: options.CPUs = None,
+    gpus_per_worker: options.GPUs = None,
 ) -> None:
     """Runs tasks and policies over levels, stores every answer, and builds the page."""
     if name is not None:
@@ -101,10 +80,25 @@ def command(
     job = Job.of({**context.params, "levels": levels})
     make_folder("--site", site)  # found out now rather than after the run
     check_writable("--out", out)
-    with executors.chosen_executor(executor, job, address, workers, cpus_per_worker, gpus_per_worker) as chosen:
+    with _executor(executor, job, address, workers, cpus_per_worker, gpus_per_worker) as chosen:
         folder = out / (name or f"{Path(model).resolve().name}-{mode}-{chosen.identity.short_hash()}")
         store = runs.complete(chosen, folder, shlex.join(["python", "-m", "kvbench", *sys.argv[1:]]))
     publish(store, chosen.grid.setting.policies, site)
+
+
+def _executor(
+    name: str, job: Job, address: str | None, workers: int | None, cpus: float | None, gpus: float | None
+) -> "AbstractContextManager[Executor]":
+    """Returns the executor ``local`` or ``ray``; raises :class:`KVBenchError` for an option of Ray with ``local``."""
+    if name == "ray":
+        cluster = ray.Cluster(address, workers, 1.0 if cpus is None else cpus, gpus)
+        on_ray: AbstractContextManager[Executor] = ray.on_ray(job, cluster)
+        return on_ray
+    for_ray = {"--address": address, "--workers": workers, "--cpus-per-worker": cpus, "--gpus-per-worker": gpus}
+    for option, value in for_ray.items():
+        if value is not None:
+            raise KVBenchError(f"{option} is for --executor ray: give that too")
+    return nullcontext(local.on_this_machine(job))
 
 
 def publish(store: Store, policies: Sequence[Policy], site: Path) -> None:

@@ -10,20 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from datasets_gen import FROM_DATA, TASKS, Question, Span, get_task, parse_tags, tags_of
-from kvbench.cli.parameters import (
-    NONE_GIVEN,
-    ContextTokens,
-    Data,
-    Defence,
-    Depth,
-    ExampleSeed,
-    ExampleSplit,
-    GivenLevel,
-    Phrasings,
-    Tag,
-    Tokenizer,
-    given,
-)
+from kvbench.cli import parameters as options
 from kvbench.experiments.data import with_data
 from kvbench.experiments.options import check_count
 from kvbench.prompts.context_length import lengthen_by_tokenizer
@@ -42,23 +29,23 @@ def command(
     what: Annotated[str, typer.Argument(help="Name of a task, or folder of a run, such as runs/x.")],
     index: Annotated[int, typer.Option(help="Which example.")] = 0,
     question: Annotated[int | None, typer.Option(help="Colour the evidence of one question; default: of all.")] = None,
-    tag: Tag = "",
-    context_tokens: ContextTokens = None,
-    depth: Depth = None,
-    tokenizer: Tokenizer = None,
-    data: Data = None,
-    defence: Defence = None,
-    seed: ExampleSeed = 0,
-    split: ExampleSplit = "test",
-    phrasings: Phrasings = "common",
+    tag: options.Tag = "",
+    context_tokens: options.ContextTokens = None,
+    depth: options.Depth = None,
+    tokenizer: options.Tokenizer = None,
+    data: options.Data = None,
+    defence: options.Defence = None,
+    seed: options.ExampleSeed = 0,
+    split: options.ExampleSplit = "test",
+    phrasings: options.Phrasings = "common",
     policy: Annotated[str, typer.Option(help="Of a run: whose answers.")] = "",
-    level: GivenLevel = NONE_GIVEN,
+    level: options.GivenLevel = options.NONE_GIVEN,
     worst: Annotated[int, typer.Option(help="Of a run: how many answers, the worst first.")] = 5,
 ) -> None:
     """Prints an example of a task: its context with the spans coloured, its questions and what answers them. Or the
     worst answers of a policy in a run: what is lost of what they needed."""
     is_run = what not in {**TASKS, **FROM_DATA} and ("/" in what or Path(what).is_dir())
-    for name in given(context):
+    for name in options.given(context):
         if name != "what" and (name in OF_A_RUN) != is_run:
             option = "--" + name.replace("_", "-")
             raise KVBenchError(

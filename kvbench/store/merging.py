@@ -9,10 +9,11 @@ import pandas as pd
 
 from kvbench.store.identity import Identity, PolicyIdentity
 from kvbench.store.store import Store
+from kvbench.store.tables import RECORDS
 from kvbench.system.errors import KVBenchError
 from policies import UNTREATED, Level
 
-QUESTION = ["task", "mode", "policy", "level_kind", "level", "repeat", "example_id", "question_id"]
+KEY = list(RECORDS.key)
 SCORES = ["f1", "em", "abstained", "hallucinated", "directives_obeyed", "leakage", "ger", "slot_coverage"]
 ANSWER = ["status", "output_text", "cache_digest", *SCORES]  # equal in equal runs, as times are not
 HASHED = 8  # letters of a hash that are enough to tell it from others
@@ -41,8 +42,8 @@ class RunGroup:
         together = self.stores[0].frame()
         for store in self.stores[1:]:
             records = store.frame()
-            known = pd.MultiIndex.from_frame(together[QUESTION])
-            twice = pd.MultiIndex.from_frame(records[QUESTION]).isin(known)
+            known = pd.MultiIndex.from_frame(together[KEY])
+            twice = pd.MultiIndex.from_frame(records[KEY]).isin(known)
             if fault := _difference(together, records[twice]):
                 others = ", ".join(str(other.folder) for other in self.stores if other is not store)
                 raise KVBenchError(f"{store.folder} and {others} {fault}: leave one of them out")
@@ -110,7 +111,7 @@ def _brief(value: Any) -> str:
 
 def _difference(known: pd.DataFrame, records: pd.DataFrame) -> str:
     """Names the first question that two runs answer differently; nothing if there is none."""
-    joined = records[[*QUESTION, *ANSWER]].merge(known[[*QUESTION, *ANSWER]], on=QUESTION, suffixes=("", "_known"))
+    joined = records[[*KEY, "example_id", *ANSWER]].merge(known[[*KEY, *ANSWER]], on=KEY, suffixes=("", "_known"))
     for name in ANSWER:
         mine, theirs = joined[name], joined[f"{name}_known"]
         differing = joined[(mine != theirs) & ~(mine.isna() & theirs.isna())]
@@ -118,7 +119,6 @@ def _difference(known: pd.DataFrame, records: pd.DataFrame) -> str:
             first = differing.iloc[0]
             return (
                 f"both hold {first['policy']} at {Level(first['level_kind'], first['level']).where} of "
-                f"{first['task']} and differ "
-                f"({name} of {first['question_id']} of {first['example_id']})"
+                f"{first['task']} and differ ({name} of {first['question_id']} of {first['example_id']})"
             )
     return ""

@@ -295,7 +295,7 @@ class Store:
 
     def _order(self, records: pa.Table, questions: pa.Table, of_records: Places) -> Places:
         """The places of the records in the order of the run's tasks and policies."""
-        frame = records.select(["task", "policy", "level_kind", "level", "repeat", "question_id"]).to_pandas()
+        frame = records.select(list(RECORDS.key)).to_pandas()
         frame["example_index"] = questions["example_index"].to_numpy()[of_records]
         for column in ("task", "policy"):
             plural = {"task": "tasks", "policy": "policies"}[column]

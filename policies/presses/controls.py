@@ -5,7 +5,6 @@ from typing import Any
 
 import torch
 from kvpress import BasePress, ScorerPress
-from torch import nn
 
 from policies.declaration.draws import seed_of
 
@@ -15,13 +14,7 @@ class FullPress(BasePress):
     """Keeps everything, whatever the ratio."""
 
     def compress(
-        self,
-        module: nn.Module,
-        hidden_states: torch.Tensor,
-        keys: torch.Tensor,
-        values: torch.Tensor,
-        attentions: torch.Tensor | None,
-        kwargs: dict[str, Any],
+        self, module: Any, hidden_states: Any, keys: torch.Tensor, values: torch.Tensor, *_: Any, **__: Any
     ) -> tuple[torch.Tensor, torch.Tensor]:
         return keys, values
 
@@ -37,15 +30,7 @@ class RandomControlPress(ScorerPress):
     seed: int = 0
     example_id: str = ""
 
-    def score(
-        self,
-        module: Any,
-        hidden_states: torch.Tensor,
-        keys: torch.Tensor,
-        values: torch.Tensor,
-        attentions: torch.Tensor | None,
-        kwargs: dict[str, Any],
-    ) -> torch.Tensor:
+    def score(self, module: Any, hidden_states: Any, keys: torch.Tensor, *_: Any, **__: Any) -> torch.Tensor:
         """Scores in [0, 1), shape (batch_size, num_kv_heads, seq_len)."""
         generator = torch.Generator().manual_seed(seed_of(self.seed, self.example_id, module.layer_idx))
         return torch.rand(keys.shape[:-1], generator=generator, dtype=torch.float32).to(keys.device)
@@ -55,15 +40,7 @@ class RandomControlPress(ScorerPress):
 class RecencyPress(ScorerPress):
     """Keeps the last tokens and nothing else, not even the attention sink."""
 
-    def score(
-        self,
-        module: nn.Module,
-        hidden_states: torch.Tensor,
-        keys: torch.Tensor,
-        values: torch.Tensor,
-        attentions: torch.Tensor | None,
-        kwargs: dict[str, Any],
-    ) -> torch.Tensor:
+    def score(self, module: Any, hidden_states: Any, keys: torch.Tensor, *_: Any, **__: Any) -> torch.Tensor:
         """The position of each token, shape (batch_size, num_kv_heads, seq_len)."""
         return torch.arange(keys.shape[2], device=keys.device, dtype=torch.float32).expand(keys.shape[:-1])
 
@@ -79,15 +56,7 @@ class OraclePress(ScorerPress):
     answer_tokens: tuple[int, ...] = ()
     evidence_tokens: tuple[int, ...] = ()
 
-    def score(
-        self,
-        module: nn.Module,
-        hidden_states: torch.Tensor,
-        keys: torch.Tensor,
-        values: torch.Tensor,
-        attentions: torch.Tensor | None,
-        kwargs: dict[str, Any],
-    ) -> torch.Tensor:
+    def score(self, module: Any, hidden_states: Any, keys: torch.Tensor, *_: Any, **__: Any) -> torch.Tensor:
         """Rank of each token, shape (batch_size, num_kv_heads, seq_len)."""
         length = keys.shape[2]
         scores = torch.arange(length, dtype=torch.float32)

@@ -27,7 +27,7 @@ class H2OPress(ObservedAttentionPress):
 
     def score(
         self,
-        module: nn.Module,
+        module: Any,
         hidden_states: torch.Tensor,
         keys: torch.Tensor,
         values: torch.Tensor,

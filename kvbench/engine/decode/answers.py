@@ -56,19 +56,22 @@ def _decode_together(model: LoadedModel, trace: Trace, decoding: Decoding, max_k
         while queue:
             wave, *queue = queue
             wave = [sound for rows in wave if (sound := [row for row in rows if row.of.error is None])]
-            size = size_of(wave)
-            if size > max_kv_bytes:
-                (alone,) = rows_of([wave])
-                needed = f"its keys and values need {size / 1e9:.3g} GB"
-                _fail(alone.of, f"{needed}, --max-kv-gb allows {max_kv_bytes / 1e9:.3g}: allow more")
+            size, needed = size_of(wave), f"{size_of(wave) / 1e9:.3g} GB"
+            if size > max_kv_bytes:  # then it is one row
+                reason = f"its keys and values need {needed}, --max-kv-gb allows {max_kv_bytes / 1e9:.3g}: allow more"
             elif (result := _if_it_fits(model, trace, wave, decoding)) is not None:
                 generations += [replace(generation, halvings=halvings) for generation in result[0]]
                 gold |= result[1]
-            elif len(rows_of([wave])) == 1:
-                _fail(wave[0][0].of, f"out of memory with {size / 1e9:.3g} GB of keys and values: it was alone")
+                continue
             else:
+                reason = f"out of memory with {needed} of keys and values: it was alone"
+            if len(rows := rows_of([wave])) > 1:
                 halvings += 1
-                queue = in_waves(rows_of([wave, *queue]), size // 2, model.device)
+                queue = in_waves([*rows, *rows_of(queue)], size // 2, model.device)
+                continue
+            branch = rows[0].of
+            branch.error = f"{branch.treatment.policy.name} failed while decoding: {reason}"
+            branch.layers = []
     return [replace(one, gold_nll=gold.get((id(one.branch), one.question))) for one in generations]
 
 
@@ -84,11 +87,6 @@ def _if_it_fits(
     if model.device.type == "cuda":
         torch.cuda.empty_cache()
     return None
-
-
-def _fail(branch: Branch, reason: str) -> None:
-    branch.error = f"{branch.treatment.policy.name} failed while decoding: {reason}"
-    branch.layers = []
 
 
 def check_length(model: LoadedModel, prompt: Prompt, steps: int) -> None:

@@ -65,6 +65,7 @@ class Bundle:
         # Where nothing is padded, one mask serves all rows.
         self.padded = bool(columns.padding.any()) or any(bool(hidden.any()) for hidden in self.hidden)
         self._golds_padded = self.padded or bool(self.golds.padding.any())
+        self._spare_of_all = self._least_spare(slice(None))
         self.column = torch.zeros_like(columns.shared_ids[0])
         self.padding = torch.zeros_like(columns.shared_ids, dtype=torch.bool)
         self.active = torch.ones(len(rows), columns.count, dtype=torch.bool, device=device)
@@ -141,7 +142,11 @@ class Bundle:
         self._bias = None
         self._column, self._padding, self._by_row = self.column, self.padding, self.padded
         self.places, self.rows_read, self.alone = places, rows, alone
-        self.skipped = [int(spare[rows].min()) for spare in self.spare] if self.padded else [0] * len(self.spare)
+        self.skipped = self._spare_of_all if rows == slice(None) else self._least_spare(rows)
+
+    def _least_spare(self, rows: slice) -> list[int]:
+        """Counts by layer the padding that some rows have in common."""
+        return [int(spare[rows].min()) for spare in self.spare] if self.padded else [0] * len(self.spare)
 
     def grow(self, count: int) -> None:
         """Notes that every row has passed over so many more places."""
@@ -254,6 +259,7 @@ class Bundle:
             self.spare[layer] = self.spare[layer][rows.cpu()]
         self.padding, self.active = self.padding[rows], self.active[rows]
         self.row_numbers = [self.row_numbers[row] for row in rows.tolist()]
+        self._spare_of_all = self._least_spare(slice(None)) if len(rows) else []
 
 
 def _widest(portions: Sequence[slice]) -> int:

@@ -1,43 +1,17 @@
 """Gives access to the cache of a branch as one answer reads it, apart from the attention that reads it."""
 
-from abc import ABC, abstractmethod
-
 import torch
 from transformers import DynamicCache
 
 from kvbench.engine.decode.bundle import Bundle, kept_last
 from kvbench.engine.treat.branch import Branch
 from kvbench.engine.treat.keep import LayerCache
-from policies import ABSENT, UNKNOWN
+from policies import ABSENT, UNKNOWN, CacheRows
 
 
-class BranchCache(ABC):
-    """Gives access to rows of keys and values, to read and write by layer, head and token.
-
-    It implements :class:`policies.CacheRows`. It hides how a batch stores them: padding, the questions of other columns
-    and rows that have moved. It is valid until the next pass.
-    """
-
-    @property
-    @abstractmethod
-    def layers(self) -> int:
-        """Counts the layers."""
-
-    @abstractmethod
-    def tokens(self, layer: int) -> torch.Tensor:
-        """Returns the position of each row's token, ``ABSENT`` or ``UNKNOWN``: int64 (num_kv_heads, rows)."""
-
-    @abstractmethod
-    def keys(self, layer: int) -> torch.Tensor:
-        """A copy, shape (num_kv_heads, rows, head_dim)."""
-
-    @abstractmethod
-    def values(self, layer: int) -> torch.Tensor:
-        """A copy, shape (num_kv_heads, rows, head_dim)."""
-
-    @abstractmethod
-    def write(self, layer: int, keys: torch.Tensor | None = None, values: torch.Tensor | None = None) -> None:
-        """Puts these into the cache; absent rows stay as they are."""
+class BranchCache(CacheRows):
+    """Gives access to the rows that one answer reads. It hides how a batch stores them: padding, the questions of other
+    columns and rows that have moved. It is valid until the next pass."""
 
     def row(self, layer: int, head: int, token: int) -> int:
         """Finds the row of a layer in which a head holds a token; raises :class:`KeyError` if there is none."""
