@@ -26,7 +26,6 @@ from kvbench.models.load import LoadedModel
 from kvbench.prompts.prompt import Prompt, build_prompts
 from kvbench.run.resume import CONTEXTS_IN_CHUNK
 from kvbench.store.parquet import encoded
-from kvbench.store.tables import OF_EVERY_RUN
 from kvbench.system.process import processor_name
 from policies import POLICIES, Policy, at_ratios
 
@@ -162,7 +161,7 @@ def measure_store(model: LoadedModel, tasks: Sequence[Task]) -> dict[str, TableB
     )
     more_tokens = long.questions[0].context_tokens - short.questions[0].context_tokens
     tables, weights = (short.to_tables(), long.to_tables()), {}
-    for name in OF_EVERY_RUN:
+    for name in tables[0]:
         rows = len(tables[0][name])
         file, whole, longer = (len(encoded(table)) for table in (tables[0][name][:1], *(part[name] for part in tables)))
         token = max(0.0, (longer - whole) / rows / more_tokens)
