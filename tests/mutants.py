@@ -22,6 +22,7 @@ LIMIT = 600  # seconds for the tests of one mutant: a fault that makes a loop en
 
 ENGINE, STORE = "kvbench/engine", "kvbench/store"
 METRICS, STATISTICS, AGGREGATE = "leaderboards/metrics", "leaderboards/statistics", "leaderboards/aggregate"
+BOARDS = "leaderboards/boards"
 
 
 @dataclass(frozen=True)
@@ -206,13 +207,13 @@ MUTANTS = (
         "tests/statistics/test_statistics.py::test_wilcoxon_weighs_every_context_the_same_however_many_questions_it_has",
     ),
     Mutant(
-        f"{AGGREGATE}/safety.py",
+        f"{BOARDS}/safe_ratio.py",
         "loss.high >= TOLERATED_LOSS",
         "loss.mean >= TOLERATED_LOSS",
         "tests/statistics/test_statistics.py::test_the_safe_ratio_is_that_of_a_hand",
     ),
     Mutant(
-        f"{AGGREGATE}/safety.py",
+        f"{BOARDS}/area.py",
         "heights[:, :-1] + shares * rises / 2",
         "heights[:, :-1] + rises / 2",
         "tests/statistics/test_statistics.py::test_an_area_ends_between_two_points_where_it_is_asked_to",

@@ -17,7 +17,7 @@ from kvbench.system.console import console, printable
 from kvbench.system.files import make_folder
 from leaderboards.aggregate.facets import facets
 from leaderboards.aggregate.row import ALL_TASKS
-from leaderboards.aggregate.standings import all_standings
+from leaderboards.boards.standings import all_standings
 from leaderboards.downloads.sheets import file_name
 from leaderboards.figures.gallery import Details, Gallery, gallery
 from leaderboards.figures.heat_drawing import save_map

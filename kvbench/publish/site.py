@@ -26,13 +26,13 @@ from kvbench.system.console import console, printable
 from kvbench.system.errors import KVBenchError
 from kvbench.system.files import write_text_atomically
 from kvbench.system.side_by_side import side_by_side
-from leaderboards.aggregate.board import boards_of
 from leaderboards.aggregate.facets import facets
 from leaderboards.aggregate.failures import Contrast, contrasts
 from leaderboards.aggregate.paired import Duel, duels, every_duel
 from leaderboards.aggregate.row import SummaryRow
-from leaderboards.aggregate.standings import all_standings
 from leaderboards.aggregate.summary import PlannedCells, summarise
+from leaderboards.boards.board import boards_of
+from leaderboards.boards.standings import all_standings
 from leaderboards.downloads.encounters import Duels
 from leaderboards.downloads.sheets import Sheet, file_name, joined
 from leaderboards.downloads.tables import board_sheet, cells_sheet, contrasts_sheet, duels_sheet, questions_sheet

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from pandas import DataFrame
 
-from leaderboards.aggregate.measures import F1, GER, HALLUCINATION
-from leaderboards.aggregate.row import ALL_TASKS, SummaryRow
+from leaderboards.aggregate.row import ALL_TASKS, F1, GER, HALLUCINATION, SummaryRow
 from leaderboards.metrics import Measure
 from leaderboards.statistics.levels import with_levels
 from leaderboards.statistics.resampling import Blank

@@ -51,6 +51,12 @@ class Difference:
         low, high = percentile_interval(values[1:]) if len(values) > 1 else (None, None)
         return cls(float(values[0]), low, high)
 
+    @classmethod
+    def between(cls, one: FloatArray, other: FloatArray) -> Self:
+        """Subtracts two measures of the same resamples, each of shape (1 + resamples,). Where two are equal but for the
+        noise of sums, the difference is 0: it would else be as clear as any."""
+        return cls.of(np.round(one - other, DIGITS))
+
     @property
     def is_clear(self) -> bool:
         """Tells whether the interval leaves out 0."""

@@ -1,14 +1,19 @@
-"""One row of a board: what all records of one task, mode, policy and ratio add up to."""
+"""One row of a summary: what all records of one task, mode, policy and level add up to; and the measures that boards
+are about."""
 
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict
 
-from leaderboards.metrics import MEASURES, with_columns
+from leaderboards.metrics import MEASURES, Interval, with_columns
 from policies.declaration.levels import Level
 
 ALL_TASKS = "all"
+F1, HALLUCINATION, GER = (MEASURES[field] for field in ("f1", "hallucination_rate", "ger"))
+REALISED_RATIO, KEPT_TOKENS, KV_BYTES = (MEASURES[field] for field in ("realised_ratio", "kept_tokens", "kv_bytes"))
+ABSTENTION, SLOT_COVERAGE = MEASURES["abstention_rate"], MEASURES["slot_coverage"]
+OBEYED, LEAKAGE = MEASURES["directives_obeyed"], MEASURES["leakage"]
 
 
 def _columns() -> dict[str, Any]:
@@ -71,3 +76,12 @@ class SummaryRow(BaseModel):
     @cached_property
     def at(self) -> Level:
         return Level(self.level_kind, self.level)
+
+
+def written_interval(interval: Interval | None, factor: float = 1, digits: int = 0) -> str:
+    """Both ends with a dash between them.
+
+    >>> written_interval((0.25, 0.5), factor=100)
+    '25–50'
+    """
+    return "–" if interval is None else "–".join(f"{end * factor:.{digits}f}" for end in interval)

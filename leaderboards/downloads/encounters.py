@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from leaderboards.aggregate.board import shown_of
 from leaderboards.aggregate.paired import Difference, Duel
+from leaderboards.boards.board import shown_of
 
 NOTHING = -128  # of a byte that has no value
 VERDICTS = {"worse": -1, "tied": 0, "better": 1}

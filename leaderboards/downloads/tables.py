@@ -8,24 +8,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from leaderboards.aggregate.board import Boards, values_of
 from leaderboards.aggregate.facets import Facet
 from leaderboards.aggregate.failures import Contrast
 from leaderboards.aggregate.imported import Imported
 from leaderboards.aggregate.paired import Difference, Duel
 from leaderboards.aggregate.row import SummaryRow
-from leaderboards.aggregate.standings import TO_BEAT, Against, Found, Standing
+from leaderboards.boards.board import Boards, values_of
+from leaderboards.boards.registry import DERIVED
+from leaderboards.boards.standings import Standings
 from leaderboards.downloads.sheets import Sheet
 from leaderboards.statistics.resampling import Blank, Estimate
 from policies.declaration.levels import Level
 
 Values = dict[str, Any]
-
-AREA = ("area", "area_low", "area_high", "area_span", "questions")
-RANK = ("rank", "rank_low", "rank_high", "tied")
-CLIFF = ("cliff", "cliff_low", "cliff_high", "cliff_rise", "cliff_rise_low", "cliff_rise_high")
-CORRELATION = ("ger_pearson", "ger_pearson_p", "ger_spearman", "ger_spearman_p", "ger_points")
-BEATS = ("verdict", "difference", "difference_low", "difference_high", "span", "smallest_detectable", "p")
 
 
 def cells_sheet(rows: Sequence[SummaryRow]) -> Sheet:
@@ -38,89 +33,19 @@ def cells_sheet(rows: Sequence[SummaryRow]) -> Sheet:
     )
 
 
-def board_sheet(found: Found, boards: Boards) -> Sheet:
+def board_sheet(standings: Standings, boards: Boards) -> Sheet:
     """Lists what each policy comes to on each board; the columns that tell of single levels and of costs as the board
     has them, shares as shares."""
     rows = [
-        {**_standing(one), **values_of(boards[place], one.policy)}
-        for place, of_board in found.items()
+        {
+            **{"mode": mode, "task": task, "policy": one.policy},
+            **{name: value for measure in DERIVED for name, value in measure.downloaded(one[measure]).items()},
+            **values_of(boards[mode, task], one.policy),
+        }
+        for (mode, task), of_board in standings.items()
         for one in of_board
     ]
     return Sheet.of("board", "The boards: a row for each policy", rows)
-
-
-def _standing(one: Standing) -> Values:
-    beats = {control: _against(control, one.against.get(control)) for control in TO_BEAT}
-    return {
-        "mode": one.mode,
-        "task": one.task,
-        "policy": one.policy,
-        **_rank(one),
-        **_area(one),
-        **_safe(one),
-        **_cliff(one),
-        **_correlation(one),
-        **{name: value for values in beats.values() for name, value in values.items()},
-    }
-
-
-def _blank(names: Iterable[str], reason_of: str, blank: Blank) -> Values:
-    return {**dict.fromkeys(names), f"{reason_of}_reason": blank.reason}
-
-
-def _rank(one: Standing) -> Values:
-    rank = one.rank
-    if isinstance(rank, Blank):
-        return _blank(RANK, "rank", rank)
-    return {"rank": rank.rank, "rank_low": rank.low, "rank_high": rank.high, "tied": rank.tied, "rank_reason": None}
-
-
-def _area(one: Standing) -> Values:
-    area = one.area
-    if isinstance(area, Blank):
-        return _blank(AREA, "area", area)
-    return {
-        "area": area.f1.mean,
-        "area_low": area.f1.low,
-        "area_high": area.f1.high,
-        "area_span": area.span,
-        "questions": area.f1.n,
-        "area_reason": None,
-    }
-
-
-def _safe(one: Standing) -> Values:
-    safe = one.safe_ratio
-    if isinstance(safe, Blank):
-        return _blank(("safe_ratio",), "safe_ratio", safe)
-    return {"safe_ratio": safe.ratio, "safe_ratio_reason": None}
-
-
-def _cliff(one: Standing) -> Values:
-    cliff = one.cliff
-    if isinstance(cliff, Blank):
-        return _blank(CLIFF, "cliff", cliff)
-    rise = cliff.rise
-    values = (cliff.ratio, cliff.low, cliff.high, rise.mean, rise.low, rise.high)
-    return {**dict(zip(CLIFF, values, strict=True)), "cliff_reason": None}
-
-
-def _correlation(one: Standing) -> Values:
-    found = one.ger_against_hallucination
-    if isinstance(found, Blank):
-        return _blank(CORRELATION, "ger", found)
-    values = (found.pearson, found.pearson_p, found.spearman, found.spearman_p, found.n)
-    return {**dict(zip(CORRELATION, values, strict=True)), "ger_reason": None}
-
-
-def _against(control: str, found: Against | Blank | None) -> Values:
-    names = [f"beats_{control}_{name}" for name in BEATS]
-    if not isinstance(found, Against):
-        return _blank(names, f"beats_{control}", found or Blank("a control, or it was not run"))
-    smallest = None if isinstance(found.smallest, Blank) else found.smallest
-    difference = found.difference
-    values = (found.verdict, difference.mean, difference.low, difference.high, found.span, smallest, found.p)
-    return {**dict(zip(names, values, strict=True)), f"beats_{control}_reason": None}
 
 
 def duels_sheet(name: str, duels: Iterable[Duel], title: str = "Verdicts, cell by cell") -> Sheet:

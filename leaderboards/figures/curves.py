@@ -5,9 +5,8 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 from matplotlib.axes import Axes
 
-from leaderboards.aggregate.measures import HALLUCINATION
-from leaderboards.aggregate.row import ALL_TASKS, SummaryRow
-from leaderboards.aggregate.safety import Cliff
+from leaderboards.aggregate.row import ALL_TASKS, HALLUCINATION, SummaryRow
+from leaderboards.boards.cliff import Cliff
 from leaderboards.metrics import Interval, Measure
 from leaderboards.rendering.drawing import Drawing, draw_band, draw_cliff, draw_line
 from leaderboards.rendering.frames import Axis, Frame
@@ -147,8 +146,7 @@ def _cliffs(
 
 
 def _cliff_spot(style: LineStyle, cliff: Cliff, height: float) -> Spot:
-    place = _interval(cliff.low, cliff.high)
-    rise = _interval(cliff.rise.low, cliff.rise.high)
+    place, rise = cliff.interval, cliff.rise.interval
     lines = (
         "cliff" + (f", {in_words(place, 1, 2)}" if place else ""),
         f"{TENTH * cliff.rise.mean:+.1f} points for a tenth",
@@ -156,7 +154,3 @@ def _cliff_spot(style: LineStyle, cliff: Cliff, height: float) -> Spot:
         *([] if cliff.is_clear else ["may be no rise at all"]),
     )
     return Spot(style.index, cliff.ratio, height, f"{cliff.ratio:.2f}", lines)
-
-
-def _interval(low: float | None, high: float | None) -> Interval | None:
-    return None if low is None or high is None else (low, high)

@@ -5,8 +5,9 @@ from dataclasses import dataclass, field
 
 from leaderboards.aggregate.facets import Facet
 from leaderboards.aggregate.row import ALL_TASKS, SummaryRow
-from leaderboards.aggregate.safety import Correlation
-from leaderboards.aggregate.standings import Found
+from leaderboards.boards.cliff import CLIFF
+from leaderboards.boards.correlation import CORRELATION, Correlation
+from leaderboards.boards.standings import Standings
 from leaderboards.figures.curves import curve_plot
 from leaderboards.figures.heatmaps import HeatMap, layer_map, question_map, task_map
 from leaderboards.figures.scatter import Scatter, scatter, told, written_p
@@ -20,7 +21,7 @@ from leaderboards.statistics.resampling import Blank
 class Details:
     """Holds what the records say beyond the rows. ``standings``: by mode and task."""
 
-    standings: Found = field(default_factory=dict)
+    standings: Standings = field(default_factory=dict)
     facets: Sequence[Facet] = ()
 
 
@@ -66,7 +67,7 @@ def gallery(
     rows are not. ``place``: of the gallery on its page, if there are several."""
     own = [row for row in rows if (row.task, row.mode) == (task, mode)]
     found = details.standings.get((mode, task), ())
-    cliffs = {standing.policy: standing.cliff for standing in found}
+    cliffs = {standing.policy: standing[CLIFF] for standing in found}
     pictures = [
         _curve(curve_plot(rows, task, mode, measure, cliffs, styles, place), measure)
         for measure in CURVES
@@ -84,7 +85,7 @@ def gallery(
         tuple(pictures),
         _blanks(own),
         CORRELATIONS,
-        tuple(_correlated(standing.policy, standing.ger_against_hallucination) for standing in found)
+        tuple(_correlated(standing.policy, standing[CORRELATION]) for standing in found)
         if not isinstance(points, Blank)
         else (),
         tuple(one for one in maps if not isinstance(one, Blank)),

@@ -6,7 +6,7 @@ import numpy as np
 import seaborn
 from matplotlib.figure import Figure
 
-from leaderboards.aggregate.measures import F1, GER, HALLUCINATION
+from leaderboards.aggregate.row import F1, GER, HALLUCINATION
 from leaderboards.figures.heatmaps import HeatMap, Key
 from leaderboards.rendering.drawing import DOTS, printing
 from leaderboards.rendering.frames import INK

@@ -7,8 +7,7 @@ from typing import TypeVar
 from markupsafe import Markup
 
 from leaderboards.aggregate.facets import NO_SUCH, NOT_RUN, PROPERTIES, Facet, mean_of
-from leaderboards.aggregate.measures import F1, GER, HALLUCINATION
-from leaderboards.aggregate.row import ALL_TASKS, SummaryRow
+from leaderboards.aggregate.row import ALL_TASKS, F1, GER, HALLUCINATION, SummaryRow
 from leaderboards.metrics import Measure
 from leaderboards.rendering.templating import as_data
 from leaderboards.statistics.resampling import Blank

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from matplotlib.axes import Axes
 
-from leaderboards.aggregate.measures import GER, HALLUCINATION
-from leaderboards.aggregate.row import ALL_TASKS, SummaryRow
-from leaderboards.aggregate.safety import Correlation, correlation
+from leaderboards.aggregate.row import ALL_TASKS, GER, HALLUCINATION, SummaryRow
+from leaderboards.boards.correlation import Correlation, correlation
 from leaderboards.rendering.drawing import Drawing, draw_dots
 from leaderboards.rendering.frames import Axis, Frame
 from leaderboards.rendering.plots import Plot, Spot, numbers

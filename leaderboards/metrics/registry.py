@@ -1,11 +1,10 @@
 """The registry of metrics: add a metric by declaring it in the file of its family; a new family is named here."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 
 from leaderboards.errors import MetricError
 from leaderboards.metrics import answers, costs, directives, leakage, likelihood, routing
-from leaderboards.metrics.declaration.definition import Definition
+from leaderboards.metrics.declaration.definition import Definition, definitions_in
 from leaderboards.metrics.declaration.measure import Measure
 from leaderboards.metrics.declaration.metric import Metric
 
@@ -46,13 +45,4 @@ ON_BOARD = tuple(
 
 def definitions_of(chapter: str) -> tuple[Definition, ...]:
     """Returns the definitions of the metrics that stand in a chapter, with the names that each explains."""
-    names: dict[str, dict[str, None]] = {}
-    found: dict[str, Definition] = {}
-    for metric in METRICS.values():
-        if metric.definition.chapter == chapter:
-            found[metric.definition.name] = metric.definition
-            names.setdefault(metric.definition.name, {}).update(dict.fromkeys(metric.names))
-    return tuple(
-        replace(definition, names=tuple(dict.fromkeys((*names[name], *definition.names))))
-        for name, definition in found.items()
-    )
+    return definitions_in(chapter, ((metric.definition, metric.names) for metric in METRICS.values()))

@@ -1,10 +1,8 @@
 """Defines every measure, every column and every test in one home, for the page on method."""
 
-from leaderboards.aggregate.safety import TOLERATED_LOSS
-from leaderboards.aggregate.standings import POWER, SHORT_SPAN
+from leaderboards.boards.registry import derived_definitions
 from leaderboards.metrics import definitions_of
 from leaderboards.metrics.declaration.definition import Chapter, Definition, with_interval
-from leaderboards.metrics.routing import ROUTING
 from leaderboards.statistics.bootstrap import RESAMPLES
 from leaderboards.statistics.significance import ALPHA, EXACT_BELOW
 from leaderboards.studies.registry import studies
@@ -28,13 +26,7 @@ ROUTES = Chapter(
     "Routes: what is still in the cache",
     (
         *definitions_of("routes"),
-        Definition(
-            "GER against hallucination",
-            "Pearson’s and Spearman’s correlation of the two over what a policy was asked to reach, each with its "
-            "two-sided p. Levels of one policy are about the same questions: p takes them for independent, and is too "
-            "small. Blank for fewer than three levels.",
-            names=("ger_pearson", "ger_pearson_p", "ger_spearman", "ger_spearman_p", "ger_points", "ger_reason"),
-        ),
+        *derived_definitions("routes"),
     ),
 )
 
@@ -68,76 +60,7 @@ BOARD = Chapter(
     "board",
     "Boards: what a policy comes to",
     (
-        Definition(
-            "Area under F1",
-            "The mean height of the curve of F1 over the realised ratio, from the full cache at 0 to the last point, "
-            "by the trapezoid rule, in percent like F1. What lies beyond the last point is not known and not counted. "
-            "Policies are ranked over the span that all ranked ones share.",
-            "area = (1 / span) ∫ F1(r) dr from r = 0 to span",
-            names=(
-                *("F1 area", *with_interval("area"), "area_span", "area_reason"),
-                *("questions", "n", "contexts", "answers"),
-            ),
-        ),
-        Definition(
-            "Rank, and rank interval",
-            "By the area under F1; policies of one value share the better rank. The interval holds 95 % of the ranks "
-            "in the same resamples of contexts for all, widened to hold the rank measured. Tied are those whose paired "
-            "difference may be 0. Controls have no rank, nor has a policy that removes at most "
-            f"{SHORT_SPAN:g} of the cache less than others.",
-            source="H. Goldstein and D. J. Spiegelhalter, J. R. Statist. Soc. A 159 (1996), section 4",
-            names=("rank", "rank_low", "rank_high", "tied", "rank_reason"),
-        ),
-        Definition(
-            "Beats random? Beats recency?",
-            "The area under F1 minus that of the control, both over the realised ratios from 0 to where the shorter "
-            "curve ends, with its paired interval. Better or worse where the interval leaves out 0 and p, two-sided "
-            "from the resamples and corrected by Holm’s method over all policies and both controls of a board, is "
-            f"below {ALPHA:g}; else tied.",
-            "p = 2 · (resamples on the rarer side of 0 + 1) / (resamples + 1)",
-            "A. C. Davison and D. V. Hinkley, Bootstrap Methods and their Application (1997), section 4.2",
-            (
-                *("beats random?", "beats recency?"),
-                *(
-                    f"beats_{control}_{part}"
-                    for control in ("random", "recency")
-                    for part in ("verdict", *with_interval("difference"), "span", "p", "reason")
-                ),
-            ),
-        ),
-        Definition(
-            "Smallest detectable difference",
-            f"The smallest true difference that a sample like this one tells from 0, at two-sided {ALPHA:g}, "
-            f"{POWER:.0%} of the time. With a handful of contexts it is too small.",
-            "(1.96 + 0.84) · standard deviation of the difference over the resamples",
-            "H. S. Bloom, Evaluation Review 19 (1995)",
-            ("beats_random_smallest_detectable", "beats_recency_smallest_detectable"),
-        ),
-        Definition(
-            "Safe ratio",
-            "The highest asked ratio up to which, at every lower one too, the loss of F1 against the full cache on "
-            f"the same questions stays below {TOLERATED_LOSS:g} points even at the upper end of its 95 % interval. "
-            "“none”: already the lowest ratio is not safe.",
-            f"safe ratio = max α such that upper(F1(full) − F1(β)) < {TOLERATED_LOSS:g} for all β ≤ α",
-            names=("safe ratio", "safe_ratio", "safe_ratio_reason"),
-        ),
-        Definition(
-            "Susceptibility",
-            "How fast the hallucination rate rises with the ratio, by finite differences between neighbouring asked "
-            "ratios, from the full cache on: 2.0 is 20 points from one tenth to the next.",
-            "χ = dH / dα",
-            f"after {ROUTING}",
-            with_interval("cliff_rise"),
-        ),
-        Definition(
-            "Cliff",
-            "Where susceptibility peaks: the middle of two neighbouring asked ratios, with an interval that holds the "
-            "cliffs of 95 % of the resamples. It is the largest of several slopes, and so flattered by chance. Blank "
-            "where hallucination rises nowhere, and by budget.",
-            "cliff = argmax χ(α)",
-            f"after {ROUTING}",
-            ("cliff", "cliff_low", "cliff_high", "cliff_reason"),
-        ),
+        *derived_definitions("board"),
         Definition(
             "Best and tied, in a table",
             "At each ratio or budget, among the policies that are not controls. The best value is best where the "

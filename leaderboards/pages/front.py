@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from leaderboards.aggregate.board import Board, BoardCell
 from leaderboards.aggregate.row import ALL_TASKS, SummaryRow
+from leaderboards.boards.board import Board
+from leaderboards.boards.cells import Cell
 from leaderboards.downloads.encounters import encounters
 from leaderboards.pages.results import Results, distinct, labels_of, task_page
 from leaderboards.pages.sections import note_of, sections_of, title_of
@@ -156,7 +157,7 @@ def _one_board(placed: PlacedBoard) -> dict[str, Any]:
     }
 
 
-def _cell_data(cell: BoardCell) -> str | list[str | float]:
+def _cell_data(cell: Cell) -> str | list[str | float]:
     """Its texts and what it is sorted by; of a blank one, the reason."""
     if cell.sort is None:
         return cell.reason

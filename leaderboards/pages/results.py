@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from leaderboards.aggregate.board import Boards
 from leaderboards.aggregate.row import ALL_TASKS, SummaryRow
+from leaderboards.boards.board import Boards
 from leaderboards.downloads.encounters import Duels
 from leaderboards.downloads.sheets import file_name
 from leaderboards.figures.gallery import Details

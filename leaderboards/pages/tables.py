@@ -4,17 +4,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import urlencode
 
-from leaderboards.aggregate.measures import (
+from leaderboards.aggregate.ranking import Mark, mark_of
+from leaderboards.aggregate.row import (
     F1,
     GER,
     KEPT_TOKENS,
     KV_BYTES,
     REALISED_RATIO,
     SLOT_COVERAGE,
+    SummaryRow,
     written_interval,
 )
-from leaderboards.aggregate.ranking import Mark, mark_of
-from leaderboards.aggregate.row import SummaryRow
 from leaderboards.metrics import MEASURES, Measure
 from leaderboards.metrics.declaration.sizes import size_text
 from leaderboards.rendering.style import LineStyle

@@ -6,8 +6,7 @@ from pathlib import Path
 
 from markupsafe import Markup
 
-from leaderboards.aggregate.measures import written_interval
-from leaderboards.aggregate.row import SummaryRow
+from leaderboards.aggregate.row import SummaryRow, written_interval
 from leaderboards.metrics import Interval, Measure
 from leaderboards.rendering.drawing import Drawing
 from leaderboards.rendering.templating import as_data

@@ -11,6 +11,11 @@ from leaderboards.statistics.bootstrap import RESAMPLES, FloatArray, cluster_wei
 ENOUGH = 0.95  # of the resamples must have a value
 
 
+def interval_of(low: float | None, high: float | None) -> tuple[float, float] | None:
+    """Returns both ends, or None where there is no interval."""
+    return None if low is None or high is None else (low, high)
+
+
 @dataclass(frozen=True)
 class Estimate:
     """A mean with its 95 % interval, None from a single cluster. ``n``: values that it is the mean of."""
@@ -19,6 +24,10 @@ class Estimate:
     low: float | None
     high: float | None
     n: int
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        return interval_of(self.low, self.high)
 
     @classmethod
     def of(cls, mean: float, resampled: FloatArray | None, n: int) -> Self:

@@ -6,9 +6,8 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from leaderboards.aggregate.measures import F1, HALLUCINATION, LEAKAGE, OBEYED
 from leaderboards.aggregate.ranking import mark_of
-from leaderboards.aggregate.row import ALL_TASKS, SummaryRow
+from leaderboards.aggregate.row import ALL_TASKS, F1, HALLUCINATION, LEAKAGE, OBEYED, SummaryRow
 from leaderboards.metrics import Measure
 from policies.declaration.levels import Level
 from policies.declaration.names import CONTROLS

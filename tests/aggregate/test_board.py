@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from leaderboards.aggregate.board import Board, BoardCell, boards_of
 from leaderboards.aggregate.row import ALL_TASKS
 from leaderboards.aggregate.summary import summarise
+from leaderboards.boards.board import Board, boards_of
+from leaderboards.boards.cells import Cell
 from leaderboards.pages.front import FRONT, build_pages
 from leaderboards.pages.results import Results
 from policies.declaration.names import CONTROLS
@@ -23,7 +24,7 @@ def boards() -> dict[tuple[str, str], Board]:
     return dict(boards_of(records, summarise(records)))
 
 
-def cells(board: Board, policy: str) -> dict[str, BoardCell]:
+def cells(board: Board, policy: str) -> dict[str, Cell]:
     (line,) = [line for line in (*board.methods, *board.controls) if line.policy == policy]
     return dict(zip((column.name for column in board.columns), line.cells, strict=True))
 

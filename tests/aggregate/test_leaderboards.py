@@ -12,8 +12,7 @@ import pytest
 from pandas import DataFrame
 from pydantic import ValidationError
 
-from leaderboards.aggregate.measures import F1, GER, HALLUCINATION
-from leaderboards.aggregate.row import ALL_TASKS, SummaryRow
+from leaderboards.aggregate.row import ALL_TASKS, F1, GER, HALLUCINATION, SummaryRow
 from leaderboards.aggregate.summary import PlannedCells, _intervals, summarise
 from leaderboards.errors import LeaderboardError
 from leaderboards.metrics.declaration.sizes import size_text

@@ -3,9 +3,8 @@
 import numpy as np
 from pandas import DataFrame
 
-from leaderboards.aggregate.measures import F1, HALLUCINATION, REALISED_RATIO
 from leaderboards.aggregate.ranking import mark_of, marks
-from leaderboards.aggregate.row import SummaryRow
+from leaderboards.aggregate.row import F1, HALLUCINATION, REALISED_RATIO, SummaryRow
 from leaderboards.aggregate.summary import summarise
 from tests.support.synthetic_records import frame, realistic_records, record
 

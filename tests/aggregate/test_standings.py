@@ -6,15 +6,26 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from leaderboards.aggregate.profiles import Profiles
 from leaderboards.aggregate.row import SummaryRow
-from leaderboards.aggregate.safety import Area, area_under_curve, areas, cliff, safe_ratio, susceptibility
-from leaderboards.aggregate.standings import RankInterval, Standing, against, rank_intervals, standings
 from leaderboards.aggregate.summary import summarise
+from leaderboards.boards.area import AREA, Area, area_under_curve, areas
+from leaderboards.boards.beats import BEATS, against
+from leaderboards.boards.board import boards_of
+from leaderboards.boards.cliff import CLIFF, cliff, susceptibility
+from leaderboards.boards.correlation import CORRELATION
+from leaderboards.boards.profiles import Profiles
+from leaderboards.boards.rank import RANK, RankInterval, rank_intervals
+from leaderboards.boards.registry import DERIVED, FIRST_COLUMNS
+from leaderboards.boards.safe_ratio import SAFE_RATIO, safe_ratio
+from leaderboards.boards.standings import Standing, all_standings, standings
+from leaderboards.downloads.tables import board_sheet
+from leaderboards.pages.definitions import chapters
 from leaderboards.statistics.bootstrap import percentile_interval
 from leaderboards.statistics.resampling import Blank
 from tests.support.synthetic_profiles import value
 from tests.support.synthetic_records import at_ratio, failed, frame, realistic_records, record
+
+RANDOM, RECENCY = BEATS
 
 # Profiles
 
@@ -72,17 +83,17 @@ def test_what_failed_is_blank_with_its_reason_and_has_no_rank() -> None:
     records = realistic_records(["base"], ["full", "random", "snapkv", "tova"], ratios=[0.5, 0.9], change=broken)
     tova, snapkv = blanks_of(records, "tova"), blanks_of(records)
     reason = Blank("tova at ratio 0.9: 4 of 48 failed: out of memory")
-    blank = (tova.area, tova.rank, tova.safe_ratio, tova.cliff, tova.ger_against_hallucination)
-    assert blank == (reason,) * 5
-    assert tova.against == {"random": reason}
-    assert value(snapkv.rank) == RankInterval(1, 1, 1, ())
+    blank = [tova[measure] for measure in DERIVED if measure is not RECENCY]
+    assert blank == [reason] * 6
+    assert tova[RECENCY] == Blank("recency was not run")
+    assert value(snapkv[RANK]) == RankInterval(1, 1, 1, ())
     alone = blanks_of(records[records["policy"] != "tova"])
-    assert value(snapkv.against["random"]) == alone.against["random"], "the family is of those that have a value"
+    assert value(snapkv[RANDOM]) == alone[RANDOM], "the family is of those that have a value"
 
 
 def test_without_the_full_cache_there_is_no_curve() -> None:
     standing = blanks_of(realistic_records(["base"], ["snapkv"], ratios=[0.5, 0.9]))
-    assert standing.area == standing.safe_ratio == standing.cliff == Blank("the full cache was not run")
+    assert standing[AREA] == standing[SAFE_RATIO] == standing[CLIFF] == Blank("the full cache was not run")
 
 
 def test_what_does_not_apply_is_blank_alone() -> None:
@@ -92,23 +103,23 @@ def test_what_does_not_apply_is_blank_alone() -> None:
 
     standing = blanks_of(realistic_records(["base"], ["full", "snapkv"], change=rewrites))
     reason = "snapkv at ratio 0.1: not applicable: the policy rewrites the cache"
-    assert standing.ger_against_hallucination == Blank(reason)
-    assert isinstance(standing.area, Area)
+    assert standing[CORRELATION] == Blank(reason)
+    assert isinstance(standing[AREA], Area)
 
 
 def test_one_context_has_values_and_no_interval() -> None:
     standing = blanks_of(realistic_records(["base"], ["full", "random", "snapkv"], contexts=1))
-    area, rank = value(standing.area), value(standing.rank)
+    area, rank = value(standing[AREA]), value(standing[RANK])
     assert (area.f1.low, area.f1.high) == (None, None)
     assert (rank.rank, rank.low, rank.high) == (1, None, None)
-    assert standing.safe_ratio == standing.against["random"] == Blank("no interval from one context")
+    assert standing[SAFE_RATIO] == standing[RANDOM] == Blank("no interval from one context")
 
 
 def test_controls_have_an_area_and_no_rank() -> None:
     standing = blanks_of(realistic_records(["base"], ["full", "random", "snapkv"]), "random")
-    assert isinstance(standing.area, Area)
-    assert standing.rank == Blank("a control has no rank")
-    assert standing.against == {}
+    assert isinstance(standing[AREA], Area)
+    assert standing[RANK] == Blank("a control has no rank")
+    assert standing[RANDOM] == standing[RECENCY] == Blank("a control")
 
 
 def test_who_removes_less_than_the_others_has_no_rank_and_cuts_nobody_short() -> None:
@@ -116,9 +127,9 @@ def test_who_removes_less_than_the_others_has_no_rank_and_cuts_nobody_short() ->
         return one | ({"realised_ratio": one["realised_ratio"] / 2} if one["policy"] == "tova" else {})
 
     records = realistic_records(["base"], ["full", "snapkv", "knorm", "tova"], change=halves)
-    assert blanks_of(records, "tova").rank == Blank("removes at most 0.45 of the cache, others 0.90")
-    assert value(blanks_of(records, "tova").area).span == pytest.approx(0.45)
-    assert value(blanks_of(records).rank).rank == 1
+    assert blanks_of(records, "tova")[RANK] == Blank("removes at most 0.45 of the cache, others 0.90")
+    assert value(blanks_of(records, "tova")[AREA]).span == pytest.approx(0.45)
+    assert value(blanks_of(records)[RANK]).rank == 1
 
 
 def test_policies_as_good_as_they_were_made_are_told_apart() -> None:
@@ -126,9 +137,9 @@ def test_policies_as_good_as_they_were_made_are_told_apart() -> None:
     profiles = Profiles.of(records, summarise(records, resamples=2000), resamples=2000)
     found = {one.policy: one for one in standings(profiles, "agnostic", "all")}
     for policy, verdict in (("snapkv", "better"), ("expected_attention", "better"), ("streaming_llm", "worse")):
-        beaten = value(found[policy].against["random"])
+        beaten = value(found[policy][RANDOM])
         assert (beaten.verdict, beaten.span) == (verdict, pytest.approx(0.9))
-    ranked = {policy: value(one.rank) for policy, one in found.items() if not isinstance(one.rank, Blank)}
+    ranked = {policy: value(one[RANK]) for policy, one in found.items() if not isinstance(one[RANK], Blank)}
     assert set(ranked) == {"streaming_llm", "snapkv", "tova", "h2o", "knorm", "expected_attention", "adakv_snapkv"}
     assert ranked["streaming_llm"].low == 7
     assert "adakv_snapkv" in ranked["expected_attention"].tied
@@ -193,7 +204,7 @@ def test_intervals_hold_the_truth_as_often_as_they_say() -> None:
         one, other = (profiles.profile("agnostic", "base", name) for name in TRUTH)
         area = value(area_under_curve(one)).f1
         difference = value(against(one, other)).difference
-        rise = value(susceptibility(one))[2].rise
+        rise = one.estimate(value(susceptibility(one))[1][:, 2])
         place = value(cliff(one))
         (rank, _) = rank_intervals({"snapkv": value(areas(one)), "random": value(areas(other))}).values()
         for name, low, truth, high in (
@@ -211,3 +222,40 @@ def test_intervals_hold_the_truth_as_often_as_they_say() -> None:
     assert hits["cliff"] >= 270
     assert hits["rank"] >= 270
     assert too_safe <= 8, "0.5 loses 20 points"
+
+
+# Declarations
+
+
+def test_a_derived_measure_is_declared_once_and_found_everywhere() -> None:
+    records = realistic_records(["base"], ["full", "random", "recency", "snapkv", "knorm"], contexts=8)
+    rows = summarise(records)
+    found = all_standings(records, rows)
+    boards = boards_of(records, rows, found)
+    download = board_sheet(found, boards)
+    explained = {name for chapter in chapters() for one in chapter.definitions for name in one.names}
+    headings = [column.name for column in boards["agnostic", "base"].columns]
+    assert headings[: len(FIRST_COLUMNS)] == [measure.heading for measure in FIRST_COLUMNS]
+    for measure in DERIVED:
+        columns = {*measure.columns, f"{measure.name}_reason"}
+        assert columns <= set(download.columns)
+        assert columns | {measure.heading} - {""} <= explained
+        assert measure.unit
+        assert measure.line
+
+
+def test_a_derived_measure_lies_within_its_bounds_and_its_better_end_sorts_first() -> None:
+    records = realistic_records(["base"], ["full", "random", "recency", "snapkv", "knorm"], contexts=8)
+    standings_of_base = all_standings(records, summarise(records))["agnostic", "base"]
+    for measure in DERIVED:
+        known = [one[measure] for one in standings_of_base if not isinstance(one[measure], Blank)]
+        assert known, measure.name
+        low, high = measure.bounds
+        if measure.cell is None:
+            assert all(low <= one.pearson <= high and low <= one.spearman <= high for one in known)
+            continue
+        for one in known:
+            shown = measure.cell(one).sort
+            assert shown is not None
+            assert low <= shown <= high, measure.name
+            assert measure.cell_of(one).sort == (-shown if measure.better == "lower" else shown)

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from leaderboards.aggregate.board import boards_of
 from leaderboards.aggregate.paired import Duel, duels, every_duel
 from leaderboards.aggregate.summary import summarise
+from leaderboards.boards.board import boards_of
 from leaderboards.pages.front import FRONT, build_pages
 from leaderboards.pages.results import Results
 from tests.support.chromium import EXECUTABLE, Chromium

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from leaderboards.aggregate.facets import facets
-from leaderboards.aggregate.measures import F1, HALLUCINATION
-from leaderboards.aggregate.standings import all_standings
+from leaderboards.aggregate.row import F1, HALLUCINATION
 from leaderboards.aggregate.summary import summarise
+from leaderboards.boards.cliff import CLIFF
+from leaderboards.boards.standings import all_standings
 from leaderboards.figures.curves import curve_plot
 from leaderboards.figures.gallery import Details
 from leaderboards.figures.heatmaps import HeatMap, task_map
@@ -42,7 +43,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]
     pages = build_pages([replace(Results.of({"model": "toy"}, rows), details=details)])
     path = tmp_path_factory.mktemp("site") / FRONT
     path.write_text(pages[FRONT], encoding="utf-8")
-    cliffs = {standing.policy: standing.cliff for standing in found["agnostic", "all"]}
+    cliffs = {standing.policy: standing[CLIFF] for standing in found["agnostic", "all"]}
     plot = json.loads(curve_plot(rows, "all", "agnostic", HALLUCINATION, cliffs).data())
     return path, {"plot": plot, "map": task_map(rows, "agnostic")}
 

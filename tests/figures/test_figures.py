@@ -8,11 +8,11 @@ import pytest
 from matplotlib.image import imread
 
 from kvbench.cli.program import main
-from leaderboards.aggregate.measures import F1, GER, HALLUCINATION
-from leaderboards.aggregate.row import SummaryRow
-from leaderboards.aggregate.safety import Cliff, Correlation
-from leaderboards.aggregate.standings import all_standings
+from leaderboards.aggregate.row import F1, GER, HALLUCINATION, SummaryRow
 from leaderboards.aggregate.summary import summarise
+from leaderboards.boards.cliff import CLIFF, Cliff
+from leaderboards.boards.correlation import CORRELATION, Correlation
+from leaderboards.boards.standings import all_standings
 from leaderboards.figures.curves import curve_plot
 from leaderboards.figures.gallery import Details, gallery
 from leaderboards.rendering.plots import Plot
@@ -41,7 +41,7 @@ ROWS = [
     row("random", 0.5, 0.4),
     row("random", 0.9, 0.4),
 ]
-CLIFF = Cliff(0.7, 0.25, 0.7, Estimate(1.0, 0.5, 1.5, 40))
+A_CLIFF = Cliff(0.7, 0.25, 0.7, Estimate(1.0, 0.5, 1.5, 40))
 
 
 def drawn_at(plot: Plot, kind: str) -> dict[str, list[tuple[float, float]]]:
@@ -85,7 +85,7 @@ def test_data_of_a_plot_cannot_close_its_script() -> None:
 
 
 def test_the_cliff_stands_on_the_curve_with_its_interval() -> None:
-    plot = curve_plot(ROWS, "base", "agnostic", HALLUCINATION, {"snapkv": CLIFF, "random": CLIFF})
+    plot = curve_plot(ROWS, "base", "agnostic", HALLUCINATION, {"snapkv": A_CLIFF, "random": A_CLIFF})
     (spot,) = [spot for spot in plot.spots if spot.lines[0].startswith("cliff")]
     assert spot.x == 0.7
     assert spot.y == pytest.approx(40), "half-way between 20 and 60, and none on a control"
@@ -112,7 +112,9 @@ def test_a_cliff_that_may_be_none_says_so_and_is_no_cliff_of_another_measure() -
     assert spot.lines[-1] == "may be no rise at all"
     assert drawn_at(plot, "cliff") == {}, "a ring without a bar"
     assert str(plot.svg()).count('class="cliff"') == 1
-    other = curve_plot([one.model_copy(update={"f1": 50.0}) for one in ROWS], "base", "agnostic", F1, {"snapkv": CLIFF})
+    other = curve_plot(
+        [one.model_copy(update={"f1": 50.0}) for one in ROWS], "base", "agnostic", F1, {"snapkv": A_CLIFF}
+    )
     assert 'class="cliff"' not in str(other.svg())
     assert 'class="cliff"' not in str(curve_plot(ROWS, "base", "agnostic", HALLUCINATION, {"snapkv": Blank("")}).svg())
 
@@ -120,7 +122,7 @@ def test_a_cliff_that_may_be_none_says_so_and_is_no_cliff_of_another_measure() -
 def test_cliffs_of_a_run_are_those_of_its_standings() -> None:
     records = realistic_records(tasks=["base"], contexts=12, questions=8)
     rows = summarise(records)
-    found = {standing.policy: standing.cliff for standing in all_standings(records, rows)["agnostic", "base"]}
+    found = {standing.policy: standing[CLIFF] for standing in all_standings(records, rows)["agnostic", "base"]}
     plot = curve_plot(rows, "base", "agnostic", HALLUCINATION, found)
     shown = {plot.names[spot.index]: spot.x for spot in plot.spots if spot.lines[0].startswith("cliff")}
     methods = {style.policy for style in line_styles(rows).values() if not style.control}
@@ -131,7 +133,7 @@ def test_cliffs_of_a_run_are_those_of_its_standings() -> None:
 
 def test_drawing_again_gives_the_same_bytes_though_axes_are_shared() -> None:
     first = str(curve_plot(ROWS, "base", "agnostic", HALLUCINATION).svg())
-    curve_plot(ROWS[:3], "base", "agnostic", HALLUCINATION, {"snapkv": CLIFF}).svg()
+    curve_plot(ROWS[:3], "base", "agnostic", HALLUCINATION, {"snapkv": A_CLIFF}).svg()
     assert str(curve_plot(ROWS, "base", "agnostic", HALLUCINATION).svg()) == first
 
 
@@ -203,7 +205,8 @@ def test_the_correlations_of_a_gallery_are_those_of_the_standings() -> None:
     found = gallery(rows, "base", "agnostic", Details(standings))
     shown = {row[0]: row[1:] for row in found.correlations}
     (snapkv,) = [one for one in standings["agnostic", "base"] if one.policy == "snapkv"]
-    assert isinstance(snapkv.ger_against_hallucination, Correlation)
-    assert shown["snapkv"][0] == f"{snapkv.ger_against_hallucination.pearson:.2f}"
+    correlation = snapkv[CORRELATION]
+    assert isinstance(correlation, Correlation)
+    assert shown["snapkv"][0] == f"{correlation.pearson:.2f}"
     assert shown["snapkv"][-1] == "9"
     assert shown["full"][0] == "–"

@@ -9,8 +9,7 @@ from matplotlib.image import imread
 from pandas import DataFrame
 
 from leaderboards.aggregate.facets import NO_SUCH, Facet, facets
-from leaderboards.aggregate.measures import F1, GER, HALLUCINATION
-from leaderboards.aggregate.row import SummaryRow
+from leaderboards.aggregate.row import F1, GER, HALLUCINATION, SummaryRow
 from leaderboards.aggregate.summary import summarise
 from leaderboards.figures.heat_drawing import save_map
 from leaderboards.figures.heatmaps import MEAN, HeatMap, layer_map, question_map, task_map

@@ -4,7 +4,7 @@ import pytest
 from scipy.stats import pearsonr, rankdata
 
 from leaderboards.aggregate.row import SummaryRow
-from leaderboards.aggregate.safety import Correlation
+from leaderboards.boards.correlation import Correlation
 from leaderboards.figures.scatter import Scatter, scatter, told
 from leaderboards.statistics.resampling import Blank
 from tests.support.synthetic_records import at_ratio

@@ -66,8 +66,8 @@ from kvbench.commands.ls import listing
 from kvbench.documents.readme import listed
 from kvbench.store.scoring import SCORES
 from kvbench.store.tables import RECORDS, joined_schema
-from leaderboards.aggregate.board import boards_of
-from leaderboards.aggregate.standings import all_standings
+from leaderboards.boards.board import boards_of
+from leaderboards.boards.standings import all_standings
 from leaderboards.aggregate.summary import summarise
 from leaderboards.downloads.tables import board_sheet
 from leaderboards.downloads.tables import cells_sheet

@@ -6,14 +6,14 @@ from html.parser import HTMLParser
 import pytest
 
 from kvbench.store.tables import JOINED
-from leaderboards.aggregate.board import _at_level, _columns, boards_of
 from leaderboards.aggregate.facets import facets
 from leaderboards.aggregate.failures import contrasts
 from leaderboards.aggregate.imported import Imported
 from leaderboards.aggregate.paired import duels
 from leaderboards.aggregate.row import SummaryRow
-from leaderboards.aggregate.standings import all_standings
 from leaderboards.aggregate.summary import summarise
+from leaderboards.boards.board import _at_level, _columns, boards_of
+from leaderboards.boards.standings import all_standings
 from leaderboards.downloads.sheets import Sheet
 from leaderboards.downloads.tables import (
     board_sheet,

@@ -16,8 +16,7 @@ from xml.etree import ElementTree
 import pytest
 from rich.console import Console
 
-from leaderboards.aggregate.measures import F1, GER, HALLUCINATION, SLOT_COVERAGE
-from leaderboards.aggregate.row import SummaryRow
+from leaderboards.aggregate.row import F1, GER, HALLUCINATION, SLOT_COVERAGE, SummaryRow
 from leaderboards.aggregate.summary import summarise
 from leaderboards.figures.curves import curve_plot
 from leaderboards.figures.gallery import EXPECTED

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from kvbench.publish.downloads import RECORDS_FILE, write_records
 from kvbench.store.tables import JOINED, SCHEMA_VERSION
-from leaderboards.aggregate.board import boards_of
 from leaderboards.aggregate.facets import facets
 from leaderboards.aggregate.row import SummaryRow
-from leaderboards.aggregate.standings import all_standings
 from leaderboards.aggregate.summary import summarise
+from leaderboards.boards.board import boards_of
+from leaderboards.boards.standings import all_standings
 from leaderboards.downloads.sheets import Sheet, file_name, joined
 from leaderboards.downloads.tables import board_sheet, cells_sheet, questions_sheet
 from tests.support.synthetic_records import failed, realistic_records

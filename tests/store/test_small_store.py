@@ -17,7 +17,11 @@ from kvbench.store.store import Store
 from kvbench.store.tables import SCHEMA_VERSION
 from leaderboards.aggregate.paired import duels
 from leaderboards.aggregate.row import SummaryRow
-from leaderboards.aggregate.standings import Standing, all_standings
+from leaderboards.boards.area import AREA
+from leaderboards.boards.cliff import CLIFF
+from leaderboards.boards.rank import RANK
+from leaderboards.boards.safe_ratio import SAFE_RATIO
+from leaderboards.boards.standings import Standing, all_standings
 from leaderboards.statistics.resampling import Blank
 from tests.support.small_store import AGAIN, small_store
 
@@ -131,19 +135,19 @@ def test_areas_and_ranks(board: dict[tuple[str, str], Standing]) -> None:
         ("hops", "recency"): 44.0435971686,
     }
     for key, expected in areas.items():
-        area = board[key].area
+        area = board[key][AREA]
         assert not isinstance(area, Blank)
         assert area.f1.mean == pytest.approx(expected, abs=1e-9), key
         assert area.span == pytest.approx(0.9076599327 if key[0] == "base" else 0.9055944056, abs=1e-9)
     for task in ("base", "hops", "all"):
-        ranks = [board[task, policy].rank for policy in ("snapkv", "knorm")]
+        ranks = [board[task, policy][RANK] for policy in ("snapkv", "knorm")]
         assert [rank.rank for rank in ranks if not isinstance(rank, Blank)] == [1, 2]
-        assert isinstance(board[task, "random"].rank, Blank)
+        assert isinstance(board[task, "random"][RANK], Blank)
 
 
 def test_safe_ratio_and_cliff(board: dict[tuple[str, str], Standing]) -> None:
     """The paired loss of the oracle is at most 0 in every resample, that of SnapKV up to 66.7 and 43.8 points."""
-    safe = {key: one.safe_ratio for key, one in board.items()}
+    safe = {key: one[SAFE_RATIO] for key, one in board.items()}
     expected = {("base", "snapkv"): 0.0, ("base", "oracle"): 0.9, ("hops", "oracle"): 0.9, ("hops", "snapkv"): 0.0}
     for key, ratio in expected.items():
         found = safe[key]
@@ -153,10 +157,10 @@ def test_safe_ratio_and_cliff(board: dict[tuple[str, str], Standing]) -> None:
     assert not isinstance(losses, Blank)
     assert [loss.mean for loss in losses.losses] == pytest.approx([44.4444444444, 88.8888888889])
     assert [loss.high for loss in losses.losses] == pytest.approx([66.6666666667, 100.0])
-    cliff = board["base", "snapkv"].cliff
+    cliff = board["base", "snapkv"][CLIFF]
     assert not isinstance(cliff, Blank)
     assert (cliff.ratio, cliff.rise.mean) == pytest.approx((0.25, 1 / 9)), "from 0 to 1 / 18 on the way from 0 to 0.5"
-    assert board["hops", "snapkv"].cliff == Blank("hallucination rises nowhere")
+    assert board["hops", "snapkv"][CLIFF] == Blank("hallucination rises nowhere")
 
 
 def test_right_against_wrong(records: pd.DataFrame) -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from leaderboards.aggregate.profiles import Profile
+from leaderboards.boards.profiles import Profile
 from leaderboards.statistics.bootstrap import FloatArray
 from leaderboards.statistics.resampling import Blank
 from policies import Level
@@ -29,7 +29,7 @@ def profile(
     measures = (f1, hallucination, ger, realised)
     rows = max(len(table(array)) for array in measures)
     one, two, three, four = (np.broadcast_to(table(array), (rows, len(asked))) for array in measures)
-    return Profile("agnostic", "base", policy, asked, one, two, three, four, questions=8)
+    return Profile(policy, asked, one, two, three, four, questions=8)
 
 
 def value(found: Any) -> Any:

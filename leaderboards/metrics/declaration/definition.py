@@ -1,7 +1,8 @@
 """Declares definitions, which stand on the page of method."""
 
 import re
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
 COLUMN = re.compile("[a-z][a-z0-9_]*")
 
@@ -30,6 +31,19 @@ class Chapter:
     identifier: str
     title: str
     definitions: tuple[Definition, ...]
+
+
+def definitions_in(chapter: str, declared: Iterable[tuple[Definition, tuple[str, ...]]]) -> tuple[Definition, ...]:
+    """Returns the definitions that stand in a chapter, each once. ``declared``: definitions with names of what they are
+    declared for, which they explain beside their own."""
+    names: dict[Definition, dict[str, None]] = {}
+    for definition, explained in declared:
+        if definition.chapter == chapter:
+            names.setdefault(definition, {}).update(dict.fromkeys(explained))
+    return tuple(
+        replace(definition, names=tuple(dict.fromkeys((*explained, *definition.names))))
+        for definition, explained in names.items()
+    )
 
 
 def with_interval(*names: str) -> tuple[str, ...]:

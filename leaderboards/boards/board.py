@@ -2,98 +2,96 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from pandas import DataFrame
 
-from leaderboards.aggregate.measures import ABSTENTION, F1, HALLUCINATION, KV_BYTES, written_interval
-from leaderboards.aggregate.row import ALL_TASKS, SummaryRow
-from leaderboards.aggregate.standings import TO_BEAT, Against, Found, Standing, all_standings
+from leaderboards.aggregate.row import (
+    ABSTENTION,
+    ALL_TASKS,
+    F1,
+    HALLUCINATION,
+    KV_BYTES,
+    SummaryRow,
+    written_interval,
+)
+from leaderboards.boards.cells import Cell
+from leaderboards.boards.declaration import DerivedMeasure
+from leaderboards.boards.rank import RANK
+from leaderboards.boards.registry import FIRST_COLUMNS
+from leaderboards.boards.standings import Standing, Standings, all_standings
 from leaderboards.metrics import ON_BOARD, Heading, Measure
 from leaderboards.statistics.resampling import Blank
 from policies.declaration.levels import UNTREATED, Level
 from policies.declaration.names import CONTROLS, FULL
 
 COST = "ms / 1,000 tokens"
-SIGNS = {"better": "▲", "worse": "▼", "tied": ""}
-
-
-@dataclass(frozen=True)
-class BoardCell:
-    """``sort``: the value, None if blank, and then ``reason`` says why. ``tone``: better, worse or nothing."""
-
-    text: str
-    detail: str = ""
-    sort: float | None = None
-    tone: str = ""
-    reason: str = ""
 
 
 @dataclass(frozen=True)
 class BoardLine:
     policy: str
-    cells: tuple[BoardCell, ...]
+    cells: tuple[Cell, ...]
 
 
 @dataclass(frozen=True)
 class BoardColumn:
-    """``at_level``: it tells of one of the levels that stand on a board unless another is chosen."""
+    """A column of a board."""
 
     name: str
     meaning: str
-    at_level: bool
+    at_level: bool  # whether it tells of one of the levels that stand on a board unless another is chosen
 
 
 @dataclass(frozen=True)
 class BoardLevel:
-    """Holds what stands on the board instead of the columns ``at_level`` when a level is chosen, for each of its
-    lines."""
+    """Holds what stands on the board instead of the columns ``at_level`` when a level is chosen."""
 
     level: Level
     columns: tuple[BoardColumn, ...]
-    lines: tuple[BoardLine, ...]
+    lines: tuple[BoardLine, ...]  # methods and controls, as on the board
 
 
 @dataclass(frozen=True)
 class Board:
-    """``methods`` and ``controls``: methods by rank, then those without one. ``levels``: in ascending order, each with
-    the lines of both in this order."""
+    """A row for each policy."""
 
     columns: tuple[BoardColumn, ...]
-    methods: tuple[BoardLine, ...]
+    methods: tuple[BoardLine, ...]  # by rank, then those without one
     controls: tuple[BoardLine, ...]
-    levels: tuple[BoardLevel, ...]
-    shown: tuple[Level, ...]
+    levels: tuple[BoardLevel, ...]  # in ascending order
+    shown: tuple[Level, ...]  # the levels that have columns unless one is chosen
 
     @property
     def reasons(self) -> list[str]:
         """Why cells are blank, each once with the columns that they are in."""
-        found: dict[str, dict[str, None]] = {}
+        columns_by_reason: dict[str, dict[str, None]] = {}
         for line in (*self.methods, *self.controls):
             for column, cell in zip(self.columns, line.cells, strict=True):
                 if cell.reason:
-                    found.setdefault(cell.reason, {})[column.name] = None
-        return [f"– in {', '.join(columns)}: {reason}" for reason, columns in found.items()]
+                    columns_by_reason.setdefault(cell.reason, {})[column.name] = None
+        return [f"– in {', '.join(columns)}: {reason}" for reason, columns in columns_by_reason.items()]
 
 
 @dataclass(frozen=True)
 class _Policy:
-    """All that is known of one policy on a board. ``seconds``: of compression for a token."""
+    """Holds all that is known of one policy on a board."""
 
     standing: Standing
     rows: Mapping[Level, SummaryRow]
     full: SummaryRow | None
-    seconds: float | None
+    seconds: float | None  # of compression for a token
 
 
 Boards = Mapping[tuple[str, str], Board]
-Cells = Callable[[_Policy], BoardCell]
+Cells = Callable[[_Policy], Cell]
 Column = tuple[BoardColumn, Cells]
 
 
-def boards_of(records: DataFrame, rows: Sequence[SummaryRow], found: Found | None = None) -> Boards:
-    """By mode and task, ``all`` among them. ``rows`` are those that the records add up to, and ``found`` what has been
-    computed of them already, or nothing."""
-    found = all_standings(records, rows) if found is None else found
+def boards_of(records: DataFrame, rows: Sequence[SummaryRow], standings: Standings | None = None) -> Boards:
+    """By mode and task, ``all`` among them. ``rows`` are those that the records add up to, and ``standings`` what has
+    been computed of them already, or nothing."""
+    standings = all_standings(records, rows) if standings is None else standings
     seconds = _seconds(records)
     shown = shown_of(sorted({row.at for row in rows if row.policy != FULL}))
     return {
@@ -103,7 +101,7 @@ def boards_of(records: DataFrame, rows: Sequence[SummaryRow], found: Found | Non
             seconds.get(task, {}),
             shown,
         )
-        for (mode, task), of_board in found.items()
+        for (mode, task), of_board in standings.items()
     }
 
 
@@ -136,12 +134,12 @@ def _seconds(records: DataFrame) -> dict[str, dict[str, float]]:
     by_task = sums["compression_seconds"] / sums["context_tokens"]
     sums = sums.groupby("policy", observed=True).sum()
     by_policy = sums["compression_seconds"] / sums["context_tokens"]
-    found = {str(task): own.droplevel("task").to_dict() for task, own in by_task.groupby("task", observed=True)}
-    return {**found, ALL_TASKS: by_policy.to_dict()}
+    of_tasks = {str(task): means.droplevel("task").to_dict() for task, means in by_task.groupby("task", observed=True)}
+    return {**of_tasks, ALL_TASKS: by_policy.to_dict()}
 
 
 def _board(
-    found: Sequence[Standing],
+    standings: Sequence[Standing],
     rows: Sequence[SummaryRow],
     seconds: Mapping[str, float],
     shown: tuple[Level, ...],
@@ -154,7 +152,7 @@ def _board(
             full,
             seconds.get(standing.policy),
         )
-        for standing in found
+        for standing in standings
     ]
     ordered = sorted(policies, key=_place)
     ordered.sort(key=lambda policy: policy.standing.policy in CONTROLS)
@@ -188,7 +186,7 @@ def _table(
 
 
 def _place(policy: _Policy) -> float:
-    rank = policy.standing.rank
+    rank = policy.standing[RANK]
     return float("inf") if isinstance(rank, Blank) else rank.rank
 
 
@@ -196,19 +194,7 @@ def _columns(shown: Sequence[Level]) -> list[Column]:
     """``shown``: of which columns there are one for each level; others are of the first."""
     first = shown[0] if shown else UNTREATED
     return [
-        _column("rank", "by the area under F1, with its 95 % interval", _rank),
-        _column("F1 area", "mean F1 over the realised ratio, percent, with its 95 % interval", _area),
-        *(_against_column(control) for control in TO_BEAT),
-        _column(
-            "safe ratio",
-            "up to which the loss of F1 stays below 5 points, also at the upper end of its interval",
-            _safe,
-        ),
-        _column(
-            "cliff",
-            "where hallucination rises fastest, with its 95 % interval; ? where it may not rise",
-            _cliff,
-        ),
+        *map(_derived_column, FIRST_COLUMNS),
         *(
             _measure_column(measure, heading, level, heading.name if heading.single else f"{heading.name} at {level}")
             for measure, heading in ON_BOARD
@@ -232,41 +218,8 @@ def _column(name: str, meaning: str, cells: Cells, at_level: bool = False) -> Co
     return BoardColumn(name, meaning, at_level), cells
 
 
-def _blank(reason: str | None) -> BoardCell:
-    return BoardCell("–", reason=reason or "not measured")
-
-
-def _rank(policy: _Policy) -> BoardCell:
-    rank = policy.standing.rank
-    if isinstance(rank, Blank):
-        return _blank(rank.reason)
-    # The first is the best for sorting from the top, as the highest is elsewhere.
-    interval = "" if rank.low is None else f"{rank.low}–{rank.high}"
-    return BoardCell(f"{rank.rank}{' ○' if rank.tied else ''}", interval, -rank.rank)
-
-
-def _area(policy: _Policy) -> BoardCell:
-    area = policy.standing.area
-    if isinstance(area, Blank):
-        return _blank(area.reason)
-    low, high = area.f1.low, area.f1.high
-    interval = "" if low is None or high is None else written_interval((low, high))
-    return BoardCell(f"{area.f1.mean:.1f}", interval, area.f1.mean)
-
-
-def _safe(policy: _Policy) -> BoardCell:
-    safe = policy.standing.safe_ratio
-    if isinstance(safe, Blank):
-        return _blank(safe.reason)
-    return BoardCell(f"{safe.ratio:g}" if safe.ratio else "none", "", safe.ratio)
-
-
-def _cliff(policy: _Policy) -> BoardCell:
-    cliff = policy.standing.cliff
-    if isinstance(cliff, Blank):
-        return _blank(cliff.reason)
-    interval = "" if cliff.low is None or cliff.high is None else written_interval((cliff.low, cliff.high), digits=2)
-    return BoardCell(f"{cliff.ratio:.2f}{'' if cliff.is_clear else ' ?'}", interval, cliff.ratio)
+def _derived_column(measure: DerivedMeasure[Any]) -> Column:
+    return _column(measure.heading, measure.line, lambda policy: measure.cell_of(policy.standing[measure]))
 
 
 def _at(policy: _Policy, level: Level) -> SummaryRow | None:
@@ -277,15 +230,15 @@ def _at(policy: _Policy, level: Level) -> SummaryRow | None:
 def _measure_column(measure: Measure, heading: Heading, level: Level, name: str) -> Column:
     """A measure at one level, a share in whole percent."""
 
-    def cell(policy: _Policy) -> BoardCell:
+    def cell(policy: _Policy) -> Cell:
         row = _at(policy, level)
         value = None if row is None else measure.value(row)
         if row is None or value is None:
-            return _blank(None if row is None else row.reason)
+            return Cell.blank(None if row is None else row.reason)
         text = f"{100 * value:.0f}" if measure.is_share else measure.text(value)
         silent = ABSTENTION.value(row) if measure is HALLUCINATION else None
         # What is not answered is not hallucinated either.
-        return BoardCell(text, "" if silent is None else f"silent {100 * silent:.0f}", value)
+        return Cell(text, "" if silent is None else f"silent {100 * silent:.0f}", value)
 
     unit = "percent" if measure.is_share else measure.unit
     meaning = f"{heading.meaning} at {level}, {unit}"
@@ -295,50 +248,36 @@ def _measure_column(measure: Measure, heading: Heading, level: Level, name: str)
 
 
 def _f1_column(level: Level) -> Column:
-    def cell(policy: _Policy) -> BoardCell:
+    def cell(policy: _Policy) -> Cell:
         row = _at(policy, level)
         value = None if row is None else F1.value(row)
         if row is None or value is None:
-            return _blank(None if row is None else row.reason)
-        return BoardCell(F1.text(value), written_interval(F1.interval(row)), value)
+            return Cell.blank(None if row is None else row.reason)
+        return Cell(F1.text(value), written_interval(F1.interval(row)), value)
 
     return _column(f"F1 at {level}", f"at {level}, percent, with its 95 % interval", cell, at_level=True)
 
 
-def _cost(policy: _Policy) -> BoardCell:
+def _cost(policy: _Policy) -> Cell:
     if policy.seconds is None:
-        return _blank(None)
+        return Cell.blank(None)
     milliseconds = 1e6 * policy.seconds  # of a thousand tokens
-    return BoardCell(f"{milliseconds:.1f}", "", milliseconds)
+    return Cell(f"{milliseconds:.1f}", "", milliseconds)
 
 
 def _saved_column(name: str, level: Level) -> Column:
-    def cell(policy: _Policy) -> BoardCell:
+    def cell(policy: _Policy) -> Cell:
         row = _at(policy, level)
         held, whole = (None if one is None else KV_BYTES.value(one) for one in (row, policy.full))
         if held is None or not whole:
-            return _blank(None if row is None else row.reason)
+            return Cell.blank(None if row is None else row.reason)
         saved = 1 - held / whole
-        return BoardCell(f"{100 * saved:.0f}", "", saved)
+        return Cell(f"{100 * saved:.0f}", "", saved)
 
     meaning = f"of what an allocator holds for the full cache, at {level}, percent"
     return _column(name, meaning, cell, at_level=True)
 
 
-def _against_column(control: str) -> Column:
-    def cell(policy: _Policy) -> BoardCell:
-        found = policy.standing.against.get(control)
-        if not isinstance(found, Against):
-            return _blank(found.reason if found else "a control")
-        verdict = found.verdict
-        return BoardCell(
-            f"{SIGNS[verdict]} {verdict}".strip(), found.difference.written(), found.difference.mean, verdict
-        )
-
-    meaning = "F1 area minus that of the control over the same realised ratios, in points; corrected by Holm’s method"
-    return _column(f"beats {control}?", meaning, cell)
-
-
-def _questions(policy: _Policy) -> BoardCell:
+def _questions(policy: _Policy) -> Cell:
     counts = [row.n for row in policy.rows.values()]
-    return BoardCell(f"{max(counts):,}", "", max(counts)) if counts else _blank(None)
+    return Cell(f"{max(counts):,}", "", max(counts)) if counts else Cell.blank(None)

@@ -10,12 +10,11 @@ from typing import Self
 import numpy as np
 from pandas import DataFrame, factorize
 
-from leaderboards.aggregate.measures import F1, GER, HALLUCINATION, REALISED_RATIO
-from leaderboards.aggregate.row import ALL_TASKS, SummaryRow
+from leaderboards.aggregate.row import ALL_TASKS, F1, GER, HALLUCINATION, REALISED_RATIO, SummaryRow
 from leaderboards.statistics.bootstrap import RESAMPLES, FloatArray, cluster_weights, task_seed
 from leaderboards.statistics.columns import Columns, groups
 from leaderboards.statistics.levels import with_levels
-from leaderboards.statistics.resampling import Blank
+from leaderboards.statistics.resampling import Blank, Estimate
 from policies.declaration.levels import UNTREATED, Level
 from policies.declaration.names import FULL
 
@@ -24,38 +23,38 @@ MEASURES = {measure.field: measure.reads[0] for measure in (F1, HALLUCINATION, G
 NO_FULL = "the full cache was not run"
 TWO_KINDS = "asked by levels of two kinds: look at one of them"
 NOT_MEASURED = "not measured"
+NOT_COMPRESSED = "the full cache is not compressed"
+FLAT = 1e-9  # differences below which are noise of sums
 
 Measured = FloatArray | Blank
 
 
 @dataclass(frozen=True)
 class Profile:
-    """One policy in one mode, at one task or as the mean over ``all``.
+    """One policy on one board.
 
-    levels
-        The full cache first, as ratio 0; then what the policy was asked to reach, from little compression to much.
-        A policy that was asked for ratio 0 itself is not looked at there.
-    f1, hallucination_rate, ger, realised_ratio
-        Shape (1 + resamples, levels): first as measured, then as resampled; F1 in percent, the others shares.
-        Without resamples where any task has a single cluster. :class:`Blank` where any level has no such measure.
-    questions
-        How many each level answers.
+    Its measures have the shape (1 + resamples, levels): first as measured, then as resampled. They have no resamples
+    where any task has a single cluster, and are :class:`Blank` where any level has no such measure.
     """
 
-    mode: str
-    task: str
     policy: str
+    # The full cache first, as ratio 0; then what the policy was asked to reach, from little compression to much.
+    # A policy that was asked for ratio 0 itself is not looked at there.
     levels: tuple[Level, ...]
-    f1: Measured
+    f1: Measured  # in percent; the others are shares
     hallucination_rate: Measured
     ger: Measured
     realised_ratio: Measured
-    questions: int
+    questions: int  # that each level answers
 
     @property
     def not_comparable(self) -> str:
         """Why levels are not comparable between contexts, if they are not."""
         return self.levels[-1].declared.not_comparable
+
+    def estimate(self, values: FloatArray) -> Estimate:
+        """Makes an estimate of a value as measured and as resampled, shape (1 + resamples,)."""
+        return Estimate.of(float(values[0]), values[1:], self.questions)
 
 
 @dataclass(frozen=True)
@@ -125,13 +124,9 @@ class Profiles:
         }
         return cls(by_policy, tallies)
 
-    @property
-    def boards(self) -> list[tuple[str, str]]:
-        """Modes and tasks, ``all`` among them."""
-        return list(self.rows)
-
-    def policies(self, mode: str, task: str) -> list[str]:
-        return list(self.rows[mode, task])
+    def of_board(self, mode: str, task: str) -> dict[str, Profile]:
+        """Computes the profiles of the policies of a board, in the order of its rows."""
+        return {policy: self.profile(mode, task, policy) for policy in self.rows[mode, task]}
 
     def profile(self, mode: str, task: str, policy: str) -> Profile:
         """KeyError for a policy that is not on this board."""
@@ -141,8 +136,6 @@ class Profiles:
         rows = {UNTREATED: board.get(FULL, {}).get(UNTREATED), **own}
         tasks = [one for of_mode, one in self.tallies if of_mode == mode] if task == ALL_TASKS else [task]
         return Profile(
-            mode,
-            task,
             policy,
             (UNTREATED, *(level for _, level in cells)),
             **{name: self._measured(name, mode, tasks, cells, rows) for name in MEASURES},

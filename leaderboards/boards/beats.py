@@ -1,0 +1,178 @@
+"""Whether a policy beats a control at the same realised budget, and which difference could have been told at all."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+import numpy as np
+from scipy.stats import norm
+
+from leaderboards.aggregate.paired import Difference
+from leaderboards.aggregate.summary import ONE_CONTEXT
+from leaderboards.boards.area import areas, last_realised
+from leaderboards.boards.cells import SIGNS, Cell, Verdict
+from leaderboards.boards.declaration import BoardProfiles, DerivedMeasure
+from leaderboards.boards.profiles import Profile
+from leaderboards.metrics.declaration.definition import Definition
+from leaderboards.statistics.bootstrap import DIGITS, FloatArray
+from leaderboards.statistics.resampling import Blank
+from leaderboards.statistics.significance import ALPHA, corrected
+from policies.declaration.names import CONTROLS
+
+POWER = 0.8
+TO_BEAT = ("random", "recency")
+LEAST_P = 1e-12  # what a tail of a normal distribution can say at all
+
+NO_SPREAD = "all resamples are equal"
+NOTHING_REMOVED = "one of them removes nothing"
+A_CONTROL = "a control"
+
+
+def smallest_detectable_difference(resampled: FloatArray) -> float | Blank:
+    """The smallest true difference that samples like this one tell from 0, at two-sided 0.05, four times in five:
+    (1.96 + 0.84) standard errors. [H. S. Bloom, Evaluation Review 19 (1995)]
+
+    ``resampled``: a paired difference in each resample, shape (resamples,), whose standard deviation is the standard
+    error; the result is in its unit. With a handful of contexts it is too small.
+    """
+    if not len(resampled):
+        return Blank(ONE_CONTEXT)
+    error = float(np.std(resampled, ddof=1))
+    if error < 10.0**-DIGITS:
+        return Blank(NO_SPREAD)
+    return float(norm.ppf(1 - ALPHA / 2) + norm.ppf(POWER)) * error
+
+
+def bootstrap_p(resampled: FloatArray) -> float:
+    """Two-sided p that a difference is 0, from the resamples on either side of it, shape (resamples,): below 0.05 about
+    where the 95 % interval leaves out 0, and never 0. [A. C. Davison and D. V. Hinkley (1997), section 4.2]
+
+    Where all are on one side, their number alone would bound it, and corrected over many policies nothing could be
+    told from anything: p is then the tail of a normal distribution of their mean and spread, if that is smaller.
+    """
+    fewer = min(np.sum(resampled <= 0), np.sum(resampled >= 0))
+    counted = min(1.0, 2 * float(fewer + 1) / (len(resampled) + 1))
+    if fewer:
+        return counted
+    spread = max(float(np.std(resampled)), 10.0**-DIGITS)
+    return min(counted, max(2 * float(norm.sf(abs(float(np.mean(resampled))) / spread)), LEAST_P))
+
+
+@dataclass(frozen=True)
+class Against:
+    """A policy against another at the same realised budget."""
+
+    difference: Difference  # of the areas under the curves of F1 in points, this one minus the other
+    span: float  # both areas are over the realised ratios from 0 to this one, as far as both go
+    smallest: float | Blank  # the smallest detectable difference, in points
+    p: float  # corrected over the family of the board
+
+    @property
+    def verdict(self) -> Verdict:
+        if self.p >= ALPHA or not self.difference.is_clear:
+            return "tied"
+        return "better" if self.difference.mean > 0 else "worse"
+
+
+def against(one: Profile, other: Profile) -> Against | Blank:
+    """``p`` is not corrected yet. Blank from a single context, which has no interval."""
+    end, other_end = last_realised(one), last_realised(other)
+    if isinstance(end, Blank):
+        return end
+    if isinstance(other_end, Blank):
+        return other_end
+    shared = np.minimum(end, other_end)
+    first, second = areas(one, shared), areas(other, shared)
+    if isinstance(first, Blank):
+        return first
+    if isinstance(second, Blank):
+        return second
+    if shared[0] <= 0:
+        return Blank(NOTHING_REMOVED)
+    differences = np.round(first - second, DIGITS)  # noise of sums would be as clear as any
+    if len(differences) < 2:
+        return Blank(ONE_CONTEXT)
+    return Against(
+        Difference.of(differences),
+        float(shared[0]),
+        smallest_detectable_difference(differences[1:]),
+        bootstrap_p(differences[1:]),
+    )
+
+
+@lru_cache(maxsize=1)  # the columns of both controls ask for the same board
+def against_controls(board: BoardProfiles) -> Mapping[tuple[str, str], Against | Blank]:
+    """Compares each method with each control, by the names of both. p is corrected over all of them that are not
+    blank."""
+    duels = {
+        (policy, control): against(profile, board.profiles[control])
+        for policy, profile in board.profiles.items()
+        for control in TO_BEAT
+        if control in board.profiles and policy not in CONTROLS
+    }
+    p_values = {names: duel.p for names, duel in duels.items() if isinstance(duel, Against)}
+    family = corrected(p_values, f"better than {' or '.join(TO_BEAT)}: {board.task}, {board.mode}")
+    return {
+        names: replace(duel, p=family.p[names]) if isinstance(duel, Against) else duel for names, duel in duels.items()
+    }
+
+
+def _beats(control: str) -> DerivedMeasure[Against | Blank]:
+    def of_board(board: BoardProfiles) -> Mapping[str, Against | Blank]:
+        found = against_controls(board)
+        missing = Blank(f"{control} was not run")
+        return {
+            policy: Blank(A_CONTROL) if policy in CONTROLS else found.get((policy, control), missing)
+            for policy in board.profiles
+        }
+
+    name = f"beats_{control}"
+    return DerivedMeasure(
+        name=name,
+        unit="points",
+        better="higher",
+        bounds=(-100, 100),
+        line="F1 area minus that of the control over the same realised ratios, in points; corrected by Holm’s method",
+        definition=BEATS_DEFINITION,
+        of_board=of_board,
+        columns={
+            f"{name}_verdict": "verdict",
+            f"{name}_difference": "difference.mean",
+            f"{name}_difference_low": "difference.low",
+            f"{name}_difference_high": "difference.high",
+            f"{name}_span": "span",
+            f"{name}_smallest_detectable": "smallest",
+            f"{name}_p": "p",
+        },
+        heading=f"beats {control}?",
+        cell=_cell,
+        parts=(SMALLEST_DETECTABLE,),
+    )
+
+
+def _cell(found: Against) -> Cell:
+    verdict = found.verdict
+    text = f"{SIGNS[verdict]} {verdict}".strip()
+    return Cell(text, found.difference.written(), found.difference.mean, tone=verdict)
+
+
+BEATS_DEFINITION = Definition(
+    "Beats random? Beats recency?",
+    "The area under F1 minus that of the control, both over the realised ratios from 0 to where the shorter "
+    "curve ends, with its paired interval. Better or worse where the interval leaves out 0 and p, two-sided "
+    "from the resamples and corrected by Holm’s method over all policies and both controls of a board, is "
+    f"below {ALPHA:g}; else tied.",
+    "p = 2 · (resamples on the rarer side of 0 + 1) / (resamples + 1)",
+    "A. C. Davison and D. V. Hinkley, Bootstrap Methods and their Application (1997), section 4.2",
+    chapter="board",
+)
+SMALLEST_DETECTABLE = Definition(
+    "Smallest detectable difference",
+    f"The smallest true difference that a sample like this one tells from 0, at two-sided {ALPHA:g}, "
+    f"{POWER:.0%} of the time. With a handful of contexts it is too small.",
+    "(1.96 + 0.84) · standard deviation of the difference over the resamples",
+    "H. S. Bloom, Evaluation Review 19 (1995)",
+    tuple(f"beats_{control}_smallest_detectable" for control in TO_BEAT),
+    "board",
+)
+BEATS = tuple(_beats(control) for control in TO_BEAT)

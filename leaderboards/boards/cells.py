@@ -1,0 +1,36 @@
+"""Declares the cell of a table on a page: boards, tables of a measure, heat maps and comparisons are made of cells."""
+
+from dataclasses import dataclass
+from typing import Literal, Self
+
+from leaderboards.aggregate.ranking import Mark
+
+Verdict = Literal["better", "worse", "tied"]
+SIGNS: dict[str, str] = {"better": "▲", "worse": "▼", "tied": "", "": ""}
+NOT_MEASURED = "not measured"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A text, and how a page shows it."""
+
+    text: str = "–"
+    detail: str = ""  # stands under the text, such as an interval
+    sort: float | None = None  # a table is sorted by it; None in a blank cell
+    reason: str = ""  # says why the cell is blank
+    heat: float = 0.0  # 0 to 1, of the highest value on the page
+    tone: Verdict | Literal[""] = ""
+    mark: Mark | None = None  # whether its policy is the best in its column
+    note: int | None = None  # the number of the footnote that says why it is blank
+    bars: str = ""  # the outline of a bar for each layer, as an SVG path
+    layers: int = 0  # how many bars there are
+    examples: str = ""  # the address of the examples of the cell
+
+    @classmethod
+    def blank(cls, reason: str | None) -> Self:
+        return cls(reason=reason or NOT_MEASURED)
+
+    @property
+    def sign(self) -> str:
+        """Returns what tells the tone to those who do not see colours."""
+        return SIGNS[self.tone]

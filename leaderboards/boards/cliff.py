@@ -1,0 +1,122 @@
+"""Susceptibility, and the cliff: where does hallucination rise fastest?"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from leaderboards.aggregate.row import written_interval
+from leaderboards.boards.cells import Cell
+from leaderboards.boards.declaration import DerivedMeasure, each
+from leaderboards.boards.profiles import FLAT, NOT_COMPRESSED, Profile
+from leaderboards.metrics import Interval
+from leaderboards.metrics.declaration.definition import Definition, with_interval
+from leaderboards.metrics.routing import ROUTING
+from leaderboards.statistics.bootstrap import FloatArray, discrete_interval
+from leaderboards.statistics.resampling import Blank, Estimate, interval_of
+
+NO_RISE = "hallucination rises nowhere"
+NO_STEP = "two levels are of one ratio"
+
+
+def susceptibility(profile: Profile) -> tuple[FloatArray, FloatArray] | Blank:
+    """χ = dH/dα by finite differences, from the full cache on: the middles of neighbouring levels, shape (levels - 1,),
+    and the susceptibility there, shape (1 + resamples, levels - 1), so that 2.0 is 20 percentage points from one tenth
+    to the next. α is the asked ratio; for budgets the mean realised one. [after arXiv 2603.01426]"""
+    rates, realised = profile.hallucination_rate, profile.realised_ratio
+    if len(profile.levels) < 2:
+        return Blank(NOT_COMPRESSED)
+    if isinstance(rates, Blank):
+        return rates
+    # The first level is the untreated cache, whatever its kind is called.
+    ratios = np.array([profile.levels[-1].declared.nothing, *(level.value for level in profile.levels[1:])])
+    if profile.not_comparable:
+        if isinstance(realised, Blank):
+            return realised
+        ratios = realised[0]
+    steps = np.abs(np.diff(ratios))
+    if (steps <= FLAT).any():
+        return Blank(NO_STEP)
+    return (ratios[:-1] + ratios[1:]) / 2, np.diff(rates, axis=1) / steps
+
+
+@dataclass(frozen=True)
+class Cliff:
+    """Tells where susceptibility peaks.
+
+    It is the largest of several slopes, and so flattered by chance: :attr:`is_clear` says whether it is a rise at all,
+    and neighbouring slopes that are about as steep make the interval wide.
+    """
+
+    ratio: float  # the middle of two neighbouring asked ratios
+    low: float | None  # such a middle too; None from a single context
+    high: float | None
+    rise: Estimate  # the susceptibility there
+
+    @property
+    def interval(self) -> Interval | None:
+        return interval_of(self.low, self.high)
+
+    @property
+    def is_clear(self) -> bool:
+        """Tells whether the interval of the rise lies above 0."""
+        return self.rise.low is not None and self.rise.low > 0
+
+
+def cliff(profile: Profile) -> Cliff | Blank:
+    """The first of equally steep places. Its interval holds that and 95 % of the resamples' cliffs, those in which
+    hallucination rises nowhere left out. Blank where it rises nowhere as measured, and by budget."""
+    found = Blank(profile.not_comparable) if profile.not_comparable else susceptibility(profile)
+    if isinstance(found, Blank):
+        return found
+    ratios, slopes = found
+    if slopes[0].max() <= FLAT:
+        return Blank(NO_RISE)
+    # What differs by the noise of sums alone is equally steep.
+    places = np.argmax(slopes >= slopes.max(axis=1, keepdims=True) - FLAT, axis=1)
+    rising = places[1:][slopes[1:].max(axis=1) > FLAT]
+    low, high = discrete_interval(ratios[rising], float(ratios[places[0]]))
+    return Cliff(float(ratios[places[0]]), low, high, profile.estimate(slopes[:, places[0]]))
+
+
+def _cell(cliff: Cliff) -> Cell:
+    interval = written_interval(cliff.interval, digits=2) if cliff.interval else ""
+    return Cell(f"{cliff.ratio:.2f}{'' if cliff.is_clear else ' ?'}", interval, cliff.ratio)
+
+
+SUSCEPTIBILITY = Definition(
+    "Susceptibility",
+    "How fast the hallucination rate rises with the ratio, by finite differences between neighbouring asked "
+    "ratios, from the full cache on: 2.0 is 20 points from one tenth to the next.",
+    "χ = dH / dα",
+    f"after {ROUTING}",
+    with_interval("cliff_rise"),
+    "board",
+)
+CLIFF = DerivedMeasure(
+    name="cliff",
+    unit="asked ratio",
+    better=None,
+    bounds=(0, 1),
+    line="where hallucination rises fastest, with its 95 % interval; ? where it may not rise",
+    definition=Definition(
+        "Cliff",
+        "Where susceptibility peaks: the middle of two neighbouring asked ratios, with an interval that holds the "
+        "cliffs of 95 % of the resamples. It is the largest of several slopes, and so flattered by chance. Blank "
+        "where hallucination rises nowhere, and by budget.",
+        "cliff = argmax χ(α)",
+        f"after {ROUTING}",
+        chapter="board",
+    ),
+    of_board=each(cliff),
+    columns={
+        "cliff": "ratio",
+        "cliff_low": "low",
+        "cliff_high": "high",
+        "cliff_rise": "rise.mean",
+        "cliff_rise_low": "rise.low",
+        "cliff_rise_high": "rise.high",
+    },
+    heading="cliff",
+    cell=_cell,
+    parts=(SUSCEPTIBILITY,),
+)

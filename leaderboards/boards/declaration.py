@@ -1,0 +1,75 @@
+"""Declares derived measures: a derived measure is what a policy comes to over all levels that it was asked to reach."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from operator import attrgetter
+from typing import Any, Generic, TypeVar
+
+from leaderboards.boards.cells import Cell
+from leaderboards.boards.profiles import Profile
+from leaderboards.metrics import Better
+from leaderboards.metrics.declaration.definition import Definition
+from leaderboards.statistics.resampling import Blank
+
+Value = TypeVar("Value")
+OfBoard = Callable[["BoardProfiles"], Mapping[str, Value]]
+
+
+@dataclass(frozen=True, eq=False)
+class BoardProfiles:
+    """The policies of one board by name, each over its levels, in the same resamples."""
+
+    mode: str
+    task: str
+    profiles: Mapping[str, Profile]
+
+
+@dataclass(frozen=True)
+class DerivedMeasure(Generic[Value]):
+    """Everything that follows from a derived measure: the column of the board, the columns of the download and the page
+    of method read it from here."""
+
+    name: str  # of its value in a standing, and of the column ``<name>_reason``, which says why it is blank
+    unit: str
+    better: Better | None
+    bounds: tuple[float, float]  # between which the number lies that stands on the board
+    line: str  # what it is, in one line
+    definition: Definition  # what it is, in a paragraph
+    of_board: OfBoard[Value]  # computes it for every policy of a board: a value, or a Blank
+    columns: Mapping[str, str]  # the columns of the download, and the attribute of the value that each holds
+    heading: str = ""  # of its column on the board, if it stands there
+    cell: Callable[[Any], Cell] | None = None  # its cell there
+    parts: tuple[Definition, ...] = ()  # what else its columns need to be understood
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The headings and columns that its definition explains."""
+        of_parts = {name for part in self.parts for name in part.names}
+        names = (*filter(None, (self.heading,)), *self.columns, f"{self.name}_reason")
+        return tuple(name for name in names if name not in of_parts)
+
+    @property
+    def explained(self) -> tuple[tuple[Definition, tuple[str, ...]], ...]:
+        """Returns its definitions, each with the names that it explains beside its own."""
+        return ((self.definition, self.names), *((part, ()) for part in self.parts))
+
+    def cell_of(self, value: Value) -> Cell:
+        if self.cell is None:
+            raise TypeError(f"{self.name} has no column on the board")
+        if isinstance(value, Blank):
+            return Cell.blank(value.reason)
+        cell = self.cell(value)
+        return replace(cell, sort=-(cell.sort or 0)) if self.better == "lower" else cell  # the best sorts highest
+
+    def downloaded(self, value: Value) -> dict[str, Any]:
+        """Returns the columns of a download, unrounded; None where there is no number."""
+        if isinstance(value, Blank):
+            return {**dict.fromkeys(self.columns), f"{self.name}_reason": value.reason}
+        numbers = {column: attrgetter(path)(value) for column, path in self.columns.items()}
+        known = {column: None if isinstance(number, Blank) else number for column, number in numbers.items()}
+        return {**known, f"{self.name}_reason": None}
+
+
+def each(of_profile: Callable[[Profile], Value]) -> OfBoard[Value]:
+    """Computes a measure that looks at one policy alone for all policies of a board."""
+    return lambda board: {policy: of_profile(profile) for policy, profile in board.profiles.items()}

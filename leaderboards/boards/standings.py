@@ -1,0 +1,46 @@
+"""Standings: all derived measures of every policy of a board."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pandas import DataFrame
+
+from leaderboards.aggregate.row import SummaryRow
+from leaderboards.boards.declaration import BoardProfiles, DerivedMeasure, Value
+from leaderboards.boards.profiles import Profiles
+from leaderboards.boards.registry import DERIVED
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Holds what one policy comes to, in one mode, at one task or over ``all``: ``standing[AREA]`` is its area, or a
+    :class:`~leaderboards.statistics.resampling.Blank` that says why it has none."""
+
+    mode: str
+    task: str
+    policy: str
+    values: Mapping[str, Any]  # by name of a derived measure
+
+    def __getitem__(self, measure: DerivedMeasure[Value]) -> Value:
+        value: Value = self.values[measure.name]
+        return value
+
+
+Standings = Mapping[tuple[str, str], Sequence[Standing]]  # by mode and task, ``all`` among the tasks
+
+
+def standings(profiles: Profiles, mode: str, task: str) -> list[Standing]:
+    """Computes the standing of every policy of a board, in the order of its rows."""
+    board = BoardProfiles(mode, task, profiles.of_board(mode, task))
+    columns = {measure.name: measure.of_board(board) for measure in DERIVED}
+    return [
+        Standing(mode, task, policy, {name: values[policy] for name, values in columns.items()})
+        for policy in board.profiles
+    ]
+
+
+def all_standings(records: DataFrame, rows: Sequence[SummaryRow], seed: int = 0) -> Standings:
+    """Computes the standings of every board. ``rows`` are those that the records add up to."""
+    profiles = Profiles.of(records, rows, seed)
+    return {(mode, task): standings(profiles, mode, task) for mode, task in profiles.rows}
