@@ -1,12 +1,12 @@
 """Checks whether a press is sound: it runs the contract of every policy on one press."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import torch
 
 from datasets_gen import TASKS
-from kvbench.checks.findings import Finding, Outcome
+from kvbench.checks.findings import Begin, Finding, Outcome, silent
 from kvbench.engine.decode.answers import decode
 from kvbench.engine.treat.branch import Branch, Trace
 from kvbench.engine.treat.plan import plan
@@ -24,7 +24,8 @@ SHORT = (2, 5, 16, 40)
 STEPS = 8
 CONTEXTS = 3
 MOST_OFF = 0.05  # of the tokens of a context
-LEFT_ALONE = "is the model left alone?"
+RUNS, LEFT_ALONE = "does it run?", "is the model left alone?"
+Result = tuple[Outcome, str]
 
 
 @dataclass(frozen=True)
@@ -34,14 +35,14 @@ class Patient:
     policy: Policy
     model: LoadedModel  # the model that it is tried on
     prompts: Sequence[Prompt]  # of a task that the policy is made for
-    long: Prompt
+    long: Prompt  # its press is timed on this one
 
     @property
     def middle(self) -> float:
         """Returns a middle ratio that the policy reaches."""
         return min(MIDDLE, self.policy.highest_ratio)
 
-    def treated(self, prompt: Prompt, ratios: Sequence[float], policy: Policy | None = None, repeat: int = 0) -> Trace:
+    def treat(self, prompt: Prompt, ratios: Sequence[float], policy: Policy | None = None, repeat: int = 0) -> Trace:
         points = [Point(point.level, repeat) for point in at_ratios(ratios)]
         return prefill(self.model, prompt, plan([policy or self.policy], points, prompt, seed=0))
 
@@ -62,63 +63,44 @@ def admit(policy: Policy, model: LoadedModel) -> Patient:
     return Patient(policy, model, [prompt(task.name, index) for index in range(CONTEXTS)], prompt(long, 0))
 
 
-def examine(patient: Patient) -> Iterator[Finding]:
-    """Yields all findings in turn. It stops if the press fails at once or changes the model."""
-    for check in (_runs, _prefill, _budget, _ratio_zero, _repeated, _short, _freed, _unique, _time):
-        try:
-            finding = check(patient)
-        except Exception:  # the model may raise anything once a press has damaged it
-            if not patient.model.snapshot.first_change():
-                raise
-        if changed := patient.model.snapshot.first_change():  # findings on a changed model mean nothing
-            yield Finding(LEFT_ALONE, "wrong", f"it changed {changed}")
-            return
-        yield finding
-        if check is _runs and finding.outcome == "wrong":
-            return
-    yield Finding(LEFT_ALONE, "ok", "no weight, buffer, hook or setting changed")
-
-
-def _runs(patient: Patient) -> Finding:
-    trace = patient.treated(patient.prompts[0], [patient.middle])
+def _runs(patient: Patient) -> Result:
+    trace = patient.treat(patient.prompts[0], [patient.middle])
     if error := _error(trace.branches):
-        return Finding("does it run?", "wrong", error)
-    return Finding("does it run?", "ok", f"on {trace.length} tokens of {patient.model.name}")
+        return "wrong", error
+    return "ok", f"on {trace.length} tokens of {patient.model.name}"
 
 
 def _error(branches: Sequence[Branch]) -> str:
     return next((branch.error for branch in branches if branch.error), "")
 
 
-def _prefill(patient: Patient) -> Finding:
-    question = "does it share the prefill?"
+def _prefill(patient: Patient) -> Result:
     digests = {}
     for kind in ("shared", "private"):
         policy = replace(patient.policy, prefill=kind)
-        trace = patient.treated(patient.prompts[0], SOME, policy)
+        trace = patient.treat(patient.prompts[0], SOME, policy)
         digests[kind] = None if _error(trace.branches) else [branch.digest for branch in trace.branches]
     if patient.policy.while_decoding:
-        return Finding(question, "note", "no: it acts while an answer is written, which is then written alone")
+        return "note", "no: it acts while an answer is written, which is then written alone"
     if digests["shared"] is None:
-        return Finding(question, "note", "no: it gets a prefill of its own, which costs one for every ratio")
+        return "note", "no: it gets a prefill of its own, which costs one for every ratio"
     if patient.policy.random:
-        return Finding(question, "note", "not compared: it draws anew in a prefill of its own")
+        return "note", "not compared: it draws anew in a prefill of its own"
     if digests["shared"] != digests["private"]:
         outcome: Outcome = "wrong" if patient.policy.prefill == "shared" else "note"
-        return Finding(question, outcome, "no: in the shared one it leaves another cache than in its own")
-    return Finding(question, "ok", "yes: it leaves the same cache as in a prefill of its own")
+        return outcome, "no: in the shared one it leaves another cache than in its own"
+    return "ok", "yes: it leaves the same cache as in a prefill of its own"
 
 
-def _budget(patient: Patient) -> Finding:
+def _budget(patient: Patient) -> Result:
     """Compares the tokens kept with the budget: one token of a head is rounding, and whole chunks make more."""
-    question = "is the budget kept?"
     largest, at, length = 0.0, 0.0, len(patient.prompts[0].token_ids)
     for prompt in patient.prompts:
-        trace = patient.treated(prompt, RATIOS)
+        trace = patient.treat(prompt, RATIOS)
         if error := _error(trace.branches):
-            return Finding(question, "wrong", error)
+            return "wrong", error
         if patient.policy.while_decoding:
-            return Finding(question, "note", "it is spent while decoding: see realised_ratio of a run")
+            return "note", "it is spent while decoding: see realised_ratio of a run"
         slots = len(trace.keys) * trace.keys[0].shape[0]
         for branch in trace.branches:
             read = sum(layer.read_rows * layer.filled for layer in branch.layers)
@@ -128,36 +110,36 @@ def _budget(patient: Patient) -> Finding:
     outcome: Outcome = "ok" if largest <= 1 else "note"
     if patient.policy.counted != "nowhere" and largest > max(1, MOST_OFF * length):
         outcome = "wrong"
-    return Finding(question, outcome, f"at most {largest:.1f} of {length} tokens of a head off (at ratio {at:g})")
+    return outcome, f"at most {largest:.1f} of {length} tokens of a head off (at ratio {at:g})"
 
 
-def _ratio_zero(patient: Patient) -> Finding:
-    trace = patient.treated(patient.prompts[0], [0.0])
-    full = patient.treated(patient.prompts[0], [0.0], POLICIES["full"])
+def _ratio_zero(patient: Patient) -> Result:
+    trace = patient.treat(patient.prompts[0], [0.0])
+    full = patient.treat(patient.prompts[0], [0.0], POLICIES["full"])
     if error := _error(trace.branches):
-        return Finding("does ratio 0 change nothing?", "wrong", error)
+        return "wrong", error
     same = sorted(patient.answers(trace)) == sorted(patient.answers(full))
     text = "the answers of the full cache" if same else "its answers differ from those of the full cache"
-    return Finding("does ratio 0 change nothing?", "ok" if same else "wrong", text)
+    return "ok" if same else "wrong", text
 
 
-def _repeated(patient: Patient) -> Finding:
-    question, digests = "is it deterministic?", []
+def _repeated(patient: Patient) -> Result:
+    digests = []
     for seed in (1, 2):
         torch.manual_seed(seed)
-        trace = patient.treated(patient.prompts[0], SOME)
+        trace = patient.treat(patient.prompts[0], SOME)
         digests.append(([branch.digest for branch in trace.branches], patient.answers(trace)))
     if digests[0] != digests[1]:
-        return Finding(question, "wrong", "a second run leaves another cache: seed its random numbers")
+        return "wrong", "a second run leaves another cache: seed its random numbers"
     if not patient.policy.random:
-        return Finding(question, "ok", "twice the same")
-    trace = patient.treated(patient.prompts[0], SOME, repeat=1)
+        return "ok", "twice the same"
+    trace = patient.treat(patient.prompts[0], SOME, repeat=1)
     if [branch.digest for branch in trace.branches] == digests[0][0]:
-        return Finding(question, "wrong", "it is declared random, and its second draw leaves the cache of the first")
-    return Finding(question, "ok", "twice the same, and another cache for its second draw")
+        return "wrong", "it is declared random, and its second draw leaves the cache of the first"
+    return "ok", "twice the same, and another cache for its second draw"
 
 
-def _short(patient: Patient) -> Finding:
+def _short(patient: Patient) -> Result:
     """Reports short contexts that the press refuses, which it may."""
     prompt, refused = patient.prompts[0], []
     for length in SHORT:
@@ -165,27 +147,24 @@ def _short(patient: Patient) -> Finding:
         context = tuple(range(max(1, length - prompt.question_tokens)))
         ids = prompt.token_ids[len(prompt.token_ids) - length :]
         cut = replace(prompt, token_ids=ids, context_tokens=context, questions=questions, stretches=())
-        trace = patient.treated(cut, [patient.middle])
+        trace = patient.treat(cut, [patient.middle])
         refused += [(length, error)] if (error := _error(trace.branches)) else []
     if not refused:
-        return Finding("short contexts?", "ok", f"treated down to {SHORT[0]} tokens")
-    return Finding(
-        "short contexts?", "note", f"fails on {', '.join(str(n) for n, _ in refused)} tokens: {refused[-1][1]}"
-    )
+        return "ok", f"treated down to {SHORT[0]} tokens"
+    return ("note", f"fails on {', '.join(str(n) for n, _ in refused)} tokens: {refused[-1][1]}")
 
 
-def _freed(patient: Patient) -> Finding:
-    trace = patient.treated(patient.prompts[0], [patient.middle])
+def _freed(patient: Patient) -> Result:
+    trace = patient.treat(patient.prompts[0], [patient.middle])
     held = sum(layer.held_rows for layer in trace.branches[0].layers)
     rows = len(trace.keys) * trace.keys[0].shape[0] * trace.length
     outcome: Outcome = "ok" if held < rows else "note"
-    return Finding("is memory freed?", outcome, f"{1 - held / rows:.0%} of the rows at ratio {patient.middle:g}")
+    return outcome, f"{1 - held / rows:.0%} of the rows at ratio {patient.middle:g}"
 
 
-def _unique(patient: Patient) -> Finding:
-    question = "is it another policy under a new name?"
+def _unique(patient: Patient) -> Result:
     if patient.policy.while_decoding:
-        return Finding(question, "note", "not compared: it acts while decoding")
+        return "note", "not compared: it acts while decoding"
     others = [p for p in POLICIES.values() if p.prefill == "shared" and not (p.weights or not p.kinds)]
     others = [p for p in others if p.name != patient.policy.name and not (p.per_question or p.needs_question)]
     if not patient.prompts[0].protected:
@@ -193,21 +172,52 @@ def _unique(patient: Patient) -> Finding:
     alike = {policy.name for policy in others}
     for prompt in patient.prompts:
         ratios = [patient.middle]
-        mine = patient.treated(prompt, ratios).branches[0].digest
+        mine = patient.treat(prompt, ratios).branches[0].digest
         scorings = [
             one for policy in others if policy.name in alike for one in plan([policy], at_ratios(ratios), prompt, 0)
         ]
         branches = prefill(patient.model, prompt, scorings).branches
         alike &= {branch.treatment.policy.name for branch in branches if not branch.error and branch.digest == mine}
     if alike - set(patient.policy.same_as):
-        return Finding(question, "wrong", f"it leaves the same cache as {', '.join(sorted(alike))} everywhere")
-    return Finding(question, "ok", f"no: compared with {len(others)} policies on {len(patient.prompts)} contexts")
+        return "wrong", f"it leaves the same cache as {', '.join(sorted(alike))} everywhere"
+    return "ok", f"no: compared with {len(others)} policies on {len(patient.prompts)} contexts"
 
 
-def _time(patient: Patient) -> Finding:
-    trace = patient.treated(patient.long, [patient.middle])
+def _time(patient: Patient) -> Result:
+    trace = patient.treat(patient.long, [patient.middle])
     if error := _error(trace.branches):
-        return Finding("time?", "wrong", error)
+        return "wrong", error
     seconds = trace.branches[0].seconds / trace.length * 1000
     beside = trace.seconds / trace.length * 1000
-    return Finding("time?", "ok", f"{1000 * seconds:.1f} ms for 1,000 tokens, beside {1000 * beside:.1f} ms of prefill")
+    return "ok", f"{1000 * seconds:.1f} ms for 1,000 tokens, beside {1000 * beside:.1f} ms of prefill"
+
+
+CHECKS: Mapping[str, Callable[[Patient], Result]] = {
+    RUNS: _runs,
+    "does it share the prefill?": _prefill,
+    "is the budget kept?": _budget,
+    "does ratio 0 change nothing?": _ratio_zero,
+    "is it deterministic?": _repeated,
+    "short contexts?": _short,
+    "is memory freed?": _freed,
+    "is it another policy under a new name?": _unique,
+    "time?": _time,
+}
+
+
+def examine(patient: Patient, begin: Begin = silent) -> Iterator[Finding]:
+    """Yields all findings in turn. It stops if the press fails at once or changes the model."""
+    for question, check in CHECKS.items():
+        begin(question)
+        try:
+            outcome, text = check(patient)
+        except Exception:  # the model may raise anything once a press has damaged it
+            if not patient.model.snapshot.first_change():
+                raise
+        if changed := patient.model.snapshot.first_change():  # findings on a changed model mean nothing
+            yield Finding(LEFT_ALONE, "wrong", f"it changed {changed}")
+            return
+        yield Finding(question, outcome, text)
+        if question == RUNS and outcome == "wrong":
+            return
+    yield Finding(LEFT_ALONE, "ok", "no weight, buffer, hook or setting changed")

@@ -1,10 +1,11 @@
 """A finding is the result of one check; ``doctor`` and ``check-submission`` show theirs in the same table."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -13,6 +14,7 @@ from kvbench.system.console import console, printable
 Outcome = Literal["ok", "note", "wrong"]
 STYLES: dict[Outcome, str] = {"ok": "green", "note": "yellow", "wrong": "bold red"}
 FAULTS_SHOWN = 3
+Begin = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -24,7 +26,7 @@ class Finding:
     text: str
 
 
-def judged(check: str, sound: str, faults: Sequence[str]) -> Finding:
+def finding_of(check: str, sound: str, faults: Sequence[str]) -> Finding:
     """Makes a finding of a list of faults: its first ones and their number, or ``sound`` if there are none."""
     if not faults:
         return Finding(check, "ok", sound)
@@ -32,19 +34,37 @@ def judged(check: str, sound: str, faults: Sequence[str]) -> Finding:
     return Finding(check, "wrong", "; ".join(faults[:FAULTS_SHOWN]) + more)
 
 
+def silent(_: str) -> None:
+    """Reports no check."""
+
+
 def note(check: str, text: str) -> Finding:
     return Finding(check, "note", text)
 
 
-def show_findings(title: str, findings: Iterable[Finding]) -> list[Finding]:
-    """Names each check on the console when it is done, prints the table, and returns the findings that are wrong."""
-    done = []
-    with console.status("examining") as status:
-        for finding in findings:
-            done.append(finding)
-            status.update(f"examined: {finding.check}")
-    Console(highlight=False).print(findings_table(title, done))
-    return [finding for finding in done if finding.outcome == "wrong"]
+def show_findings(title: str, checks: int, examine: Callable[[Begin], Iterator[Finding]]) -> list[Finding]:
+    """Shows in a terminal which of so many checks runs, and how much time is left; then prints the table, and returns
+    the findings that are wrong. ``examine`` reports the name of each check before it runs."""
+    columns = (
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.description}"),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+    )
+    terminal = console.is_terminal
+    with Progress(*columns, TimeRemainingColumn(), console=console, disable=not terminal, transient=True) as progress:
+        task = progress.add_task("", total=checks)
+        started = 0
+
+        def begin(check: str) -> None:
+            nonlocal started
+            progress.update(task, description=check, completed=started)
+            started += 1
+
+        findings = list(examine(begin))
+    Console(highlight=False).print(findings_table(title, findings))
+    return [finding for finding in findings if finding.outcome == "wrong"]
 
 
 def findings_table(title: str, findings: Iterable[Finding]) -> Table:

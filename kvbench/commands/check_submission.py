@@ -10,6 +10,7 @@ submission = LazyModule("kvbench.checks.submission.check")
 
 def command(run: Run) -> None:
     """Checks files, identity, completeness, questions, scores, outputs and costs; changes nothing."""
-    wrong = dict.fromkeys(finding.check for finding in show_findings(f"{run}, examined", submission.examine(run)))
+    wrong = show_findings(f"{run}, examined", submission.COUNT, lambda begin: submission.examine(run, begin))
     if wrong:
-        raise KVBenchError(f"{run} does not hold what it says ({', '.join(wrong)}): do not put it on a board")
+        names = ", ".join(dict.fromkeys(finding.check for finding in wrong))
+        raise KVBenchError(f"{run} does not hold what it says ({names}): do not put it on a board")

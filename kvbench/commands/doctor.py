@@ -23,6 +23,7 @@ def command(
     loaded = models.load_model(model, device, "float32")
     if missing := models.missing_weights([policy], loaded):
         raise KVBenchError(missing[policy.name])
-    wrong = show_findings(policy.name, examination.examine(examination.admit(policy, loaded)))
+    patient = examination.admit(policy, loaded)
+    wrong = show_findings(policy.name, len(examination.CHECKS), lambda begin: examination.examine(patient, begin))
     if wrong:
         raise KVBenchError(f"{policy.name} is not sound: {wrong[0].check} {wrong[0].text}")

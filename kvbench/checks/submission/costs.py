@@ -5,7 +5,7 @@ import math
 from collections.abc import Iterator, Mapping
 from itertools import chain
 
-from kvbench.checks.findings import Finding, judged
+from kvbench.checks.findings import Finding, finding_of
 from kvbench.checks.submission.reading import Submission, place_of
 from kvbench.checks.submission.routes import faults_of_layers, faults_of_routes, faults_of_spans
 from kvbench.prompts.prompt import build_prompts
@@ -20,12 +20,13 @@ OF_FULL = {"realised_ratio": 0.0, "eviction_rate": 0.0, "ger": 0.0, "slot_covera
 Lengths = Mapping[str, tuple[int, int, int]]
 
 
-def check_costs(submission: Submission) -> Finding:
-    """Rates are shares, the full cache loses nothing, and tokens, ratio and bytes of a record tell the same."""
+def check_costs(submission: Submission) -> Iterator[Finding]:
+    """Checks that rates are shares, that the full cache loses nothing, and that tokens, ratio and bytes of a record
+    agree."""
     lengths = _lengths(submission)
     whole = {record.question_id: record for record in submission.records if record.policy == FULL}
     faults = []
-    for question, context in submission.asked:
+    for question, context in submission.questions:
         first = next(chain(_faults_of_counts(question, lengths), faults_of_spans(question, context)), None)
         if first:
             faults.append(f"{question.question_id}: {first}")
@@ -33,11 +34,11 @@ def check_costs(submission: Submission) -> Finding:
         first = next(_faults(answer, whole.get(answer.record.question_id)), None)
         if first:
             faults.append(f"{place_of(answer.record)}: {first}")
-    return judged("costs", "ratios, tokens, bytes, times and routing metrics are possible", faults)
+    yield finding_of("costs", "ratios, tokens, bytes, times and routing metrics are possible", faults)
 
 
 def _lengths(submission: Submission) -> Lengths:
-    """Tokens of context, answer and evidence by question, where the tokenizer and the generator are at hand."""
+    """Counts the tokens of context, answer and evidence by question, where tokenizer and generator are at hand."""
     if submission.tokenizer is None:
         return {}
     return {
@@ -97,9 +98,9 @@ def _faults_of_kept(record: Record, context_tokens: int, whole: Record | None) -
         return
     if record.policy == FULL:
         for name, value in OF_FULL.items():
-            found = getattr(record, name)
-            if found is not None and abs(found - value) > NOISE:
-                yield f"{name} is {found}, under the full cache it is {value}"
+            stored = getattr(record, name)
+            if stored is not None and abs(stored - value) > NOISE:
+                yield f"{name} is {stored}, under the full cache it is {value}"
     if not 0 <= kept < math.inf or size < 0:
         yield f"{kept} tokens and {size} bytes are kept"
     share = kept / context_tokens
@@ -113,5 +114,6 @@ def _faults_of_kept(record: Record, context_tokens: int, whole: Record | None) -
 
 
 def _counts_the_context_alone(policy: str) -> bool:
-    """A press that acts while an answer is written is measured with question and answer; so may be one we know not."""
+    """Tells whether a policy is measured on the context. One that acts while an answer is written is measured with
+    question and answer, and so may be an unknown one."""
     return policy in POLICIES and not POLICIES[policy].while_decoding

@@ -1,4 +1,4 @@
-"""A run as somebody else handed it in: what of it can be read, and what of its examples can be made again."""
+"""Reads a run that somebody else handed in, and generates its examples again."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from datasets_gen import Example, Task
-from kvbench.checks.findings import Finding, judged
+from kvbench.checks.findings import Finding, finding_of
 from kvbench.experiments.question_fields import described_context, described_question
 from kvbench.experiments.source import source_hash
 from kvbench.experiments.suites import task_of_version
@@ -27,11 +27,11 @@ Described = Mapping[str, object]
 
 @dataclass(frozen=True)
 class Submission:
-    """``tasks``: those of the run that are task_of_version in the very version that it names."""
+    """A run as it was handed in."""
 
     store: Store
     answers: tuple[StoredAnswer, ...]
-    tasks: Mapping[str, Task]
+    tasks: Mapping[str, Task]  # of the run, where the version that it names is installed
 
     @property
     def identity(self) -> Identity:
@@ -42,7 +42,7 @@ class Submission:
         return [answer.record for answer in self.answers]
 
     @cached_property
-    def asked(self) -> list[tuple[StoredQuestion, StoredContext]]:
+    def questions(self) -> list[tuple[StoredQuestion, StoredContext]]:
         """Lists every stored question that was answered, once."""
         return list(
             {answer.question.question_id: (answer.question, answer.context) for answer in self.answers}.values()
@@ -50,8 +50,8 @@ class Submission:
 
     @cached_property
     def frame(self) -> DataFrame:
-        """The records as a table; :class:`KVBenchError` where they do not belong to the run."""
-        return self.store.frame(possible=False)  # what is not is told of by record
+        """Joins the records as a table; :class:`KVBenchError` where they do not belong to the run."""
+        return self.store.frame(possible=False)  # the checks name each impossible number
 
     @cached_property
     def of_this_code(self) -> bool:
@@ -59,7 +59,7 @@ class Submission:
 
     @cached_property
     def model_is_shipped(self) -> bool:
-        """And is, byte for byte, the one that is task_of_version."""
+        """Tells whether the model is, byte for byte, one that ships with kvbench."""
         name = self.identity.model
         return name in REFERENCE_MODELS and self.identity.model_fingerprint == fingerprint_of(str(folder_of(name)))
 
@@ -84,8 +84,8 @@ class Submission:
         }
 
     @cached_property
-    def contexts(self) -> Mapping[str, Described]:
-        """Maps the name of an example to the context that has to be stored."""
+    def generated_contexts(self) -> Mapping[str, Described]:
+        """Maps the id of an example to the context that has to be stored."""
         return {
             example.id: described_context(self.tasks[task], example)
             for task, examples in self.examples.items()
@@ -93,7 +93,7 @@ class Submission:
         }
 
     @cached_property
-    def questions(self) -> Mapping[str, Described]:
+    def generated_questions(self) -> Mapping[str, Described]:
         """Maps the id of a question to the row that has to be stored."""
         return {
             question.id: described_question(self.tasks[task], example, question)
@@ -109,34 +109,34 @@ def place_of(record: Record) -> str:
 
 
 def read(folder: Path) -> tuple[Submission, Finding]:
-    """Reads a submission, and finds what is wrong with its files."""
+    """Reads a submission, and checks its files."""
     store = Store.open(folder)
     answers: list[StoredAnswer] = []
     faults: list[str] = []
     for path in store.record_files():
         try:
-            found = store.read_answers(path)
+            answers_of_file = store.read_answers(path)
         except (KVBenchError, ValidationError, pa.ArrowException, OSError) as error:
             faults.append(f"{path.relative_to(folder)} cannot be read ({first_line(error.__cause__ or error)})")
         else:
-            faults += _misplaced(store, path, found)
-            answers += found
+            faults += _misplaced(store, path, answers_of_file)
+            answers += answers_of_file
     for table in store.study_tables:
         for path in store.files(table):
             try:
                 store.read_rows(table, path)
             except (KVBenchError, ValidationError) as error:
                 faults.append(f"{path.relative_to(folder)} cannot be read ({first_line(error.__cause__ or error)})")
-    named = {planned.name: task_of_version(planned.name, planned.version) for planned in store.identity.tasks}
-    tasks = {name: task for name, task in named.items() if task is not None}
+    versions = {planned.name: task_of_version(planned.name, planned.version) for planned in store.identity.tasks}
+    tasks = {name: task for name, task in versions.items() if task is not None}
     submission = Submission(store, tuple(answers), tasks)
-    return submission, judged("files", f"{len(store.record_files()):,} files, {len(answers):,} records", faults)
+    return submission, finding_of("files", f"{len(store.record_files()):,} files, {len(answers):,} records", faults)
 
 
 def _misplaced(store: Store, path: Path, answers: list[StoredAnswer]) -> Iterator[str]:
-    """A record in the file of another task or policy; one fault for each file."""
+    """Names a file that holds a record of another task or policy."""
     for record in (answer.record for answer in answers):
-        named = store.record_file(record.task, 0, record.policy)
-        if (path.parent.parent.name, path.name) != (named.parent.parent.name, named.name):
+        right = store.record_file(record.task, 0, record.policy)
+        if (path.parent.parent.name, path.name) != (right.parent.parent.name, right.name):
             yield f"{path.relative_to(store.folder)} holds a record of {record.policy} on {record.task}"
             return

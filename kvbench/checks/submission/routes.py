@@ -11,14 +11,14 @@ OF_A_BYTE = 1 / 255  # shares of single tokens are stored in such steps, rounded
 
 
 def faults_of_spans(question: StoredQuestion, context: StoredContext) -> Iterator[str]:
-    """Numbers and spans that end in their middle."""
+    """Finds a number or a span that is cut in two."""
     if len(context.token_ends) % 4 or len(question.answer_spans) % 2 or len(question.evidence_spans) % 2:
         yield "token_ends, answer_spans or evidence_spans hold a part of a number or of a span"
 
 
 def faults_of_routes(answer: StoredAnswer) -> Iterator[str]:
-    """Rates that are not those of the tokens. Where the tokens of an answer or of its evidence cannot be told from the
-    text as they were counted, nothing is said of them."""
+    """Compares rates with the tokens that are kept. Says nothing of an answer or its evidence if the text does not show
+    as many tokens of it as were counted."""
     record, question, context = answer.record, answer.question, answer.context
     if record.token_kept is None or any(faults_of_spans(question, context)):
         return
@@ -36,13 +36,13 @@ def faults_of_routes(answer: StoredAnswer) -> Iterator[str]:
     if of_evidence.sum() == question.evidence_tokens > 0:
         counted.append(("slot_coverage", float(np.mean(kept[of_evidence])), OF_A_BYTE + EXACT))
     for name, value, slack in counted:
-        told = getattr(record, name)
-        if told is not None and abs(told - value) > slack:
-            yield f"{name} is {told:.4g}, its tokens come to {value:.4g}"
+        stored = getattr(record, name)
+        if stored is not None and abs(stored - value) > slack:
+            yield f"{name} is {stored:.4g}, its tokens come to {value:.4g}"
 
 
 def faults_of_layers(record: Record, layers: int) -> Iterator[str]:
-    """``layers``: of the model, as another record has them."""
+    """Compares GER with GER by layer. ``layers``: how many the model has, as another record says."""
     ger, by_layer = record.ger, record.ger_by_layer
     if by_layer is not None and len(by_layer) != layers:
         yield f"ger_by_layer tells of {len(by_layer)} layers, others of {layers}"
@@ -52,7 +52,5 @@ def faults_of_layers(record: Record, layers: int) -> Iterator[str]:
 
 def _inside(spans: Sequence[int], starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
     """Marks the tokens that overlap any of the spans, which are starts and ends in turn."""
-    found = np.zeros(len(ends), dtype=bool)
-    for start, end in zip(spans[::2], spans[1::2], strict=True):
-        found |= (starts < end) & (ends > start)
-    return found
+    pairs = zip(spans[::2], spans[1::2], strict=True)
+    return np.any([np.zeros(len(ends), bool), *((starts < end) & (ends > start) for start, end in pairs)], axis=0)

@@ -2,10 +2,10 @@
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from kvbench.checks.findings import Finding, judged, note
+from kvbench.checks.findings import Finding, finding_of, note
 from kvbench.checks.submission.reading import Submission
 from kvbench.publish.site import summary_rows
 from kvbench.store.store import SUMMARY_FILE
@@ -16,44 +16,50 @@ from policies import POLICIES
 SLACK = 1e-6  # other machines sum in another order
 
 
-def check_names(submission: Submission) -> Finding:
+def check_names(submission: Submission) -> Iterator[Finding]:
     """Finds two names for one method, and so records of one policy under the name of another."""
     if not any(record.status == "ok" for record in submission.records):
-        return note("names", "no policy has answered anything")
+        yield note("names", "no policy has answered anything")
+        return
     declared = {name: policy.same_as for name, policy in POLICIES.items()}
     try:
         identical, _ = audit(submission.frame, declared)
     except KVBenchError as error:
-        return judged("names", "", [str(error)])
-    return judged("names", "no two policies left the same cache everywhere", [str(pair) for pair in identical])
+        yield Finding("names", "wrong", str(error))
+    else:
+        pairs = [str(pair) for pair in identical]
+        yield finding_of("names", "no two policies left the same cache everywhere", pairs)
 
 
-def check_summary(submission: Submission) -> Finding:
+def check_summary(submission: Submission) -> Iterator[Finding]:
+    """Adds up the records again, and compares each row of the summary."""
     path = submission.store.folder / SUMMARY_FILE
     if not path.is_file():
-        return note("summary", f"there is no {SUMMARY_FILE}: python -m kvbench score writes it")
+        yield note("summary", f"there is no {SUMMARY_FILE}: python -m kvbench score writes it")
+        return
     try:
         stored = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, OSError) as error:
-        return judged("summary", "", [f"{SUMMARY_FILE} cannot be read ({first_line(error)})"])
+        yield Finding("summary", "wrong", f"{SUMMARY_FILE} cannot be read ({first_line(error)})")
+        return
     try:
         rows = json.loads(json.dumps([row.model_dump() for row in summary_rows(submission.store, submission.frame)]))
     except KVBenchError as error:
-        return judged("summary", "", [f"the records cannot be summarised ({error})"])
+        yield Finding("summary", "wrong", f"the records cannot be summarised ({error})")
+    else:
+        yield finding_of("summary", f"{len(rows)} rows, as the records come to", list(_differences(rows, stored)))
+
+
+def _differences(rows: Sequence[Mapping[str, Any]], stored: Any) -> Iterator[str]:
     if not isinstance(stored, list) or len(stored) != len(rows):
-        return judged("summary", "", [f"{SUMMARY_FILE} has not the {len(rows)} rows that the records come to"])
-    faults = [fault for row, told in zip(rows, stored, strict=True) if (fault := _difference(row, told))]
-    return judged("summary", f"{len(rows)} rows, as the records come to", faults)
-
-
-def _difference(row: Mapping[str, Any], told: Any) -> str:
-    where = f"{row['policy']} on {row['task']}"
-    if not isinstance(told, Mapping) or set(row) != set(told):
-        return f"{where}: it has other columns"
-    for name, value in row.items():
-        if not _alike(value, told[name]):
-            return f"{where}: {name} is {told[name]}, the records come to {value}"
-    return ""
+        yield f"{SUMMARY_FILE} has not the {len(rows)} rows that the records come to"
+        return
+    for row, stored_row in zip(rows, stored, strict=True):
+        where = f"{row['policy']} on {row['task']}"
+        if not isinstance(stored_row, Mapping) or set(row) != set(stored_row):
+            yield f"{where}: it has other columns"
+        elif name := next((name for name, value in row.items() if not _alike(value, stored_row[name])), None):
+            yield f"{where}: {name} is {stored_row[name]}, the records come to {row[name]}"
 
 
 def _alike(one: Any, other: Any) -> bool:

@@ -1,0 +1,28 @@
+"""Checks that take long show which of them runs, and only where somebody looks."""
+
+from collections.abc import Iterator
+from io import StringIO
+
+import pytest
+from rich.console import Console
+
+from kvbench.checks import findings
+from kvbench.checks.findings import Begin, Finding, show_findings
+
+
+def examine(begin: Begin) -> Iterator[Finding]:
+    for number, outcome in enumerate(("ok", "wrong"), 1):
+        begin(f"check {number}")
+        yield Finding(f"check {number}", "ok" if outcome == "ok" else "wrong", "text")
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_a_terminal_shows_which_check_runs_and_how_far_it_is(
+    terminal: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = StringIO()
+    monkeypatch.setattr(findings, "console", Console(file=output, force_terminal=terminal, width=100))
+    assert show_findings("title", 2, examine) == [Finding("check 2", "wrong", "text")]
+    assert ("check 2" in output.getvalue()) == terminal
+    assert ("1/2" in output.getvalue()) == terminal
+    assert "check 1  ok     text" in capsys.readouterr().out
