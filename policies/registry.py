@@ -6,8 +6,6 @@ from policies.declaration.errors import PolicyError
 from policies.declaration.policy import Policy
 from policies.eviction.controls import FULL, ORACLE, RANDOM, RECENCY
 from policies.eviction.decoding import DECODING
-from policies.eviction.finch import FINCH
-from policies.eviction.h2o import H2O
 from policies.eviction.layers_and_channels import LAYERS_AND_CHANNELS
 from policies.eviction.pretrained import PRETRAINED
 from policies.eviction.private_prefill import PRIVATE_PREFILL
@@ -17,19 +15,19 @@ from policies.eviction.wrappers import WRAPPERS
 
 
 def by_name(policies: Iterable[Policy]) -> Mapping[str, Policy]:
-    """Policies by name; a name taken twice raises."""
-    named: dict[str, Policy] = {}
+    """Sorts policies by name; raises :class:`PolicyError` for a name that is taken twice."""
+    registered: dict[str, Policy] = {}
     for policy in policies:
-        if policy.name in named:
+        if policy.name in registered:
             raise PolicyError(f"two policies are named '{policy.name}': give one of them another name")
-        named[policy.name] = policy
-    return named
+        registered[policy.name] = policy
+    return registered
 
 
 POLICIES = by_name(
     (
         *(FULL, ORACLE, RANDOM, RECENCY),
-        *(*SCORERS, H2O, FINCH),
+        *SCORERS,
         *WRAPPERS,
         *LAYERS_AND_CHANNELS,
         *PROTECTION,

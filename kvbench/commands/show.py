@@ -21,8 +21,6 @@ from kvbench.system.errors import KVBenchError
 from kvbench.system.places import place_of
 from policies import KINDS, Level
 
-OF_A_RUN = ("policy", *KINDS, "worst")
-
 
 def command(
     context: typer.Context,
@@ -46,7 +44,7 @@ def command(
     worst answers of a policy in a run: what is lost of what they needed."""
     is_run = what not in {**TASKS, **FROM_DATA} and ("/" in what or Path(what).is_dir())
     for name in options.given(context):
-        if name != "what" and (name in OF_A_RUN) != is_run:
+        if name != "what" and (name in ("policy", *KINDS, "worst")) != is_run:
             option = "--" + name.replace("_", "-")
             raise KVBenchError(
                 f"{option} is for {'tasks' if is_run else 'runs'}, and {what} is {'none' if is_run else 'no run'}"

@@ -17,55 +17,27 @@ A_LITTLE = 1e-6  # of a token: or 1 - (1 - 63/96) of 96 tokens comes to 62.99, a
 
 @dataclass(frozen=True)
 class LevelKind:
-    """Declares what a number asks of a treatment.
+    """Declares what a number asks of a treatment."""
 
-    name
-        In records, and, with two dashes, the option that picks one level of a run.
-    plural
-        With two dashes, the option that gives the levels of a run.
-    help
-        What that option says of itself.
-    parse
-        The values of the option's text, ascending and each once; :class:`LevelError` in one line for any other text.
-    nothing
-        The value at which nothing is done: 0 of the cache removed. Infinite where there is no such value, as no number
-        of tokens keeps every context whole.
-    typical
-        A value at which a press is built to be looked at.
-    default, few
-        The option's text where none is given: of a run, and of a comparison; empty where there is no default.
-    usual
-        The values at which hallucination and GER stand on the board, where they were run.
-    title
-        What the value is, above a table.
-    axis
-        The same below a curve.
-    note
-        Follows the title of the table that a run prints.
-    doubling
-        An axis doubles from one tick to the next.
-    share
-        The share of the tokens of a context to remove, of a value and the length of the context; None for a kind that
-        removes no tokens.
-    not_comparable
-        Why there is no safe value and no cliff by this kind, if there is none.
-    """
-
-    name: str
-    plural: str
-    help: str
+    name: str  # in records; with two dashes, the option that picks one level of a run
+    plural: str  # with two dashes, the option that gives the levels of a run
+    help: str  # of that option
+    # The values of the option's text, ascending and each once; LevelError in one line for any other text.
     parse: Callable[[str], tuple[float, ...]]
+    # The value at which nothing is done: 0 of the cache removed. Infinite where there is no such value, as no number of
+    # tokens keeps every context whole.
     nothing: float
-    typical: float
-    title: str
-    axis: str
-    default: str = ""
-    few: str = ""
-    usual: tuple[float, ...] = ()
-    note: str = ""
-    doubling: bool = False
+    typical: float  # a value at which a press is built to be looked at
+    title: str  # what the value is, above a table
+    axis: str  # the same below a curve
+    default: str = ""  # the option's text where none is given, or empty
+    few: str = ""  # the same in a comparison
+    usual: tuple[float, ...] = ()  # at which hallucination and GER stand on the board, where they were run
+    note: str = ""  # follows the title of the table that a run prints
+    doubling: bool = False  # an axis doubles from one tick to the next
+    # The share of the tokens to remove, of a value and the length of the context; None if it removes no tokens.
     share: Callable[[float, int], float | None] = lambda value, length: None
-    not_comparable: str = ""
+    not_comparable: str = ""  # why there is no safe value and no cliff by this kind, if there is none
 
     @property
     def option(self) -> str:

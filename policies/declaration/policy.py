@@ -21,25 +21,18 @@ Press = Any  # a kvpress.BasePress: kvpress has no types, and is not imported to
 
 @dataclass(frozen=True)
 class Situation:
-    """Holds what a policy may look at when it builds a press for one context.
+    """Holds what a policy may look at when it builds a press for one context."""
 
-    ``ratio``: asked share of the cache to remove, in [0, 1); 0 for a policy that removes none. ``level``: what was
-    asked for. ``context_length``: tokens in the compressed region. ``seed``: of this draw. ``question_tokens``: how
-    many of them, at its end, are the question; 0 where it is compressed before the question is seen. ``spans``:
-    half-open ranges of positions in it that are instructions. ``answer_tokens`` and ``evidence_tokens``: positions, for
-    the oracle alone; empty unless the policy is ``per_question``. ``texts`` gives prose to calibrate heads on.
-    """
-
-    ratio: float
-    context_length: int
-    seed: int
+    ratio: float  # asked share of the cache to remove, in [0, 1); 0 for a policy that removes none
+    context_length: int  # tokens in the compressed region
+    seed: int  # of this draw
     example_id: str
-    question_tokens: int = 0
-    spans: tuple[tuple[int, int], ...] = ()
-    answer_tokens: tuple[int, ...] = ()
-    evidence_tokens: tuple[int, ...] = ()
-    texts: Callable[[], Sequence[str]] = field(default=tuple, repr=False, compare=False)
-    level: Level = UNTREATED
+    question_tokens: int = 0  # at its end, of the question; 0 where the cache is compressed before it is seen
+    spans: tuple[tuple[int, int], ...] = ()  # half-open ranges of positions that are instructions
+    answer_tokens: tuple[int, ...] = ()  # positions, for the oracle alone: empty unless the policy is ``per_question``
+    evidence_tokens: tuple[int, ...] = ()  # likewise
+    texts: Callable[[], Sequence[str]] = field(default=tuple, repr=False, compare=False)  # prose to calibrate heads on
+    level: Level = UNTREATED  # what was asked for
 
 
 @dataclass(frozen=True)
@@ -52,83 +45,41 @@ class Baseline:
 
 @dataclass(frozen=True)
 class Policy:
-    """A registry entry; it builds a fresh press each time and holds none.
-
-    kinds
-        The kinds of levels that it takes, by name; one that takes none does the same in every run, at no level.
-    random
-        It draws at random: a run may repeat it, and each draw is another.
-    budget
-        How it reaches a ratio, in a few words.
-    counted
-        Where the asked number of tokens is kept exactly: in every head, in every layer over its heads, over the whole
-        cache, or nowhere.
-    frees
-        It shortens the cache; else it masks what it evicts, and an allocator still holds it.
-    rewrites
-        What it keeps is not what it was given: it merges, turns or blanks.
-    prefill
-        ``shared``: it acts in ``compress`` alone, after the attention of a layer has run on the full cache.
-        ``private``: it needs a prefill of its own.
-    while_decoding
-        It acts on the cache also while an answer is written, which is then written alone.
-    step_treatment
-        Builds what acts on the cache between steps, for the answer to the question of that id. Each question is then
-        decoded from a copy of what the press kept, together with all other branches.
-    ratio_free_score
-        The scores of the press, or of the press inside it, do not depend on the ratio: one scoring serves all ratios.
-    per_question
-        One press for each question, as it is told where the answer lies.
-    more_tokens_than
-        The context must be longer than this many tokens; kvpress asserts it.
-    highest_ratio
-        Above it the policy has no press, and no cell is planned.
-    renumbers
-        The press rotates the keys that it keeps to new positions, so that decoding goes on from their number and not
-        from the length of the context.
-    needs_question, needs_spans
-        It reads the question with the context (``--mode aware``); it protects instructions and means nothing without.
-    around
-        The plain policy that this one protects: what it gains is measured against that.
-    weights
-        What has to be downloaded for a model, if anything.
-    same_as
-        Policies that keep the same by design: the identity audit does not report them.
-    baseline
-        How kvpress itself does the same, if by another press.
-    by_default
-        A run that names no policies has it.
-    origin
-        Hash of the code of a plug-in; it is part of a run's identity.
-    """
+    """A registry entry; it builds a fresh press each time and holds none."""
 
     name: str
     family: Family
     paper: str
     description: str
     build: Callable[[Situation], Press]
-    kinds: tuple[str, ...] = EVICTION
-    random: bool = False
-    budget: str = "as many tokens in every head"
-    counted: Counted = "head"
-    frees: bool = True
-    rewrites: bool = False
+    kinds: tuple[str, ...] = EVICTION  # of levels that it takes; one without does the same in every run, at no level
+    random: bool = False  # it draws at random: a run may repeat it, and each draw is another
+    budget: str = "as many tokens in every head"  # how it reaches a ratio, in a few words
+    counted: Counted = "head"  # where the asked number of tokens is kept exactly; a layer's is summed over its heads
+    frees: bool = True  # it shortens the cache; else it masks what it evicts, and an allocator still holds it
+    rewrites: bool = False  # what it keeps is not what it was given: it merges, turns or blanks
+    # Shared: it acts in ``compress`` alone, after the attention of a layer has run on the full cache.
     prefill: Prefill = "shared"
-    while_decoding: bool = False
+    while_decoding: bool = False  # it acts on the cache also while an answer is written, which is then written alone
+    # Builds what acts on the cache between steps, for the answer to the question of that id. Each question is then
+    # decoded from a copy of what the press kept, together with all other branches.
     step_treatment: Callable[[Situation, str], StepTreatment] | None = None
+    # The scores of the press, or of the press inside it, do not depend on the ratio: one scoring serves all ratios.
     ratio_free_score: bool = False
-    per_question: bool = False
-    more_tokens_than: int = 1
-    highest_ratio: float = 1.0
+    per_question: bool = False  # one press for each question, as it is told where the answer lies
+    more_tokens_than: int = 1  # that the context must have; kvpress asserts it
+    highest_ratio: float = 1.0  # above it the policy has no press, and no cell is planned
+    # The press rotates the keys that it keeps to new positions, so that decoding goes on from their number and not from
+    # the length of the context.
     renumbers: bool = False
-    needs_question: bool = False
-    needs_spans: bool = False
-    around: "Policy | None" = None
-    weights: str = ""
-    same_as: tuple[str, ...] = ()
-    baseline: Baseline | None = None
-    by_default: bool = False
-    origin: str = ""
+    needs_question: bool = False  # it reads the question with the context (``--mode aware``)
+    needs_spans: bool = False  # it protects instructions and means nothing without
+    around: "Policy | None" = None  # the plain policy that this one protects: what it gains is measured against that
+    weights: str = ""  # what has to be downloaded for a model, if anything
+    same_as: tuple[str, ...] = ()  # keep the same by design: the identity audit does not report them
+    baseline: Baseline | None = None  # how kvpress itself does the same, if by another press
+    by_default: bool = False  # a run that names no policies has it
+    origin: str = ""  # hash of the code of a plug-in; it is part of a run's identity
 
     @property
     def ways(self) -> str:

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from policies.declaration.errors import PolicyError
 from policies.declaration.lazy import LazyModule
 from policies.declaration.policy import Policy, Press, replaced_hooks
-from policies.eviction.h2o import H2O
-from policies.eviction.scorers import KNORM, SNAPKV, STREAMING_LLM, TOVA
+from policies.eviction.scorers import H2O, KNORM, SNAPKV, STREAMING_LLM, TOVA
 
 kvpress = LazyModule("kvpress")
 presses = LazyModule("policies.presses.protection")
@@ -17,22 +16,15 @@ Spans = Sequence[tuple[int, int]]
 
 @dataclass(frozen=True)
 class Way:
-    """Declares a way to protect instructions. ``description`` has a place for the plain policy's name. ``wrap`` puts a
-    press that protects some spans around a scorer press."""
+    """Declares a way to protect instructions."""
 
-    description: str
-    wrap: Callable[[Press, Spans], Press]
+    description: str  # with a place for the plain policy's name
+    wrap: Callable[[Press, Spans], Press]  # puts a press that protects some spans around a scorer press
 
 
 WAYS: Mapping[str, Way] = {
-    "whitelist": Way(
-        "{plain}, instructions kept first",
-        lambda press, spans: presses.WhitelistPress(press, spans),
-    ),
-    "fair": Way(
-        "{plain}, the same share of every part",
-        lambda press, spans: presses.fair(press, spans),
-    ),
+    "whitelist": Way("{plain}, instructions kept first", lambda press, spans: presses.WhitelistPress(press, spans)),
+    "fair": Way("{plain}, the same share of every part", lambda press, spans: presses.fair(press, spans)),
     "debias0.5": Way(
         "{plain}, half-way from its own choice to the same share of every part",
         lambda press, spans: presses.half_fair(press, spans),

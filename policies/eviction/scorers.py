@@ -5,10 +5,12 @@ length of the context, every record carries the size that was used.
 """
 
 from policies.declaration.lazy import LazyModule
-from policies.declaration.policy import Policy, Press, Situation
+from policies.declaration.policy import Baseline, Policy, Press, Situation
 
 kvpress = LazyModule("kvpress")
-presses = LazyModule("policies.presses.sketches")
+finch = LazyModule("policies.presses.finch")
+h2o = LazyModule("policies.presses.h2o")
+sketches = LazyModule("policies.presses.sketches")
 
 SINK = 4
 LONGEST_WINDOW = 64
@@ -34,11 +36,11 @@ def expected_attention_press(situation: Situation) -> Press:
 
 
 def _leverage(situation: Situation) -> Press:
-    return presses.SeededLeveragePress(situation.ratio, seed=situation.seed, example_id=situation.example_id)
+    return sketches.SeededLeveragePress(situation.ratio, seed=situation.seed, example_id=situation.example_id)
 
 
 def _compactor(situation: Situation) -> Press:
-    return presses.SeededCompactorPress(situation.ratio, seed=situation.seed, example_id=situation.example_id)
+    return sketches.SeededCompactorPress(situation.ratio, seed=situation.seed, example_id=situation.example_id)
 
 
 def _lagkv(situation: Situation) -> Press:
@@ -170,6 +172,26 @@ CAPKV = Policy(
     ratio_free_score=True,
     more_tokens_than=SINK,
 )
+H2O = Policy(
+    name="h2o",
+    family="scorer",
+    paper="arXiv 2306.14048",
+    description="Attention received during the prefill (kvpress: ObservedAttentionPress)",
+    build=lambda situation: h2o.H2OPress(situation.ratio),
+    ratio_free_score=True,
+    baseline=Baseline(lambda situation: kvpress.ObservedAttentionPress(situation.ratio), "eager"),
+    by_default=True,
+)
+FINCH = Policy(
+    name="finch",
+    family="scorer",
+    paper="doi 10.1162/tacl_a_00716",
+    description="Attention from the question, kept keys turned to consecutive positions",
+    build=lambda situation: finch.KnownQuestionFinchPress(situation.ratio, window_size=situation.question_tokens),
+    needs_question=True,
+    rewrites=True,
+    renumbers=True,
+)
 SCORERS = (
     STREAMING_LLM,
     SNAPKV,
@@ -184,4 +206,6 @@ SCORERS = (
     COMPACTOR,
     CUR,
     CAPKV,
+    H2O,
+    FINCH,
 )

@@ -11,7 +11,7 @@ from tests.test_architecture import PACKAGES, reached, sources
 DECIDES = (
     "datasets_gen/tasks/hops.py",
     "datasets_gen/examples/lexicon.py",
-    "policies/eviction/h2o.py",
+    "policies/eviction/scorers.py",
     "leaderboards/metrics/routing.py",
     "kvbench/models/load.py",
     "kvbench/prompts/prompt.py",
