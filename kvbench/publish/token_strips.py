@@ -1,6 +1,6 @@
 """Shows contexts in colour: the words that a question needs, and how many of them survived in a stored answer."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
@@ -12,6 +12,7 @@ from datasets_gen import Span, SpanKind
 from kvbench.publish.worst_answers import Answer
 from kvbench.store.record import Record
 from kvbench.system.console import printable
+from leaderboards.rendering.excerpt import excerpt
 
 STYLES: Mapping[SpanKind, str] = {
     "fact": "on grey19",
@@ -122,30 +123,10 @@ def _left(answer: Answer) -> str:
 
 def _near(strip: Text, spans: Sequence[Span]) -> Text:
     """Cuts a long context to the surroundings of its spans, or to its beginning if it has none."""
-    if len(strip) <= LONG:
-        return strip
-    pieces = list(_pieces(strip.plain, [span for span in spans if span.kind != "distractor"]))
-    shown = Text(" … ", style="dim").join(strip[start:end] for start, end in pieces)
-    return shown if pieces[-1][1] == len(strip) else shown + Text(" …", style="dim")
-
-
-def _pieces(context: str, spans: Sequence[Span]) -> Iterator[tuple[int, int]]:
-    """Yields stretches of whole words around the spans, in order and without overlap."""
-    if not spans:
-        yield 0, LONG
-        return
-    start = end = 0
-    for span in sorted(spans, key=lambda span: span.start):
-        first = context.rfind(" ", 0, max(0, span.start - AROUND)) + 1
-        last = context.find(" ", min(len(context), span.end + AROUND))
-        last = len(context) if last < 0 else last
-        if end and first > end:
-            yield start, end
-            start = first
-        elif not end:
-            start = first
-        end = max(end, last)
-    yield start, end
+    marked = [(span.start, span.end) for span in spans if span.kind != "distractor"]
+    stretches = excerpt(strip.plain, marked, AROUND, LONG)
+    shown = Text(" … ", style="dim").join(strip[start:end] for start, end in stretches)
+    return shown if stretches[-1][1] == len(strip) else shown + Text(" …", style="dim")
 
 
 def _legend(spans: Sequence[Span], label: str, answer_style: str) -> Text:

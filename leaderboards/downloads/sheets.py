@@ -5,10 +5,17 @@ import io
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
+from types import MappingProxyType
 from typing import Any, Self
+
+import numpy as np
+
+from leaderboards.aggregate.paired import Difference
+from leaderboards.statistics.resampling import Estimate
+from policies.declaration.levels import Level
 
 # What makes a spreadsheet compute a cell instead of showing it (OWASP, CSV injection); their full-width forms too.
 FORMULA = re.compile("[=+\\-@\t\r\n\uff1d\uff0b\uff0d\uff20]")
@@ -20,20 +27,39 @@ PLAIN = (str, int, bool, type(None))
 
 @dataclass(frozen=True)
 class Sheet:
-    """``name``: of its files. ``rows``: a value for each of ``columns``: text, a number, a truth value, None where
-    there is none, or a sequence of such. A number is as it was computed."""
+    """A table that can be downloaded."""
 
-    name: str
+    name: str  # of its files
     title: str
     columns: tuple[str, ...]
+    # A value for each column: text, a number as it was computed, a truth value, None where there is none, or a sequence
+    # of such.
     rows: tuple[tuple[Any, ...], ...]
 
     @classmethod
-    def of(cls, name: str, title: str, rows: Sequence[Mapping[str, Any]], columns: Sequence[str] = ()) -> Self:
+    def of(
+        cls,
+        name: str,
+        title: str,
+        rows: Sequence[Mapping[str, Any]],
+        columns: Sequence[str] = (),
+        kinds: Mapping[str, type] = MappingProxyType({}),
+    ) -> Self:
         """Makes a sheet of rows by column, each with all columns of the first; ``columns``: where there may be no
-        rows."""
+        rows. A level, a difference and an estimate have several columns, as :data:`SPREAD` says; ``kinds``: of
+        columns that may hold nothing but None."""
         names = tuple(rows[0]) if rows else tuple(columns)
-        return cls(name, title, names, tuple(tuple(row[column] for column in names) for row in rows))
+        spread = {
+            column: _spread(column, {kinds.get(column), *(type(row[column]) for row in rows)}) for column in names
+        }
+        return cls(
+            name,
+            title,
+            tuple(own for parts in spread.values() for own in parts),
+            tuple(
+                tuple(_part(row[column], path) for column in names for path in spread[column].values()) for row in rows
+            ),
+        )
 
     def labelled(self, labels: Mapping[str, Any]) -> "Sheet":
         """The same with other columns before its own, which are the same in each row."""
@@ -62,6 +88,22 @@ class Sheet:
         yield f"{self.name}.json", self.json()
 
 
+# By kind of value, the columns that it has in a download, and the attribute that each holds.
+SPREAD: Mapping[type | None, Callable[[str], Mapping[str, str]]] = {
+    Level: lambda name: {"level_kind": "kind", "level": "value"},
+    Difference: lambda name: {name: "mean", f"{name}_low": "low", f"{name}_high": "high"},
+    Estimate: lambda name: {name: "mean", f"{name}_low": "low", f"{name}_high": "high", f"{name}_n": "n"},
+}
+
+
+def _spread(column: str, kinds: Iterable[type | None]) -> Mapping[str, str]:
+    return next((SPREAD[kind](column) for kind in kinds if kind in SPREAD), {column: ""})
+
+
+def _part(value: Any, attribute: str) -> Any:
+    return value if value is None or not attribute else getattr(value, attribute)
+
+
 def joined(sheets: Iterable[Sheet]) -> list[Sheet]:
     """Sheets of one name as one, their rows one after the other; a column that one lacks is empty there."""
     groups: dict[str, list[Sheet]] = {}
@@ -84,7 +126,7 @@ def _plain(value: Any) -> Any:
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):
         return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, Sequence):
+    if isinstance(value, Sequence | np.ndarray):
         return [_plain(item) for item in value]
     number = value.item() if hasattr(value, "item") else value
     return None if isinstance(number, float) and not math.isfinite(number) else number

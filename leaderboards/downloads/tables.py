@@ -11,16 +11,13 @@ from typing import Any
 from leaderboards.aggregate.facets import Facet
 from leaderboards.aggregate.failures import Contrast
 from leaderboards.aggregate.imported import Imported
-from leaderboards.aggregate.paired import Difference, Duel
+from leaderboards.aggregate.paired import Duel
 from leaderboards.aggregate.row import SummaryRow
 from leaderboards.boards.board import Boards, values_of
 from leaderboards.boards.registry import DERIVED
 from leaderboards.boards.standings import Standings
 from leaderboards.downloads.sheets import Sheet
-from leaderboards.statistics.resampling import Blank, Estimate
-from policies.declaration.levels import Level
-
-Values = dict[str, Any]
+from leaderboards.statistics.resampling import Blank
 
 
 def cells_sheet(rows: Sequence[SummaryRow]) -> Sheet:
@@ -55,11 +52,11 @@ def duels_sheet(name: str, duels: Iterable[Duel], title: str = "Verdicts, cell b
             "policy": duel.policy,
             "other": duel.other,
             "task": duel.task,
-            **levels_of(duel.level),
+            "level": duel.level,
             "questions": duel.questions,
             "contexts": duel.contexts,
-            **_difference("f1_difference", duel.f1),
-            **_difference("hallucination_difference", duel.hallucination),
+            "f1_difference": duel.f1,
+            "hallucination_difference": duel.hallucination,
             "only_one": duel.only_one,
             "only_other": duel.only_other,
             "p": duel.p,
@@ -85,7 +82,7 @@ def questions_sheet(found: Sequence[Facet]) -> Sheet:
             "value": facet.value,
             "questions": facet.n,
             "policy": policy,
-            **levels_of(level),
+            "level": level,
             **_first_reason({name: own[policy, level] for name, own in facet.values.items()}),
         }
         for facet in found
@@ -94,20 +91,11 @@ def questions_sheet(found: Sequence[Facet]) -> Sheet:
     return Sheet.of("questions", "Kinds of questions, of each task, policy and level", rows)
 
 
-def _first_reason(values: Mapping[str, float | Blank]) -> Values:
+def _first_reason(values: Mapping[str, float | Blank]) -> dict[str, Any]:
     """None for what is blank, and why the first of them is."""
     reasons = (value.reason for value in values.values() if isinstance(value, Blank))
     shown = {name: None if isinstance(value, Blank) else value for name, value in values.items()}
     return {**shown, "reason": next(reasons, None)}
-
-
-def levels_of(level: Level) -> Values:
-    """A level in two columns."""
-    return {"level_kind": level.kind, "level": level.value}
-
-
-def _difference(name: str, difference: Difference) -> Values:
-    return {name: difference.mean, f"{name}_low": difference.low, f"{name}_high": difference.high}
 
 
 def contrasts_sheet(name: str, contrasts: Sequence[Contrast]) -> Sheet:
@@ -121,7 +109,7 @@ def contrasts_sheet(name: str, contrasts: Sequence[Contrast]) -> Sheet:
             "answers": one.answers,
             "rate": one.rate,
             "other_rate": one.other_rate,
-            **_difference("rate_difference", one.difference),
+            "rate_difference": one.difference,
         }
         for one in contrasts
     ]
@@ -130,14 +118,5 @@ def contrasts_sheet(name: str, contrasts: Sequence[Contrast]) -> Sheet:
 
 def imported_sheet(rows: Sequence[Imported]) -> Sheet:
     """Results of kvpress's own evaluation, the scores as it named them."""
-    return Sheet.of("imported", "Imported from kvpress", [_imported(row) for row in rows])
-
-
-def _imported(row: Imported) -> Values:
-    return {**asdict(row), "scores": dict(row.scores), "source": "imported from kvpress"}
-
-
-def estimate_of(name: str, estimate: Estimate | None) -> Values:
-    """An estimate in columns of their own."""
-    columns = {"": "mean", "_low": "low", "_high": "high", "_n": "n"}
-    return {f"{name}{end}": getattr(estimate, field) if estimate else None for end, field in columns.items()}
+    own = [{**asdict(row), "scores": dict(row.scores), "source": "imported from kvpress"} for row in rows]
+    return Sheet.of("imported", "Imported from kvpress", own)

@@ -3,40 +3,39 @@
 What tasks and policies there are is told by who knows them: here they are plain data.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 from leaderboards.downloads.sheets import Sheet
 from leaderboards.pages.definitions import chapters
 from leaderboards.pages.entries import Entry, entries_of
+from leaderboards.rendering.excerpt import Range, excerpt
 from leaderboards.rendering.templating import render
 
-LONGEST = 700  # characters of a context that are shown
-AROUND = 220  # characters on either side of the evidence, of a longer one
+LONGEST = 700  # characters of a context that are shown whole
+AROUND = 60  # characters on either side of the evidence, of a longer one
 ELLIPSIS = "…"
-
-Range = tuple[int, int]
 
 
 @dataclass(frozen=True)
 class Piece:
-    """A stretch of a context. ``kind``: ``answer``, ``evidence`` or nothing."""
+    """A stretch of a context."""
 
     text: str
-    kind: str = ""
+    kind: str = ""  # answer, evidence or nothing
 
 
 @dataclass(frozen=True)
 class TaskExample:
-    """A question of a task. ``evidence`` and ``answers``: characters of the context, from the first to behind the
-    last. ``written``: what a perfect output is, where that is not the gold."""
+    """A question of a task."""
 
     context: str
     question: str
     gold: str
-    written: str = ""
-    evidence: tuple[Range, ...] = ()
+    written: str = ""  # what a perfect output is, where that is not the gold
+    evidence: tuple[Range, ...] = ()  # characters of the context
     answers: tuple[Range, ...] = ()
 
     @property
@@ -47,43 +46,41 @@ class TaskExample:
 
 @dataclass(frozen=True)
 class TaskEntry:
-    """``contexts``: of the run, 0 if it is no part of it. ``source``: the paper that has such a task."""
+    """A task as the page describes it."""
 
     name: str
     version: str
     description: str
-    source: str
+    source: str  # the paper that has such a task
     chance: str
     instruction: str
-    contexts: int
+    contexts: int  # of the run, 0 if the task is no part of it
     example: TaskExample | None
 
 
 @dataclass(frozen=True)
 class PolicyEntry:
-    """``runs``: its family, and what it needs. ``arguments``: of its press in the run, as text; ``in_run``: whether it
-    is a part of it."""
+    """A policy as the page describes it."""
 
     name: str
     description: str
     paper: str
-    title: str
-    runs: str
+    title: str  # of the paper
+    runs: str  # its family, and what it needs
     budget: str
-    arguments: str
-    in_run: bool
+    arguments: str  # of its press in the run
+    in_run: bool  # whether it is a part of the run
 
 
 @dataclass(frozen=True)
 class RunEntry:
-    """``command``: makes the run again, but for what ``unknown`` names. ``typed``: as it was started. ``content``: what
-    ``run.json`` holds; all of it is shown."""
+    """A run as the page describes it."""
 
     name: str
-    command: str
-    unknown: tuple[str, ...]
-    typed: str
-    content: Mapping[str, Any]
+    command: str  # makes the run again
+    unknown: tuple[str, ...]  # what the command does not make again
+    typed: str  # the command that started it
+    content: Mapping[str, Any]  # what ``run.json`` holds; all of it is shown
 
     @property
     def entries(self) -> tuple[Entry, ...]:
@@ -100,12 +97,11 @@ class Method:
 
 @dataclass(frozen=True)
 class Downloads:
-    """Names what lies in the folder ``data`` beside the pages. ``records``: the name of the file of all records, and
-    ``answers`` how many these are."""
+    """Names what lies in the folder ``data`` beside the pages."""
 
     sheets: Sequence[Sheet] = ()
-    records: str = ""
-    answers: int = 0
+    records: str = ""  # the name of the file of all records
+    answers: int = 0  # how many records it holds
 
 
 def build_method(method: Method, downloads: Downloads | None = None) -> str:
@@ -122,27 +118,14 @@ def build_method(method: Method, downloads: Downloads | None = None) -> str:
 
 def _pieces(example: TaskExample) -> Iterator[Piece]:
     context = example.context
-    start, end = _window(context, (*example.evidence, *example.answers))
     kinds = [""] * len(context)
     for kind, ranges in (("evidence", example.evidence), ("answer", example.answers)):
         for first, last in ranges:
             kinds[first:last] = [kind] * (min(last, len(context)) - first)
-    yield from [Piece(ELLIPSIS)] if start else []
-    place = start
-    while place < end:
-        until = next((i for i in range(place, end) if kinds[i] != kinds[place]), end)
-        yield Piece(context[place:until], kinds[place])
-        place = until
+    end = 0
+    for start, last in excerpt(context, (*example.evidence, *example.answers), AROUND, LONGEST):
+        yield from [Piece(ELLIPSIS)] if start > end else []
+        for kind, letters in groupby(range(start, last), kinds.__getitem__):
+            yield Piece("".join(context[place] for place in letters), kind)
+        end = last
     yield from [Piece(ELLIPSIS)] if end < len(context) else []
-
-
-def _window(context: str, marked: Iterable[Range]) -> Range:
-    """A stretch of whole words that holds what is marked, as far as there is room."""
-    if len(context) <= LONGEST:
-        return 0, len(context)
-    ranges = sorted(marked)
-    first = max(0, ranges[0][0] - AROUND) if ranges else 0
-    last = min(len(context), first + LONGEST)
-    start = context.find(" ", first) + 1 if first else 0
-    end = context.rfind(" ", start, last) if last < len(context) else last
-    return start, end if end > start else last

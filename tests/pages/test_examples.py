@@ -9,10 +9,14 @@ import numpy as np
 import pytest
 from pandas import DataFrame
 
+from leaderboards.aggregate.row import F1
+from leaderboards.aggregate.summary import summarise
 from leaderboards.pages.examples import WORST, build_examples, examples_of
+from leaderboards.pages.results import Results, examples_page
+from leaderboards.pages.sections import sections_of
 from leaderboards.rendering.templating import as_data
 from tests.support.chromium import EXECUTABLE, Chromium
-from tests.support.synthetic_records import record
+from tests.support.synthetic_records import realistic_records, record
 
 HOSTILE = "</script><img src=https://example.invalid/x onerror=\"document.title='owned'\">\u2028\u202e\x1b[31m<b>"
 in_chromium = pytest.mark.skipif(EXECUTABLE is None, reason="chromium is not installed: apt-get install chromium")
@@ -143,3 +147,21 @@ def test_the_choice_is_in_the_address(browser: Chromium, page: Path) -> None:
         "(document.getElementById('policy'))"
     )
     assert "policy=snapkv" in browser.evaluate("location.hash")
+
+
+@in_chromium
+def test_an_f1_of_a_task_page_leads_to_the_examples_of_its_level(browser: Chromium, tmp_path: Path) -> None:
+    records = realistic_records(["base"], ["full", "snapkv"], ratios=[0.1, 0.5, 0.9], contexts=2)
+    (table,) = [
+        one
+        for one in sections_of([Results.of({"model": "toy"}, summarise(records))], "base")[0].tables
+        if one.measure is F1
+    ]
+    page = tmp_path / examples_page("base")
+    token_ends = [np.array([len(context)], dtype="<u4").tobytes() for context in records["context"]]
+    page.write_text(build_examples("toy", "base", records.assign(token_ends=token_ends)), encoding="utf-8")
+    for cell, ratio in zip(table.methods[0].cells, ("0.1", "0.5", "0.9"), strict=True):
+        name, _, fragment = cell.examples.partition("#")
+        browser.open(tmp_path / name, fragment=fragment)
+        chosen = browser.evaluate("['policy', 'asked'].map((id) => document.getElementById(id).value)")
+        assert chosen == ["snapkv", ratio]

@@ -74,14 +74,14 @@ const draw = () => {
   const names = Object.keys(data.cells);
   const policy = names.includes(wanted.get("policy")) ? wanted.get("policy") : names.find((name) => !data.controls.includes(name)) ?? names[0];
   const known = Object.keys(data.cells[policy] ?? {}).sort((one, other) => one - other);
-  const asked = known.includes(wanted.get("asked")) ? wanted.get("asked") : known[Math.floor(known.length / 2)];
+  const asked = known.includes(wanted.get("level")) ? wanted.get("level") : known[Math.floor(known.length / 2)];
   fill(policies, names, policy);
   fill(levels, known, asked);
   place.replaceChildren(...(data.cells[policy]?.[asked] ?? []).map(figure));
 };
 
 const choose = () => {
-  location.hash = new URLSearchParams({ policy: policies.value, asked: levels.value });
+  location.hash = new URLSearchParams({ policy: policies.value, level: levels.value });
 };
 policies.addEventListener("change", choose);
 levels.addEventListener("change", choose);
