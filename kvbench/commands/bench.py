@@ -75,16 +75,16 @@ def command(
         show_suite(only, size, check_count("--repeats", repeats), models.choose_device(device), out)
         return
     contexts = range(check_count("--limit", limit))
-    named = choose("task", tasks, TASKS)
-    chosen = choose_policies(policies, named, mode)
+    chosen_tasks = choose("task", tasks, TASKS)
+    chosen = choose_policies(policies, chosen_tasks, mode)
     check_ratios("bench", chosen)
     points = parse_points({RATIO.name: ratios}, chosen)
-    work = [(task, task.example(seed, index)) for task in named for index in contexts]
+    work = [(task, task.example(seed, index)) for task in chosen_tasks for index in contexts]
     treated = setting.Setting(chosen, points, seed, mode, kv_bytes(max_kv_gb))
     loaded = models.load_model(model, device, "float32")
     process.settle()
     if profile:
-        show_profile(engine.Work.of(loaded, named[0], chosen), [point.level.value for point in points])
+        show_profile(engine.Work.of(loaded, chosen_tasks[0], chosen), [point.level.value for point in points])
         return
     cells = sum(len(policy.points_among(points)) for policy in chosen)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())

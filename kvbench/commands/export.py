@@ -40,19 +40,19 @@ def command(
 ) -> None:
     """Writes a task as a folder that ``datasets.load_dataset`` reads: questions, contexts, spans and golds."""
     disable_progress_bars()  # datasets would write one to a file too
-    (named,) = with_data([get_task(task)], data, defence)
-    chosen = lengthen_by_tokenizer(tokenizer, named, context_tokens, depth)
+    (task_with_data,) = with_data([get_task(task)], data, defence)
+    chosen = lengthen_by_tokenizer(tokenizer, task_with_data, context_tokens, depth)
     tags, contexts = parse_tags(tag), contexts_of(chosen, profile, limit)
     folder = out or Path("datasets") / chosen.name
-    written = _parts_in(folder)
+    existing = _parts_in(folder)
     path = folder / "data" / f"{split}.parquet"
     for file in (folder / "README.md", path):
-        if not written and file.exists():
+        if not existing and file.exists():
             raise KVBenchError(f"{file} is there and was not written by export: give another --out")
-    for part in written:
+    for part in existing:
         if (part.task, part.version) != (chosen.name, chosen.full_version):
             raise KVBenchError(f"{folder} holds {part.task} {part.version} already: give another --out")
-    others = [part for part in written if part.split != split]
+    others = [part for part in existing if part.split != split]
     generated = chosen.generate(seed, contexts, split, phrasings == "held-out")
     examples = [tagged(example, tags) for example in generated]
     questions = sum(len(example.questions) for example in examples)
@@ -72,7 +72,7 @@ def command(
     counts = counts_of(examples)
     part = Part(chosen.name, chosen.full_version, split, seed, phrasings, contexts, questions, counts, given)
     dataset = to_dataset(chosen, examples)
-    for before in written:
+    for before in existing:
         if before.split == split and before != part:
             console.print(f"replacing {before.questions:,} questions ({before.options})", soft_wrap=True)
     write_atomically(path, lambda partial: dataset.to_parquet(partial))

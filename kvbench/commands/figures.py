@@ -46,21 +46,21 @@ def command(
     names = {row.policy: row.policy for row in rows}
     chosen = choose("policy", policies, names) if policies else []
     details = Details(all_standings(records, rows), facets(records, rows))
-    found: list[Figure] = []
+    figures: list[Figure] = []
     for task, mode in dict.fromkeys((row.task, row.mode) for row in rows):
-        found += _figures(gallery(rows, task, mode, details), task, mode, chosen)
-    for stem, save in track(found, "figures", console=console):
+        figures += _figures(gallery(rows, task, mode, details), task, mode, chosen)
+    for stem, save in track(figures, "figures", console=console):
         for suffix in suffixes:
             save(out / f"{stem}.{suffix}")
     console.print(f"figures: {out}", soft_wrap=True)
 
 
-def _figures(found: Gallery, task: str, mode: str, policies: Sequence[str]) -> Iterator[Figure]:
+def _figures(shown: Gallery, task: str, mode: str, policies: Sequence[str]) -> Iterator[Figure]:
     where = printable(f"{'mean over tasks' if task == ALL_TASKS else task}, {mode}")
     place = f"{file_name(task)}-{file_name(mode)}"
-    for picture in found.pictures:
+    for picture in shown.pictures:
         yield f"{picture.name}-{place}", picture.plot.save
-    for one in found.maps:
+    for one in shown.maps:
         for measure, option in _layers(one, policies):
             layer = one.layers[measure, option]
             heading = f"{one.title}, {option}, {layer.measure.title}, {layer.measure.unit}: {where}"
@@ -68,10 +68,10 @@ def _figures(found: Gallery, task: str, mode: str, policies: Sequence[str]) -> I
             yield stem, partial(save_map, one, (measure, option), heading=heading)
 
 
-def _layers(found: HeatMap, policies: Sequence[str]) -> list[tuple[str, str]]:
+def _layers(heat_map: HeatMap, policies: Sequence[str]) -> list[tuple[str, str]]:
     """Chooses the layers that are worth a file: all measures of the first policy or mean and of ``policies``, and two
     levels of tasks."""
-    first = found.first[1]
-    options = {option for _, option in found.layers}
-    wanted = [level for level in LEVELS if level in options] if found.name == "tasks" else [first, *policies]
-    return [key for key in found.layers if key[1] in (wanted or [first])]
+    first = heat_map.first[1]
+    options = {option for _, option in heat_map.layers}
+    options_shown = [level for level in LEVELS if level in options] if heat_map.name == "tasks" else [first, *policies]
+    return [key for key in heat_map.layers if key[1] in (options_shown or [first])]

@@ -54,11 +54,11 @@ def command(
             Store.open(place_of(what)), policy, [Level(*one) for one in level.items()], check_count("--worst", worst)
         )
         return
-    (named,) = with_data([get_task(what)], data, defence)
-    chosen = lengthen_by_tokenizer(tokenizer, named, context_tokens, depth)
+    (task,) = with_data([get_task(what)], data, defence)
+    chosen = lengthen_by_tokenizer(tokenizer, task, context_tokens, depth)
     example = chosen.example(seed, index, split, held_out=phrasings == "held-out")
-    wanted = set(parse_tags(tag))
-    shown = [(number, one) for number, one in enumerate(example.questions) if wanted <= set(tags_of(one))]
+    tags = set(parse_tags(tag))
+    shown = [(number, one) for number, one in enumerate(example.questions) if tags <= set(tags_of(one))]
     if question is not None:
         if not 0 <= question < len(example.questions):
             raise KVBenchError(f"--question {question}: the example has questions 0 to {len(example.questions) - 1}")
@@ -97,11 +97,11 @@ def questions_table(numbered: list[tuple[int, Question]]) -> Table:
     """Lists the questions of an example, with the expected text where it is not the gold (directives, steps)."""
     table = Table(box=None, pad_edge=False)
     golds = [question.golds[0] if question.golds else "" for _, question in numbered]
-    written = any(question.written != gold for (_, question), gold in zip(numbered, golds, strict=True))
-    for title in ("", "question", "gold", *(["to be written"] if written else []), "type", "hops"):
+    differs = any(question.written != gold for (_, question), gold in zip(numbered, golds, strict=True))
+    for title in ("", "question", "gold", *(["to be written"] if differs else []), "type", "hops"):
         table.add_column(title, overflow="fold")
     for (number, question), gold in zip(numbered, golds, strict=True):
         kind = question.type if question.answerable else "unanswerable"
-        texts = [question.text, gold, *([question.written] if written else [])]
+        texts = [question.text, gold, *([question.written] if differs else [])]
         table.add_row(str(number), *map(Text, texts), kind, str(question.hops))
     return table

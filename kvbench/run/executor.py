@@ -14,9 +14,9 @@ from kvbench.store.identity import Identity
 from kvbench.store.run_file import Job
 from kvbench.store.tables import Rows
 
-__all__ = ["Answered", "Executor", "Part", "Unit"]
+__all__ = ["Executor", "Part", "Unit", "UnitRows"]
 
-Answered = tuple[Unit, Rows]
+UnitRows = tuple[Unit, Rows]
 
 
 class Executor(Protocol):
@@ -26,6 +26,6 @@ class Executor(Protocol):
     identity: Identity  # of the run that it would write
     job: Job | None  # the options that made the grid; none where Python code made it
 
-    def map(self, units: Sequence[Unit]) -> AbstractContextManager[Iterator[Answered]]:
+    def map(self, units: Sequence[Unit]) -> AbstractContextManager[Iterator[UnitRows]]:
         """Yields the rows of each context. Units come in any order, and the contexts of a unit in their order. An
         exception in the body ends all work."""

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 from kvbench.experiments.grid import Grid
 from kvbench.models.load import LoadedModel
-from kvbench.run.executor import Answered
+from kvbench.run.executor import UnitRows
 from kvbench.run.forecast import memory_plan, processes_within
 from kvbench.run.load import load_job
 from kvbench.run.unit import Part, Unit, rows_of
@@ -31,7 +31,7 @@ class LocalExecutor:
         self.identity = grid.identity(model)
 
     @contextmanager
-    def map(self, units: Sequence[Unit]) -> Iterator[Iterator[Answered]]:
+    def map(self, units: Sequence[Unit]) -> Iterator[Iterator[UnitRows]]:
         parts = [(unit, part) for unit in units for part in unit.parts]
         bound = self.grid.setting.kv_bound(self.model.device)
         most = Workers(self.model, len(parts)).count

@@ -15,7 +15,7 @@ from typing import Any
 from kvbench.experiments.build_grid import build_grid, leave_out
 from kvbench.experiments.grid import Grid
 from kvbench.models.load import load_tokenizer
-from kvbench.run.executor import Answered
+from kvbench.run.executor import UnitRows
 from kvbench.run.unit import Unit
 from kvbench.run.worker import Readiness, Worker
 from kvbench.store.run_file import Job
@@ -119,7 +119,7 @@ class RayExecutor:
         self._memory = ready.memory
 
     @contextmanager
-    def map(self, units: Sequence[Unit]) -> Iterator[Iterator[Answered]]:
+    def map(self, units: Sequence[Unit]) -> Iterator[Iterator[UnitRows]]:
         console.print(self._memory, soft_wrap=True)
         while len(self.workers) < min(self.most, len(units)):
             self.workers.append(self._new_worker())
@@ -129,7 +129,7 @@ class RayExecutor:
             for worker in self.workers:
                 self.ray.kill(worker)
 
-    def _answers(self, units: Sequence[Unit]) -> Iterator[Answered]:
+    def _answers(self, units: Sequence[Unit]) -> Iterator[UnitRows]:
         waiting, left = deque(units), len(units)
         doing: dict[Any, tuple[Any, Unit | None]] = {worker.prepare.remote(): (worker, None) for worker in self.workers}
         idle: list[Any] = []

@@ -24,8 +24,8 @@ class Part:
 
     def setting_in(self, grid: Grid) -> Setting:
         """Returns the setting of the grid, restricted to the part."""
-        named = [policy for policy in grid.setting.policies if policy.name in self.policies]
-        return grid.setting.at(self.points).only(named)
+        policies = [policy for policy in grid.setting.policies if policy.name in self.policies]
+        return grid.setting.at(self.points).only(policies)
 
 
 @dataclass(frozen=True)

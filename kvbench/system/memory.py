@@ -25,7 +25,7 @@ def free_bytes(device: torch.device) -> int:
         return WITHOUT_LINUX
     free = next(int(line.split()[1]) * 1024 for line in MEMORY.read_text().splitlines() if "MemAvailable" in line)
     try:
-        most, held, told = (
+        most, held, statistics = (
             (CONTROL_GROUP / name).read_text().strip() for name in ("memory.max", "memory.current", "memory.stat")
         )
     except OSError:  # no container, or one of another kind
@@ -33,7 +33,7 @@ def free_bytes(device: torch.device) -> int:
     if most == "max":
         return free
     # Files that were read, such as weights, count as held, and are let go when memory is asked for.
-    files = next((int(line.split()[1]) for line in told.splitlines() if line.startswith("inactive_file ")), 0)
+    files = next((int(line.split()[1]) for line in statistics.splitlines() if line.startswith("inactive_file ")), 0)
     return max(0, min(free, int(most) - int(held) + files))
 
 

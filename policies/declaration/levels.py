@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
+from itertools import groupby
 
 from policies.declaration.errors import LevelError
 
@@ -212,7 +213,5 @@ def points_of(levels: Iterable[Level], repeats: int = 1) -> tuple[Point, ...]:
 
 def by_kind(levels: Iterable[Level]) -> dict[str, tuple[float, ...]]:
     """The values of each kind, ascending."""
-    found: dict[str, list[float]] = {}
-    for level in sorted(set(levels)):
-        found.setdefault(level.kind, []).append(level.value)
-    return {kind: tuple(values) for kind, values in found.items()}
+    groups = groupby(sorted(set(levels)), lambda level: level.kind)
+    return {kind: tuple(level.value for level in of_kind) for kind, of_kind in groups}

@@ -11,5 +11,5 @@ PROTECTED = re.compile(r"(?P<plain>.+)\+(?P<way>[a-z][a-z0-9._-]*)")
 
 def plain_and_way(policy: str) -> tuple[str, str]:
     """Splits the name of a protected policy into the plain one and the way; any other name is that of a plain one."""
-    found = PROTECTED.fullmatch(policy)
-    return (found["plain"], found["way"]) if found else (policy, PLAIN)
+    match = PROTECTED.fullmatch(policy)
+    return (match["plain"], match["way"]) if match else (policy, PLAIN)

@@ -39,15 +39,15 @@ def load_plug_in(text: str) -> Policy:
     ``compression_ratio``, and an attribute ``random`` that is true if it draws at random; or a :class:`Policy`, or a
     function that gives one.
     """
-    where, name, written = _parts(text)
-    arguments = _arguments(text, written)
+    where, name, argument_text = _parts(text)
+    arguments = _arguments(text, argument_text)
     module = _module(where)
     target: Any = module
     for part in name.split("."):
         if not hasattr(target, part):
             raise PolicyError(f"{where} has no '{name}': it has {', '.join(_presses_in(module)) or 'no press'}")
         target = getattr(target, part)
-    return _policy(_shown(name, written), target, arguments, _origin(module), text)
+    return _policy(_shown(name, argument_text), target, arguments, _origin(module), text)
 
 
 def load_even_if_broken(text: str) -> Policy:
@@ -55,8 +55,8 @@ def load_even_if_broken(text: str) -> Policy:
     try:
         return load_plug_in(text)
     except BrokenPlugInError as error:
-        _, name, written = _parts(text)
-        return _broken(_shown(name, written), str(error))
+        _, name, argument_text = _parts(text)
+        return _broken(_shown(name, argument_text), str(error))
 
 
 def _parts(text: str) -> tuple[str, str, str]:
@@ -86,8 +86,8 @@ def _is_press(value: Any, module: ModuleType) -> bool:
     return inspect.isfunction(value) and "compression_ratio" in inspect.signature(value).parameters
 
 
-def _shown(name: str, written: str) -> str:
-    return f"{name}({written})" if written else name
+def _shown(name: str, argument_text: str) -> str:
+    return f"{name}({argument_text})" if argument_text else name
 
 
 def _broken(name: str, reason: str) -> Policy:
@@ -106,11 +106,10 @@ def _of_entry_point(entry: Any) -> Policy:
     """A package of somebody else's may be broken, and then its policy is."""
     text = f"entry point {entry.name}"
     try:
-        found = entry.load()
-        return _policy(entry.name, found, {}, _origin(importlib.import_module(entry.module)), text)
+        return _policy(entry.name, entry.load(), {}, _origin(importlib.import_module(entry.module)), text)
     except Exception as error:
-        told = str(error) if isinstance(error, PolicyError) else f"it cannot be imported: {_told(error)}"
-        return _broken(entry.name, f"the plug-in {entry.name} ({entry.value}): {told}")
+        reason = str(error) if isinstance(error, PolicyError) else f"it cannot be imported: {_description(error)}"
+        return _broken(entry.name, f"the plug-in {entry.name} ({entry.value}): {reason}")
 
 
 def _origin(module: ModuleType) -> str:
@@ -122,7 +121,7 @@ def _origin(module: ModuleType) -> str:
         if file in seen or file.suffix != ".py":
             continue
         seen.add(file)
-        pending += [(path, other) for other in _imported(file, name) if (path := _own_file(other, package))]
+        pending += [(path, other) for other in _imported(file, name) if (path := _file_of_user(other, package))]
     for file in sorted(seen):
         digest.update(file.read_bytes())
     return digest.hexdigest()[:16]
@@ -141,29 +140,29 @@ def _imported(file: Path, name: str) -> Iterator[str]:
             yield from (f"{base}.{alias.name}" for alias in node.names)
 
 
-def _own_file(name: str, package: str) -> Path | None:
+def _file_of_user(name: str, package: str) -> Path | None:
     """The file of a module of the same package, or of no installed one."""
     top = name.partition(".")[0]
     if not top or top in OURS or top in sys.stdlib_module_names:
         return None
     try:
-        found = importlib.util.find_spec(name)
+        specification = importlib.util.find_spec(name)
     except (ImportError, ValueError, AttributeError):
         return None
-    if found is None or not found.has_location or found.origin is None:
+    if specification is None or not specification.has_location or specification.origin is None:
         return None
-    installed = {"site-packages", "dist-packages"} & set(Path(found.origin).parts)
-    return Path(found.origin) if top == package or not installed else None
+    file = Path(specification.origin)
+    return file if top == package or not {"site-packages", "dist-packages"} & set(file.parts) else None
 
 
-def _told(error: BaseException) -> str:
+def _description(error: BaseException) -> str:
     lines = str(error).splitlines() or [""]
     return f"{type(error).__name__}: {lines[0]}"
 
 
-def _arguments(text: str, written: str) -> dict[str, Any]:
+def _arguments(text: str, argument_text: str) -> dict[str, Any]:
     try:
-        call = ast.parse(f"f({written})", mode="eval").body
+        call = ast.parse(f"f({argument_text})", mode="eval").body
         assert isinstance(call, ast.Call)
         if call.args or any(keyword.arg is None for keyword in call.keywords):
             raise ValueError("arguments have names")
@@ -175,10 +174,10 @@ def _arguments(text: str, written: str) -> dict[str, Any]:
 def _module(where: str) -> ModuleType:
     try:
         if not where.endswith(".py"):
-            found = importlib.import_module(where)
-            if not getattr(found, "__file__", None):
+            module = importlib.import_module(where)
+            if not getattr(module, "__file__", None):
                 raise PolicyError(f"{where} is no module of Python code: name the file or package of a press")
-            return found
+            return module
         path = Path(where).expanduser().resolve()
         if not path.is_file():
             raise PolicyError(f"there is no file {where}: check the path of the plug-in")
@@ -197,20 +196,20 @@ def _module(where: str) -> ModuleType:
             raise
         absent = isinstance(error, ModuleNotFoundError) and f"{where}.".startswith(f"{error.name}.")
         kind = PolicyError if absent else BrokenPlugInError
-        raise kind(f"{where} cannot be imported: {_told(error)}") from error
+        raise kind(f"{where} cannot be imported: {_description(error)}") from error
 
 
-def _policy(name: str, found: Any, arguments: dict[str, Any], origin: str, text: str) -> Policy:
-    if isinstance(found, type) and not issubclass(found, kvpress.BasePress):
-        raise BrokenPlugInError(f"{text}: {found.__name__} is no press: derive it from kvpress.BasePress")
-    if not isinstance(found, Policy) and not callable(found):
+def _policy(name: str, target: Any, arguments: dict[str, Any], origin: str, text: str) -> Policy:
+    if isinstance(target, type) and not issubclass(target, kvpress.BasePress):
+        raise BrokenPlugInError(f"{text}: {target.__name__} is no press: derive it from kvpress.BasePress")
+    if not isinstance(target, Policy) and not callable(target):
         raise BrokenPlugInError(f"{text}: it is neither a press class, nor a function, nor a Policy")
-    if isinstance(found, Policy) and arguments:
+    if isinstance(target, Policy) and arguments:
         raise PolicyError(f"{text}: a Policy is complete and takes no arguments")
-    if isinstance(found, Policy):
-        return replace(found, origin=origin)
-    if "compression_ratio" not in _parameters(found, text):
-        given = _called(found, arguments, text) if not isinstance(found, type) else None
+    if isinstance(target, Policy):
+        return replace(target, origin=origin)
+    if "compression_ratio" not in _parameters(target, text):
+        given = _called(target, arguments, text) if not isinstance(target, type) else None
         if isinstance(given, Policy):
             return replace(given, origin=origin)
         raise BrokenPlugInError(
@@ -218,7 +217,7 @@ def _policy(name: str, found: Any, arguments: dict[str, Any], origin: str, text:
         )
 
     def build(situation: Situation) -> Press:
-        return _called(found, {**arguments, "compression_ratio": situation.ratio}, text)
+        return _called(target, {**arguments, "compression_ratio": situation.ratio}, text)
 
     press = build(Situation(SOME_RATIO, 1024, 0, ""))
     if not isinstance(press, kvpress.BasePress):
@@ -230,7 +229,7 @@ def _policy(name: str, found: Any, arguments: dict[str, Any], origin: str, text:
         description=text,
         build=build,
         budget="as its compression_ratio says",
-        random=bool(getattr(found, "random", False)),
+        random=bool(getattr(target, "random", False)),
         counted="cache",
         prefill="private" if replaced_hooks(press) else "shared",
         while_decoding=isinstance(press, kvpress.DecodingPress | kvpress.PrefillDecodingPress),
@@ -240,17 +239,17 @@ def _policy(name: str, found: Any, arguments: dict[str, Any], origin: str, text:
     )
 
 
-def _parameters(found: Callable[..., Any], text: str) -> Mapping[str, inspect.Parameter]:
+def _parameters(target: Callable[..., Any], text: str) -> Mapping[str, inspect.Parameter]:
     try:
-        return inspect.signature(found).parameters
+        return inspect.signature(target).parameters
     except ValueError as error:  # of a builtin
         raise BrokenPlugInError(f"{text}: it does not say what parameters it has") from error
 
 
-def _called(found: Callable[..., Any], arguments: dict[str, Any], text: str) -> Any:
+def _called(target: Callable[..., Any], arguments: dict[str, Any], text: str) -> Any:
     try:
-        return found(**arguments)
+        return target(**arguments)
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # foreign code, which may exit too
-        raise BrokenPlugInError(f"{text} cannot be built: {_told(error)}") from error
+        raise BrokenPlugInError(f"{text} cannot be built: {_description(error)}") from error

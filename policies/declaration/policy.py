@@ -152,16 +152,16 @@ def arguments_of(press: Press) -> dict[str, int | float | str]:
 
     The ratio is left out, which every record has, and what the situation says.
     """
-    found: dict[str, int | float | str] = {}
+    arguments: dict[str, int | float | str] = {}
     for name in inspect.signature(type(press)).parameters:
         value = getattr(press, name, None)
         if name in ("compression_ratio", "ratio", "seed", "example_id"):
             continue
         if isinstance(value, bool | int | float | str):
-            found[name] = value
+            arguments[name] = value
         elif isinstance(value, kvpress.BasePress):
-            found |= {f"{name}.{inner}": argument for inner, argument in arguments_of(value).items()}
+            arguments |= {f"{name}.{inner}": argument for inner, argument in arguments_of(value).items()}
         elif isinstance(value, list) and value and all(isinstance(item, kvpress.BasePress) for item in value):
             for number, item in enumerate(value):
-                found |= {f"{name}.{number}.{inner}": argument for inner, argument in arguments_of(item).items()}
-    return found
+                arguments |= {f"{name}.{number}.{inner}": argument for inner, argument in arguments_of(item).items()}
+    return arguments

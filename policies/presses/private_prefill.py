@@ -94,9 +94,9 @@ class Chapters:
 @contextmanager
 def _replaced(module: Any, name: str, value: Any) -> Iterator[None]:
     """Has a module find ``value`` under a name of its own: kvpress takes neither texts nor scores as an argument."""
-    own = getattr(module, name)
+    original = getattr(module, name)
     setattr(module, name, value)
     try:
         yield
     finally:
-        setattr(module, name, own)
+        setattr(module, name, original)

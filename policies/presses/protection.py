@@ -84,9 +84,9 @@ class Protection(BasePress):
         def score(start: int, end: int) -> torch.Tensor:
             """The press's own scores of a stretch, (batch, num_kv_heads, end - start), as if it were the context."""
             embeddings = tuple(part[:, start:end] for part in kwargs["position_embeddings"])
-            own = {**kwargs, "hidden_states": hidden_states[:, start:end], "position_embeddings": embeddings}
+            of_part = {**kwargs, "hidden_states": hidden_states[:, start:end], "position_embeddings": embeddings}
             parts = hidden_states[:, start:end], keys[:, :, start:end], values[:, :, start:end]
-            scores: torch.Tensor = self.press.score(module, *parts, attentions, own)
+            scores: torch.Tensor = self.press.score(module, *parts, attentions, of_part)
             _check_scores(scores, parts[1].shape[:3], self.press)
             return _as_order(scores.float(), self.press)
 
@@ -149,8 +149,8 @@ class FairEvictionPress(Protection):
         counts = self.counts(whole, parts, kept)
         positions = []
         for number, (start, end) in enumerate(parts):
-            own = score(start, end) if self.window and end - start > self._least() else whole[..., start:end]
-            rank = own.argsort(dim=-1, descending=True, stable=True).argsort(dim=-1)
+            scores = score(start, end) if self.window and end - start > self._least() else whole[..., start:end]
+            rank = scores.argsort(dim=-1, descending=True, stable=True).argsort(dim=-1)
             positions.append(rank < counts[..., number : number + 1])
         keep = torch.cat(positions, dim=-1)
         # Every head keeps as many: their positions in order are a rectangle.
@@ -175,8 +175,8 @@ class DebiasPress(FairEvictionPress):
 
     def counts(self, whole: torch.Tensor, parts: Spans, kept: int) -> torch.Tensor:
         chosen = torch.zeros_like(whole, dtype=torch.long).scatter_(-1, whole.topk(kept, dim=-1).indices, 1)
-        own = torch.stack([chosen[..., start:end].sum(-1) for start, end in parts], dim=-1)
-        return shared_out(kept, (1 - self.strength) * own + self.strength * super().counts(whole, parts, kept))
+        unchanged = torch.stack([chosen[..., start:end].sum(-1) for start, end in parts], dim=-1)
+        return shared_out(kept, (1 - self.strength) * unchanged + self.strength * super().counts(whole, parts, kept))
 
 
 # Presses that look back from the last tokens, or, as StreamingLLM, at positions alone: their scores of a whole context
