@@ -9,10 +9,12 @@ import torch
 from hypothesis import settings
 from transformers import PreTrainedTokenizerFast
 
+from kvbench.cli.program import main
 from kvbench.models.load import LoadedModel
 from kvbench.prompts.prompt import Prompt
 from leaderboards.metrics.judges.ifeval import SPLITTER, official
 from tests.support.chromium import Chromium, chromium
+from tests.support.runs import CommandLine, ToyRuns, small_run
 from tests.support.toy import toy_model, toy_prompt, toy_tokenizer
 
 # Toy tensors are too small to share: where another job holds a core, two threads take fifteen times as long as one.
@@ -38,6 +40,25 @@ def toy_folder(tmp_path_factory: pytest.TempPathFactory, llama: LoadedModel) -> 
     folder = tmp_path_factory.mktemp("model")
     llama.network.save_pretrained(folder)
     llama.tokenizer.save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture
+def runs(llama: LoadedModel, tmp_path: Path) -> ToyRuns:
+    return ToyRuns(llama, tmp_path)
+
+
+@pytest.fixture
+def cli(capsys: pytest.CaptureFixture[str], toy_folder: Path, tmp_path: Path) -> CommandLine:
+    """Commands of kvbench, whose runs are of the toy model and lie in the temporary folder."""
+    return CommandLine(capsys, toy_folder, tmp_path)
+
+
+@pytest.fixture(scope="session")
+def toy_run(toy_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a finished run of the toy model, ``runs/x``, and its ``site``. Tests read it and change nothing."""
+    folder = tmp_path_factory.mktemp("toy")
+    assert main([str(word) for word in small_run(toy_folder, folder, "--policies", "knorm")]) == 0
     return folder
 
 

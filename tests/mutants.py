@@ -259,7 +259,7 @@ MUTANTS = (
         f"{STORE}/lending.py",
         'status == "ok" and cell in missing',
         "cell in missing",
-        "tests/store/test_store.py::test_what_failed_in_another_run_is_not_lent",
+        "tests/store/test_lending.py::test_what_failed_in_another_run_is_not_lent",
     ),
     Mutant(
         f"{STORE}/merging.py",
@@ -277,7 +277,7 @@ MUTANTS = (
         "kvbench/run/resume.py",
         "if count == questions[cell[1]]}",
         "if count}",
-        "tests/store/test_store.py::test_a_context_that_another_run_has_in_part_is_not_lent",
+        "tests/store/test_lending.py::test_a_context_that_another_run_has_in_part_is_not_lent",
     ),
 )
 

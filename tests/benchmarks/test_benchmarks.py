@@ -25,6 +25,7 @@ from kvbench.models.load import LoadedModel
 from kvbench.prompts.prompt import build_prompts
 from kvbench.system.errors import KVBenchError
 from policies import POLICIES
+from tests.support.runs import CommandLine
 
 CPU = torch.device("cpu")
 gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA GPU")
@@ -75,7 +76,7 @@ def test_h2o_is_compared_with_eager_and_the_long_context_is_answered(report: Rep
     assert context.value > 0.1, "a process with torch in it takes more than 100 MB"
 
 
-def test_the_part_for_a_gpu_runs_on_tiny_shapes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_part_for_a_gpu_runs_on_tiny_shapes() -> None:
     for name, measure in ON_GPU.items():
         row = measure(TINY, 1, CPU)
         assert row.name == name
@@ -91,14 +92,15 @@ def test_the_suite_runs_on_a_gpu() -> None:  # pragma: no cover
 
 
 def test_a_gpu_that_is_not_there_is_told_in_one_line(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    cli: CommandLine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     out = tmp_path / "bench.json"
     for arguments in (["bench", "--suite", "--out", str(out)], ["bench"], ["run", "--out", str(tmp_path)]):
-        assert main([*arguments, "--device", "cuda"]) == 1
-        told = " ".join(capsys.readouterr().err.split())
-        assert told.endswith("this machine has no CUDA device: use --device cpu, or install a CUDA build of torch")
+        assert cli(*arguments, "--device", "cuda") == 1
+        assert cli.complaint.endswith(
+            "this machine has no CUDA device: use --device cpu, or install a CUDA build of torch"
+        )
     assert not out.exists()
 
 
@@ -141,13 +143,11 @@ def test_rows_for_a_gpu_do_not_count_what_was_not_answered() -> None:
         assert row.met is False, name
 
 
-def test_options_of_the_suite_alone_are_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_options_of_the_suite_alone_are_one_line(cli: CommandLine) -> None:
     for options in (["--only", "roof"], ["--tiny"], ["--repeats", "2"], ["--out", "there.json"]):
-        assert main(["bench", *options]) == 1
-        assert f"{options[0]} needs --suite: add that" in capsys.readouterr().err
+        assert f"{options[0]} needs --suite: add that" in cli.error("bench", *options)
     for options in (["--model", "reference"], ["--ratios", "0.5"], ["--max-kv-gb", "1"], ["--profile"]):
-        assert main(["bench", "--suite", *options]) == 1
-        assert f"{options[0]} does not go with --suite: leave it out" in capsys.readouterr().err
+        assert f"{options[0]} does not go with --suite: leave it out" in cli.error("bench", "--suite", *options)
 
 
 def test_the_median_is_held_against_the_target() -> None:
@@ -202,15 +202,14 @@ def test_a_branch_that_fails_ends_a_measurement(tiny: LoadedModel) -> None:
         work.answer(trace)
 
 
-def test_the_profile_tells_parts_and_operations(tiny: LoadedModel, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_profile_tells_parts_and_operations(cli: CommandLine, tiny: LoadedModel) -> None:
     spent = profile_engine(Work.of(tiny, TASKS["base"], [POLICIES["full"], POLICIES["knorm"]]), (0.5,))
     assert set(spent.parts) == {"prefill", "scoring and cutting", "decoding"}
     assert any("mm" in name for name in spent.operations)
     assert all(spent.calls[name] > 0 for name in spent.operations)
-    assert main(["bench", "--profile", "--policies", "full,knorm", "--ratios", "0.5", "--device", "cpu"]) == 0
-    told = capsys.readouterr().out
-    assert "decoding" in told
-    assert "aten::" in told
+    assert cli("bench", "--profile", "--policies", "full,knorm", "--ratios", "0.5", "--device", "cpu") == 0
+    assert "decoding" in cli.out
+    assert "aten::" in cli.out
 
 
 def test_the_picture_has_what_was_measured(report: Report, tmp_path: Path) -> None:

@@ -9,9 +9,9 @@ import torch
 from kvpress import BasePress, KnormPress
 
 from kvbench.checks.doctor import admit, examine
-from kvbench.cli.program import main
 from kvbench.models.load import LoadedModel
 from policies import POLICIES, Policy
+from tests.support.runs import CommandLine
 from tests.support.toy import ActingPress, ActingScorer, pressing, toy_model
 
 PRESS = """
@@ -118,21 +118,20 @@ def test_whether_the_prefill_is_shared_is_found_out_by_trying(llama: LoadedModel
 
 
 def test_the_report_names_every_question_and_ends_with_a_status(
-    llama: LoadedModel, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    cli: CommandLine, llama: LoadedModel, tmp_path: Path
 ) -> None:
     for part in (llama.network, llama.tokenizer):
         part.save_pretrained(tmp_path / "toy")
     (tmp_path / "press.py").write_text(PRESS)
     model = ["--model", str(tmp_path / "toy")]
-    assert main(["doctor", f"{tmp_path / 'press.py'}:LoudValues", *model]) == 0
-    report = capsys.readouterr().out
+    assert cli("doctor", f"{tmp_path / 'press.py'}:LoudValues", *model) == 0
+    report = cli.out
     for question in ("does it run?", "is the budget kept?", "is it deterministic?", "is memory freed?", "time?"):
         assert question in report
     assert max(map(len, report.splitlines())) <= 80
-    assert main(["doctor", "kvpress:KnormPress", *model]) == 1
-    assert "KnormPress is not sound: is it another policy under a new name?" in capsys.readouterr().err
+    assert "KnormPress is not sound: is it another policy under a new name?" in cli.error(
+        "doctor", "kvpress:KnormPress", *model
+    )
     (tmp_path / "lazy.py").write_text(LAZY)
-    assert main(["doctor", f"{tmp_path / 'lazy.py'}:Lazy", *model]) == 1
-    assert "Lazy is not sound: is the budget kept?" in capsys.readouterr().err
-    assert main(["doctor", "snapkv,knorm", *model]) == 1
-    assert "one press at a time" in capsys.readouterr().err
+    assert "Lazy is not sound: is the budget kept?" in cli.error("doctor", f"{tmp_path / 'lazy.py'}:Lazy", *model)
+    assert "one press at a time" in cli.error("doctor", "snapkv,knorm", *model)

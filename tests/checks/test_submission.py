@@ -9,7 +9,6 @@ import pytest
 
 from datasets_gen import TASKS
 from kvbench.checks.submission.check import examine
-from kvbench.cli.program import main
 from kvbench.experiments.grid import Grid
 from kvbench.experiments.setting import Setting
 from kvbench.models.load import LoadedModel, load_model
@@ -20,6 +19,7 @@ from kvbench.store.scoring import rescore, scores_of, text_scores
 from kvbench.store.store import Store
 from kvbench.store.tables import CONTEXTS, QUESTIONS, RECORDS
 from policies import POLICIES, at_ratios
+from tests.support.runs import CommandLine
 
 SNAPKV = [POLICIES[name] for name in ("full", "snapkv")]
 
@@ -59,10 +59,10 @@ def edit(folder: Path, change: Callable[[StoredAnswer], dict[str, object]], numb
     publish_summary(store, store.frame(possible=False))
 
 
-def test_a_sound_run_passes_and_is_left_as_it_was(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_sound_run_passes_and_is_left_as_it_was(cli: CommandLine, run: Path) -> None:
     before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
-    assert main(["check-submission", str(run)]) == 0
-    told = capsys.readouterr().out
+    assert cli("check-submission", run) == 0
+    told = cli.out
     assert all(
         f"\n{check} " in told
         for check in ("completeness", "questions", "scores", "outputs", "costs", "names", "summary")
@@ -87,60 +87,6 @@ def edited_gold(answer: StoredAnswer) -> dict[str, object]:
     return {"golds": given.golds, **text_scores(answer.record.output_text, given, answer.context)}
 
 
-def edited_context(answer: StoredAnswer) -> dict[str, object]:
-    return {"context": f"{answer.context.context} "}
-
-
-def other_task_version(answer: StoredAnswer) -> dict[str, object]:
-    return {"task_version": "0.0.1"}
-
-
-def higher_ratio(answer: StoredAnswer) -> dict[str, object]:
-    return {"realised_ratio": 0.75}
-
-
-def higher_ratio_and_tokens(answer: StoredAnswer) -> dict[str, object]:
-    """One follows from the other; the bytes do not follow."""
-    return {"realised_ratio": 0.25, "kept_tokens": 0.75 * answer.question.context_tokens}
-
-
-def other_routes(answer: StoredAnswer) -> dict[str, object]:
-    assert answer.record.ger is not None
-    return {"ger": 1 - answer.record.ger}
-
-
-def wider_coverage(answer: StoredAnswer) -> dict[str, object]:
-    coverage = answer.record.slot_coverage
-    assert coverage is not None
-    return {"slot_coverage": coverage / 2 if coverage else 0.5}
-
-
-def impossible_rate(answer: StoredAnswer) -> dict[str, object]:
-    return {"ger": 1.5}
-
-
-def one_layer(answer: StoredAnswer) -> dict[str, object]:
-    return {"ger_by_layer": [1.0]}
-
-
-def lost_in_no_layer(answer: StoredAnswer) -> dict[str, object]:
-    """All of the answer survives in each layer taken alone, and some of it nowhere."""
-    return {"ger": 1.0, "token_kept": None, "ger_by_layer": [0.0] * len(answer.record.ger_by_layer or ())}
-
-
-def half_a_span(answer: StoredAnswer) -> dict[str, object]:
-    question = answer.question
-    return {"evidence_spans": question.evidence_spans[:-1], "answer_spans": question.answer_spans[:-1]}
-
-
-def half_a_number(answer: StoredAnswer) -> dict[str, object]:
-    return {"token_ends": answer.context.token_ends[:-1]}
-
-
-def arguments_of_nothing(answer: StoredAnswer) -> dict[str, object]:
-    return {"press_arguments": "{not json"}
-
-
 def shorter_context(answer: StoredAnswer) -> dict[str, object]:
     tokens = answer.question.context_tokens - 8
     return {"context_tokens": tokens, "realised_ratio": 1 - (answer.record.kept_tokens or 0.0) / tokens}
@@ -150,38 +96,43 @@ def no_output(answer: StoredAnswer) -> dict[str, object]:
     return {"output_text": None, "output_token_ids": None}
 
 
-def endless_output(answer: StoredAnswer) -> dict[str, object]:
-    return {"output_token_ids": [5] * 200}
+# What is changed of an answer; the check that finds it; what it says.
+FORGERIES: list[tuple[Callable[[StoredAnswer], dict[str, object]], str, str]] = [
+    (mean, "scores", "f1 is"),
+    (edited_output, "outputs", "its tokens say"),
+    (edited_gold, "questions", "golds is"),
+    (lambda answer: {"context": f"{answer.context.context} "}, "questions", "context is"),
+    (lambda _: {"task_version": "0.0.1"}, "questions", "task version 0.0.1"),
+    (lambda _: {"realised_ratio": 0.75}, "costs", "realised_ratio is 0.75"),
+    (  # the one follows from the other, the bytes do not
+        lambda answer: {"realised_ratio": 0.25, "kept_tokens": 0.75 * answer.question.context_tokens},
+        "costs",
+        "bytes of the full cache",
+    ),
+    (lambda _: {"ger": 1.5}, "costs", "ger is 1.5"),
+    (lambda answer: {"ger": 1 - (answer.record.ger or 0.0)}, "costs", "its tokens come to"),
+    (lambda answer: {"slot_coverage": (answer.record.slot_coverage or 1.0) / 2}, "costs", "slot_coverage is"),
+    (lambda _: {"ger_by_layer": [1.0]}, "costs", "tells of 1 layers, others of 12"),
+    (  # all of the answer survives in each layer taken alone, and some of it nowhere
+        lambda answer: {"ger": 1.0, "token_kept": None, "ger_by_layer": [0.0] * len(answer.record.ger_by_layer or ())},
+        "costs",
+        "in a layer alone less",
+    ),
+    (lambda answer: {"token_ends": answer.context.token_ends[:-1]}, "costs", "a part of a number"),
+    (
+        lambda answer: {name: getattr(answer.question, name)[:-1] for name in ("evidence_spans", "answer_spans")},
+        "costs",
+        "a part of a number or of a span",
+    ),
+    (lambda _: {"press_arguments": "{not json"}, "costs", "no JSON object"),
+    (shorter_context, "costs", "the tokenizer makes"),
+    (no_output, "outputs", "ok and has no output"),
+    (lambda _: {"output_token_ids": [5] * 200}, "outputs", "200 tokens, where 16 are allowed"),
+    (lambda _: {"output_token_ids": [10**9]}, "outputs", "tokens that the model does not have"),
+]
 
 
-def strange_tokens(answer: StoredAnswer) -> dict[str, object]:
-    return {"output_token_ids": [10**9]}
-
-
-@pytest.mark.parametrize(
-    ("change", "check", "column"),
-    [
-        (mean, "scores", "f1 is"),
-        (edited_output, "outputs", "its tokens say"),
-        (edited_gold, "questions", "golds is"),
-        (edited_context, "questions", "context is"),
-        (other_task_version, "questions", "task version 0.0.1"),
-        (higher_ratio, "costs", "realised_ratio is 0.75"),
-        (higher_ratio_and_tokens, "costs", "bytes of the full cache"),
-        (impossible_rate, "costs", "ger is 1.5"),
-        (other_routes, "costs", "its tokens come to"),
-        (wider_coverage, "costs", "slot_coverage is"),
-        (one_layer, "costs", "tells of 1 layers, others of 12"),
-        (lost_in_no_layer, "costs", "in a layer alone less"),
-        (half_a_number, "costs", "a part of a number"),
-        (half_a_span, "costs", "a part of a number or of a span"),
-        (arguments_of_nothing, "costs", "no JSON object"),
-        (shorter_context, "costs", "the tokenizer makes"),
-        (no_output, "outputs", "ok and has no output"),
-        (endless_output, "outputs", "200 tokens, where 16 are allowed"),
-        (strange_tokens, "outputs", "tokens that the model does not have"),
-    ],
-)
+@pytest.mark.parametrize(("change", "check", "column"), FORGERIES)
 def test_a_forged_record_is_found_and_named(
     run: Path, change: Callable[[StoredAnswer], dict[str, object]], check: str, column: str
 ) -> None:
@@ -203,11 +154,10 @@ def answers_of(folder: Path) -> list[StoredAnswer]:
     return store.read_answers(store.record_file("base", 0, "snapkv"))
 
 
-def test_a_forged_score_fails_the_command_in_one_line(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_forged_score_fails_the_command_in_one_line(cli: CommandLine, run: Path) -> None:
     edit(run, mean)
-    assert main(["check-submission", str(run)]) == 1
-    errors = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error")]
-    assert errors == [f"error: {run} does not hold what it says (scores): do not put it on a board"]
+    line = f"error: {run} does not hold what it says (scores): do not put it on a board"
+    assert cli.error("check-submission", run) == line
     assert rescore(Store.open(run))[1] == 1  # which is how the check knows
 
 
@@ -283,12 +233,11 @@ def test_an_edited_chance_level_is_found(run: Path) -> None:
     assert "base has chance '1.0'" in wrong(run)["tasks"]
 
 
-def test_an_identity_with_something_missing_is_one_clear_line(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_identity_with_something_missing_is_one_clear_line(cli: CommandLine, run: Path) -> None:
     content = json.loads((run / "run.json").read_text())
     del content["identity"]["seed"]
     (run / "run.json").write_text(json.dumps(content))
-    assert main(["check-submission", str(run)]) == 1
-    assert "run.json is damaged (identity.seed: Field required)" in capsys.readouterr().err
+    assert "run.json is damaged (identity.seed: Field required)" in cli.error("check-submission", run)
 
 
 def test_what_cannot_be_checked_is_noted(llama: LoadedModel, run: Path, tmp_path: Path) -> None:

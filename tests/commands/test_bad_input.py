@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from kvbench.cli.program import main
 from kvbench.store.store import Store
+from tests.support.runs import CommandLine
 from tests.support.small_store import small_store
 
 COMMANDS = {
@@ -36,15 +36,6 @@ def edited(run: Path, change: Callable[[dict[str, Any]], object]) -> None:
     (run / "run.json").write_text(json.dumps(content))
 
 
-def complaint(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
-    """What a command that fails says: one line."""
-    assert main(words) == 1
-    lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
-    assert len(lines) == 1, lines
-    assert "unexpected" not in lines[0]
-    return lines[0]
-
-
 def words(command: str, run: Path, out: Path) -> list[str]:
     return [{"RUN": str(run), "OUT": str(out)}.get(word, word) for word in COMMANDS[command]]
 
@@ -54,61 +45,40 @@ def is_a_file(run: Path) -> None:
     run.write_text("x")
 
 
-def has_no_run_file(run: Path) -> None:
-    (run / "run.json").unlink()
-
-
 def is_of_an_older_schema(run: Path) -> None:
     """Which had other fields."""
     edited(run, lambda content: (content.update(schema_version=3), content["identity"].pop("scope")))
 
 
-def has_broken_json(run: Path) -> None:
-    (run / "run.json").write_text("[" * 10_000)
-
-
-def lacks_a_field(run: Path) -> None:
-    edited(run, lambda content: content["identity"].pop("held_out"))
-
-
-def has_no_records(run: Path) -> None:
-    shutil.rmtree(run / "records")
-
-
-def has_a_corrupt_file(run: Path) -> None:
-    Store.open(run).record_file("base", 0, "snapkv").write_bytes(b"PAR1")
+# What is done to a run, and what is said of it.
+SPOILT: list[tuple[Callable[[Path], object], str]] = [
+    (shutil.rmtree, "holds no run: there is no such folder"),
+    (is_a_file, "holds no run: run.json is missing"),
+    (lambda run: (run / "run.json").unlink(), "holds no run: run.json is missing"),
+    (is_of_an_older_schema, "was written by kvbench with record schema 3; this one reads"),
+    (lambda run: (run / "run.json").write_text("[" * 10_000), "run.json is damaged"),
+    (
+        lambda run: edited(run, lambda content: content["identity"].pop("held_out")),
+        "run.json is damaged (identity.held_out: Field required)",
+    ),
+    (lambda run: shutil.rmtree(run / "records"), ""),
+    (lambda run: Store.open(run).record_file("base", 0, "snapkv").write_bytes(b"PAR1"), ""),
+]
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-@pytest.mark.parametrize(
-    ("spoil", "text"),
-    [
-        (shutil.rmtree, "holds no run: there is no such folder"),
-        (is_a_file, "holds no run: run.json is missing"),
-        (has_no_run_file, "holds no run: run.json is missing"),
-        (is_of_an_older_schema, "was written by kvbench with record schema 3; this one reads"),
-        (has_broken_json, "run.json is damaged"),
-        (lacks_a_field, "run.json is damaged (identity.held_out: Field required)"),
-        (has_no_records, ""),
-        (has_a_corrupt_file, ""),
-    ],
-)
+@pytest.mark.parametrize(("spoil", "text"), SPOILT)
 def test_a_run_that_cannot_be_read_is_one_clear_line(
-    run: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    command: str,
-    spoil: Callable[[Path], object],
-    text: str,
+    cli: CommandLine, run: Path, tmp_path: Path, command: str, spoil: Callable[[Path], object], text: str
 ) -> None:
     spoil(run)
-    said = complaint(words(command, run, tmp_path / "out"), capsys)
+    said = cli.error(*words(command, run, tmp_path / "out"))
     assert text in said
     assert str(run) in said
 
 
-def test_a_mistyped_run_is_suggested(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    said = complaint(["site", str(run.parent / "frist")], capsys)
+def test_a_mistyped_run_is_suggested(cli: CommandLine, run: Path) -> None:
+    said = cli.error("site", run.parent / "frist")
     assert f"did you mean {run}?" in said
 
 
@@ -122,27 +92,25 @@ def test_a_mistyped_run_is_suggested(run: Path, capsys: pytest.CaptureFixture[st
     ],
 )
 def test_a_folder_that_cannot_be_written_is_named(
-    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str]
+    cli: CommandLine, run: Path, tmp_path: Path, words: list[str]
 ) -> None:
     (tmp_path / "file").write_text("x")
     given = [word.replace("FILE", str(tmp_path / "file")).replace("RUN", str(run)) for word in words]
-    said = complaint(given, capsys)
+    said = cli.error(*given)
     assert f"{words[-2]} {given[-1]} cannot be written" in said
     assert "name another folder" in said
 
 
-def test_what_may_not_be_read_is_named(
-    run: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_may_not_be_read_is_named(cli: CommandLine, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(path: Path) -> bytes:
         raise PermissionError(13, "Permission denied", str(path))
 
     monkeypatch.setattr(Path, "read_bytes", refuse)
-    assert "run.json: Permission denied" in complaint(["site", str(run)], capsys)
+    assert "run.json: Permission denied" in cli.error("site", run)
 
 
 def test_names_of_strangers_lead_out_of_no_folder_and_speak_to_no_terminal(
-    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    cli: CommandLine, run: Path, tmp_path: Path
 ) -> None:
     """A run of somebody else may call its tasks anything."""
     hostile = "../../../evil<script>"
@@ -165,9 +133,9 @@ def test_names_of_strangers_lead_out_of_no_folder_and_speak_to_no_terminal(
     edited(run, rename)
     before = set(tmp_path.rglob("*"))
     out = tmp_path / "deep/down/out"
-    assert main(words("site", run, out)) == 0
-    assert main(words("figures", run, out / "figures")) == 0
-    assert "\x1b[31m" not in capsys.readouterr().err
+    assert cli(*words("site", run, out)) == 0
+    assert cli(*words("figures", run, out / "figures")) == 0
+    assert "\x1b[31m" not in cli.err
     written = {path for path in set(tmp_path.rglob("*")) - before if path.is_file()}
     assert all(path.is_relative_to(out) for path in written if path.name != "summary.json")
     assert sum("evil" in path.name for path in written) >= 2 + 3, "its pages and figures"

@@ -11,6 +11,7 @@ from datasets_gen import TASKS, Task
 from datasets_gen.export.dataset import rows_of
 from kvbench.cli.program import main
 from kvbench.publish.token_strips import STYLES, coloured
+from tests.support.runs import CommandLine
 
 every_task = pytest.mark.parametrize("task", TASKS.values(), ids=TASKS)
 
@@ -66,12 +67,10 @@ def test_an_exported_folder_is_a_dataset_with_a_card(
     assert written[0] == written[1]
 
 
-def test_questions_are_chosen_by_their_tags_and_keep_their_ids(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_questions_are_chosen_by_their_tags_and_keep_their_ids(cli: CommandLine, tmp_path: Path) -> None:
     def exported(name: str, *options: str) -> pd.DataFrame:
         folder = tmp_path / name
-        assert main(["export", "--task", "knowledge", "--limit", "5", "--out", str(folder), *options]) == 0
+        assert cli("export", "--task", "knowledge", "--limit", "5", "--out", folder, *options) == 0
         return pd.read_parquet(folder / "data" / "test.parquet")
 
     everything = exported("all")
@@ -80,9 +79,8 @@ def test_questions_are_chosen_by_their_tags_and_keep_their_ids(
     assert 0 < len(chosen) < len(everything)
     assert list(chosen.question_id) == list(expected.question_id)
     assert "--tag manipulated,reverse" in (tmp_path / "chosen" / "README.md").read_text()
-    capsys.readouterr()
-    assert main(["show", "knowledge", "--tag", "standard,answerable"]) == 0
-    shown = capsys.readouterr().out.split("question ")[-1]
+    assert cli("show", "knowledge", "--tag", "standard,answerable") == 0
+    shown = cli.out.split("question ")[-1]
     kinds = [one.type if one.answerable else "" for one in TASKS["knowledge"].example(0, 0).questions]
     assert 0 < kinds.count("standard") < len(kinds)
     assert len(re.findall(r" standard +\d", shown)) == kinds.count("standard")
@@ -90,57 +88,54 @@ def test_questions_are_chosen_by_their_tags_and_keep_their_ids(
 
 
 def test_a_second_split_joins_the_first_and_another_task_does_not(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    cli: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     folder = str(tmp_path / "set")
     for split in ("test", "train"):
-        assert main(["export", "--task", "base", "--limit", "2", "--split", split, "--out", folder]) == 0
+        assert cli("export", "--task", "base", "--limit", "2", "--split", split, "--out", folder) == 0
     loaded = load_dataset(folder, cache_dir=str(tmp_path / "cache"))
     assert {name: len(rows) for name, rows in loaded.items()} == {"test": 12, "train": 12}
     card = (tmp_path / "set" / "README.md").read_text()
     assert re.findall(r"^## Split (\w+)$", card, re.MULTILINE) == ["test", "train"]
-    capsys.readouterr()
     for split in ("test", "train"):
-        assert main(["export", "--task", "hops", "--limit", "2", "--split", split, "--out", folder]) == 1
-        assert "holds base" in capsys.readouterr().err
+        assert "holds base" in cli.error("export", "--task", "hops", "--limit", "2", "--split", split, "--out", folder)
     assert (tmp_path / "set" / "README.md").read_text() == card
-    assert main(["export", "--task", "base", "--limit", "3", "--out", folder]) == 0
-    assert "replacing 12 questions (--seed 0 --limit 2" in " ".join(capsys.readouterr().err.split())
+    assert cli("export", "--task", "base", "--limit", "3", "--out", folder) == 0
+    assert "replacing 12 questions (--seed 0 --limit 2" in cli.complaint
 
 
 @pytest.mark.parametrize("name", ["README.md", "data/test.parquet"])
-def test_what_export_did_not_write_it_does_not_replace(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
-) -> None:
+def test_what_export_did_not_write_it_does_not_replace(cli: CommandLine, tmp_path: Path, name: str) -> None:
     mine = tmp_path / name
     mine.parent.mkdir(exist_ok=True)
     mine.write_text("mine")
-    assert main(["export", "--task", "base", "--limit", "2", "--out", str(tmp_path)]) == 1
-    assert "was not written by export: give another --out" in " ".join(capsys.readouterr().err.split())
+    assert "was not written by export: give another --out" in cli.error(
+        "export", "--task", "base", "--limit", "2", "--out", tmp_path
+    )
     assert mine.read_text() == "mine"
 
 
-def test_what_is_to_be_written_is_shown_where_it_is_not_the_gold(capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_to_be_written_is_shown_where_it_is_not_the_gold(cli: CommandLine) -> None:
     question = TASKS["arithmetic"].example(0, 0).questions[0]
-    assert main(["show", "arithmetic"]) == 0
-    shown = capsys.readouterr().out
+    assert cli("show", "arithmetic") == 0
+    shown = cli.out
     assert "to be written" in shown
     assert f"#### {question.golds[0]}" in shown
-    assert main(["show", "base"]) == 0
-    assert "to be written" not in capsys.readouterr().out
+    assert cli("show", "base") == 0
+    assert "to be written" not in cli.out
 
 
 @every_task
-def test_an_example_is_shown_with_its_spans_and_questions(task: Task, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["show", task.name, "--index", "3"]) == 0
-    shown = " ".join(capsys.readouterr().out.split())
+def test_an_example_is_shown_with_its_spans_and_questions(cli: CommandLine, task: Task) -> None:
+    assert cli("show", task.name, "--index", "3") == 0
+    shown = " ".join(cli.out.split())
     example = task.example(0, 3)
     kinds = {span.kind for question in example.questions for span in question.spans} | {s.kind for s in example.spans}
     assert all(f" {kind} " in f" {shown} " for kind in kinds)
     assert example.context[:60] in shown
-    assert main(["show", task.name, "--index", "3", "--question", "0", "--phrasings", "held-out"]) == 0
-    assert task.example(0, 3, held_out=True).context[:60] in " ".join(capsys.readouterr().out.split())
+    assert cli("show", task.name, "--index", "3", "--question", "0", "--phrasings", "held-out") == 0
+    assert task.example(0, 3, held_out=True).context[:60] in " ".join(cli.out.split())
 
 
 def test_spans_are_coloured_and_the_narrower_kind_is_seen() -> None:

@@ -5,14 +5,13 @@ from pathlib import Path
 
 import pytest
 
-import kvbench.experiments.collect
-import kvbench.run.unit
-from kvbench.cli.program import main
 from kvbench.store.store import Store
+from tests.support.runs import CommandLine, record_calls
 
 PRESS = """
 from dataclasses import dataclass
 from kvpress import ScorerPress
+from tests.support.runs import CommandLine
 
 @dataclass
 class Loud(ScorerPress):
@@ -33,35 +32,33 @@ class Broken(ScorerPress):
 """
 
 
-def arguments(model: Path, folder: Path, command: str, *more: str) -> list[str]:
-    (folder / "press.py").write_text(PRESS)
-    places = ["--out", str(folder / "runs"), "--site", str(folder / "site"), "--model", str(model)]
+@pytest.fixture
+def press(tmp_path: Path) -> str:
+    """The file of presses, which ``compare`` takes with a name behind a colon."""
+    (tmp_path / "press.py").write_text(PRESS)
+    return str(tmp_path / "press.py")
+
+
+def words(cli: CommandLine, command: str, *more: str) -> list[object]:
+    places = ["--out", cli.folder / "runs", "--site", cli.folder / "site", "--model", cli.model]
     return [command, *more, *places, "--tasks", "base,hops", "--limit", "2"]
 
 
 def test_only_what_is_missing_is_run_and_every_cell_has_a_verdict(
-    toy_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    cli: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, press: str
 ) -> None:
-    assert main(arguments(toy_folder, tmp_path, "run", "--policies", "snapkv,knorm", "--ratios", "0.3,0.5,0.9")) == 0
-    asked: list[tuple[str, list[str]]] = []
-    collect = kvbench.experiments.collect.collect
-
-    def listening(model, task, examples, setting):  # type: ignore[no-untyped-def]
-        asked.append((task.name, [policy.name for policy in setting.policies]))
-        return collect(model, task, examples, setting)
-
-    monkeypatch.setattr(kvbench.run.unit, "collect", listening)
-    press = f"{tmp_path / 'press.py'}:Loud"
-    capsys.readouterr()
-    compare = arguments(toy_folder, tmp_path, "compare", press, "--against", "snapkv,knorm", "--ratios", "0.5,0.9")
-    assert main(compare) == 0
-    assert asked == [("base", ["Loud"])] * 2 + [("hops", ["Loud"])] * 2
-    output = capsys.readouterr().out
-    assert output.count("Loud against") == 2
+    assert cli(*words(cli, "run", "--policies", "snapkv,knorm", "--ratios", "0.3,0.5,0.9")) == 0
+    calls = record_calls(monkeypatch)
+    compare = words(cli, "compare", f"{press}:Loud", "--against", "snapkv,knorm", "--ratios", "0.5,0.9")
+    assert cli(*compare) == 0
+    assert [(call.task, call.policies) for call in calls] == [
+        (task, ("Loud",)) for task in ("base", "base", "hops", "hops")
+    ]
+    assert cli.out.count("Loud against") == 2
     for other in ("snapkv", "knorm"):
-        told = " ".join(output.split(f"against {other}: ")[1].split())
+        told = " ".join(cli.out.split(f"against {other}: ")[1].split())
         assert told.startswith("better in ")
-    rows = [line.split() for line in output.splitlines() if line.split()[:1] in (["base"], ["hops"])]
+    rows = [line.split() for line in cli.out.splitlines() if line.split()[:1] in (["base"], ["hops"])]
     assert [row[:2] for row in rows] == [[task, ratio] for task in ("base", "hops") for ratio in ("0.5", "0.9")] * 2
     assert {row[-1] for row in rows} <= {"better", "worse", "tied"}
     page = (tmp_path / "site/compare-Loud.html").read_text()
@@ -69,19 +66,15 @@ def test_only_what_is_missing_is_run_and_every_cell_has_a_verdict(
     assert "Against knorm" in page
     (folder,) = (tmp_path / "runs").glob("compare-*")
     assert Store.open(folder).run.status == "complete"
-    asked.clear()
-    assert main(compare) == 0
-    assert asked == []
+    calls.clear()
+    assert cli(*compare) == 0
+    assert calls == []
 
 
-def test_a_press_that_fails_is_one_line_with_its_reason(
-    toy_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    press = f"{tmp_path / 'press.py'}:Broken"
-    assert main(arguments(toy_folder, tmp_path, "compare", press, "--against", "knorm", "--ratios", "0.5")) == 1
-    complaint = " ".join(capsys.readouterr().err.split())
-    assert "Broken and knorm have no cell in common that is complete" in complaint
-    assert "no such luck" in complaint
+def test_a_press_that_fails_is_one_line_with_its_reason(cli: CommandLine, tmp_path: Path, press: str) -> None:
+    assert cli(*words(cli, "compare", f"{press}:Broken", "--against", "knorm", "--ratios", "0.5")) == 1
+    assert "Broken and knorm have no cell in common that is complete" in cli.complaint
+    assert "no such luck" in cli.complaint
     (folder,) = (tmp_path / "runs").glob("compare-*")
     assert json.loads((folder / "run.json").read_text())["status"] == "complete"  # what did not fail is kept
 
@@ -97,40 +90,31 @@ def test_a_press_that_fails_is_one_line_with_its_reason(
     ],
 )
 def test_what_cannot_be_compared_is_refused_in_one_line(
-    toy_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], given: list[str], complaint: str
+    cli: CommandLine, tmp_path: Path, given: list[str], complaint: str
 ) -> None:
-    assert main(arguments(toy_folder, tmp_path, "compare", *given)) == 1
-    assert complaint in " ".join(capsys.readouterr().err.split())
+    assert complaint in cli.error(*words(cli, "compare", *given))
     assert not (tmp_path / "runs").exists()
 
 
 def test_cells_that_failed_are_told_of_and_the_others_have_their_verdict(
-    toy_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    cli: CommandLine, tmp_path: Path, press: str
 ) -> None:
-    press = f"{tmp_path / 'press.py'}:Picky"
-    given = ("compare", press, "--against", "knorm", "--ratios", "0.5,0.9")
-    assert main(arguments(toy_folder, tmp_path, *given)) == 1
-    output, complaint = (" ".join(text.split()) for text in capsys.readouterr())
-    assert "tied in" in output
-    assert "some cells failed, all others are complete: Picky" in complaint
-    assert "ValueError: too much" in complaint
+    given = ("compare", f"{press}:Picky", "--against", "knorm", "--ratios", "0.5,0.9")
+    assert cli(*words(cli, *given)) == 1
+    assert "tied in" in " ".join(cli.out.split())
+    assert "some cells failed, all others are complete: Picky" in cli.complaint
+    assert "ValueError: too much" in cli.complaint
     page = (tmp_path / "site/compare-Picky.html").read_text()
     assert "What failed" in page
     assert "Picky at ratio 0.9 of base: Picky failed in layer 0: ValueError: too much" in page
 
 
-def test_two_names_for_one_method_fail_a_comparison_too(
-    toy_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_two_names_for_one_method_fail_a_comparison_too(cli: CommandLine) -> None:
     given = ("compare", "kvpress:KnormPress", "--against", "knorm,snapkv", "--ratios", "0.5")
-    assert main(arguments(toy_folder, tmp_path, *given)) == 1
-    assert "KnormPress and knorm are identical at ratio 0.5" in " ".join(capsys.readouterr().err.split())
+    assert "KnormPress and knorm are identical at ratio 0.5" in cli.error(*words(cli, *given))
 
 
-def test_presses_of_one_name_are_not_compared(
-    toy_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_presses_of_one_name_are_not_compared(cli: CommandLine, tmp_path: Path, press: str) -> None:
     (tmp_path / "other.py").write_text(PRESS + "\n# and not the same code\n")
-    presses = [f"{tmp_path / name}:Loud" for name in ("press.py", "other.py")]
-    assert main(arguments(toy_folder, tmp_path, "compare", presses[0], "--against", presses[1])) == 1
-    assert "two policies are named 'Loud': rename yours" in " ".join(capsys.readouterr().err.split())
+    given = ("compare", f"{press}:Loud", "--against", f"{tmp_path / 'other.py'}:Loud")
+    assert "two policies are named 'Loud': rename yours" in cli.error(*words(cli, *given))

@@ -181,66 +181,6 @@ def test_a_vandal_changes_nothing_for_the_others(
     assert answers(llama, treat(llama, OTHERS, [0.5], prompt)) == alone
 
 
-def spoils_weights(module: Any, *_: Any) -> Any:
-    module.k_proj.weight.data.mul_(1.5)  # what autograd does not count
-    return torch.ones(1, 2, 1)
-
-
-def spoils_the_scale(module: Any, *_: Any) -> Any:
-    module.scaling = 0.0
-    raise RuntimeError("done")
-
-
-def spoils_a_forward(module: Any, *_: Any) -> Any:
-    module.o_proj.forward = lambda states: states * 0
-    raise RuntimeError("done")
-
-
-def spoils_the_rotation(module: Any, *_: Any) -> Any:
-    module.rotary_emb.inv_freq.mul_(3)
-    raise RuntimeError("done")
-
-
-def leaves_a_hook(module: Any, *_: Any) -> Any:
-    module.o_proj.register_forward_hook(lambda module, inputs, output: output * 0.5)
-    raise RuntimeError("done")
-
-
-def leaves_a_hook_before(module: Any, *_: Any) -> Any:
-    module.o_proj.register_forward_pre_hook(lambda module, inputs: (inputs[0] * 0.5,))
-    raise RuntimeError("done")
-
-
-def changes_the_attention(module: Any, *_: Any) -> Any:
-    module.config._attn_implementation = "eager"
-    raise RuntimeError("done")
-
-
-def replaces_a_module(module: Any, *_: Any) -> Any:
-    module.o_proj = torch.nn.Linear(64, 64, bias=False)
-    raise RuntimeError("done")
-
-
-def replaces_a_weight(module: Any, *_: Any) -> Any:
-    module.o_proj.weight = torch.nn.Parameter(torch.zeros(3, 3))
-    raise RuntimeError("done")
-
-
-def removes_a_weight(module: Any, *_: Any) -> Any:
-    del module.o_proj.weight
-    raise RuntimeError("done")
-
-
-def halves_the_precision(module: Any, *_: Any) -> Any:
-    module.half()
-    raise RuntimeError("done")
-
-
-def leaves_a_hook_that_raises(module: Any, *_: Any) -> Any:
-    module.o_proj.register_forward_hook(lambda *_: 1 / 0)
-    raise RuntimeError("done")
-
-
 def apart(model: LoadedModel) -> LoadedModel:
     """A copy of the model, to be spoiled."""
     network = copy.deepcopy(model.network)
@@ -252,26 +192,34 @@ def collect_base(model: LoadedModel, policies: Sequence[Policy]) -> Rows:
     return collect(model, task, [task.example(0, 0)], Setting(policies, at_ratios((0.5,))))
 
 
-@pytest.mark.parametrize(
-    ("act", "where"),
-    [
-        (replaces_a_module, "o_proj"),
-        (replaces_a_weight, "o_proj.weight"),
-        (removes_a_weight, "o_proj.weight"),
-        (halves_the_precision, "q_proj.weight"),
-        (leaves_a_hook_that_raises, "o_proj._forward_hooks"),
-        (spoils_weights, "k_proj.weight"),
-        (spoils_the_scale, "scaling"),
-        (spoils_a_forward, "o_proj.forward"),
-        (spoils_the_rotation, "inv_freq"),
-        (leaves_a_hook, "o_proj._forward_hooks"),
-        (leaves_a_hook_before, "o_proj._forward_pre_hooks"),
-        (changes_the_attention, "config._attn_implementation_internal"),
-    ],
-)
+# What a press does to an attention module, and the place that is named.
+SPOILERS: list[tuple[Callable[[Any], object], str]] = [
+    (lambda module: setattr(module, "o_proj", torch.nn.Linear(64, 64, bias=False)), "o_proj"),
+    (lambda module: setattr(module.o_proj, "weight", torch.nn.Parameter(torch.zeros(3, 3))), "o_proj.weight"),
+    (lambda module: delattr(module.o_proj, "weight"), "o_proj.weight"),
+    (lambda module: module.half(), "q_proj.weight"),
+    (lambda module: module.o_proj.register_forward_hook(lambda *_: 1 / 0), "o_proj._forward_hooks"),
+    (lambda module: module.k_proj.weight.data.mul_(1.5), "k_proj.weight"),  # what autograd does not count
+    (lambda module: setattr(module, "scaling", 0.0), "scaling"),
+    (lambda module: setattr(module.o_proj, "forward", lambda states: states * 0), "o_proj.forward"),
+    (lambda module: module.rotary_emb.inv_freq.mul_(3), "inv_freq"),
+    (lambda module: module.o_proj.register_forward_hook(lambda m, i, output: output * 0.5), "o_proj._forward_hooks"),
+    (lambda module: module.o_proj.register_forward_pre_hook(lambda m, i: (i[0] * 0.5,)), "o_proj._forward_pre_hooks"),
+    (
+        lambda module: setattr(module.config, "_attn_implementation", "eager"),
+        "config._attn_implementation_internal",
+    ),
+]
+
+
+@pytest.mark.parametrize(("spoil", "where"), SPOILERS)
 def test_a_press_that_writes_to_the_model_is_named_and_nothing_goes_on(
-    llama: LoadedModel, act: Callable[..., Any], where: str
+    llama: LoadedModel, spoil: Callable[[Any], object], where: str
 ) -> None:
+    def act(module: Any, *_: Any) -> Any:
+        spoil(module)
+        raise RuntimeError("done")
+
     vandal = replace(pressing("vandal", lambda s: ActingScorer(s.ratio, act)), origin="a file")
     with pytest.raises(ModelChangedError, match=rf"^vandal changed .*{where} of the model: run without it") as caught:
         collect_base(apart(llama), [*OTHERS, vandal])

@@ -11,12 +11,12 @@ from transformers import AutoModelForCausalLM
 
 import kvbench.models.load
 from datasets_gen import TASKS
-from kvbench.cli.program import main
 from kvbench.experiments.collect import collect
 from kvbench.experiments.setting import Setting
 from kvbench.models.load import LoadedModel, check_spread, load_model, wrap_model
 from kvbench.system.errors import KVBenchError
 from policies import POLICIES, at_ratios
+from tests.support.runs import CommandLine, timeless
 from tests.support.toy import toy_model
 
 
@@ -62,8 +62,7 @@ def test_layers_on_gpus_are_accepted_and_others_named() -> None:
 def answered(model: LoadedModel) -> pd.DataFrame:
     chosen = [POLICIES[name] for name in ("full", "snapkv", "adakv_snapkv", "kvzip")]
     found = collect(model, TASKS["base"], [TASKS["base"].example(0, 0)], Setting(chosen, at_ratios((0.5,))))
-    frame = pd.DataFrame([record.model_dump() for record in found.records])
-    return frame.drop(columns=[column for column in frame.columns if column.endswith("_seconds")])
+    return timeless(pd.DataFrame([record.model_dump() for record in found.records]))
 
 
 def test_the_hooks_that_spread_weights_change_no_record(llama: LoadedModel) -> None:
@@ -81,19 +80,16 @@ def test_the_hooks_that_spread_weights_change_no_record(llama: LoadedModel) -> N
     assert not model.snapshot.first_change()
 
 
-def refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
-    assert main(["run", "--tasks", "base", "--policies", "knorm", *arguments]) == 1
-    (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error")]
-    return line
+BASE = ("run", "--tasks", "base", "--policies", "knorm")
 
 
-def test_without_a_gpu_one_line_says_so(capsys: pytest.CaptureFixture[str]) -> None:
-    assert "there is none: leave it out" in refused(["--device", "cpu", "--device-map", "auto"], capsys)
+def test_without_a_gpu_one_line_says_so(cli: CommandLine) -> None:
+    assert "there is none: leave it out" in cli.error(*BASE, "--device", "cpu", "--device-map", "auto")
 
 
 def test_without_accelerate_one_line_says_how_to_get_it(
-    pretended: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    cli: CommandLine, pretended: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(kvbench.models.load, "find_spec", lambda _: None)
-    assert "pip install accelerate" in refused(["--device-map", "auto"], capsys)
+    assert "pip install accelerate" in cli.error(*BASE, "--device-map", "auto")
     assert pretended == []

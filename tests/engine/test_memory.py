@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 import kvbench.engine.decode.together as engine
 import kvbench.system.memory as memory
 from datasets_gen import TASKS
-from kvbench.cli.program import main
 from kvbench.engine.decode.answers import decode
 from kvbench.engine.decode.generation import Generation
 from kvbench.engine.decode.rows import Row
@@ -31,6 +30,7 @@ from kvbench.prompts.prompt import Prompt, build_prompts
 from kvbench.run.forecast import memory_plan, processes_within
 from kvbench.system.memory import free_bytes, is_out_of_memory, kv_share
 from policies import POLICIES, at_ratios
+from tests.support.runs import CommandLine
 from tests.support.toy import HEAD_SIZE, KEY_HEADS, LAYERS, NETWORKS, PLENTY, STEPS, answers, toy_model, treat
 
 CPU = torch.device("cpu")
@@ -274,11 +274,7 @@ def test_a_bound_that_a_branch_needs_whole_is_not_divided(llama: LoadedModel) ->
 
 
 def test_a_run_records_that_memory_ended_and_show_tells(
-    llama: LoadedModel,
-    toy_folder: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    room_for_rows: Callable[..., list[int]],
+    cli: CommandLine, llama: LoadedModel, toy_folder: Path, tmp_path: Path, room_for_rows: Callable[..., list[int]]
 ) -> None:
     task = TASKS["base"]
     setting = Setting([POLICIES["full"], POLICIES["knorm"]], at_ratios((0.2, 0.5, 0.8)))
@@ -292,9 +288,9 @@ def test_a_run_records_that_memory_ended_and_show_tells(
 
     arguments = ["--model", str(toy_folder), "--out", str(tmp_path), "--site", str(tmp_path / "site"), "--name", "run"]
     grid = ["--tasks", "base", "--policies", "knorm", "--ratios", "0.2,0.5", "--limit", "1"]
-    assert main(["run", *arguments, *grid]) == 0
-    assert "of keys and values at once" in " ".join(capsys.readouterr().err.split())
-    assert main(["show", str(tmp_path / "run"), "--policy", "knorm", "--ratio", "0.5"]) == 0
-    shown = " ".join(capsys.readouterr().out.split())
+    assert cli("run", *arguments, *grid) == 0
+    assert "of keys and values at once" in cli.complaint
+    assert cli("show", tmp_path / "run", "--policy", "knorm", "--ratio", "0.5") == 0
+    shown = " ".join(cli.out.split())
     assert "memory ended in this run:" in shown
     assert "answers come from halved waves" in shown

@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from datasets_gen import TASKS
-from kvbench.cli.program import main
 from kvbench.documents.readme import PLANS, SCALE, filled
 from kvbench.engine.decode.answers import decode
 from kvbench.engine.treat.plan import plan as make_plan
@@ -28,6 +27,7 @@ from kvbench.models.load import LoadedModel
 from kvbench.prompts.prompt import build_prompts
 from kvbench.system.errors import KVBenchError
 from policies import POLICIES, at_ratios
+from tests.support.runs import CommandLine
 
 # One layer, two query heads of size 4 on one key head, 100 parameters, 2 bytes a number: 16 bytes of cache a token.
 SHAPE = Shape("by hand", 1, 2, 1, 4, 100, 2)
@@ -235,11 +235,11 @@ def test_times_are_read_at_a_glance() -> None:
     assert [hours(seconds) for seconds in (90, 7200)] == ["1.5 min", "2.0 h"]
 
 
-def test_the_command_prints_a_plan(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_prints_a_plan(cli: CommandLine) -> None:
     shape = ["--layers", "80", "--heads", "64", "--key-heads", "8", "--parameters", "70.6"]
     grid = ["--tasks", "long_context", "--limit", "10", "--context-tokens", "131072", "--policies", "snapkv"]
-    assert main(["plan", *shape, *grid, "--ratios", "0.5"]) == 0
-    output = " ".join(capsys.readouterr().out.split())
+    assert cli("plan", *shape, *grid, "--ratios", "0.5") == 0
+    output = " ".join(cli.out.split())
     assert "device hours" in output
     assert "141 GB" in output  # weights
     assert "42.9 GB" in output  # 131,072 tokens of 327,680 bytes
@@ -264,13 +264,8 @@ def test_the_command_prints_a_plan(capsys: pytest.CaptureFixture[str]) -> None:
         (["--model", "/nowhere"], "there is no model at /nowhere"),
     ],
 )
-def test_what_cannot_be_planned_is_one_line(
-    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["plan", "--tasks", "base", *arguments]) == 1
-    (line,) = [line for line in capsys.readouterr().err.splitlines() if line]
-    assert line.startswith("error: ")
-    assert message in line
+def test_what_cannot_be_planned_is_one_line(cli: CommandLine, arguments: list[str], message: str) -> None:
+    assert message in cli.error("plan", "--tasks", "base", *arguments)
 
 
 def test_the_page_on_scale_says_what_the_plan_says() -> None:

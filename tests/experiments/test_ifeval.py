@@ -15,9 +15,9 @@ from datasets_gen import DatasetError, Directive, Example
 from datasets_gen.tasks.ifeval import IFEVAL, ifeval_of
 from datasets_gen.tasks.ifeval_rows import Row
 from datasets_gen.writing.defences import ATTACKS, REFUSAL
-from kvbench.cli.program import main
 from kvbench.prompts.prompt import build_prompts, chat_template
 from kvbench.store.store import Store
+from tests.support.runs import CommandLine
 from tests.support.samples_of_ifeval import OF_HUB, PLAIN, SPLIT, changed, written
 from tests.support.suite import parts
 
@@ -133,12 +133,11 @@ def test_of_a_split_row_the_system_message_is_compressed(tokenizer: PreTrainedTo
 @pytest.mark.usefixtures("looked_for_again")
 @pytest.mark.parametrize("package", ["lm_eval", "langdetect"])
 def test_without_the_extra_it_is_said_what_to_install(
-    package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    cli: CommandLine, package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, package, None)
-    assert main(["run", "--tasks", "ifeval", "--data", str(written(tmp_path, SPLIT)), "--model", "nowhere"]) == 1
-    said = capsys.readouterr().err
-    assert said == (
+    assert cli("run", "--tasks", "ifeval", "--data", written(tmp_path, SPLIT), "--model", "nowhere") == 1
+    assert cli.err == (
         f"error: the task ifeval needs the package {package}, which is not there: "
         "install it with pip install 'kvbench[ifeval]'\n"
     )
@@ -146,27 +145,22 @@ def test_without_the_extra_it_is_said_what_to_install(
 
 @pytest.mark.usefixtures("looked_for_again")
 def test_without_the_sentence_splitter_it_is_said_what_to_install(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    cli: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(nltk.data, "path", [str(tmp_path)])
-    assert main(["run", "--tasks", "ifeval", "--data", str(written(tmp_path, SPLIT))]) == 1
-    said = capsys.readouterr().err
-    assert "python -m nltk.downloader punkt_tab" in said
-    assert said.count("\n") == 1
+    assert cli("run", "--tasks", "ifeval", "--data", written(tmp_path, SPLIT)) == 1
+    assert "python -m nltk.downloader punkt_tab" in cli.err
+    assert cli.err.count("\n") == 1
 
 
-def run_arguments(model: Path, tmp_path: Path, data: Path, *more: str) -> list[str]:
-    folders = ["--out", str(tmp_path / "runs"), "--site", str(tmp_path / "site"), "--name", "x"]
-    small = ["--tasks", "ifeval", "--ratios", "0.5", "--policies", "full,knorm", "--max-new-tokens", "12"]
-    return ["run", "--model", str(model), *folders, *small, "--data", str(data), *more]
+def words(cli: CommandLine, data: Path, *more: str) -> list[object]:
+    """The command of a small run on given rows."""
+    return cli.words("--tasks", "ifeval", "--limit", "2", "--max-new-tokens", "12", "--data", data, *more)
 
 
-def test_a_run_in_both_orders_judges_directives_and_attacks(
-    toy_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_in_both_orders_judges_directives_and_attacks(cli: CommandLine, tmp_path: Path) -> None:
     data = written(tmp_path, SPLIT, SPLIT)
-    arguments = run_arguments(toy_folder, tmp_path, data, "--defence", "both", "--limit", "2")
-    assert main(arguments) == 0, capsys.readouterr().err
+    assert cli(*words(cli, data, "--defence", "both")) == 0, cli.err
     store = Store.open(tmp_path / "runs/x")
     frame = store.frame()
     assert set(frame.status) == {"ok"}
@@ -187,21 +181,17 @@ def test_a_run_in_both_orders_judges_directives_and_attacks(
     assert all("no gold answers: see the directives" in row["reason"] for row in rows)
     assert {row["directives_obeyed"] is None for row in rows} == {False}
     assert (tmp_path / "site/index.html").is_file()
-    printed = " ".join(capsys.readouterr().out.split())
+    printed = " ".join(cli.out.split())
     assert "Directives obeyed" in printed
     assert "Leakage" in printed
     assert "F1" not in printed
-    assert main(["score", str(tmp_path / "runs/x")]) == 0
-    assert "20 records scored, 0 changed" in capsys.readouterr().err
+    assert cli("score", tmp_path / "runs/x") == 0
+    assert "20 records scored, 0 changed" in cli.err
 
 
-def test_the_suite_makes_its_study_on_given_rows(
-    toy_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_suite_makes_its_study_on_given_rows(cli: CommandLine, tmp_path: Path) -> None:
     more = ("--suite", "instructions", "--policies", "keydiff+fair", "--ratios", "0.5", "--limit", "4")
-    assert main(run_arguments(toy_folder, tmp_path, written(tmp_path, SPLIT, SPLIT), *more)) == 0, (
-        capsys.readouterr().err
-    )
+    assert cli(*words(cli, written(tmp_path, SPLIT, SPLIT), *more)) == 0, cli.err
     store = Store.open(tmp_path / "runs/x")
     frame = store.frame()
     assert store.identity.scope == "system"
@@ -214,21 +204,21 @@ def test_the_suite_makes_its_study_on_given_rows(
 
 @pytest.mark.parametrize("split", [True, False])
 def test_a_run_in_which_all_of_the_context_is_directives_is_no_fault(
-    split: bool, toy_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    cli: CommandLine, split: bool, tmp_path: Path
 ) -> None:
     message = "Use no commas. Use at least 3 words. " * 5
     messages = [{"role": "system", "content": message}, SPLIT["messages"][1]]
     data = written(tmp_path, changed(messages=messages) if split else {**PLAIN, "prompt": message})
-    assert main(run_arguments(toy_folder, tmp_path, data, "--limit", "1")) == 0, capsys.readouterr().err
+    assert cli(*words(cli, data, "--limit", "1")) == 0, cli.err
     frame = Store.open(tmp_path / "runs/x").frame()
     assert frame.kept_tokens.min() >= 8  # below which the audit says nothing
     assert set(frame.arm) == {"no defence" if split else ""}
     assert set(frame.defence) == {""}
 
 
-def test_a_run_of_plain_rows(toy_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_of_plain_rows(cli: CommandLine, tmp_path: Path) -> None:
     data = written(tmp_path, PLAIN, OF_HUB)
-    assert main(run_arguments(toy_folder, tmp_path, data, "--tasks", "base,ifeval", "--limit", "2")) == 0
+    assert cli(*words(cli, data, "--tasks", "base,ifeval")) == 0
     frame = Store.open(tmp_path / "runs/x").frame()
     own = frame[frame.task == "ifeval"]
     assert len(own) == 2 * 5
@@ -240,7 +230,7 @@ def test_a_run_of_plain_rows(toy_folder: Path, tmp_path: Path, capsys: pytest.Ca
     assert rows["base", "knorm"]["chance"] > 0
     assert rows["ifeval", "knorm"]["chance"] is None
     assert rows["ifeval", "knorm"]["reason"] == "no gold answers: see the directives"
-    assert capsys.readouterr().err.count("error") == 0
+    assert cli.err.count("error") == 0
 
 
 @pytest.mark.parametrize(
@@ -257,22 +247,14 @@ def test_a_run_of_plain_rows(toy_folder: Path, tmp_path: Path, capsys: pytest.Ca
         (["--max-new-tokens", "5000"], "takes 4096"),
     ],
 )
-def test_bad_input_is_one_clear_line(
-    more: list[str], said: str, toy_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(run_arguments(toy_folder, tmp_path, written(tmp_path, PLAIN, OF_HUB), *more)) == 1
-    errors = [line for line in capsys.readouterr().err.splitlines() if not line.startswith("loading")]
-    assert len(errors) == 1
-    assert said in errors[0]
+def test_bad_input_is_one_clear_line(cli: CommandLine, more: list[str], said: str, tmp_path: Path) -> None:
+    assert said in cli.error(*words(cli, written(tmp_path, PLAIN, OF_HUB), *more))
     assert not (tmp_path / "runs").exists()
 
 
-def test_a_late_row_that_is_too_long_is_found_before_anything_is_written(
-    toy_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_late_row_that_is_too_long_is_found_before_anything_is_written(cli: CommandLine, tmp_path: Path) -> None:
     data = written(tmp_path, PLAIN, {**PLAIN, "prompt": "Praise tea. " * 2000})
-    assert main(run_arguments(toy_folder, tmp_path, data, "--limit", "2")) == 1
-    assert "ifeval/test/0/1 needs" in capsys.readouterr().err
+    assert "ifeval/test/0/1 needs" in cli.error(*words(cli, data))
     assert not (tmp_path / "runs").exists()
 
 
@@ -291,28 +273,26 @@ def test_rows_come_from_the_hub_where_no_file_is_given(monkeypatch: pytest.Monke
     assert task.example(0, 2).context == SPLIT["prompt"]
 
 
-def test_without_hub_and_file_it_is_said_what_to_give(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_hub_and_file_it_is_said_what_to_give(cli: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
     def load(name: str, split: str) -> Dataset:
         raise ConnectionError(f"Couldn't reach {name}\nat all")
 
     monkeypatch.setattr(kvbench.experiments.data, "fault_of_hub", lambda: "")
     monkeypatch.setattr("datasets.load_dataset", load)
-    assert main(["run", "--tasks", "ifeval"]) == 1
-    assert capsys.readouterr().err == (
+    assert cli("run", "--tasks", "ifeval") == 1
+    assert cli.err == (
         "error: google/IFEval cannot be loaded (ConnectionError: Couldn't reach google/IFEval): "
         "give a local file of its rows with --data\n"
     )
 
 
-def test_it_is_shown_and_exported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_it_is_shown_and_exported(cli: CommandLine, tmp_path: Path) -> None:
     data = str(written(tmp_path, SPLIT, SPLIT))
-    assert main(["show", "ifeval", "--data", data, "--index", "1", "--defence", "after"]) == 0
-    shown = " ".join(capsys.readouterr().out.split())
+    assert cli("show", "ifeval", "--data", data, "--index", "1", "--defence", "after") == 0
+    shown = " ".join(cli.out.split())
     assert all(word in shown for word in ("Use no commas.", "Praise tea.", REFUSAL, " defence ", " directive "))
     out = tmp_path / "set"
-    assert main(["export", "--task", "ifeval", "--data", data, "--defence", "both", "--out", str(out)]) == 0
+    assert cli("export", "--task", "ifeval", "--data", data, "--defence", "both", "--out", out) == 0
     rows = Dataset.from_parquet(str(out / "data" / "test.parquet"), cache_dir=str(tmp_path / "cache"))
     assert len(rows) == 2 * 2 * 2
     assert rows[0]["directives"][0] == "punctuation:no_comma"
@@ -322,8 +302,7 @@ def test_it_is_shown_and_exported(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert "Everything is generated" not in card
 
 
-def test_the_task_is_listed_and_takes_part_only_where_it_is_named(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["ls", "tasks"]) == 0
-    assert "\nifeval " in capsys.readouterr().out
-    assert main(["show", "ifeval", "--data", "/nowhere"]) == 1
-    assert "--data /nowhere cannot be read" in capsys.readouterr().err
+def test_the_task_is_listed_and_takes_part_only_where_it_is_named(cli: CommandLine) -> None:
+    assert cli("ls", "tasks") == 0
+    assert "\nifeval " in cli.out
+    assert "--data /nowhere cannot be read" in cli.error("show", "ifeval", "--data", "/nowhere")

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 from matplotlib.image import imread
 
-from kvbench.cli.program import main
 from leaderboards.aggregate.row import F1, GER, HALLUCINATION, SummaryRow
 from leaderboards.aggregate.summary import summarise
 from leaderboards.boards.cliff import CLIFF, Cliff
@@ -18,7 +17,7 @@ from leaderboards.figures.gallery import Details, gallery
 from leaderboards.rendering.plots import Plot
 from leaderboards.rendering.style import line_styles
 from leaderboards.statistics.resampling import Blank, Estimate
-from tests.commands.test_cli import run_arguments
+from tests.support.runs import CommandLine
 from tests.support.synthetic_records import at_ratio, realistic_records
 
 
@@ -151,25 +150,18 @@ def test_a_figure_has_a_heading_and_a_legend_and_is_large_enough_for_print(tmp_p
     assert (tmp_path / "f1.pdf").read_bytes().startswith(b"%PDF")
 
 
-def test_the_command_draws_every_figure_of_every_task(
-    toy_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(run_arguments(toy_folder, tmp_path)) == 0
-    run, out = str(tmp_path / "runs/x"), tmp_path / "figures"
-    assert main(["figures", run, "--out", str(out), "--formats", "svg", "--policies", "random"]) == 0
+def test_the_command_draws_every_figure_of_every_task(cli: CommandLine, toy_run: Path) -> None:
+    run, out = toy_run / "runs/x", cli.folder / "figures"
+    assert cli("figures", run, "--out", out, "--formats", "svg", "--policies", "random") == 0
     names = {path.name for path in out.iterdir()}
     assert {"f1-base-agnostic.svg", "ger-all-agnostic.svg", "slot-coverage-hops-agnostic.svg"} <= names
     assert {"abstention-all-agnostic.svg", "ger-hallucination-base-agnostic.svg"} <= names
     assert {"questions-f1-random-base-agnostic.svg", "layers-ger-random-all-agnostic.svg"} <= names
     assert [name for name in names if name.startswith("tasks-hallucination-") and name.endswith("-all-agnostic.svg")]
-    capsys.readouterr()
-    assert main(["figures", run, "--out", str(out), "--formats", "pgn"]) == 1
-    assert "unknown format 'pgn': did you mean 'png'" in capsys.readouterr().err
-    assert main(["figures", run, "--out", str(out), "--policies", "randon"]) == 1
-    assert "unknown policy 'randon': did you mean 'random'" in capsys.readouterr().err
-    (tmp_path / "file").write_text("")
-    assert main(["figures", run, "--out", str(tmp_path / "file")]) == 1
-    assert "cannot be written" in capsys.readouterr().err
+    (cli.folder / "file").write_text("")
+    assert "did you mean 'png'" in cli.error("figures", run, "--out", out, "--formats", "pgn")
+    assert "did you mean 'random'" in cli.error("figures", run, "--out", out, "--policies", "randon")
+    assert "cannot be written" in cli.error("figures", run, "--out", cli.folder / "file")
 
 
 def test_ger_has_no_line_where_it_has_no_value() -> None:

@@ -9,6 +9,7 @@ from datasets_gen import TASKS
 from kvbench.cli.program import main
 from kvbench.prompts.context_length import count_by, lengthen
 from kvbench.system.errors import KVBenchError
+from tests.support.runs import CommandLine
 from tests.support.toy import toy_tokenizer
 
 LONG = [TASKS["long_context"]]
@@ -59,17 +60,13 @@ def test_export_writes_contexts_of_the_length_that_is_asked_for(tokenizer: Path,
     ],
 )
 def test_bad_lengths_are_one_clear_line(
-    arguments: list[str], said: str, tokenizer: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    cli: CommandLine, arguments: list[str], said: str, tokenizer: Path, tmp_path: Path
 ) -> None:
     filled = [argument.format(toy=tokenizer, nothing=tmp_path) for argument in arguments]
-    assert main(["show", *filled]) == 1
-    complaint = capsys.readouterr().err
-    assert said in complaint
-    assert complaint.count("\n") == 1
+    assert said in cli.error("show", *filled)
 
 
-def test_a_run_takes_them_too(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["run", "--tasks", "base", "--context-tokens", "900"]) == 1
-    assert "are for the task long_context" in capsys.readouterr().err
+def test_a_run_takes_them_too(cli: CommandLine) -> None:
+    assert "are for the task long_context" in cli.error("run", "--tasks", "base", "--context-tokens", "900")
     with pytest.raises(KVBenchError, match="not for base, hops"):
         lengthen([TASKS["base"], TASKS["hops"]], 900, None, len)

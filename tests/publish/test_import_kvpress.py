@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from kvbench.cli.program import main
 from kvbench.publish.kvpress_results import golds_in, read_result, results_in
 from kvbench.system.errors import KVBenchError
 from leaderboards.aggregate.imported import Imported
 from leaderboards.pages.imported import build_imported
 from tests.support.kvpress_folders import evaluation
+from tests.support.runs import CommandLine
 
 HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>"
 
@@ -115,9 +115,7 @@ def test_an_answer_called_nan_is_a_text(tmp_path: Path) -> None:
     assert found.em == 50.0
 
 
-def test_a_folder_of_folders_becomes_ranked_rows_marked_as_imported(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_folder_of_folders_becomes_ranked_rows_marked_as_imported(cli: CommandLine, tmp_path: Path) -> None:
     results = tmp_path / "results"
     for press, ratio, score in (
         ("knorm", 0.5, 60.0),
@@ -132,8 +130,8 @@ def test_a_folder_of_folders_becomes_ranked_rows_marked_as_imported(
             compression_ratio=ratio,
         )
     evaluation(results / "loogle__x", {"qa": {"bleu1": 0.5}}, dataset="loogle", data_dir=None)
-    assert main(["import-kvpress", str(results), "--out", str(tmp_path / "site")]) == 0
-    assert "imported: 5 rows of kvpress" in capsys.readouterr().err
+    assert cli("import-kvpress", results, "--out", tmp_path / "site") == 0
+    assert "imported: 5 rows of kvpress" in cli.err
     page = (tmp_path / "site/imported.html").read_text()
     rows = rows_of(page)
     assert {row["source"] for row in rows} == {"imported from kvpress"}
@@ -199,12 +197,12 @@ def with_content(name: str, content: str) -> Spoil:
     ],
 )
 def test_a_broken_folder_is_one_line_and_the_rest_goes_on(
-    tmp_path: Path, spoil: Spoil, message: str, capsys: pytest.CaptureFixture[str]
+    cli: CommandLine, tmp_path: Path, spoil: Spoil, message: str
 ) -> None:
     evaluation(tmp_path / "results" / "good", 50.0)
     spoil(evaluation(tmp_path / "results" / "bad", 50.0))
-    assert main(["import-kvpress", str(tmp_path / "results"), "--out", str(tmp_path / "site")]) == 1
-    told = capsys.readouterr().err.splitlines()
+    assert cli("import-kvpress", tmp_path / "results", "--out", tmp_path / "site") == 1
+    told = cli.err.splitlines()
     (line,) = [line for line in told if line.startswith("left out: ")]
     assert str(tmp_path / "results" / "bad") in line
     assert message in line

@@ -8,7 +8,6 @@ import pytest
 from rich.console import Console
 
 from datasets_gen import TASKS
-from kvbench.cli.program import main
 from kvbench.experiments.grid import Grid
 from kvbench.experiments.setting import Setting
 from kvbench.models.load import LoadedModel
@@ -20,6 +19,7 @@ from kvbench.store.store import Store
 from kvbench.store.tables import CONTEXTS, RECORDS
 from kvbench.system.console import printable
 from policies import POLICIES, Level, at_ratios
+from tests.support.runs import CommandLine
 
 
 @pytest.fixture(scope="module")
@@ -155,10 +155,9 @@ def test_the_full_cache_has_one_level_that_need_not_be_named(run: Path) -> None:
     assert chosen_level(Store.open(run).identity, "full", []) == Level("ratio", 0.0)
 
 
-def test_the_command_prints_as_many_as_are_asked_for(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["show", str(run), "--policy", "knorm", "--ratio", "0.9", "--worst", "3"]) == 0
-    told = capsys.readouterr().out
-    assert [line.split()[0] for line in told.splitlines() if "/test/" in line] == ["1.", "2.", "3."]
+def test_the_command_prints_as_many_as_are_asked_for(cli: CommandLine, run: Path) -> None:
+    assert cli("show", run, "--policy", "knorm", "--ratio", "0.9", "--worst", "3") == 0
+    assert [line.split()[0] for line in cli.out.splitlines() if "/test/" in line] == ["1.", "2.", "3."]
 
 
 @pytest.mark.parametrize(
@@ -174,18 +173,10 @@ def test_the_command_prints_as_many_as_are_asked_for(run: Path, capsys: pytest.C
         (["--policy", "knorm", "--index", "3"], "--index is for tasks"),
     ],
 )
-def test_what_cannot_be_shown_is_one_clear_line(
-    run: Path, more: list[str], message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["show", str(run), *more]) == 1
-    (line,) = capsys.readouterr().err.splitlines()
-    assert message in line
+def test_what_cannot_be_shown_is_one_clear_line(cli: CommandLine, run: Path, more: list[str], message: str) -> None:
+    assert message in cli.error("show", run, *more)
 
 
-def test_options_of_runs_are_refused_for_tasks_and_folders_without_one(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["show", "base", "--worst", "3"]) == 1
-    assert "--worst is for runs, and base is no run" in capsys.readouterr().err
-    assert main(["show", str(tmp_path)]) == 1
-    assert "holds no run" in capsys.readouterr().err
+def test_options_of_runs_are_refused_for_tasks_and_folders_without_one(cli: CommandLine, tmp_path: Path) -> None:
+    assert "--worst is for runs, and base is no run" in cli.error("show", "base", "--worst", "3")
+    assert "holds no run" in cli.error("show", tmp_path)

@@ -1,50 +1,34 @@
 """Several runs on one site: what stands on one board, what never does, and what two runs hold both."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from datasets_gen import TASKS
-from kvbench.cli.program import main
-from kvbench.experiments.grid import Grid
-from kvbench.experiments.setting import Setting
-from kvbench.models.load import LoadedModel
-from kvbench.prompts.mode import Mode
-from kvbench.run.execute import execute
 from kvbench.store.merging import group_runs
 from kvbench.store.store import Store
 from kvbench.store.tables import RECORDS
 from kvbench.system.errors import KVBenchError
-from policies import POLICIES, Level, at_ratios, points_of
+from tests.support.runs import CommandLine, ToyRuns
 
 
-def run(
-    model: LoadedModel,
-    folder: Path,
-    policies: Sequence[str] = ("full", "knorm"),
-    ratios: Sequence[float] = (0.5,),
-    tasks: Sequence[str] = ("base",),
-    contexts: int = 1,
-    seed: int = 0,
-    mode: Mode = "agnostic",
-    budgets: Sequence[int] = (),
-) -> Store:
-    from_suite = [(TASKS[name], contexts) for name in tasks]
-    points = (*at_ratios(ratios), *points_of(Level("budget", float(budget)) for budget in budgets))
-    setting = Setting([POLICIES[name] for name in policies], points, seed, mode)
-    return execute(model, Grid(from_suite, setting), folder, "a test")
+@pytest.fixture
+def run(runs: ToyRuns) -> Callable[..., Store]:
+    """Runs one context of a task, under the full cache and knorm where nothing else is asked for."""
+    return lambda name, policies=("full", "knorm"), *chosen, **options: runs(
+        name, policies, *chosen, **{"contexts": 1, **options}
+    )
 
 
 def groups(*stores: Store) -> list[tuple[list[str], str]]:
     return [([store.folder.name for store in one.stores], one.setting) for one in group_runs(stores)]
 
 
-def test_other_policies_levels_and_tasks_of_one_setting_stand_on_one_board(llama: LoadedModel, tmp_path: Path) -> None:
-    first = run(llama, tmp_path / "first")
-    second = run(llama, tmp_path / "second", ("full", "snapkv"), (0.5, 0.9))
-    third = run(llama, tmp_path / "third", ("full", "knorm"), (0.9,), ("base", "hops"))
+def test_other_policies_levels_and_tasks_of_one_setting_stand_on_one_board(run: Callable[..., Store]) -> None:
+    first = run("first")
+    second = run("second", ("full", "snapkv"), (0.5, 0.9))
+    third = run("third", ("full", "knorm"), (0.9,), ("base", "hops"))
     (group,) = group_runs([first, second, third])
     assert group.setting == ""
     assert {policy.name: policy.levels for policy in group.identity.policies} == {
@@ -61,18 +45,18 @@ def test_other_policies_levels_and_tasks_of_one_setting_stand_on_one_board(llama
     assert set(cells["base"]) == {6}, "what several hold is there once"
 
 
-def test_what_may_not_be_compared_stands_on_boards_of_its_own_which_say_why(llama: LoadedModel, tmp_path: Path) -> None:
-    plain = run(llama, tmp_path / "plain")
-    assert groups(plain, run(llama, tmp_path / "aware", mode="aware")) == [(["plain"], ""), (["aware"], "")]
-    assert groups(plain, run(llama, tmp_path / "seeded", seed=1)) == [(["plain"], "seed 0"), (["seeded"], "seed 1")]
-    more = run(llama, tmp_path / "more", contexts=2)
-    kept = run(llama, tmp_path / "kept", ratios=(), budgets=(16,))
+def test_what_may_not_be_compared_stands_on_boards_of_its_own_which_say_why(run: Callable[..., Store]) -> None:
+    plain = run("plain")
+    assert groups(plain, run("aware", mode="aware")) == [(["plain"], ""), (["aware"], "")]
+    assert groups(plain, run("seeded", seed=1)) == [(["plain"], "seed 0"), (["seeded"], "seed 1")]
+    more = run("more", contexts=2)
+    kept = run("kept", ratios=(), budgets=(16,))
     assert groups(plain, kept) == [(["plain"], "plain"), (["kept"], "kept")], "no curve has ratios and budgets"
     assert groups(plain, more) == [(["plain"], "plain"), (["more"], "more")], "other questions, told by the folder"
 
 
-def test_two_runs_that_hold_a_cell_differently_are_an_error(llama: LoadedModel, tmp_path: Path) -> None:
-    first, second = run(llama, tmp_path / "first"), run(llama, tmp_path / "second")
+def test_two_runs_that_hold_a_cell_differently_are_an_error(run: Callable[..., Store]) -> None:
+    first, second = run("first"), run("second")
     (path,) = [path for path in second.record_files() if path.stem == "knorm"]
     changed, *others = second.read_rows(RECORDS, path)
     second.write_rows(RECORDS, path, [changed.model_copy(update={"output_text": "forged"}), *others])
@@ -84,24 +68,17 @@ def test_two_runs_that_hold_a_cell_differently_are_an_error(llama: LoadedModel, 
     assert str(raised.value).endswith("leave one of them out")
 
 
-def test_a_site_of_several_runs(llama: LoadedModel, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_site_of_several_runs(run: Callable[..., Store], tmp_path: Path, cli: CommandLine) -> None:
     names = ("agnostic", "aware", "more")
     controls = ("full", "random", "recency")
-    run(llama, tmp_path / "agnostic", (*controls, "knorm"), tasks=("base", "hops"))
-    run(llama, tmp_path / "aware", (*controls, "knorm"), tasks=("base", "hops"), mode="aware")
-    run(llama, tmp_path / "more", (*controls, "snapkv"), tasks=("base", "hops"))
+    run("agnostic", (*controls, "knorm"), tasks=("base", "hops"))
+    run("aware", (*controls, "knorm"), tasks=("base", "hops"), mode="aware")
+    run("more", (*controls, "snapkv"), tasks=("base", "hops"))
     site = tmp_path / "site"
-    assert main(["site", *(str(tmp_path / name) for name in names), "--out", str(site)]) == 0
-    assert capsys.readouterr().err.split()[-2:] == ["page:", str(site / "index.html")]
+    assert cli("site", *(tmp_path / name for name in names), "--out", site) == 0
+    assert cli.err.split()[-2:] == ["page:", str(site / "index.html")]
     page = (site / "index.html").read_text()
-    titles = [
-        "All tasks, agnostic",
-        "base, agnostic",
-        "hops, agnostic",
-        "All tasks, aware",
-        "base, aware",
-        "hops, aware",
-    ]
+    titles = [f"{task}, {mode}" for mode in ("agnostic", "aware") for task in ("All tasks", "base", "hops")]
     boards = re.findall(r'<section class="board".*?</section>', page, re.DOTALL)
     assert [re.findall(r"<h3[^>]*>([^<]+)</h3>", board) for board in boards] == [[title] for title in titles]
     assert ["<span>snapkv</span>" in board for board in boards] == [True] * 3 + [False] * 3
@@ -116,7 +93,6 @@ def test_a_site_of_several_runs(llama: LoadedModel, tmp_path: Path, capsys: pyte
     assert all(str(tmp_path / name) in method for name in names)
 
 
-def test_a_run_named_twice_is_refused(llama: LoadedModel, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run(llama, tmp_path / "x")
-    assert main(["site", str(tmp_path / "x"), str(tmp_path / "x/"), "--out", str(tmp_path / "site")]) == 1
-    assert "is named twice" in capsys.readouterr().err
+def test_a_run_named_twice_is_refused(run: Callable[..., Store], tmp_path: Path, cli: CommandLine) -> None:
+    run("x")
+    assert "is named twice" in cli.error("site", tmp_path / "x", f"{tmp_path}/x/", "--out", tmp_path / "site")

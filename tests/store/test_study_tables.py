@@ -1,20 +1,17 @@
 """The table of a study is declared once; it is written, read, checked, resumed and given out like the others."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 from pydantic import BaseModel
 
-from datasets_gen import TASKS
 from kvbench.checks.submission.check import examine
 from kvbench.cli.program import main
 from kvbench.engine.decode.loop import Step as Seen
 from kvbench.experiments.build_grid import build_grid
 from kvbench.experiments.collect import FinishedAnswer
-from kvbench.experiments.grid import Grid
-from kvbench.experiments.setting import Setting
 from kvbench.experiments.suites import SUITES, Suite
 from kvbench.models.load import LoadedModel
 from kvbench.run.execute import execute
@@ -22,11 +19,10 @@ from kvbench.store.run_file import Job
 from kvbench.store.store import Store
 from kvbench.store.tables import QUESTIONS, RECORDS, TABLES, StoredTable, register
 from kvbench.system.errors import KVBenchError
-from policies import POLICIES, at_ratios
-from tests.support.toy import listening
+from tests.support.runs import ToyRuns, policies_of, record_calls
 
 
-class Step(BaseModel):
+class Cell(BaseModel):
     task: str
     question_id: str
     policy: str
@@ -35,7 +31,14 @@ class Step(BaseModel):
     repeat: int
     step: int
     token: int
+
+
+class Step(Cell):
     share: float
+
+
+class Margin(Cell):
+    margin: float
 
 
 def steps_of(answer: FinishedAnswer) -> Iterator[Step]:
@@ -43,18 +46,6 @@ def steps_of(answer: FinishedAnswer) -> Iterator[Step]:
     for step, token in enumerate(record.output_token_ids or ()):
         cell = {name: getattr(record, name) for name in RECORDS.key}
         yield Step(**cell, step=step, token=token, share=1 / (step + 1))
-
-
-class Margin(BaseModel):
-    task: str
-    question_id: str
-    policy: str
-    level_kind: str
-    level: float
-    repeat: int
-    step: int
-    token: int
-    margin: float
 
 
 class Margins:
@@ -81,13 +72,11 @@ def margins_of(answer: FinishedAnswer) -> Iterator[Margin]:
             yield Margin(**named, step=step, token=token, margin=margin)
 
 
-def test_what_an_observer_sees_of_every_step_is_stored(llama: LoadedModel, tmp_path: Path) -> None:
+def test_what_an_observer_sees_of_every_step_is_stored(runs: ToyRuns) -> None:
     key = (*RECORDS.key, "step")
     table = register(StoredTable("margins", Margin, key, 1, "questions", fill=margins_of, observe=Margins))
     try:
-        chosen = [POLICIES[name] for name in ("full", "knorm", "decoding_knorm")]
-        setting = Setting(chosen, at_ratios((0.5,)), tables=("margins",))
-        store = execute(llama, Grid([(TASKS["base"], 1)], setting), tmp_path / "run", "a test")
+        store = runs("run", ("full", "knorm", "decoding_knorm"), contexts=1, tables=("margins",))
         rows = store.study_table(table)
     finally:
         del TABLES[table.name]
@@ -104,17 +93,14 @@ def steps() -> Iterator[StoredTable]:
     del TABLES[table.name]
 
 
-def grid(*policies: str) -> Grid:
-    chosen = [POLICIES[name] for name in policies]
-    return Grid([(TASKS["base"], 2)], Setting(chosen, at_ratios((0.5,)), tables=("steps",)))
+@pytest.fixture
+def run(runs: ToyRuns, steps: StoredTable) -> Callable[..., Store]:
+    """Runs with the table of steps, under the full cache and knorm where nothing else is asked for."""
+    return lambda name, *policies: runs(name, policies or ("full", "knorm"), tables=(steps.name,))
 
 
-def run(llama: LoadedModel, folder: Path, *policies: str) -> Store:
-    return execute(llama, grid(*(policies or ("full", "knorm"))), folder, "a test")
-
-
-def test_its_rows_are_those_of_the_answers(llama: LoadedModel, tmp_path: Path, steps: StoredTable) -> None:
-    store = run(llama, tmp_path / "run")
+def test_its_rows_are_those_of_the_answers(run: Callable[..., Store], steps: StoredTable) -> None:
+    store = run("run")
     tokens = [token for ids in store.table(RECORDS)["output_token_ids"].to_pylist() for token in ids]
     rows = store.study_table(steps)
     assert rows["token"].to_pylist() == tokens
@@ -134,21 +120,21 @@ def test_a_suite_asks_for_it(
 
 
 def test_what_is_missing_of_it_is_run_again_and_the_rest_lent(
-    llama: LoadedModel, tmp_path: Path, steps: StoredTable, monkeypatch: pytest.MonkeyPatch
+    run: Callable[..., Store], steps: StoredTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store = run(llama, tmp_path / "runs/run")
+    store = run("runs/run")
     before = store.study_table(steps)
     store.path(steps, "base", 0, "knorm").unlink()
-    policies_run = listening(monkeypatch)
-    assert run(llama, tmp_path / "runs/run").study_table(steps).equals(before)
-    assert policies_run == [["knorm"], ["knorm"]]
-    policies_run.clear()
-    assert run(llama, tmp_path / "runs/other", "full", "knorm", "snapkv").study_table(steps).num_rows > len(before)
-    assert policies_run == [["snapkv"], ["snapkv"]]
+    calls = record_calls(monkeypatch)
+    assert run("runs/run").study_table(steps).equals(before)
+    assert policies_of(calls) == [["knorm"], ["knorm"]]
+    calls.clear()
+    assert run("runs/other", "full", "knorm", "snapkv").study_table(steps).num_rows > len(before)
+    assert policies_of(calls) == [["snapkv"], ["snapkv"]]
 
 
-def test_damage_to_it_is_named(llama: LoadedModel, tmp_path: Path, steps: StoredTable) -> None:
-    store = run(llama, tmp_path / "run")
+def test_damage_to_it_is_named(run: Callable[..., Store], steps: StoredTable) -> None:
+    store = run("run")
     path = store.path(steps, "base", 0, "knorm")
     rows = store.read_rows(steps, path)
     for spoilt, said in (
@@ -165,8 +151,8 @@ def test_damage_to_it_is_named(llama: LoadedModel, tmp_path: Path, steps: Stored
     assert "steps/base/00000/knorm.parquet cannot be read" in files.text
 
 
-def test_it_is_given_out_beside_the_records(llama: LoadedModel, tmp_path: Path, steps: StoredTable) -> None:
-    store = run(llama, tmp_path / "run", "full", "random", "recency", "knorm")
+def test_it_is_given_out_beside_the_records(run: Callable[..., Store], steps: StoredTable, tmp_path: Path) -> None:
+    store = run("run", "full", "random", "recency", "knorm")
     assert main(["site", str(store.folder), "--out", str(tmp_path / "site")]) == 0
     given = pq.read_table(tmp_path / "site/data/steps.parquet")
     assert given.column_names == ["model", "setting", *steps.columns]
@@ -185,14 +171,14 @@ class RunlessRow(BaseModel):
 
 
 def test_a_record_whose_question_is_missing_is_one_clear_line_and_mended_by_a_new_start(
-    llama: LoadedModel, tmp_path: Path, steps: StoredTable
+    run: Callable[..., Store], steps: StoredTable
 ) -> None:
-    store = run(llama, tmp_path / "run")
+    store = run("run")
     path = store.path(QUESTIONS, "base", 0)
     rows = store.read_rows(QUESTIONS, path)
     store.write_rows(QUESTIONS, path, rows[1:])
     with pytest.raises(KVBenchError, match=f"question_id {rows[0].question_id}, which questions do not hold"):
         store.frame()
-    run(llama, tmp_path / "run")
+    run("run")
     assert {row.question_id for row in store.read_rows(QUESTIONS, path)} == {row.question_id for row in rows}
     assert len(store.frame()) == 2 * len(rows)

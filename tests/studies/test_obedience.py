@@ -13,7 +13,6 @@ from datasets_gen.examples.directives import KINDS
 from datasets_gen.tasks.ifeval import IFEVAL
 from datasets_gen.tasks.instructions import ARMS, INSTRUCTIONS_IN_ARMS
 from datasets_gen.writing.defences import REFUSAL
-from kvbench.cli.program import main
 from kvbench.experiments.catalogue import check_scope
 from kvbench.experiments.collect import collect
 from kvbench.experiments.setting import Setting
@@ -27,7 +26,7 @@ from leaderboards.metrics.leakage import leakage
 from leaderboards.statistics.resampling import Estimate, Resampler
 from leaderboards.studies.instructions.obedience import accuracy, kept, leaks, prompt_records, rank_correlations
 from policies import POLICIES, Policy, at_ratios
-from tests.commands.test_cli import run_arguments
+from tests.support.runs import CommandLine
 from tests.support.study_records import BOTH, HALF, answer, attack, instructions_page, records, small_study
 from tests.support.synthetic_records import by_budget
 from tests.support.toy import LAYERS, ActingScorer, pressing
@@ -273,13 +272,11 @@ def test_a_system_prompt_that_is_not_there_cannot_be_compressed_alone() -> None:
         check_scope([TASKS["instructions"]], "aware", "system")
 
 
-def test_a_run_of_the_suite_builds_its_page_and_site_builds_it_again(toy_folder: Path, tmp_path: Path) -> None:
-    arguments = run_arguments(toy_folder, tmp_path)
-    at = arguments.index("--tasks")
-    del arguments[at : at + 2]
+def test_a_run_of_the_suite_builds_its_page_and_site_builds_it_again(cli: CommandLine, tmp_path: Path) -> None:
     policies = "streaming_llm,streaming_llm+whitelist"
-    more = ["--suite", "instructions", "--limit", "6", "--policies", policies, "--ratios", "0.4,0.5"]
-    assert main([*arguments, *more]) == 0
+    suite = ["--suite", "instructions", "--limit", "6", "--policies", policies, "--ratios", "0.4,0.5"]
+    words = [word for word in cli.words(*suite) if word not in ("--tasks", "base,hops")]
+    assert cli(*words) == 0, cli.err
     store = Store.open(tmp_path / "runs/x")
     assert store.identity.scope == "system"
     frame = store.frame()
@@ -290,10 +287,10 @@ def test_a_run_of_the_suite_builds_its_page_and_site_builds_it_again(toy_folder:
     assert "0.196" in page, "the published gain beside ours"
     assert page.count("<svg xmlns") >= 5
     assert 'href="instructions.html"' in (tmp_path / "site/index.html").read_text()
-    assert main(["site", str(tmp_path / "runs/x"), "--out", str(tmp_path / "again")]) == 0
+    assert cli("site", tmp_path / "runs/x", "--out", tmp_path / "again") == 0
     assert (tmp_path / "again/instructions.html").read_text() == page
     store.fail("interrupted")
-    assert main(["site", str(tmp_path / "runs/x"), "--out", str(tmp_path / "again")]) == 0
+    assert cli("site", tmp_path / "runs/x", "--out", tmp_path / "again") == 0
     assert 'href="instructions.html"' not in (tmp_path / "again/index.html").read_text()
     assert not (tmp_path / "again/instructions.html").exists(), "of a run that is not complete nothing is paired"
 

@@ -32,8 +32,6 @@ from transformers import (
     SiglipVisionConfig,
 )
 
-import kvbench.experiments.collect
-import kvbench.run.unit
 from datasets_gen import TASKS, Example
 from kvbench.benchmarks.pipeline import AS_WRITTEN
 from kvbench.engine.decode.answers import decode
@@ -195,19 +193,6 @@ class ActingScorer(ScorerPress):
 
     def score(self, module: Any, hidden_states: Any, keys: Any, values: Any, attentions: Any, kwargs: Any) -> Any:
         return self.act(module, hidden_states, keys, values, attentions, kwargs)
-
-
-def listening(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
-    """The policies that are run from now on, a list of names for each context."""
-    asked: list[list[str]] = []
-    collect = kvbench.experiments.collect.collect
-
-    def noted(model, task, examples, setting):  # type: ignore[no-untyped-def]
-        asked.append([policy.name for policy in setting.policies])
-        return collect(model, task, examples, setting)
-
-    monkeypatch.setattr(kvbench.run.unit, "collect", noted)
-    return asked
 
 
 def pressing(name: str, build: Callable[[Situation], BasePress], **fields: Any) -> Policy:

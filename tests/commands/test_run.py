@@ -1,0 +1,158 @@
+"""A run from the command line, on the toy model: what it writes, what it records of what failed, and how it ends."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import kvbench.experiments.catalogue
+import kvbench.experiments.suites
+import kvbench.run.load
+from datasets_gen import TASKS
+from kvbench.experiments.catalogue import choose_policies
+from kvbench.experiments.grid import Grid
+from kvbench.experiments.options import contexts_of
+from kvbench.experiments.setting import Setting
+from kvbench.store.store import Store
+from policies import CONTROLS, POLICIES, at_ratios
+from policies.declaration.levels import RATIO
+from tests.support.processes import wait_until
+from tests.support.runs import CommandLine
+from tests.support.toy import pressing
+
+
+def test_the_default_profile_is_large_enough() -> None:
+    setting = Setting(choose_policies(None, list(TASKS.values()), "agnostic"), at_ratios(RATIO.parse(RATIO.default)))
+    grid = Grid([(task, contexts_of(task, "quick", None)) for task in TASKS.values()], setting)
+    questions = sum(len(grid.example(task, i).questions) for task, contexts in grid.tasks for i in range(contexts))
+    assert questions * grid.cells(grid.setting.policies) >= 40_000
+
+
+def test_a_run_takes_profile_limit_and_phrasings(cli: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    few = replace(TASKS["base"], contexts={"quick": 2, "paper": 3})
+    monkeypatch.setattr(kvbench.experiments.suites, "TASKS", {"base": few})
+    asked = {
+        "quick": [],
+        "paper": ["--profile", "paper"],
+        "limit": ["--profile", "paper", "--limit", "1"],
+        "held-out": ["--limit", "1", "--phrasings", "held-out"],
+    }
+    places = ["run", "--model", cli.model, "--out", cli.folder / "runs", "--site", cli.folder / "site"]
+    frames = {}
+    for name, options in asked.items():
+        assert cli(*places, "--ratios", "0.5", "--policies", "full", *options, "--name", name) == 0
+        frames[name] = Store.open(cli.folder / "runs" / name).frame()
+    assert {name: frame.example_id.nunique() for name, frame in frames.items()} == {
+        "quick": 2,
+        "paper": 3,
+        "limit": 1,
+        "held-out": 1,
+    }
+    assert set(frames["held-out"].example_id) == {"base/test/0/0/held_out"}
+    assert json.loads((cli.folder / "runs/held-out/run.json").read_text())["identity"]["held_out"] is True
+
+
+def test_a_run_scores_directives_attacks_and_worked_out_answers(cli: CommandLine) -> None:
+    frame = cli.run("--tasks", "instructions,arithmetic", "--limit", "3").frame()
+    rules = frame[frame.task == "instructions"]
+    assert rules.leakage.notna().equals(rules.protected != "")
+    assert rules.directives_obeyed.notna().equals(rules.directives.map(len) > 0)
+    assert rules.leakage.notna().any()
+    assert rules.directives_obeyed.notna().any()
+    assert set(frame[frame.task == "arithmetic"].answer_marker) == {"####"}
+    rows = {row["task"]: row for row in json.loads((cli.folder / "runs/x/summary.json").read_text())}
+    assert rows["instructions"]["leakage"] is not None
+    assert rows["instructions"]["directives_obeyed"] is not None
+    assert rows["arithmetic"]["leakage"] is rows["arithmetic"]["directives_obeyed"] is None
+
+
+def test_a_run_writes_records_summary_and_page_and_controls_run_beside_what_is_asked_for(toy_run: Path) -> None:
+    assert list(Store.open(toy_run / "runs/x").frame().policy.unique()) == [*CONTROLS, "knorm"]
+    summary = json.loads((toy_run / "runs/x/summary.json").read_text())
+    needed = {"task", "mode", "policy", "ratio", "n", "f1", "em", "abstention_rate", "hallucination_rate", "ger"}
+    assert all(needed | {"slot_coverage", "realised_ratio"} <= set(row) for row in summary)
+    controls = {("oracle", 0.5), ("random", 0.5), ("recency", 0.5)}
+    assert {(row["policy"], row["ratio"]) for row in summary} == {("full", 0.0), ("knorm", 0.5), *controls}
+    assert "<html" in (toy_run / "site/index.html").read_text()
+
+
+def test_the_page_can_be_built_again_from_the_store(cli: CommandLine, toy_run: Path) -> None:
+    assert cli("site", toy_run / "runs/x", "--out", cli.folder) == 0
+    assert (cli.folder / "index.html").read_bytes() == (toy_run / "site/index.html").read_bytes()
+
+
+def test_question_aware_mode_compresses_the_question_too(cli: CommandLine, toy_run: Path) -> None:
+    aware, agnostic = cli.run("--mode", "aware").frame(), Store.open(toy_run / "runs/x").frame()
+    merged = aware.merge(agnostic, on=["policy", "ratio", "question_id"], suffixes=("", "_agnostic"))
+    assert len(merged) == len(aware)
+    assert (merged.context_tokens > merged.context_tokens_agnostic).all()
+
+
+def test_brackets_in_a_path_are_no_markup_and_the_terminal_shows_the_table(cli: CommandLine) -> None:
+    places = ("--out", cli.folder / "o[/b]", "--site", cli.folder / "s[bold]")
+    assert cli(*cli.words("--tasks", "base", *places)) == 0
+    assert (cli.folder / "s[bold]" / "index.html").is_file()
+    assert "knorm" in cli.out
+
+
+def test_ctrl_c_twice_ends_a_run_of_several_processes_in_one_line(cli: CommandLine) -> None:
+    run = subprocess.Popen(
+        [sys.executable, "-m", "kvbench", *map(str, cli.words("--limit", "500"))],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "2"},
+        start_new_session=True,  # a process group of its own, as in a terminal
+    )
+    wait_until(lambda: any((cli.folder / "runs").rglob("*.parquet")) or run.poll() is not None)
+    os.killpg(run.pid, signal.SIGINT)
+    time.sleep(0.05)
+    os.killpg(run.pid, signal.SIGINT)
+    _, said = run.communicate()
+    assert run.returncode == 130, said
+    assert "interrupted: what was finished is kept" in said
+    assert "Traceback" not in said
+    with pytest.raises(ProcessLookupError):
+        os.killpg(run.pid, 0)
+    assert Store.open(cli.folder / "runs/x").run.reason == "interrupted"
+
+
+def test_a_failing_policy_is_recorded_and_all_others_go_on(cli: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(situation):  # type: ignore[no-untyped-def]
+        press = POLICIES["knorm"].build(situation)
+        press.score = lambda *arguments: 1 / 0
+        return press
+
+    monkeypatch.setattr(kvbench.experiments.catalogue, "POLICIES", {**POLICIES, "broken": pressing("broken", broken)})
+    assert cli(*cli.words("--policies", "full,broken,knorm")) == 1
+    assert "broken failed in layer 0: ZeroDivisionError: division by zero" in cli.err
+    frame = Store.open(cli.folder / "runs/x").frame()
+    outcomes = frame.groupby("policy").status.unique().map(list).to_dict()
+    assert outcomes == {**{name: ["ok"] for name in (*CONTROLS, "knorm")}, "broken": ["failed"]}
+    assert Store.open(cli.folder / "runs/x").run.status == "complete"
+    rows = json.loads((cli.folder / "runs/x/summary.json").read_text())
+    assert all((row["f1"] is None) == (row["policy"] == "broken") for row in rows)
+
+
+def test_a_policy_that_covers_some_tasks_has_not_failed_on_the_others(cli: CommandLine) -> None:
+    frame = cli.run("--tasks", "base,instructions", "--policies", "knorm+whitelist").frame()
+    assert set(frame[frame.policy == "knorm+whitelist"].task) == {"instructions"}
+
+
+def test_plug_ins_that_cannot_be_used_fail_alone(cli: CommandLine, tmp_path: Path) -> None:
+    (tmp_path / "bad.py").write_text("import nothing_there\n")
+    (tmp_path / "other.py").write_text("class NoPress:\n    def __init__(self, compression_ratio): pass\n")
+    presses = f"{tmp_path / 'bad.py'}:Press,{tmp_path / 'other.py'}:NoPress,knorm"
+    assert cli(*cli.words("--policies", presses)) == 1
+    assert "bad.py cannot be imported: ModuleNotFoundError: No module named 'nothing_there'" in cli.complaint
+    assert "(also failed: NoPress)" in cli.complaint
+    frame = Store.open(cli.folder / "runs/x").frame()
+    outcomes = frame.groupby("policy").status.unique().map(list).to_dict()
+    assert outcomes == {**{name: ["ok"] for name in (*CONTROLS, "knorm")}, "Press": ["failed"], "NoPress": ["failed"]}
+    assert set(frame[frame.policy == "NoPress"].reason.str.endswith("derive it from kvpress.BasePress")) == {True}

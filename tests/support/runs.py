@@ -1,0 +1,138 @@
+"""Runs of the toy model, from Python and from the command line, and what they come to."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+import kvbench.experiments.collect
+import kvbench.run.unit
+from datasets_gen import TASKS, Example, Task
+from kvbench.cli.program import main
+from kvbench.experiments.grid import Grid
+from kvbench.experiments.setting import Setting
+from kvbench.models.load import LoadedModel
+from kvbench.prompts.mode import Mode
+from kvbench.run.execute import execute
+from kvbench.store.record import Rows
+from kvbench.store.store import Store
+from policies import POLICIES, Level, at_ratios, points_of
+
+
+def grid(
+    policies: Sequence[str] = ("full", "random", "knorm"),
+    ratios: Sequence[float] = (0.5,),
+    tasks: Sequence[str] = ("base",),
+    contexts: int = 2,
+    seed: int = 0,
+    mode: Mode = "agnostic",
+    budgets: Sequence[int] = (),
+    tables: tuple[str, ...] = (),
+    repeats: int = 1,
+) -> Grid:
+    levels = [*(point.level for point in at_ratios(ratios)), *(Level("budget", float(budget)) for budget in budgets)]
+    points = points_of(levels, repeats)
+    chosen = [POLICIES[name] for name in policies]
+    return Grid([(TASKS[name], contexts) for name in tasks], Setting(chosen, points, seed, mode, tables=tables))
+
+
+def timeless(frame: pd.DataFrame) -> pd.DataFrame:
+    """Records without their times, which differ from run to run."""
+    return frame.drop(columns=[column for column in frame.columns if column.endswith("_seconds")])
+
+
+def outcome(store: Store) -> pd.DataFrame:
+    return timeless(store.frame())
+
+
+@dataclass(frozen=True)
+class Call:
+    """A context that the engine was asked for: who was to treat it, at which levels, in which draws."""
+
+    task: str
+    index: int
+    policies: tuple[str, ...]
+    levels: tuple[float, ...]
+    repeats: tuple[int, ...]
+
+
+def record_calls(monkeypatch: pytest.MonkeyPatch) -> list[Call]:
+    """The contexts that are run from now on."""
+    calls: list[Call] = []
+    collect = kvbench.experiments.collect.collect
+
+    def recorded(model: LoadedModel, task: Task, examples: Sequence[Example], setting: Setting) -> Rows:
+        names = tuple(policy.name for policy in setting.policies)
+        levels = tuple(point.level.value for point in setting.points)
+        repeats = tuple(point.repeat for point in setting.points)
+        calls.append(Call(task.name, examples[0].index, names, levels, repeats))
+        return collect(model, task, examples, setting)
+
+    monkeypatch.setattr(kvbench.run.unit, "collect", recorded)
+    return calls
+
+
+def policies_of(calls: Sequence[Call]) -> list[list[str]]:
+    return [list(call.policies) for call in calls]
+
+
+def small_run(model: Path, folder: Path, *more: object) -> list[object]:
+    """The command of a small run; of an option that is given again, the last counts."""
+    places = ["--model", model, "--out", folder / "runs", "--site", folder / "site"]
+    small = ["--limit", 1, "--ratios", 0.5, "--policies", "full,knorm", "--name", "x", "--tasks", "base,hops"]
+    return ["run", *places, *small, *more]
+
+
+@dataclass
+class CommandLine:
+    """Commands of kvbench in this process: ``out`` and ``err`` hold what the last one said."""
+
+    capsys: pytest.CaptureFixture[str]
+    model: Path
+    folder: Path
+    out: str = ""
+    err: str = ""
+
+    def __call__(self, *words: object) -> int:
+        self.capsys.readouterr()
+        status = main([str(word) for word in words])
+        self.out, self.err = self.capsys.readouterr()
+        return status
+
+    @property
+    def complaint(self) -> str:
+        """What the last command said beside its output, on one line."""
+        return " ".join(self.err.split())
+
+    def error(self, *words: object) -> str:
+        """The only line that a command says which fails."""
+        assert self(*words) == 1
+        (line,) = [line for line in self.err.splitlines() if line and not line.startswith("loading")]
+        assert line.startswith("error: ")
+        assert "unexpected" not in line
+        return line
+
+    def words(self, *more: object, model: Path | None = None) -> list[object]:
+        """The command of a small run of the toy model, or of another, named x."""
+        return small_run(model or self.model, self.folder, *more)
+
+    def run(self, *more: object, name: str = "x") -> Store:
+        """A small run that succeeds."""
+        assert self(*self.words(*more, "--name", name)) == 0, self.err
+        return Store.open(self.folder / "runs" / name)
+
+
+@dataclass(frozen=True)
+class ToyRuns:
+    """Runs grids of the toy model in a folder."""
+
+    model: LoadedModel
+    folder: Path
+
+    def __call__(self, place: str | Path, *chosen: Any, **options: Any) -> Store:
+        """Runs the grid that :func:`grid` makes of the other arguments, in a subfolder or at a place elsewhere."""
+        folder = self.folder / place if isinstance(place, str) else place
+        return execute(self.model, grid(*chosen, **options), folder, "a test")
