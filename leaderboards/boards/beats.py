@@ -7,10 +7,10 @@ from functools import lru_cache
 import numpy as np
 from scipy.stats import norm
 
-from leaderboards.aggregate.paired import Difference
+from leaderboards.aggregate.paired import Difference, Verdict
 from leaderboards.aggregate.summary import ONE_CONTEXT
 from leaderboards.boards.area import areas, last_realised
-from leaderboards.boards.cells import SIGNS, Cell, Verdict
+from leaderboards.boards.cells import SIGNS, Cell
 from leaderboards.boards.declaration import BoardProfiles, DerivedMeasure
 from leaderboards.boards.profiles import Profile
 from leaderboards.metrics.declaration.definition import Definition

@@ -15,7 +15,7 @@ from leaderboards.aggregate.row import (
     SummaryRow,
     written_interval,
 )
-from leaderboards.boards.cells import Cell
+from leaderboards.boards.cells import Cell, Line
 from leaderboards.boards.declaration import DerivedMeasure
 from leaderboards.boards.rank import RANK
 from leaderboards.boards.registry import FIRST_COLUMNS
@@ -26,12 +26,6 @@ from policies.declaration.levels import UNTREATED, Level
 from policies.declaration.names import CONTROLS, FULL
 
 COST = "ms / 1,000 tokens"
-
-
-@dataclass(frozen=True)
-class BoardLine:
-    policy: str
-    cells: tuple[Cell, ...]
 
 
 @dataclass(frozen=True)
@@ -49,7 +43,7 @@ class BoardLevel:
 
     level: Level
     columns: tuple[BoardColumn, ...]
-    lines: tuple[BoardLine, ...]  # methods and controls, as on the board
+    lines: tuple[Line, ...]  # methods and controls, as on the board
 
 
 @dataclass(frozen=True)
@@ -57,8 +51,8 @@ class Board:
     """A row for each policy."""
 
     columns: tuple[BoardColumn, ...]
-    methods: tuple[BoardLine, ...]  # by rank, then those without one
-    controls: tuple[BoardLine, ...]
+    methods: tuple[Line, ...]  # by rank, then those without one
+    controls: tuple[Line, ...]
     levels: tuple[BoardLevel, ...]  # in ascending order
     shown: tuple[Level, ...]  # the levels that have columns unless one is chosen
 
@@ -108,7 +102,7 @@ def boards_of(records: DataFrame, rows: Sequence[SummaryRow], standings: Standin
 def values_of(board: Board, policy: str) -> dict[str, float | None]:
     """Returns what a policy has in the columns of single levels and of costs, which no standing knows; None where it
     or the column has no value."""
-    line = next(line for line in (*board.methods, *board.controls) if line.policy == policy)
+    line = next(line for line in (*board.methods, *board.controls) if line.name == policy)
     known = {column.name: cell.sort for column, cell in zip(board.columns, line.cells, strict=True)}
     return {
         column.name: known.get(column.name)
@@ -160,16 +154,14 @@ def _board(
     levels = sorted({row.at for row in rows if row.policy != FULL})
     return Board(
         columns,
-        tuple(line for line in lines if line.policy not in CONTROLS),
-        tuple(line for line in lines if line.policy in CONTROLS),
+        tuple(line for line in lines if line.name not in CONTROLS),
+        tuple(line for line in lines if line.name in CONTROLS),
         tuple(BoardLevel(level, *_table(_at_level(level), ordered)) for level in levels),
         shown,
     )
 
 
-def _table(
-    columns: Sequence[Column], policies: Sequence[_Policy]
-) -> tuple[tuple[BoardColumn, ...], tuple[BoardLine, ...]]:
+def _table(columns: Sequence[Column], policies: Sequence[_Policy]) -> tuple[tuple[BoardColumn, ...], tuple[Line, ...]]:
     """Columns in which nobody has a value are left out, and so are those that the full cache alone would have."""
     cells = [(column, [cell(policy) for policy in policies]) for column, cell in columns]
     compressed = [policy.standing.policy != FULL for policy in policies]
@@ -180,8 +172,7 @@ def _table(
         if any(cell.sort is not None for cell, counts in zip(own, counted, strict=True) if counts)
     ]
     return tuple(column for column, _ in cells), tuple(
-        BoardLine(policy.standing.policy, tuple(own[place] for _, own in cells))
-        for place, policy in enumerate(policies)
+        Line(policy.standing.policy, tuple(own[place] for _, own in cells)) for place, policy in enumerate(policies)
     )
 
 

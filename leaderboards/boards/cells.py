@@ -1,11 +1,11 @@
-"""Declares the cell of a table on a page: boards, tables of a measure, heat maps and comparisons are made of cells."""
+"""Declares the cells and lines of tables on pages: boards, tables of a measure, heat maps and comparisons."""
 
 from dataclasses import dataclass
 from typing import Literal, Self
 
+from leaderboards.aggregate.paired import Verdict
 from leaderboards.aggregate.ranking import Mark
 
-Verdict = Literal["better", "worse", "tied"]
 SIGNS: dict[str, str] = {"better": "▲", "worse": "▼", "tied": "", "": ""}
 NOT_MEASURED = "not measured"
 
@@ -34,3 +34,16 @@ class Cell:
     def sign(self) -> str:
         """Returns what tells the tone to those who do not see colours."""
         return SIGNS[self.tone]
+
+
+def heat_of(value: float, highest: float) -> float:
+    """Returns the share of the highest value, by which a cell is coloured."""
+    return round(value / highest, 3) if highest > 0 else 0.0
+
+
+@dataclass(frozen=True)
+class Line:
+    """A row of a table."""
+
+    name: str  # of its policy or task
+    cells: tuple[Cell, ...]

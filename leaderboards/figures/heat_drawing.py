@@ -35,7 +35,7 @@ def save_map(found: HeatMap, key: Key, path: Path, heading: str) -> None:
             vmin=0,
             vmax=layer.top * layer.measure.factor or 1,
             cmap=seaborn.light_palette(COLOURS[layer.measure.name], as_cmap=True),
-            annot=[[cell.text for cell in row] for row in layer.cells],
+            annot=[["" if cell.reason else cell.text for cell in row] for row in layer.cells],
             fmt="",
             cbar=False,
             linewidths=1,

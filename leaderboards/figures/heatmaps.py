@@ -8,6 +8,7 @@ from markupsafe import Markup
 
 from leaderboards.aggregate.facets import NO_SUCH, NOT_RUN, PROPERTIES, Facet, mean_of
 from leaderboards.aggregate.row import ALL_TASKS, F1, GER, HALLUCINATION, SummaryRow
+from leaderboards.boards.cells import Cell, heat_of
 from leaderboards.metrics import Measure
 from leaderboards.rendering.templating import as_data
 from leaderboards.statistics.resampling import Blank
@@ -26,30 +27,21 @@ Grid = tuple[tuple[float | Blank, ...], ...]
 
 
 @dataclass(frozen=True)
-class HeatCell:
-    """``heat``: 0 to 1. A blank one has no text, and a ``reason``."""
-
-    text: str
-    heat: float = 0.0
-    reason: str = ""
-
-
-@dataclass(frozen=True)
 class Layer:
-    """``values``: in the unit of a row, shape (rows, columns). ``top``: the value of full heat."""
+    """What a heat map shows of one choice."""
 
     measure: Measure
-    values: Grid
-    top: float
+    values: Grid  # in the unit of a row, shape (rows, columns)
+    top: float  # the value of full heat
 
     @property
-    def cells(self) -> list[list[HeatCell]]:
+    def cells(self) -> list[list[Cell]]:
         return [[self._cell(value) for value in row] for row in self.values]
 
-    def _cell(self, value: float | Blank) -> HeatCell:
+    def _cell(self, value: float | Blank) -> Cell:
         if isinstance(value, Blank):
-            return HeatCell("", reason=value.reason)
-        return HeatCell(self.measure.text(value), round(value / self.top, 3) if self.top > 0 else 0.0)
+            return Cell.blank(value.reason)
+        return Cell(self.measure.text(value), sort=value, heat=heat_of(value, self.top))
 
     @property
     def reasons(self) -> list[str]:
@@ -58,42 +50,43 @@ class Layer:
 
 @dataclass(frozen=True)
 class HeatRow:
+    """The head of a row."""
+
     name: str
     detail: str = ""
 
 
 @dataclass(frozen=True)
 class Group:
-    """Rows under a title. ``start``: the place of the first among all rows."""
+    """Rows under a title."""
 
     title: str
     rows: tuple[HeatRow, ...]
-    start: int = 0
+    start: int = 0  # the place of the first among all rows
 
 
 @dataclass(frozen=True)
 class Choice:
-    """``options``: what stands in the key of a layer, and its text."""
+    """A choice of the layer that is shown."""
 
     title: str
-    options: tuple[tuple[str, str], ...]
+    options: tuple[tuple[str, str], ...]  # what stands in the key of a layer, and its text
 
 
 @dataclass(frozen=True)
 class HeatMap:
-    """``layers``: by what is chosen of the ``choices``, which are two. ``first``: the one that a page shows
-    without its script. ``corner``: what the rows are."""
+    """A table of which one layer at a time is shown."""
 
     name: str
     title: str
     note: str
-    corner: str
+    corner: str  # what the rows are
     column_title: str
     columns: tuple[str, ...]
     groups: tuple[Group, ...]
-    choices: tuple[Choice, ...]
-    layers: Mapping[Key, Layer]
-    first: Key
+    choices: tuple[Choice, ...]  # two
+    layers: Mapping[Key, Layer]  # by what is chosen
+    first: Key  # the layer that a page shows without its script
 
     @property
     def download(self) -> str:
@@ -101,7 +94,7 @@ class HeatMap:
         return QUESTIONS if self.name == QUESTIONS else "cells"
 
     @property
-    def told(self) -> dict[str, str]:
+    def headings(self) -> dict[str, str]:
         """By measure, its name, unit and better end."""
         measures = {layer.measure.name: layer.measure for layer in self.layers.values()}
         return {
@@ -123,7 +116,7 @@ class HeatMap:
             for key, layer in self.layers.items()
         }
         tops = {layer.measure.name: layer.top * layer.measure.factor or 1.0 for layer in self.layers.values()}
-        return as_data({"told": self.told, "tops": tops, "reasons": list(reasons), "layers": layers})
+        return as_data({"told": self.headings, "tops": tops, "reasons": list(reasons), "layers": layers})
 
 
 def task_map(rows: Sequence[SummaryRow], mode: str) -> HeatMap | Blank:

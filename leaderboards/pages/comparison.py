@@ -1,43 +1,39 @@
 """The page of a comparison: a press against others, cell by cell, and how they fail differently."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 from leaderboards.aggregate.failures import HOW, Contrast
-from leaderboards.aggregate.paired import Difference, Duel
+from leaderboards.aggregate.paired import Difference, Duel, Verdict
+from leaderboards.boards.cells import Cell, Line
 from leaderboards.downloads.sheets import Sheet
 from leaderboards.rendering.templating import render
 from leaderboards.terminal.verdicts import summary_line, written_p
 from policies.declaration.levels import Level
 
-SIGNS = {"better": "▲", "worse": "▼", "tied": ""}
-LISTING = (
-    *("task", "level", "questions", "contexts", "F1", "hallucination rate", "only this one right"),
-    *("only the other right", "p", "verdict"),
-    *("only this one hallucinates", "only the other hallucinates", "p of hallucinations", "verdict on hallucinations"),
-)
-
-
-@dataclass(frozen=True)
-class Cell:
-    """``tone``: better, worse or tied."""
-
-    text: str
-    interval: str
-    tone: Literal["better", "worse", "tied"]
-    sign: str
-
-
-@dataclass(frozen=True)
-class Line:
-    task: str
-    cells: tuple[Cell | None, ...]
+NOT_COMPLETE = "not complete"
+# The columns of the table of every cell.
+LISTED: Mapping[str, Callable[[Duel], str]] = {
+    "task": lambda duel: duel.task,
+    "level": lambda duel: duel.level.where,
+    "questions": lambda duel: str(duel.questions),
+    "contexts": lambda duel: str(duel.contexts),
+    "F1": lambda duel: duel.f1.written(),
+    "hallucination rate": lambda duel: duel.hallucination.written(100),
+    "only this one right": lambda duel: str(duel.only_one),
+    "only the other right": lambda duel: str(duel.only_other),
+    "p": lambda duel: written_p(duel.p),
+    "verdict": lambda duel: duel.verdict,
+    "only this one hallucinates": lambda duel: str(duel.only_one_hallucinates),
+    "only the other hallucinates": lambda duel: str(duel.only_other_hallucinates),
+    "p of hallucinations": lambda duel: written_p(duel.hallucination_p),
+    "verdict on hallucinations": lambda duel: duel.hallucination_verdict,
+}
 
 
 @dataclass(frozen=True)
 class Grid:
-    """A measure over task and what was asked."""
+    """A measure over task and level."""
 
     name: str
     title: str
@@ -78,7 +74,7 @@ def build_comparison(
             _section(number, [duel for duel in duels if duel.other == other], contrasts.get(other, ()))
             for number, other in enumerate(others, start=1)
         ],
-        listing_columns=LISTING,
+        listing_columns=tuple(LISTED),
         missing=missing,
         sheets=sheets,
     )
@@ -93,12 +89,17 @@ def _section(number: int, duels: Sequence[Duel], contrasts: Sequence[Contrast]) 
         level_title=levels[-1].declared.title,
         columns=tuple(map(str, levels)),
         tables=(
-            Grid("f1", "F1", "percent", _lines(duels, levels, hallucination=False)),
-            Grid("hallucination", "Hallucination rate", "percent", _lines(duels, levels, hallucination=True)),
+            Grid("f1", "F1", "percent", _lines(duels, levels, lambda duel: _cell(duel.f1, 1, duel.verdict))),
+            Grid(
+                "hallucination",
+                "Hallucination rate",
+                "percent",
+                _lines(duels, levels, lambda duel: _cell(duel.hallucination, 100, duel.hallucination_verdict)),
+            ),
         ),
         how=tuple(_contrasted(contrast) for contrast in contrasts if contrast.part == HOW),
         where=tuple(_contrasted(contrast) for contrast in contrasts if contrast.part != HOW),
-        listing=tuple(_listed(duel) for duel in duels),
+        listing=tuple(tuple(text(duel) for text in LISTED.values()) for duel in duels),
     )
 
 
@@ -108,43 +109,15 @@ def _contrasted(contrast: Contrast) -> tuple[str, ...]:
     return (contrast.name, str(contrast.answers), *rates, contrast.difference.written(100))
 
 
-def _lines(duels: Sequence[Duel], levels: Sequence[Level], hallucination: bool) -> tuple[Line, ...]:
-    found = {(duel.task, duel.level): duel for duel in duels}
-    tasks = dict.fromkeys(duel.task for duel in duels)
-    cell = _hallucination if hallucination else _f1
+def _lines(duels: Sequence[Duel], levels: Sequence[Level], cell: Callable[[Duel], Cell]) -> tuple[Line, ...]:
+    cells = {(duel.task, duel.level): cell(duel) for duel in duels}
+    blank = Cell.blank(NOT_COMPLETE)
     return tuple(
-        Line(task, tuple(cell(duel) if (duel := found.get((task, level))) else None for level in levels))
-        for task in tasks
+        Line(task, tuple(cells.get((task, level), blank) for level in levels))
+        for task in dict.fromkeys(duel.task for duel in duels)
     )
 
 
-def _f1(duel: Duel) -> Cell:
-    return _cell(duel.f1, 1, duel.verdict)
-
-
-def _hallucination(duel: Duel) -> Cell:
-    return _cell(duel.hallucination, 100, duel.hallucination_verdict)
-
-
-def _cell(difference: Difference, factor: float, tone: Literal["better", "worse", "tied"]) -> Cell:
+def _cell(difference: Difference, factor: float, verdict: Verdict) -> Cell:
     text, _, interval = difference.written(factor).partition(" ")
-    return Cell(text, interval, tone, SIGNS[tone])
-
-
-def _listed(duel: Duel) -> tuple[str, ...]:
-    return (
-        duel.task,
-        duel.level.where,
-        str(duel.questions),
-        str(duel.contexts),
-        duel.f1.written(),
-        duel.hallucination.written(100),
-        str(duel.only_one),
-        str(duel.only_other),
-        written_p(duel.p),
-        duel.verdict,
-        str(duel.only_one_hallucinates),
-        str(duel.only_other_hallucinates),
-        written_p(duel.hallucination_p),
-        duel.hallucination_verdict,
-    )
+    return Cell(text, interval, difference.mean, tone=verdict)

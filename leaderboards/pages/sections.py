@@ -21,7 +21,7 @@ class Section:
     identifier: str
     title: str
     note: str
-    styles: tuple[LineStyle, ...]
+    styles: Mapping[str, LineStyle]  # by policy, methods first
     gallery: Gallery
     tables: tuple[Table, ...]
     listing: list[tuple[str, ...]]
@@ -79,9 +79,9 @@ def _section(
         identifier=identifier,
         title=title,
         note=note_of(results, task),
-        styles=tuple(sorted(shown, key=lambda style: style.control)),  # as in the tables: methods, then controls
+        styles={style.policy: style for style in sorted(shown, key=lambda style: style.control)},
         gallery=gallery(results.rows, task, results.mode, results.details, styles, identifier),
-        tables=tuple(measure_table(own, measure, styles, highest[measure.name], examples) for measure in TABLES),
+        tables=tuple(measure_table(own, measure, highest[measure.name], examples) for measure in TABLES),
         listing=listing(own),
     )
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import urlencode
 
-from leaderboards.aggregate.ranking import Mark, mark_of
+from leaderboards.aggregate.ranking import mark_of
 from leaderboards.aggregate.row import (
     F1,
     GER,
@@ -15,59 +15,30 @@ from leaderboards.aggregate.row import (
     SummaryRow,
     written_interval,
 )
+from leaderboards.boards.cells import Cell, Line, heat_of
 from leaderboards.metrics import MEASURES, Measure
 from leaderboards.metrics.declaration.sizes import size_text
-from leaderboards.rendering.style import LineStyle
-from policies.declaration.names import FULL
+from policies.declaration.names import CONTROLS, FULL
 
 NOT_RUN = "not run"
 BAR_HEIGHT = 10
 
 
 @dataclass(frozen=True)
-class Cell:
-    """One tile. ``heat``: 0 to 1, of the highest value on the page. ``sort``: the value, None if blank.
-
-    ``note``: the number of the footnote that says why it is blank. ``bars``: an outline of one bar for each layer,
-    as wide as there are layers and ``BAR_HEIGHT`` high, or nothing. ``examples``: where those of the cell are shown.
-    """
-
-    text: str
-    detail: str = ""
-    heat: float | None = None
-    sort: float | None = None
-    mark: Mark | None = None
-    reason: str = ""
-    note: int | None = None
-    bars: str = ""
-    layers: tuple[float, ...] = ()
-    examples: str = ""
-
-
-@dataclass(frozen=True)
-class Line:
-    style: LineStyle
-    cells: tuple[Cell, ...]
-
-
-@dataclass(frozen=True)
 class Table:
-    """A measure over policy and level. ``reference``: the full cache, which has one cell
-    for all of them. ``beside``: what stands under each value."""
+    """A measure over policy and level."""
 
     measure: Measure
-    beside: str
-    title: str
+    beside: str  # what stands under each value
+    title: str  # of the columns
     columns: tuple[str, ...]
-    reference: Line | None
+    reference: Line | None  # the full cache, which has one cell for all levels
     methods: tuple[Line, ...]
     controls: tuple[Line, ...]
     notes: tuple[str, ...]
 
 
-def measure_table(
-    rows: Sequence[SummaryRow], measure: Measure, styles: Mapping[str, LineStyle], highest: float, examples: str = ""
-) -> Table:
+def measure_table(rows: Sequence[SummaryRow], measure: Measure, highest: float, examples: str = "") -> Table:
     """The table of one task and mode, whose ``rows`` these are. ``highest``: the value of full heat. ``examples``: the
     name of the page of examples, if there is one."""
     levels = sorted({row.at for row in rows if row.policy != FULL})
@@ -78,21 +49,21 @@ def measure_table(
     for policy in dict.fromkeys(row.policy for row in rows):
         if policy == FULL:
             full = next(row for row in rows if row.policy == FULL)
-            reference = Line(styles[FULL], (_cell(full, measure, highest, notes, FULL, examples),))
+            reference = Line(FULL, (_cell(full, measure, highest, notes, FULL, examples),))
             continue
         cells = [
             _cell(found.get((policy, level)), measure, highest, notes, f"{policy} at {level}", examples)
             for level in levels
         ]
-        lines.append(Line(styles[policy], tuple(cells)))
+        lines.append(Line(policy, tuple(cells)))
     return Table(
         measure=measure,
         beside=BESIDE[measure.name][0] if measure.name in BESIDE else "95 % interval",
         title=levels[0].declared.title if levels else "",
         columns=tuple(map(str, levels)),
         reference=reference,
-        methods=tuple(line for line in lines if not line.style.control),
-        controls=tuple(line for line in lines if line.style.control),
+        methods=tuple(line for line in lines if line.name not in CONTROLS),
+        controls=tuple(line for line in lines if line.name in CONTROLS),
         notes=tuple(f"{reason} ({_shortened(where)})" for reason, where in notes.items()),
     )
 
@@ -109,16 +80,16 @@ def _cell(
     if row is None or value is None:
         reason = NOT_RUN if row is None else row.reason or f"no {measure.title} was recorded"
         notes.setdefault(reason, []).append(where)
-        return Cell("–", reason=reason, note=list(notes).index(reason) + 1)
+        return Cell(reason=reason, note=list(notes).index(reason) + 1)
     layers = row.ger_by_layer or () if measure is GER else ()
     return Cell(
         text=measure.text(value),
         detail=_detail(row, measure),
-        heat=round(value / highest, 3) if highest > 0 else 0.0,
+        heat=heat_of(value, highest),
         sort=value,
         mark=mark_of(row, measure),
         bars=_bars(layers),
-        layers=layers,
+        layers=len(layers),
         # Of each table they would be a fifth of the page.
         examples=_examples_at(row, examples) if examples and measure is F1 else "",
     )

@@ -25,24 +25,24 @@ def boards() -> dict[tuple[str, str], Board]:
 
 
 def cells(board: Board, policy: str) -> dict[str, Cell]:
-    (line,) = [line for line in (*board.methods, *board.controls) if line.policy == policy]
+    (line,) = [line for line in (*board.methods, *board.controls) if line.name == policy]
     return dict(zip((column.name for column in board.columns), line.cells, strict=True))
 
 
 def test_there_is_a_board_for_each_task_and_for_their_mean(boards: dict[tuple[str, str], Board]) -> None:
     assert set(boards) == {("agnostic", task) for task in ("base", "hops", ALL_TASKS)}
     for board in boards.values():
-        assert {line.policy for line in board.methods} == {"snapkv", "knorm", "expected_attention"}
-        assert [line.policy for line in board.controls] == list(CONTROLS)
+        assert {line.name for line in board.methods} == {"snapkv", "knorm", "expected_attention"}
+        assert [line.name for line in board.controls] == list(CONTROLS)
 
 
 def test_methods_stand_in_the_order_of_their_ranks_and_controls_have_none(boards: dict[tuple[str, str], Board]) -> None:
     board = boards["agnostic", ALL_TASKS]
-    ranks = [cells(board, line.policy)["rank"].sort for line in board.methods]
+    ranks = [cells(board, line.name)["rank"].sort for line in board.methods]
     assert ranks == sorted(ranks, key=lambda rank: -(rank or 0))
-    areas = [cells(board, line.policy)["F1 area"].sort for line in board.methods]
+    areas = [cells(board, line.name)["F1 area"].sort for line in board.methods]
     assert areas == sorted(areas, key=lambda area: -(area or 0))
-    assert {cells(board, line.policy)["rank"].reason for line in board.controls} == {"a control has no rank"}
+    assert {cells(board, line.name)["rank"].reason for line in board.controls} == {"a control has no rank"}
 
 
 def test_a_cell_holds_what_the_rows_say(boards: dict[tuple[str, str], Board]) -> None:
@@ -126,7 +126,7 @@ def test_a_run_by_budgets_or_other_ratios_shows_its_own_ends() -> None:
     budgets = frame([by_budget(one, {0.3: 64, 0.6: 32, 0.8: 16}) for one in records.to_dict("records")])
     board = boards_of(budgets, summarise(budgets))["agnostic", "all"]
     assert {"hallucinated at 16", "hallucinated at 64"} <= {column.name for column in board.columns}
-    (line,) = [line for line in board.methods if line.policy == "snapkv"]
+    (line,) = [line for line in board.methods if line.name == "snapkv"]
     shown = dict(zip((column.name for column in board.columns), line.cells, strict=True))
     assert shown["hallucinated at 16"].sort is not None
 

@@ -186,7 +186,7 @@ def test_another_layer_of_a_map_can_be_chosen(browser: Chromium, site: tuple[Pat
     )
 
     def told(measure: str, level: str) -> list[list[str]]:
-        return [[cell.text or "–" for cell in row] for row in found.layers[measure, level].cells]
+        return [[cell.text for cell in row] for row in found.layers[measure, level].cells]
 
     assert browser.evaluate(read) == told(*found.first)
     for measure, level in ((F1.name, "0.9"), (HALLUCINATION.name, "0.3")):
