@@ -88,7 +88,7 @@ def test_a_policy_that_failed_somewhere_is_blank_with_its_reason() -> None:
     blank = cells(board, "knorm")
     assert blank["F1 area"].sort is blank["rank"].sort is None
     assert "its scores are NaN" in blank["F1 area"].reason
-    assert board.methods[-1].policy == "knorm", "without a rank it comes last"
+    assert board.methods[-1].name == "knorm", "without a rank it comes last"
 
 
 # --- in a browser
