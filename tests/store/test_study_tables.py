@@ -7,6 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 from pydantic import BaseModel
 
+from datasets_gen import TASKS
 from kvbench.checks.submission.check import examine
 from kvbench.cli.program import main
 from kvbench.engine.decode.loop import Step as Seen

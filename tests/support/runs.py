@@ -17,8 +17,8 @@ from kvbench.experiments.setting import Setting
 from kvbench.models.load import LoadedModel
 from kvbench.prompts.mode import Mode
 from kvbench.run.execute import execute
-from kvbench.store.record import Rows
 from kvbench.store.store import Store
+from kvbench.store.tables import Rows
 from policies import POLICIES, Level, at_ratios, points_of
 
 
