@@ -12,10 +12,12 @@ from transformers import PreTrainedTokenizerFast
 from kvbench.cli.program import main
 from kvbench.models.load import LoadedModel
 from kvbench.prompts.prompt import Prompt
+from kvbench.store.store import Store
 from leaderboards.metrics.judges.ifeval import SPLITTER, official
 from tests.support.chromium import Chromium, chromium
-from tests.support.runs import CommandLine, ToyRuns, small_run
-from tests.support.toy import toy_model, toy_prompt, toy_tokenizer
+from tests.support.runs import CommandLine, ToyRuns, small_command
+from tests.support.small_store import small_store
+from tests.support.toy import model_of, toy_prompt, toy_tokenizer
 
 # Toy tensors are too small to share: where another job holds a core, two threads take fifteen times as long as one.
 torch.set_num_threads(1)
@@ -31,7 +33,7 @@ def tokenizer() -> PreTrainedTokenizerFast:
 
 @pytest.fixture(scope="session")
 def llama() -> LoadedModel:
-    return toy_model("llama")
+    return model_of("llama")
 
 
 @pytest.fixture(scope="session")
@@ -58,7 +60,21 @@ def cli(capsys: pytest.CaptureFixture[str], toy_folder: Path, tmp_path: Path) ->
 def toy_run(toy_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a finished run of the toy model, ``runs/x``, and its ``site``. Tests read it and change nothing."""
     folder = tmp_path_factory.mktemp("toy")
-    assert main([str(word) for word in small_run(toy_folder, folder, "--policies", "knorm")]) == 0
+    assert main([str(word) for word in small_command(toy_folder, folder, "--policies", "knorm")]) == 0
+    return folder
+
+
+@pytest.fixture(scope="session")
+def small_run(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    """The committed run of the reference model. Tests read it and change nothing."""
+    return small_store(tmp_path_factory.mktemp("runs") / "small")
+
+
+@pytest.fixture(scope="session")
+def small_site(small_run: Store, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site of the committed run. Tests read it and change nothing."""
+    folder = tmp_path_factory.mktemp("small-site")
+    assert main(["site", str(small_run.folder), "--out", str(folder)]) == 0
     return folder
 
 

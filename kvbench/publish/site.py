@@ -26,18 +26,14 @@ from kvbench.system.console import console, printable
 from kvbench.system.errors import KVBenchError
 from kvbench.system.files import write_text_atomically
 from kvbench.system.side_by_side import side_by_side
-from leaderboards.aggregate.facets import facets
 from leaderboards.aggregate.failures import Contrast, contrasts
 from leaderboards.aggregate.paired import Duel, duels, every_duel
 from leaderboards.aggregate.row import SummaryRow
 from leaderboards.aggregate.summary import PlannedCells, summarise
-from leaderboards.boards.board import boards_of
-from leaderboards.boards.standings import all_standings
 from leaderboards.downloads.encounters import Duels
 from leaderboards.downloads.sheets import Sheet, file_name, joined
 from leaderboards.downloads.tables import board_sheet, cells_sheet, contrasts_sheet, duels_sheet, questions_sheet
 from leaderboards.errors import LeaderboardError
-from leaderboards.figures.gallery import Details
 from leaderboards.pages.comparison import build_comparison
 from leaderboards.pages.examples import build_examples
 from leaderboards.pages.front import FRONT, METHOD, page_renderers
@@ -226,17 +222,13 @@ def _results(
     rows: list[SummaryRow],
     taken: Sequence[Study],
 ) -> Results:
-    found = all_standings(records, rows)
-    stores = group.stores
     identity = group.identity
-    return Results(
-        rows=rows,
-        runs={str(store.folder): store.run.model_dump(mode="json", exclude={"job"}) for store in stores},
-        model=identity.model,
-        mode=identity.mode,
+    return Results.of(
+        records,
+        rows,
+        {str(store.folder): store.run.model_dump(mode="json", exclude={"job"}) for store in group.stores},
+        identity.model,
         setting=group.setting,
-        boards=boards_of(records, rows, found),
-        details=Details(found, facets(records, rows)),
         families={policy.name: policy.family for policy in identity.policies},
         studies={study.title: study.file_name(number) for study in taken},
     )

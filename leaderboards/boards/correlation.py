@@ -61,6 +61,7 @@ CORRELATION = DerivedMeasure(
         "Pearson’s and Spearman’s correlation of the two over what a policy was asked to reach, each with its "
         "two-sided p. Levels of one policy are about the same questions: p takes them for independent, and is too "
         "small. Blank for fewer than three levels.",
+        names=("Pearson’s r", "Spearman’s ρ"),
         chapter="routes",
     ),
     of_board=each(ger_against_hallucination),

@@ -4,8 +4,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
+from pandas import DataFrame
+
+from leaderboards.aggregate.facets import facets
 from leaderboards.aggregate.row import ALL_TASKS, SummaryRow
-from leaderboards.boards.board import Boards
+from leaderboards.boards.board import Boards, boards_of
+from leaderboards.boards.standings import all_standings
 from leaderboards.downloads.encounters import Duels
 from leaderboards.downloads.sheets import file_name
 from leaderboards.figures.gallery import Details
@@ -44,9 +48,19 @@ class Results:
     studies: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, run: Mapping[str, Any], rows: Sequence[SummaryRow], boards: Boards | None = None) -> Self:
-        """Makes the results of a single run."""
-        return cls(rows, {"run": run}, str(spread(run).get("model", "–")), rows[0].mode, boards=boards or {})
+    def of(
+        cls,
+        records: DataFrame,
+        rows: Sequence[SummaryRow],
+        runs: Mapping[str, Mapping[str, Any]],
+        model: str,
+        **more: Any,
+    ) -> Self:
+        """Aggregates what stands on boards and in figures; ``more`` are other fields. The duels are not among it: they
+        need the records alone, and a site finds them beside this."""
+        standings = all_standings(records, rows)
+        boards, details = boards_of(records, rows, standings), Details(standings, facets(records, rows))
+        return cls(rows, runs, model, rows[0].mode, boards=boards, details=details, **more)
 
     @property
     def tasks(self) -> list[str]:

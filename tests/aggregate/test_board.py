@@ -9,11 +9,10 @@ from leaderboards.aggregate.row import ALL_TASKS
 from leaderboards.aggregate.summary import summarise
 from leaderboards.boards.board import Board, boards_of
 from leaderboards.boards.cells import Cell
-from leaderboards.pages.front import FRONT, build_pages
-from leaderboards.pages.results import Results
 from policies.declaration.names import CONTROLS
-from tests.support.chromium import EXECUTABLE, Chromium
-from tests.support.synthetic_records import by_budget, failed, frame, realistic_records, record
+from tests.support.chromium import Chromium, needs_chromium
+from tests.support.pages import results_of, write_pages
+from tests.support.synthetic_records import by_budget, failed, failing, frame, realistic_records, record
 
 POLICIES = ("full", "oracle", "random", "recency", "snapkv", "knorm", "expected_attention")
 
@@ -79,8 +78,7 @@ def test_who_does_not_beat_random_looks_like_it(boards: dict[tuple[str, str], Bo
 def test_a_policy_that_failed_somewhere_is_blank_with_its_reason() -> None:
     def spoil(one: dict[str, object]) -> dict[str, object]:
         if (one["policy"], one["ratio"], one["task"]) == ("knorm", 0.5, "hops"):
-            identity = ("task", "policy", "ratio", "example_id", "question_id")
-            return failed("its scores are NaN", **{name: one[name] for name in identity})
+            return failing(one, "its scores are NaN")
         return one
 
     records = realistic_records(policies=POLICIES, contexts=4, change=spoil)
@@ -94,18 +92,11 @@ def test_a_policy_that_failed_somewhere_is_blank_with_its_reason() -> None:
 # --- in a browser
 
 
-@pytest.mark.skipif(EXECUTABLE is None, reason="chromium is not installed: apt-get install chromium")
+@needs_chromium
 @pytest.mark.parametrize("width", [320, 1280])
 def test_the_board_comes_first_fits_and_sorts(browser: Chromium, tmp_path: Path, width: int) -> None:
-    records = realistic_records(policies=POLICIES, contexts=8)
-    rows = summarise(records)
-    page = tmp_path / FRONT
-    pages = build_pages([Results.of({"identity": {"model": "toy"}}, rows, boards_of(records, rows))])
-    page.write_text(pages[FRONT], encoding="utf-8")
-    browser.complaints.clear()
-    browser.open(page, width=width)
-    assert browser.evaluate("document.documentElement.scrollWidth") <= width
-    assert browser.complaints == []
+    page = write_pages(tmp_path, results_of(realistic_records(policies=POLICIES, contexts=8)))
+    browser.open_quietly(page, width)
     table = "document.querySelector('table')"
     assert browser.evaluate(f"{table}.closest('section').id") == "board-1"
     names = f"[...{table}.querySelectorAll('thead th')].map(each => each.textContent)"

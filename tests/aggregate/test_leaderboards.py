@@ -2,8 +2,6 @@
 
 import random
 import statistics
-import subprocess
-import sys
 from typing import Any
 
 import numpy as np
@@ -361,20 +359,6 @@ def test_what_a_run_has_not_reached_is_blank() -> None:
     assert {row.task: row.chance for row in summarise(there, planned)} == {"base": 10.0, "hops": 5.0, ALL_TASKS: 7.5}
     whole = PlannedCells("agnostic", {"base": 2}, {"full": at_ratios([0.0]), "snapkv": at_ratios([0.5])})
     assert summarise(there, whole) == summarise(there)
-
-
-@pytest.mark.parametrize(
-    ("package", "forbidden"),
-    [
-        ("leaderboards", ("torch", "transformers", "kvpress", "kvbench")),
-        ("datasets_gen", ("torch", "transformers", "kvpress", "kvbench", "policies", "leaderboards")),
-        ("policies", ("kvbench", "datasets_gen", "leaderboards")),
-    ],
-)
-def test_packages_depend_in_one_direction(package: str, forbidden: tuple[str, ...]) -> None:
-    code = f"import sys, {package}; print([name for name in {forbidden} if name in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
 
 
 def test_a_ratio_has_no_interval_where_resamples_often_have_nothing_to_divide_by() -> None:

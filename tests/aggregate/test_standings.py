@@ -6,7 +6,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from leaderboards.aggregate.row import SummaryRow
 from leaderboards.aggregate.summary import summarise
 from leaderboards.boards.area import AREA, Area, area_under_curve, areas
 from leaderboards.boards.beats import BEATS, against
@@ -23,7 +22,7 @@ from leaderboards.pages.definitions import chapters
 from leaderboards.statistics.bootstrap import percentile_interval
 from leaderboards.statistics.resampling import Blank
 from tests.support.synthetic_profiles import value
-from tests.support.synthetic_records import at_ratio, failed, frame, realistic_records, record
+from tests.support.synthetic_records import failing, frame, realistic_records, record, summary_row
 
 RANDOM, RECENCY = BEATS
 
@@ -37,7 +36,7 @@ def test_a_profile_is_what_the_rows_say_and_resamples_as_they_do() -> None:
     for row in rows:
         found = profiles.profile(row.mode, row.task, row.policy)
         place = found.levels.index(row.at)
-        for name in ("f1", "hallucination_rate", "ger", "realised_ratio"):
+        for name in MEASURED:
             column = value(getattr(found, name))[:, place]
             assert len(column) == 501
             assert column[0] == pytest.approx(getattr(row, name))
@@ -77,8 +76,7 @@ def blanks_of(records: pd.DataFrame, policy: str = "snapkv") -> Standing:
 def test_what_failed_is_blank_with_its_reason_and_has_no_rank() -> None:
     def broken(one: dict[str, Any]) -> dict[str, Any]:
         is_broken = (one["policy"], one["ratio"], one["example_index"]) == ("tova", 0.9, 2)
-        identity = {name: one[name] for name in ("policy", "ratio", "example_id", "question_id")}
-        return failed("out of memory", **identity) if is_broken else one
+        return failing(one, "out of memory") if is_broken else one
 
     records = realistic_records(["base"], ["full", "random", "snapkv", "tova"], ratios=[0.5, 0.9], change=broken)
     tova, snapkv = blanks_of(records, "tova"), blanks_of(records)
@@ -147,6 +145,7 @@ def test_policies_as_good_as_they_were_made_are_told_apart() -> None:
 
 # What intervals promise
 
+MEASURED = ("f1", "hallucination_rate", "ger", "realised_ratio")
 LEVELS = (0.0, 0.25, 0.5, 0.75)
 TRUTH = {"snapkv": (0.9, 0.85, 0.7, 0.35), "random": (0.9, 0.75, 0.5, 0.3)}
 
@@ -181,12 +180,9 @@ def simulated(seed: int, contexts: int = 40, questions: int = 5) -> Profiles:
     records = records.assign(realised_ratio=records["ratio"], question_id=0)
     records = records.assign(draw_id=np.tile(names, len(parts)), example_id=np.tile(names, len(parts)))
     rows = [
-        SummaryRow(
-            task="base", mode="agnostic", policy=str(policy), **at_ratio(float(ratio)), n=len(group),
-            **dict.fromkeys(("f1", "hallucination_rate", "ger", "realised_ratio"), 0),
-        )
+        summary_row(str(policy), float(ratio), n=len(group), **dict.fromkeys(MEASURED, 0))
         for (policy, ratio), group in records.groupby(["policy", "ratio"], sort=False)
-    ]  # fmt: skip
+    ]
     return Profiles.of(records, rows, seed=seed, resamples=400)
 
 

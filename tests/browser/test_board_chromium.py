@@ -5,17 +5,16 @@ from typing import Any
 
 import pytest
 
-from leaderboards.aggregate.paired import Duel, duels, every_duel
+from leaderboards.aggregate.paired import Duel, duels
 from leaderboards.aggregate.summary import summarise
-from leaderboards.boards.board import boards_of
-from leaderboards.pages.front import FRONT, build_pages
 from leaderboards.pages.results import Results
-from tests.support.chromium import EXECUTABLE, Chromium
+from tests.support.chromium import Chromium, needs_chromium, on_every_screen
+from tests.support.pages import HOSTILE_IN_A_BROWSER as HOSTILE
+from tests.support.pages import results_of, write_pages
 from tests.support.synthetic_records import realistic_records
 
-pytestmark = pytest.mark.skipif(EXECUTABLE is None, reason="chromium is not installed: apt-get install chromium")
+pytestmark = needs_chromium
 
-HOSTILE = "</script><img src=https://example.invalid/x onerror=\"document.title='owned'\">\u2028\u202e\x1b[31m:&=#%"
 POLICIES = ("full", "oracle", "random", "recency", "snapkv", "knorm", "tova")
 FAMILIES = {"snapkv": "scorer", "tova": "scorer", HOSTILE: "plug-in"} | dict.fromkeys(POLICIES[:4], "control")
 TASKS = ["base", "hops"]
@@ -33,33 +32,20 @@ def hostile(one: dict[str, Any]) -> dict[str, Any]:
     return one | {"policy": HOSTILE} if one["policy"] == "knorm" else one
 
 
-def results_of(mode: str, model: str, **more: Any) -> Results:
+def of_mode(mode: str, model: str, **more: Any) -> Results:
     records = realistic_records(policies=POLICIES, ratios=[0.5, 0.7, 0.9], contexts=5, change=hostile, **more)
-    records = records.assign(mode=mode)
-    rows = summarise(records)
-    return Results(
-        rows,
-        {f"runs/{mode}": {"seed": 0}},
-        model,
-        mode,
-        boards=boards_of(records, rows),
-        families=FAMILIES,
-        duels=every_duel(records),
-    )
+    return results_of(records.assign(mode=mode), model, {"seed": 0}, f"runs/{mode}", families=FAMILIES)
 
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two modes of a model with a hostile name, one of which has a task more, and another model."""
-    folder = tmp_path_factory.mktemp("site")
-    results = [
-        results_of("agnostic", HOSTILE, tasks=TASKS),
-        results_of("aware", HOSTILE, tasks=["base"]),
-        results_of("agnostic", "other", tasks=TASKS),
-    ]
-    for name, content in build_pages(results).items():
-        (folder / name).write_text(content, encoding="utf-8")
-    return folder / FRONT
+    results = (
+        of_mode("agnostic", HOSTILE, tasks=TASKS),
+        of_mode("aware", HOSTILE, tasks=["base"]),
+        of_mode("agnostic", "other", tasks=TASKS),
+    )
+    return write_pages(tmp_path_factory.mktemp("site"), *results)
 
 
 def choose(browser: Chromium, name: str, value: str) -> None:
@@ -78,8 +64,7 @@ def tick(browser: Chromium, policy: str) -> None:
     browser.evaluate(f"{boxes}.querySelector('.pick').click()")
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [320, 1280])
+@on_every_screen
 def test_the_board_is_quiet_fits_and_keeps_hostile_names_as_text(
     browser: Chromium, page: Path, width: int, scheme: str
 ) -> None:
@@ -87,14 +72,7 @@ def test_the_board_is_quiet_fits_and_keeps_hostile_names_as_text(
     tick(browser, "snapkv")
     tick(browser, HOSTILE)
     fragment = browser.evaluate("location.hash.slice(1)")
-    browser.complaints.clear()
-    browser.requests.clear()
-    browser.open(page, width=width, scheme=scheme, fragment=fragment)
-    assert browser.evaluate("document.documentElement.scrollWidth") <= width
-    assert browser.complaints == []
-    assert [request.partition("#")[0] for request in browser.requests] == [page.as_uri()]
-    assert browser.evaluate("document.querySelectorAll('img').length") == 0
-    assert "owned" not in browser.evaluate("document.title").split("·")[-1]
+    browser.open_quietly(page, width, scheme, fragment)
     assert browser.evaluate("document.getElementById('comparison-title').textContent") == f"snapkv against {HOSTILE}"
 
 

@@ -1,51 +1,38 @@
 """Plots that tell their numbers and maps that change their layer, in a real browser."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from leaderboards.aggregate.facets import facets
 from leaderboards.aggregate.row import F1, HALLUCINATION
-from leaderboards.aggregate.summary import summarise
 from leaderboards.boards.cliff import CLIFF
-from leaderboards.boards.standings import all_standings
 from leaderboards.figures.curves import curve_plot
-from leaderboards.figures.gallery import Details
 from leaderboards.figures.heatmaps import HeatMap, task_map
-from leaderboards.pages.front import FRONT, build_pages
-from leaderboards.pages.results import Results
-from tests.support.chromium import EXECUTABLE, Chromium
-from tests.support.synthetic_records import failed, realistic_records
+from tests.support.chromium import Chromium, needs_chromium
+from tests.support.pages import HOSTILE_IN_A_BROWSER as HOSTILE
+from tests.support.pages import results_of, write_pages
+from tests.support.synthetic_records import failing, realistic_records
 
-pytestmark = pytest.mark.skipif(EXECUTABLE is None, reason="chromium is not installed: apt-get install chromium")
-HOSTILE = "<img src=x onerror=\"document.title='owned'\">"
+pytestmark = needs_chromium
 
 
 def spoiled(one: dict[str, Any]) -> dict[str, Any]:
     one = one | {"policy": HOSTILE} if one["policy"] == "h2o" else one
     if (one["policy"], one["ratio"], one["task"]) == ("knorm", 0.9, "hops"):
-        return failed(
-            "it broke", **{name: one[name] for name in ("task", "policy", "ratio", "example_id", "question_id")}
-        )
+        return failing(one, "it broke")
     return one
 
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
     """The front page of a run, and what its second plot and its first map have to say."""
-    records = realistic_records(contexts=6, ratios=(0.3, 0.6, 0.9), change=spoiled)
-    rows = summarise(records)
-    found = all_standings(records, rows)
-    details = Details(found, facets(records, rows))
-    pages = build_pages([replace(Results.of({"model": "toy"}, rows), details=details)])
-    path = tmp_path_factory.mktemp("site") / FRONT
-    path.write_text(pages[FRONT], encoding="utf-8")
-    cliffs = {standing.policy: standing[CLIFF] for standing in found["agnostic", "all"]}
-    plot = json.loads(curve_plot(rows, "all", "agnostic", HALLUCINATION, cliffs).data())
-    return path, {"plot": plot, "map": task_map(rows, "agnostic")}
+    results = results_of(realistic_records(contexts=6, ratios=(0.3, 0.6, 0.9), change=spoiled))
+    cliffs = {standing.policy: standing[CLIFF] for standing in results.details.standings["agnostic", "all"]}
+    plot = json.loads(curve_plot(results.rows, "all", "agnostic", HALLUCINATION, cliffs).data())
+    path = write_pages(tmp_path_factory.mktemp("site"), results)
+    return path, {"plot": plot, "map": task_map(results.rows, "agnostic")}
 
 
 CANVAS = "document.querySelectorAll('.canvas')[1]"

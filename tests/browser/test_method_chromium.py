@@ -8,12 +8,12 @@ import pandas as pd
 import pytest
 
 from kvbench.cli.program import main
-from tests.browser.test_page_chromium import HOSTILE, IN_VIEW, LOWEST_CONTRAST
-from tests.support.chromium import EXECUTABLE, Chromium
+from tests.support.chromium import IN_VIEW, LOWEST_CONTRAST, Chromium, needs_chromium, on_every_screen
 from tests.support.kvpress_folders import evaluation
+from tests.support.pages import HOSTILE_IN_A_BROWSER as HOSTILE
 from tests.support.small_store import small_store
 
-pytestmark = pytest.mark.skipif(EXECUTABLE is None, reason="chromium is not installed: apt-get install chromium")
+pytestmark = needs_chromium
 
 DOWNLOADS = "[...document.querySelectorAll('a[download]')].map(each => each.href)"
 
@@ -32,29 +32,20 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "site"
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [320, 1280])
+@on_every_screen
 @pytest.mark.parametrize("name", ["method.html", "imported.html"])
 def test_a_page_is_quiet_fits_and_can_be_read(
     browser: Chromium, site: Path, name: str, width: int, scheme: str
 ) -> None:
-    browser.complaints.clear()
-    browser.requests.clear()
-    browser.open(site / name, width=width, scheme=scheme)
-    assert browser.evaluate("document.documentElement.scrollWidth") <= width
+    browser.open_quietly(site / name, width, scheme)
     assert browser.evaluate(LOWEST_CONTRAST) >= 4.5
-    assert browser.complaints == []
-    assert browser.requests == [(site / name).as_uri()]
-    assert "owned" not in browser.evaluate("document.title").replace(HOSTILE, ""), "hostile text ran"
-    assert browser.evaluate("document.querySelectorAll('img').length") == 0
 
 
 def test_the_command_stands_on_the_page_as_it_is_to_be_typed(browser: Chromium, site: Path) -> None:
     browser.open(site / "method.html")
     command = browser.evaluate("document.querySelector('.command').textContent")
-    assert command.startswith("python -m kvbench run --model '<img src=")
+    assert command.startswith("python -m kvbench run --model '</script><img src=")
     assert "--tasks base,hops --policies snapkv,knorm --limit 3" in command
-    assert "'<img src=" in command, "a hostile name is one word of it"
 
 
 def test_every_link_leads_to_something(browser: Chromium, site: Path) -> None:
@@ -80,10 +71,8 @@ def test_front_page_and_imported_page_lead_to_each_other(browser: Chromium, site
         assert browser.evaluate(link) is True
 
 
-def test_without_an_imported_page_no_link_to_it_is_shown(browser: Chromium, site: Path, tmp_path: Path) -> None:
-    store = small_store(tmp_path / "runs/small")
-    assert main(["site", str(store.folder), "--out", str(tmp_path / "site")]) == 0
-    browser.open(tmp_path / "site/index.html")
+def test_without_an_imported_page_no_link_to_it_is_shown(browser: Chromium, small_site: Path) -> None:
+    browser.open(small_site / "index.html")
     shown = f"[...document.querySelectorAll('a')].filter({IN_VIEW}).map(each => each.getAttribute('href'))"
     assert "imported.html" not in browser.evaluate(shown)
     assert "method.html" in browser.evaluate(shown)

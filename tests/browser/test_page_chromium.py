@@ -6,37 +6,15 @@ import pytest
 
 from leaderboards.aggregate.failures import contrasts
 from leaderboards.aggregate.paired import duels
-from leaderboards.aggregate.summary import summarise
+from leaderboards.metrics import TABLES
 from leaderboards.pages.comparison import build_comparison
-from leaderboards.pages.front import FRONT, build_pages
-from leaderboards.pages.results import Results
-from tests.support.chromium import EXECUTABLE, Chromium
-from tests.support.synthetic_records import failed, realistic_records
+from leaderboards.pages.front import FRONT
+from tests.support.chromium import IN_VIEW, LOWEST_CONTRAST, Chromium, needs_chromium, on_every_screen
+from tests.support.pages import HOSTILE_IN_A_BROWSER as HOSTILE
+from tests.support.pages import results_of, write_pages
+from tests.support.synthetic_records import failing, realistic_records
 
-pytestmark = pytest.mark.skipif(EXECUTABLE is None, reason="chromium is not installed: apt-get install chromium")
-
-HOSTILE = (
-    "<img src=https://example.invalid/x onerror=\"document.title='owned'\"><script>document.title='owned'</script>"
-)
-IN_VIEW = "(element => element.offsetParent !== null)"
-# The lowest contrast of any text of the tiles against what it stands on, tiles being translucent and details too.
-LOWEST_CONTRAST = """(() => {
-  const parse = text => { const n = text.match(/[\\d.]+/g).map(Number); return [n.slice(0, 3), n[3] ?? 1]; };
-  const over = (top, share, below) => top.map((value, index) => value * share + below[index] * (1 - share));
-  const linear = value => value / 255 <= 0.04045 ? value / 255 / 12.92 : ((value / 255 + 0.055) / 1.055) ** 2.4;
-  const light = ([r, g, b]) => 0.2126 * linear(r) + 0.7152 * linear(g) + 0.0722 * linear(b) + 0.05;
-  const paper = parse(getComputedStyle(document.body).backgroundColor)[0];
-  let lowest = 21;
-  for (const text of document.querySelectorAll('.heat td .value, .heat td .detail, .quiet, .key, .notes')) {
-    const tile = text.closest('td');
-    const ground = tile ? over(...parse(getComputedStyle(tile).backgroundColor), paper) : paper;
-    const style = getComputedStyle(text);
-    const ink = over(parse(style.color)[0], Number(style.opacity), ground);
-    const [one, other] = [light(ground), light(ink)];
-    lowest = Math.min(lowest, Math.max(one, other) / Math.min(one, other));
-  }
-  return lowest;
-})()"""
+pytestmark = needs_chromium
 
 
 @pytest.fixture(scope="module")
@@ -45,16 +23,12 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     def spoil(one: dict[str, object]) -> dict[str, object]:
         if (one["policy"], one["ratio"], one["task"]) == ("h2o", 0.5, "hops"):
-            identity = ("task", "policy", "ratio", "example_id", "question_id")
-            return failed(HOSTILE, **{name: one[name] for name in identity})
+            return failing(one, HOSTILE)
         return one | {"policy": "a/long/path/to/a/file.py:MyPress"} if one["policy"] == "knorm" else one
 
-    rows = summarise(realistic_records(contexts=4, change=spoil))
-    run = {"model": HOSTILE, "identity": {"seed": 0, "revision": "f4d4353" * 30}}
-    folder = tmp_path_factory.mktemp("site")
-    for name, content in build_pages([Results.of(run, rows)]).items():
-        (folder / name).write_text(content, encoding="utf-8")
-    return folder / FRONT
+    records = realistic_records(contexts=4, change=spoil)
+    run = {"seed": 0, "revision": "f4d4353" * 30}
+    return write_pages(tmp_path_factory.mktemp("site"), results_of(records, HOSTILE, run))
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -63,15 +37,8 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_page_is_quiet_and_never_wider_than_its_window(
     browser: Chromium, page: Path, name: str, width: int, scheme: str
 ) -> None:
-    page = page.with_name(name)
-    browser.complaints.clear()
-    browser.requests.clear()
-    browser.open(page, width=width, scheme=scheme)
-    assert browser.evaluate("document.documentElement.scrollWidth") <= width
+    browser.open_quietly(page.with_name(name), width, scheme)
     assert browser.evaluate("document.querySelectorAll('figure svg path').length") > 50
-    assert browser.complaints == []
-    assert browser.requests == [page.as_uri()]
-    assert "KV-cache compression on <img" in browser.evaluate("document.title"), "hostile text ran"
 
 
 @pytest.fixture(scope="module")
@@ -89,21 +56,14 @@ def comparison(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [320, 1280])
+@on_every_screen
 def test_a_comparison_is_quiet_fits_and_can_be_read(
     browser: Chromium, comparison: Path, width: int, scheme: str
 ) -> None:
-    browser.complaints.clear()
-    browser.requests.clear()
-    browser.open(comparison, width=width, scheme=scheme)
-    assert browser.evaluate("document.documentElement.scrollWidth") <= width
+    browser.open_quietly(comparison, width, scheme)
     assert browser.evaluate("document.querySelectorAll('td.better').length") > 0
     assert browser.evaluate("document.querySelectorAll('td.worse').length") > 0
     assert browser.evaluate(LOWEST_CONTRAST) >= 4.5
-    assert browser.complaints == []
-    assert browser.requests == [comparison.as_uri()]
-    assert browser.evaluate("document.title").endswith("compared · kvbench"), "hostile text ran"
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -114,8 +74,8 @@ def test_text_on_tiles_can_be_read(browser: Chromium, page: Path, scheme: str) -
 
 def test_every_table_is_there_without_the_script(browser: Chromium, page: Path) -> None:
     browser.open(page, script=False)
-    shown = f"[...document.querySelectorAll('table.heat:not(.layered)')].filter({IN_VIEW}).length"
-    assert browser.evaluate(shown) == 4
+    shown = f"[...document.querySelectorAll('.panel table.heat')].filter({IN_VIEW}).length"
+    assert browser.evaluate(shown) == len(TABLES)
     assert browser.evaluate(f"[...document.querySelectorAll('[role=tab]')].filter({IN_VIEW}).length") == 0
     browser.open(page)
     assert browser.evaluate(shown) == 1
@@ -128,16 +88,12 @@ def test_tabs_follow_the_arrow_keys(browser: Chromium, page: Path) -> None:
     panel = (
         f"[...document.querySelector('.measures').querySelectorAll('.panel')].filter({IN_VIEW}).map(each => each.id)"
     )
-    for key, title, name in (
-        ("ArrowRight", "Hallucination rate", "hallucination"),
-        ("End", "Realised ratio", "realised-ratio"),
-        ("ArrowRight", "F1", "f1"),
-        ("ArrowLeft", "Realised ratio", "realised-ratio"),
-    ):
+    first, second, *_, last = TABLES
+    for key, measure in (("ArrowRight", second), ("End", last), ("ArrowRight", first), ("ArrowLeft", last)):
         browser.press(key)
-        assert browser.evaluate(chosen) == title
-        assert browser.evaluate(panel) == [f"section-1-{name}"]
-        assert browser.evaluate("document.activeElement.textContent") == title
+        assert browser.evaluate(chosen) == measure.title
+        assert browser.evaluate(panel) == [f"section-1-{measure.name}"]
+        assert browser.evaluate("document.activeElement.textContent") == measure.title
 
 
 def test_a_column_sorts_both_ways_with_blanks_last(browser: Chromium, page: Path) -> None:

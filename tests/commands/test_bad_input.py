@@ -10,7 +10,6 @@ import pytest
 
 from kvbench.store.store import Store
 from tests.support.runs import CommandLine
-from tests.support.small_store import small_store
 
 COMMANDS = {
     "site": ["site", "RUN", "--out", "OUT"],
@@ -20,14 +19,9 @@ COMMANDS = {
 }
 
 
-@pytest.fixture(scope="module")
-def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return small_store(tmp_path_factory.mktemp("runs") / "sound").folder
-
-
 @pytest.fixture
-def run(sound: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(sound, tmp_path / "runs/first"))
+def run(small_run: Store, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(small_run.folder, tmp_path / "runs/first"))
 
 
 def edited(run: Path, change: Callable[[dict[str, Any]], object]) -> None:

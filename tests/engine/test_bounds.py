@@ -25,13 +25,13 @@ from kvbench.models.snapshot import ModelChangedError, Snapshot
 from kvbench.prompts.prompt import Prompt
 from kvbench.store.tables import Rows
 from policies import POLICIES, Policy, at_ratios
-from tests.support.toy import PLENTY, STEPS, ActingPress, ActingScorer, answers, hooks_left, pressing, treat
+from tests.support.toy import PLENTY, STEPS, ActingPress, ActingScorer, Answers, answers, hooks_left, pressing, treat
 
 OTHERS = [POLICIES[name] for name in ("full", "knorm", "leverage", "adakv_snapkv", "kvzip", "decoding_knorm")]
 
 
 @pytest.fixture(scope="module")
-def alone(llama: LoadedModel, prompt: Prompt) -> dict[tuple[str, float, int], tuple[int, ...]]:
+def alone(llama: LoadedModel, prompt: Prompt) -> Answers:
     return answers(llama, treat(llama, OTHERS, [0.5], prompt))
 
 
@@ -66,7 +66,7 @@ FAULTS: dict[str, tuple[Callable[..., Any], str]] = {
 
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_press_out_of_bounds_fails_and_the_others_answer_as_without_it(
-    llama: LoadedModel, prompt: Prompt, alone: dict[Any, Any], name: str
+    llama: LoadedModel, prompt: Prompt, alone: Answers, name: str
 ) -> None:
     act, reason = FAULTS[name]
     faulty = pressing("faulty", lambda situation: ActingPress(act))
@@ -169,9 +169,7 @@ VANDALS: dict[str, Policy] = {
 
 
 @pytest.mark.parametrize("name", VANDALS)
-def test_a_vandal_changes_nothing_for_the_others(
-    llama: LoadedModel, prompt: Prompt, alone: dict[Any, Any], name: str
-) -> None:
+def test_a_vandal_changes_nothing_for_the_others(llama: LoadedModel, prompt: Prompt, alone: Answers, name: str) -> None:
     for order in ([VANDALS[name], *OTHERS], [*OTHERS, VANDALS[name]]):
         trace = treat(llama, order, [0.5], prompt)
         found = {key: ids for key, ids in answers(llama, trace).items() if key[0] != "vandal"}

@@ -36,13 +36,18 @@ from kvbench.system.errors import KVBenchError, first_line
 from policies import POLICIES, Policy, at_ratios
 from tests.support.engine_paths import one_of_each_path
 from tests.support.toy import (
+    AGNOSTIC,
     LAYERS,
     NETWORKS,
+    PLENTY,
+    RUNNABLE,
     ActingPress,
     ActingScorer,
+    by_question,
     gemma3,
     keep_of,
     kvpress_answers_branch,
+    model_of,
     pressing,
     sizes,
     toy_example,
@@ -54,13 +59,9 @@ from tests.support.toy import (
 
 RATIOS = (0.0, 0.3, 0.9)
 STEPS = 8
-PLENTY = 10**9
-RUNNABLE = {name: policy for name, policy in POLICIES.items() if not policy.weights}
-AGNOSTIC = {name: policy for name, policy in RUNNABLE.items() if not (policy.needs_question or policy.needs_spans)}
 PROTECTING = {name: policy for name, policy in RUNNABLE.items() if policy.needs_spans}
 every_path = pytest.mark.parametrize("policy", one_of_each_path(AGNOSTIC.values()))
 every_architecture = pytest.mark.parametrize("architecture", NETWORKS)
-model_of = cache(toy_model)
 
 
 @cache
@@ -73,12 +74,6 @@ def answered(architecture: str) -> tuple[Trace, list[Generation]]:
 
 def tokens_of(generations: list[Generation], branch: Branch) -> list[list[int]]:
     return [list(generation.token_ids) for generation in generations if generation.branch is branch]
-
-
-def by_question(generations: list[Generation]) -> dict[tuple[str, float, int], tuple[int, ...]]:
-    named = {(g.branch.treatment.policy.name, g.branch.treatment.ratio, g.question): g.token_ids for g in generations}
-    assert len(named) == len(generations)
-    return named
 
 
 def assert_equals_kvpress(model: LoadedModel, policy: Policy, prompt: Prompt, mode: Mode = "agnostic") -> list[Branch]:

@@ -20,6 +20,7 @@ from tests.support.toy import (
     STEPS,
     ActingPress,
     ActingScorer,
+    Answers,
     answers,
     hooks_left,
     keep_of,
@@ -35,7 +36,7 @@ Values = torch.Tensor
 
 
 @pytest.fixture(scope="module")
-def alone(llama: LoadedModel, prompt: Prompt) -> dict[tuple[str, float, int], tuple[int, ...]]:
+def alone(llama: LoadedModel, prompt: Prompt) -> Answers:
     """What the others answer where no press misbehaves."""
     return answers(llama, treat(llama, OTHERS, [0.5], prompt))
 
@@ -120,7 +121,7 @@ every_fault = [pytest.param(policy, reason, id=name) for name, (policy, reason) 
 
 @pytest.mark.parametrize(("policy", "reason"), every_fault)
 def test_a_fault_is_recorded_and_the_others_answer_as_without_it(
-    llama: LoadedModel, prompt: Prompt, alone: dict[Any, Any], policy: Policy, reason: str
+    llama: LoadedModel, prompt: Prompt, alone: Answers, policy: Policy, reason: str
 ) -> None:
     trace = treat(llama, [policy, *OTHERS], [0.5], prompt)
     (faulty,) = (branch for branch in trace.branches if branch.treatment.policy is policy)
@@ -178,7 +179,7 @@ WRITING: dict[str, Policy] = {
 def test_a_press_that_writes_into_its_inputs_harms_no_other(
     llama: LoadedModel,
     prompt: Prompt,
-    alone: dict[Any, Any],
+    alone: Answers,
     policy: Policy,
     known: tuple[str, ...],
     monkeypatch: pytest.MonkeyPatch,

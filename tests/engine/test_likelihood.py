@@ -25,15 +25,12 @@ from kvbench.store.record import Record
 from policies import POLICIES, Policy, at_ratios
 from policies.declaration.draws import drawing_from, seed_of
 from tests.support.plain import plain_nll
-from tests.support.toy import NETWORKS, PLENTY, STEPS, pressing, toy_model, toy_prompt, treat
+from tests.support.toy import AGNOSTIC, NETWORKS, PLENTY, STEPS, model_of, pressing, toy_prompt, treat
 
 CLOSE = 2e-4  # nats, in float32: the answers cost about 10
-RUNNABLE = {name: policy for name, policy in POLICIES.items() if not policy.weights}
-AGNOSTIC = {name: policy for name, policy in RUNNABLE.items() if not (policy.needs_question or policy.needs_spans)}
 TOGETHER = {name: policy for name, policy in AGNOSTIC.items() if not policy.while_decoding}
 DECODING = {name: policy for name, policy in AGNOSTIC.items() if policy.while_decoding}
 PATHS = ("full", "knorm", "adakv_snapkv", "think", "kvzip", "oracle", "streaming_llm")  # one press of each engine path
-model_of = cache(toy_model)
 Likelihoods = dict[tuple[str, float, int], float | None]
 
 

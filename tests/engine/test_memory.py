@@ -16,7 +16,6 @@ import kvbench.engine.decode.together as engine
 import kvbench.system.memory as memory
 from datasets_gen import TASKS
 from kvbench.engine.decode.answers import decode
-from kvbench.engine.decode.generation import Generation
 from kvbench.engine.decode.rows import Row
 from kvbench.engine.decode.wave import Wave
 from kvbench.engine.decode.waves import PADDING, forecast, in_waves, rows_of, size_of, token_bytes_of, waves
@@ -31,7 +30,19 @@ from kvbench.run.forecast import memory_plan, processes_within
 from kvbench.system.memory import free_bytes, is_out_of_memory, kv_share
 from policies import POLICIES, at_ratios
 from tests.support.runs import CommandLine
-from tests.support.toy import HEAD_SIZE, KEY_HEADS, LAYERS, NETWORKS, PLENTY, STEPS, answers, toy_model, treat
+from tests.support.toy import (
+    HEAD_SIZE,
+    KEY_HEADS,
+    LAYERS,
+    NETWORKS,
+    PLENTY,
+    STEPS,
+    Answers,
+    answers,
+    by_question,
+    toy_model,
+    treat,
+)
 
 CPU = torch.device("cpu")
 CHOSEN = [POLICIES[name] for name in ("full", "knorm", "snapkv", "adakv_snapkv", "think", "oracle")]
@@ -52,7 +63,7 @@ def trace(llama: LoadedModel, prompt: Prompt) -> Trace:
 
 
 @pytest.fixture(scope="module")
-def undisturbed(llama: LoadedModel, trace: Trace) -> dict[tuple[str, float, int], tuple[int, ...]]:
+def undisturbed(llama: LoadedModel, trace: Trace) -> Answers:
     return answers(llama, trace)
 
 
@@ -82,16 +93,12 @@ def room_for_rows(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureReques
     return limit
 
 
-def by_question(generations: Sequence[Generation]) -> dict[tuple[str, float, int], tuple[int, ...]]:
-    return {(g.branch.treatment.policy.name, g.branch.treatment.ratio, g.question): g.token_ids for g in generations}
-
-
 def cells(branches: Sequence[Branch]) -> set[tuple[str, float, int]]:
     return {(b.treatment.policy.name, b.treatment.ratio, number) for b in branches for number in b.treatment.questions}
 
 
 def test_a_wave_that_finds_no_memory_is_halved_and_every_answer_is_the_same(
-    llama: LoadedModel, prompt: Prompt, undisturbed: dict[Any, Any], room_for_rows: Callable[..., list[int]]
+    llama: LoadedModel, prompt: Prompt, undisturbed: Answers, room_for_rows: Callable[..., list[int]]
 ) -> None:
     trace = treat(llama, CHOSEN, RATIOS, prompt)
     tried = room_for_rows(3)
@@ -107,7 +114,7 @@ def test_a_wave_that_finds_no_memory_is_halved_and_every_answer_is_the_same(
 
 
 def test_a_branch_that_finds_no_memory_alone_fails_and_no_other_notices(
-    llama: LoadedModel, prompt: Prompt, undisturbed: dict[Any, Any], room_for_rows: Callable[..., list[int]]
+    llama: LoadedModel, prompt: Prompt, undisturbed: Answers, room_for_rows: Callable[..., list[int]]
 ) -> None:
     trace = treat(llama, CHOSEN, RATIOS, prompt)
     room_for_rows(10**6, policy="knorm")
@@ -141,7 +148,7 @@ def test_what_an_allocator_really_raises_is_known() -> None:
 
 
 def test_a_branch_larger_than_the_bound_fails_with_what_it_needs_and_the_others_answer(
-    llama: LoadedModel, prompt: Prompt, undisturbed: dict[Any, Any]
+    llama: LoadedModel, prompt: Prompt, undisturbed: Answers
 ) -> None:
     trace = treat(llama, CHOSEN, RATIOS, prompt)
     sizes = {id(row.of): row.size for row in rows_of(waves(trace, STEPS, PLENTY))}

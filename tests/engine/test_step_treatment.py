@@ -1,7 +1,6 @@
 """A treatment that writes to the cache of a branch between steps, against a plain loop over a plain cache."""
 
 from dataclasses import replace
-from functools import cache
 from typing import Any
 
 import pytest
@@ -18,10 +17,9 @@ from kvbench.models.load import LoadedModel
 from kvbench.prompts.prompt import Prompt
 from policies import ABSENT, POLICIES, CacheRows, Policy, Situation, at_ratios
 from tests.support.plain import plain_answer, plain_logits, plain_rows
-from tests.support.toy import NETWORKS, PLENTY, STEPS, toy_model, toy_prompt, treat
+from tests.support.toy import NETWORKS, PLENTY, STEPS, model_of, toy_model, toy_prompt, treat
 
 CLOSE = 5e-4  # nats in float32: every step rounds what the one before has written
-model_of = cache(toy_model)
 
 
 class Noise:

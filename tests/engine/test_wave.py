@@ -31,17 +31,11 @@ from tests.support.toy import (
     QUERY_HEADS,
     STEPS,
     answers,
-    toy_model,
     toy_prompt,
     treat,
 )
 
 every_task = pytest.mark.parametrize("task", TASKS.values(), ids=TASKS)
-
-
-@pytest.fixture(scope="module")
-def model() -> LoadedModel:
-    return toy_model()
 
 
 def columns_of(model: LoadedModel, task: Task, mode: Mode) -> tuple[Trace, QuestionColumns]:
@@ -73,12 +67,12 @@ def test_what_one_row_begins_with_is_not_shared_by_another() -> None:
 
 
 @every_task
-def test_the_instruction_is_read_once_for_all_questions(model: LoadedModel, task: Task) -> None:
+def test_the_instruction_is_read_once_for_all_questions(llama: LoadedModel, task: Task) -> None:
     if task.questions_per_context == 1 or not task.instruction:
         pytest.skip("it asks one question, or says no instruction")
-    trace, columns = columns_of(model, task, "agnostic")
+    trace, columns = columns_of(llama, task, "agnostic")
     shared = columns.shared_ids.tolist()
-    assert task.instruction in model.tokenizer.decode(shared[0])
+    assert task.instruction in llama.tokenizer.decode(shared[0])
     assert len(shared) == len(trace.branches)
     assert columns.shared_positions[0].tolist() == list(range(trace.length, trace.length + len(shared[0])))
     starts = [0, *(columns.last[:-1] + 1).tolist()]
@@ -90,8 +84,8 @@ def test_the_instruction_is_read_once_for_all_questions(model: LoadedModel, task
         assert positions == list(range(trace.length + len(shared[0]), trace.length + len(read)))
 
 
-def test_a_question_alone_shares_nothing(model: LoadedModel) -> None:
-    _, columns = columns_of(model, TASKS["base"], "aware")
+def test_a_question_alone_shares_nothing(llama: LoadedModel) -> None:
+    _, columns = columns_of(llama, TASKS["base"], "aware")
     assert columns.shared_ids.shape[1] == 0
     assert columns.count == 1
 
@@ -100,14 +94,14 @@ def test_a_question_alone_shares_nothing(model: LoadedModel) -> None:
 
 
 @pytest.fixture(scope="module")
-def trace(model: LoadedModel) -> Trace:
+def trace(llama: LoadedModel) -> Trace:
     """Of policies that keep the same number in every head, others in each, or rewrite, and of one question a branch."""
     policies = [POLICIES[name] for name in ("full", "knorm", "snapkv", "adakv_snapkv", "think", "oracle")]
-    return treat(model, policies, [0.2, 0.5, 0.8], toy_prompt())
+    return treat(llama, policies, [0.2, 0.5, 0.8], toy_prompt())
 
 
 def test_an_answer_that_has_ended_takes_no_more_work(
-    model: LoadedModel, trace: Trace, monkeypatch: pytest.MonkeyPatch
+    llama: LoadedModel, trace: Trace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     passed: list[int] = []
 
@@ -117,30 +111,30 @@ def test_an_answer_that_has_ended_takes_no_more_work(
         return found
 
     monkeypatch.setattr(engine, "forward", counting)
-    lengths = [len(ids) for ids in answers(model, trace).values()]
+    lengths = [len(ids) for ids in answers(llama, trace).values()]
     assert len(set(lengths)) > 1
     assert passed == [sum(length > step for length in lengths) for step in range(1, max(lengths))]
 
 
 @pytest.mark.parametrize("every", [2, 3, 100])
 def test_looking_less_often_for_ended_answers_changes_none(
-    model: LoadedModel, trace: Trace, monkeypatch: pytest.MonkeyPatch, every: int
+    llama: LoadedModel, trace: Trace, monkeypatch: pytest.MonkeyPatch, every: int
 ) -> None:
     """As on a GPU."""
-    expected = answers(model, trace)
+    expected = answers(llama, trace)
     monkeypatch.setitem(engine.LOOK_EVERY, "cpu", every)
-    assert answers(model, trace) == expected
+    assert answers(llama, trace) == expected
 
 
 def test_how_much_a_bundle_is_padded_changes_no_answer(
-    model: LoadedModel, trace: Trace, monkeypatch: pytest.MonkeyPatch
+    llama: LoadedModel, trace: Trace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found, bundles = [], []
     for padding in (0, 10**9):
         monkeypatch.setitem(PADDING, "cpu", padding)
         (wave,) = waves(trace, STEPS, PLENTY)
         bundles.append(len(wave))
-        found.append(answers(model, trace))
+        found.append(answers(llama, trace))
     assert bundles[0] > bundles[1] == len({(len(row.questions), row.even) for rows in wave for row in rows}) > 1
     assert found[0] == found[1]
 
@@ -162,7 +156,7 @@ def by_hand(query: torch.Tensor, keys: Sequence[torch.Tensor], values: Sequence[
 
 @pytest.mark.parametrize("padding", [0, 10**9])
 def test_attention_of_questions_by_hand(
-    model: LoadedModel, trace: Trace, monkeypatch: pytest.MonkeyPatch, padding: int
+    llama: LoadedModel, trace: Trace, monkeypatch: pytest.MonkeyPatch, padding: int
 ) -> None:
     """A place sees what its branch keeps in that head and layer, its own question up to itself, and nothing else."""
     monkeypatch.setitem(PADDING, "cpu", padding)
@@ -196,7 +190,7 @@ def test_attention_of_questions_by_hand(
     assert (max(skipped) > 0) == (padding > 0), "padding that the rows of a pass share is left out"
 
 
-def test_attention_of_steps_by_hand_while_answers_end(model: LoadedModel, trace: Trace) -> None:
+def test_attention_of_steps_by_hand_while_answers_end(llama: LoadedModel, trace: Trace) -> None:
     """An answer sees its branch, its question and what it has said, whichever others of its row and bundle go on."""
     torch.manual_seed(0)
     of_bundle = max(waves(trace, STEPS, PLENTY)[0], key=lambda rows: (len(rows[0].questions), len(rows)))
@@ -243,7 +237,7 @@ def test_attention_of_steps_by_hand_while_answers_end(model: LoadedModel, trace:
 
 @pytest.mark.parametrize("most", [1, 20_000, 100_000])
 def test_masks_of_a_pass_are_bounded(
-    model: LoadedModel, trace: Trace, monkeypatch: pytest.MonkeyPatch, most: int
+    llama: LoadedModel, trace: Trace, monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
     """A row alone may need more than the bound."""
     sizes: list[tuple[int, int]] = []
@@ -253,11 +247,11 @@ def test_masks_of_a_pass_are_bounded(
         sizes.append((len(query), named["attn_mask"].numel()))
         return original(query, *others, **named)
 
-    expected = answers(model, trace)
+    expected = answers(llama, trace)
     monkeypatch.setattr("kvbench.engine.decode.reading.MASK_NUMBERS", most)
     monkeypatch.setattr("kvbench.engine.decode.bundle.F.scaled_dot_product_attention", watched)
     monkeypatch.setattr(engine, "forward", lambda *_: pytest.fail("no step is looked at"))
-    trace_alone = decode(model, trace, 1, PLENTY)
+    trace_alone = decode(llama, trace, 1, PLENTY)
     assert {g.token_ids for g in trace_alone} <= {ids[:1] for ids in expected.values()}
     assert all(size <= most or rows == 1 for rows, size in sizes)
     assert any(rows > 1 for rows, _ in sizes) == (most > 1)

@@ -18,19 +18,11 @@ from leaderboards.rendering.plots import Plot
 from leaderboards.rendering.style import line_styles
 from leaderboards.statistics.resampling import Blank, Estimate
 from tests.support.runs import CommandLine
-from tests.support.synthetic_records import at_ratio, realistic_records
+from tests.support.synthetic_records import realistic_records, summary_row
 
 
 def row(policy: str, ratio: float, rate: float, **more: float) -> SummaryRow:
-    return SummaryRow(
-        task="base",
-        mode="agnostic",
-        policy=policy,
-        **at_ratio(ratio),
-        n=40,
-        contexts=8,
-        **{"hallucination_rate": rate, **more},
-    )
+    return summary_row(policy, ratio, n=40, contexts=8, hallucination_rate=rate, **more)
 
 
 ROWS = [
@@ -171,15 +163,7 @@ def test_ger_has_no_line_where_it_has_no_value() -> None:
 def test_a_task_without_gold_answers_shows_what_it_has_and_why_the_rest_is_blank() -> None:
     reason = "no gold answers: see the directives"
     rows = [
-        SummaryRow(
-            task="ifeval",
-            mode="agnostic",
-            policy=policy,
-            **at_ratio(ratio),
-            n=9,
-            reason=reason,
-            **{"directives_obeyed": 0.5},
-        )
+        summary_row(policy, ratio, task="ifeval", n=9, reason=reason, directives_obeyed=0.5)
         for policy, ratio in (("full", 0.0), ("snapkv", 0.5), ("snapkv", 0.9))
     ]
     found = gallery(rows, "ifeval", "agnostic", Details())

@@ -7,26 +7,14 @@ from leaderboards.aggregate.row import SummaryRow
 from leaderboards.boards.correlation import Correlation
 from leaderboards.figures.scatter import Scatter, scatter, told
 from leaderboards.statistics.resampling import Blank
-from tests.support.synthetic_records import at_ratio
+from tests.support.synthetic_records import summary_row
 
 GER = (0.0, 0.1, 0.3, 0.2, 0.35, 0.38)
 RATE = (0.1, 0.2, 0.3, 0.3, 0.5, 0.4)
 
 
 def row(policy: str, ratio: float, ger: float | None, rate: float | None, reason: str | None = None) -> SummaryRow:
-    return SummaryRow(
-        **{
-            "task": "base",
-            "mode": "agnostic",
-            "policy": policy,
-            "level_kind": "ratio",
-            "level": ratio,
-            **at_ratio(ratio),
-            "n": 40,
-            "reason": reason,
-        },
-        **{"ger": ger, "hallucination_rate": rate},
-    )
+    return summary_row(policy, ratio, n=40, reason=reason, ger=ger, hallucination_rate=rate)
 
 
 def small() -> list[SummaryRow]:

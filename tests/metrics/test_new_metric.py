@@ -85,7 +85,7 @@ records["words"] = np.arange(len(records)) % 7
 rows = summarise(records)
 found = all_standings(records, rows)
 boards = boards_of(records, rows, found)
-results = Results.of({"model": "toy"}, rows, boards)
+results = Results.of(records, rows, {"run": {}}, "toy")
 row = next(row for row in rows if (row.task, row.policy, row.ratio) == ("base", "snapkv", 0.9))
 own = records[(records.task == "base") & (records.policy == "snapkv") & (records.ratio == 0.9)]
 full = records[(records.task == "base") & (records.policy == "full")]

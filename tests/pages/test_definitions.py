@@ -1,7 +1,6 @@
 """Nothing is shown that is not defined: every column of every table, download and record, and every measure."""
 
 import re
-from html.parser import HTMLParser
 
 import pytest
 
@@ -28,8 +27,8 @@ from leaderboards.pages.comparison import build_comparison
 from leaderboards.pages.definitions import chapters
 from leaderboards.pages.front import build_pages
 from leaderboards.pages.imported import build_imported
-from leaderboards.pages.results import Results
 from policies import Level
+from tests.support.pages import Elements, results_of
 from tests.support.study_records import instructions_page, small_study
 from tests.support.synthetic_records import realistic_records
 
@@ -58,39 +57,16 @@ def sheets() -> list[Sheet]:
     ]
 
 
-class Headings(HTMLParser):
-    """The texts of all headings of columns."""
-
-    def __init__(self, page: str) -> None:
-        super().__init__()
-        self.found: list[str] = []
-        self._open = False
-        self.feed(page)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        if tag == "th" and dict(attrs).get("scope") == "col":
-            self._open = True
-            self.found.append("")
-
-    def handle_endtag(self, tag: str) -> None:
-        self._open = self._open and tag != "th"
-
-    def handle_data(self, data: str) -> None:
-        if self._open:
-            self.found[-1] += data
-
-
 def headings() -> set[str]:
     """Of the columns of all pages."""
     records = realistic_records(policies=["full", "random", "recency", "snapkv", "knorm"], contexts=4)
-    rows = summarise(records)
     pages = [
-        *build_pages([Results.of({"model": "toy"}, rows, boards_of(records, rows))]).values(),
+        *build_pages([results_of(records)]).values(),
         build_comparison("toy", duels(records, "snapkv", ["knorm"]), {"knorm": contrasts(records, "snapkv", "knorm")}),
         instructions_page("toy", small_study())[0],
         build_imported("results", [IMPORTED]),
     ]
-    return {heading.strip() for page in pages for heading in Headings(page).found}
+    return {heading.strip() for page in pages for heading in Elements(page).headings}
 
 
 def defined(heading: str) -> bool:

@@ -10,16 +10,14 @@ import pytest
 from pandas import DataFrame
 
 from leaderboards.aggregate.row import F1
-from leaderboards.aggregate.summary import summarise
 from leaderboards.pages.examples import WORST, build_examples, examples_of
-from leaderboards.pages.results import Results, examples_page
+from leaderboards.pages.results import examples_page
 from leaderboards.pages.sections import sections_of
 from leaderboards.rendering.templating import as_data
-from tests.support.chromium import EXECUTABLE, Chromium
-from tests.support.synthetic_records import realistic_records, record
-
-HOSTILE = "</script><img src=https://example.invalid/x onerror=\"document.title='owned'\">\u2028\u202e\x1b[31m<b>"
-in_chromium = pytest.mark.skipif(EXECUTABLE is None, reason="chromium is not installed: apt-get install chromium")
+from tests.support.chromium import Chromium, needs_chromium, on_every_screen
+from tests.support.pages import HOSTILE_IN_A_BROWSER as HOSTILE
+from tests.support.pages import results_of
+from tests.support.synthetic_records import frame, realistic_records, record
 
 
 def answered(question: int, policy: str, f1: float, **more: Any) -> dict[str, Any]:
@@ -28,15 +26,11 @@ def answered(question: int, policy: str, f1: float, **more: Any) -> dict[str, An
     return record(question_id=str(question), policy=policy, ratio=ratio, **(outcome | more))
 
 
-def records(*rows: dict[str, Any]) -> DataFrame:
-    return DataFrame(list(rows))
-
-
 def two_policies(**more: Any) -> DataFrame:
     """Five questions; the full cache fails at the last, and snapkv at the third and the last."""
     rows = [answered(number, "full", 0.0 if number == 4 else 100.0) for number in range(5)]
     rows += [answered(number, "snapkv", 0.0 if number in (2, 4) else 100.0, **more) for number in range(5)]
-    return records(*rows)
+    return frame(rows)
 
 
 def test_the_answers_that_lose_most_against_the_full_cache_come_first() -> None:
@@ -59,11 +53,13 @@ def test_contexts_and_questions_stand_there_once() -> None:
 
 
 def test_an_attack_is_told_by_what_it_leaks() -> None:
-    attacks = records(
-        answered(0, "full", 100.0, leakage=0.0, hallucinated=None),
-        answered(0, "snapkv", 0.0, leakage=0.75, hallucinated=None, hallucination_kind=None),
-        answered(1, "full", 100.0, leakage=0.0, hallucinated=None),
-        answered(1, "snapkv", 100.0, leakage=0.0, hallucinated=None),
+    attacks = frame(
+        [
+            answered(0, "full", 100.0, leakage=0.0, hallucinated=None),
+            answered(0, "snapkv", 0.0, leakage=0.75, hallucinated=None, hallucination_kind=None),
+            answered(1, "full", 100.0, leakage=0.0, hallucinated=None),
+            answered(1, "snapkv", 100.0, leakage=0.0, hallucinated=None),
+        ]
     )
     shown = examples_of(attacks)["cells"]["snapkv"]["0.5"]
     assert [(answer["verdict"], answer["wrong"]) for answer in shown] == [("leaked 75 %", True), ("leaked 0 %", False)]
@@ -102,24 +98,17 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@in_chromium
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [320, 1280])
+@needs_chromium
+@on_every_screen
 def test_the_page_is_quiet_fits_and_keeps_hostile_text_as_text(
     browser: Chromium, page: Path, width: int, scheme: str
 ) -> None:
-    browser.complaints.clear()
-    browser.requests.clear()
-    browser.open(page, width=width, scheme=scheme)
-    assert browser.evaluate("document.documentElement.scrollWidth") <= width
-    assert browser.complaints == []
-    assert browser.requests == [page.as_uri()]
-    assert browser.evaluate("document.querySelectorAll('img').length") == 0
+    browser.open_quietly(page, width, scheme)
     assert browser.evaluate("document.querySelector('.output').textContent") == HOSTILE
     assert browser.evaluate("document.title") == "Examples of base · kvbench"
 
 
-@in_chromium
+@needs_chromium
 def test_every_token_is_as_dark_as_it_is_kept(browser: Chromium, page: Path) -> None:
     browser.open(page)
     tokens = browser.evaluate("[...document.querySelector('.strip').children].map(each => each.textContent)")
@@ -134,7 +123,7 @@ def test_every_token_is_as_dark_as_it_is_kept(browser: Chromium, page: Path) -> 
     assert browser.evaluate(shade) == 1
 
 
-@in_chromium
+@needs_chromium
 def test_the_choice_is_in_the_address(browser: Chromium, page: Path) -> None:
     browser.open(page)
     assert browser.evaluate("document.getElementById('policy').value") == "snapkv"
@@ -152,11 +141,7 @@ def test_the_choice_is_in_the_address(browser: Chromium, page: Path) -> None:
 @in_chromium
 def test_an_f1_of_a_task_page_leads_to_the_examples_of_its_level(browser: Chromium, tmp_path: Path) -> None:
     records = realistic_records(["base"], ["full", "snapkv"], ratios=[0.1, 0.5, 0.9], contexts=2)
-    (table,) = [
-        one
-        for one in sections_of([Results.of({"model": "toy"}, summarise(records))], "base")[0].tables
-        if one.measure is F1
-    ]
+    (table,) = [one for one in sections_of([results_of(records)], "base")[0].tables if one.measure is F1]
     page = tmp_path / examples_page("base")
     token_ends = [np.array([len(context)], dtype="<u4").tobytes() for context in records["context"]]
     page.write_text(build_examples("toy", "base", records.assign(token_ends=token_ends)), encoding="utf-8")

@@ -14,23 +14,17 @@ from leaderboards.downloads.sheets import Sheet
 from leaderboards.pages.definitions import chapters
 from leaderboards.pages.method import Downloads, Method, PolicyEntry, RunEntry, TaskEntry, TaskExample, build_method
 from policies import POLICIES, TITLES
-from tests.pages.test_page import HOSTILE, Elements, assert_inert
-from tests.support.small_store import small_store
+from tests.support.pages import HOSTILE, Elements, assert_inert
 
 
 @pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
-    return small_store(tmp_path_factory.mktemp("runs") / "small")
+def records(small_run: Store) -> pd.DataFrame:
+    return small_run.frame()
 
 
 @pytest.fixture(scope="module")
-def records(store: Store) -> pd.DataFrame:
-    return store.frame()
-
-
-@pytest.fixture(scope="module")
-def method(store: Store, records: pd.DataFrame) -> Method:
-    return method_of({"small": store.run}, [records])
+def method(small_run: Store, records: pd.DataFrame) -> Method:
+    return method_of({"small": small_run.run}, [records])
 
 
 def example(**changes: Any) -> TaskExample:
@@ -42,11 +36,11 @@ def test_every_title_is_that_of_a_paper_of_a_policy() -> None:
     assert set(TITLES) <= {policy.paper for policy in POLICIES.values()}
 
 
-def test_every_task_and_policy_is_told_those_of_the_run_first(method: Method, store: Store) -> None:
+def test_every_task_and_policy_is_told_those_of_the_run_first(method: Method, small_run: Store) -> None:
     assert {task.name for task in method.tasks} == {*TASKS, "ifeval"}
     assert [task.name for task in method.tasks if task.contexts] == ["base", "hops"]
     in_run = [policy.name for policy in method.policies if policy.in_run]
-    assert in_run == [policy.name for policy in store.identity.policies]
+    assert in_run == [policy.name for policy in small_run.identity.policies]
     assert [policy.name for policy in method.policies][: len(in_run)] == in_run
     assert {policy.name for policy in method.policies} == set(POLICIES)
     snapkv = next(policy for policy in method.policies if policy.name == "snapkv")
@@ -89,7 +83,7 @@ def test_of_a_long_context_what_is_around_the_answer_is_shown() -> None:
     assert all(len(piece.text) < 700 for piece in pieces)
 
 
-def test_the_page_tells_definitions_papers_command_and_versions(method: Method, store: Store) -> None:
+def test_the_page_tells_definitions_papers_command_and_versions(method: Method, small_run: Store) -> None:
     sheets = [Sheet("cells", "Every measure", ("a",), ((1,),))]
     page = build_method(method, Downloads(sheets, "records.parquet", 726))
     text = Elements(page).text
@@ -103,7 +97,7 @@ def test_the_page_tells_definitions_papers_command_and_versions(method: Method, 
         assert policy.title in text
     assert method.runs[0].command in text
     assert "--tasks base,hops --policies snapkv,knorm --limit 3 --seed 0 --mode agnostic --ratios 0.5,0.9" in text
-    identity = store.identity
+    identity = small_run.identity
     assert identity.git_revision is not None
     for fact in (identity.packages["torch"], identity.git_revision, identity.model_fingerprint):
         assert fact in text
@@ -116,12 +110,12 @@ def test_the_page_tells_definitions_papers_command_and_versions(method: Method, 
 
 
 def test_a_press_of_ones_own_is_described_and_a_run_without_options_says_so(
-    store: Store, records: pd.DataFrame
+    small_run: Store, records: pd.DataFrame
 ) -> None:
-    *others, last = store.identity.policies
+    *others, last = small_run.identity.policies
     own = last.model_copy(update={"name": "MyPress", "paper": "-", "origin": "0123"})
-    identity = store.identity.model_copy(update={"policies": (*others, own)})
-    told = method_of({"small": store.run.model_copy(update={"identity": identity, "job": None})}, [records])
+    identity = small_run.identity.model_copy(update={"policies": (*others, own)})
+    told = method_of({"small": small_run.run.model_copy(update={"identity": identity, "job": None})}, [records])
     mine = next(policy for policy in told.policies if policy.name == "MyPress")
     assert (mine.in_run, mine.paper) == (True, "")
     assert escape(told.runs[0].unknown[0]) in build_method(told)
@@ -139,6 +133,6 @@ def test_hostile_text_is_text() -> None:
     assert_inert(build_method(method, Downloads([sheet], "records.parquet", 1)), 20)
 
 
-def test_the_same_input_gives_the_same_bytes(method: Method, store: Store, records: pd.DataFrame) -> None:
+def test_the_same_input_gives_the_same_bytes(method: Method, small_run: Store, records: pd.DataFrame) -> None:
     shuffled = records.sample(frac=1, random_state=0)
-    assert build_method(method_of({"small": store.run}, [shuffled])) == build_method(method)
+    assert build_method(method_of({"small": small_run.run}, [shuffled])) == build_method(method)

@@ -21,7 +21,7 @@ from leaderboards.boards.board import boards_of
 from leaderboards.boards.standings import all_standings
 from leaderboards.downloads.sheets import Sheet, file_name, joined
 from leaderboards.downloads.tables import board_sheet, cells_sheet, questions_sheet
-from tests.support.synthetic_records import failed, realistic_records
+from tests.support.synthetic_records import failing, realistic_records
 
 # What a spreadsheet would compute, and what would end a cell, a row or a script.
 HOSTILE = [
@@ -92,8 +92,7 @@ def test_plain_names_are_files_as_they_are() -> None:
 def rows() -> list[SummaryRow]:
     def spoil(one: dict[str, object]) -> dict[str, object]:
         if (one["task"], one["policy"], one["ratio"], one["example_index"]) == ("hops", "knorm", 0.9, 0):
-            identity = ("task", "policy", "ratio", "example_id", "example_index", "question_id", "answerable")
-            return failed(HOSTILE[0], **{name: one[name] for name in identity})
+            return failing(one, HOSTILE[0])
         return one
 
     return summarise(realistic_records(policies=["full", "random", "snapkv", "knorm"], contexts=5, change=spoil))

@@ -9,26 +9,29 @@ from kvpress.utils import compute_n_kept
 
 from kvbench.engine.decode.answers import decode
 from kvbench.engine.treat.branch import Branch, Trace
-from kvbench.models.load import LoadedModel
 from kvbench.prompts.prompt import Prompt
-from policies import POLICIES, UNTREATED, Level, Policy, PolicyError, Situation, arguments_of, at_ratios
-from tests.support.toy import HEAD_SIZE, KEY_HEADS, LAYERS, hooks_left, keep_of, prompt_for, toy_model, treat
+from policies import UNTREATED, Level, Policy, PolicyError, Situation, arguments_of, at_ratios
+from tests.support.toy import (
+    HEAD_SIZE,
+    KEY_HEADS,
+    LAYERS,
+    PLENTY,
+    RUNNABLE,
+    hooks_left,
+    keep_of,
+    model_of,
+    prompt_for,
+    treat,
+)
 
 RATIOS = (0.0, 0.1, 0.45, 0.9)
 STEPS = 4
-PLENTY = 10**9
-RUNNABLE = {name: policy for name, policy in POLICIES.items() if not policy.weights}
 every_policy = pytest.mark.parametrize("policy", RUNNABLE.values(), ids=RUNNABLE)
 
 
 @cache
-def model() -> LoadedModel:
-    return toy_model("llama")
-
-
-@cache
 def trace_of(name: str) -> Trace:
-    return treat(model(), [RUNNABLE[name]], RATIOS, prompt_for(RUNNABLE[name]))
+    return treat(model_of("llama"), [RUNNABLE[name]], RATIOS, prompt_for(RUNNABLE[name]))
 
 
 def branches(policy: Policy, above: float = -1.0) -> list[Branch]:
@@ -56,9 +59,11 @@ def test_every_ratio_that_it_reaches_has_a_branch_for_every_question(policy: Pol
 @every_policy
 def test_ratio_zero_is_the_full_cache_token_for_token(policy: Policy) -> None:
     prompt = prompt_for(policy)
-    plain = decode(model(), treat(model(), [RUNNABLE["full"]], [0.0], prompt), STEPS, PLENTY)
-    trace = treat(model(), [policy], [0.0], prompt)
-    answers = {generation.question: generation.token_ids for generation in decode(model(), trace, STEPS, PLENTY)}
+    plain = decode(model_of("llama"), treat(model_of("llama"), [RUNNABLE["full"]], [0.0], prompt), STEPS, PLENTY)
+    trace = treat(model_of("llama"), [policy], [0.0], prompt)
+    answers = {
+        generation.question: generation.token_ids for generation in decode(model_of("llama"), trace, STEPS, PLENTY)
+    }
     assert answers == {generation.question: generation.token_ids for generation in plain}
     for branch in trace.branches:
         assert keep_of(branch).shape == (LAYERS, KEY_HEADS, trace.length)
@@ -90,7 +95,7 @@ def test_as_many_tokens_are_kept_as_the_policy_says(policy: Policy) -> None:
 @every_policy
 def test_a_budget_in_tokens_is_kept_to_the_token_or_refused(policy: Policy) -> None:
     length = trace_of(policy.name).length
-    trace = treat(model(), [policy], (), prompt_for(policy), budgets=(48, length, length + 5))
+    trace = treat(model_of("llama"), [policy], (), prompt_for(policy), budgets=(48, length, length + 5))
     assert {branch.treatment.level for branch in trace.branches} == (
         {Level("budget", tokens) for tokens in (48, length, length + 5)} if policy.kinds else {UNTREATED}
     )
@@ -169,8 +174,8 @@ def test_a_second_run_gives_the_same_whatever_was_drawn_before(policy: Policy) -
     answers = []
     for seed in (12345, 7):
         torch.manual_seed(seed)
-        trace = treat(model(), [policy], RATIOS, prompt)
-        generations = decode(model(), trace, STEPS, PLENTY)
+        trace = treat(model_of("llama"), [policy], RATIOS, prompt)
+        generations = decode(model_of("llama"), trace, STEPS, PLENTY)
         answers.append([generation.token_ids for generation in generations])
         for one, other in zip(trace.branches, trace_of(policy.name).branches, strict=True):
             assert all(torch.equal(a, b) for a, b in zip(left_of(one), left_of(other), strict=True))
@@ -182,9 +187,9 @@ def test_another_seed_gives_another_cache_if_and_only_if_the_policy_declares_tha
     prompt, ratio = prompt_for(policy), min(0.45, policy.highest_ratio)
     outcomes = []
     for seed in (0, 1):
-        trace = treat(model(), [policy], [ratio], prompt, seed)
+        trace = treat(model_of("llama"), [policy], [ratio], prompt, seed)
         if policy.while_decoding:  # what such a press draws may show in the answers alone
-            generations = decode(model(), trace, STEPS, PLENTY)
+            generations = decode(model_of("llama"), trace, STEPS, PLENTY)
             outcomes.append([generation.final_cache.digest for generation in generations if generation.final_cache])
         else:
             outcomes.append([branch.digest for branch in trace.branches])
@@ -194,13 +199,13 @@ def test_another_seed_gives_another_cache_if_and_only_if_the_policy_declares_tha
 
 @every_policy
 def test_the_generator_hooks_masks_and_the_model_are_left_alone(policy: Policy) -> None:
-    network, prompt = model().network, prompt_for(policy)
+    network, prompt = model_of("llama").network, prompt_for(policy)
     weights = {name: weight.clone() for name, weight in network.named_parameters()}
     torch.manual_seed(3)
     expected = torch.rand(2)
     torch.manual_seed(3)
-    trace = treat(model(), [policy], [0.4], prompt)
-    decode(model(), trace, 2, PLENTY)
+    trace = treat(model_of("llama"), [policy], [0.4], prompt)
+    decode(model_of("llama"), trace, 2, PLENTY)
     assert torch.equal(torch.rand(2), expected)
     assert not hooks_left(network)
     for module in network.modules():
@@ -235,7 +240,7 @@ def shortened(prompt: Prompt, length: int) -> Prompt:
 @pytest.mark.parametrize("length", [1, 2, 5, 17, 30])
 @every_policy
 def test_a_context_shorter_than_its_window_is_treated_or_refused_in_one_line(policy: Policy, length: int) -> None:
-    for branch in treat(model(), [policy], [0.45], shortened(prompt_for(policy), length)).branches:
+    for branch in treat(model_of("llama"), [policy], [0.45], shortened(prompt_for(policy), length)).branches:
         if branch.error is None:
             assert len(branch.layers) == LAYERS
             continue

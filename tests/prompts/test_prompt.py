@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from copy import deepcopy
+from functools import cache
 
 import pytest
 from hypothesis import given
@@ -36,10 +37,6 @@ every_task = pytest.mark.parametrize("task", TASKS.values(), ids=TASKS)
 every_mode = pytest.mark.parametrize("mode", ["agnostic", "aware"])
 
 
-def reference() -> PreTrainedTokenizerFast:
-    return toy_tokenizer()
-
-
 def without_chat_template() -> PreTrainedTokenizerFast:
     tokenizer = deepcopy(toy_tokenizer())
     tokenizer.chat_template = None
@@ -53,6 +50,7 @@ def with_another_template() -> PreTrainedTokenizerFast:
     return tokenizer
 
 
+@cache
 def like_llama3() -> PreTrainedTokenizerFast:
     inner = Tokenizer(models.BPE())
     words = pre_tokenizers.Split(Regex(LLAMA3_WORDS), behavior="isolated")
@@ -72,7 +70,7 @@ def like_llama3() -> PreTrainedTokenizerFast:
 
 
 TOKENIZERS: dict[str, Callable[[], PreTrainedTokenizerFast]] = {
-    "reference": reference,
+    "reference": toy_tokenizer,
     "no chat template": without_chat_template,
     "another template": with_another_template,
     "like Llama 3": like_llama3,
@@ -164,7 +162,7 @@ def test_a_token_that_only_touches_a_span_is_not_of_it() -> None:
 # --- the two modes
 
 
-@pytest.mark.parametrize("make", [pytest.param(m, id=n) for n, m in TOKENIZERS.items()])
+@every_tokenizer
 @every_task
 def test_the_instruction_stands_before_the_question_or_behind_a_compressed_one(
     make: Callable[[], PreTrainedTokenizerFast], task: Task

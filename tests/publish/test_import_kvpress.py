@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable
-from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
@@ -12,39 +11,13 @@ from kvbench.system.errors import KVBenchError
 from leaderboards.aggregate.imported import Imported
 from leaderboards.pages.imported import build_imported
 from tests.support.kvpress_folders import evaluation
+from tests.support.pages import HOSTILE, Elements
 from tests.support.runs import CommandLine
-
-HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>"
-
-
-class Cells(HTMLParser):
-    """The rows of the tables of a page, as texts."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.rows: list[list[str]] = []
-        self.inside = False
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        if tag == "tr":
-            self.rows.append([])
-        if tag in ("td", "th"):
-            self.rows[-1].append("")
-            self.inside = True
-
-    def handle_endtag(self, tag: str) -> None:
-        self.inside = self.inside and tag not in ("td", "th")
-
-    def handle_data(self, data: str) -> None:
-        if self.inside:
-            self.rows[-1][-1] += data
 
 
 def rows_of(page: str) -> list[dict[str, str]]:
-    parser = Cells()
-    parser.feed(page)
-    header, *_ = parser.rows
-    return [dict(zip(header, row, strict=True)) for row in parser.rows if row != header]
+    header, *rows = Elements(page).rows
+    return [dict(zip(header, row, strict=True)) for row in rows if row != header]
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,6 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from kvbench.cli.program import main
 from kvbench.publish.site import summary_rows
 from kvbench.store.store import Store
 from kvbench.store.tables import SCHEMA_VERSION
@@ -27,18 +26,13 @@ from tests.support.small_store import AGAIN, small_store
 
 
 @pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
-    return small_store(tmp_path_factory.mktemp("runs") / "small")
+def records(small_run: Store) -> pd.DataFrame:
+    return small_run.frame()
 
 
 @pytest.fixture(scope="module")
-def records(store: Store) -> pd.DataFrame:
-    return store.frame()
-
-
-@pytest.fixture(scope="module")
-def rows(store: Store, records: pd.DataFrame) -> dict[tuple[str, str, float], SummaryRow]:
-    return {(row.task, row.policy, row.ratio or 0.0): row for row in summary_rows(store, records)}
+def rows(small_run: Store, records: pd.DataFrame) -> dict[tuple[str, str, float], SummaryRow]:
+    return {(row.task, row.policy, row.ratio or 0.0): row for row in summary_rows(small_run, records)}
 
 
 @pytest.fixture(scope="module")
@@ -179,13 +173,12 @@ def test_right_against_wrong(records: pd.DataFrame) -> None:
         assert told[key][4] == verdict, key
 
 
-def test_the_site_of_it_shows_and_gives_out_these_numbers(store: Store, tmp_path: Path) -> None:
-    assert main(["site", str(store.folder), "--out", str(tmp_path)]) == 0
-    cells = pd.read_csv(tmp_path / "data/cells.csv", float_precision="round_trip")
+def test_the_site_of_it_shows_and_gives_out_these_numbers(small_site: Path) -> None:
+    cells = pd.read_csv(small_site / "data/cells.csv", float_precision="round_trip")
     cell = cells.set_index(["task", "policy", "ratio"]).loc[("base", "snapkv", 0.5)]
     assert cell[["f1", "f1_low", "f1_high", "n"]].tolist() == pytest.approx([55.5555555556, 100 / 3, 100.0, 18])
-    assert len(pd.read_parquet(tmp_path / "data/records.parquet")) == 726
-    method = (tmp_path / "method.html").read_text()
+    assert len(pd.read_parquet(small_site / "data/records.parquet")) == 726
+    method = (small_site / "method.html").read_text()
     assert "--tasks base,hops --policies snapkv,knorm --limit 3 --seed 0 --mode agnostic --ratios 0.5,0.9" in method
 
 

@@ -8,9 +8,16 @@ import pyarrow as pa
 import pytest
 
 from kvbench.store.scoring import SCORES, rescore
+from kvbench.store.store import Store
 from kvbench.store.tables import RECORDS
 from kvbench.system.errors import KVBenchError
 from tests.support.small_store import small_store
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    """The committed run, to be spoilt."""
+    return small_store(tmp_path / "small")
 
 
 @pytest.mark.parametrize(
@@ -18,9 +25,8 @@ from tests.support.small_store import small_store
     [("f1", 1e9, "f1 is 1000000000.0, not between 0 and 100"), ("ger", float("nan"), "ger is no number")],
 )
 def test_a_number_that_no_measure_has_is_refused_in_one_line(
-    tmp_path: Path, column: str, value: float, said: str
+    store: Store, column: str, value: float, said: str
 ) -> None:
-    store = small_store(tmp_path / "small")
     path = store.record_files()[0]
     table = store.read(RECORDS, path)
     place = table.column_names.index(column)
@@ -31,8 +37,7 @@ def test_a_number_that_no_measure_has_is_refused_in_one_line(
     assert len(store.frame(possible=False)) > len(values)
 
 
-def test_columns_of_another_name_order_or_type_are_named(tmp_path: Path) -> None:
-    store = small_store(tmp_path / "small")
+def test_columns_of_another_name_order_or_type_are_named(store: Store) -> None:
     path = store.record_files()[0]
     table = store.read(RECORDS, path)
     text = table.set_column(table.column_names.index("f1"), "f1", pa.array(["1"] * len(table)))
@@ -47,8 +52,7 @@ def test_columns_of_another_name_order_or_type_are_named(tmp_path: Path) -> None
             store.frame()
 
 
-def test_score_computes_a_metric_that_an_earlier_version_did_not_have(tmp_path: Path) -> None:
-    store = small_store(tmp_path / "small")
+def test_score_computes_a_metric_that_an_earlier_version_did_not_have(store: Store) -> None:
     path, expected = store.record_files()[0], store.frame()
     table = store.read(RECORDS, path)
     store.write_table(path, table.drop_columns(["em", "f1"]))
@@ -58,8 +62,7 @@ def test_score_computes_a_metric_that_an_earlier_version_did_not_have(tmp_path: 
     pd.testing.assert_frame_equal(store.frame(), expected)
 
 
-def test_records_that_all_failed_get_the_columns_of_new_metrics_too(tmp_path: Path) -> None:
-    store = small_store(tmp_path / "small")
+def test_records_that_all_failed_get_the_columns_of_new_metrics_too(store: Store) -> None:
     path = store.record_files()[0]
     failed = {"output_text": None, "status": "failed", **dict.fromkeys(SCORES)}
     store.write_rows(RECORDS, path, [row.model_copy(update=failed) for row in store.read_rows(RECORDS, path)])
@@ -69,8 +72,7 @@ def test_records_that_all_failed_get_the_columns_of_new_metrics_too(tmp_path: Pa
     assert store.read(RECORDS, path).equals(table)
 
 
-def test_a_metric_that_does_not_follow_from_what_is_stored_needs_another_run(tmp_path: Path) -> None:
-    store = small_store(tmp_path / "small")
+def test_a_metric_that_does_not_follow_from_what_is_stored_needs_another_run(store: Store) -> None:
     path = store.record_files()[0]
     store.write_table(path, store.read(RECORDS, path).drop_columns(["f1", "gold_nll"]))
     for read in (store.frame, lambda: rescore(store)):

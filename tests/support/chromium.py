@@ -8,11 +8,35 @@ import shutil
 import subprocess
 import time
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 EXECUTABLE = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 FLAGS = ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--remote-debugging-pipe")
+needs_chromium = pytest.mark.skipif(EXECUTABLE is None, reason="chromium is not installed: apt-get install chromium")
+on_every_screen = pytest.mark.parametrize(("width", "scheme"), list(product((320, 1280), ("light", "dark"))))
+IN_VIEW = "(element => element.offsetParent !== null)"
+# The lowest contrast of any text of the tiles against what it stands on, tiles being translucent and details too.
+LOWEST_CONTRAST = """(() => {
+  const parse = text => { const n = text.match(/[\\d.]+/g).map(Number); return [n.slice(0, 3), n[3] ?? 1]; };
+  const over = (top, share, below) => top.map((value, index) => value * share + below[index] * (1 - share));
+  const linear = value => value / 255 <= 0.04045 ? value / 255 / 12.92 : ((value / 255 + 0.055) / 1.055) ** 2.4;
+  const light = ([r, g, b]) => 0.2126 * linear(r) + 0.7152 * linear(g) + 0.0722 * linear(b) + 0.05;
+  const paper = parse(getComputedStyle(document.body).backgroundColor)[0];
+  let lowest = 21;
+  for (const text of document.querySelectorAll('.heat td .value, .heat td .detail, .quiet, .key, .notes')) {
+    const tile = text.closest('td');
+    const ground = tile ? over(...parse(getComputedStyle(tile).backgroundColor), paper) : paper;
+    const style = getComputedStyle(text);
+    const ink = over(parse(style.color)[0], Number(style.opacity), ground);
+    const [one, other] = [light(ground), light(ink)];
+    lowest = Math.min(lowest, Math.max(one, other) / Math.min(one, other));
+  }
+  return lowest;
+})()"""
 
 
 class Chromium:
@@ -90,6 +114,17 @@ class Chromium:
                 return
             time.sleep(0.05)
         raise RuntimeError(f"chromium did not load {path}")
+
+    def open_quietly(self, path: Path, width: int, scheme: str = "light", fragment: str = "") -> None:
+        """Loads a page that says nothing on the console, asks for no other file, and is no wider than its window."""
+        self.complaints.clear()
+        self.requests.clear()
+        self.open(path, width=width, scheme=scheme, fragment=fragment)
+        assert self.evaluate("document.documentElement.scrollWidth") <= width, "it is wider than its window"
+        assert self.complaints == [], self.complaints
+        assert [request.partition("#")[0] for request in self.requests] == [path.as_uri()], self.requests
+        assert self.evaluate("document.querySelectorAll('img').length") == 0, "hostile text is an image"
+        assert self.evaluate("document.title") != "owned", "hostile text ran"
 
     def evaluate(self, expression: str) -> Any:
         """The value of a JavaScript expression, which must be JSON."""

@@ -79,7 +79,7 @@ def policies_of(calls: Sequence[Call]) -> list[list[str]]:
     return [list(call.policies) for call in calls]
 
 
-def small_run(model: Path, folder: Path, *more: object) -> list[object]:
+def small_command(model: Path, folder: Path, *more: object) -> list[object]:
     """The command of a small run; of an option that is given again, the last counts."""
     places = ["--model", model, "--out", folder / "runs", "--site", folder / "site"]
     small = ["--limit", 1, "--ratios", 0.5, "--policies", "full,knorm", "--name", "x", "--tasks", "base,hops"]
@@ -117,7 +117,7 @@ class CommandLine:
 
     def words(self, *more: object, model: Path | None = None) -> list[object]:
         """The command of a small run of the toy model, or of another, named x."""
-        return small_run(model or self.model, self.folder, *more)
+        return small_command(model or self.model, self.folder, *more)
 
     def run(self, *more: object, name: str = "x") -> Store:
         """A small run that succeeds."""

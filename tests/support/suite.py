@@ -30,6 +30,16 @@ SOLVERS: Mapping[str, Callable[[str, str], set[str]]] = {
 }
 
 
+_DRAWN: dict[int, Task] = {}  # kept, so that no other task gets the number of one
+
+
+@cache
+def _drawn(
+    number: int, count: int, split: Split, level: int | None, held_out: bool, questions: int | None
+) -> tuple[Example, ...]:
+    return tuple(_DRAWN[number].example(3, index, split, level, questions, held_out) for index in range(count))
+
+
 def some(
     task: Task,
     count: int = 40,
@@ -38,7 +48,9 @@ def some(
     held_out: bool = False,
     questions: int | None = None,
 ) -> tuple[Example, ...]:
-    return tuple(task.example(3, index, split, level, questions, held_out) for index in range(count))
+    """Examples of a task, drawn once for all tests."""
+    _DRAWN[id(task)] = task
+    return _drawn(id(task), count, split, level, held_out, questions)
 
 
 def every_way(task: Task, count: int = 20, level: int | None = None) -> tuple[Example, ...]:

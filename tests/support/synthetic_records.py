@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from pandas import DataFrame
 
+from leaderboards.aggregate.row import SummaryRow
 from leaderboards.metrics import METRICS
 
 RATIOS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
@@ -24,98 +25,91 @@ POLICIES = {
     "adakv_snapkv": 0.36,
 }
 LAYERS = 5
+UNANSWERED = ("status", "reason", "output_text")
+
+
+# Every column of a record, its question and its context; metrics that are not named are blank.
+RECORD: dict[str, Any] = {
+    **dict.fromkeys(METRICS),
+    "task": "base",
+    "task_version": "1.0.0",
+    "example_id": "base-0",
+    "example_index": 0,
+    "question_id": "0",
+    "mode": "agnostic",
+    "policy": "full",
+    "level_kind": "ratio",
+    "level": 0.0,
+    "repeat": 0,
+    "ratio": 0.0,
+    "status": "ok",
+    "reason": None,
+    "context": "Ada lives in Oslo.",
+    "token_ends": np.array([3, 9, 12, 18], dtype="<u4").tobytes(),
+    "question": "Where does Ada live?",
+    "golds": ["Oslo"],
+    "target": "Oslo",
+    "other_values": [],
+    "answerable": True,
+    "direction": "forward",
+    "answer_type": "location",
+    "question_type": "standard",
+    "hops": 1,
+    "answer_spans": [13, 17],
+    "evidence_spans": [0, 18],
+    "stated_values": ["Ada", "Oslo"],
+    "abstentions": ["I don't know"],
+    "answer_marker": "",
+    "arm": "",
+    "directives": [],
+    "directive_families": [],
+    "protected": "",
+    "defence": "",
+    "press_arguments": "{}",
+    "answer_tokens": 1,
+    "evidence_tokens": 6,
+    "context_tokens": 150,
+    "output_text": "Oslo",
+    "f1": 100.0,
+    "em": 100.0,
+    "abstained": False,
+    "hallucinated": False,
+    "eviction_rate": 0.0,
+    "ger": 0.0,
+    "ger_by_layer": [0.0] * LAYERS,
+    "slot_coverage": 1.0,
+    "token_kept": bytes([255, 128, 0, 255]),
+    "realised_ratio": 0.0,
+    "kept_tokens": 150.0,
+    "kv_bytes": 1000,
+    "prefill_seconds": 0.01,
+    "compression_seconds": 0.001,
+    "decode_seconds": 0.02,
+    "wave_halvings": 0,
+}
 
 
 def record(**changes: Any) -> dict[str, Any]:
     """One record of an answered question, every column with a value. ``budget``: its level, which else is its ratio."""
     budget = changes.pop("budget", None)
-    base: dict[str, Any] = {
-        **dict.fromkeys(METRICS),
-        "task": "base",
-        "task_version": "1.0.0",
-        "example_id": "base-0",
-        "example_index": 0,
-        "question_id": "0",
-        "mode": "agnostic",
-        "policy": "full",
-        "level_kind": "ratio",
-        "level": 0.0,
-        "repeat": 0,
-        "ratio": 0.0,
-        "status": "ok",
-        "reason": None,
-        "context": "Ada lives in Oslo.",
-        "token_ends": np.array([3, 9, 12, 18], dtype="<u4").tobytes(),
-        "question": "Where does Ada live?",
-        "golds": ["Oslo"],
-        "target": "Oslo",
-        "other_values": [],
-        "answerable": True,
-        "direction": "forward",
-        "answer_type": "location",
-        "question_type": "standard",
-        "hops": 1,
-        "answer_spans": [13, 17],
-        "evidence_spans": [0, 18],
-        "stated_values": ["Ada", "Oslo"],
-        "abstentions": ["I don't know"],
-        "answer_marker": "",
-        "arm": "",
-        "directives": [],
-        "directive_families": [],
-        "protected": "",
-        "defence": "",
-        "press_arguments": "{}",
-        "answer_tokens": 1,
-        "evidence_tokens": 6,
-        "output_text": "Oslo",
-        "f1": 100.0,
-        "em": 100.0,
-        "abstained": False,
-        "hallucinated": False,
-        "hallucination_kind": None,
-        "directives_obeyed": None,
-        "directives_strict": None,
-        "directives_loose": None,
-        "gold_nll": None,
-        "delta_nll": None,
-        "leakage": None,
-        "defence_leakage": None,
-        "refused": None,
-        "eviction_rate": 0.0,
-        "ger": 0.0,
-        "ger_by_layer": [0.0] * LAYERS,
-        "slot_coverage": 1.0,
-        "token_kept": bytes([255, 128, 0, 255]),
-        "defence_kept": None,
-        "defence_kept_by_layer": None,
-        "directives_kept": None,
-        "directives_kept_by_layer": None,
-        "realised_ratio": 0.0,
-        "kept_tokens": 150.0,
-        "kv_bytes": 1000,
-        "prefill_seconds": 0.01,
-        "compression_seconds": 0.001,
-        "decode_seconds": 0.02,
-        "wave_halvings": 0,
-        "context_tokens": 150,
-    }
-    whole = base | ({"level": changes["ratio"]} if "ratio" in changes else {}) | changes
+    whole = RECORD | ({"level": changes["ratio"]} if "ratio" in changes else {}) | changes
     whole |= {} if budget is None else {"level_kind": "budget", "level": float(budget)}
     return {"draw_id": whole["example_id"]} | whole
 
 
 def failed(reason: str = "CUDA out of memory", **changes: Any) -> dict[str, Any]:
     """The record of a question that a policy could not treat."""
-    nothing = dict.fromkeys(
-        (
-            *("output_text", "f1", "em", "abstained", "hallucinated", "eviction_rate", "ger", "ger_by_layer"),
-            *("directives_obeyed", "leakage"),
-            *("slot_coverage", "realised_ratio", "kept_tokens", "kv_bytes"),
-            *("prefill_seconds", "compression_seconds", "decode_seconds"),
-        )
-    )
-    return record(status="failed", reason=reason, **(nothing | changes))
+    return record(status="failed", reason=reason, **(dict.fromkeys((*METRICS, "output_text")) | changes))
+
+
+def failing(one: dict[str, Any], reason: str) -> dict[str, Any]:
+    """What a record had been, had its policy failed."""
+    return failed(reason, **{name: value for name, value in one.items() if name not in (*METRICS, *UNANSWERED)})
+
+
+def summary_row(policy: str, ratio: float = 0.5, **changes: Any) -> SummaryRow:
+    """A row of a summary, blank but for what is given."""
+    return SummaryRow(**{"task": "base", "mode": "agnostic", "policy": policy, **at_ratio(ratio), "n": 4, **changes})
 
 
 def at_ratio(ratio: Any) -> dict[str, Any]:

@@ -35,7 +35,7 @@ from transformers import (
 from datasets_gen import TASKS, Example
 from kvbench.benchmarks.pipeline import AS_WRITTEN
 from kvbench.engine.decode.answers import decode
-from kvbench.engine.decode.generation import until_end
+from kvbench.engine.decode.generation import Generation, until_end
 from kvbench.engine.treat.branch import Branch, Trace
 from kvbench.engine.treat.guard import attention_modules
 from kvbench.engine.treat.plan import plan
@@ -44,12 +44,14 @@ from kvbench.models.load import LoadedModel, wrap_model
 from kvbench.prompts.mode import Mode
 from kvbench.prompts.prompt import Prompt, build_prompts, chat_template, split_question
 from kvbench.reference.training.tokenizer import END, train_tokenizer
-from policies import Level, Policy, Situation, at_ratios, points_of
+from policies import POLICIES, Level, Policy, Situation, at_ratios, points_of
 from policies.declaration.draws import drawing_from, seed_of
 
 STEPS = 6  # of an answer
 PLENTY = 10**9  # bytes
 LAYERS, QUERY_HEADS, KEY_HEADS, HEAD_SIZE = 2, 4, 2, 128
+RUNNABLE = {name: policy for name, policy in POLICIES.items() if not policy.weights}  # without a download
+AGNOSTIC = {name: policy for name, policy in RUNNABLE.items() if not (policy.needs_question or policy.needs_spans)}
 END_EVERY = 20  # one token in so many ends an answer: some answers of a wave then end early and some do not
 
 
@@ -122,6 +124,9 @@ def toy_model(architecture: str = "llama", build: Callable[[], PreTrainedModel] 
     return wrap_model(architecture, network, tokenizer, "toy")
 
 
+model_of = cache(toy_model)  # for tests that leave it as it was
+
+
 def toy_example(task: str = "base", index: int = 1) -> Example:
     return TASKS[task].example(0, index)
 
@@ -152,10 +157,18 @@ def treat(
     return prefill(model, prompt, plan(policies, points, prompt, seed))
 
 
-def answers(model: LoadedModel, trace: Trace) -> dict[tuple[str, float, int], tuple[int, ...]]:
-    """By policy, ratio and question."""
-    generations = decode(model, trace, STEPS, PLENTY)
-    return {(g.branch.treatment.policy.name, g.branch.treatment.ratio, g.question): g.token_ids for g in generations}
+# The tokens of answers, by policy, ratio and question.
+Answers = dict[tuple[str, float, int], tuple[int, ...]]
+
+
+def by_question(generations: Sequence[Generation]) -> Answers:
+    named = {(g.branch.treatment.policy.name, g.branch.treatment.ratio, g.question): g.token_ids for g in generations}
+    assert len(named) == len(generations)
+    return named
+
+
+def answers(model: LoadedModel, trace: Trace) -> Answers:
+    return by_question(decode(model, trace, STEPS, PLENTY))
 
 
 def keep_of(branch: Branch) -> torch.Tensor:

@@ -1,0 +1,85 @@
+"""Pages of results, and what stands on a page."""
+
+from collections.abc import Mapping
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+from pandas import DataFrame
+
+from leaderboards.aggregate.paired import every_duel
+from leaderboards.aggregate.summary import summarise
+from leaderboards.pages.front import FRONT, build_pages
+from leaderboards.pages.results import Results
+
+HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>"
+# It ends a script, loads something from elsewhere, gives itself away in the title of the page, and talks to a terminal.
+HOSTILE_IN_A_BROWSER = (
+    "</script><img src=https://example.invalid/x onerror=\"document.title='owned'\">\u2028\u202e\x1b[31m:&=#%"
+)
+
+
+def results_of(
+    records: DataFrame, model: str = "toy", run: Mapping[str, Any] | None = None, folder: str = "run", **more: Any
+) -> Results:
+    """All that a site shows of the records of a run."""
+    return Results.of(records, summarise(records), {folder: run or {}}, model, duels=every_duel(records), **more)
+
+
+def write_pages(folder: Path, *results: Results) -> Path:
+    """Writes the pages of results; returns that of the front."""
+    for name, page in build_pages(results).items():
+        (folder / name).write_text(page, encoding="utf-8")
+    return folder / FRONT
+
+
+class Elements(HTMLParser):
+    """All start tags with their attributes, the text outside of scripts and styles, the rows of tables as texts, and
+    the headings of columns."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self.rows: list[list[str]] = []
+        self.headings: list[str] = []
+        self._open: list[list[str]] = []
+        self._hidden = False
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, dict(attrs)))
+        self._hidden = tag in ("script", "style")
+        if tag == "tr":
+            self.rows.append([])
+        elif tag in ("td", "th"):
+            self._open = [self.rows[-1]]
+            if tag == "th" and dict(attrs).get("scope") == "col":
+                self._open.append(self.headings)
+            for texts in self._open:
+                texts.append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        self._hidden = False
+        if tag in ("td", "th"):
+            self._open = []
+
+    def handle_data(self, data: str) -> None:
+        if not self._hidden:
+            self.text += data
+            for texts in self._open:
+                texts[-1] += data
+
+    def values(self, attribute: str) -> list[str]:
+        return [value for _, attributes in self.found if (value := attributes.get(attribute))]
+
+
+def assert_inert(page: str, least: int) -> None:
+    """Hostile text is there at least so often, as text."""
+    elements = Elements(page)
+    scripts = [attributes.get("type") for tag, attributes in elements.found if tag == "script"]
+    assert scripts.count(None) == 1
+    assert set(scripts) <= {None, "application/json"}
+    assert "img" not in {tag for tag, _ in elements.found}
+    assert not [name for _, attributes in elements.found for name in attributes if name.startswith("on")]
+    assert elements.text.count(HOSTILE) >= least
