@@ -138,7 +138,7 @@ def test_the_choice_is_in_the_address(browser: Chromium, page: Path) -> None:
     assert "policy=snapkv" in browser.evaluate("location.hash")
 
 
-@in_chromium
+@needs_chromium
 def test_an_f1_of_a_task_page_leads_to_the_examples_of_its_level(browser: Chromium, tmp_path: Path) -> None:
     records = realistic_records(["base"], ["full", "snapkv"], ratios=[0.1, 0.5, 0.9], contexts=2)
     (table,) = [one for one in sections_of([results_of(records)], "base")[0].tables if one.measure is F1]
