@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from datasets_gen.examples.errors import DatasetError, unknown_name
 from datasets_gen.examples.ifeval_kinds import ARGUMENTS
-from datasets_gen.examples.wording import Phrasings
+from datasets_gen.examples.wording import Phrasings, phrasings
 
 FILLER = "indeed"  # what an answer is filled up with, where it must have more words than it needs
 BRACKETS: Mapping[str, tuple[str, str]] = {"square": ("[", "]"), "round": ("(", ")"), "curly": ("{", "}")}
@@ -128,122 +128,102 @@ def _said_first(name: str, text: str) -> str:
 KINDS: Mapping[str, Kind] = {
     "begin": Kind(
         "position",
-        Phrasings(
-            (
-                "Begin every answer with the word {argument}.",
-                "The first word of each answer must be {argument}.",
-                "Start each reply with {argument}.",
-            ),
-            ("Open all replies with the word {argument}.",),
+        phrasings(
+            "Begin every answer with the word {argument}.",
+            "The first word of each answer must be {argument}.",
+            "Start each reply with {argument}.",
+            held_out=["Open all replies with the word {argument}."],
         ),
         _begins,
     ),
     "end": Kind(
         "position",
-        Phrasings(
-            (
-                "End every answer with the word {argument}.",
-                "The last word of each answer must be {argument}.",
-                "Finish each reply with {argument}.",
-            ),
-            ("Close all replies with the word {argument}.",),
+        phrasings(
+            "End every answer with the word {argument}.",
+            "The last word of each answer must be {argument}.",
+            "Finish each reply with {argument}.",
+            held_out=["Close all replies with the word {argument}."],
         ),
         _ends,
     ),
     "upper": Kind(
         "case",
-        Phrasings(
-            (
-                "Write every answer in capital letters.",
-                "Use capital letters only.",
-                "Each answer must be all upper case.",
-            ),
-            ("Keep all replies in upper case.",),
+        phrasings(
+            "Write every answer in capital letters.",
+            "Use capital letters only.",
+            "Each answer must be all upper case.",
+            held_out=["Keep all replies in upper case."],
         ),
         _is_upper,
     ),
     "lower": Kind(
         "case",
-        Phrasings(
-            (
-                "Write every answer in small letters.",
-                "Use small letters only.",
-                "Each answer must be all lower case.",
-            ),
-            ("Keep all replies in lower case.",),
+        phrasings(
+            "Write every answer in small letters.",
+            "Use small letters only.",
+            "Each answer must be all lower case.",
+            held_out=["Keep all replies in lower case."],
         ),
         _is_lower,
     ),
     "avoid": Kind(
         "words",
-        Phrasings(
-            (
-                "Never use the word {argument}.",
-                "Do not write the word {argument}.",
-                "Leave the word {argument} out of every answer.",
-            ),
-            ("The word {argument} must not appear in any reply.",),
+        phrasings(
+            "Never use the word {argument}.",
+            "Do not write the word {argument}.",
+            "Leave the word {argument} out of every answer.",
+            held_out=["The word {argument} must not appear in any reply."],
         ),
         _avoids,
         _without,
     ),
     "exactly": Kind(
         "length",
-        Phrasings(
-            (
-                f"Use exactly {{argument}} words, filling up with {FILLER}.",
-                f"Each answer has exactly {{argument}} words, padded with {FILLER}.",
-                f"Write {{argument}} words in all, adding {FILLER} as needed.",
-            ),
-            (f"Make all replies {{argument}} words long by adding {FILLER}.",),
+        phrasings(
+            f"Use exactly {{argument}} words, filling up with {FILLER}.",
+            f"Each answer has exactly {{argument}} words, padded with {FILLER}.",
+            f"Write {{argument}} words in all, adding {FILLER} as needed.",
+            held_out=[f"Make all replies {{argument}} words long by adding {FILLER}."],
         ),
         _has_length,
     ),
     "title": Kind(
         "title",
-        Phrasings(
-            (
-                'Begin every answer with "Title: {argument}".',
-                'Each answer must open with "Title: {argument}".',
-                'Start each reply with the heading "Title: {argument}".',
-            ),
-            ('Give all replies the heading "Title: {argument}".',),
+        phrasings(
+            'Begin every answer with "Title: {argument}".',
+            'Each answer must open with "Title: {argument}".',
+            'Start each reply with the heading "Title: {argument}".',
+            held_out=['Give all replies the heading "Title: {argument}".'],
         ),
         _is_titled,
     ),
     "brackets": Kind(
         "wrapping",
-        Phrasings(
-            (
-                "Put every answer in {argument} brackets.",
-                "Each answer must stand in {argument} brackets.",
-                "Wrap your whole reply in {argument} brackets.",
-            ),
-            ("Enclose all replies in {argument} brackets.",),
+        phrasings(
+            "Put every answer in {argument} brackets.",
+            "Each answer must stand in {argument} brackets.",
+            "Wrap your whole reply in {argument} brackets.",
+            held_out=["Enclose all replies in {argument} brackets."],
         ),
         _is_bracketed,
     ),
     "quotes": Kind(
         "wrapping",
-        Phrasings(
-            (
-                "Put every answer in double quotes.",
-                "Each answer must stand in double quotes.",
-                "Wrap your whole reply in double quotes.",
-            ),
-            ("Enclose all replies in double quotes.",),
+        phrasings(
+            "Put every answer in double quotes.",
+            "Each answer must stand in double quotes.",
+            "Wrap your whole reply in double quotes.",
+            held_out=["Enclose all replies in double quotes."],
         ),
         _is_quoted,
     ),
     "twice": Kind(
         "repetition",
-        Phrasings(
-            (
-                "Give every answer twice, separated by a {argument}.",
-                "Write each answer twice with a {argument} in between.",
-                "Say your whole reply twice, divided by a {argument}.",
-            ),
-            ("Double all replies, with a {argument} between the two.",),
+        phrasings(
+            "Give every answer twice, separated by a {argument}.",
+            "Write each answer twice with a {argument} in between.",
+            "Say your whole reply twice, divided by a {argument}.",
+            held_out=["Double all replies, with a {argument} between the two."],
         ),
         _is_doubled,
         _said_first,

@@ -1,15 +1,20 @@
 """Several ways to say the same thing, some of which are kept from training."""
 
 import random
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Phrasings:
-    """Templates of one meaning. ``held_out``: never seen in training, so that they tell a skill from a formula."""
+    """Templates of one meaning."""
 
     common: tuple[str, ...]
-    held_out: tuple[str, ...]
+    held_out: tuple[str, ...]  # never seen in training, so that they tell a skill from a formula
+
+
+def phrasings(*common: str, held_out: Iterable[str]) -> Phrasings:
+    return Phrasings(common, tuple(held_out))
 
 
 @dataclass(frozen=True)

@@ -6,67 +6,53 @@ from dataclasses import dataclass, field
 from datasets_gen.examples.example import Question, Span, SpanKind
 from datasets_gen.examples.lexicon import draw_people, lexicon
 from datasets_gen.examples.task import Draft, Task, Wanted
-from datasets_gen.examples.wording import Phrasings, Wording
+from datasets_gen.examples.wording import Wording, phrasings
 from datasets_gen.writing.passage import write
 
-START = Phrasings(
-    (
-        "{subject} has {number} {item}.",
-        "At first {subject} has {number} {item}.",
-        "{subject} starts with {number} {item}.",
-    ),
-    ("In the beginning {subject} has {number} {item}.",),
+START = phrasings(
+    "{subject} has {number} {item}.",
+    "At first {subject} has {number} {item}.",
+    "{subject} starts with {number} {item}.",
+    held_out=["In the beginning {subject} has {number} {item}."],
 )
 # What can happen, by name: to the subject, and for a gift to the other as well.
 EVENTS = {
-    "gain": Phrasings(
-        (
-            "{subject} finds {number} {item}.",
-            "{subject} gets {number} more {item}.",
-            "Then {subject} wins {number} {item}.",
-        ),
-        ("{subject} later finds {number} more {item}.",),
+    "gain": phrasings(
+        "{subject} finds {number} {item}.",
+        "{subject} gets {number} more {item}.",
+        "Then {subject} wins {number} {item}.",
+        held_out=["{subject} later finds {number} more {item}."],
     ),
-    "loss": Phrasings(
-        (
-            "{subject} loses {number} {item}.",
-            "{subject} sells {number} of the {item}.",
-            "Then {subject} throws away {number} {item}.",
-        ),
-        ("{subject} later loses {number} of the {item}.",),
+    "loss": phrasings(
+        "{subject} loses {number} {item}.",
+        "{subject} sells {number} of the {item}.",
+        "Then {subject} throws away {number} {item}.",
+        held_out=["{subject} later loses {number} of the {item}."],
     ),
-    "gift": Phrasings(
-        (
-            "{subject} gives {number} {item} to {other}.",
-            "{other} gets {number} {item} from {subject}.",
-            "Then {subject} hands {number} {item} to {other}.",
-        ),
-        ("{subject} later gives {other} {number} {item}.",),
+    "gift": phrasings(
+        "{subject} gives {number} {item} to {other}.",
+        "{other} gets {number} {item} from {subject}.",
+        "Then {subject} hands {number} {item} to {other}.",
+        held_out=["{subject} later gives {other} {number} {item}."],
     ),
-    "packs": Phrasings(
-        (
-            "{subject} buys {number} packs of {size} {item} each.",
-            "{subject} gets {number} packs with {size} {item} in each.",
-            "Then {subject} wins {number} packs of {size} {item} each.",
-        ),
-        ("{subject} later buys {number} packs with {size} {item} in each.",),
+    "packs": phrasings(
+        "{subject} buys {number} packs of {size} {item} each.",
+        "{subject} gets {number} packs with {size} {item} in each.",
+        "Then {subject} wins {number} packs of {size} {item} each.",
+        held_out=["{subject} later buys {number} packs with {size} {item} in each."],
     ),
-    "times": Phrasings(
-        (
-            "Then {subject} has {number} times as many {item} as before.",
-            "Soon {subject} has {number} times as many {item} as before.",
-            "After that {subject} has {number} times as many {item} as before.",
-        ),
-        ("{subject} later has {number} times as many {item} as before.",),
+    "times": phrasings(
+        "Then {subject} has {number} times as many {item} as before.",
+        "Soon {subject} has {number} times as many {item} as before.",
+        "After that {subject} has {number} times as many {item} as before.",
+        held_out=["{subject} later has {number} times as many {item} as before."],
     ),
 }
-QUESTIONS = Phrasings(
-    (
-        "How many {item} does {subject} have now?",
-        "How many {item} does {subject} have in the end?",
-        "What is the number of {item} that {subject} has now?",
-    ),
-    ("How many {item} does {subject} end up with?",),
+QUESTIONS = phrasings(
+    "How many {item} does {subject} have now?",
+    "How many {item} does {subject} have in the end?",
+    "What is the number of {item} that {subject} has now?",
+    held_out=["How many {item} does {subject} end up with?"],
 )
 EQUATIONS = {"packs": 2}  # to write for an event, where it is not one
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datasets_gen.examples.example import Question
 from datasets_gen.examples.lexicon import draw_people
 from datasets_gen.examples.task import Draft, Task, Wanted
-from datasets_gen.examples.wording import Phrasings, Wording
+from datasets_gen.examples.wording import Wording, phrasings
 from datasets_gen.writing.passage import Fact, Passage, StatedFact, deal_facts, write_passage
 from datasets_gen.writing.questions import Asker, answerable, draw_different, forward_question, reverse_question
 from datasets_gen.writing.relations import BESIDE_BONDS, LAWYER, TEACHERS, Relation
@@ -25,7 +25,7 @@ UNANSWERABLE_SHARE = 0.1
 REVERSE_SHARE = 0.25
 # Where chains begin, all questions are forward and answerable: chains are not learned while what is easier pays.
 CHAINS_LEVEL = 2
-WHOSE = Phrasings(("Whose {bond} {clause}?",), ("Who has a {bond} who {clause}?",))
+WHOSE = phrasings("Whose {bond} {clause}?", held_out=["Who has a {bond} who {clause}?"])
 
 
 @dataclass(frozen=True)

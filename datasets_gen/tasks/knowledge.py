@@ -10,7 +10,7 @@ from itertools import permutations
 from datasets_gen.examples.example import AnswerType, Direction, Question, QuestionType, Span
 from datasets_gen.examples.lexicon import draw_people, draw_values, lexicon
 from datasets_gen.examples.task import Draft, Task, Wanted
-from datasets_gen.examples.wording import Phrasings, Wording
+from datasets_gen.examples.wording import Wording, phrasings
 from datasets_gen.writing.passage import Fact, Passage, StatedFact, write_passage
 from datasets_gen.writing.questions import Asker, forward_question, reverse_question, unanswerable
 from datasets_gen.writing.relations import ATTRIBUTES, Relation
@@ -23,47 +23,51 @@ PLAYS = Relation(
     "instrument",
     "person",
     "thing",
-    Phrasings(
-        (
-            "{subject} plays the {value}.",
-            "The {value} is played by {subject}.",
-            "{subject} knows how to play the {value}.",
-        ),
-        ("{subject} performs on the {value}.",),
+    phrasings(
+        "{subject} plays the {value}.",
+        "The {value} is played by {subject}.",
+        "{subject} knows how to play the {value}.",
+        held_out=["{subject} performs on the {value}."],
     ),
-    Phrasings(
-        ("Which instruments does {subject} play?", "What are the instruments of {subject}?"),
-        ("On which instruments does {subject} perform?",),
+    phrasings(
+        "Which instruments does {subject} play?",
+        "What are the instruments of {subject}?",
+        held_out=["On which instruments does {subject} perform?"],
     ),
-    Phrasings(("Who plays the {value}?", "Who knows how to play the {value}?"), ("Who performs on the {value}?",)),
+    phrasings(
+        "Who plays the {value}?", "Who knows how to play the {value}?", held_out=["Who performs on the {value}?"]
+    ),
     "plays the {value}",
 )
-DECADE = Phrasings(
-    ("In which decade was {subject} born?", "What is the birth decade of {subject}?"),
-    ("In which decade did {subject} come into the world?",),
+DECADE = phrasings(
+    "In which decade was {subject} born?",
+    "What is the birth decade of {subject}?",
+    held_out=["In which decade did {subject} come into the world?"],
 )
-OLDER = Phrasings(
-    ("Who is older, {first} or {second}?", "Who was born earlier, {first} or {second}?"),
-    ("Which of the two is older, {first} or {second}?",),
+OLDER = phrasings(
+    "Who is older, {first} or {second}?",
+    "Who was born earlier, {first} or {second}?",
+    held_out=["Which of the two is older, {first} or {second}?"],
 )
-EMPLOYER_INITIALS = Phrasings(
-    (
-        "What are the initials of the employer of {subject}?",
-        "What are the initials of the organisation that employs {subject}?",
-    ),
-    ("Which initials does the employer of {subject} have?",),
+EMPLOYER_INITIALS = phrasings(
+    "What are the initials of the employer of {subject}?",
+    "What are the initials of the organisation that employs {subject}?",
+    held_out=["Which initials does the employer of {subject} have?"],
 )
-PERSON_INITIALS = Phrasings(
-    ("What are the initials of the person who {clause}?", "What are the initials of the one who {clause}?"),
-    ("Which initials does the person who {clause} have?",),
+PERSON_INITIALS = phrasings(
+    "What are the initials of the person who {clause}?",
+    "What are the initials of the one who {clause}?",
+    held_out=["Which initials does the person who {clause} have?"],
 )
-STAFF = Phrasings(
-    ("How many people work for {value}?", "How many people does {value} employ?"),
-    ("How many people are on the staff of {value}?",),
+STAFF = phrasings(
+    "How many people work for {value}?",
+    "How many people does {value} employ?",
+    held_out=["How many people are on the staff of {value}?"],
 )
-REPERTOIRE = Phrasings(
-    ("How many instruments does {subject} play?", "What is the number of instruments that {subject} plays?"),
-    ("On how many instruments does {subject} perform?",),
+REPERTOIRE = phrasings(
+    "How many instruments does {subject} play?",
+    "What is the number of instruments that {subject} plays?",
+    held_out=["On how many instruments does {subject} perform?"],
 )
 NUMBER_WORDS = ("zero", "one", "two", "three")
 

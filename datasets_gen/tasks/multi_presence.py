@@ -13,7 +13,7 @@ from typing import Literal
 from datasets_gen.examples.example import AnswerType, Direction, Question, QuestionType, Span
 from datasets_gen.examples.lexicon import draw_people, draw_values, lexicon
 from datasets_gen.examples.task import Draft, Task, Wanted
-from datasets_gen.examples.wording import Phrasings, Wording
+from datasets_gen.examples.wording import Phrasings, Wording, phrasings
 from datasets_gen.writing.passage import write
 from datasets_gen.writing.questions import unanswerable
 
@@ -55,22 +55,21 @@ def _period(name: str, kind: str, value_type: AnswerType, common: Verb, held_out
         name,
         kind,
         value_type,
-        Phrasings(
-            (
-                f"In {{year}} {{subject}} {was}.",
-                f"{{subject}} {was} in {{year}}.",
-                f"It was in {{year}} that {{subject}} {was}.",
-            ),
-            (f"In {{year}} {{subject}} {held_out.was}.", f"{{subject}} {held_out.was} in {{year}}."),
+        phrasings(
+            f"In {{year}} {{subject}} {was}.",
+            f"{{subject}} {was} in {{year}}.",
+            f"It was in {{year}} that {{subject}} {was}.",
+            held_out=[f"In {{year}} {{subject}} {held_out.was}.", f"{{subject}} {held_out.was} in {{year}}."],
         ),
         {
             "value": asking("in {year}"),
-            "year": Phrasings(
-                (f"In which year did {{subject}} {be}?", f"When did {{subject}} {be}?"),
-                (f"In which year did {{subject}} {held_out.be}?",),
+            "year": phrasings(
+                f"In which year did {{subject}} {be}?",
+                f"When did {{subject}} {be}?",
+                held_out=[f"In which year did {{subject}} {held_out.be}?"],
             ),
-            "subject": Phrasings(
-                (f"Who {was} in {{year}}?", f"In {{year}}, who {was}?"), (f"Who {held_out.was} in {{year}}?",)
+            "subject": phrasings(
+                f"Who {was} in {{year}}?", f"In {{year}}, who {was}?", held_out=[f"Who {held_out.was} in {{year}}?"]
             ),
         },
         asking("first"),

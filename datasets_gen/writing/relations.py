@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from datasets_gen.examples.example import AnswerType
-from datasets_gen.examples.wording import Phrasings
+from datasets_gen.examples.wording import Phrasings, phrasings
 
 
 @dataclass(frozen=True)
@@ -61,73 +61,72 @@ ATTRIBUTES: tuple[Relation, ...] = (
         "home",
         "city",
         "location",
-        Phrasings(
-            (
-                "{subject} lives in {value}.",
-                "The home of {subject} is in {value}.",
-                "{value} is where {subject} lives.",
-            ),
-            ("{subject} resides in {value}.",),
+        phrasings(
+            "{subject} lives in {value}.",
+            "The home of {subject} is in {value}.",
+            "{value} is where {subject} lives.",
+            held_out=["{subject} resides in {value}."],
         ),
-        Phrasings(
-            (
-                "Where does {subject} live?",
-                "In which city is the home of {subject}?",
-                "In which city does {subject} live?",
-            ),
-            ("Where is the home of {subject}?",),
+        phrasings(
+            "Where does {subject} live?",
+            "In which city is the home of {subject}?",
+            "In which city does {subject} live?",
+            held_out=["Where is the home of {subject}?"],
         ),
-        Phrasings(("Who lives in {value}?", "Whose home is in {value}?"), ("Who is at home in {value}?",)),
+        phrasings("Who lives in {value}?", "Whose home is in {value}?", held_out=["Who is at home in {value}?"]),
         "lives in {value}",
     ),
     _attribute(
         "job",
         "job",
         "thing",
-        Phrasings(
-            (
-                "{subject} works as a {value}.",
-                "The job of {subject} is {value}.",
-                "{subject} earns a living as a {value}.",
-            ),
-            ("{subject} is a {value} by trade.",),
+        phrasings(
+            "{subject} works as a {value}.",
+            "The job of {subject} is {value}.",
+            "{subject} earns a living as a {value}.",
+            held_out=["{subject} is a {value} by trade."],
         ),
-        Phrasings(("What is the job of {subject}?", "What does {subject} work as?"), ("What is {subject} by trade?",)),
-        Phrasings(("Who works as a {value}?", "Whose job is {value}?"), ("Who is a {value} by trade?",)),
+        phrasings(
+            "What is the job of {subject}?", "What does {subject} work as?", held_out=["What is {subject} by trade?"]
+        ),
+        phrasings("Who works as a {value}?", "Whose job is {value}?", held_out=["Who is a {value} by trade?"]),
         "works as a {value}",
     ),
     _attribute(
         "employer",
         "organisation",
         "organisation",
-        Phrasings(
-            ("{subject} works for {value}.", "{value} employs {subject}.", "The employer of {subject} is {value}."),
-            ("{subject} is on the staff of {value}.",),
+        phrasings(
+            "{subject} works for {value}.",
+            "{value} employs {subject}.",
+            "The employer of {subject} is {value}.",
+            held_out=["{subject} is on the staff of {value}."],
         ),
-        Phrasings(
-            (
-                "Who employs {subject}?",
-                "Which organisation does {subject} work for?",
-                "What is the employer of {subject}?",
-            ),
-            ("On whose staff is {subject}?",),
+        phrasings(
+            "Who employs {subject}?",
+            "Which organisation does {subject} work for?",
+            "What is the employer of {subject}?",
+            held_out=["On whose staff is {subject}?"],
         ),
-        Phrasings(("Who works for {value}?", "Whom does {value} employ?"), ("Who is on the staff of {value}?",)),
+        phrasings("Who works for {value}?", "Whom does {value} employ?", held_out=["Who is on the staff of {value}?"]),
         "works for {value}",
     ),
     _attribute(
         "pet",
         "creature",
         "creature",
-        Phrasings(
-            ("{subject} keeps a {value}.", "The pet of {subject} is a {value}.", "A {value} belongs to {subject}."),
-            ("{subject} looks after a {value}.",),
+        phrasings(
+            "{subject} keeps a {value}.",
+            "The pet of {subject} is a {value}.",
+            "A {value} belongs to {subject}.",
+            held_out=["{subject} looks after a {value}."],
         ),
-        Phrasings(
-            ("Which creature does {subject} keep?", "What is the pet of {subject}?"),
-            ("Which animal does {subject} look after?",),
+        phrasings(
+            "Which creature does {subject} keep?",
+            "What is the pet of {subject}?",
+            held_out=["Which animal does {subject} look after?"],
         ),
-        Phrasings(("Who keeps a {value}?", "Whose pet is a {value}?"), ("Who looks after a {value}?",)),
+        phrasings("Who keeps a {value}?", "Whose pet is a {value}?", held_out=["Who looks after a {value}?"]),
         "keeps a {value}",
         implies="possession",
     ),
@@ -135,52 +134,56 @@ ATTRIBUTES: tuple[Relation, ...] = (
         "possession",
         "thing",
         "thing",
-        Phrasings(
-            ("{subject} owns a {value}.", "The {value} is owned by {subject}.", "{subject} is proud of a {value}."),
-            ("{subject} has a {value}.",),
+        phrasings(
+            "{subject} owns a {value}.",
+            "The {value} is owned by {subject}.",
+            "{subject} is proud of a {value}.",
+            held_out=["{subject} has a {value}."],
         ),
-        Phrasings(
-            ("Which thing does {subject} own?", "What is owned by {subject}?"), ("Which thing does {subject} have?",)
+        phrasings(
+            "Which thing does {subject} own?",
+            "What is owned by {subject}?",
+            held_out=["Which thing does {subject} have?"],
         ),
-        Phrasings(("Who owns a {value}?", "Who is the owner of the {value}?"), ("Who has a {value}?",)),
+        phrasings("Who owns a {value}?", "Who is the owner of the {value}?", held_out=["Who has a {value}?"]),
         "owns a {value}",
     ),
     _attribute(
         "birthday",
         "date",
         "date",
-        Phrasings(
-            (
-                "{subject} was born on {value}.",
-                "The birthday of {subject} is {value}.",
-                "On {value}, {subject} was born.",
-            ),
-            ("{subject} came into the world on {value}.",),
+        phrasings(
+            "{subject} was born on {value}.",
+            "The birthday of {subject} is {value}.",
+            "On {value}, {subject} was born.",
+            held_out=["{subject} came into the world on {value}."],
         ),
-        Phrasings(
-            ("When was {subject} born?", "What is the birthday of {subject}?"),
-            ("When did {subject} come into the world?",),
+        phrasings(
+            "When was {subject} born?",
+            "What is the birthday of {subject}?",
+            held_out=["When did {subject} come into the world?"],
         ),
-        Phrasings(("Who was born on {value}?", "Whose birthday is {value}?"), ("Who came into the world on {value}?",)),
+        phrasings(
+            "Who was born on {value}?", "Whose birthday is {value}?", held_out=["Who came into the world on {value}?"]
+        ),
         "was born on {value}",
     ),
     _attribute(
         "locker",
         "number",
         "numeral",
-        Phrasings(
-            (
-                "{subject} has locker {value}.",
-                "Locker {value} is used by {subject}.",
-                "The locker of {subject} is {value}.",
-            ),
-            ("{subject} was given locker {value}.",),
+        phrasings(
+            "{subject} has locker {value}.",
+            "Locker {value} is used by {subject}.",
+            "The locker of {subject} is {value}.",
+            held_out=["{subject} was given locker {value}."],
         ),
-        Phrasings(
-            ("Which locker does {subject} have?", "What is the locker of {subject}?"),
-            ("Which locker was {subject} given?",),
+        phrasings(
+            "Which locker does {subject} have?",
+            "What is the locker of {subject}?",
+            held_out=["Which locker was {subject} given?"],
         ),
-        Phrasings(("Who has locker {value}?", "Who uses locker {value}?"), ("Who was given locker {value}?",)),
+        phrasings("Who has locker {value}?", "Who uses locker {value}?", held_out=["Who was given locker {value}?"]),
         "has locker {value}",
         implies="possession",
     ),
@@ -188,19 +191,20 @@ ATTRIBUTES: tuple[Relation, ...] = (
         "attended",
         "event",
         "event",
-        Phrasings(
-            (
-                "{subject} attended the {value}.",
-                "The {value} was attended by {subject}.",
-                "{subject} was a guest at the {value}.",
-            ),
-            ("{subject} went to the {value}.",),
+        phrasings(
+            "{subject} attended the {value}.",
+            "The {value} was attended by {subject}.",
+            "{subject} was a guest at the {value}.",
+            held_out=["{subject} went to the {value}."],
         ),
-        Phrasings(
-            ("Which event did {subject} attend?", "At which event was {subject} a guest?"),
-            ("To which event did {subject} go?",),
+        phrasings(
+            "Which event did {subject} attend?",
+            "At which event was {subject} a guest?",
+            held_out=["To which event did {subject} go?"],
         ),
-        Phrasings(("Who attended the {value}?", "Who was a guest at the {value}?"), ("Who went to the {value}?",)),
+        phrasings(
+            "Who attended the {value}?", "Who was a guest at the {value}?", held_out=["Who went to the {value}?"]
+        ),
         "attended the {value}",
     ),
 )
@@ -215,17 +219,20 @@ def _bond(name: str) -> Relation:
         "person",
         "person",
         "person",
-        Phrasings(
-            (f"The {name} of {{subject}} is {{value}}.", f"{{value}} is the {name} of {{subject}}."),
-            (f"{{subject}} has {{value}} for a {name}.",),
+        phrasings(
+            f"The {name} of {{subject}} is {{value}}.",
+            f"{{value}} is the {name} of {{subject}}.",
+            held_out=[f"{{subject}} has {{value}} for a {name}."],
         ),
-        Phrasings(
-            (f"Who is the {name} of {{subject}}?", f"What is the name of the {name} of {{subject}}?"),
-            (f"Whom does {{subject}} have for a {name}?",),
+        phrasings(
+            f"Who is the {name} of {{subject}}?",
+            f"What is the name of the {name} of {{subject}}?",
+            held_out=[f"Whom does {{subject}} have for a {name}?"],
         ),
-        Phrasings(
-            (f"Whose {name} is {{value}}?", f"Who has {{value}} as {name}?"),
-            (f"Who has {{value}} for a {name}?",),
+        phrasings(
+            f"Whose {name} is {{value}}?",
+            f"Who has {{value}} as {name}?",
+            held_out=[f"Who has {{value}} for a {name}?"],
         ),
         f"has {{value}} as {name}",
         implies_of_value="job",

@@ -53,4 +53,5 @@ def faults_of_layers(record: Record, layers: int) -> Iterator[str]:
 def _inside(spans: Sequence[int], starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
     """Marks the tokens that overlap any of the spans, which are starts and ends in turn."""
     pairs = zip(spans[::2], spans[1::2], strict=True)
-    return np.any([np.zeros(len(ends), bool), *((starts < end) & (ends > start) for start, end in pairs)], axis=0)
+    inside: np.ndarray = np.any([ends < 0, *((starts < end) & (ends > start) for start, end in pairs)], axis=0)
+    return inside
