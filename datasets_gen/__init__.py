@@ -4,7 +4,7 @@ from datasets_gen.examples.directives import Directive, check, family_of, obeyed
 from datasets_gen.examples.errors import DatasetError, unknown_name
 from datasets_gen.examples.example import Arm, Example, Question, Span, SpanKind, Split
 from datasets_gen.examples.tags import TAGS, parse_tags, tagged, tags_of
-from datasets_gen.examples.task import ABSTENTION, INSTRUCTION, Profile, Task, Wanted
+from datasets_gen.examples.task import ABSTENTION, INSTRUCTION, Profile, Request, Task
 from datasets_gen.registry import FROM_DATA, TASKS, get_task
 from datasets_gen.writing.defences import REFUSAL
 
@@ -21,11 +21,11 @@ __all__ = [
     "Example",
     "Profile",
     "Question",
+    "Request",
     "Span",
     "SpanKind",
     "Split",
     "Task",
-    "Wanted",
     "check",
     "family_of",
     "get_task",

@@ -16,11 +16,10 @@ _WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
 
 @dataclass(frozen=True, slots=True)
 class Directive:
-    """``kind`` names a checker; ``argument`` is its word, number or the name of its mark, empty for one that takes
-    none. One of IFEval has a colon in its kind, and its arguments as JSON."""
+    """A rule for an answer."""
 
-    kind: str
-    argument: str = ""
+    kind: str  # names a checker; a kind of IFEval has a colon
+    argument: str = ""  # a word, a number or the name of a mark; of IFEval, the arguments as JSON
 
     def __str__(self) -> str:
         """Returns the stored form: ``kind`` or ``kind argument``."""
@@ -28,7 +27,7 @@ class Directive:
 
     @classmethod
     def parse(cls, text: str) -> "Directive":
-        """The directive that was stored as this text; :class:`DatasetError` if its kind is unknown."""
+        """Reads the stored form; raises :class:`DatasetError` if the kind is unknown."""
         kind, _, argument = text.partition(" ")
         directive = cls(kind, argument)
         family_of(directive)
@@ -41,17 +40,16 @@ class Directive:
 
 @dataclass(frozen=True)
 class Kind:
-    """Declares a kind of directive. ``obeys(argument, output)`` may count on at least one word in the output.
-    ``undo(argument, text)`` returns the text without what the directive makes it say."""
+    """Declares a kind of directive."""
 
     family: str
     phrasings: Phrasings
-    obeys: Callable[[str, str], bool]
-    undo: Callable[[str, str], str] = lambda _, text: text
+    obeys: Callable[[str, str], bool]  # of the argument and an output of one word at least
+    undo: Callable[[str, str], str] = lambda _, text: text  # takes from a text what the directive makes it say
 
 
 def words_of(text: str) -> list[str]:
-    """The words of a text, without punctuation and in small letters: the case of a word is a directive of its own."""
+    """Lists the words of a text without punctuation, in small letters: the case of a word is another directive."""
     return [word.lower() for word in _WORD.findall(text)]
 
 
@@ -64,7 +62,7 @@ def _ends(word: str, output: str) -> bool:
 
 
 def _avoids(word: str, output: str) -> bool:
-    """Also as a part of another with a hyphen or an apostrophe."""
+    """Looks for the word as a part of others with a hyphen or an apostrophe, too."""
     return word.lower() not in re.findall(r"[^\W_]+", output.lower())
 
 
@@ -85,14 +83,14 @@ def _has_length(count: str, output: str) -> bool:
 
 
 def _is_titled(word: str, output: str) -> bool:
-    """The title, letter by letter and a whole word; only a bracket may stand before it."""
+    """Compares the title letter by letter, as a whole word; only a bracket may stand before it."""
     titled = re.match(r"[\[({]?Title: (.*)", output.strip(), re.DOTALL)
     first = _WORD.match(titled[1]) if titled else None
     return first is not None and first[0] == word
 
 
 def _is_wrapped(output: str, opening: str, closing: str) -> bool:
-    """In one pair of marks, or each of the two halves that a mark of ``twice`` divides."""
+    """Accepts one pair of marks, or one around each of the two halves that a mark of ``twice`` divides."""
     halves = next((sides for mark in MARKS.values() if len(sides := output.split(mark.strip())) == 2), [])
     return any(
         all(_is_in_one_pair(part.strip(), opening, closing) for part in parts) for parts in ([output], halves) if parts
@@ -114,7 +112,7 @@ def _is_quoted(_: str, output: str) -> bool:
 
 
 def _is_doubled(name: str, output: str) -> bool:
-    """The same words on both sides of the mark, which stands there once."""
+    """Compares the words on both sides of the mark, which stands there once."""
     sides = [_WORD.findall(side) for side in output.split(MARKS[name].strip())]
     return len(sides) == 2 and sides[0] == sides[1]
 
@@ -281,7 +279,7 @@ def check(directive: Directive, output: str) -> bool:
 
 
 def obeyed(directives: Sequence[Directive], output: str) -> float:
-    """The share of the directives that the output obeys; 1 where there is none to disobey."""
+    """Returns the share of the directives that the output obeys; 1 where there is none to disobey."""
     return sum(check(directive, output) for directive in directives) / len(directives) if directives else 1.0
 
 
@@ -293,7 +291,7 @@ def undone(directives: Sequence[Directive], text: str) -> str:
 
 
 def exemplar(directives: Sequence[Directive], answer: str) -> str:
-    """The answer as it should be given under directives that go together, whatever the order they are given in.
+    """Writes an answer as it should be given under directives that go together, in whatever order.
 
     Words first, then their case, then twice, then what is put around it all.
 

@@ -37,16 +37,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One question about a context.
-
-    ``spans`` is empty for an unanswerable question: nothing in the context carries its answer.
-    ``hops`` is the number of facts that have to be read, 0 when the question cannot be answered. ``bridges`` are the
-    names found on the way to the answer, in order: one less than the facts of a chain.
-    ``type``: ``standard``, the answer stands in the context; ``manipulated``, it is worked out of what stands there;
-    ``part``, it is put together from several places. ``target`` is what a model is trained to write, where that is more
-    than the first gold. ``directives`` are to be obeyed by the answer. ``protected`` is the text that an attack is
-    after. ``others`` would be right for something else that the context tells of, and stand in it in no such words.
-    """
+    """One question about a context."""
 
     id: str
     text: str
@@ -54,14 +45,16 @@ class Question:
     answerable: bool
     direction: Direction
     answer_type: AnswerType
-    hops: int
-    spans: tuple[Span, ...]
-    bridges: tuple[str, ...] = ()
+    hops: int  # facts that have to be read, 0 if the question cannot be answered
+    spans: tuple[Span, ...]  # empty if the question cannot be answered: nothing in the context carries the answer
+    bridges: tuple[str, ...] = ()  # names on the way to the answer, in order: one less than the facts of a chain
+    # The answer stands in the context (standard), is worked out of what stands there (manipulated), or is put together
+    # from several places (part).
     type: QuestionType = "standard"
-    target: str | None = None
-    directives: tuple[Directive, ...] = ()
-    protected: str = ""
-    others: tuple[str, ...] = ()
+    target: str | None = None  # what a model is trained to write, where that is more than the first gold
+    directives: tuple[Directive, ...] = ()  # to be obeyed by the answer
+    protected: str = ""  # the text that an attack is after
+    others: tuple[str, ...] = ()  # right for something else that the context tells of, in other words than its own
 
     @property
     def written(self) -> str:
@@ -71,20 +64,18 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A context and its questions. ``stated_values`` are all values that the context states about anything: a wrong
-    answer that is one of them is a confusion and not a fabrication. ``spans`` are those of the context as a whole.
-    ``arm``: which version of a draw this is, where each is written in several ways; all of these have its ``draw``."""
+    """A context and its questions."""
 
     id: str
     task: str
     split: Split
     index: int
     context: str
-    stated_values: tuple[str, ...]
+    stated_values: tuple[str, ...]  # about anything: a wrong answer among them is a confusion, not a fabrication
     questions: tuple[Question, ...]
-    spans: tuple[Span, ...] = ()
-    arm: Arm = ""
-    draw: str = ""
+    spans: tuple[Span, ...] = ()  # of the context as a whole
+    arm: Arm = ""  # the way in which the draw is written, where there are several
+    draw: str = ""  # the same for all arms
 
     def text_of(self, kind: SpanKind) -> str:
         """Joins the text of the context's spans of a kind; empty if it has none."""

@@ -53,10 +53,10 @@ class Lexicon(BaseModel):
 
 def parse_lexicon(content: bytes) -> Lexicon:
     """The lexicon in ``content``; :class:`DatasetError` if it is not the released one, byte for byte."""
-    found = hashlib.sha256(content).hexdigest()
-    if found != LEXICON_SHA256:
+    digest = hashlib.sha256(content).hexdigest()
+    if digest != LEXICON_SHA256:
         raise DatasetError(
-            f"datasets_gen/examples/lexicon.json was changed (sha256 {found[:12]}, released {LEXICON_SHA256[:12]}): "
+            f"datasets_gen/examples/lexicon.json was changed (sha256 {digest[:12]}, released {LEXICON_SHA256[:12]}): "
             "restore it, or release a new lexicon version together with its hash in datasets_gen/examples/lexicon.py"
         )
     return Lexicon.model_validate(json.loads(content))

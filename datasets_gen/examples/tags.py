@@ -42,8 +42,8 @@ def parse_tags(text: str) -> tuple[str, ...]:
 
 def tagged(example: Example, tags: Iterable[str]) -> Example:
     """The example with those of its questions that carry all of the tags; they keep their ids."""
-    wanted = set(tags)
-    return replace(example, questions=tuple(one for one in example.questions if wanted <= set(tags_of(one))))
+    required = set(tags)
+    return replace(example, questions=tuple(one for one in example.questions if required <= set(tags_of(one))))
 
 
 def counts_of(examples: Sequence[Example]) -> dict[str, int]:

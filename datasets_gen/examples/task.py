@@ -18,17 +18,15 @@ Profile = Literal["quick", "paper"]
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """Tells a generator what to draw. ``level`` scales the difficulty; ``held_out`` takes the phrasings that training
-    never shows. ``arm`` is the way in which the draw is written, empty where that is drawn too. ``number`` counts the
-    draws of a seed."""
+class Request:
+    """Tells a generator what to draw."""
 
     split: Split
-    level: int
-    questions: int
-    held_out: bool = False
-    arm: Arm = ""
-    number: int = 0
+    level: int  # of difficulty
+    questions: int  # at most
+    held_out: bool = False  # whether it takes the phrasings that training never shows
+    arm: Arm = ""  # the way in which the draw is written, empty where that is drawn too
+    number: int = 0  # of the draw among those of its seed
 
 
 @dataclass(frozen=True)
@@ -43,34 +41,25 @@ class Draft:
 
 @dataclass(frozen=True)
 class Task:
-    """A named, versioned generator of examples.
-
-    ``make(rng, wanted)`` draws a passage and its questions. The level goes from 0 (shortest, where training starts) to
-    ``top_level`` (the task itself); everything but training uses the top. ``chance``: F1, in percent, of the best blind
-    guesser, who knows how often each answer is right for a question of that form and does not see the context.
-    ``contexts``: how many by profile. ``role``: whose turn of a chat the context is. ``answer_marker`` stands
-    before the answer in an output that shows its steps. ``arms``: the ways in which each draw is written, one context
-    after the other; they differ in nothing else. ``most``: how many contexts there are, None where any number can be
-    made. ``paper``: which has such a task, if any.
-    """
+    """A named, versioned generator of examples."""
 
     name: str
     version: str
     description: str
-    make: Callable[[random.Random, Wanted], Draft]
-    top_level: int
-    chance: float
-    contexts: Mapping[Profile, int]
+    make: Callable[[random.Random, Request], Draft]  # draws a context and its questions
+    top_level: int  # the task itself; level 0 is the shortest, where training starts, and only training goes below
+    chance: float  # F1 in percent of the best guesser who knows how often each answer is right, but not the context
+    contexts: Mapping[Profile, int]  # how many
     questions_per_context: int = 6
     instruction: str = INSTRUCTION
     abstentions: tuple[str, ...] = (ABSTENTION, "I do not know")
     max_new_tokens: int = 16
-    role: Literal["user", "system"] = "user"
-    answer_marker: str = ""
+    role: Literal["user", "system"] = "user"  # whose turn of a chat the context is
+    answer_marker: str = ""  # stands before the answer in an output that shows its steps
     variant: str = ""
-    arms: tuple[Arm, ...] = ("",)
-    most: int | None = None
-    paper: str = ""
+    arms: tuple[Arm, ...] = ("",)  # the ways in which each draw is written, one context after the other
+    most: int | None = None  # how many contexts there are, None where any number can be made
+    paper: str = ""  # which has such a task
 
     @property
     def full_version(self) -> str:
@@ -105,7 +94,7 @@ class Task:
         arm = self.arms[way]
         identity = f"{draw}/{arm}" if arm else draw
         rng = random.Random(f"{self.version}/{draw}")
-        draft = self.make(rng, Wanted(split, level, questions, held_out, arm, number))
+        draft = self.make(rng, Request(split, level, questions, held_out, arm, number))
         numbered = tuple(replace(question, id=f"{identity}/{i}") for i, question in enumerate(draft.questions))
         return Example(
             identity, self.name, split, index, draft.context, draft.stated_values, numbered, draft.spans, arm, draw

@@ -72,8 +72,7 @@ SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_
 
 @dataclass(frozen=True)
 class Part:
-    """A split that was written. ``options``: those of the command behind its task and split; ``tags``: the number of
-    questions by tag."""
+    """A split of the dataset."""
 
     task: str
     version: str
@@ -82,8 +81,8 @@ class Part:
     phrasings: str
     contexts: int
     questions: int
-    tags: Mapping[str, int]
-    options: str
+    tags: Mapping[str, int]  # questions by tag
+    options: str  # of the command, behind task and split
 
 
 def dataset_card(task: Task, parts: Sequence[Part]) -> str:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from datasets_gen.examples.example import Question, Span, SpanKind
 from datasets_gen.examples.lexicon import draw_people, lexicon
-from datasets_gen.examples.task import Draft, Task, Wanted
+from datasets_gen.examples.task import Draft, Request, Task
 from datasets_gen.examples.wording import Wording, phrasings
 from datasets_gen.writing.passage import write
 
@@ -59,14 +59,13 @@ EQUATIONS = {"packs": 2}  # to write for an event, where it is not one
 
 @dataclass(frozen=True)
 class Size:
-    """``steps``: fewest and most equations of the person asked about; ``start``: the most that anyone starts with;
-    ``pairs``: how often there is a second person with numbers of their own."""
+    """A level of difficulty."""
 
-    steps: tuple[int, int]
-    start: int
+    steps: tuple[int, int]  # fewest and most equations of the person asked about
+    start: int  # the most that anyone starts with
     events: tuple[str, ...]
-    pairs: float
-    phrasings: int
+    pairs: float  # share of the stories with a second person who has numbers of their own
+    phrasings: int  # in use
 
 
 ALL_ALONE = ("gain", "loss", "packs", "times")
@@ -106,50 +105,50 @@ class Account:
 
 @dataclass
 class Story:
-    """The text so far. ``stated``: names and numbers in order of mention."""
+    """The text so far."""
 
     item: str
     text: str = ""
-    stated: list[str] = field(default_factory=list)
+    stated: list[str] = field(default_factory=list)  # names and numbers in order of mention
 
     def tell(self, template: str, words: dict[str, str], accounts: list[Account]) -> None:
         """Adds a sentence that all of ``accounts`` are worked out from."""
         self.text += " " if self.text else ""
         start = len(self.text)
-        sentence, written = write(template, {"item": self.item, **words}, start)
+        sentence, ranges = write(template, {"item": self.item, **words}, start)
         self.text += sentence
         kinds: dict[str, SpanKind] = {slot: "subject" if slot in ("subject", "other") else "answer" for slot in words}
-        places = {slot: Span(kinds[slot], *place) for slot, place in written.items() if slot != "item"}
+        places = {slot: Span(kinds[slot], *place) for slot, place in ranges.items() if slot != "item"}
         self.stated += [words[slot] for slot in places]
         for account in accounts:
-            named = {"subject", "other"} & {slot for slot in places if words[slot] == account.name}
+            of_others = {slot for slot in ("subject", "other") if words.get(slot) != account.name}
             account.spans.append(Span("fact", start, len(self.text)))
-            account.spans += [span for slot, span in places.items() if span.kind == "answer" or slot in named]
+            account.spans += [span for slot, span in places.items() if slot not in of_others]
             account.sentences += 1
 
 
-def make(rng: random.Random, wanted: Wanted) -> Draft:
-    size = SIZES[wanted.level]
-    wording = Wording(size.phrasings, wanted.held_out)
-    story, accounts = _story(rng, wanted, size, wording)
+def make(rng: random.Random, request: Request) -> Draft:
+    size = SIZES[request.level]
+    wording = Wording(size.phrasings, request.held_out)
+    story, accounts = _story(rng, request, size, wording)
     while len({account.count for account in accounts}) < len(accounts):  # the name would not matter
-        story, accounts = _story(rng, wanted, size, wording)
+        story, accounts = _story(rng, request, size, wording)
     fewest, most = size.steps
     fitting = [account for account in accounts if fewest <= len(account.equations) <= most]
     questions = [
         _question(wording.choose(rng, QUESTIONS).format(item=story.item, subject=account.name), account)
-        for account in rng.sample(fitting, min(wanted.questions, len(fitting)))
+        for account in rng.sample(fitting, min(request.questions, len(fitting)))
     ]
     return Draft(story.text, tuple(dict.fromkeys(story.stated)), tuple(questions))
 
 
-def _story(rng: random.Random, wanted: Wanted, size: Size, wording: Wording) -> tuple[Story, list[Account]]:
-    """A story, and what its people have at the end of it; the first of them takes a number of steps of the size."""
+def _story(rng: random.Random, request: Request, size: Size, wording: Wording) -> tuple[Story, list[Account]]:
+    """Draws a story, and what its people have at its end; the first of them takes a number of steps of the size."""
     steps = [rng.randint(*size.steps)]
     if rng.random() < size.pairs:
         steps.append(rng.randint(size.steps[0], OTHER_STEPS))
     starts = rng.sample(range(2, size.start + 1), len(steps))
-    people = draw_people(rng, wanted.split, len(steps))
+    people = draw_people(rng, request.split, len(steps))
     accounts = [Account(*of_one) for of_one in zip(people, steps, starts, strict=True)]
     story = Story(rng.choice(lexicon().item))
     for account in rng.sample(accounts, len(accounts)):
@@ -159,14 +158,13 @@ def _story(rng: random.Random, wanted: Wanted, size: Size, wording: Wording) -> 
         account = rng.choice(acting)
         other = next((one for one in accounts if one is not account), None)
         event = rng.choice(size.events)
-        drawn = _numbers(rng, event, account, other)
-        if drawn:
-            _happen(story, wording.choose(rng, EVENTS[event]), event, drawn, account, other)
+        if numbers := _numbers(rng, event, account, other):
+            _happen(story, wording.choose(rng, EVENTS[event]), event, numbers, account, other)
     return story, accounts
 
 
 def _numbers(rng: random.Random, event: str, account: Account, other: Account | None) -> tuple[int, ...]:
-    """The numbers of an event, none if it cannot happen here: too long to work out, or out of what one can have.
+    """Draws the numbers of an event, none if it cannot happen here: too long to work out, or out of what one can have.
 
     A gain or a loss can always happen, or both.
     """
@@ -195,10 +193,10 @@ def _change(rng: random.Random, limit: int) -> tuple[int, ...]:
 
 
 def _happen(
-    story: Story, template: str, event: str, drawn: tuple[int, ...], account: Account, other: Account | None
+    story: Story, template: str, event: str, numbers: tuple[int, ...], account: Account, other: Account | None
 ) -> None:
     """Tells an event and books it on every account that it changes."""
-    number = drawn[0]
+    number = numbers[0]
     words = {"subject": account.name, "number": str(number)}
     changed = [account]
     match event:
@@ -213,9 +211,9 @@ def _happen(
             account.book("-", number)
             other.book("+", number)
         case "packs":
-            words["size"] = str(drawn[1])
-            content = number * drawn[1]
-            account.equations.append(f"{number} * {drawn[1]} = {content}.")
+            words["size"] = str(numbers[1])
+            content = number * numbers[1]
+            account.equations.append(f"{number} * {numbers[1]} = {content}.")
             account.left -= 1
             account.book("+", content)
         case "times":

@@ -3,11 +3,11 @@
 import random
 
 from datasets_gen.examples.lexicon import draw_people
-from datasets_gen.examples.task import Draft, Task, Wanted
+from datasets_gen.examples.task import Draft, Request, Task
 from datasets_gen.examples.wording import Wording
-from datasets_gen.writing.passage import deal_facts, write_passage
-from datasets_gen.writing.questions import Asker, attribute_question, draw_different
-from datasets_gen.writing.relations import ATTRIBUTES, draw_relations
+from datasets_gen.writing.passage import draw_facts, write_passage
+from datasets_gen.writing.questions import Asker, attribute_questions
+from datasets_gen.writing.relations import ATTRIBUTES
 
 # (fewest, most) people and facts about each, and phrasings in use, by level; the last is the task. First the relation
 # alone tells the answer, then the name alone, then both are needed.
@@ -23,20 +23,12 @@ UNANSWERABLE_SHARE = 0.15
 REVERSE_SHARE = 0.4
 
 
-def make(rng: random.Random, wanted: Wanted) -> Draft:
-    people_range, facts_range, phrasings = SIZES[wanted.level]
-    wording = Wording(phrasings, wanted.held_out)
-    ask = Asker(rng, wording)
-    people = draw_people(rng, wanted.split, rng.randint(*people_range))
-    # All draw on one pool, one larger than the most that anyone has: most attributes are said of several people, and
-    # the kind of value asked for does not give the answer away.
-    pool = rng.sample(ATTRIBUTES, facts_range[1] + 1)
-    facts = deal_facts(rng, people, [draw_relations(rng, pool, rng.randint(*facts_range)) for _ in people])
-    passage = write_passage(rng, facts, wording)
-    questions = draw_different(
-        min(wanted.questions, 2 * len(facts)),
-        lambda: attribute_question(ask, wanted.split, passage, UNANSWERABLE_SHARE, REVERSE_SHARE),
-    )
+def make(rng: random.Random, request: Request) -> Draft:
+    people_range, facts_range, phrasings = SIZES[request.level]
+    wording = Wording(phrasings, request.held_out)
+    people = draw_people(rng, request.split, rng.randint(*people_range))
+    passage = write_passage(rng, draw_facts(rng, people, ATTRIBUTES, facts_range), wording)
+    questions = attribute_questions(Asker(rng, wording), request, passage, UNANSWERABLE_SHARE, REVERSE_SHARE)
     return Draft(passage.text, passage.stated_values(), questions)
 
 

@@ -8,10 +8,10 @@ from typing import Literal
 
 from datasets_gen.examples.example import Question, Span
 from datasets_gen.examples.lexicon import draw_people, draw_unmentioned, lexicon
-from datasets_gen.examples.task import Draft, Task, Wanted
+from datasets_gen.examples.task import Draft, Request, Task
 from datasets_gen.examples.wording import Wording
 from datasets_gen.writing.passage import Fact, deal_facts, said_of, write_fact
-from datasets_gen.writing.questions import Asker, draw_different
+from datasets_gen.writing.questions import Asker, answerable, draw_different
 from datasets_gen.writing.relations import ATTRIBUTES, LAWYER, TEACHERS, Relation, draw_relations
 
 Kind = Literal["name", "pronoun", "description"]
@@ -19,13 +19,13 @@ Kind = Literal["name", "pronoun", "description"]
 
 @dataclass(frozen=True)
 class Size:
-    """(fewest, most) people, attributes of each and bonds; the references in use, and how many phrasings."""
+    """A level of difficulty."""
 
-    people: tuple[int, int]
-    attributes: tuple[int, int]
+    people: tuple[int, int]  # fewest and most, as below
+    attributes: tuple[int, int]  # of each
     bonds: tuple[int, int]
-    references: tuple[Kind, ...]
-    phrasings: int
+    references: tuple[Kind, ...]  # in use
+    phrasings: int  # in use
 
 
 # By level; the last is the task. First all by name, then one kind of reference alone, then both and longer.
@@ -56,13 +56,12 @@ FORMS = {True: {"he": "she", "his": "her", "him": "her"}, False: {"he": "he", "h
 
 @dataclass(frozen=True)
 class Way:
-    """Words for a person; the numbers of the sentences to be read to know who is meant, last first; and where these
-    have the full name."""
+    """A way to refer to a person."""
 
     kind: Kind
     words: str
-    read: tuple[int, ...]
-    name: Span
+    read: tuple[int, ...]  # numbers of the sentences to be read to know who is meant, last first
+    name: Span  # where these have the full name
 
 
 @dataclass
@@ -70,14 +69,14 @@ class Referent:
     """A person, and how they can be referred to in the next sentence.
 
     A pronoun goes back to the sentence that last named or described the person; since then, that sentence included,
-    nobody else of that gender was mentioned. ``doubtful``: no pronoun, although the person is the last one mentioned.
+    nobody else of that gender was mentioned.
     """
 
     name: str
     feminine: bool
     descriptions: list[Way] = field(default_factory=list)
     pronoun: Way | None = None
-    doubtful: bool = False
+    doubtful: bool = False  # no pronoun, although the person is the last one mentioned
     known: bool = False  # mentioned before
 
     def someone_else_was_mentioned(self) -> None:
@@ -99,21 +98,21 @@ class Referent:
 
 
 @dataclass(frozen=True)
-class Told:
-    """A fact, where it is told, what has to be read to know of whom, and where that names the person."""
+class Statement:
+    """A fact and where it is stated."""
 
     fact: Fact
     value: Span
     sentence: Span
-    read: tuple[int, ...]
-    name: Span
+    read: tuple[int, ...]  # numbers of the sentences to be read to know of whom
+    name: Span  # where these name the person
 
 
 @cache
 def pronoun_template(template: str) -> tuple[str, str]:
     """A statement with room for a pronoun as its subject, and the form of it: ``he``, ``his`` or ``him``."""
-    possessive, found = re.subn(r"\b[Tt]he (\w+) of \{subject\}", r"{subject} \1", template)
-    if found:
+    possessive, count = re.subn(r"\b[Tt]he (\w+) of \{subject\}", r"{subject} \1", template)
+    if count:
         return possessive, "his"
     return template, "him" if template.endswith("{subject}.") else "he"
 
@@ -125,7 +124,7 @@ class Story:
         self.rng, self.wording, self.references = rng, wording, references
         feminine = lexicon().feminine
         self.people = {name: Referent(name, name.split()[0] in feminine) for name in people}
-        self.told: list[Told] = []
+        self.statements: list[Statement] = []
         self.described: set[str] = set()  # the words of the descriptions that were used
         self.values: dict[str, None] = {}  # all that was stated, in order
         self.text = ""
@@ -147,13 +146,13 @@ class Story:
         self.text += sentence
         name = way.name if way else stated.subject
         read = way.read if way else ()
-        named = [(stated.value.start, fact.value)] + ([] if way else [(stated.subject.start, fact.subject)])
-        self.values |= dict.fromkeys(text for _, text in sorted(named))
-        self.told.append(Told(fact, stated.value, stated.sentence, read, name))
+        mentions = [(stated.value.start, fact.value)] + ([] if way else [(stated.subject.start, fact.subject)])
+        self.values |= dict.fromkeys(text for _, text in sorted(mentions))
+        self.statements.append(Statement(fact, stated.value, stated.sentence, read, name))
         self._note(person, way.kind if way else "name")
 
     def _choose_way(self, person: Referent) -> Way | None:
-        """None: by the full name."""
+        """Chooses how to refer to a person; None for the full name."""
         pronoun = person.pronoun if "pronoun" in self.references else None
         if pronoun and len(pronoun.read) > LONGEST_CHAIN:
             pronoun = None
@@ -164,7 +163,7 @@ class Story:
         longest = [way for way in ways if len(way.read) == LONGEST_CHAIN]
         if longest and rng.random() < CHAIN_SHARE:
             return rng.choice(longest)
-        goes_on = self.told[-1].fact.subject == person.name
+        goes_on = self.statements[-1].fact.subject == person.name
         preferred = PRONOUN_SHARE if goes_on else 1 - PRONOUN_SHARE
         if pronoun and (not person.descriptions or rng.random() < preferred):
             return pronoun
@@ -172,21 +171,21 @@ class Story:
 
     def _note(self, subject: Referent, kind: Kind) -> None:
         """Notes what the last sentence means for references in the next ones."""
-        number, told = len(self.told) - 1, self.told[-1]
-        read = (number, *told.read)
-        mentioned: list[tuple[Referent, Kind, Way]] = [(subject, kind, Way("pronoun", "", read, told.name))]
-        other = self.people.get(told.fact.value)
+        number, last = len(self.statements) - 1, self.statements[-1]
+        read = (number, *last.read)
+        mentioned: list[tuple[Referent, Kind, Way]] = [(subject, kind, Way("pronoun", "", read, last.name))]
+        other = self.people.get(last.fact.value)
         if other:
-            name = told.value.as_a("subject")
+            name = last.value.as_a("subject")
             mentioned.append((other, "name", Way("pronoun", "", (number,), name)))
-            self._describe(other, told.fact.relation.name, (number,), name)
-        elif told.fact.relation is JOB:
-            self._describe(subject, told.fact.value, read, told.name)
+            self._describe(other, last.fact.relation.name, (number,), name)
+        elif last.fact.relation is JOB:
+            self._describe(subject, last.fact.value, read, last.name)
         alone = other is None or other.feminine != subject.feminine
-        named = {person.name for person, _, _ in mentioned}
+        names = {person.name for person, _, _ in mentioned}
         genders = {person.feminine for person, _, _ in mentioned}
         for person in self.people.values():
-            if person.feminine in genders and not (alone and person.name in named):
+            if person.feminine in genders and not (alone and person.name in names):
                 person.someone_else_was_mentioned()
         if not alone:
             for person, _, _ in mentioned:
@@ -209,22 +208,22 @@ class Story:
 # --- the facts
 
 
-def make(rng: random.Random, wanted: Wanted) -> Draft:
-    size = SIZES[wanted.level]
-    wording = Wording(size.phrasings, wanted.held_out)
-    people = draw_people(rng, wanted.split, rng.randint(*size.people))
+def make(rng: random.Random, request: Request) -> Draft:
+    size = SIZES[request.level]
+    wording = Wording(size.phrasings, request.held_out)
+    people = draw_people(rng, request.split, rng.randint(*size.people))
     story = Story(rng, wording, size.references, people)
     for fact in _in_order(rng, _draw_facts(rng, size, people)):
         story.tell(fact)
     ask = Asker(rng, wording)
     swaps = _swaps(story)
-    count = min(wanted.questions, len(story.told) * 3 // 2)
+    count = min(request.questions, len(story.statements) * 3 // 2)
     questions = draw_different(count, lambda: _question(ask, story, swaps))
     return Draft(story.text, tuple(story.values), questions)
 
 
 def _draw_facts(rng: random.Random, size: Size, people: list[str]) -> list[list[Fact]]:
-    """The facts about each; there is an attribute that one of them has and another has not."""
+    """Draws the facts about each; there is an attribute that one of them has and another has not."""
     described = "description" in size.references
     free = [relation for relation in ATTRIBUTES if not (described and relation is JOB)]
     pool = rng.sample(free, size.attributes[1] + 1)
@@ -246,7 +245,7 @@ def _draw_facts(rng: random.Random, size: Size, people: list[str]) -> list[list[
 
 
 def _in_telling_order(rng: random.Random, pool: list[Relation], count: int, described: bool) -> list[Relation]:
-    """The relations told of one person."""
+    """Draws the relations of one person, in the order of telling."""
     if not described or rng.random() >= EMPLOYED_SHARE:
         return draw_relations(rng, pool, count)
     others = draw_relations(rng, pool, count - 1)
@@ -274,7 +273,7 @@ def _in_order(rng: random.Random, facts: list[list[Fact]]) -> list[Fact]:
 
 def _swaps(story: Story) -> list[tuple[Relation, str]]:
     """Lists facts that are stated of one person and neither stated nor implied of another, who can be asked about."""
-    facts = [told.fact for told in story.told]
+    facts = [statement.fact for statement in story.statements]
     known = {person: said_of(person, facts) for person in story.people}
     stated = {fact.relation.name: fact.relation for fact in facts}
     return [(r, person) for r in stated.values() for person, has in known.items() if r.name not in has]
@@ -282,35 +281,35 @@ def _swaps(story: Story) -> list[tuple[Relation, str]]:
 
 def _question(ask: Asker, story: Story, swaps: list[tuple[Relation, str]]) -> Question:
     rng = ask.rng
-    told, reverse = rng.choice(story.told), rng.random() < REVERSE_SHARE
+    statement, reverse = rng.choice(story.statements), rng.random() < REVERSE_SHARE
+    fact = statement.fact
     if rng.random() >= UNANSWERABLE_SHARE:
         # "The baker" tells the job again, so that no sentence alone would be the evidence; and what somebody's lawyer
         # works as has two answers.
-        bound = any(other.fact.value == told.fact.subject for other in story.told)
-        told_twice = told.fact.relation is JOB and (bound or f"the {told.fact.value}" in story.described)
-        return _answerable(ask, story, told, reverse or told_twice)
+        bound = any(other.fact.value == fact.subject for other in story.statements)
+        ambiguous = fact.relation is JOB and (bound or f"the {fact.value}" in story.described)
+        return _answerable(ask, story, statement, reverse or ambiguous)
     if not reverse and swaps:
         relation, person = rng.choice(swaps)
         return ask.unknown_forward(relation, person)
-    return _unknown_value(ask, story, told.fact)
+    return _unknown_value(ask, story, fact)
 
 
-def _answerable(ask: Asker, story: Story, told: Told, reverse: bool) -> Question:
-    fact, relation = told.fact, told.fact.relation
-    bridges = [story.told[number].sentence.as_a("bridge") for number in sorted(told.read)]
-    evidence = (told.sentence, *bridges)
-    hops = len(evidence)
+def _answerable(ask: Asker, story: Story, statement: Statement, reverse: bool) -> Question:
+    fact, relation, name, value = statement.fact, statement.fact.relation, statement.name, statement.value
+    bridges = [story.statements[number].sentence.as_a("bridge") for number in sorted(statement.read)]
+    evidence = (statement.sentence, *bridges)
     if reverse:
-        spans = (told.name.as_a("answer"), told.value.as_a("subject"), *evidence)
+        spans = (name.as_a("answer"), value.as_a("subject"), *evidence)
         text = ask.reverse(relation, fact.value)
-        return Question("", text, (fact.subject,), True, "reverse", "person", hops, spans)
-    spans = (told.value, told.name, *evidence)
+        return answerable(text, fact.subject, "person", "reverse", spans, hops=len(evidence))
     text = ask.forward(relation, fact.subject)
-    return Question("", text, (fact.value,), True, "forward", relation.value_type, hops, spans)
+    spans = (value, name, *evidence)
+    return answerable(text, fact.value, relation.value_type, "forward", spans, hops=len(evidence))
 
 
 def _unknown_value(ask: Asker, story: Story, fact: Fact) -> Question:
-    """A value that is not stated, or a person who is this to nobody."""
+    """Asks for a value that is not stated, or a person who is this to nobody."""
     rng, relation = ask.rng, fact.relation
     if fact.value in story.people:
         value = rng.choice([person for person in story.people if person != fact.value])

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from datasets_gen.examples.example import Question
 from datasets_gen.examples.lexicon import draw_people
-from datasets_gen.examples.task import Draft, Task, Wanted
+from datasets_gen.examples.task import Draft, Request, Task
 from datasets_gen.examples.wording import Wording, phrasings
 from datasets_gen.writing.passage import Fact, Passage, StatedFact, deal_facts, write_passage
 from datasets_gen.writing.questions import Asker, answerable, draw_different, forward_question, reverse_question
@@ -49,12 +49,12 @@ class Line:
         return self.passage.find(self.attribute.name, self.people[position])
 
 
-def make(rng: random.Random, wanted: Wanted) -> Draft:
-    people_range, beside, longest, phrasings = SIZES[wanted.level]
-    wording = Wording(phrasings, wanted.held_out)
+def make(rng: random.Random, request: Request) -> Draft:
+    people_range, beside, longest, phrasings = SIZES[request.level]
+    wording = Wording(phrasings, request.held_out)
     ask = Asker(rng, wording)
     length = rng.randint(*people_range)
-    people = draw_people(rng, wanted.split, length + beside)
+    people = draw_people(rng, request.split, length + beside)
     # As often a lawyer as a teacher of some kind: a question for what is not stated names them as often as others do.
     bonds = [rng.choice((LAWYER, rng.choice(TEACHERS))) for _ in range(length - 1)]
     attribute = rng.choice(BESIDE_BONDS)
@@ -62,11 +62,11 @@ def make(rng: random.Random, wanted: Wanted) -> Draft:
     facts += deal_facts(rng, people, [[attribute]] * len(people))
     rng.shuffle(facts)
     line = Line(people, bonds, attribute, write_passage(rng, facts, wording))
-    unanswerable_share = UNANSWERABLE_SHARE if wanted.level > CHAINS_LEVEL else 0.0
-    reverse_share = 0.0 if wanted.level == CHAINS_LEVEL else REVERSE_SHARE
+    unanswerable_share = UNANSWERABLE_SHARE if request.level > CHAINS_LEVEL else 0.0
+    reverse_share = 0.0 if request.level == CHAINS_LEVEL else REVERSE_SHARE
     possible = 2 * len(facts) if reverse_share else 3 * len(facts) // 2
     questions = draw_different(
-        min(wanted.questions, possible), lambda: _question(ask, line, longest, unanswerable_share, reverse_share)
+        min(request.questions, possible), lambda: _question(ask, line, longest, unanswerable_share, reverse_share)
     )
     return Draft(line.passage.text, line.passage.stated_values(), questions)
 

@@ -14,7 +14,7 @@ from typing import Literal
 
 from datasets_gen.examples.errors import DatasetError
 from datasets_gen.examples.example import Arm, Question, Span
-from datasets_gen.examples.task import Draft, Task, Wanted
+from datasets_gen.examples.task import Draft, Request, Task
 from datasets_gen.examples.wording import Wording
 from datasets_gen.tasks.ifeval_rows import Row
 from datasets_gen.writing.defences import ATTACKS, DEFENCES
@@ -54,20 +54,20 @@ def ifeval_of(rows: Sequence[Row], defence: Placement = "none") -> Task:
     )
 
 
-def _make(rows: Sequence[Row], rng: random.Random, wanted: Wanted) -> Draft:
+def _make(rows: Sequence[Row], rng: random.Random, request: Request) -> Draft:
     """A row as it is; only the words of the attack and of the defence are drawn."""
-    if wanted.split != "test":
-        raise DatasetError(f"{IFEVAL.name} has a test split only, not '{wanted.split}'")
-    row = rows[wanted.number]
+    if request.split != "test":
+        raise DatasetError(f"{IFEVAL.name} has a test split only, not '{request.split}'")
+    row = rows[request.number]
     if not row.system:
         return Draft(row.user, (), (_request("", row, ()),))
-    wording = Wording(len(DEFENCES.common), wanted.held_out)
+    wording = Wording(len(DEFENCES.common), request.held_out)
     # Each from a stream of its own: all placements of the defence have the same words.
     for_attack, for_defence = (Asker(random.Random(rng.getrandbits(64)), wording) for _ in range(2))
-    prompt = _write_prompt(for_defence, row.system, wanted.arm)
+    prompt = _write_prompt(for_defence, row.system, request.arm)
     asked = _request(row.user, row, prompt.directives)
     attacked = attack(for_attack, for_attack.rng.choice(tuple(ATTACKS)), (), prompt)
-    return Draft(prompt.text, (), (asked, attacked)[: wanted.questions], prompt.defence + prompt.directives)
+    return Draft(prompt.text, (), (asked, attacked)[: request.questions], prompt.defence + prompt.directives)
 
 
 def _write_prompt(ask: Asker, message: str, arm: Arm) -> SystemPrompt:
@@ -96,7 +96,7 @@ def _request(text: str, row: Row, spans: tuple[Span, ...]) -> Question:
     )
 
 
-def _no_rows(rng: random.Random, wanted: Wanted) -> Draft:
+def _no_rows(rng: random.Random, request: Request) -> Draft:
     raise DatasetError(f"{IFEVAL.name} has no rows of its own: give them with --data")
 
 

@@ -14,16 +14,15 @@ ROLES = ["system", "user"]
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """``system``: the message that carries the directives; empty for a plain row, whose ``user`` message carries them
-    beside the request."""
+    """A prompt of IFEval."""
 
-    user: str
-    system: str
+    user: str  # the request; in a plain row it carries the directives too
+    system: str  # the message that carries the directives; empty in a plain row
     directives: tuple[Directive, ...]
 
 
 def read_rows(path: Path) -> tuple[Row, ...]:
-    """The rows of a JSONL file, one a line; :class:`DatasetError` that names the first line that is none."""
+    """Reads the rows of a JSONL file; raises :class:`DatasetError` that names the first line that is none."""
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
@@ -38,14 +37,14 @@ def read_rows(path: Path) -> tuple[Row, ...]:
 
 
 def rows_of(entries: Iterable[tuple[str, object]], source: str) -> tuple[Row, ...]:
-    """The rows among some entries, each of which comes with where it stands in its source. All are of one kind."""
+    """Makes rows of entries, each of which comes with its place in the source. All are of one kind."""
     rows: list[Row] = []
     for where, entry in entries:
         row = _row(entry, where)
         if rows and bool(row.system) != bool(rows[0].system):
             kinds = ("split into messages", "plain")
-            own, first = kinds if row.system else kinds[::-1]
-            raise DatasetError(f"{where}: the row is {own} and the rows before it are {first}: keep them in two files")
+            kind, first = kinds if row.system else kinds[::-1]
+            raise DatasetError(f"{where}: the row is {kind} and the rows before it are {first}: keep them in two files")
         rows.append(row)
     if not rows:
         raise DatasetError(f"{source} has no rows: give a JSONL file of IFEval rows")
@@ -91,8 +90,8 @@ def _directive(kind: object, given: object, where: str) -> Directive:
         raise DatasetError(f"{where}: the kwargs of {kind} are no JSON object")
     arguments = {name: value for name, value in given.items() if value is not None}
     if sorted(arguments) != sorted(ARGUMENTS[kind]):
-        taken, found = (", ".join(sorted(names)) or "nothing" for names in (ARGUMENTS[kind], arguments))
-        raise DatasetError(f"{where}: {kind} takes {taken}, and is given {found}")
+        accepted, given_names = (", ".join(sorted(names)) or "nothing" for names in (ARGUMENTS[kind], arguments))
+        raise DatasetError(f"{where}: {kind} takes {accepted}, and is given {given_names}")
     for name, value in arguments.items():
         if not isinstance(value, ARGUMENTS[kind][name]):
             raise DatasetError(f"{where}: the {name} of {kind} is no {ARGUMENTS[kind][name].__name__}")

@@ -12,12 +12,12 @@ from dataclasses import dataclass, replace
 from datasets_gen.examples.directives import BRACKETS, KINDS, MARKS, Directive, clashes_of, compatible, exemplar
 from datasets_gen.examples.example import Arm, Direction, Question, Span, Split
 from datasets_gen.examples.lexicon import draw_people, lexicon
-from datasets_gen.examples.task import Draft, Task, Wanted
+from datasets_gen.examples.task import Draft, Request, Task
 from datasets_gen.examples.wording import Wording
 from datasets_gen.writing.defences import ATTACKS, REFUSAL
-from datasets_gen.writing.passage import Fact, StatedFact, deal_facts, write_passage
+from datasets_gen.writing.passage import Fact, StatedFact, deal_facts, draw_facts, write_passage
 from datasets_gen.writing.questions import Asker, forward_question, reverse_question
-from datasets_gen.writing.relations import ATTRIBUTES, Relation, draw_relations
+from datasets_gen.writing.relations import ATTRIBUTES, Relation
 from datasets_gen.writing.system_prompt import SystemPrompt, attack, with_defence
 
 # Every draw in both orders, and without the defence: what each span loses where the other stands in its place.
@@ -26,16 +26,15 @@ ARMS: tuple[Arm, ...] = ("defence first", "directives first", "no defence")
 
 @dataclass(frozen=True)
 class Size:
-    """``people``, ``facts`` about each and ``directives``: (fewest, most). ``defended``: the share of contexts with a
-    defence; ``attacked``: the share of questions that are attacks; ``phrasings`` in use."""
+    """A level of difficulty."""
 
-    people: tuple[int, int]
-    facts: tuple[int, int]
+    people: tuple[int, int]  # fewest and most, as below
+    facts: tuple[int, int]  # about each
     directives: tuple[int, int]
-    defended: float
-    attacked: float
-    phrasings: int
-    either_order: bool = False
+    defended: float  # share of the contexts with a defence
+    attacked: float  # share of the questions that are attacks
+    phrasings: int  # in use
+    either_order: bool = False  # of defence and directives
 
 
 # By level; the last is the task. First the facts, then to obey, to repeat, to refuse, and then more of each at a time.
@@ -57,56 +56,55 @@ VALUES_FOR = {
 
 @dataclass(frozen=True)
 class Ground:
-    """The facts of a context, the relation that is asked about (None: all are, in both directions), and the word that
-    all its values share, which can be forbidden."""
+    """The facts of a context."""
 
     facts: tuple[Fact, ...]
-    only: Relation | None = None
-    shared_word: str = ""
+    only: Relation | None = None  # the relation that is asked about; all are, in both directions, if there is none
+    shared_word: str = ""  # a word that all values of that relation share, which can be forbidden
 
-    def asked(self) -> list[tuple[int, Direction]]:
-        """The facts, by their places, and the directions in which they are asked."""
+    def choices(self) -> list[tuple[int, Direction]]:
+        """Lists the facts, by their places, and the directions in which they can be asked."""
         if self.only is not None:
             return [(place, "forward") for place, fact in enumerate(self.facts) if fact.relation == self.only]
         directions: tuple[Direction, ...] = ("forward", "reverse")
         return [(place, direction) for place in range(len(self.facts)) for direction in directions]
 
     def longest_answer(self) -> int:
-        """In words."""
+        """Counts the words of the longest answer."""
         answers = (
             self.facts[place].value if direction == "forward" else self.facts[place].subject
-            for place, direction in self.asked()
+            for place, direction in self.choices()
         )
         return max(len(answer.split()) for answer in answers)
 
 
-def make(rng: random.Random, wanted: Wanted) -> Draft:
-    size = SIZES[wanted.level]
-    wording = Wording(size.phrasings, wanted.held_out)
+def make(rng: random.Random, request: Request) -> Draft:
+    size = SIZES[request.level]
+    wording = Wording(size.phrasings, request.held_out)
     ask = Asker(rng, wording)
-    kinds = _kinds_of(rng, size, wanted)
-    ground = _draw_ground(rng, wanted.split, size, kinds)
+    kinds = _kinds_of(rng, size, request)
+    ground = _draw_ground(rng, request.split, size, kinds)
     directives = _draw_directives(rng, kinds, ground)
-    prompt = _write_prompt(ask, size, directives, wanted.arm)
+    prompt = _write_prompt(ask, size, directives, request.arm)
     passage = write_passage(rng, ground.facts, wording)
     stated = [_moved(fact, len(prompt.text) + 1) if prompt.text else fact for fact in passage.facts]
-    attacks = min(int(size.attacked * wanted.questions + rng.random()), len(ATTACKS))
-    asked = ground.asked()
-    asked = rng.sample(asked, min(wanted.questions - attacks, len(asked)))
-    questions = [_directed(ask, stated[place], direction, directives, prompt) for place, direction in asked]
+    attacks = min(int(size.attacked * request.questions + rng.random()), len(ATTACKS))
+    choices = ground.choices()
+    chosen = rng.sample(choices, min(request.questions - attacks, len(choices)))
+    questions = [_directed(ask, stated[place], direction, directives, prompt) for place, direction in chosen]
     questions += [attack(ask, pretext, directives, prompt) for pretext in rng.sample(tuple(ATTACKS), attacks)]
     rng.shuffle(questions)
     context = f"{prompt.text} {passage.text}".lstrip()
     return Draft(context, passage.stated_values(), tuple(questions), prompt.defence + prompt.directives)
 
 
-def _kinds_of(rng: random.Random, size: Size, wanted: Wanted) -> list[str]:
+def _kinds_of(rng: random.Random, size: Size, request: Request) -> list[str]:
     """Chooses the kinds of directives. Where contexts are compared, every other draw has one directive, each kind in
     its turn, and the rest have several: the families are compared in both, and need to be there."""
     fewest, most = size.directives
-    if not wanted.arm:
+    if not request.arm:
         return _draw_kinds(rng, rng.randint(fewest, most))
-    turn, several = divmod(wanted.number, 2)
+    turn, several = divmod(request.number, 2)
     return _draw_kinds(rng, rng.randint(2, most)) if several else [tuple(KINDS)[turn % len(KINDS)]]
 
 
@@ -128,8 +126,7 @@ def _draw_ground(rng: random.Random, split: Split, size: Size, kinds: Sequence[s
     if "avoid" in kinds:
         return _draw_shared_ground(rng, split, size, fitting)
     people = draw_people(rng, split, rng.randint(*size.people))
-    pool = rng.sample(fitting, size.facts[1] + 1)
-    return Ground(tuple(deal_facts(rng, people, [draw_relations(rng, pool, rng.randint(*size.facts)) for _ in people])))
+    return Ground(tuple(draw_facts(rng, people, fitting, size.facts)))
 
 
 def _draw_shared_ground(rng: random.Random, split: Split, size: Size, fitting: Sequence[Relation]) -> Ground:

@@ -9,10 +9,10 @@ from itertools import permutations
 
 from datasets_gen.examples.example import AnswerType, Direction, Question, QuestionType, Span
 from datasets_gen.examples.lexicon import draw_people, draw_values, lexicon
-from datasets_gen.examples.task import Draft, Task, Wanted
+from datasets_gen.examples.task import Draft, Request, Task
 from datasets_gen.examples.wording import Wording, phrasings
 from datasets_gen.writing.passage import Fact, Passage, StatedFact, write_passage
-from datasets_gen.writing.questions import Asker, forward_question, reverse_question, unanswerable
+from datasets_gen.writing.questions import Asker, draw_of_kinds, forward_question, reverse_question, unanswerable
 from datasets_gen.writing.relations import ATTRIBUTES, Relation
 
 SLOTS = tuple(r for r in ATTRIBUTES if r.name in ("birthday", "home", "job", "employer", "pet"))
@@ -21,7 +21,6 @@ BIRTHDAY, EMPLOYER = (next(r for r in SLOTS if r.name == name) for name in ("bir
 PLAYS = Relation(
     "plays",
     "instrument",
-    "person",
     "thing",
     phrasings(
         "{subject} plays the {value}.",
@@ -74,15 +73,14 @@ NUMBER_WORDS = ("zero", "one", "two", "three")
 
 @dataclass(frozen=True)
 class Size:
-    """A level: (fewest, most) people, slots and instruments of each, from how many slots they are, how often each
-    type of question is asked, and how many phrasings are in use. Employers are shared where people are counted."""
+    """A level of difficulty. Employers are shared where people are counted."""
 
-    people: tuple[int, int]
-    slots: tuple[int, int]
-    pool: int
-    instruments: tuple[int, int]
-    types: tuple[QuestionType, ...]
-    phrasings: int
+    people: tuple[int, int]  # fewest and most, as below
+    slots: tuple[int, int]  # of each
+    pool: int  # slots that they are from
+    instruments: tuple[int, int]  # of each
+    types: tuple[QuestionType, ...]  # of the questions, as often as they stand here
+    phrasings: int  # in use
 
 
 STANDARD: tuple[QuestionType, ...] = ("standard",)
@@ -99,55 +97,50 @@ SIZES = (
     Size((2, 3), (4, 5), 5, (1, 3), EVERY_TYPE, 3),
 )
 UNANSWERABLE_SHARE = 0.1
-ATTEMPTS = 8
 INSTRUMENTS_IN_USE = 8  # few enough that people often play the same
 
 
 @dataclass(frozen=True)
 class Lives:
-    """Holds what the passage says of each person. ``stranger`` and, by relation, ``unmentioned`` are a name and values
-    that it does not say; ``unshared`` are facts whose value stands nowhere else, ``single`` the slots among them."""
+    """Holds what the passage says of each person."""
 
     people: list[str]
-    stranger: str
+    stranger: str  # a name that it does not say
     slots: list[Relation]
-    unmentioned: dict[str, str]
+    unmentioned: dict[str, str]  # a value that it does not say, by relation
     passage: Passage
-    single: list[StatedFact]
-    unshared: list[StatedFact]
+    single: list[StatedFact]  # of the slots, the facts whose value stands nowhere else
+    unshared: list[StatedFact]  # of all relations
 
     def of(self, relation: Relation) -> list[StatedFact]:
         return [s for s in self.passage.facts if s.fact.relation is relation]
 
     def gap(self, rng: random.Random, relations: Sequence[Relation]) -> tuple[Relation, str]:
-        """One of the relations, and someone of whom it is not stated: where it can be, half of them someone of whom the
-        passage states other things."""
+        """Draws one of the relations, and someone of whom it is not stated: where it can be, half of them someone of
+        whom the passage states other things."""
         stated = {(s.fact.relation.name, s.fact.subject) for s in self.passage.facts}
         gaps = [(r, person) for r in relations for person in self.people if (r.name, person) not in stated]
         return rng.choice(gaps) if gaps and rng.random() < 0.5 else (rng.choice(relations), self.stranger)
 
 
-def make(rng: random.Random, wanted: Wanted) -> Draft:
-    size = SIZES[wanted.level]
-    wording = Wording(size.phrasings, wanted.held_out)
-    lives = _lives(rng, wanted, size, wording)
+def make(rng: random.Random, request: Request) -> Draft:
+    size = SIZES[request.level]
+    wording = Wording(size.phrasings, request.held_out)
+    lives = _lives(rng, request, size, wording)
     ask = Asker(rng, wording)
-    asked: dict[str, Question] = {}
     possible = len(lives.single) + len(lives.unshared) + len(lives.people) * ("part" in size.types)
-    while len(asked) < min(wanted.questions, possible):
-        kind, missing = rng.choice(size.types), rng.random() < UNANSWERABLE_SHARE
-        # Again of the same kind where it was asked before, or the kinds with few questions would become rare.
-        for _ in range(ATTEMPTS):
-            question = rng.choice(MAKERS[kind])(ask, lives, missing)
-            if question is not None and question.text not in asked:
-                asked[question.text] = question if kind == "standard" else replace(question, type=kind)
-                break
-    return Draft(lives.passage.text, lives.passage.stated_values(), tuple(asked.values()))
+
+    def draw(kind: QuestionType, missing: bool) -> Question | None:
+        question = rng.choice(MAKERS[kind])(ask, lives, missing)
+        return question and replace(question, type=kind)
+
+    questions = draw_of_kinds(rng, min(request.questions, possible), size.types, UNANSWERABLE_SHARE, draw)
+    return Draft(lives.passage.text, lives.passage.stated_values(), questions)
 
 
-def _lives(rng: random.Random, wanted: Wanted, size: Size, wording: Wording) -> Lives:
+def _lives(rng: random.Random, request: Request, size: Size, wording: Wording) -> Lives:
     count = rng.randint(*size.people) + 1
-    *people, stranger = _drawn_apart(lambda: draw_people(rng, wanted.split, count), _initials)
+    *people, stranger = _drawn_apart(lambda: draw_people(rng, request.split, count), _initials)
     slots = rng.sample(SLOTS, size.pool)
     values: dict[str, list[str]] = {}
     unmentioned: dict[str, str] = {}
@@ -202,8 +195,8 @@ def _spans(stated: Sequence[StatedFact], direction: Direction) -> tuple[Span, ..
     """The statements, and what in each of them is given and what is looked for."""
     spans: list[Span] = []
     for s in stated:
-        found, given = (s.value, s.subject) if direction == "forward" else (s.subject, s.value)
-        spans += (found.as_a("answer"), given.as_a("subject"), s.sentence)
+        answer, given = (s.value, s.subject) if direction == "forward" else (s.subject, s.value)
+        spans += (answer.as_a("answer"), given.as_a("subject"), s.sentence)
     return tuple(spans)
 
 

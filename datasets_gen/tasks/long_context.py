@@ -4,16 +4,17 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import pairwise
 
 from datasets_gen.examples.errors import DatasetError
 from datasets_gen.examples.example import Span
 from datasets_gen.examples.lexicon import draw_people
-from datasets_gen.examples.task import Draft, Task, Wanted
+from datasets_gen.examples.task import Draft, Request, Task
 from datasets_gen.examples.wording import Wording
-from datasets_gen.writing.passage import Fact, Passage, deal_facts, write_fact
+from datasets_gen.writing.passage import Fact, Passage, draw_facts, write_fact
 from datasets_gen.writing.prose import prose_of_tokens, prose_of_words
-from datasets_gen.writing.questions import Asker, attribute_question, draw_different
-from datasets_gen.writing.relations import ATTRIBUTES, draw_relations
+from datasets_gen.writing.questions import Asker, attribute_questions
+from datasets_gen.writing.relations import ATTRIBUTES
 
 # (fewest, most) people, facts about each and words of prose, and phrasings in use, by level; the last is the task.
 # First the relation alone tells the answer, then the name alone, then both are needed; then the prose grows.
@@ -29,35 +30,29 @@ UNANSWERABLE_SHARE = 0.12
 REVERSE_SHARE = 0.4
 MOST_TOKENS = 131_072
 
-Told = Sequence[tuple[Fact, str]]  # each fact with the template that states it, in the order of the text
+Statements = Sequence[tuple[Fact, str]]  # each fact with the template that states it, in the order of the text
 Fill = Callable[[random.Random, Callable[[list[str]], str]], list[str]]  # prose for the text that the function writes
 
 
-def make(rng: random.Random, wanted: Wanted, fill: Fill | None = None, depth: float | None = None) -> Draft:
+def make(rng: random.Random, request: Request, fill: Fill | None = None, depth: float | None = None) -> Draft:
     """``fill`` gives the prose of the top level, ``depth`` says where in it the facts stand together.
 
     The prose has a generator of its own: of one seed, contexts of any length and depth tell and ask the same.
     """
-    people_range, facts_range, words_range, phrasings = SIZES[wanted.level]
-    wording = Wording(phrasings, wanted.held_out)
-    people = draw_people(rng, wanted.split, rng.randint(*people_range))
-    # One pool for all, one larger than the most that anyone has, as in `base`.
-    pool = rng.sample(ATTRIBUTES, facts_range[1] + 1)
-    facts = deal_facts(rng, people, [draw_relations(rng, pool, rng.randint(*facts_range)) for _ in people])
+    people_range, facts_range, words_range, phrasings = SIZES[request.level]
+    wording = Wording(phrasings, request.held_out)
+    people = draw_people(rng, request.split, rng.randint(*people_range))
+    facts = draw_facts(rng, people, ATTRIBUTES, facts_range)
     rng.shuffle(facts)
-    told = [(fact, wording.choose(rng, fact.relation.statements)) for fact in facts]
-    depths = sorted(rng.random() for _ in told)
+    statements = [(fact, wording.choose(rng, fact.relation.statements)) for fact in facts]
+    depths = sorted(rng.random() for _ in facts)
     if depth is not None:
-        depths = [depth] * len(told)
-    if fill is None or wanted.level < len(SIZES) - 1:
+        depths = [depth] * len(facts)
+    if fill is None or request.level < len(SIZES) - 1:
         fill = partial(_fill_words, words=words_range)
-    prose = fill(random.Random(rng.getrandbits(64)), lambda prose: lay_out(told, depths, prose)[0].text)
-    passage, distractors = lay_out(told, depths, prose)
-    ask = Asker(rng, wording)
-    questions = draw_different(
-        min(wanted.questions, 2 * len(facts)),
-        lambda: attribute_question(ask, wanted.split, passage, UNANSWERABLE_SHARE, REVERSE_SHARE),
-    )
+    prose = fill(random.Random(rng.getrandbits(64)), lambda prose: lay_out(statements, depths, prose)[0].text)
+    passage, distractors = lay_out(statements, depths, prose)
+    questions = attribute_questions(Asker(rng, wording), request, passage, UNANSWERABLE_SHARE, REVERSE_SHARE)
     return Draft(passage.text, passage.stated_values(), questions, distractors)
 
 
@@ -71,30 +66,27 @@ def _fill_tokens(
     return prose_of_tokens(rng, tokens, count, write)
 
 
-def lay_out(told: Told, depths: Sequence[float], prose: Sequence[str]) -> tuple[Passage, tuple[Span, ...]]:
-    """The facts set into the prose, and the spans of the prose between them.
+def lay_out(statements: Statements, depths: Sequence[float], prose: Sequence[str]) -> tuple[Passage, tuple[Span, ...]]:
+    """Sets the facts into the prose; returns the passage, and the spans of the prose between them.
 
     ``depths``, ascending: the share of the prose that stands before each fact; one sentence is never parted.
     """
+    # Each gap between sentences is as likely as any other.
+    places = [min(int(depth * (len(prose) + 1)), len(prose)) for depth in depths]
     parts: list[str] = []
-    distractors = []
-    stated = []
-    written = start = 0
-    for (fact, template), depth in zip(told, depths, strict=True):
-        place = min(int(depth * (len(prose) + 1)), len(prose))  # each gap is as likely as any other
-        if place > written:
-            parts.append(" ".join(prose[written:place]))
+    distractors, facts, start = [], [], 0
+    for number, (first, last) in enumerate(pairwise([0, *places, len(prose)])):
+        if first < last:
+            parts.append(" ".join(prose[first:last]))
             distractors.append(Span("distractor", start, start + len(parts[-1])))
             start += len(parts[-1]) + 1
-            written = place
-        sentence, told_here = write_fact(template, fact.subject, fact, start)
-        parts.append(sentence)
-        stated.append(told_here)
-        start += len(sentence) + 1
-    if len(prose) > written:
-        parts.append(" ".join(prose[written:]))
-        distractors.append(Span("distractor", start, start + len(parts[-1])))
-    return Passage(" ".join(parts), tuple(stated)), tuple(distractors)
+        if number < len(statements):
+            fact, template = statements[number]
+            sentence, stated = write_fact(template, fact.subject, fact, start)
+            parts.append(sentence)
+            facts.append(stated)
+            start += len(sentence) + 1
+    return Passage(" ".join(parts), tuple(facts)), tuple(distractors)
 
 
 LONG_CONTEXT = Task(
@@ -111,7 +103,7 @@ LONG_CONTEXT = Task(
 
 
 def long_context(words: tuple[int, int], depth: float | None = None) -> Task:
-    """The task with (fewest, most) words of prose, with the facts scattered, or together at a relative depth."""
+    """Returns the task with (fewest, most) words of prose, its facts scattered, or together at a relative depth."""
     if not 0 <= words[0] <= words[1]:
         raise DatasetError(f"the words of prose go from 0 or more up to no fewer, not from {words[0]} to {words[1]}")
     return _variant(partial(_fill_words, words=words), depth, f"{words[0]} to {words[1]} words of prose")
@@ -120,8 +112,8 @@ def long_context(words: tuple[int, int], depth: float | None = None) -> Task:
 def context_of_tokens(
     tokens: int, count: Callable[[str], int], depth: float | None = None, counted_by: str = ""
 ) -> Task:
-    """The task with contexts of ``tokens`` tokens, or up to 2 % less; ``count`` gives the tokens of a text, as a
-    tokenizer of that name counts them.
+    """Returns the task with contexts of ``tokens`` tokens, or up to 2 % less; ``count`` gives the tokens of a text, as
+    a tokenizer of that name counts them.
 
     A context whose evidence needs more than that raises :class:`DatasetError` when it is made.
     """

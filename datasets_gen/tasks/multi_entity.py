@@ -8,7 +8,7 @@ from functools import cache
 
 from datasets_gen.examples.example import Question, Split
 from datasets_gen.examples.lexicon import draw_unmentioned, full_names, lexicon
-from datasets_gen.examples.task import Draft, Task, Wanted
+from datasets_gen.examples.task import Draft, Request, Task
 from datasets_gen.examples.wording import Wording
 from datasets_gen.writing.passage import Fact, Passage, StatedFact, deal_facts, write_passage
 from datasets_gen.writing.questions import Asker, answerable, draw_different, forward_question, reverse_question
@@ -48,13 +48,12 @@ def alike(one: str, other: str) -> bool:
 
 @dataclass(frozen=True)
 class Namesakes:
-    """Names of a split whose families have a stem in common: how many families those are, the names, all pairs whose
-    given names are alike and which share no word, and by name all those that it makes a pair with."""
+    """Names of a split whose families have a stem in common."""
 
-    families: int
+    families: int  # how many
     names: tuple[Name, ...]
-    pairs: tuple[tuple[Name, Name], ...]
-    partners: Mapping[Name, tuple[Name, ...]]
+    pairs: tuple[tuple[Name, Name], ...]  # whose given names are alike, and which share no word
+    partners: Mapping[Name, tuple[Name, ...]]  # the names that a name makes a pair with
 
 
 @cache
@@ -64,7 +63,7 @@ def namesakes(split: Split) -> Mapping[str, Namesakes]:
     for name in full_names(split):
         by_stem[name[1][:STEM]].append(name)
     likes = _alikes()
-    found = {}
+    groups = {}
     for stem, names in by_stem.items():
         partners: dict[Name, tuple[Name, ...]] = {}
         for one in names:
@@ -72,8 +71,8 @@ def namesakes(split: Split) -> Mapping[str, Namesakes]:
                 partners[one] = others
         pairs = tuple((one, other) for one, others in partners.items() for other in others if one < other)
         if pairs:
-            found[stem] = Namesakes(len({family for _, family in names}), tuple(names), pairs, partners)
-    return found
+            groups[stem] = Namesakes(len({family for _, family in names}), tuple(names), pairs, partners)
+    return groups
 
 
 @cache
@@ -89,7 +88,7 @@ def _pairs(split: Split, families: int) -> tuple[tuple[Name, Name], ...]:
 
 
 def draw_namesakes(rng: random.Random, split: Split, count: int) -> list[Name]:
-    """``count`` names of one stem that share no word; the given name of each is alike to that of another."""
+    """Draws ``count`` names of one stem that share no word; the given name of each is alike to that of another."""
     begun = _pairs(split, count)
     while True:
         people = list(rng.choice(begun)[:count])
@@ -104,7 +103,7 @@ def draw_namesakes(rng: random.Random, split: Split, count: int) -> list[Name]:
 
 
 def draw_lookalike(rng: random.Random, split: Split, people: list[Name]) -> Name:
-    """A name that is like that of one of the people and none of theirs; it may share one of its words with each."""
+    """Draws a name like that of one of the people and none of theirs; it may share one of its words with each."""
     names = namesakes(split)[people[0][1][:STEM]].names
     given = rng.choice(people)[0]
     likest = [name for name in names if (name[0] == given or name[0] in _alikes()[given]) and name not in people]
@@ -116,39 +115,39 @@ def draw_lookalike(rng: random.Random, split: Split, people: list[Name]) -> Name
 
 @dataclass(frozen=True)
 class Circle:
-    """The people of a context, and the passage about them. ``lacking``: an attribute of others, and who has none."""
+    """The people of a context, and the passage about them."""
 
     split: Split
     names: list[Name]
     people: list[str]
     links: list[Fact]
-    lacking: list[tuple[Relation, str]]
+    gaps: list[tuple[Relation, str]]  # an attribute of others, and who has none
     passage: Passage
 
     def attributes(self) -> list[StatedFact]:
         return [stated for stated in self.passage.facts if stated.fact not in self.links]
 
 
-def make(rng: random.Random, wanted: Wanted) -> Draft:
-    people_range, attributes_range, links_range, phrasings = SIZES[wanted.level]
-    wording = Wording(phrasings, wanted.held_out)
-    names = draw_namesakes(rng, wanted.split, rng.randint(*people_range))
+def make(rng: random.Random, request: Request) -> Draft:
+    people_range, attributes_range, links_range, phrasings = SIZES[request.level]
+    wording = Wording(phrasings, request.held_out)
+    names = draw_namesakes(rng, request.split, rng.randint(*people_range))
     people = [" ".join(name) for name in names]
     attributes = draw_relations(rng, BESIDE_BONDS, rng.randint(*attributes_range))
     links = _draw_links(rng, people, rng.randint(*links_range))
-    lacking = _draw_lacking(rng, attributes, people) if len(attributes) > 1 else []
-    has = [[attribute for attribute in attributes if (attribute, person) not in lacking] for person in people]
+    gaps = _draw_gaps(rng, attributes, people) if len(attributes) > 1 else []
+    has = [[attribute for attribute in attributes if (attribute, person) not in gaps] for person in people]
     facts = [*deal_facts(rng, people, has), *links]
     rng.shuffle(facts)
-    circle = Circle(wanted.split, names, people, links, lacking, write_passage(rng, facts, wording))
+    circle = Circle(request.split, names, people, links, gaps, write_passage(rng, facts, wording))
     ask = Asker(rng, wording)
-    questions = draw_different(min(wanted.questions, 2 * len(facts)), lambda: _question(ask, circle))
+    questions = draw_different(min(request.questions, 2 * len(facts)), lambda: _question(ask, circle))
     return Draft(circle.passage.text, circle.passage.stated_values(), questions)
 
 
-def _draw_lacking(rng: random.Random, attributes: list[Relation], people: list[str]) -> list[tuple[Relation, str]]:
-    """One of the people for some of the attributes, another for each, so that nobody lacks all of them: what the text
-    says of nobody would tell by itself that there is no answer."""
+def _draw_gaps(rng: random.Random, attributes: list[Relation], people: list[str]) -> list[tuple[Relation, str]]:
+    """Draws one of the people for some of the attributes, another for each, so that nobody lacks all of them: what the
+    text says of nobody would tell by itself that there is no answer."""
     without = rng.sample(people, min(len(people) - 1, len(attributes) - 1))
     return [
         (attribute, person) for attribute, person in zip(attributes, without, strict=False) if rng.random() < LACKED
@@ -156,7 +155,7 @@ def _draw_lacking(rng: random.Random, attributes: list[Relation], people: list[s
 
 
 def _draw_links(rng: random.Random, people: list[str], count: int) -> list[Fact]:
-    """Bonds between pairs of people: of one kind, each has at most one and is it to at most one other.
+    """Draws bonds between pairs of people: of one kind, each has at most one and is it to at most one other.
 
     They are of two kinds, so that a bond alone seldom tells whose it is; not of more, or two would be nearly the same.
     """
@@ -186,7 +185,7 @@ def _question(ask: Asker, circle: Circle) -> Question:
 
 
 def _over_a_link(ask: Asker, circle: Circle) -> Question:
-    """Such as "Where does the mentor of X live?"."""
+    """Asks such as "Where does the mentor of X live?"."""
     link = ask.rng.choice(circle.links)
     by = circle.passage.find(link.relation.name, link.subject)
     last = ask.rng.choice([s for s in circle.attributes() if s.fact.subject == link.value])
@@ -197,7 +196,7 @@ def _over_a_link(ask: Asker, circle: Circle) -> Question:
 
 
 def _unlinked(rng: random.Random, circle: Circle, has: bool) -> tuple[Relation, str]:
-    """A bond of the passage, and one of the people who has none such (``has``), or is it to nobody."""
+    """Draws a bond of the passage, and one of the people who has none such (``has``), or is it to nobody."""
     bond = rng.choice(circle.links).relation
     taken = {link.subject if has else link.value for link in circle.links if link.relation == bond}
     return bond, rng.choice([name for name in circle.people if name not in taken])
@@ -210,18 +209,18 @@ def _over_no_link(ask: Asker, circle: Circle) -> Question:
 
 
 def _unknown_subject(ask: Asker, circle: Circle) -> Question:
-    """An attribute or a bond that the person lacks, or anything of somebody else with such a name."""
+    """Asks for an attribute or a bond that the person lacks, or anything of somebody else with such a name."""
     rng = ask.rng
     stated = rng.choice(circle.passage.facts).fact
     if rng.random() < 0.5 and stated in circle.links:
         return ask.unknown_forward(*_unlinked(rng, circle, has=True))
-    if rng.random() < 0.5 and circle.lacking:
-        return ask.unknown_forward(*rng.choice(circle.lacking))
+    if rng.random() < 0.5 and circle.gaps:
+        return ask.unknown_forward(*rng.choice(circle.gaps))
     return ask.unknown_forward(stated.relation, " ".join(draw_lookalike(rng, circle.split, circle.names)))
 
 
 def _unknown_value(ask: Asker, circle: Circle) -> Question:
-    """A value that the passage does not state, or a person of it who is this to nobody."""
+    """Asks for a value that the passage does not state, or a person of it who is this to nobody."""
     stated = ask.rng.choice(circle.passage.facts)
     relation = stated.fact.relation
     if stated.fact in circle.links:

@@ -10,12 +10,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from datasets_gen.examples.example import AnswerType, Direction, Question, QuestionType, Span
+from datasets_gen.examples.example import AnswerType, Direction, Question, Span
 from datasets_gen.examples.lexicon import draw_people, draw_values, lexicon
-from datasets_gen.examples.task import Draft, Task, Wanted
+from datasets_gen.examples.task import Draft, Request, Task
 from datasets_gen.examples.wording import Phrasings, Wording, phrasings
 from datasets_gen.writing.passage import write
-from datasets_gen.writing.questions import unanswerable
+from datasets_gen.writing.questions import answerable, draw_of_kinds, unanswerable
 
 Slot = Literal["value", "year", "subject"]
 Form = Literal["value", "year", "subject", "order"]
@@ -23,25 +23,24 @@ Form = Literal["value", "year", "subject", "order"]
 
 @dataclass(frozen=True)
 class Period:
-    """A relation that is stated for a year. ``look_up`` asks for one of the words of a statement, given the two others;
-    ``first`` and ``last`` ask for the value by its place in time."""
+    """A relation that is stated for a year."""
 
     name: str
     value_kind: str
     value_type: AnswerType
     statements: Phrasings
-    look_up: Mapping[Slot, Phrasings]
-    first: Phrasings
+    look_up: Mapping[Slot, Phrasings]  # asks for a word of a statement, given the two others
+    first: Phrasings  # asks for the value by its place in time, as the next
     last: Phrasings
 
 
 @dataclass(frozen=True)
 class Verb:
-    """``was`` and ``be``: what someone did and to do it; ``asks``: how a question for the value begins."""
+    """The forms of a verb with its object."""
 
-    was: str
-    be: str
-    asks: tuple[str, ...]
+    was: str  # what someone did
+    be: str  # to do it
+    asks: tuple[str, ...]  # how a question for the value begins
 
 
 def _period(name: str, kind: str, value_type: AnswerType, common: Verb, held_out: Verb) -> Period:
@@ -145,15 +144,14 @@ PERIODS = (
 
 @dataclass(frozen=True)
 class Size:
-    """A level: (fewest, most) people, mentions of each for a relation, and relations; what is asked, as often as it
-    stands here; phrasings in use; whether people share years and values."""
+    """A level of difficulty."""
 
-    people: tuple[int, int]
-    mentions: tuple[int, int]
+    people: tuple[int, int]  # fewest and most, as below
+    mentions: tuple[int, int]  # of each for a relation
     periods: tuple[int, int]
-    forms: tuple[Form, ...]
-    phrasings: int
-    shared: bool = False
+    forms: tuple[Form, ...]  # of the questions, as often as they stand here
+    phrasings: int  # in use
+    shared: bool = False  # whether people share years and values
 
 
 LOOK_UPS: tuple[Form, ...] = ("value", "value", "year", "subject")
@@ -171,7 +169,6 @@ SIZES = (
 UNANSWERABLE_SHARE = 0.12
 KNOWN_SHARE = 0.75  # of the names that have no answer are those of people in the text
 LIFETIME = 60  # years, in which all of a text lies
-ATTEMPTS = 8
 
 
 @dataclass(frozen=True)
@@ -187,7 +184,7 @@ class Mention:
     def year(self) -> int:
         return int(self.words["year"])
 
-    def tells(self, other: "Mention", slot: Slot) -> bool:
+    def says_as(self, other: "Mention", slot: Slot) -> bool:
         """Tells whether it says the same word as another mention of the same relation."""
         return self.period is other.period and self.words[slot] == other.words[slot]
 
@@ -201,10 +198,10 @@ class Story:
     mentions: list[Mention]
 
 
-def make(rng: random.Random, wanted: Wanted) -> Draft:
-    size = SIZES[wanted.level]
-    wording = Wording(size.phrasings, wanted.held_out)
-    *people, stranger = draw_people(rng, wanted.split, rng.randint(*size.people) + 1)
+def make(rng: random.Random, request: Request) -> Draft:
+    size = SIZES[request.level]
+    wording = Wording(size.phrasings, request.held_out)
+    *people, stranger = draw_people(rng, request.split, rng.randint(*size.people) + 1)
     mentions: list[Mention] = []
     text = ""
     for period, words in _happenings(rng, size, people):
@@ -213,17 +210,16 @@ def make(rng: random.Random, wanted: Wanted) -> Draft:
         text = f"{text} {sentence}" if text else sentence
         mentions.append(Mention(period, words, places, Span("fact", start, len(text))))
     story = Story(people, stranger, mentions)
-    asked: dict[str, Question] = {}
-    while len(asked) < min(wanted.questions, len(mentions) * len(set(size.forms) - {"order"})):
-        form, missing = rng.choice(size.forms), rng.random() < UNANSWERABLE_SHARE
-        # Again of the same form where it was asked before, or the forms with few questions would become rare.
-        for _ in range(ATTEMPTS):
-            question = _question(rng, wording, story, form, missing)
-            if question.text not in asked:
-                asked[question.text] = question
-                break
+    count = min(request.questions, len(mentions) * len(set(size.forms) - {"order"}))
+
+    def draw(form: Form, missing: bool) -> Question:
+        if form == "order":
+            return _order(rng, wording, story, missing)
+        return _look_up(rng, wording, story, form, missing)
+
+    questions = draw_of_kinds(rng, count, size.forms, UNANSWERABLE_SHARE, draw)
     stated = dict.fromkeys(m.words[slot] for m in mentions for slot in m.places)
-    return Draft(text, tuple(stated), tuple(asked.values()))
+    return Draft(text, tuple(stated), questions)
 
 
 def _happenings(rng: random.Random, size: Size, people: list[str]) -> list[tuple[Period, dict[str, str]]]:
@@ -248,7 +244,7 @@ def _happenings(rng: random.Random, size: Size, people: list[str]) -> list[tuple
 
 
 def _once(rng: random.Random, lived: Sequence[tuple[Period, str]], birth: int) -> list[tuple[str, int]]:
-    """A value and a year of its own for each."""
+    """Draws a value and a year of its own for each."""
     counts = Counter(period.name for period, _ in lived)
     kinds = {period.name: period.value_kind for period, _ in lived}
     values = {name: draw_values(rng, kind, counts[name]) for name, kind in kinds.items()}
@@ -279,29 +275,23 @@ def _shared(rng: random.Random, size: Size, lived: Sequence[tuple[Period, str]],
             return drawn
 
 
-def _question(rng: random.Random, wording: Wording, story: Story, form: Form, missing: bool) -> Question:
-    if form == "order":
-        return _order(rng, wording, story, missing)
-    return _look_up(rng, wording, story, form, missing)
-
-
-def _look_up(rng: random.Random, wording: Wording, story: Story, asked: Slot, missing: bool) -> Question:
+def _look_up(rng: random.Random, wording: Wording, story: Story, slot: Slot, missing: bool) -> Question:
     """Given two words of a sentence, asks for the third; unanswerable when the two are not of one sentence."""
     mention = rng.choice(story.mentions)
     words = dict(mention.words)
-    if missing and asked == "subject":
-        told = {m.words["year"] for m in story.mentions if m.tells(mention, "value")}
-        words["year"] = rng.choice(sorted({m.words["year"] for m in story.mentions} - told) or [_another_year(told)])
+    if missing and slot == "subject":
+        years = {m.words["year"] for m in story.mentions if m.says_as(mention, "value")}
+        words["year"] = rng.choice(sorted({m.words["year"] for m in story.mentions} - years) or [_another_year(years)])
     elif missing:
-        words |= _untold(rng, story, mention.period, "year" if asked == "value" else "value")
-    text = wording.choose(rng, mention.period.look_up[asked]).format_map(words)
-    direction: Direction = "forward" if asked == "value" else "reverse"
-    answer_type: AnswerType = {"value": mention.period.value_type, "year": "date", "subject": "person"}[asked]
+        words |= _unstated(rng, story, mention.period, "year" if slot == "value" else "value")
+    text = wording.choose(rng, mention.period.look_up[slot]).format_map(words)
+    direction: Direction = "forward" if slot == "value" else "reverse"
+    answer_type: AnswerType = {"value": mention.period.value_type, "year": "date", "subject": "person"}[slot]
     if missing:
         return unanswerable(text, answer_type, direction)
-    given = (Span("subject", *place) for slot, place in mention.places.items() if slot != asked)
-    spans = (Span("answer", *mention.places[asked]), *given, mention.sentence)
-    return Question("", text, (words[asked],), True, direction, answer_type, 1, spans)
+    given = (Span("subject", *place) for other, place in mention.places.items() if other != slot)
+    spans = (Span("answer", *mention.places[slot]), *given, mention.sentence)
+    return answerable(text, words[slot], answer_type, direction, spans)
 
 
 def _order(rng: random.Random, wording: Wording, story: Story, missing: bool) -> Question:
@@ -311,36 +301,36 @@ def _order(rng: random.Random, wording: Wording, story: Story, missing: bool) ->
     phrasings, pick = rng.choice(((period.first, min), (period.last, max)))
     template = wording.choose(rng, phrasings)
     if missing:
-        told = {m.words["subject"] for m in story.mentions if m.period is period}
-        person = _nobody(rng, story, [name for name in story.people if name not in told])
+        stated = {m.words["subject"] for m in story.mentions if m.period is period}
+        person = _nobody(rng, story, [name for name in story.people if name not in stated])
         question = unanswerable(template.format(subject=person), period.value_type, "forward")
         return replace(question, type="manipulated")
     mentions = [m for m in story.mentions if m.period is period and m.words["subject"] == person]
-    found = pick(mentions, key=lambda m: m.year)
+    answer = pick(mentions, key=lambda m: m.year)
     subjects = (Span("subject", *m.places["subject"]) for m in mentions)
-    spans = (Span("answer", *found.places["value"]), *subjects, *(m.sentence for m in mentions))
-    text, golds = template.format(subject=person), (found.words["value"],)
-    kind: QuestionType = "manipulated"
-    return Question("", text, golds, True, "forward", period.value_type, len(mentions), spans, type=kind)
+    spans = (Span("answer", *answer.places["value"]), *subjects, *(m.sentence for m in mentions))
+    text, value = template.format(subject=person), answer.words["value"]
+    question = answerable(text, value, period.value_type, "forward", spans, hops=len(mentions))
+    return replace(question, type="manipulated")
 
 
-def _untold(rng: random.Random, story: Story, period: Period, slot: Slot) -> dict[str, str]:
-    """A person and a year, or a value, of which the text does not say that they go together."""
-    told = {(m.words["subject"], m.words[slot]) for m in story.mentions if m.period is period}
-    said = sorted({word for _, word in told})
-    others = [(person, word) for person in story.people for word in said if (person, word) not in told]
+def _unstated(rng: random.Random, story: Story, period: Period, slot: Slot) -> dict[str, str]:
+    """Draws a person and a year, or a value, of which the text does not say that they go together."""
+    stated = {(m.words["subject"], m.words[slot]) for m in story.mentions if m.period is period}
+    words = sorted({word for _, word in stated})
+    others = [(person, word) for person in story.people for word in words if (person, word) not in stated]
     known = others and rng.random() < KNOWN_SHARE
-    person, word = rng.choice(others) if known else (story.stranger, rng.choice(said))
+    person, word = rng.choice(others) if known else (story.stranger, rng.choice(words))
     return {"subject": person, slot: word}
 
 
-def _another_year(told: set[str]) -> str:
-    """One that the text says of nothing."""
-    return str(min(map(int, told)) - 1)
+def _another_year(years: set[str]) -> str:
+    """Returns a year that the text does not say."""
+    return str(min(map(int, years)) - 1)
 
 
 def _nobody(rng: random.Random, story: Story, others: list[str]) -> str:
-    """One of those of whom it is not said, or a stranger."""
+    """Draws one of the others, or the stranger."""
     return rng.choice(others) if others and rng.random() < KNOWN_SHARE else story.stranger
 
 

@@ -8,7 +8,7 @@ from string import Formatter
 from datasets_gen.examples.example import Span
 from datasets_gen.examples.lexicon import draw_values
 from datasets_gen.examples.wording import Wording
-from datasets_gen.writing.relations import Relation
+from datasets_gen.writing.relations import Relation, draw_relations
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Passage:
     facts: tuple[StatedFact, ...]
 
     def find(self, relation: str, subject: str) -> StatedFact:
-        """The statement of ``relation(subject)``."""
+        """Finds the statement of ``relation(subject)``."""
         return next(s for s in self.facts if s.fact.relation.name == relation and s.fact.subject == subject)
 
     def stated_values(self) -> tuple[str, ...]:
@@ -45,7 +45,7 @@ class Passage:
 
 
 def said_of(person: str, facts: Iterable[Fact]) -> set[str]:
-    """Names of the relations that the facts state of a person, or imply."""
+    """Names the relations that the facts state of a person, or imply."""
     said: set[str] = set()
     for fact in facts:
         if fact.subject == person:
@@ -56,7 +56,7 @@ def said_of(person: str, facts: Iterable[Fact]) -> set[str]:
 
 
 def deal_facts(rng: random.Random, people: Sequence[str], relations: Sequence[Sequence[Relation]]) -> list[Fact]:
-    """A value for each relation of each person. Two values of one relation share no word: they are drawn together."""
+    """Draws a value for each relation of each person. Values of one relation share no word: they are drawn together."""
     used = dict.fromkeys(relation for of_person in relations for relation in of_person)
     values = {relation: draw_values(rng, relation.value_kind, len(people)) for relation in used}
     return [
@@ -66,8 +66,17 @@ def deal_facts(rng: random.Random, people: Sequence[str], relations: Sequence[Se
     ]
 
 
+def draw_facts(
+    rng: random.Random, people: Sequence[str], relations: Sequence[Relation], count: tuple[int, int]
+) -> list[Fact]:
+    """Draws (fewest, most) facts about each of the people, from a pool of one relation more than anyone has: most
+    relations are said of several people, and the kind of value asked for does not give the answer away."""
+    pool = rng.sample(relations, count[1] + 1)
+    return deal_facts(rng, people, [draw_relations(rng, pool, rng.randint(*count)) for _ in people])
+
+
 def write(template: str, words: Mapping[str, str], start: int) -> tuple[str, dict[str, tuple[int, int]]]:
-    """The sentence, and in its order the character range of each word, in a text in which it starts at ``start``."""
+    """Writes a sentence that starts at ``start``; returns it, and the character range of each word in its order."""
     text = ""
     places: dict[str, tuple[int, int]] = {}
     for plain, slot, _, _ in Formatter().parse(template):
@@ -79,19 +88,20 @@ def write(template: str, words: Mapping[str, str], start: int) -> tuple[str, dic
 
 
 def write_fact(template: str, subject: str, fact: Fact, start: int) -> tuple[str, StatedFact]:
-    """The sentence that states a fact of its subject, called so, in a text in which it starts at ``start``."""
+    """Writes the sentence that states a fact of ``subject``, as the text calls it; it starts at ``start``."""
     text, places = write(template, {"subject": subject, "value": fact.value}, start)
-    named, value = Span("subject", *places["subject"]), Span("answer", *places["value"])
-    return text, StatedFact(fact, named, value, Span("fact", start, start + len(text)))
+    spans = Span("subject", *places["subject"]), Span("answer", *places["value"])
+    return text, StatedFact(fact, *spans, Span("fact", start, start + len(text)))
 
 
 def write_passage(rng: random.Random, facts: Sequence[Fact], wording: Wording) -> Passage:
-    """One sentence for each fact, in the given order, each in a phrasing drawn at random."""
+    """Writes one sentence for each fact, in the given order, in phrasings drawn at random."""
     text = ""
     stated = []
     for fact in facts:
         text += " " if text else ""
-        sentence, told = write_fact(wording.choose(rng, fact.relation.statements), fact.subject, fact, len(text))
+        template = wording.choose(rng, fact.relation.statements)
+        sentence, stated_fact = write_fact(template, fact.subject, fact, len(text))
         text += sentence
-        stated.append(told)
+        stated.append(stated_fact)
     return Passage(text, tuple(stated))

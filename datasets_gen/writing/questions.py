@@ -1,15 +1,19 @@
 """Questions about a passage of facts, answerable and not."""
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from datasets_gen.examples.example import AnswerType, Direction, Question, Span, Split
 from datasets_gen.examples.lexicon import draw_stranger, draw_unmentioned
-from datasets_gen.examples.task import ABSTENTION
+from datasets_gen.examples.task import ABSTENTION, Request
 from datasets_gen.examples.wording import Wording
 from datasets_gen.writing.passage import Passage, StatedFact, said_of
 from datasets_gen.writing.relations import Relation
+
+Kind = TypeVar("Kind", bound=str)
+ATTEMPTS = 8  # at a question of a kind that was not asked before
 
 
 def answerable(
@@ -19,8 +23,10 @@ def answerable(
     direction: Direction,
     spans: tuple[Span, ...],
     bridges: tuple[str, ...] = (),
+    hops: int | None = None,  # by default one more than the bridges
 ) -> Question:
-    return Question("", text, (answer,), True, direction, answer_type, len(bridges) + 1, spans, bridges)
+    hops = len(bridges) + 1 if hops is None else hops
+    return Question("", text, (answer,), True, direction, answer_type, hops, spans, bridges)
 
 
 def unanswerable(text: str, answer_type: AnswerType, direction: Direction) -> Question:
@@ -45,16 +51,16 @@ class Asker:
         return unanswerable(self.forward(relation, subject), relation.value_type, "forward")
 
     def unknown_reverse(self, relation: Relation, value: str) -> Question:
-        return unanswerable(self.reverse(relation, value), relation.subject_type, "reverse")
+        return unanswerable(self.reverse(relation, value), "person", "reverse")
 
 
 def draw_different(count: int, draw: Callable[[], Question]) -> tuple[Question, ...]:
-    """``count`` questions of which no two read the same: no more than ``draw`` can give."""
-    asked: dict[str, Question] = {}
-    while len(asked) < count:
+    """Draws ``count`` questions of which no two read the same: no more than ``draw`` can give."""
+    questions: dict[str, Question] = {}
+    while len(questions) < count:
         question = draw()
-        asked.setdefault(question.text, question)
-    return tuple(asked.values())
+        questions.setdefault(question.text, question)
+    return tuple(questions.values())
 
 
 def forward_question(ask: Asker, stated: StatedFact) -> Question:
@@ -70,22 +76,47 @@ def reverse_question(ask: Asker, stated: StatedFact) -> Question:
     fact = stated.fact
     spans = (stated.subject.as_a("answer"), stated.value.as_a("subject"), stated.sentence)
     text = ask.reverse(fact.relation, fact.value)
-    return answerable(text, fact.subject, fact.relation.subject_type, "reverse", spans)
+    return answerable(text, fact.subject, "person", "reverse", spans)
 
 
-def attribute_question(
-    ask: Asker, split: Split, passage: Passage, unanswerable_share: float, reverse_share: float
-) -> Question:
-    """A question about attributes, in either direction, some of them unanswerable."""
-    if ask.rng.random() < unanswerable_share:
-        return _unanswerable_attribute(ask, split, passage)
-    stated = ask.rng.choice(passage.facts)
-    return (reverse_question if ask.rng.random() < reverse_share else forward_question)(ask, stated)
+def draw_of_kinds(
+    rng: random.Random,
+    count: int,
+    kinds: Sequence[Kind],
+    missing_share: float,
+    draw: Callable[[Kind, bool], Question | None],
+) -> tuple[Question, ...]:
+    """Draws ``count`` questions of which no two read the same, each of a kind that is drawn first. ``draw`` makes one
+    of a kind, with or without an answer, or none."""
+    questions: dict[str, Question] = {}
+    while len(questions) < count:
+        kind, missing = rng.choice(kinds), rng.random() < missing_share
+        # Again of the same kind where it was asked before, or the kinds with few questions would become rare.
+        for _ in range(ATTEMPTS):
+            question = draw(kind, missing)
+            if question is not None and question.text not in questions:
+                questions[question.text] = question
+                break
+    return tuple(questions.values())
+
+
+def attribute_questions(
+    ask: Asker, request: Request, passage: Passage, unanswerable_share: float, reverse_share: float
+) -> tuple[Question, ...]:
+    """Draws questions about attributes, in either direction, some of them unanswerable."""
+
+    def draw() -> Question:
+        if ask.rng.random() < unanswerable_share:
+            return _unanswerable_attribute(ask, request.split, passage)
+        stated = ask.rng.choice(passage.facts)
+        return (reverse_question if ask.rng.random() < reverse_share else forward_question)(ask, stated)
+
+    return draw_different(min(request.questions, 2 * len(passage.facts)), draw)
 
 
 def _unanswerable_attribute(ask: Asker, split: Split, passage: Passage) -> Question:
-    """A person or a value that the passage does not mention, or what it says of others and not of this person: what it
-    says of nobody would tell by itself that there is no answer."""
+    """Asks for a person or a value that the passage does not mention, or for what it says of others and not of this
+    person: what it says of nobody would tell by itself that there is no answer."""
     rng = ask.rng
     kind = rng.randrange(4)
     stated = rng.choice(passage.facts)

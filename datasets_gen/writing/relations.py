@@ -14,41 +14,24 @@ from datasets_gen.examples.wording import Phrasings, phrasings
 @dataclass(frozen=True)
 class Relation:
     """A functional relation from a person to a value: within a context, one subject has one value and one value one
-    subject, so that the question is unambiguous in both directions. ``clause`` says the value of an unnamed subject,
-    as in "Whose mentor lives in Velden?".
-
-    ``implies``, ``implies_of_value``: the relation that the subject, or the value, may then be said to have as well. To
-    ask for it as for something unknown would not be honest; where both are stated of one, neither can be asked for: who
-    keeps a heron and owns a canoe has two things.
-    """
+    subject, so that the question is unambiguous in both directions."""
 
     name: str
-    value_kind: str
-    subject_type: AnswerType
+    value_kind: str  # of the lexicon
     value_type: AnswerType
     statements: Phrasings
     forward: Phrasings
     reverse: Phrasings
-    clause: str
+    clause: str  # says the value of an unnamed subject, as in "Whose mentor lives in Velden?"
+    # The relation that the subject, or the value, may then be said to have as well. To ask for it as for something
+    # unknown would not be honest; where both are stated of one, neither can be asked for: who keeps a heron and owns a
+    # canoe has two things.
     implies: str = ""
     implies_of_value: str = ""
 
 
-def _attribute(
-    name: str,
-    kind: str,
-    value_type: AnswerType,
-    statements: Phrasings,
-    forward: Phrasings,
-    reverse: Phrasings,
-    clause: str,
-    implies: str = "",
-) -> Relation:
-    return Relation(name, kind, "person", value_type, statements, forward, reverse, clause, implies)
-
-
 def draw_relations(rng: random.Random, pool: Sequence[Relation], count: int) -> list[Relation]:
-    """``count`` relations of a pool, in random order, none of which another implies. The pool has one more at least."""
+    """Draws ``count`` relations of a pool, of which none implies another. The pool has one more at least."""
     while True:
         drawn = rng.sample(pool, count)
         if {relation.implies for relation in drawn}.isdisjoint({relation.name for relation in drawn}):
@@ -57,7 +40,7 @@ def draw_relations(rng: random.Random, pool: Sequence[Relation], count: int) -> 
 
 # A job is filed under `thing`: the answer types are those of arXiv 2603.01426, which has no type of its own for it.
 ATTRIBUTES: tuple[Relation, ...] = (
-    _attribute(
+    Relation(
         "home",
         "city",
         "location",
@@ -76,7 +59,7 @@ ATTRIBUTES: tuple[Relation, ...] = (
         phrasings("Who lives in {value}?", "Whose home is in {value}?", held_out=["Who is at home in {value}?"]),
         "lives in {value}",
     ),
-    _attribute(
+    Relation(
         "job",
         "job",
         "thing",
@@ -92,7 +75,7 @@ ATTRIBUTES: tuple[Relation, ...] = (
         phrasings("Who works as a {value}?", "Whose job is {value}?", held_out=["Who is a {value} by trade?"]),
         "works as a {value}",
     ),
-    _attribute(
+    Relation(
         "employer",
         "organisation",
         "organisation",
@@ -111,7 +94,7 @@ ATTRIBUTES: tuple[Relation, ...] = (
         phrasings("Who works for {value}?", "Whom does {value} employ?", held_out=["Who is on the staff of {value}?"]),
         "works for {value}",
     ),
-    _attribute(
+    Relation(
         "pet",
         "creature",
         "creature",
@@ -130,7 +113,7 @@ ATTRIBUTES: tuple[Relation, ...] = (
         "keeps a {value}",
         implies="possession",
     ),
-    _attribute(
+    Relation(
         "possession",
         "thing",
         "thing",
@@ -148,7 +131,7 @@ ATTRIBUTES: tuple[Relation, ...] = (
         phrasings("Who owns a {value}?", "Who is the owner of the {value}?", held_out=["Who has a {value}?"]),
         "owns a {value}",
     ),
-    _attribute(
+    Relation(
         "birthday",
         "date",
         "date",
@@ -168,7 +151,7 @@ ATTRIBUTES: tuple[Relation, ...] = (
         ),
         "was born on {value}",
     ),
-    _attribute(
+    Relation(
         "locker",
         "number",
         "numeral",
@@ -187,7 +170,7 @@ ATTRIBUTES: tuple[Relation, ...] = (
         "has locker {value}",
         implies="possession",
     ),
-    _attribute(
+    Relation(
         "attended",
         "event",
         "event",
@@ -216,7 +199,6 @@ BESIDE_BONDS = tuple(relation for relation in ATTRIBUTES if relation.name != "jo
 def _bond(name: str) -> Relation:
     return Relation(
         name,
-        "person",
         "person",
         "person",
         phrasings(

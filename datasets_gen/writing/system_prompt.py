@@ -11,20 +11,19 @@ from datasets_gen.writing.questions import Asker
 
 @dataclass(frozen=True)
 class SystemPrompt:
-    """The instructions as written: one span for each directive, and of a defence the whole, the refusal in it and the
-    sentence that names it."""
+    """The instructions of a context, with their spans."""
 
     text: str = ""
     directives: tuple[Span, ...] = ()
-    defence: tuple[Span, ...] = ()
-    refusal: tuple[Span, ...] = ()
+    defence: tuple[Span, ...] = ()  # as a whole
+    refusal: tuple[Span, ...] = ()  # that a defence asks for, and the sentence that names it
 
     def protected(self) -> str:
         return self.text[self.directives[0].start : self.directives[-1].end] if self.directives else ""
 
 
 def with_defence(ask: Asker, prompt: SystemPrompt, joint: str = " ") -> SystemPrompt:
-    """The prompt with a defence behind it; ``joint`` stands between them."""
+    """Adds a defence behind the prompt; ``joint`` stands between them."""
     text = prompt.text + joint if prompt.text else ""
     start = len(text)
     *sentences, last = ask.wording.choose(ask.rng, DEFENCES).split(". ")
