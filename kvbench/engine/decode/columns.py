@@ -14,18 +14,14 @@ PLACES_AT_ONCE = 64  # as many questions as fit side by side are read together, 
 
 @dataclass(frozen=True)
 class Columns:
-    """Holds sequences of tokens side by side, one row of them for each row of a bundle: shape (rows, width).
+    """Holds sequences of tokens side by side, one row of them for each row of a bundle."""
 
-    ``column``: the column of each place, shape (width,). ``last``: the last place of each column, on the CPU: as an
-    index it serves on every device, and a look at it waits for none.
-    ``padding``: bool, shape (rows, width).
-    """
-
+    # The last place of each column, on the CPU: as an index it serves on every device, and a look at it waits for none.
     last: torch.Tensor
-    token_ids: torch.Tensor
+    token_ids: torch.Tensor  # shape (rows, width), like positions and padding
     positions: torch.Tensor
-    column: torch.Tensor
-    padding: torch.Tensor
+    column: torch.Tensor  # of each place, shape (width,)
+    padding: torch.Tensor  # bool
 
     @property
     def count(self) -> int:
@@ -46,14 +42,10 @@ class Columns:
 
 @dataclass(frozen=True)
 class QuestionColumns(Columns):
-    """Holds questions; each one ends where its column ends.
+    """Holds questions; each one ends where its column ends."""
 
-    ``shared_ids`` and ``shared_positions``: the tokens that all questions begin with and that the grid leaves out,
-    shape (rows, shared).
-    """
-
-    shared_ids: torch.Tensor
-    shared_positions: torch.Tensor
+    shared_ids: torch.Tensor  # the tokens that all questions begin with and that the grid leaves out: (rows, shared)
+    shared_positions: torch.Tensor  # likewise
 
     @property
     def shared(self) -> slice:
@@ -63,12 +55,9 @@ class QuestionColumns(Columns):
 
 @dataclass(frozen=True)
 class GoldColumns(Columns):
-    """Holds right answers without their last token, which nothing follows; each one begins where its column begins.
+    """Holds right answers without their last token, which nothing follows; each one begins where its column begins."""
 
-    ``targets``: the token that follows each place, shape (rows, width).
-    """
-
-    targets: torch.Tensor
+    targets: torch.Tensor  # the token that follows each place, shape (rows, width)
 
 
 def make_columns(trace: Trace, rows: Sequence[Row[Branch]], device: torch.device) -> QuestionColumns:

@@ -10,17 +10,13 @@ from kvbench.engine.treat.branch import Branch
 
 @dataclass(frozen=True)
 class FinalCache:
-    """Describes the cache at the end of an answer whose press acts while it is written.
+    """Describes the cache at the end of an answer whose press acts while it is written."""
 
-    ``keep``: by layer bool (num_kv_heads, seq_len), which tokens of the context survive; ``None`` where it rewrites.
-    ``rows``: key rows over all layers and heads, with the rows of question and answer; ``tokens``: how many the model
-    read; ``digest``: a hash of the cache.
-    """
-
+    # By layer bool (num_kv_heads, seq_len), which tokens of the context survive; None where the press rewrites.
     keep: tuple[torch.Tensor, ...] | None
-    rows: int
-    tokens: int
-    digest: str
+    rows: int  # of keys over all layers and heads, with the rows of question and answer
+    tokens: int  # that the model read
+    digest: str  # a hash of the cache
 
 
 @dataclass(frozen=True)

@@ -18,19 +18,15 @@ class Row(Generic[Of]):
 
     All questions of a branch share one row, which holds the kept keys once. A branch whose cache is treated between
     steps has a row for each question, since what is done to the context for one question must not reach another.
-
-    ``questions``: their numbers in the prompt. ``even``: every head reads as many tokens in every layer. ``size``:
-    bytes of its keys and values, every head taken to read as many as the longest, with room for its questions and
-    answers. ``steps``: the places that each answer may take. ``forced``: it passes the right answer of its question
-    token by token, instead of writing an answer.
     """
 
     of: Of
-    questions: tuple[int, ...]
-    even: bool
+    questions: tuple[int, ...]  # their numbers in the prompt
+    even: bool  # every head reads as many tokens in every layer
+    # Bytes of its keys and values, every head taken to read as many as the longest, with room for questions and answers
     size: int
-    steps: int = 1
-    forced: bool = False
+    steps: int = 1  # the places that each answer may take
+    forced: bool = False  # it passes the right answer of its question token by token, instead of writing an answer
 
     def question_ids(self, prompt: Prompt) -> list[tuple[int, ...]]:
         return [prompt.questions[number].token_ids for number in self.questions]

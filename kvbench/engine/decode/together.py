@@ -63,20 +63,19 @@ class WaveSource:
         self.answers = answers
         self.gold_seconds = 0.0  # spent on the right answers
         self._model, self._wave, self._likelihood = model, wave, likelihood
-        places = [
+        self._places = [
             (bundle, row, column)
             for bundle in wave.bundles
             for row in range(bundle.rows)
             for column in range(bundle.columns.count)
         ]
-        self._places = dict(enumerate(places))
         self._positions = torch.cat(
             [bundle.columns.positions[:, bundle.columns.last].flatten() for bundle in wave.bundles]
         )
-        self._treatments = self._built()
+        self._treatments = self._step_treatments()
         self._question_read = False
 
-    def _built(self) -> dict[int, StepTreatment]:
+    def _step_treatments(self) -> dict[int, StepTreatment]:
         """Builds the step treatments by answer, a fresh one for each."""
         treatments: dict[int, StepTreatment] = {}
         for number, answer in enumerate(self.answers):

@@ -14,25 +14,17 @@ class PressError(Exception):
 
 @dataclass(frozen=True)
 class LayerCache:
-    """Holds what one branch leaves of one layer.
+    """Holds what one branch leaves of one layer."""
 
-    keep
-        bool, shape (num_kv_heads, seq_len): which tokens survive; ``None`` where the press merges or rewrites, and
-        surviving means nothing.
-    keys, values
-        shape (num_kv_heads, rows, head_dim). Without ``keep`` what is read, all of it; with it the whole cache from
-        which the kept rows are read, where that is not the trace's.
-    held_rows
-        Key rows that an allocator holds over all heads. A head-wise press masks rows and frees none.
-    filled
-        The share of the numbers in the rows that are read which are not in channels blanked for a whole head.
-    """
-
+    # Which tokens survive, bool (num_kv_heads, seq_len); None where the press merges or rewrites, and surviving means
+    # nothing.
     keep: torch.Tensor | None
-    held_rows: int
+    held_rows: int  # that an allocator holds over all heads: a head-wise press masks rows and frees none
+    # Shape (num_kv_heads, rows, head_dim). Without ``keep`` what is read, all of it; with it the whole cache from which
+    # the kept rows are read, where that is not the trace's.
     keys: torch.Tensor | None = None
     values: torch.Tensor | None = None
-    filled: float = 1.0
+    filled: float = 1.0  # the share of the numbers read that are not in channels blanked for a whole head
 
     @property
     def read_rows(self) -> int:

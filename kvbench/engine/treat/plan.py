@@ -15,17 +15,14 @@ CALIBRATION_TEXTS = 8
 
 @dataclass(frozen=True)
 class Treatment:
-    """Describes one policy at one level on one prompt.
-
-    ``time_limit``: how long its press may take. ``repeat``: which draw of a random policy.
-    ``reference``: it tells how likely right answers are to the full cache, and is no result by itself."""
+    """Describes one policy at one level on one prompt."""
 
     policy: Policy
     situation: Situation
-    questions: tuple[int, ...]
-    time_limit: TimeLimit
-    repeat: int = 0
-    reference: bool = False
+    questions: tuple[int, ...]  # their numbers in the prompt
+    time_limit: TimeLimit  # of its press
+    repeat: int = 0  # which draw of a random policy
+    reference: bool = False  # it tells how likely right answers are to the full cache, and is no result by itself
 
     @property
     def level(self) -> Level:

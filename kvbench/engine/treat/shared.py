@@ -26,33 +26,17 @@ from policies import replaced_hooks
 
 @dataclass(frozen=True)
 class LayerInputs:
-    """Holds what kvpress hands to a press; keys and values of shape (1, num_kv_heads, seq_len, head_dim). ``module`` is
-    the attention layer of any architecture, on which kvpress sets attributes of its own."""
+    """Holds what kvpress hands to a press."""
 
-    module: Any
+    module: Any  # the attention layer of any architecture, on which kvpress sets attributes of its own
     hidden_states: torch.Tensor
-    keys: torch.Tensor
-    values: torch.Tensor
+    keys: torch.Tensor  # shape (1, num_kv_heads, seq_len, head_dim)
+    values: torch.Tensor  # likewise
     attentions: torch.Tensor | None
     kwargs: dict[str, Any]
 
 
-@dataclass(frozen=True)
-class Scored:
-    """Holds the scores of a press, shape (1, num_kv_heads, seq_len), and the seconds that they took."""
-
-    scores: torch.Tensor
-    seconds: float
-
-
-@dataclass(frozen=True)
-class Ranked:
-    """Holds the scores of a press in order, and the seconds that scoring and sorting took."""
-
-    ranking: Ranking
-    seconds: float
-
-
+Scored = tuple[torch.Tensor, float]  # the scores of a press, shape (1, num_kv_heads, seq_len), and their seconds
 Group = tuple[Scoring, list[Branch]]
 
 
@@ -61,14 +45,14 @@ class Copies:
     into it."""
 
     def __init__(self) -> None:
-        self._lent: dict[str, tuple[torch.Tensor | None, int]] = {}
+        self._copies: dict[str, tuple[torch.Tensor | None, int]] = {}
 
     def of(self, name: str, original: torch.Tensor) -> torch.Tensor:
-        copied, version = self._lent.get(name, (None, 0))
+        copied, version = self._copies.get(name, (None, 0))
         if copied is None or copied._version != version:
             with torch.inference_mode(False):  # only tensors from outside of it count how often they were written into
                 copied = original.clone()
-            self._lent[name] = (copied, copied._version)
+            self._copies[name] = (copied, copied._version)
         return copied
 
 
@@ -134,7 +118,7 @@ def _treat_layer(
     if not compressed_by_kvpress(model.network, inputs.module):
         for branch in alive:
             branch.layers.append(_everything(inputs))
-    elif isinstance(press, ScorerPress) and _prunes_by_score(press):
+    elif isinstance(press, ScorerPress) and type(press).compress is ScorerPress.compress:  # it only drops low scores
         for together in [alive] if scoring.policy.ratio_free_score else [[branch] for branch in alive]:
             _score_once(model, together, inputs, copies)
     else:
@@ -146,11 +130,6 @@ def _treat_layer(
 def _everything(inputs: LayerInputs) -> LayerCache:
     keep = torch.ones(inputs.keys.shape[1:3], dtype=torch.bool, device=inputs.keys.device)
     return LayerCache(keep, keep.numel())
-
-
-def _prunes_by_score(press: ScorerPress) -> bool:
-    """Tells whether the press removes the lowest scores by kvpress's own code, and adds nothing to it."""
-    return type(press).compress is ScorerPress.compress
 
 
 class _Copied:
@@ -203,29 +182,31 @@ def _score_once(model: LoadedModel, branches: Sequence[Branch], inputs: LayerInp
     branch fails for which it was called, and it is called again for the next one."""
     length = inputs.keys.shape[2]
     counts = {id(branch): compute_n_kept(length, branch.treatment.ratio) for branch in branches}
-    scored: Ranked | None = None
+    ranking: Ranking | None = None
+    seconds = 0.0
     for branch in branches:
         if branch.treatment.ratio == 0:
             branch.layers.append(_everything(inputs))
             continue
-        if scored is None:
+        if ranking is None:
             with (
                 faults_of(branch, f"in layer {inputs.module.layer_idx}", model),
                 draws_of(branch, inputs.module.layer_idx, model.device),
             ):
-                scored = _ranked(model, branches[-1].press, inputs, copies, list(counts.values()))
+                ranking, seconds = _ranked(model, branches[-1].press, inputs, copies, list(counts.values()))
         if branch.error is not None:
             continue
-        assert scored is not None
+        assert ranking is not None
         started = model.clock()
-        keep = scored.ranking.kept(counts[id(branch)])
-        branch.seconds += scored.seconds + model.clock() - started
+        keep = ranking.kept(counts[id(branch)])
+        branch.seconds += seconds + model.clock() - started
         branch.layers.append(LayerCache(keep, int(keep.sum())))
 
 
 def _ranked(
     model: LoadedModel, press: BasePress | None, inputs: LayerInputs, copies: Copies, counts: Sequence[int]
-) -> Ranked:
+) -> tuple[Ranking, float]:
+    """Returns the scores of a press in order, and the seconds that scoring and sorting took."""
     assert isinstance(press, ScorerPress)
     with _isolated(inputs, press, copies) as given:
         started = model.clock()
@@ -239,7 +220,7 @@ def _ranked(
         raise PressError("its scores are NaN")
     started = model.clock()
     ranking = Ranking(scores, counts)
-    return Ranked(ranking, seconds + model.clock() - started)
+    return ranking, seconds + model.clock() - started
 
 
 @contextmanager
@@ -250,19 +231,17 @@ def _scoring_once(model: LoadedModel, branch: Branch, remembered: list[Scored] |
     if remembered is None or not isinstance(inner, ScorerPress):
         yield
         return
-    own_score = inner.score
+    score_of_press = inner.score
 
-    def score(module: Any, hidden_states: Any, keys: torch.Tensor, *others: Any, **named: Any) -> torch.Tensor:
+    def score(module: Any, hidden_states: Any, keys: torch.Tensor, *others: Any, **keywords: Any) -> torch.Tensor:
         started = model.clock()
-        if keys.shape[2] != length:
-            scores: torch.Tensor = own_score(module, hidden_states, keys, *others, **named)
-            return scores
-        if remembered:
-            branch.seconds += remembered[0].seconds
-        else:
-            first = own_score(module, hidden_states, keys, *others, **named)
-            remembered.append(Scored(first, model.clock() - started))
-        return remembered[0].scores.clone()
+        if remembered and keys.shape[2] == length:
+            branch.seconds += remembered[0][1]
+            return remembered[0][0].clone()
+        scores: torch.Tensor = score_of_press(module, hidden_states, keys, *others, **keywords)
+        if keys.shape[2] == length:
+            remembered.append((scores.clone(), model.clock() - started))
+        return scores
 
     inner.score = score
     try:
