@@ -1,8 +1,9 @@
 """The registry of policies: add a policy by writing its file and naming it here."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from policies.declaration.errors import PolicyError
+from policies.declaration.naming import by_name
 from policies.declaration.policy import Policy
 from policies.eviction.controls import FULL, ORACLE, RANDOM, RECENCY
 from policies.eviction.decoding import DECODING
@@ -13,18 +14,8 @@ from policies.eviction.protection import PROTECTION
 from policies.eviction.scorers import SCORERS
 from policies.eviction.wrappers import WRAPPERS
 
-
-def by_name(policies: Iterable[Policy]) -> Mapping[str, Policy]:
-    """Sorts policies by name; raises :class:`PolicyError` for a name that is taken twice."""
-    registered: dict[str, Policy] = {}
-    for policy in policies:
-        if policy.name in registered:
-            raise PolicyError(f"two policies are named '{policy.name}': give one of them another name")
-        registered[policy.name] = policy
-    return registered
-
-
-POLICIES = by_name(
+POLICIES: Mapping[str, Policy] = by_name(
+    "policies",
     (
         *(FULL, ORACLE, RANDOM, RECENCY),
         *SCORERS,
@@ -34,5 +25,6 @@ POLICIES = by_name(
         *PRIVATE_PREFILL,
         *DECODING,
         *PRETRAINED,
-    )
+    ),
+    PolicyError,
 )

@@ -1,27 +1,18 @@
 """The registry of metrics: add a metric by declaring it in the file of its family; a new family is named here."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from leaderboards.errors import MetricError
 from leaderboards.metrics import answers, costs, directives, leakage, likelihood, routing
 from leaderboards.metrics.declaration.definition import Definition, definitions_in
 from leaderboards.metrics.declaration.measure import Measure
 from leaderboards.metrics.declaration.metric import Metric
+from policies.declaration.naming import by_name
 
 FAMILIES = (answers.METRICS, likelihood.METRICS, routing.METRICS, directives.METRICS, leakage.METRICS, costs.METRICS)
 
 
-def by_name(metrics: Iterable[Metric]) -> Mapping[str, Metric]:
-    """Metrics by name; a name taken twice raises."""
-    named: dict[str, Metric] = {}
-    for metric in metrics:
-        if metric.name in named:
-            raise MetricError(f"two metrics are named '{metric.name}': give one of them another name")
-        named[metric.name] = metric
-    return named
-
-
-METRICS = by_name(metric for family in FAMILIES for metric in family)
+METRICS: Mapping[str, Metric] = by_name("metrics", (metric for family in FAMILIES for metric in family), MetricError)
 MEASURES: Mapping[str, Measure] = {
     measure.field: measure for metric in METRICS.values() for measure in metric.measures
 }  # by column of a row

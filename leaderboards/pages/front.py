@@ -41,11 +41,6 @@ class PlacedBoard:
     results: Results
 
 
-def build_pages(results: Sequence[Results]) -> dict[str, str]:
-    """Returns the pages as texts by their file names, the front page first. The same input gives the same bytes."""
-    return {name: render_page() for name, render_page in page_renderers(results).items()}
-
-
 def page_renderers(results: Sequence[Results]) -> dict[str, Callable[[], str]]:
     """Returns by file name a function for each page that renders it, that of the front page first. A single task has
     no page of its own: it is on the front page."""

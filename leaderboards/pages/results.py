@@ -18,34 +18,18 @@ from leaderboards.figures.gallery import Details
 @dataclass(frozen=True)
 class Results:
     """Holds the results of runs whose records may be compared. Results of other models, modes or settings stand beside
-    them and are never mixed with them.
+    them and are never mixed with them."""
 
-    rows
-        At least one, all of ``mode``.
-    runs
-        What ``run.json`` of each holds, by folder.
-    setting
-        What tells these results from others of the same model and mode on a site, if there are such.
-    families
-        Of policies, by name, as far as they are known.
-    duels
-        Of any two policies, which the board can compare.
-    details
-        What the records say beyond the rows, for figures.
-    studies
-        By title, the file names of the pages of studies.
-    """
-
-    rows: Sequence[SummaryRow]
-    runs: Mapping[str, Mapping[str, Any]]
+    rows: Sequence[SummaryRow]  # at least one, all of ``mode``
+    runs: Mapping[str, Mapping[str, Any]]  # what ``run.json`` of each holds, by folder
     model: str
     mode: str
-    setting: str = ""
+    setting: str = ""  # what tells these results from others of the same model and mode on a site, if there are such
     boards: Boards = field(default_factory=dict)
-    families: Mapping[str, str] = field(default_factory=dict)
-    duels: Duels = field(default_factory=dict)
-    details: Details = field(default_factory=Details)
-    studies: Mapping[str, str] = field(default_factory=dict)
+    families: Mapping[str, str] = field(default_factory=dict)  # by policy, as far as they are known
+    duels: Duels = field(default_factory=dict)  # of any two policies, which the board can compare
+    details: Details = field(default_factory=Details)  # what the records say beyond the rows, for figures
+    studies: Mapping[str, str] = field(default_factory=dict)  # by title, the file names of the pages of studies
 
     @classmethod
     def of(

@@ -7,15 +7,13 @@ from pathlib import Path
 
 from leaderboards.errors import LeaderboardError
 from leaderboards.studies.declaration import Study
+from policies.declaration.naming import by_name
 
 
 @cache
 def studies() -> Mapping[str, Study]:
     """Returns all studies by name; a name taken twice raises :class:`LeaderboardError`."""
-    named: dict[str, Study] = {}
-    for path in sorted(Path(__file__).parent.glob("*/study.py")):
-        study: Study = import_module(f"leaderboards.studies.{path.parent.name}.study").STUDY
-        if study.name in named:
-            raise LeaderboardError(f"two studies are named '{study.name}': give one of them another name")
-        named[study.name] = study
-    return named
+    paths = sorted(Path(__file__).parent.glob("*/study.py"))
+    modules = [import_module(f"leaderboards.studies.{path.parent.name}.study") for path in paths]
+    declared: list[Study] = [module.STUDY for module in modules]
+    return by_name("studies", declared, LeaderboardError)

@@ -73,7 +73,7 @@ from leaderboards.downloads.tables import board_sheet
 from leaderboards.downloads.tables import cells_sheet
 from leaderboards.figures.gallery import Details
 from leaderboards.figures.gallery import gallery
-from leaderboards.pages.front import build_pages
+from tests.support.pages import build_pages
 from leaderboards.pages.method import Method
 from leaderboards.pages.method import build_method
 from leaderboards.pages.results import Results

@@ -25,10 +25,9 @@ from leaderboards.downloads.tables import (
 from leaderboards.metrics import CURVES, METRICS, TABLES
 from leaderboards.pages.comparison import build_comparison
 from leaderboards.pages.definitions import chapters
-from leaderboards.pages.front import build_pages
 from leaderboards.pages.imported import build_imported
 from policies import Level
-from tests.support.pages import Elements, results_of
+from tests.support.pages import Elements, build_pages, results_of
 from tests.support.study_records import instructions_page, small_study
 from tests.support.synthetic_records import realistic_records
 

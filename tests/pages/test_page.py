@@ -20,12 +20,12 @@ from leaderboards.aggregate.summary import summarise
 from leaderboards.figures.curves import curve_plot
 from leaderboards.figures.gallery import EXPECTED
 from leaderboards.metrics import TABLES, Measure
-from leaderboards.pages.front import FRONT, METHOD, build_pages
+from leaderboards.pages.front import FRONT, METHOD
 from leaderboards.pages.imported import IMPORTED
 from leaderboards.pages.results import Results
 from leaderboards.rendering.style import line_styles
 from leaderboards.terminal.table import terminal_table
-from tests.support.pages import HOSTILE, Elements, assert_inert, results_of
+from tests.support.pages import HOSTILE, Elements, assert_inert, build_pages, results_of
 from tests.support.synthetic_records import POLICIES, by_budget, failing, realistic_records, summary_row
 
 NAMES = (FRONT, "task-base.html", "task-hops.html")

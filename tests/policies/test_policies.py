@@ -16,8 +16,8 @@ from kvbench.engine.treat.branch import Branch, Trace
 from kvbench.models.load import LoadedModel, decoder_of
 from kvbench.prompts.prompt import Prompt
 from policies import POLICIES, Policy, PolicyError, Situation, arguments_of
+from policies.declaration.naming import by_name
 from policies.presses.h2o import H2OPress
-from policies.registry import by_name
 from tests.support.toy import (
     HEAD_SIZE,
     KEY_HEADS,
@@ -202,7 +202,7 @@ def test_snapkv_looks_from_a_sixteenth_of_the_context_and_records_it(context_len
 def test_a_policy_name_taken_twice_is_refused() -> None:
     knorm = POLICIES["knorm"]
     with pytest.raises(PolicyError, match="two policies are named 'knorm'"):
-        by_name([knorm, replace(knorm, paper="another")])
+        by_name("policies", [knorm, replace(knorm, paper="another")], PolicyError)
 
 
 # --- H2O without the attention matrix

@@ -1,6 +1,6 @@
 """Pages of results, and what stands on a page."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -9,7 +9,7 @@ from pandas import DataFrame
 
 from leaderboards.aggregate.paired import every_duel
 from leaderboards.aggregate.summary import summarise
-from leaderboards.pages.front import FRONT, build_pages
+from leaderboards.pages.front import FRONT, page_renderers
 from leaderboards.pages.results import Results
 
 HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>"
@@ -24,6 +24,11 @@ def results_of(
 ) -> Results:
     """All that a site shows of the records of a run."""
     return Results.of(records, summarise(records), {folder: run or {}}, model, duels=every_duel(records), **more)
+
+
+def build_pages(results: Sequence[Results]) -> dict[str, str]:
+    """The pages as texts by their file names, the front page first."""
+    return {name: render_page() for name, render_page in page_renderers(results).items()}
 
 
 def write_pages(folder: Path, *results: Results) -> Path:

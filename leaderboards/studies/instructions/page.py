@@ -144,7 +144,7 @@ def _gains(gains: Sequence[Gain]) -> Part:
     rows = []
     for gain in gains:
         published = GAINS.get(plain_and_way(gain.protected))
-        theirs = [f"{value:.3f}" for value in published.gains] if published else ["–"] * len(GAINS_MODELS)
+        theirs = [f"{value:.3f}" for value in published] if published else ["–"] * len(GAINS_MODELS)
         interval = f"{gain.estimate.low:+.3f} to {gain.estimate.high:+.3f}" if gain.estimate.low is not None else "–"
         levels = ", ".join(map(str, gain.levels))
         own = (f"{gain.estimate.mean:+.3f}", interval, levels, percent(gain.whole), str(gain.failed))
