@@ -11,7 +11,7 @@ import typer
 
 from datasets_gen.tasks.ifeval import Placement
 from kvbench.system.places import place_of
-from policies.declaration.levels import KINDS, LevelKind
+from policies.declaration.levels import KINDS
 
 Press = Annotated[str, typer.Argument(help="file.py:Press, package.module:factory, or a name of ls policies.")]
 Model = Annotated[str, typer.Option(help="reference, a local path, or a hub name.")]
@@ -77,9 +77,11 @@ def with_level_options(command: Callable[..., None]) -> Callable[..., None]:
             continue
         options[name] = {}
         for kind in KINDS.values():
-            option, annotation = kind.name, _picks(kind)
+            option = kind.name
+            annotation: Any = Annotated[float | None, typer.Option(help=f"Of a run: at which asked {kind.name}.")]
             if parameter.annotation == LevelTexts:
-                option, annotation = kind.plural, _gives(kind, few=name == "few")
+                option = kind.plural
+                annotation = Annotated[str | None, typer.Option(help=kind.help_with_default(few=name == "few"))]
             parameters.append(parameter.replace(name=option, annotation=annotation, default=None))
             options[name][option] = kind.name
 
@@ -93,14 +95,6 @@ def with_level_options(command: Callable[..., None]) -> Callable[..., None]:
     called.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     called.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return called
-
-
-def _gives(kind: LevelKind, few: bool) -> Any:
-    return Annotated[str | None, typer.Option(help=kind.help_with_default(few))]
-
-
-def _picks(kind: LevelKind) -> Any:
-    return Annotated[float | None, typer.Option(help=f"Of a run: at which asked {kind.name}.")]
 
 
 def given(context: typer.Context) -> list[str]:

@@ -7,10 +7,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from kvbench.experiments.grid import Grid
 from kvbench.models.load import LoadedModel
-from kvbench.run.executor import Executor, Unit
+from kvbench.run.executor import Executor
 from kvbench.run.local import LocalExecutor
 from kvbench.run.resume import missing_chunks
-from kvbench.run.unit import check_first_contexts, count_in
+from kvbench.run.unit import Unit, check_first_contexts, count_in
 from kvbench.store.lending import Lenders
 from kvbench.store.store import Store
 from kvbench.store.tables import Rows

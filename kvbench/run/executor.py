@@ -9,12 +9,10 @@ from contextlib import AbstractContextManager
 from typing import Protocol
 
 from kvbench.experiments.grid import Grid
-from kvbench.run.unit import Part, Unit
+from kvbench.run.unit import Unit
 from kvbench.store.identity import Identity
 from kvbench.store.run_file import Job
 from kvbench.store.tables import Rows
-
-__all__ = ["Executor", "Part", "Unit", "UnitRows"]
 
 UnitRows = tuple[Unit, Rows]
 

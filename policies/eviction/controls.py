@@ -1,22 +1,21 @@
 """The controls that every table holds: full cache, random, recency and oracle."""
 
+from functools import partial
+
 from policies.declaration.lazy import LazyModule
 from policies.declaration.policy import Policy, Press, Situation
 
 presses = LazyModule("policies.presses.controls")
 
-
-def _random(situation: Situation) -> Press:
-    return presses.RandomControlPress(situation.ratio, situation.seed, situation.example_id)
+control = partial(Policy, family="control", by_default=True)
 
 
 def _oracle(situation: Situation) -> Press:
     return presses.OraclePress(situation.ratio, situation.answer_tokens, situation.evidence_tokens)
 
 
-FULL = Policy(
+FULL = control(
     name="full",
-    family="control",
     paper="-",
     description="The whole cache: what every other row is compared with",
     build=lambda situation: presses.FullPress(),
@@ -24,34 +23,27 @@ FULL = Policy(
     ratio_free_score=True,
     kinds=(),
     more_tokens_than=0,
-    by_default=True,
 )
-RANDOM = Policy(
+RANDOM = control(
     name="random",
-    family="control",
     paper="-",
     description="Independent random tokens for every layer, head and example",
-    build=_random,
+    build=lambda situation: presses.RandomControlPress(situation.ratio, situation.seed, situation.example_id),
     random=True,
     ratio_free_score=True,
-    by_default=True,
 )
-RECENCY = Policy(
+RECENCY = control(
     name="recency",
-    family="control",
     paper="-",
     description="The most recent tokens",
     build=lambda situation: presses.RecencyPress(situation.ratio),
     ratio_free_score=True,
-    by_default=True,
 )
-ORACLE = Policy(
+ORACLE = control(
     name="oracle",
-    family="control",
     paper="-",
     description="Knows the question and keeps its evidence",
     build=_oracle,
     ratio_free_score=True,
     per_question=True,
-    by_default=True,
 )

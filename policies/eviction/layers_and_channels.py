@@ -1,8 +1,9 @@
 """Presses that remove something else than tokens of every layer: whole layers' middles, or channels of the keys."""
 
 from policies.declaration.lazy import LazyModule
-from policies.declaration.policy import Policy, Press, Situation
+from policies.declaration.policy import Press, Situation
 from policies.eviction.scorers import SINK, observation_window
+from policies.eviction.wrappers import wrapper
 
 kvpress = LazyModule("kvpress")
 
@@ -27,9 +28,8 @@ def _composed(situation: Situation) -> Press:
 
 
 LAYERS_AND_CHANNELS = (
-    Policy(
+    wrapper(
         name="simlayerkv",
-        family="wrapper",
         paper="arXiv 2410.13846",
         description="The first and the last tokens in layers whose last token looks at little else",
         build=_simlayerkv,
@@ -37,9 +37,8 @@ LAYERS_AND_CHANNELS = (
         counted="nowhere",
         more_tokens_than=16,
     ),
-    Policy(
+    wrapper(
         name="think",
-        family="wrapper",
         paper="arXiv 2407.21018",
         description="All tokens, the weakest channels of their keys blanked",
         build=lambda situation: _think(situation.ratio, situation.context_length),
@@ -49,9 +48,8 @@ LAYERS_AND_CHANNELS = (
         rewrites=True,
         highest_ratio=0.49,
     ),
-    Policy(
+    wrapper(
         name="composed_snapkv_think",
-        family="wrapper",
         paper="arXiv 2407.21018",
         description="SnapKV, then ThinK on what it keeps",
         build=_composed,

@@ -2,7 +2,7 @@
 
 from policies.declaration.lazy import LazyModule
 from policies.declaration.policy import Policy, Press, Situation
-from policies.eviction.private_prefill import OVER_THE_CACHE
+from policies.eviction.private_prefill import over_the_cache
 from policies.eviction.scorers import SINK, expected_attention_press, observation_window
 
 kvpress = LazyModule("kvpress")
@@ -50,16 +50,11 @@ PRETRAINED = (
         prefill="private",
         weights="its KVzap predictor (hub: nvidia)",
     ),
-    Policy(
+    over_the_cache(
         name="fastkvzip",
-        family="prefill",
         paper="arXiv 2601.17668",
         description="KVzip's scores, predicted by gates",
         build=lambda situation: kvpress.FastKVzipPress(situation.ratio, n_sink=SINK),
-        budget=OVER_THE_CACHE,
-        counted="cache",
-        frees=False,
-        prefill="private",
         weights="its gates (hub: Jang-Hyun/Fast-KVzip)",
     ),
     Policy(
@@ -74,17 +69,12 @@ PRETRAINED = (
         more_tokens_than=SINK,
         weights="its budget curve (github: baidu-baige/LU-KV)",
     ),
-    Policy(
+    over_the_cache(
         name="restorekv",
-        family="prefill",
         paper="arXiv 2608.01247",
         description="KVzip, with learned tokens that restore a part of what goes",
         build=lambda situation: kvpress.RestoreKVPress(situation.ratio, n_sink=SINK),
-        budget=OVER_THE_CACHE,
-        counted="cache",
-        frees=False,
         rewrites=True,
-        prefill="private",
         renumbers=True,
         more_tokens_than=16,
         weights="its restore tokens and adapter (hub: higokri)",

@@ -1,5 +1,7 @@
 """Presses that need a prefill of their own: they read the context again, or cut the cache once all layers are read."""
 
+from functools import partial
+
 from policies.declaration.lazy import LazyModule
 from policies.declaration.policy import Policy, Press, Situation
 from policies.eviction.scorers import SINK, observation_window
@@ -8,6 +10,9 @@ kvpress = LazyModule("kvpress")
 presses = LazyModule("policies.presses.private_prefill")
 
 OVER_THE_CACHE = "as many tokens over all layers and heads"
+over_the_cache = partial(
+    Policy, family="prefill", budget=OVER_THE_CACHE, counted="cache", frees=False, prefill="private"
+)
 
 
 def _duo_attention(situation: Situation) -> Press:
@@ -24,40 +29,25 @@ def _dms(situation: Situation) -> Press:
 
 
 PRIVATE_PREFILL = (
-    Policy(
+    over_the_cache(
         name="kvzip",
-        family="prefill",
         paper="arXiv 2505.23416",
         description="Attention received while the model repeats the context",
         build=lambda situation: kvpress.KVzipPress(situation.ratio, n_sink=SINK),
-        budget=OVER_THE_CACHE,
-        counted="cache",
-        frees=False,
-        prefill="private",
         more_tokens_than=16,
     ),
-    Policy(
+    over_the_cache(
         name="kvzip_plus",
-        family="prefill",
         paper="arXiv 2505.23416",
         description="KVzip, its attention weighed by the norms of projected values and hidden states",
         build=lambda situation: kvpress.KVzipPress(situation.ratio, n_sink=SINK, kvzip_plus_normalization=True),
-        budget=OVER_THE_CACHE,
-        counted="cache",
-        frees=False,
-        prefill="private",
         more_tokens_than=16,
     ),
-    Policy(
+    over_the_cache(
         name="kvgrad",
-        family="prefill",
         paper="openreview cg1wTCJjjk",
         description="KVzip, its attention weighed by the gradient of the last hidden states",
         build=lambda situation: kvpress.KVgradPress(situation.ratio, n_sink=SINK),
-        budget=OVER_THE_CACHE,
-        counted="cache",
-        frees=False,
-        prefill="private",
         more_tokens_than=16,
     ),
     Policy(

@@ -4,6 +4,8 @@ A window, a lag or a sink of kvpress's size would fill the budget of a short con
 length of the context, every record carries the size that was used.
 """
 
+from functools import partial
+
 from policies.declaration.lazy import LazyModule
 from policies.declaration.policy import Baseline, Policy, Press, Situation
 
@@ -16,6 +18,8 @@ SINK = 4
 LONGEST_WINDOW = 64
 LONGEST_LAG = 128
 STEEPEST = 20  # kvpress's beta: the most budgets that the lowest layer of a pyramid has for one of the highest
+
+scorer = partial(Policy, family="scorer")
 
 
 def observation_window(context_length: int) -> int:
@@ -56,45 +60,40 @@ def _pyramidkv(situation: Situation) -> Press:
     return kvpress.PyramidKVPress(situation.ratio, window_size=window, beta=max(2, min(STEEPEST, kept // window)))
 
 
-STREAMING_LLM = Policy(
+STREAMING_LLM = scorer(
     name="streaming_llm",
-    family="scorer",
     paper="arXiv 2309.17453",
     description="The first tokens and the most recent ones (not re-rotated)",
     build=lambda situation: kvpress.StreamingLLMPress(situation.ratio, n_sink=SINK),
     more_tokens_than=SINK,
     by_default=True,
 )
-SNAPKV = Policy(
+SNAPKV = scorer(
     name="snapkv",
-    family="scorer",
     paper="arXiv 2404.14469",
     description="Attention from the last tokens of the context, smoothed",
     build=snapkv_press,
     ratio_free_score=True,
     by_default=True,
 )
-TOVA = Policy(
+TOVA = scorer(
     name="tova",
-    family="scorer",
     paper="arXiv 2401.06104",
     description="Attention from the last token, averaged over heads",
     build=lambda situation: kvpress.TOVAPress(situation.ratio),
     ratio_free_score=True,
     by_default=True,
 )
-KNORM = Policy(
+KNORM = scorer(
     name="knorm",
-    family="scorer",
     paper="arXiv 2406.11430",
     description="Keys of small norm",
     build=lambda situation: kvpress.KnormPress(situation.ratio),
     ratio_free_score=True,
     by_default=True,
 )
-EXPECTED_ATTENTION = Policy(
+EXPECTED_ATTENTION = scorer(
     name="expected_attention",
-    family="scorer",
     paper="arXiv 2510.00636",
     description="Attention expected from future queries",
     build=expected_attention_press,
@@ -102,9 +101,8 @@ EXPECTED_ATTENTION = Policy(
     more_tokens_than=SINK,
     by_default=True,
 )
-PYRAMIDKV = Policy(
+PYRAMIDKV = scorer(
     name="pyramidkv",
-    family="scorer",
     paper="arXiv 2406.02069",
     description="SnapKV's scores, more of the budget for the lower layers",
     build=_pyramidkv,
@@ -112,69 +110,61 @@ PYRAMIDKV = Policy(
     counted="nowhere",
     ratio_free_score=False,
 )
-KEYDIFF = Policy(
+KEYDIFF = scorer(
     name="keydiff",
-    family="scorer",
     paper="arXiv 2504.15364",
     description="Keys unlike the mean key",
     build=lambda situation: kvpress.KeyDiffPress(situation.ratio),
     ratio_free_score=True,
 )
-LAGKV = Policy(
+LAGKV = scorer(
     name="lagkv",
-    family="scorer",
     paper="arXiv 2504.04704",
     description="Keys and values that stand out from those a lag later",
     build=_lagkv,
     ratio_free_score=True,
     more_tokens_than=SINK,
 )
-LEVERAGE = Policy(
+LEVERAGE = scorer(
     name="leverage",
-    family="scorer",
     paper="arXiv 2507.08143",
     description="Keys that others do not span (statistical leverage, sketched)",
     build=_leverage,
     random=True,
     ratio_free_score=True,
 )
-NON_CAUSAL = Policy(
+NON_CAUSAL = scorer(
     name="non_causal",
-    family="scorer",
     paper="arXiv 2507.08143",
     description="Attention without the causal mask, chunk by chunk",
     build=lambda situation: kvpress.NonCausalAttnPress(situation.ratio),
     ratio_free_score=True,
 )
-COMPACTOR = Policy(
+COMPACTOR = scorer(
     name="compactor",
-    family="scorer",
     paper="arXiv 2507.08143",
     description="Leverage and non-causal attention, blended by the ratio",
     build=_compactor,
     random=True,
     more_tokens_than=16,
 )
-CUR = Policy(
+CUR = scorer(
     name="cur",
-    family="scorer",
     paper="arXiv 2509.15038",
     description="Leverage of keys times leverage of values",
     build=lambda situation: kvpress.CURPress(situation.ratio, num_sinks=SINK),
     ratio_free_score=True,
 )
-CAPKV = Policy(
+CAPKV = scorer(
     name="capkv",
-    family="scorer",
     paper="arXiv 2604.25975",
     description="What a token adds to the capacity of the cache, weighted by the mean query",
     build=lambda situation: kvpress.CapPress(situation.ratio, n_sink=SINK),
     ratio_free_score=True,
     more_tokens_than=SINK,
 )
-H2O = Policy(
+H2O = scorer(
     name="h2o",
-    family="scorer",
     paper="arXiv 2306.14048",
     description="Attention received during the prefill (kvpress: ObservedAttentionPress)",
     build=lambda situation: h2o.H2OPress(situation.ratio),
@@ -182,9 +172,8 @@ H2O = Policy(
     baseline=Baseline(lambda situation: kvpress.ObservedAttentionPress(situation.ratio), "eager"),
     by_default=True,
 )
-FINCH = Policy(
+FINCH = scorer(
     name="finch",
-    family="scorer",
     paper="doi 10.1162/tacl_a_00716",
     description="Attention from the question, kept keys turned to consecutive positions",
     build=lambda situation: finch.KnownQuestionFinchPress(situation.ratio, window_size=situation.question_tokens),

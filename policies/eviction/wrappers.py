@@ -1,5 +1,7 @@
 """kvpress's presses around another: they share out a budget, choose in chunks, turn or merge what is kept."""
 
+from functools import partial
+
 from policies.declaration.lazy import LazyModule
 from policies.declaration.policy import Policy, Press, Situation
 from policies.eviction.scorers import SINK, expected_attention_press, snapkv_press
@@ -12,14 +14,12 @@ LONGEST_BLOCK = 128
 WHOLE_CHUNKS = "whole chunks, at least one"
 SHARED_OUT = "as many tokens in every layer, shared out among its heads by score"
 
+wrapper = partial(Policy, family="wrapper")
+
 
 def _sized(longest: int, context_length: int, parts: int) -> int:
     """A size of kvpress's, but small enough that a context has several such parts."""
     return max(1, min(longest, context_length // parts))
-
-
-def _chunkkv(situation: Situation) -> Press:
-    return kvpress.ChunkKVPress(snapkv_press(situation), chunk_length=_sized(20, situation.context_length, 16))
 
 
 def _entropy_chunkkv(situation: Situation) -> Press:
@@ -47,9 +47,8 @@ def _criticalkv_expected_attention(situation: Situation) -> Press:
 
 
 WRAPPERS = (
-    Policy(
+    wrapper(
         name="adakv_snapkv",
-        family="wrapper",
         paper="arXiv 2407.11550",
         description="SnapKV's scores, the budget shared among the heads of a layer",
         build=lambda situation: kvpress.AdaKVPress(snapkv_press(situation)),
@@ -59,9 +58,8 @@ WRAPPERS = (
         ratio_free_score=True,
         by_default=True,
     ),
-    Policy(
+    wrapper(
         name="adakv_expected_attention",
-        family="wrapper",
         paper="arXiv 2407.11550",
         description="Expected attention, the budget shared among the heads of a layer",
         build=lambda situation: kvpress.AdaKVPress(expected_attention_press(situation)),
@@ -71,24 +69,21 @@ WRAPPERS = (
         ratio_free_score=True,
         more_tokens_than=SINK,
     ),
-    Policy(
+    wrapper(
         name="criticalkv_snapkv",
-        family="wrapper",
         paper="arXiv 2502.03805",
         description="Half by SnapKV, half by its scores times the norm of the projected value",
         build=lambda situation: kvpress.CriticalKVPress(snapkv_press(situation)),
     ),
-    Policy(
+    wrapper(
         name="criticalkv_expected_attention",
-        family="wrapper",
         paper="arXiv 2502.03805",
         description="The same around expected attention",
         build=_criticalkv_expected_attention,
         more_tokens_than=SINK,
     ),
-    Policy(
+    wrapper(
         name="critical_adakv_snapkv",
-        family="wrapper",
         paper="arXiv 2502.03805",
         description="CriticalKV and AdaKV together around SnapKV",
         build=lambda situation: kvpress.CriticalAdaKVPress(snapkv_press(situation)),
@@ -97,43 +92,40 @@ WRAPPERS = (
         frees=False,
         ratio_free_score=True,
     ),
-    Policy(
+    wrapper(
         name="chunk_knorm",
-        family="wrapper",
         paper="doi 10.1162/tacl_a_00716",
         description="Keys of small norm, as many in every chunk",
         build=_chunk,
         budget="as many tokens in every chunk of every head, rounded down",
         counted="nowhere",
     ),
-    Policy(
+    wrapper(
         name="chunkkv_snapkv",
-        family="wrapper",
         paper="arXiv 2502.00299",
         description="Whole chunks by the mean of SnapKV's scores",
-        build=_chunkkv,
+        build=lambda situation: kvpress.ChunkKVPress(
+            snapkv_press(situation), chunk_length=_sized(20, situation.context_length, 16)
+        ),
         budget=WHOLE_CHUNKS,
         counted="nowhere",
         ratio_free_score=True,
     ),
-    Policy(
+    wrapper(
         name="entropy_chunkkv_snapkv",
-        family="wrapper",
         paper="arXiv 2502.00299",
         description="The same, but of a chunk with one high score that part alone",
         build=_entropy_chunkkv,
         ratio_free_score=True,
     ),
-    Policy(
+    wrapper(
         name="block_keydiff",
-        family="wrapper",
         paper="arXiv 2504.15364",
         description="KeyDiff, block by block, what was kept competing with each next block",
         build=_block,
     ),
-    Policy(
+    wrapper(
         name="rerotated_streaming_llm",
-        family="wrapper",
         paper="arXiv 2309.17453",
         description="StreamingLLM as its paper has it: kept keys turned to consecutive positions",
         build=lambda situation: kvpress.KeyRerotationPress(kvpress.StreamingLLMPress(situation.ratio, n_sink=SINK)),
@@ -141,9 +133,8 @@ WRAPPERS = (
         rewrites=True,
         renumbers=True,
     ),
-    Policy(
+    wrapper(
         name="rerotated_snapkv",
-        family="wrapper",
         paper="arXiv 2404.14469",
         description="SnapKV, kept keys turned to consecutive positions",
         build=lambda situation: kvpress.KeyRerotationPress(snapkv_press(situation)),
@@ -151,18 +142,16 @@ WRAPPERS = (
         rewrites=True,
         renumbers=True,
     ),
-    Policy(
+    wrapper(
         name="merging_snapkv",
-        family="wrapper",
         paper="arXiv 2406.13035",
         description="SnapKV, evicted values merged into those of the most similar kept keys",
         build=lambda situation: kvpress.MergingPress(snapkv_press(situation)),
         ratio_free_score=True,
         rewrites=True,
     ),
-    Policy(
+    wrapper(
         name="per_layer_knorm",
-        family="wrapper",
         paper="-",
         description="Keys of small norm, fewer from layer to layer",
         build=lambda situation: presses.RampPress(kvpress.KnormPress(situation.ratio), ratio=situation.ratio),
