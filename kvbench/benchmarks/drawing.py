@@ -9,7 +9,7 @@ import seaborn as sns
 import typer
 from matplotlib.axes import Axes
 
-from kvbench.benchmarks.measured import Report
+from kvbench.benchmarks.measurement import Report
 
 
 def frame_of(rows: list[dict[str, Any]], along: str, columns: dict[str, str]) -> pd.DataFrame:

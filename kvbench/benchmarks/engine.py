@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from datasets_gen import Task
-from kvbench.benchmarks.measured import Measured, measured, seconds_of
+from kvbench.benchmarks.measurement import Measurement, measurement, seconds_of
 from kvbench.benchmarks.roof import record_products
 from kvbench.benchmarks.shapes import task_of
 from kvbench.engine.decode.answers import decode
@@ -53,7 +53,7 @@ class Work:
         self.answer(self.read(ratios))
 
 
-def share_of_roof(name: str, work: Work, ratios: Sequence[float], repeats: int) -> Measured:
+def share_of_roof(name: str, work: Work, ratios: Sequence[float], repeats: int) -> Measurement:
     """Measures one prefill and the decode's matrix products alone, and divides their time by the engine's."""
     device, trace = work.model.device, work.read(ratios)
     again = record_products(lambda: work.answer(trace))
@@ -66,10 +66,10 @@ def share_of_roof(name: str, work: Work, ratios: Sequence[float], repeats: int) 
         shares.append((alone + products) / engine)
         parts.append({"engine": engine, "prefill alone": alone, "products alone": products})
     what = f"(prefill + matrix products of the decode, alone) / the engine's time: {work.model.name}"
-    return measured(name, what, "share", ">= 0.6", shares, lambda share: share >= 0.6, seconds=parts)
+    return measurement(name, what, "share", ">= 0.6", shares, lambda share: share >= 0.6, seconds=parts)
 
 
-def cost_of_ratios(work: Work, repeats: int) -> Measured:
+def cost_of_ratios(work: Work, repeats: int) -> Measurement:
     """Measures prefill and compression of all policies at eleven ratios against one, in turn."""
     device, eleven = work.model.device, tuple(round(0.05 + 0.08 * step, 2) for step in range(11))
     work.read(eleven)
@@ -80,10 +80,10 @@ def cost_of_ratios(work: Work, repeats: int) -> Measured:
         more.append(all_of_them / one - 1)
         parts.append({"one ratio": one, "eleven ratios": all_of_them})
     what = "more time in prefill and compression for ten more ratios of every policy"
-    return measured("ratios", what, "share", "< 0.15", more, lambda share: share < 0.15, seconds=parts)
+    return measurement("ratios", what, "share", "< 0.15", more, lambda share: share < 0.15, seconds=parts)
 
 
-def cost_of_branches(work: Work, counts: Sequence[int], repeats: int) -> Measured:
+def cost_of_branches(work: Work, counts: Sequence[int], repeats: int) -> Measurement:
     """Measures the decoding of growing counts of branches of one policy: the time that each of the last branches adds,
     against the time of each of the first. Every count keeps half of the tokens on average, so branches are alike."""
     policy = [one for one in work.policies if one.name == "knorm"]
@@ -102,12 +102,12 @@ def cost_of_branches(work: Work, counts: Sequence[int], repeats: int) -> Measure
         for before, after in zip(first["seconds"], last["seconds"], strict=True)
     ]
     what = f"decoding time that each of branches {few + 1} to {many} adds, against each of the first {few}"
-    return measured("branches", what, "times", "<= 1.1", growth, lambda times: times <= 1.1, rows=rows)
+    return measurement("branches", what, "times", "<= 1.1", growth, lambda times: times <= 1.1, rows=rows)
 
 
 def cost_of_length(
     model: LoadedModel, policies: Sequence[Policy], ratios: Sequence[float], lengths: Sequence[int], repeats: int
-) -> Measured:
+) -> Measurement:
     """Measures how the engine's time grows with the length of the context, against the model's own prefill."""
     rows: list[dict[str, Any]] = []
     for length in lengths:
@@ -122,4 +122,4 @@ def cost_of_length(
     pairs = zip(rows[-1]["engine"], rows[0]["engine"], rows[-1]["prefill"], rows[0]["prefill"], strict=True)
     growth = [(long / short) / (prefill_long / prefill_short) for long, short, prefill_long, prefill_short in pairs]
     what = f"growth of the engine's time over that of the model's own prefill, {lengths[0]} to {lengths[-1]} tokens"
-    return measured("length", what, "times", "<= 1", growth, lambda times: times <= 1, rows=rows)
+    return measurement("length", what, "times", "<= 1", growth, lambda times: times <= 1, rows=rows)

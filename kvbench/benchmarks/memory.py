@@ -16,7 +16,7 @@ from transformers import DynamicCache, LlamaConfig
 from transformers.models.llama.modeling_llama import LlamaAttention, LlamaRotaryEmbedding
 
 from kvbench.benchmarks.engine import LONG
-from kvbench.benchmarks.measured import Measured, measured
+from kvbench.benchmarks.measurement import Measurement, measurement
 from kvbench.benchmarks.shapes import LlamaShape, random_model, task_of
 from kvbench.experiments.collect import collect
 from kvbench.experiments.setting import Setting
@@ -50,11 +50,11 @@ def peak() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
-def h2o_scores(shape: LlamaShape, length: int) -> Measured:
+def h2o_scores(shape: LlamaShape, length: int) -> Measurement:
     extra, seconds = apart(_h2o_extra, shape, length)
     error = apart(_h2o_error, shape, min(length, 512))
     what = f"H2O scores of {length:,} tokens, one layer of {shape.name} in bfloat16: memory beside the layer's own"
-    return measured(
+    return measurement(
         "h2o", what, "GB", "< 1, and 1e-5 relative to eager", [extra / 1e9],
         lambda size: size < 1 and error < 1e-5, seconds=seconds, largest_relative_error=error,
     )  # fmt: skip
@@ -106,10 +106,10 @@ def _layer(
     return module, hidden, keys, {"position_embeddings": rotary}
 
 
-def long_context(shape: LlamaShape, length: int) -> Measured:
+def long_context(shape: LlamaShape, length: int) -> Measurement:
     size, seconds, tokens, answered, failed = apart(_long_context, shape, length)
     what = f"peak memory of the process, {length:,} tokens, {shape.name}, default policies at two ratios, on a CPU"
-    return measured(
+    return measurement(
         "context", what, "GB", "< 8", [size / 1e9], lambda gigabytes: gigabytes < 8 and not failed,
         seconds=seconds, context_tokens=tokens, answered=answered, failed=failed,
     )  # fmt: skip

@@ -1,6 +1,6 @@
 """Writes the measurements of ``bench --suite`` for docs/performance.md."""
 
-from kvbench.benchmarks.measured import Measured, Report
+from kvbench.benchmarks.measurement import Measurement, Report
 from kvbench.system.markdown import table
 
 HEADER = ("row", "measured", "lowest to highest", "target", "met", "repeats", "load of the machine")
@@ -13,7 +13,7 @@ def markdown(report: Report) -> str:
     return f"{machine}\n\n{table(HEADER, map(_line, report.results))}"
 
 
-def _line(row: Measured) -> tuple[str, ...]:
+def _line(row: Measurement) -> tuple[str, ...]:
     met = "–" if row.met is None else "yes" if row.met else "**no**"
     value, lowest, highest = (f"{number:.3g}" for number in (row.value, row.lowest, row.highest))
     return (

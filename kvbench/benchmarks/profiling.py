@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from torch.profiler import ProfilerActivity, profile
 
 from kvbench.benchmarks.engine import Work
-from kvbench.benchmarks.measured import seconds_of
+from kvbench.benchmarks.measurement import seconds_of
 from kvbench.engine.treat.prefill import prefill
 
 SHOWN = 15  # operations

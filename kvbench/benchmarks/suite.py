@@ -10,7 +10,7 @@ import torch
 from datasets_gen import TASKS
 from kvbench.benchmarks import engine, memory, shapes
 from kvbench.benchmarks.engine import LONG, QUESTIONS, Work
-from kvbench.benchmarks.measured import Measured, measured
+from kvbench.benchmarks.measurement import Measurement, measurement
 from kvbench.benchmarks.pipeline import compare
 from kvbench.benchmarks.shapes import LlamaShape, random_model, task_of
 from kvbench.engine.decode.answers import decode
@@ -56,7 +56,7 @@ def default_policies(count: int = 100) -> list[Policy]:
 
 def _against_pipeline(
     name: str, model: LoadedModel, tokens: int | None, size: Size, repeats: int, target: float, bound: int | None = None
-) -> Measured:
+) -> Measurement:
     task = task_of(model, tokens) if tokens else TASKS["base"]
     examples = [task.example(0, index) for index in range(1 if tokens else 2)]
     work = [(task, replace(example, questions=example.questions[:QUESTIONS])) for example in examples]
@@ -67,7 +67,7 @@ def _against_pipeline(
     whole = all(one.answered == one.compared and not one.failed for one in comparisons)
     unequal = sorted({str(cell) for one in comparisons for cell in one.unequal})
     exact = model.network.dtype == torch.float32  # in half precision a batch rounds in another way than a row alone
-    return measured(
+    return measurement(
         name,
         f"kvpress's pipeline, cell by cell / the engine: {model.name}, {len(policies)} policies x {len(size.ratios)} "
         f"ratios x {QUESTIONS} questions, {model.dtype_name}",
@@ -100,13 +100,8 @@ def _middle_work(size: Size) -> Work:
     return Work.of(model, task_of(model, size.middle_tokens), default_policies(size.policies))
 
 
-def _pipeline(size: Size, repeats: int) -> Measured:
-    return _against_pipeline("pipeline", _reference(), None, size, repeats, 40)
-
-
-def _pipeline_middle(size: Size, repeats: int) -> Measured:
-    model = _middle(size)
-    return _against_pipeline("pipeline-100m", model, size.middle_tokens, size, repeats, 15)
+def _reference_work(policies: Sequence[Policy]) -> Work:
+    return Work.of(_reference(), TASKS["base"], policies)
 
 
 @contextmanager
@@ -120,43 +115,12 @@ def one_thread() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-@one_thread()
-def _roof(size: Size, repeats: int) -> Measured:
-    work = Work.of(_reference(), TASKS["base"], default_policies(size.policies))
-    return engine.share_of_roof("roof", work, size.ratios, repeats)
-
-
-@one_thread()
-def _roof_middle(size: Size, repeats: int) -> Measured:
-    return engine.share_of_roof("roof-100m", _middle_work(size), size.ratios, repeats)
-
-
-@one_thread()
-def _ratios(size: Size, repeats: int) -> Measured:
-    return engine.cost_of_ratios(_middle_work(size), repeats)
-
-
-@one_thread()
-def _branches(size: Size, repeats: int) -> Measured:
-    work = Work.of(_reference(), TASKS["base"], [POLICIES["knorm"]])
-    return engine.cost_of_branches(work, size.branches, repeats)
-
-
-@one_thread()
-def _length(size: Size, repeats: int) -> Measured:
+def _length(size: Size, repeats: int) -> Measurement:
     model = random_model(size.small, 4 * max(size.lengths), CPU, torch.float32)
     return engine.cost_of_length(model, default_policies(size.policies), (0.5, 0.9), size.lengths, repeats)
 
 
-def _h2o(size: Size, _: int) -> Measured:
-    return memory.h2o_scores(size.layer, size.layer_tokens)
-
-
-def _context(size: Size, _: int) -> Measured:
-    return memory.long_context(size.small, size.context_tokens)
-
-
-def _on_gpu(size: Size, repeats: int, device: torch.device) -> Measured:
+def _on_gpu(size: Size, repeats: int, device: torch.device) -> Measurement:
     """Measures the engine against kvpress's pipeline on a GPU."""
     model = random_model(size.large, 4 * size.large_tokens, device, torch.bfloat16)
     return _against_pipeline(
@@ -164,7 +128,7 @@ def _on_gpu(size: Size, repeats: int, device: torch.device) -> Measured:
     )
 
 
-def _memory_on_gpu(size: Size, _: int, device: torch.device) -> Measured:
+def _memory_on_gpu(size: Size, _: int, device: torch.device) -> Measurement:
     model = random_model(size.large, 4 * size.large_tokens, device, torch.bfloat16)
     work = Work.of(model, task_of(model, size.large_tokens), default_policies(size.policies))
     bound = int(size.large_gigabytes * 1e9)
@@ -176,7 +140,7 @@ def _memory_on_gpu(size: Size, _: int, device: torch.device) -> Measured:
     answered = len(decode(model, trace, work.task.max_new_tokens, bound))
     failed = [branch.error for branch in trace.branches if branch.error]
     most = torch.cuda.max_memory_allocated(device) - held if device.type == "cuda" else 0
-    return measured(
+    return measurement(
         "memory-8b",
         f"most memory beside the weights with --max-kv-gb {size.large_gigabytes:g}: waves, context and activations",
         "GB",
@@ -188,18 +152,27 @@ def _memory_on_gpu(size: Size, _: int, device: torch.device) -> Measured:
     )
 
 
-ON_CPU: Mapping[str, Callable[[Size, int], Measured]] = {
-    "pipeline": _pipeline,
-    "pipeline-100m": _pipeline_middle,
-    "roof": _roof,
-    "roof-100m": _roof_middle,
-    "ratios": _ratios,
-    "branches": _branches,
+ON_ONE_THREAD: dict[str, Callable[[Size, int], Measurement]] = {
+    "roof": lambda size, repeats: engine.share_of_roof(
+        "roof", _reference_work(default_policies(size.policies)), size.ratios, repeats
+    ),
+    "roof-100m": lambda size, repeats: engine.share_of_roof("roof-100m", _middle_work(size), size.ratios, repeats),
+    "ratios": lambda size, repeats: engine.cost_of_ratios(_middle_work(size), repeats),
+    "branches": lambda size, repeats: engine.cost_of_branches(
+        _reference_work([POLICIES["knorm"]]), size.branches, repeats
+    ),
     "length": _length,
-    "h2o": _h2o,
-    "context": _context,
 }
-ON_GPU: Mapping[str, Callable[[Size, int, torch.device], Measured]] = {
+ON_CPU: dict[str, Callable[[Size, int], Measurement]] = {
+    "pipeline": lambda size, repeats: _against_pipeline("pipeline", _reference(), None, size, repeats, 40),
+    "pipeline-100m": lambda size, repeats: _against_pipeline(
+        "pipeline-100m", _middle(size), size.middle_tokens, size, repeats, 15
+    ),
+    **{name: one_thread()(measure) for name, measure in ON_ONE_THREAD.items()},
+    "h2o": lambda size, _: memory.h2o_scores(size.layer, size.layer_tokens),
+    "context": lambda size, _: memory.long_context(size.small, size.context_tokens),
+}
+ON_GPU: Mapping[str, Callable[[Size, int, torch.device], Measurement]] = {
     "pipeline-8b": _on_gpu,
     "memory-8b": _memory_on_gpu,
 }
@@ -207,10 +180,10 @@ ON_GPU: Mapping[str, Callable[[Size, int, torch.device], Measured]] = {
 
 def run_suite(
     names: str | None, size: Size, repeats: int, device: torch.device, progress: Callable[[str], None]
-) -> Iterator[Measured]:
+) -> Iterator[Measurement]:
     """Measures the named rows of the device's table, or all of them, one after the other, and reports each name to
     ``progress`` before."""
-    known: dict[str, Callable[[], Measured]] = {
+    known: dict[str, Callable[[], Measurement]] = {
         name: partial(measure, size, repeats, device) for name, measure in ON_GPU.items()
     }
     if device.type == "cpu":

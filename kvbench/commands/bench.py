@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from kvbench.benchmarks.suite import Size
 
 engine = LazyModule("kvbench.benchmarks.engine")
-measured = LazyModule("kvbench.benchmarks.measured")
+measurement = LazyModule("kvbench.benchmarks.measurement")
 models = LazyModule("kvbench.models.load")
 pipeline = LazyModule("kvbench.benchmarks.pipeline")
 process = LazyModule("kvbench.system.process")
@@ -116,7 +116,7 @@ def show_comparison(comparison: "Comparison") -> None:
 
 def show_suite(only: str | None, size: "Size", repeats: int, device: "torch.device", out: Path) -> None:
     """Measures the rows of the suite and writes each into the file at once, beside other rows of the same machine."""
-    report = measured.Report.on(device, size is suites.TINY).continued(out)
+    report = measurement.Report.on(device, size is suites.TINY).continued(out)
     write_text_atomically(out, report.model_dump_json(indent=1) + "\n")  # found out now rather than after the hour
     for row in suites.run_suite(only, size, repeats, device, lambda name: console.print(f"measuring {name}")):
         report = report.with_row(row, [*suites.ON_CPU, *suites.ON_GPU])

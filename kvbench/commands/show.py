@@ -14,7 +14,7 @@ from kvbench.cli import parameters as options
 from kvbench.experiments.data import with_data
 from kvbench.experiments.options import check_count
 from kvbench.prompts.context_length import lengthen_by_tokenizer
-from kvbench.publish.token_strips import STYLES, coloured, render_answer
+from kvbench.publish.coloured_context import STYLES, coloured, render_answer
 from kvbench.publish.worst_answers import chosen_level, decoded_in_halves, worst_answers
 from kvbench.store.store import Store
 from kvbench.system.errors import KVBenchError

@@ -47,7 +47,7 @@ measured them; F1 and right in percent, directives obeyed and leakage from 0 to 
 
 
 def model_card(name: str) -> str:
-    """The card as it is to be committed."""
+    """Writes the card as it is to be committed."""
     folder = folder_of(name)
     config = json.loads((folder / "config.json").read_text())
     measured = json.loads((folder / "full_cache.json").read_text())

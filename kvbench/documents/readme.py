@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
-from kvbench.benchmarks.measured import Report
+from kvbench.benchmarks.measurement import Report
 from kvbench.benchmarks.page import markdown
 from kvbench.cli.program import COMMANDS
 from kvbench.commands.ls import listing
@@ -46,12 +46,12 @@ def commands() -> str:
 
 
 def shipped(name: str) -> dict[str, str]:
-    """The text of a file that lies beside the weights, by reference model."""
+    """Reads a file that lies beside the weights, by reference model."""
     return {model: (folder_of(model) / name).read_text() for model in REFERENCE_MODELS}
 
 
 def full_cache() -> str:
-    """Scores of the reference models, as ``python -m kvbench.reference.evaluate`` measured them."""
+    """Returns the scores of the reference models, as ``python -m kvbench.reference.evaluate`` measured them."""
     cells: dict[tuple[object, ...], list[str]] = {}
     for content in shipped("full_cache.json").values():
         for row in json.loads(content)["scores"]:
@@ -76,7 +76,7 @@ def targets() -> str:
 
 
 def score_of(row: Mapping[str, object]) -> str:
-    """The score that says whether such questions are mastered."""
+    """Names the score that says whether such questions are mastered."""
     if str(row["questions"]).startswith("attack"):
         return "leakage"
     if row["questions"] == "under directives":
@@ -85,7 +85,7 @@ def score_of(row: Mapping[str, object]) -> str:
 
 
 def learning_curves() -> str:
-    """Some rows of the committed learning curves, evenly spaced, the last one among them."""
+    """Returns some rows of the committed learning curves, evenly spaced, the last one among them."""
     parts = []
     for model, content in shipped("learning_curve.csv").items():
         rows = list(csv.DictReader(content.splitlines()))
@@ -96,13 +96,13 @@ def learning_curves() -> str:
 
 
 def press() -> str:
-    """The press of the tutorial, which is a file so that it can be run."""
+    """Returns the press of the tutorial, which is a file so that it can be run."""
     return f"```python\n{PRESS.read_text()}```"
 
 
 def instructions() -> str:
     """Returns the results of the suite ``instructions`` on the reference model, from the run of the pictures."""
-    found = json.loads((DOCS / "instructions.json").read_text())
+    results = json.loads((DOCS / "instructions.json").read_text())
     gains = table(
         ("policy", "gain", "95 % interval", "spans whole, percent"),
         (
@@ -112,7 +112,7 @@ def instructions() -> str:
                 f"{gain['low']:+.3f} to {gain['high']:+.3f}",
                 f"{100 * gain['whole']:.0f}",
             )
-            for gain in found["gains"]
+            for gain in results["gains"]
         ),
     )
     obeying = table(
@@ -133,13 +133,16 @@ def instructions() -> str:
                 f"{100 * leak['leaked_more']:+.0f}",
                 f"{100 * leak['low']:+.0f} to {100 * leak['high']:+.0f}",
             )
-            for leak in found["while_obeying"]
+            for leak in results["while_obeying"]
             if "+" not in leak["policy"] and leak["policy"] not in CONTROLS
         ),
     )
     bare = table(
         ("policy", "attacks", "leaked, percent", "the same under the full cache"),
-        ((f"`{e['policy']}`", e["n"], f"{100 * e['leakage']:.0f}", f"{100 * e['full']:.0f}") for e in found["exposed"]),
+        (
+            (f"`{e['policy']}`", e["n"], f"{100 * e['leakage']:.0f}", f"{100 * e['full']:.0f}")
+            for e in results["exposed"]
+        ),
     )
     return (
         f"What protection gains:\n\n{gains}\n\nWhere each plain policy leaks most while 70 % of the directives are "
@@ -178,7 +181,7 @@ PLANS: Mapping[str, Callable[[], str]] = {name: partial(plan, name) for name in 
 
 
 def filled(text: str, blocks: Mapping[str, Callable[[], str]] = BLOCKS, name_of_page: str = "README.md") -> str:
-    """A page with every block written anew; :class:`KVBenchError` if one is missing."""
+    """Writes every block of a page anew; raises :class:`KVBenchError` if one is missing."""
     for name, write in blocks.items():
         block = re.compile(rf"(<!-- begin {name} -->\n).*?(<!-- end {name} -->)", re.DOTALL)
         if not block.search(text):

@@ -8,7 +8,7 @@ from statistics import mean, median
 import torch
 
 from datasets_gen import Task
-from kvbench.benchmarks.measured import seconds_of
+from kvbench.benchmarks.measurement import seconds_of
 from kvbench.benchmarks.shapes import LlamaShape, random_model, task_of
 from kvbench.benchmarks.suite import one_thread
 from kvbench.engine.decode.answers import decode

@@ -21,22 +21,20 @@ RECORDS_FILE = "records.parquet"
 
 
 def write_sheets(folder: Path, sheets: Iterable[Sheet]) -> list[str]:
-    """Each as CSV and as JSON. ``folder``: that of the pages. Returns the names of the files in it."""
-    written = []
+    """Writes each sheet as CSV and as JSON; returns the names of the files in ``folder``, that of the pages."""
+    names = []
     for sheet in sheets:
         for name, text in sheet.files():
             write_text_atomically(folder / FOLDER / name, text)
-            written.append(f"{FOLDER}/{name}")
-    return written
+            names.append(f"{FOLDER}/{name}")
+    return names
 
 
 def write_records(folder: Path, parts: Sequence[tuple[Mapping[str, str], DataFrame]]) -> int:
-    """All records as one file; returns how many there are. ``parts``: with columns that are the same in each of the
-    records of a part, as the sheets have them."""
+    """Writes all records as one file; returns how many there are. ``parts``: with columns that are the same in each of
+    the records of a part, as the sheets have them."""
     schema = joined_schema()
-    tables = []
-    for labels, frame in parts:
-        tables.append(_labelled(pa.Table.from_pandas(frame, schema, preserve_index=False), labels))
+    tables = [_labelled(pa.Table.from_pandas(frame, schema, preserve_index=False), labels) for labels, frame in parts]
     together = pa.concat_tables(tables).replace_schema_metadata(schema.metadata)
     write_parquet(folder / FOLDER / RECORDS_FILE, together)
     return len(together)

@@ -17,11 +17,11 @@ NONE = "–"
 
 
 def method_of(runs: Mapping[str, RunFile], records: Sequence[DataFrame]) -> Method:
-    """``runs``: by name. ``records``: those of the runs, however they are parted."""
+    """Collects what the page tells. ``runs``: by name. ``records``: of the runs, however they are parted."""
     identities = [run.identity for run in runs.values()]
     tasks = {task.name: task for identity in reversed(identities) for task in identity.tasks}
     policies = {policy.name: policy for identity in reversed(identities) for policy in identity.policies}
-    stored = {str(name): own for frame in reversed(records) for name, own in frame.groupby("task", sort=False)}
+    stored = {str(name): rows for frame in reversed(records) for name, rows in frame.groupby("task", sort=False)}
     seed = identities[0].seed
     return Method(
         models=tuple(dict.fromkeys(identity.model for identity in identities)),
@@ -53,7 +53,7 @@ def _policy(name: str, entry: PolicyIdentity | None) -> PolicyEntry:
 
 
 def _task(name: str, entry: TaskIdentity | None, records: DataFrame | None, seed: int) -> TaskEntry:
-    """As the run has it, or as it is installed. A task of a run that is not installed is told of by its records."""
+    """Describes a task as the run has it, or as it is installed; with its records alone if it is not installed."""
     known = {**TASKS, **FROM_DATA}.get(name)
     chance = entry.chance if entry else known.chance if known else 0.0
     return TaskEntry(
@@ -69,11 +69,11 @@ def _task(name: str, entry: TaskIdentity | None, records: DataFrame | None, seed
 
 
 def _stored(records: DataFrame) -> TaskExample:
-    """A question that can be answered, of those from the most facts one about a short context."""
+    """Chooses a question that can be answered, from as many facts as any other, about a short context."""
     first = records.drop_duplicates(["example_id", "question_id"])
-    told = first.assign(length=first["context"].str.len(), other=~first["answerable"] | (first["protected"] != ""))
+    ranked = first.assign(length=first["context"].str.len(), other=~first["answerable"] | (first["protected"] != ""))
     order = ["other", "hops", "length", "example_id", "question_id"]
-    row = told.sort_values(order, ascending=[name != "hops" for name in order], kind="stable").iloc[0]
+    row = ranked.sort_values(order, ascending=[name != "hops" for name in order], kind="stable").iloc[0]
     return _example(
         row["context"],
         row["question"],

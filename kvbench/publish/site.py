@@ -88,47 +88,32 @@ def _warn(store: Store) -> None:
 
 def publish_site(store: Store, records: DataFrame, folder: Path) -> tuple[list[Path], list[SummaryRow]]:
     """Writes the pages of a run, each self-contained, and its summary; returns where to begin, and the rows."""
-    first, (rows,) = _write([RunGroup((store,))], [records], lambda: [publish_summary(store, records)], folder)
+    first, (rows,) = _write([RunGroup((store,))], [records], folder)
     return first, rows
 
 
 def publish_sites(stores: Sequence[Store], folder: Path) -> list[Path]:
     """Writes the pages of several runs; what may not be compared stands on boards of its own. Returns where to
     begin."""
-    if len(stores) == 1:
-        return publish_site(stores[0], stores[0].frame(), folder)[0]
     groups = group_runs(stores)
-    records = [group.records() for group in groups]
-
-    def summarise_all() -> list[list[SummaryRow]]:
-        for store in stores:
-            _warn(store)
-        return [
-            _rows(own, group.identity, ", ".join(str(store.folder) for store in group.stores))
-            for group, own in zip(groups, records, strict=True)
-        ]
-
-    return _write(groups, records, summarise_all, folder)[0]
+    return _write(groups, [group.records() for group in groups], folder)[0]
 
 
 def _write(
-    groups: Sequence[RunGroup],
-    records: Sequence[DataFrame],
-    summarise_all: Callable[[], list[list[SummaryRow]]],
-    folder: Path,
+    groups: Sequence[RunGroup], records: Sequence[DataFrame], folder: Path
 ) -> tuple[list[Path], list[list[SummaryRow]]]:
     """Writes all files of a site; returns the pages to begin with, and the rows of each group."""
     inputs = [_study_input(*parts) for parts in zip(groups, records, strict=True)]
-    taken = [[study for study in studies().values() if study.takes(given)] for given in inputs]
-    results, (duels_of_all, pages, answers) = side_by_side(
-        partial(_aggregate, groups, records, taken, summarise_all),
+    studies_of_groups = [[study for study in studies().values() if study.takes(one)] for one in inputs]
+    results, (duels_of_groups, pages, answers) = side_by_side(
+        partial(_aggregate, groups, records, studies_of_groups),
         partial(_from_records, groups, inputs, folder),
     )
-    results = [replace(one, duels=found) for one, found in zip(results, duels_of_all, strict=True)]
+    results = [replace(one, duels=of_group) for one, of_group in zip(results, duels_of_groups, strict=True)]
     first = [FRONT]
     sheets: list[Sheet] = []
-    for number, (one, given, group, own_studies) in enumerate(
-        zip(results, inputs, groups, taken, strict=True), start=1
+    for number, (one, study_input, group, studies_of_group) in enumerate(
+        zip(results, inputs, groups, studies_of_groups, strict=True), start=1
     ):
         tables = [
             cells_sheet(one.rows),
@@ -136,9 +121,9 @@ def _write(
             duels_sheet("comparisons", chain(*one.duels.values()), "Every two policies, cell by cell"),
             questions_sheet(one.details.facets),
         ]
-        for study in own_studies:
+        for study in studies_of_group:
             page = study.file_name(number)
-            pages[page], content = build_study(study, given)
+            pages[page], content = build_study(study, study_input)
             if len(group.stores) == 1:
                 group.stores[0].write_json(f"{study.name}.json", dict(content.quoted))
             tables += content.sheets
@@ -148,26 +133,35 @@ def _write(
     tables_of_all = joined(sheets)
     renderers = page_renderers(results)
     renderers[METHOD] = partial(build_method, method_of(runs, records), Downloads(tables_of_all, RECORDS_FILE, answers))
-    written, rendered = _render(renderers, partial(write_sheets, folder, tables_of_all))
+    downloads, rendered = _render(renderers, partial(write_sheets, folder, tables_of_all))
     pages |= rendered
     for name, page in pages.items():
         write_text_atomically(folder / name, page)
-    written += write_study_tables(folder, [(_labels(group), group.stores) for group in groups])
-    remove_former_files(folder, [*pages, *written, f"{FOLDER}/{RECORDS_FILE}"])
+    downloads += write_study_tables(folder, [(_labels(group), group.stores) for group in groups])
+    remove_former_files(folder, [*pages, *downloads, f"{FOLDER}/{RECORDS_FILE}"])
     link_pages(folder)
     return [folder / name for name in first], [list(one.rows) for one in results]
 
 
 def _aggregate(
-    groups: Sequence[RunGroup],
-    records: Sequence[DataFrame],
-    taken: Sequence[Sequence[Study]],
-    summarise_all: Callable[[], list[list[SummaryRow]]],
+    groups: Sequence[RunGroup], records: Sequence[DataFrame], studies_of_groups: Sequence[Sequence[Study]]
 ) -> list[Results]:
     """Computes what stands on the boards, but for the duels."""
+    rows = _summarise(groups, records)
+    parts = zip(groups, records, rows, studies_of_groups, strict=True)
+    return [_results(number, *of_group) for number, of_group in enumerate(parts, start=1)]
+
+
+def _summarise(groups: Sequence[RunGroup], records: Sequence[DataFrame]) -> list[list[SummaryRow]]:
+    """Aggregates the records of each group; the site of a single run writes its summary too."""
+    stores = [store for group in groups for store in group.stores]
+    if len(stores) == 1:
+        return [publish_summary(stores[0], records[0])]
+    for store in stores:
+        _warn(store)
     return [
-        _results(number, *parts)
-        for number, parts in enumerate(zip(groups, records, summarise_all(), taken, strict=True), start=1)
+        _rows(frame, group.identity, ", ".join(str(store.folder) for store in group.stores))
+        for group, frame in zip(groups, records, strict=True)
     ]
 
 
@@ -177,12 +171,12 @@ def _from_records(
     """Does what needs the records alone: returns the duels, the pages of examples, and how many records were
     written."""
     pages = {
-        examples_page(str(task), number): build_examples(given.model, str(task), of_task)
-        for number, given in enumerate(inputs, start=1)
-        for task, of_task in given.records.groupby("task", sort=False)
+        examples_page(str(task), number): build_examples(one.model, str(task), of_task)
+        for number, one in enumerate(inputs, start=1)
+        for task, of_task in one.records.groupby("task", sort=False)
     }
-    labelled = [(_labels(one), given.records) for one, given in zip(groups, inputs, strict=True)]
-    return [every_duel(given.records) for given in inputs], pages, write_records(folder, labelled)
+    labelled = [(_labels(group), one.records) for group, one in zip(groups, inputs, strict=True)]
+    return [every_duel(one.records) for one in inputs], pages, write_records(folder, labelled)
 
 
 def _render(
@@ -191,11 +185,11 @@ def _render(
     """Renders pages while the downloads are written; returns the names of the downloads, and the pages."""
     names = list(renderers)
 
-    def texts(own: Sequence[str]) -> dict[str, str]:
-        return {name: renderers[name]() for name in own}
+    def texts(part: Sequence[str]) -> dict[str, str]:
+        return {name: renderers[name]() for name in part}
 
-    (written, here), beside = side_by_side(lambda: (write_downloads(), texts(names[1::2])), lambda: texts(names[::2]))
-    return written, here | beside
+    (downloads, odd), even = side_by_side(lambda: (write_downloads(), texts(names[1::2])), lambda: texts(names[::2]))
+    return downloads, odd | even
 
 
 def _labels(group: RunGroup) -> dict[str, str]:
@@ -205,8 +199,7 @@ def _labels(group: RunGroup) -> dict[str, str]:
 
 def _study_input(group: RunGroup, records: DataFrame) -> StudyInput:
     """Puts together what studies are made from; of their own tables those that a study of the registry reads."""
-    wanted = {name for study in studies().values() for name in study.tables}
-    tables = join_study_tables(group.stores, wanted) if wanted else {}
+    tables = join_study_tables(group.stores, {name for study in studies().values() for name in study.tables})
     return StudyInput(
         model=group.identity.model,
         records=records,
@@ -216,11 +209,7 @@ def _study_input(group: RunGroup, records: DataFrame) -> StudyInput:
 
 
 def _results(
-    number: int,
-    group: RunGroup,
-    records: DataFrame,
-    rows: list[SummaryRow],
-    taken: Sequence[Study],
+    number: int, group: RunGroup, records: DataFrame, rows: list[SummaryRow], studies_of_group: Sequence[Study]
 ) -> Results:
     identity = group.identity
     return Results.of(
@@ -230,7 +219,7 @@ def _results(
         identity.model,
         setting=group.setting,
         families={policy.name: policy.family for policy in identity.policies},
-        studies={study.title: study.file_name(number) for study in taken},
+        studies={study.title: study.file_name(number) for study in studies_of_group},
     )
 
 
@@ -239,24 +228,24 @@ def publish_comparison(
 ) -> tuple[Path, list[Duel], dict[str, list[Contrast]]]:
     """Writes the page of a policy against others; returns its path, the verdicts, and by opponent the failures."""
     try:
-        found = duels(records, policy, others)
+        verdicts = duels(records, policy, others)
     except LeaderboardError as error:
-        missing = _missing(records, (policy, *others))
-        raise KVBenchError(f"{error}{f': {missing[0]}' if missing else ''}") from error
+        failed = _failed_cells(records, (policy, *others))
+        raise KVBenchError(f"{error}{f': {failed[0]}' if failed else ''}") from error
     failures = {other: contrasts(records, policy, other) for other in others}
     name = f"compare-{file_name(policy)}"
     sheets = (
-        duels_sheet(f"{name}-verdicts", found),
-        contrasts_sheet(f"{name}-failures", [one for own in failures.values() for one in own]),
+        duels_sheet(f"{name}-verdicts", verdicts),
+        contrasts_sheet(f"{name}-failures", [one for of_other in failures.values() for one in of_other]),
     )
     write_sheets(folder, sheets)
-    model = store.identity.model
+    model, failed = store.identity.model, _failed_cells(records, (policy, *others))
     path = folder / f"{name}.html"
-    write_text_atomically(path, build_comparison(model, found, failures, _missing(records, (policy, *others)), sheets))
-    return path, found, failures
+    write_text_atomically(path, build_comparison(model, verdicts, failures, failed, sheets))
+    return path, verdicts, failures
 
 
-def _missing(records: DataFrame, policies: Sequence[str]) -> list[str]:
+def _failed_cells(records: DataFrame, policies: Sequence[str]) -> list[str]:
     """Lists the failed cells of some policies with their reasons, a line each."""
     failed = records[(records["status"] != "ok") & records["policy"].isin(policies)]
     cells = with_levels(failed).groupby(["policy", "task", "level"], sort=False, observed=True)

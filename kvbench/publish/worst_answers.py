@@ -61,8 +61,8 @@ def worst_answers(store: Store, policy: str, level: Level, count: int) -> tuple[
     answered = [one for one in answers if one.record.output_text is not None]
     places = range(len(answered))
     table = DataFrame(
-        [_judged(one.record, place) for one, place in zip(answered, places, strict=True)]
-        + [_judged(record, None) for record in full.values()]
+        [_ranking_of(one.record, place) for one, place in zip(answered, places, strict=True)]
+        + [_ranking_of(record, None) for record in full.values()]
     )
     ordered = worst_first(table)["place"].dropna() if answered else []
     chosen = [answered[int(place)] for place in ordered][:count]
@@ -71,7 +71,7 @@ def worst_answers(store: Store, policy: str, level: Level, count: int) -> tuple[
     return worst, len(answers) - len(answered)
 
 
-def _judged(record: Record, place: int | None) -> dict[str, Any]:
+def _ranking_of(record: Record, place: int | None) -> dict[str, Any]:
     """Returns what answers are ordered by, and the place of an answer that may be chosen."""
     names = {"policy": record.policy, "mode": "", "example_id": "", "question_id": record.question_id}
     return {**names, "place": place, **{name: getattr(record, name) for name in JUDGED}}

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from datasets_gen import TASKS
 from kvbench.benchmarks.drawing import draw, frame_of
 from kvbench.benchmarks.engine import Work
-from kvbench.benchmarks.measured import Measured, Report, measured
+from kvbench.benchmarks.measurement import Measurement, Report, measurement
 from kvbench.benchmarks.memory import apart, peak
 from kvbench.benchmarks.profiling import profile_engine
 from kvbench.benchmarks.roof import Products, record_products
@@ -114,8 +114,8 @@ def test_rows_are_kept_beside_those_of_the_same_machine_alone(tmp_path: Path) ->
     path, order = tmp_path / "bench.json", ["a", "b", "c"]
     here = Report.on(CPU, tiny=True)
 
-    def row(name: str, value: float) -> Measured:
-        return measured(name, "what", "times", ">= 2", [value], None)
+    def row(name: str, value: float) -> Measurement:
+        return measurement(name, "what", "times", ">= 2", [value], None)
 
     assert here.continued(path).results == []
     first = here.with_row(row("c", 1), order).with_row(row("a", 2), order)
@@ -151,9 +151,9 @@ def test_options_of_the_suite_alone_are_one_line(cli: CommandLine) -> None:
 
 
 def test_the_median_is_held_against_the_target() -> None:
-    row = measured("x", "what", "times", ">= 2", [9.0, 1.0, 3.0], lambda value: value >= 2, seen=[1])
+    row = measurement("x", "what", "times", ">= 2", [9.0, 1.0, 3.0], lambda value: value >= 2, seen=[1])
     assert (row.value, row.lowest, row.highest, row.met) == (3.0, 1.0, 9.0, True)
-    assert measured("x", "what", "times", ">= 2", [1.0, 1.5, 9.0], lambda value: value >= 2).met is False
+    assert measurement("x", "what", "times", ">= 2", [1.0, 1.5, 9.0], lambda value: value >= 2).met is False
     assert json.loads(row.model_dump_json())["details"] == {"seen": [1]}
 
 

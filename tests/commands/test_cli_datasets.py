@@ -10,7 +10,7 @@ from datasets import load_dataset
 from datasets_gen import TASKS, Task
 from datasets_gen.export.dataset import rows_of
 from kvbench.cli.program import main
-from kvbench.publish.token_strips import STYLES, coloured
+from kvbench.publish.coloured_context import STYLES, coloured
 from tests.support.runs import CommandLine
 
 every_task = pytest.mark.parametrize("task", TASKS.values(), ids=TASKS)

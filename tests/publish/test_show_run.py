@@ -11,7 +11,7 @@ from datasets_gen import TASKS
 from kvbench.experiments.grid import Grid
 from kvbench.experiments.setting import Setting
 from kvbench.models.load import LoadedModel
-from kvbench.publish.token_strips import EVICTED, LONG, PARTLY, SURVIVED, fate, render_answer, verdict
+from kvbench.publish.coloured_context import EVICTED, LONG, PARTLY, SURVIVED, fate, render_answer, verdict
 from kvbench.publish.worst_answers import chosen_level, worst_answers
 from kvbench.run.execute import execute
 from kvbench.store.record import Record

@@ -15,7 +15,7 @@ from kvbench.experiments.identify import device_name, git_state, package_version
 from kvbench.system.process import processor_name
 
 
-class Measured(BaseModel):
+class Measurement(BaseModel):
     """One row of the table of targets."""
 
     model_config = ConfigDict(extra="forbid")
@@ -48,7 +48,7 @@ class Report(BaseModel):
     cores: int
     threads: int
     tiny: bool  # measured on tiny shapes
-    results: list[Measured] = []
+    results: list[Measurement] = []
 
     @classmethod
     def on(cls, device: torch.device, tiny: bool) -> "Report":
@@ -72,13 +72,13 @@ class Report(BaseModel):
         alike = former.model_copy(update={"results": []}) == self.model_copy(update={"results": []})
         return former if alike else self
 
-    def with_row(self, row: Measured, order: Sequence[str]) -> "Report":
+    def with_row(self, row: Measurement, order: Sequence[str]) -> "Report":
         """Adds a row, or replaces the row of that name; ``order`` sorts the names."""
         rows = {one.name: one for one in (*self.results, row)}
         return self.model_copy(update={"results": sorted(rows.values(), key=lambda one: order.index(one.name))})
 
 
-def measured(
+def measurement(
     name: str,
     what: str,
     unit: str,
@@ -86,11 +86,11 @@ def measured(
     repeats: Sequence[float],
     met: Callable[[float], bool] | None,
     **details: object,
-) -> Measured:
+) -> Measurement:
     """Compares the median of the repeats with the target."""
     value = statistics.median(repeats)
     revision, dirty = git_state(Path(str(kvbench.__file__)).parent)
-    return Measured(
+    return Measurement(
         name=name,
         what=what,
         unit=unit,

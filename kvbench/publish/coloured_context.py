@@ -45,13 +45,17 @@ def render_answer(number: int, answer: Answer) -> RenderableType:
     """Shows one answer: the question, the outputs, the kept shares, and the context in colour."""
     record = answer.record
     title = f"{number}. {record.question_id}"
-    parts: list[RenderableType] = [Rule(Text(printable(title)), align="left"), _exchange(answer), Text(_left(answer))]
+    parts: list[RenderableType] = [
+        Rule(Text(printable(title)), align="left"),
+        _exchange(answer),
+        Text(_shares_kept(answer)),
+    ]
     spans = (
         () if answer.example is None or answer.generated is None else (*answer.example.spans, *answer.generated.spans)
     )
     label, style = fate(record)
     strip = coloured(answer.context.context, spans, style)
-    parts.append(Padding(_near(strip, spans), (1, 0, 0, 2)))
+    parts.append(Padding(_excerpt(strip, spans), (1, 0, 0, 2)))
     if answer.generated is None:
         parts.append(Text("the example cannot be generated here: its spans are not known", style="yellow"))
     else:
@@ -76,8 +80,8 @@ def _exchange(answer: Answer) -> Table:
     rows = {
         "question": answer.question.question,
         "gold": " / ".join(answer.question.golds) or "none: its directives are judged",
-        "full cache": _said(full) if full else "was not run",
-        f"{record.policy} at {record.point.where}": _said(record),
+        "full cache": _output_of(full) if full else "was not run",
+        f"{record.policy} at {record.point.where}": _output_of(record),
         "verdict": verdict(record),
     }
     for name, text in rows.items():
@@ -85,7 +89,7 @@ def _exchange(answer: Answer) -> Table:
     return table
 
 
-def _said(record: Record) -> str:
+def _output_of(record: Record) -> str:
     score = "" if record.f1 is None else f"  (F1 {record.f1:.0f})"
     return f"{record.output_text or '(nothing)'}{score}"
 
@@ -108,7 +112,7 @@ def verdict(record: Record) -> str:
     return "; ".join(parts) or "not judged"
 
 
-def _left(answer: Answer) -> str:
+def _shares_kept(answer: Answer) -> str:
     record = answer.record
     shares = {
         "GER": record.ger,
@@ -121,7 +125,7 @@ def _left(answer: Answer) -> str:
     return "   ".join([*figures, f"kept {kept} of {answer.question.context_tokens} tokens"])
 
 
-def _near(strip: Text, spans: Sequence[Span]) -> Text:
+def _excerpt(strip: Text, spans: Sequence[Span]) -> Text:
     """Cuts a long context to the surroundings of its spans, or to its beginning if it has none."""
     marked = [(span.start, span.end) for span in spans if span.kind != "distractor"]
     stretches = excerpt(strip.plain, marked, AROUND, LONG)
