@@ -9,7 +9,7 @@ from datasets_gen.tasks.coreference import COREFERENCE, GENDERED_JOBS, SIZES
 from tests.support.solvers.coreference import BOND_NAMES, read
 from tests.support.solvers.relations import read_question
 from tests.support.solvers.text import NAME
-from tests.support.suite import every_way, some
+from tests.support.suite import ANSWER_TYPES, every_way, some
 
 LEVELS = range(COREFERENCE.top_level + 1)
 every_level = pytest.mark.parametrize("level", LEVELS)
@@ -88,11 +88,8 @@ def test_perturbed_questions_ask_for_what_is_told_of_somebody_else() -> None:
     assert min(forward, reverse) > 0.05 * total
 
 
-def test_stated_values_are_all_names_and_values_in_order() -> None:
+def test_stated_values_are_in_the_order_of_the_context() -> None:
     for example in some(COREFERENCE, 60):
-        stated = {name for said in read(example.context) for name in (said.subject, said.value)}
-        assert set(example.stated_values) == stated
-        assert len(example.stated_values) == len(stated)
         words = [value for value in example.stated_values if value.isalpha()]
         assert words == sorted(words, key=re.findall(r"[A-Za-z]+", example.context).index)
 
@@ -101,5 +98,4 @@ def test_every_kind_of_question_is_asked() -> None:
     asked = [question for example in some(COREFERENCE, 200) for question in example.questions]
     answered = [question for question in asked if question.answerable]
     assert {question.direction for question in answered} == {"forward", "reverse"}
-    types = {"person", "thing", "organisation", "creature", "location", "numeral", "date", "event"}
-    assert {question.answer_type for question in answered} == types
+    assert {question.answer_type for question in answered} == ANSWER_TYPES

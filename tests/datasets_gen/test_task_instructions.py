@@ -96,13 +96,6 @@ def test_the_parts_of_the_system_prompt_are_marked(level: int) -> None:
         assert all(span.start > instructions for span in facts if not question.protected and instructions)
 
 
-def test_stated_values_are_all_that_the_facts_state() -> None:
-    for example in some(INSTRUCTIONS, 60):
-        stated = [name for _, subject, value in read(example.context).statements for name in (subject, value)]
-        assert set(example.stated_values) == set(stated)
-        assert len(example.stated_values) == len(set(stated))
-
-
 # --- how many and which
 
 

@@ -4,10 +4,12 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from datasets_gen import Example, Question, SpanKind, Split, Task
+from datasets_gen.examples.example import AnswerType
 from datasets_gen.examples.lexicon import full_names
 from tests.support.solvers import arithmetic, coreference, instructions, knowledge, multi_presence, relations
 from tests.support.solvers.text import NAME, sentences
@@ -15,6 +17,7 @@ from tests.support.solvers.text import NAME, sentences
 OFFICIAL_ROWS = Path(__file__).parents[3] / "shared" / "data" / "sys_ifeval.jsonl"
 needs_rows = pytest.mark.skipif(not OFFICIAL_ROWS.is_file(), reason=f"there is no {OFFICIAL_ROWS}")
 EVIDENCE: tuple[SpanKind, ...] = ("fact", "bridge", "directive")  # whole sentences
+ANSWER_TYPES = set(get_args(AnswerType))
 SPLITS: tuple[Split, ...] = ("train", "test")
 # Every answer that a context gives to a question, by task.
 SOLVERS: Mapping[str, Callable[[str, str], set[str]]] = {
@@ -86,6 +89,18 @@ def facts_in(example: Example) -> set[tuple[str, str, str]]:
         told = coreference.read(example.context)
         return {(said.relation, said.subject or "", said.value) for said in told}
     return {(said.relation, said.subject, said.value) for said in relations.read(example.context)}
+
+
+def stated_in(example: Example) -> set[str]:
+    """The names and values that a context states."""
+    if example.task == "knowledge":
+        return {word for _, *words in knowledge.read(example.context) for word in words}
+    if example.task == "multi_presence":
+        return {word for _, words in multi_presence.read(example.context) for word in words.values()}
+    if example.task == "arithmetic":
+        told = map(arithmetic.event, sentences(example.context))
+        return {one.words["subject"] for one in told if one.kind == "start"} | {*re.findall(r"\d+", example.context)}
+    return {name for _, subject, value in facts_in(example) for name in (subject, value)}
 
 
 def right(question: Question) -> set[str]:
