@@ -98,6 +98,6 @@ def with_level_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def given(context: typer.Context) -> list[str]:
-    """The parameters that stand on the command line."""
+    """Returns the parameters that stand on the command line."""
     sources = {name: context.get_parameter_source(name) for name in context.params}
     return [name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"]

@@ -133,7 +133,7 @@ def show_suite(only: str | None, size: "Size", repeats: int, device: "torch.devi
 
 
 def show_profile(work: "Work", ratios: Sequence[float]) -> None:
-    """Seconds by part of the engine and by operation."""
+    """Prints the seconds by part of the engine and by operation."""
     times = profiling.profile_engine(work, ratios)
     output = Console(highlight=False)
     parts = Table("part", "seconds", "share", title=f"one context of {len(work.prompt.token_ids)} tokens")
@@ -147,7 +147,7 @@ def show_profile(work: "Work", ratios: Sequence[float]) -> None:
 
 
 def comparison_table(comparison: "Comparison") -> Table:
-    """A row for each policy, and the whole grid; the engine runs all policies at once and has one time only."""
+    """Makes a row for each policy and one for the whole grid; the engine has one time for all policies."""
     table = Table(title=f"kvpress's pipeline against the engine: {comparison.speedup:.1f} times faster")
     for title in ("policy", "kvpress s", "engine s", "equal", "compared"):
         table.add_column(title, justify="left" if title == "policy" else "right")

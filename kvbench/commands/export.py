@@ -88,7 +88,7 @@ def _options(**options: object) -> str:
 
 
 def _parts_in(folder: Path) -> list[Part]:
-    """The splits that a folder holds already."""
+    """Returns the splits that a folder holds already."""
     parts = []
     for split in get_args(Split):
         path = folder / "data" / f"{split}.json"

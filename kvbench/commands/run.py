@@ -102,7 +102,7 @@ def _executor(
 
 
 def publish(store: Store, policies: Sequence[Policy], site: Path) -> None:
-    """The table, the pages, and what is to be complained of."""
+    """Prints the table, builds the pages, and complains of what went wrong."""
     records = store.frame()
     pages, rows = publish_site(store, records, site)
     output = Console()

@@ -45,7 +45,7 @@ def why_not(policy: Policy, task: Task, mode: Mode) -> str:
 
 
 def check_scope(tasks: Sequence[Task], mode: Mode, scope: Scope) -> None:
-    """:class:`KVBenchError` where a system prompt is to be compressed that is not there, or more than it."""
+    """Raises :class:`KVBenchError` where a system prompt is to be compressed that is not there, or more than it."""
     if scope == "system":
         if mode == "aware":
             raise KVBenchError("--compress system leaves the user's turn as it is: use --mode agnostic")
@@ -55,9 +55,9 @@ def check_scope(tasks: Sequence[Task], mode: Mode, scope: Scope) -> None:
 
 
 def choose_policies(names: str | None, tasks: Sequence[Task], mode: Mode, even_if_broken: bool = False) -> list[Policy]:
-    """The policies that are asked for: a comma-separated list of names and plug-ins, ``all``, or None for the default
-    ones. :class:`KVBenchError` for one that can run nowhere, unless it came with ``all``, and for a plug-in that cannot
-    be used, unless it may be recorded as failed."""
+    """Finds policies by a comma-separated list of names and plug-ins, by ``all``, or by None for the default ones. It
+    raises :class:`KVBenchError` for one that can run nowhere, unless it came with ``all``, and for a plug-in that
+    cannot be used, unless it may be recorded as failed."""
     if names is None:
         chosen = [policy for policy in POLICIES.values() if policy.by_default]
     elif names.strip() == EVERYTHING:
@@ -96,8 +96,8 @@ def check_names(policies: Sequence[Policy]) -> None:
 
 
 def with_references(chosen: Sequence[Policy]) -> list[Policy]:
-    """The policies behind what they are measured against, where that is not among them: the controls, without which no
-    board goes, and the plain policy inside each that protects instructions."""
+    """Adds before the policies what they are measured against and is not among them: the controls, without which there
+    is no board, and the plain policy inside each that protects instructions."""
     names = {policy.name for policy in chosen}
     plain = {p.around.name: p.around for p in chosen if p.around is not None and p.around.name not in names}
     controls = [POLICIES[name] for name in CONTROLS if name not in {*names, *plain}]

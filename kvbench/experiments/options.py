@@ -21,7 +21,7 @@ Entry = TypeVar("Entry")
 def parse_points(
     texts: Mapping[str, str], policies: Sequence[Policy], repeats: int = 1, comparing: bool = False
 ) -> tuple[Point, ...]:
-    """The levels of a run with the draws of each. ``texts``: what was given, by kind of level; ``repeats``: draws of
+    """Returns the levels of a run with the draws of each. ``texts``: what was given, by kind; ``repeats``: draws of
     random policies; ``comparing``: with the few default levels of a comparison. :class:`KVBenchError` for a text that
     names no levels, two kinds that one policy would take both, and a policy that takes none of what is given."""
     try:
@@ -56,8 +56,8 @@ def _check_kinds(policy: Policy, kinds: Sequence[str]) -> None:
 def choose(
     kind: str, names: str | None, known: Mapping[str, Entry], if_named: Mapping[str, Entry] | None = None
 ) -> list[Entry]:
-    """The registered entries of a comma-separated list, in its order, each once; all of them for ``None``, without
-    those that take part only if they are named."""
+    """Finds the registered entries of a comma-separated list, in its order, each once; for ``None`` it takes all of
+    them, without those that take part only if they are named."""
     if names is None:
         return list(known.values())
     known = {**known, **(if_named or {})}
@@ -77,7 +77,7 @@ def check_count(option: str, value: int) -> int:
 
 
 def contexts_of(task: Task, profile: str, limit: int | None) -> int:
-    """How many contexts of a task a profile takes, or a limit where one is given."""
+    """Counts the contexts of a task that a profile takes, or a limit where one is given."""
     if profile not in task.contexts:
         raise KVBenchError(unknown_name("profile", profile, task.contexts))
     if limit is not None:
@@ -88,7 +88,7 @@ def contexts_of(task: Task, profile: str, limit: int | None) -> int:
 
 
 def with_answers_of(tasks: Sequence[Task], tokens: int | None) -> list[Task]:
-    """The tasks with so many tokens at most for each answer, or with their own."""
+    """Returns the tasks with so many tokens at most for each answer, or with their own."""
     if tokens is None:
         return list(tasks)
     if not 1 <= tokens < MOST_TOKENS:
@@ -97,21 +97,21 @@ def with_answers_of(tasks: Sequence[Task], tokens: int | None) -> list[Task]:
 
 
 def check_name(name: str) -> str:
-    """A run's name is the name of its folder."""
+    """Checks the name of a run, which is the name of its folder."""
     if not RUN_NAME.fullmatch(name):
         raise KVBenchError(f"--name '{name}': use letters, digits, '.', '_' and '-', beginning with a letter or digit")
     return name
 
 
 def cell_bound(seconds: float) -> float:
-    """How long a press may take with one context."""
+    """Checks how long a press may take with one context, in seconds."""
     if not math.isfinite(seconds) or seconds <= 0:
         raise KVBenchError(f"--cell-seconds is a time above 0 in seconds, not {seconds:g}")
     return seconds
 
 
 def kv_bytes(gigabytes: float | None) -> int | None:
-    """The bound on live keys and values in bytes; ``None`` is a share of what is free when the run starts."""
+    """Returns the bound on live keys and values in bytes; ``None`` is a share of what is free when the run starts."""
     if gigabytes is None:
         return None
     if not math.isfinite(gigabytes * 1e9) or gigabytes <= 0:

@@ -26,17 +26,17 @@ class Setting:
     tables: tuple[str, ...] = ()  # of studies, which are filled beside those of every run (kvbench.store.tables)
 
     def only(self, policies: Sequence[Policy]) -> Self:
-        """The same with other policies."""
+        """Returns the same with other policies."""
         return replace(self, policies=policies)
 
     def at(self, points: Sequence[Point]) -> Self:
-        """The same at those of its levels and draws alone."""
+        """Returns the same at those of its levels and draws alone."""
         return replace(self, points=[point for point in self.points if point in points])
 
     def shared_by(self, workers: int, device: torch.device) -> Self:
-        """The same for each of several workers on a device: together they stay within the bound."""
+        """Returns the same for each of several workers on a device: together they stay within the bound."""
         return replace(self, max_kv_bytes=self.kv_bound(device) // workers)
 
     def kv_bound(self, device: torch.device) -> int:
-        """The bound in bytes, now."""
+        """Returns the bound in bytes, now."""
         return kv_share(device) if self.max_kv_bytes is None else self.max_kv_bytes

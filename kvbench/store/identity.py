@@ -52,7 +52,7 @@ class PolicyIdentity(BaseModel):
 
     @property
     def points(self) -> tuple[Point, ...]:
-        """The levels and draws at which it is to be run."""
+        """Returns the levels and draws at which it is to be run."""
         return points_of((Level(kind, value) for kind, values in self.levels.items() for value in values), self.repeats)
 
     def treats_like(self, other: "PolicyIdentity") -> bool:

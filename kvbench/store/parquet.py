@@ -17,7 +17,7 @@ def write_parquet(path: Path, table: pa.Table) -> None:
 
 
 def encoded(table: pa.Table) -> bytes:
-    """The bytes of such a file."""
+    """Returns the bytes of such a file."""
     buffer = BytesIO()
     _write(buffer, table)
     return buffer.getvalue()

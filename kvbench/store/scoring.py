@@ -10,7 +10,7 @@ SCORES = {metric.name: metric.of_answer for metric in METRICS.values() if metric
 
 
 def text_scores(output: str | None, question: StoredQuestion, context: StoredContext) -> dict[str, object]:
-    """The scores that follow from a stored output alone, by column; empty where there is no output."""
+    """Returns the scores that follow from a stored output alone, by column; empty where there is no output."""
     if output is None:
         return {}
     answer = Answer(
@@ -32,7 +32,7 @@ def text_scores(output: str | None, question: StoredQuestion, context: StoredCon
 
 
 def scores_of(answer: StoredAnswer) -> dict[str, object]:
-    """The scores that follow from what is stored of an answer."""
+    """Returns the scores that follow from what is stored of an answer."""
     return text_scores(answer.record.output_text, answer.question, answer.context)
 
 

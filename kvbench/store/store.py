@@ -112,17 +112,17 @@ class Store:
 
     @property
     def tables(self) -> tuple[StoredTable, ...]:
-        """The tables that the run fills, a parent before what belongs to it, and records last."""
+        """Returns the tables that the run fills, a parent before what belongs to it, and records last."""
         return (CONTEXTS, QUESTIONS, *self.study_tables, RECORDS)
 
     @property
     def study_tables(self) -> tuple[StoredTable, ...]:
-        """The tables of studies that are known here: others are left alone."""
+        """Returns the tables of studies that are known here: others are left alone."""
         return tuple(TABLES[name] for name in self.identity.tables if name in TABLES)
 
     def path(self, table: StoredTable, task: str, chunk: int, policy: str = "") -> Path:
-        """The file of a table that holds a chunk of contexts, and of it one policy where each has its own files. The
-        name of a policy may hold anything, the name of a file may not."""
+        """Names the file of a table that holds a chunk of contexts, and of it one policy where each has its own files.
+        The name of a policy may hold anything, the name of a file may not."""
         folder = self.folder / table.name / task
         if not table.by_policy:
             return folder / f"{chunk:05d}.parquet"
@@ -183,8 +183,8 @@ class Store:
     def read(
         self, table: StoredTable, path: Path, columns: Sequence[str] | None = None, add_metrics: bool = False
     ) -> pa.Table:
-        """The rows of one file, as columns of the types of the schema. ``add_metrics``: a score that the version which
-        wrote the file did not have is null; else, and for any other metric, that is refused."""
+        """Reads the rows of one file, as columns of the types of the schema. ``add_metrics``: a score that the version
+        which wrote the file did not have is null; else, and for any other metric, that is refused."""
         schema, rows = _read(path, columns)
         if table is RECORDS and (missing := missing_metrics(schema)):
             unknown = [metric for metric in missing if metric.of_answer is None]
@@ -208,13 +208,13 @@ class Store:
         return {path for path in self.record_files() if missing_metrics(_read(path, ())[0])}
 
     def read_rows(self, table: StoredTable, path: Path, add_metrics: bool = False) -> list[Any]:
-        """The rows of one file, each checked against its model. ``add_metrics``: as for :meth:`read`."""
+        """Reads the rows of one file, each checked against its model. ``add_metrics``: as for :meth:`read`."""
         rows = self.read(table, path, add_metrics=add_metrics)
         _refuse(path, fault_in(table, rows))
         return [table.row.model_validate(row) for row in rows.to_pylist()]
 
     def table(self, table: StoredTable, columns: Sequence[str] | None = None) -> pa.Table:
-        """All rows of a table, or some columns of it."""
+        """Reads all rows of a table, or some columns of it."""
         read = partial(self.read, table, columns=columns)
         with ThreadPoolExecutor() as pool:  # a run has hundreds of small files
             files = list(pool.map(read, self.files(table)))
@@ -246,11 +246,11 @@ class Store:
             ) from error
 
     def read_answers(self, path: Path) -> list[StoredAnswer]:
-        """The records of one file, each with its question and context."""
+        """Reads the records of one file, each with its question and context."""
         return next(self._answers([path]))[1]
 
     def read_files(self, add_metrics: bool = False) -> Iterator[tuple[Path, list[StoredAnswer]]]:
-        """Every record file with its answers. ``add_metrics``: as for :meth:`read`."""
+        """Yields every record file with its answers. ``add_metrics``: as for :meth:`read`."""
         yield from self._answers(self.record_files(), add_metrics)
 
     def _answers(self, paths: Sequence[Path], add_metrics: bool = False) -> Iterator[tuple[Path, list[StoredAnswer]]]:
@@ -294,7 +294,7 @@ class Store:
         return frame[[*(JOINED if columns is None else columns)]]
 
     def _order(self, records: pa.Table, questions: pa.Table, of_records: Places) -> Places:
-        """The places of the records in the order of the run's tasks and policies."""
+        """Returns the places of the records in the order of the run's tasks and policies."""
         frame = records.select(list(RECORDS.key)).to_pandas()
         frame["example_index"] = questions["example_index"].to_numpy()[of_records]
         for column in ("task", "policy"):

@@ -49,7 +49,7 @@ class StoredTable:
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns with their types, and the version as metadata."""
+        """Returns the columns with their types, and the version as metadata."""
         return _schema(self.row, self.version)
 
     def of_rows(self, rows: Sequence[BaseModel]) -> pa.Table:
@@ -116,7 +116,7 @@ def _schema(row: type[BaseModel], version: int) -> pa.Schema:
 
 
 def arrow_type(annotation: Any) -> pa.DataType:
-    """The column type of a field: unions with None are nullable, literals are strings, lists are lists."""
+    """Returns the column type of a field: unions with None are nullable, literals are strings, lists are lists."""
     if annotation in _ARROW:
         return _ARROW[annotation]
     origin, arguments = get_origin(annotation), get_args(annotation)
@@ -130,7 +130,7 @@ def arrow_type(annotation: Any) -> pa.DataType:
 
 
 def joined_schema() -> pa.Schema:
-    """The columns of a record joined with its question and context."""
+    """Returns the columns of a record joined with its question and context."""
     fields = {name: table.schema.field(name) for table in (RECORDS, QUESTIONS, CONTEXTS) for name in table.columns}
     return pa.schema([fields[name] for name in JOINED], metadata=RECORDS.schema.metadata)
 
@@ -185,5 +185,5 @@ def fault_of_values(declared: StoredTable, table: pa.Table) -> str:
 
 
 def _kinds(annotation: Any) -> tuple[Any, ...]:
-    """The parts of a union; what is none is its own only part."""
+    """Returns the parts of a union; what is none is its own only part."""
     return get_args(annotation) if get_origin(annotation) in (Union, UnionType) else (annotation,)

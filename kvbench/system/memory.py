@@ -18,7 +18,7 @@ WORDS = ("can't allocate memory", "not enough memory", "Cannot allocate memory")
 
 
 def free_bytes(device: torch.device) -> int:
-    """Memory that is free on the device, or on the machine; no more than the container may still take."""
+    """Returns the bytes that are free on the device, or on the machine; no more than the container may still take."""
     if device.type == "cuda":
         return int(torch.cuda.mem_get_info(device)[0])
     if sys.platform != "linux":
@@ -38,7 +38,7 @@ def free_bytes(device: torch.device) -> int:
 
 
 def kv_share(device: torch.device) -> int:
-    """Bytes that keys and values may take where no bound was asked for."""
+    """Returns the bytes that keys and values may take where no bound was asked for."""
     return int(free_bytes(device) * SHARE[device.type])
 
 

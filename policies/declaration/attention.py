@@ -4,7 +4,7 @@ from typing import Any
 
 
 def attention_window(module: Any) -> int | None:
-    """How many tokens back the layer sees, ``None`` if all.
+    """Counts the tokens back that the layer sees, ``None`` if it sees all.
 
     Qwen and Gemma say it on the layer, where ``None`` is an answer; Mistral and Phi say it in the configuration alone.
     """

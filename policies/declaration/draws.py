@@ -10,13 +10,13 @@ import torch
 
 
 def seed_of(seed: int, example_id: str, part: int | str) -> int:
-    """A seed for torch, of a run's seed, an example, and a layer or another part of it."""
+    """Returns a seed for torch, of a run's seed, an example, and a layer or another part of it."""
     digest = hashlib.sha256(f"{seed}/{example_id}/{part}".encode()).digest()
     return int.from_bytes(digest[:7], "big")
 
 
 def seed_of_repeat(seed: int, repeat: int) -> int:
-    """The seed of a random policy's draw: that of the run for the first draw, and others for those that follow."""
+    """Returns the seed of a random policy's draw: the run's seed for the first draw, and others for the next ones."""
     if repeat == 0:
         return seed
     return int.from_bytes(hashlib.sha256(f"{seed}/repeat/{repeat}".encode()).digest()[:7], "big")
@@ -43,7 +43,7 @@ class SeededScore:
     example_id: str = ""
 
     def score(self, module: Any, hidden_states: torch.Tensor, *others: Any, **named: Any) -> torch.Tensor:
-        """The press's own scores, shape (batch_size, num_kv_heads, seq_len)."""
+        """Returns the press's own scores, shape (batch_size, num_kv_heads, seq_len)."""
         with drawing_from(seed_of(self.seed, self.example_id, module.layer_idx), hidden_states.device):
             scores: torch.Tensor = super().score(module, hidden_states, *others, **named)  # type: ignore[misc]
             return scores

@@ -55,7 +55,7 @@ class LevelKind:
         return math.isfinite(self.nothing)
 
     def amount(self, value: float) -> float:
-        """A number that ascends with what is done to the cache."""
+        """Returns a number that ascends with what is done to the cache."""
         return abs(value - self.nothing) if self.has_origin else -value
 
 
@@ -67,7 +67,7 @@ class Level:
     value: float
 
     def __str__(self) -> str:
-        """The number, without the noise of binary fractions."""
+        """Returns the number, without the noise of binary fractions."""
         return f"{self.value:.6g}"
 
     @property
@@ -84,18 +84,18 @@ class Level:
         return self.declared.amount(self.value)
 
     def share(self, length: int) -> float | None:
-        """The share of a context of ``length`` tokens to remove; None where no tokens are removed."""
+        """Returns the share of a context of ``length`` tokens to remove; None where no tokens are removed."""
         return self.declared.share(self.value, length)
 
     @property
     def fixed_share(self) -> float | None:
-        """The share to remove where it is the same for a context of any length; else None."""
+        """Returns the share to remove where it is the same for a context of any length; else None."""
         share = self.share(1)
         return share if share == self.share(100 * MOST_TOKENS) else None
 
     @property
     def least_share(self) -> float:
-        """The share to remove of the shortest context: of a longer one it is as much or more."""
+        """Returns the share to remove of the shortest context: of a longer one it is as much or more."""
         return self.share(1) or 0.0
 
 
@@ -202,7 +202,7 @@ UNTREATED = Level(RATIO.name, RATIO.nothing)  # the one level of the full cache
 
 
 def at_ratios(ratios: Iterable[float]) -> tuple[Point, ...]:
-    """The first draws at some ratios."""
+    """Returns the first draws at some ratios."""
     return tuple(Point(Level(RATIO.name, ratio)) for ratio in ratios)
 
 
@@ -212,6 +212,6 @@ def points_of(levels: Iterable[Level], repeats: int = 1) -> tuple[Point, ...]:
 
 
 def by_kind(levels: Iterable[Level]) -> dict[str, tuple[float, ...]]:
-    """The values of each kind, ascending."""
+    """Returns the values of each kind, ascending."""
     groups = groupby(sorted(set(levels)), lambda level: level.kind)
     return {kind: tuple(level.value for level in of_kind) for kind, of_kind in groups}

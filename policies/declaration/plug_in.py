@@ -32,8 +32,8 @@ def is_plug_in(text: str) -> bool:
 
 
 def load_plug_in(text: str) -> Policy:
-    """The policy that ``file.py:Press(window_size=16)`` or ``package.module:factory`` names; :class:`PolicyError` in
-    one line if there is none.
+    """Loads what ``file.py:Press(window_size=16)`` or ``package.module:factory`` names; raises :class:`PolicyError` in
+    one line if there is no such policy.
 
     What is named is a class derived from kvpress's ``BasePress`` or a function that gives one, either with a parameter
     ``compression_ratio``, and an attribute ``random`` that is true if it draws at random; or a :class:`Policy`, or a
@@ -51,7 +51,7 @@ def load_plug_in(text: str) -> Policy:
 
 
 def load_even_if_broken(text: str) -> Policy:
-    """As :func:`load_plug_in`; of one that is there and cannot be used, a policy that fails with the reason."""
+    """Loads a plug-in; of one that is there and cannot be used, it makes a policy that fails with the reason."""
     try:
         return load_plug_in(text)
     except BrokenPlugInError as error:
@@ -103,7 +103,7 @@ def plug_ins() -> Mapping[str, Policy]:
 
 
 def _of_entry_point(entry: Any) -> Policy:
-    """A package of somebody else's may be broken, and then its policy is."""
+    """Makes the policy of an entry point; where the package is broken, the policy is too."""
     text = f"entry point {entry.name}"
     try:
         return _policy(entry.name, entry.load(), {}, _origin(importlib.import_module(entry.module)), text)
@@ -128,7 +128,7 @@ def _origin(module: ModuleType) -> str:
 
 
 def _imported(file: Path, name: str) -> Iterator[str]:
-    """Names of the modules that a file imports anywhere, and of what may be modules."""
+    """Yields the names of the modules that a file imports anywhere, and of what may be modules."""
     package = name if file.name == "__init__.py" else name.rpartition(".")[0]
     for node in ast.walk(ast.parse(file.read_bytes())):
         if isinstance(node, ast.Import):
@@ -141,7 +141,7 @@ def _imported(file: Path, name: str) -> Iterator[str]:
 
 
 def _file_of_user(name: str, package: str) -> Path | None:
-    """The file of a module of the same package, or of no installed one."""
+    """Returns the file of a module of the same package, or of no installed one."""
     top = name.partition(".")[0]
     if not top or top in OURS or top in sys.stdlib_module_names:
         return None

@@ -112,11 +112,11 @@ class Policy:
         )
 
     def levels_among(self, points: Iterable[Point]) -> tuple[Level, ...]:
-        """The levels at which it runs, each once."""
+        """Returns the levels at which it runs, each once."""
         return tuple(dict.fromkeys(point.level for point in self.points_among(points)))
 
     def typical_situation(self, length: int, question_tokens: int = 0) -> Situation:
-        """A context at a typical level of its first kind, to build a press that is looked at and not run."""
+        """Returns a context at a typical level of its first kind, to build a press that is looked at and not run."""
         if not self.kinds:
             return Situation(0.0, length, 0, "", question_tokens)
         level = Level(self.kinds[0], KINDS[self.kinds[0]].typical)
@@ -124,7 +124,7 @@ class Policy:
         return Situation(ratio, length, 0, "", question_tokens, level=level)
 
     def press(self, situation: Situation) -> Press:
-        """A fresh press; :class:`PolicyError` if the situation is none for it."""
+        """Builds a fresh press; raises :class:`PolicyError` if the situation is none for it."""
         if situation.context_length <= self.more_tokens_than:
             raise PolicyError(
                 f"{self.name} needs a context longer than {self.more_tokens_than} tokens, "
@@ -141,14 +141,14 @@ class Policy:
 
 
 def replaced_hooks(press: Press) -> list[str]:
-    """Names of the parts of kvpress that call ``compress`` after each layer, where the press has its own."""
+    """Names the parts of kvpress that call ``compress`` after each layer, where the press replaces them."""
     return [
         name for name in ("__call__", "forward_hook") if getattr(type(press), name) != getattr(kvpress.BasePress, name)
     ]
 
 
 def arguments_of(press: Press) -> dict[str, int | float | str]:
-    """The press's own arguments by name, those of a press inside it behind its name and a dot.
+    """Returns the press's own arguments by name, those of a press inside it behind its name and a dot.
 
     The ratio is left out, which every record has, and what the situation says.
     """

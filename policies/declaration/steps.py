@@ -18,16 +18,16 @@ class CacheRows(Protocol):
 
     @property
     def layers(self) -> int:
-        """How many layers there are."""
+        """Counts the layers."""
 
     def tokens(self, layer: int) -> "torch.Tensor":
-        """The position of each row's token, ``ABSENT`` or ``UNKNOWN``: int64 (num_kv_heads, rows)."""
+        """Returns the position of each row's token, ``ABSENT`` or ``UNKNOWN``: int64 (num_kv_heads, rows)."""
 
     def keys(self, layer: int) -> "torch.Tensor":
-        """A copy, shape (num_kv_heads, rows, head_dim); what stands in absent rows means nothing."""
+        """Returns a copy, shape (num_kv_heads, rows, head_dim); what stands in absent rows means nothing."""
 
     def values(self, layer: int) -> "torch.Tensor":
-        """A copy, shape (num_kv_heads, rows, head_dim); what stands in absent rows means nothing."""
+        """Returns a copy, shape (num_kv_heads, rows, head_dim); what stands in absent rows means nothing."""
 
     def write(self, layer: int, keys: "torch.Tensor | None" = None, values: "torch.Tensor | None" = None) -> None:
         """Puts these, of the shape in which they are read, into the cache; absent rows stay as they are."""

@@ -16,7 +16,7 @@ A_SIZE = "as many tokens of context, question and answer together as the ratio l
 
 
 def target_size(situation: Situation) -> int:
-    """Tokens of each head, question and answer among them; at ratio 0 nothing is ever cut."""
+    """Returns the number of tokens of each head, question and answer among them; at ratio 0 nothing is ever cut."""
     return kvpress.utils.compute_n_kept(situation.context_length, situation.ratio) if situation.ratio else OUT_OF_REACH
 
 

@@ -13,7 +13,7 @@ def _think(ratio: float, context_length: int) -> Press:
 
 
 def _simlayerkv(situation: Situation) -> Press:
-    """A threshold of 1 compresses nothing, one of 0 every layer."""
+    """Sets a threshold: 1 compresses nothing, 0 every layer."""
     recent = observation_window(situation.context_length)
     return kvpress.SimLayerKVPress(lazy_threshold=1 - situation.ratio, n_recent=recent + 1, n_initial=SINK)
 

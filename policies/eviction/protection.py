@@ -33,8 +33,8 @@ WAYS: Mapping[str, Way] = {
 
 
 def protected(plain: Policy, way: str) -> Policy:
-    """The policy around another, named ``plain+way``; :class:`PolicyError` if that keeps tokens by anything but their
-    scores."""
+    """Makes the policy around another, named ``plain+way``; raises :class:`PolicyError` if the other keeps tokens by
+    anything but their scores."""
     press = plain.build(plain.typical_situation(1024))
     by_score = isinstance(press, kvpress.ScorerPress) and type(press).compress is kvpress.ScorerPress.compress
     if not by_score or replaced_hooks(press) or plain.per_question:
@@ -45,7 +45,7 @@ def protected(plain: Policy, way: str) -> Policy:
 
 
 def around(plain: Policy, way: str) -> Policy:
-    """The same of a policy that is known to keep tokens by their scores: nothing is built to see it."""
+    """Does the same for a policy that is known to keep tokens by their scores: nothing is built to see it."""
     return Policy(
         name=f"{plain.name}+{way}",
         family="protection",

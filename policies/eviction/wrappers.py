@@ -18,7 +18,7 @@ wrapper = partial(Policy, family="wrapper")
 
 
 def _sized(longest: int, context_length: int, parts: int) -> int:
-    """A size of kvpress's, but small enough that a context has several such parts."""
+    """Returns a size of kvpress's, but small enough that a context has several such parts."""
     return max(1, min(longest, context_length // parts))
 
 

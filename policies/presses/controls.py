@@ -31,7 +31,7 @@ class RandomControlPress(ScorerPress):
     example_id: str = ""
 
     def score(self, module: Any, hidden_states: Any, keys: torch.Tensor, *_: Any, **__: Any) -> torch.Tensor:
-        """Scores in [0, 1), shape (batch_size, num_kv_heads, seq_len)."""
+        """Returns scores in [0, 1), shape (batch_size, num_kv_heads, seq_len)."""
         generator = torch.Generator().manual_seed(seed_of(self.seed, self.example_id, module.layer_idx))
         return torch.rand(keys.shape[:-1], generator=generator, dtype=torch.float32).to(keys.device)
 
@@ -41,7 +41,7 @@ class RecencyPress(ScorerPress):
     """Keeps the last tokens and nothing else, not even the attention sink."""
 
     def score(self, module: Any, hidden_states: Any, keys: torch.Tensor, *_: Any, **__: Any) -> torch.Tensor:
-        """The position of each token, shape (batch_size, num_kv_heads, seq_len)."""
+        """Returns the position of each token, shape (batch_size, num_kv_heads, seq_len)."""
         return torch.arange(keys.shape[2], device=keys.device, dtype=torch.float32).expand(keys.shape[:-1])
 
 
@@ -57,7 +57,7 @@ class OraclePress(ScorerPress):
     evidence_tokens: tuple[int, ...] = ()
 
     def score(self, module: Any, hidden_states: Any, keys: torch.Tensor, *_: Any, **__: Any) -> torch.Tensor:
-        """Rank of each token, shape (batch_size, num_kv_heads, seq_len)."""
+        """Returns the rank of each token, shape (batch_size, num_kv_heads, seq_len)."""
         length = keys.shape[2]
         scores = torch.arange(length, dtype=torch.float32)
         scores[0] += length

@@ -73,7 +73,7 @@ class CalibratedDuoAttentionPress(DuoAttentionPress):
         self.sink_size, self.recent_size = self.sink, self.recent
 
     def _head_scores(self, model: Any) -> Any:
-        """Array of shape (layers, num_kv_heads): the higher, the more of a retrieval head."""
+        """Returns an array of shape (layers, num_kv_heads): the higher, the more of a retrieval head."""
         if model not in _HEAD_SCORES:
             chapters = Chapters(pd.DataFrame({"chapter": list(self.texts())}))
             with _replaced(duo_attention, "load_dataset", lambda *_, **__: chapters):

@@ -15,7 +15,7 @@ Scores = Callable[..., torch.Tensor]
 
 
 def check_spans(spans: Spans, length: int) -> list[tuple[int, int]]:
-    """The half-open ranges in order; :class:`PolicyError` if one is empty, leaves the context or overlaps another."""
+    """Sorts half-open ranges; raises :class:`PolicyError` if one is empty, overlaps another or leaves the context."""
     ordered = sorted(spans)
     ends = [0, *(end for _, end in ordered)]
     for (start, end), before in zip(ordered, ends, strict=False):
@@ -25,7 +25,7 @@ def check_spans(spans: Spans, length: int) -> list[tuple[int, int]]:
 
 
 def parts_of(spans: Spans, length: int) -> list[tuple[int, int]]:
-    """The spans and what lies between them: ranges that make up the whole context, in order."""
+    """Returns the spans and what lies between them: ranges that make up the whole context, in order."""
     parts = []
     done = 0
     for start, end in check_spans(spans, length):
@@ -95,7 +95,7 @@ class Protection(BasePress):
         return keys.gather(2, index).contiguous(), values.gather(2, index).contiguous()
 
     def kept(self, score: Scores, kept: int, length: int) -> torch.Tensor:
-        """Positions of the ``kept`` tokens of each head, (batch, num_kv_heads, kept)."""
+        """Returns the positions of the ``kept`` tokens of each head, (batch, num_kv_heads, kept)."""
         raise NotImplementedError
 
 
@@ -157,12 +157,12 @@ class FairEvictionPress(Protection):
         return keep.nonzero()[:, -1].view(*keep.shape[:2], kept)
 
     def counts(self, whole: torch.Tensor, parts: Spans, kept: int) -> torch.Tensor:
-        """Tokens that each head keeps of each part, (batch, num_kv_heads, parts). ``whole``: the scores of all."""
+        """Counts the tokens that each head keeps of each part, (batch, num_kv_heads, parts). ``whole``: all scores."""
         sizes = torch.tensor([end - start for start, end in parts], device=whole.device)
         return shared_out(kept, sizes).expand(*whole.shape[:2], -1)
 
     def _least(self) -> int:
-        """Tokens that a part must be longer than for the press to look at it from its own end."""
+        """Counts the tokens that a part must be longer than for the press to look at it from its own end."""
         return max(int(getattr(self.press, name, 1)) for name in ("window_size", "n_sink"))
 
 
