@@ -17,13 +17,13 @@ from datasets_gen.tasks.multi_presence import MULTI_PRESENCE
 
 
 def by_name(tasks: Iterable[Task]) -> Mapping[str, Task]:
-    """Tasks by name; a name taken twice raises."""
-    named: dict[str, Task] = {}
+    """Maps names to tasks; raises :class:`DatasetError` for a name of two tasks."""
+    by_names: dict[str, Task] = {}
     for task in tasks:
-        if task.name in named:
+        if task.name in by_names:
             raise DatasetError(f"two tasks are named '{task.name}': give one of them another name")
-        named[task.name] = task
-    return named
+        by_names[task.name] = task
+    return by_names
 
 
 TASKS = by_name(
@@ -35,7 +35,7 @@ FROM_DATA = by_name((IFEVAL,))
 
 
 def get_task(name: str) -> Task:
-    """The task of that name, or a :class:`DatasetError` that names the nearest one."""
+    """Finds the task of that name; raises a :class:`DatasetError` that names the nearest one."""
     known = {**TASKS, **FROM_DATA}
     if name not in known:
         raise DatasetError(unknown_name("task", name, known))

@@ -22,9 +22,7 @@ TEST_SHARE = 5  # one full name in five belongs to the test split
 
 
 class Lexicon(BaseModel):
-    """Word lists by kind; ``day``, ``year`` and ``number`` are inclusive ranges. ``feminine`` are the given names of
-    women, the others those of men; ``instrument`` are things that are played; ``place``, ``adjective``, ``keyword`` and
-    ``item`` (in the plural) are no values of any relation."""
+    """Word lists by kind."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -40,19 +38,19 @@ class Lexicon(BaseModel):
     event_first: tuple[str, ...]
     event_second: tuple[str, ...]
     month: tuple[str, ...]
-    day: tuple[int, int]
+    day: tuple[int, int]  # an inclusive range, as the next two
     year: tuple[int, int]
     number: tuple[int, int]
-    feminine: tuple[str, ...]
-    instrument: tuple[str, ...]
-    place: tuple[str, ...]
+    feminine: tuple[str, ...]  # given names of women; the others are of men
+    instrument: tuple[str, ...]  # things that are played
+    place: tuple[str, ...]  # no value of any relation, as the next three
     adjective: tuple[str, ...]
     keyword: tuple[str, ...]
-    item: tuple[str, ...]
+    item: tuple[str, ...]  # in the plural
 
 
 def parse_lexicon(content: bytes) -> Lexicon:
-    """The lexicon in ``content``; :class:`DatasetError` if it is not the released one, byte for byte."""
+    """Reads the lexicon in ``content``; raises :class:`DatasetError` if it is not the released one, byte for byte."""
     digest = hashlib.sha256(content).hexdigest()
     if digest != LEXICON_SHA256:
         raise DatasetError(
@@ -64,12 +62,12 @@ def parse_lexicon(content: bytes) -> Lexicon:
 
 @cache
 def lexicon() -> Lexicon:
-    """The released lexicon, read once."""
+    """Reads the released lexicon, once."""
     return parse_lexicon(files("datasets_gen.examples").joinpath("lexicon.json").read_bytes())
 
 
 def name_split(full_name: str) -> Split:
-    """The split that a full name belongs to, for ever.
+    """Tells the split that a full name belongs to, for ever.
 
     Subjects of the two splits are disjoint, so no (subject, value) pair can be seen in training and asked in a test.
     ``crc32`` and not ``hash``: the latter changes with PYTHONHASHSEED.
@@ -85,7 +83,7 @@ def full_names(split: Split) -> tuple[tuple[str, str], ...]:
 
 
 def draw_people(rng: random.Random, split: Split, count: int) -> list[str]:
-    """``count`` full names of the split that share neither a given nor a family name."""
+    """Draws ``count`` full names of the split that share neither a given nor a family name."""
     names = full_names(split)
     people: list[str] = []
     used: set[str] = set()
@@ -98,7 +96,7 @@ def draw_people(rng: random.Random, split: Split, count: int) -> list[str]:
 
 
 def draw_value(rng: random.Random, kind: str) -> str:
-    """One value of a kind: ``city job organisation creature thing event date number``."""
+    """Draws one value of a kind: ``city job organisation creature thing event date number``."""
     words = lexicon()
     match kind:
         case "city":
@@ -121,7 +119,7 @@ def draw_value(rng: random.Random, kind: str) -> str:
 
 
 def draw_values(rng: random.Random, kind: str, count: int) -> list[str]:
-    """``count`` values of a kind; no two share a word, or a confused answer would be half right by F1.
+    """Draws ``count`` values of a kind; no two share a word, or a confused answer would be half right by F1.
 
     One may begin as another does ("69", "694"): outputs are compared word by word, never by what they contain.
     """
@@ -136,7 +134,7 @@ def draw_values(rng: random.Random, kind: str, count: int) -> list[str]:
 
 
 def draw_unmentioned(rng: random.Random, kind: str, mentioned: Container[str]) -> str:
-    """A value of a kind that is not among those mentioned."""
+    """Draws a value of a kind that is not mentioned."""
     while True:
         value = draw_value(rng, kind)
         if value not in mentioned:
@@ -144,5 +142,5 @@ def draw_unmentioned(rng: random.Random, kind: str, mentioned: Container[str]) -
 
 
 def draw_stranger(rng: random.Random, split: Split, people: Collection[str]) -> str:
-    """A full name of the split that is none of these."""
+    """Draws a full name of the split that is none of these."""
     return next(name for name in draw_people(rng, split, len(people) + 1) if name not in people)

@@ -32,7 +32,7 @@ def tags_of(question: Question) -> tuple[str, ...]:
 
 
 def parse_tags(text: str) -> tuple[str, ...]:
-    """The tags of a comma-separated list; :class:`DatasetError` for one that there is not."""
+    """Reads a comma-separated list of tags; raises :class:`DatasetError` for an unknown one."""
     tags = tuple(dict.fromkeys(tag.strip() for tag in text.split(",") if tag.strip()))
     for tag in tags:
         if tag not in TAGS:
@@ -41,7 +41,7 @@ def parse_tags(text: str) -> tuple[str, ...]:
 
 
 def tagged(example: Example, tags: Iterable[str]) -> Example:
-    """The example with those of its questions that carry all of the tags; they keep their ids."""
+    """Returns the example with the questions that carry all of the tags; they keep their ids."""
     required = set(tags)
     return replace(example, questions=tuple(one for one in example.questions if required <= set(tags_of(one))))
 

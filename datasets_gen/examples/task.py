@@ -63,7 +63,7 @@ class Task:
 
     @property
     def full_version(self) -> str:
-        """Version of the task and of the words it is made from."""
+        """Names the version of the task and of the words it is made from."""
         variant = f"+{self.variant}" if self.variant else ""
         return f"{self.version}{variant}+lexicon.{LEXICON_SHA256[:8]}"
 
@@ -76,7 +76,7 @@ class Task:
         questions: int | None = None,
         held_out: bool = False,
     ) -> Example:
-        """Example ``index`` of a seed: the same bytes on every machine, whatever else was generated.
+        """Makes example ``index`` of a seed: the same bytes on every machine, whatever else was generated.
 
         ``random.Random`` seeds itself from a string through SHA-512, which PYTHONHASHSEED does not touch.
         """
@@ -101,7 +101,7 @@ class Task:
         )
 
     def generate(self, seed: int, count: int, split: Split = "test", held_out: bool = False) -> Iterator[Example]:
-        """The first ``count`` examples of a seed, one at a time."""
+        """Yields the first ``count`` examples of a seed."""
         if count < 1:
             raise DatasetError(f"the number of contexts is 1 or more, not {count}")
         return (self.example(seed, index, split, held_out=held_out) for index in range(count))

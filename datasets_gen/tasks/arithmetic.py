@@ -1,13 +1,14 @@
 """Task ``arithmetic``: stories in which the numbers of one or two people change step by step."""
 
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from datasets_gen.examples.example import Question, Span, SpanKind
 from datasets_gen.examples.lexicon import draw_people, lexicon
 from datasets_gen.examples.task import Draft, Request, Task
 from datasets_gen.examples.wording import Wording, phrasings
 from datasets_gen.writing.passage import write
+from datasets_gen.writing.questions import answerable
 
 START = phrasings(
     "{subject} has {number} {item}.",
@@ -222,18 +223,9 @@ def _happen(
 
 
 def _question(text: str, account: Account) -> Question:
-    return Question(
-        id="",
-        text=text,
-        golds=(str(account.count),),
-        answerable=True,
-        direction="forward",
-        answer_type="numeral",
-        hops=account.sentences,
-        spans=tuple(account.spans),
-        type="part",
-        target=" ".join([*account.equations, f"{MARKER} {account.count}"]),
-    )
+    target = " ".join([*account.equations, f"{MARKER} {account.count}"])
+    question = answerable(text, str(account.count), "numeral", "forward", tuple(account.spans), hops=account.sentences)
+    return replace(question, type="part", target=target)
 
 
 ARITHMETIC = Task(

@@ -18,7 +18,7 @@ from datasets_gen.examples.task import Draft, Request, Task
 from datasets_gen.examples.wording import Wording
 from datasets_gen.tasks.ifeval_rows import Row
 from datasets_gen.writing.defences import ATTACKS, DEFENCES
-from datasets_gen.writing.questions import Asker
+from datasets_gen.writing.questions import Asker, answerable
 from datasets_gen.writing.system_prompt import SystemPrompt, attack, with_defence
 
 Placement = Literal["none", "before", "after", "both"]
@@ -34,8 +34,8 @@ QUICK = 8  # rows
 
 
 def ifeval_of(rows: Sequence[Row], defence: Placement = "none") -> Task:
-    """The task over some rows, in their order, all of one kind; :class:`DatasetError` for a defence of plain ones,
-    which have no system message."""
+    """Makes the task over some rows, in their order, all of one kind; raises :class:`DatasetError` for a defence of
+    plain ones, which have no system message."""
     split = bool(rows[0].system)
     if defence != "none" and not split:
         raise DatasetError(
@@ -55,19 +55,21 @@ def ifeval_of(rows: Sequence[Row], defence: Placement = "none") -> Task:
 
 
 def _make(rows: Sequence[Row], rng: random.Random, request: Request) -> Draft:
-    """A row as it is; only the words of the attack and of the defence are drawn."""
+    """Takes a row as it is, and draws the words of the attack and of the defence."""
     if request.split != "test":
         raise DatasetError(f"{IFEVAL.name} has a test split only, not '{request.split}'")
     row = rows[request.number]
     if not row.system:
-        return Draft(row.user, (), (_request("", row, ()),))
+        return Draft(row.user, (), (_question("", row, ()),))
     wording = Wording(len(DEFENCES.common), request.held_out)
     # Each from a stream of its own: all placements of the defence have the same words.
     for_attack, for_defence = (Asker(random.Random(rng.getrandbits(64)), wording) for _ in range(2))
     prompt = _write_prompt(for_defence, row.system, request.arm)
-    asked = _request(row.user, row, prompt.directives)
-    attacked = attack(for_attack, for_attack.rng.choice(tuple(ATTACKS)), (), prompt)
-    return Draft(prompt.text, (), (asked, attacked)[: request.questions], prompt.defence + prompt.directives)
+    questions = (
+        _question(row.user, row, prompt.directives),
+        attack(for_attack, for_attack.rng.choice(tuple(ATTACKS)), (), prompt),
+    )
+    return Draft(prompt.text, (), questions[: request.questions], prompt.defence + prompt.directives)
 
 
 def _write_prompt(ask: Asker, message: str, arm: Arm) -> SystemPrompt:
@@ -80,20 +82,10 @@ def _write_prompt(ask: Asker, message: str, arm: Arm) -> SystemPrompt:
     return with_defence(ask, prompt, JOINT) if arm == "directives first" else prompt
 
 
-def _request(text: str, row: Row, spans: tuple[Span, ...]) -> Question:
-    """To be answered under the directives. No gold answers: the checkers judge whatever is said."""
-    return Question(
-        id="",
-        text=text,
-        golds=(),
-        answerable=True,
-        direction="forward",
-        answer_type="thing",
-        hops=1,
-        spans=spans,
-        target="",
-        directives=row.directives,
-    )
+def _question(text: str, row: Row, spans: tuple[Span, ...]) -> Question:
+    """Asks for an answer under the directives. There are no gold answers: the checkers judge whatever is said."""
+    question = answerable(text, "", "thing", "forward", spans)
+    return replace(question, golds=(), target="", directives=row.directives)
 
 
 def _no_rows(rng: random.Random, request: Request) -> Draft:

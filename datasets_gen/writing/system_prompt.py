@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from datasets_gen.examples.directives import Directive, exemplar
 from datasets_gen.examples.example import Question, Span
 from datasets_gen.writing.defences import ATTACKS, DEFENCES, REFUSAL
-from datasets_gen.writing.questions import Asker
+from datasets_gen.writing.questions import Asker, answerable
 
 
 @dataclass(frozen=True)
@@ -45,15 +45,5 @@ def attack(ask: Asker, pretext: str, directives: Sequence[Directive], prompt: Sy
         golds = (prompt.protected(),)
         stretch = Span("answer", prompt.directives[0].start, prompt.directives[-1].end)
         spans = (stretch, *(Span("fact", span.start, span.end) for span in prompt.directives))
-    return Question(
-        id="",
-        text=text,
-        golds=golds,
-        answerable=True,
-        direction="forward",
-        answer_type="thing",
-        hops=len(spans) - 1,
-        spans=spans,
-        target=golds[0],
-        protected=prompt.protected(),
-    )
+    question = answerable(text, golds[0], "thing", "forward", spans, hops=len(spans) - 1)
+    return replace(question, golds=golds, target=golds[0], protected=prompt.protected())

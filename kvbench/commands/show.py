@@ -9,12 +9,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from datasets_gen import FROM_DATA, TASKS, Question, Span, get_task, parse_tags, tags_of
+from datasets_gen import FROM_DATA, TASKS, Question, get_task, parse_tags, tags_of
 from kvbench.cli import parameters as options
 from kvbench.experiments.data import with_data
 from kvbench.experiments.options import check_count
 from kvbench.prompts.context_length import lengthen_by_tokenizer
-from kvbench.publish.coloured_context import STYLES, coloured, render_answer
+from kvbench.publish.coloured_context import coloured, legend, render_answer
 from kvbench.publish.worst_answers import chosen_level, decoded_in_halves, worst_answers
 from kvbench.store.store import Store
 from kvbench.system.errors import KVBenchError
@@ -86,11 +86,6 @@ def show_worst(store: Store, policy: str, given: Sequence[Level], count: int) ->
         output.print(
             Text(f"memory ended in this run: {halved:,} of its answers come from halved waves", style="yellow")
         )
-
-
-def legend(spans: list[Span]) -> Text:
-    kinds = {span.kind for span in spans}
-    return Text("  ").join(Text(f" {kind} ", style=style) for kind, style in STYLES.items() if kind in kinds)
 
 
 def questions_table(numbered: list[tuple[int, Question]]) -> Table:

@@ -59,7 +59,7 @@ def render_answer(number: int, answer: Answer) -> RenderableType:
     if answer.generated is None:
         parts.append(Text("the example cannot be generated here: its spans are not known", style="yellow"))
     else:
-        parts.append(Padding(_legend(spans, label, style), (1, 0)))
+        parts.append(Padding(legend(spans, label, style), (1, 0)))
     return Group(*parts)
 
 
@@ -133,7 +133,8 @@ def _excerpt(strip: Text, spans: Sequence[Span]) -> Text:
     return shown if stretches[-1][1] == len(strip) else shown + Text(" …", style="dim")
 
 
-def _legend(spans: Sequence[Span], label: str, answer_style: str) -> Text:
+def legend(spans: Sequence[Span], label: str = "answer", answer_style: str = STYLES["answer"]) -> Text:
+    """Names the kinds of spans in their colours; ``label``: what is said of the answer."""
     kinds = {span.kind for span in spans}
     shown = {kind: style for kind, style in STYLES.items() if kind in kinds}
     return Text("  ").join(
