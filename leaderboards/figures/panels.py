@@ -4,14 +4,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import seaborn
 from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
 from leaderboards.rendering.drawing import Drawing, draw_band, draw_line, drawn
 from leaderboards.rendering.frames import INK, Axis, Frame
 from leaderboards.rendering.style import LineStyle
+from policies.declaration.lazy import LazyModule
 
+seaborn = LazyModule("seaborn")  # its import takes a tenth of a second, and most sites have no such drawing
 Place = tuple[float, float]
 
 

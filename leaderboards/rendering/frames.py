@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
-import seaborn
 from matplotlib.axes import Axes
 
 from leaderboards.rendering.style import INK_COLOUR
@@ -81,7 +80,7 @@ class Frame:
         # Lines of a grid end with the axes: to clip them would take an id, and all drawings of a page share these.
         axes.grid(axis="y", color=INK, alpha=0.22, linewidth=0.6, clip_on=False)
         axes.set_axisbelow(True)
-        seaborn.despine(ax=axes, left=True)
+        axes.spines[["top", "right", "left"]].set_visible(False)
         axes.spines["bottom"].set_color(INK)
 
     def scale(self, axes: Axes) -> None:
