@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/installed
 
-.PHONY: run test test-all mutants lint bench suite train readme pictures small-store clean
+.PHONY: run test test-all mutants lint bench suite train readme docs pictures small-store clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -54,10 +54,15 @@ train: $(INSTALLED)
 	$(TRAIN) --model reference --from training/reference-qwen --seed 1 --steps 600 --decay 1 \
 		--work training/reference --out training/reference/model
 
-# What the README shows, from the registries, the measured files and a real run.
+# The tables of the README and of docs, from the registries, the command line and the measured files.
 readme: $(INSTALLED)
-	$(BIN)/python -m kvbench.documents.readme
+	$(BIN)/python -m kvbench.documents.pages
 
+# The documents as pages, in build/docs.
+docs: readme
+	$(BIN)/python -m mkdocs build --quiet
+
+# The pictures of the README, from a real run.
 pictures: $(INSTALLED)
 	$(BIN)/python -m kvbench run
 	$(BIN)/python -m kvbench compare docs/loud_values.py:LoudValuesPress --against snapkv,knorm

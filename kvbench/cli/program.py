@@ -95,20 +95,25 @@ def _complain(message: str, status: int) -> int:
     return status
 
 
+def application(name: str) -> typer.Typer:
+    """Imports one command and returns its command line."""
+    module = importlib.import_module(f"kvbench.commands.{name.replace('-', '_')}")
+    line = typer.Typer(
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    line.command(help=COMMANDS[name])(with_level_options(module.command))
+    return line
+
+
 def _call(name: str, arguments: Sequence[str]) -> int:
     if name not in COMMANDS:
         raise KVBenchError(unknown_name("command", name, COMMANDS))
     if name in OF_SMALL_PRODUCTS:
         os.environ.setdefault(THREADS_OF_NUMPY, "1")
-    module = importlib.import_module(f"kvbench.commands.{name.replace('-', '_')}")
-    application = typer.Typer(
-        add_completion=False,
-        pretty_exceptions_enable=False,
-        context_settings={"help_option_names": ["-h", "--help"]},
-    )
-    application.command(help=COMMANDS[name])(with_level_options(module.command))
     try:
-        status = application(list(arguments), prog_name=f"python -m kvbench {name}", standalone_mode=False)
+        status = application(name)(list(arguments), prog_name=f"python -m kvbench {name}", standalone_mode=False)
     except (KVBenchError, DatasetError):
         raise
     except Exception as error:  # typer's own classes come from a copy of click, and it would draw boxes

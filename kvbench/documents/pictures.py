@@ -12,7 +12,7 @@ import seaborn as sns
 import typer
 
 from datasets_gen import TASKS
-from kvbench.documents.readme import shipped
+from kvbench.documents.tables import shipped
 from kvbench.system.errors import KVBenchError
 
 PAGE_SIZE = (1280, 1500)

@@ -44,8 +44,11 @@ class Request:
 
 
 LARGE = Shape("70.6 B, 80 layers", 80, 64, 8, 128, 70_600_000_000, 2)
-# The plans that docs/scale.md shows.
+MIDDLE = Shape("8.0 B, 32 layers", 32, 32, 8, 128, 8_030_000_000, 2)
+LONG = "long_context"
+# The plans that the documents show.
 EXAMPLES: Mapping[str, Request] = {
-    name: Request(LARGE, Job(tasks="long_context", limit=100, policies=policies), context_tokens=131_072)
-    for name, policies in (("full catalogue", EVERYTHING), ("default policies", None))
+    "full catalogue": Request(LARGE, Job(tasks=LONG, limit=100, policies=EVERYTHING), context_tokens=131_072),
+    "default policies": Request(LARGE, Job(tasks=LONG, limit=100), context_tokens=131_072),
+    "8 B at 32 k": Request(MIDDLE, Job(tasks=LONG, limit=20), context_tokens=32_768),
 }

@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from datasets_gen import TASKS
-from kvbench.documents.readme import PLANS, SCALE, filled
 from kvbench.engine.decode.answers import decode
 from kvbench.engine.treat.plan import plan as make_plan
 from kvbench.engine.treat.prefill import prefill
@@ -266,9 +265,3 @@ def test_the_command_prints_a_plan(cli: CommandLine) -> None:
 )
 def test_what_cannot_be_planned_is_one_line(cli: CommandLine, arguments: list[str], message: str) -> None:
     assert message in cli.error("plan", "--tasks", "base", *arguments)
-
-
-def test_the_page_on_scale_says_what_the_plan_says() -> None:
-    assert filled(SCALE.read_text(), PLANS, SCALE.name) == SCALE.read_text(), "docs/scale.md has drifted: make readme"
-    with pytest.raises(KVBenchError, match=r"scale.md has no block 'full catalogue'"):
-        filled("", PLANS, SCALE.name)

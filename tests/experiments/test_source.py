@@ -24,7 +24,7 @@ DECIDES = (
 DECIDES_NOTHING = (
     "leaderboards/pages/results.py",
     "leaderboards/statistics/bootstrap.py",
-    "kvbench/documents/readme.py",
+    "kvbench/documents/tables.py",
     "kvbench/publish/site.py",
     "kvbench/commands/run.py",
     "kvbench/checks/doctor.py",

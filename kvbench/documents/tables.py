@@ -1,12 +1,7 @@
-"""``python -m kvbench.documents.readme``: writes the tables of the README from the registries and the measured files,
-and the model cards.
-
-A block stands between ``<!-- begin NAME -->`` and ``<!-- end NAME -->``; a test fails when it has drifted.
-"""
+"""The tables of the README and of docs, made from the registries, the measured files and the command line."""
 
 import csv
 import json
-import re
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -15,23 +10,21 @@ from kvbench.benchmarks.measurement import Report
 from kvbench.benchmarks.page import markdown
 from kvbench.cli.program import COMMANDS
 from kvbench.commands.ls import listing
-from kvbench.documents.model_card import model_card
+from kvbench.documents.cli_page import every_command
 from kvbench.estimate.constants import Constants
 from kvbench.estimate.page import markdown as plan_page
+from kvbench.estimate.page import rows_of
 from kvbench.estimate.request import EXAMPLES
 from kvbench.models.shipped import REFERENCE_MODELS, folder_of
 from kvbench.reference.targets import TARGETS
-from kvbench.system.errors import KVBenchError
 from kvbench.system.markdown import table
 from policies import CONTROLS
 
-README = Path("README.md")
 DOCS = Path(__file__).parents[2] / "docs"
 PRESS = DOCS / "loud_values.py"
-SCALE = DOCS / "scale.md"
-PERFORMANCE = DOCS / "performance.md"
 BENCH = DOCS / "bench.json"
-CURVE_ROWS = 8  # the README shows so many rows of a learning curve; the CSV has all
+CURVE_ROWS = 8  # the page shows so many rows of a learning curve; the CSV has all
+IN_SHORT = ("answers", "device hours", "store", "weights", "cache of")  # how the rows of a short plan begin
 SHOWN_SCORES = {"f1": "F1", "em": "right", "directives_obeyed": "directives obeyed", "leakage": "leakage"}
 
 
@@ -151,51 +144,34 @@ def instructions() -> str:
     )
 
 
-BLOCKS: Mapping[str, Callable[[], str]] = {
-    "tasks": partial(listed, "tasks"),
-    "policies": partial(listed, "policies"),
-    "metrics": partial(listed, "metrics"),
-    "commands": commands,
-    "targets": targets,
-    "full cache": full_cache,
-    "learning curves": learning_curves,
-    "press": press,
-    "instructions": instructions,
-}
-
-
 def suite() -> str:
     """Returns the table that ``make suite`` measured."""
     return markdown(Report.model_validate_json(BENCH.read_text()))
 
 
-PERFORMANCE_BLOCKS: Mapping[str, Callable[[], str]] = {"suite": suite}
-
-
 def plan(name: str) -> str:
-    """Returns a plan of docs/scale.md."""
+    """Returns one of the plans that the documents show."""
     return plan_page(EXAMPLES[name].plan(Constants.read()))
 
 
-PLANS: Mapping[str, Callable[[], str]] = {name: partial(plan, name) for name in EXAMPLES}
+def plan_in_short(name: str) -> str:
+    """Returns what decides whether a run is started: its time, its store, and the sizes of caches."""
+    told = dict(rows_of(EXAMPLES[name].plan(Constants.read())))
+    return table(("what", "how much"), ((what, told[what]) for what in told if what.startswith(IN_SHORT)))
 
 
-def filled(text: str, blocks: Mapping[str, Callable[[], str]] = BLOCKS, name_of_page: str = "README.md") -> str:
-    """Writes every block of a page anew; raises :class:`KVBenchError` if one is missing."""
-    for name, write in blocks.items():
-        block = re.compile(rf"(<!-- begin {name} -->\n).*?(<!-- end {name} -->)", re.DOTALL)
-        if not block.search(text):
-            raise KVBenchError(
-                f"{name_of_page} has no block '{name}': add <!-- begin {name} --> and <!-- end {name} -->"
-            )
-        body = write()
-        text = block.sub(lambda match, body=body: f"{match[1]}{body}\n{match[2]}", text)  # type: ignore[misc]
-    return text
-
-
-if __name__ == "__main__":
-    README.write_text(filled(README.read_text()))
-    PERFORMANCE.write_text(filled(PERFORMANCE.read_text(), PERFORMANCE_BLOCKS, PERFORMANCE.name))
-    SCALE.write_text(filled(SCALE.read_text(), PLANS, SCALE.name))
-    for model in REFERENCE_MODELS:
-        (folder_of(model) / "README.md").write_text(model_card(model))
+BLOCKS: Mapping[str, Callable[[], str]] = {
+    "tasks": partial(listed, "tasks"),
+    "policies": partial(listed, "policies"),
+    "metrics": partial(listed, "metrics"),
+    "commands": commands,
+    "command line": every_command,
+    "targets": targets,
+    "full cache": full_cache,
+    "learning curves": learning_curves,
+    "press": press,
+    "instructions": instructions,
+    "suite": suite,
+    **{name: partial(plan, name) for name in EXAMPLES},
+    "8 B at 32 k, in short": partial(plan_in_short, "8 B at 32 k"),
+}

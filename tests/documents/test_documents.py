@@ -1,0 +1,106 @@
+"""The README and docs say what is so: tables come from the registries, commands run, links lead somewhere."""
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import typer
+
+from kvbench.cli.program import application, main
+from kvbench.documents.pages import ROOT, blocks_of, filled, pages
+from kvbench.documents.tables import BLOCKS, DOCS
+from kvbench.system.errors import KVBenchError
+from kvbench.system.markdown import table
+from tests.support.kvpress_folders import evaluation
+
+PAGES = {page.name: page for page in pages()}
+COMMAND = re.compile(r"^(?:python -m )?kvbench (.+)$", re.MULTILINE)
+NEEDS = "# needs "  # marks a command that wants what a test machine has not
+every_page = pytest.mark.parametrize("page", PAGES.values(), ids=PAGES)
+
+
+def commands() -> dict[str, None]:
+    """Returns the commands of all fences for a shell, each once, in order: the README comes first."""
+    fences = [
+        fence for page in PAGES.values() for fence in re.findall(r"^```sh\n(.*?)^```", page.read_text(), re.M | re.S)
+    ]
+    return dict.fromkeys(command for fence in fences for command in COMMAND.findall(fence))
+
+
+@every_page
+def test_tables_are_those_of_the_registries(page: Path) -> None:
+    assert filled(page.read_text(), page.name) == page.read_text(), f"{page.name} has drifted: make readme"
+
+
+def test_every_table_stands_on_a_page() -> None:
+    assert {name for page in PAGES.values() for name in blocks_of(page.read_text())} == set(BLOCKS)
+
+
+def test_a_table_that_is_unknown_or_has_no_end_is_named() -> None:
+    with pytest.raises(KVBenchError, match=r"x\.md: unknown table 'task'.*tasks"):
+        filled("<!-- begin task -->\n<!-- end task -->", "x.md")
+    with pytest.raises(KVBenchError, match=r"x\.md: the table 'tasks' has no end"):
+        filled("<!-- begin tasks -->\n", "x.md")
+
+
+def test_a_table_is_markdown() -> None:
+    assert table(("a", "b"), [(1, "x")]) == "| a | b |\n| --- | --- |\n| 1 | x |"
+
+
+@every_page
+def test_pictures_and_links_are_there(page: Path) -> None:
+    for target in re.findall(r"\]\((?!http)([^)#]+)\)", page.read_text()):
+        assert (page.parent / target).is_file(), target
+
+
+def test_the_readme_is_short_and_leads_to_every_page() -> None:
+    readme = PAGES["README.md"].read_text()
+    assert len(readme.splitlines()) < 150
+    for page in DOCS.glob("*.md"):
+        assert page == DOCS / "index.md" or f"](docs/{page.name})" in readme
+        assert page.name in PAGES, "the index does not lead to it"
+
+
+def test_the_documents_render_without_a_warning(tmp_path: Path) -> None:
+    build = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path)]
+    done = subprocess.run(build, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert {path.name for path in tmp_path.glob("*.html")} >= {
+        Path(name).with_suffix(".html").name for name in PAGES
+    } - {"README.html"}
+
+
+def test_every_command_that_needs_more_than_a_test_machine_has_options_that_exist() -> None:
+    marked = [command.split(NEEDS)[0] for command in commands() if NEEDS in command]
+    assert marked
+    for command in marked:
+        name, *words = shlex.split(command)
+        options = {
+            option for parameter in typer.main.get_command(application(name)).params for option in parameter.opts
+        }
+        assert {word for word in words if word.startswith("--")} <= options
+
+
+def test_every_other_command_runs_in_the_order_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (press,) = set(re.findall(r"^```python\n(.*?)^```", PAGES["README.md"].read_text(), re.MULTILINE | re.DOTALL))
+    (tmp_path / "loud_values.py").write_text(press)
+    assert len(press.splitlines()) <= 20
+    evaluation(tmp_path / "results" / "ruler", {"qa": {"string_match": 50.0}})
+    monkeypatch.chdir(tmp_path)
+    for command in commands():
+        if NEEDS not in command:
+            words = shlex.split(command, comments=True)
+            monkeypatch.setattr("sys.argv", words)
+            assert main(words) == 0, f"{command}\n{capsys.readouterr().err}"
+    assert (tmp_path / "site/index.html").is_file()
+    assert (tmp_path / "runs/first/summary.json").is_file()
+    assert (tmp_path / "figures/f1-base-agnostic.png").is_file()
+    assert "imported from kvpress" in (tmp_path / "site/imported.html").read_text()
+    assert "snapkv+whitelist" in (tmp_path / "site/instructions.html").read_text()
+    assert "against knorm" in (tmp_path / "site/compare-LoudValuesPress.html").read_text().lower()
+    assert (tmp_path / "datasets/hops/data/test.parquet").is_file()
