@@ -9,6 +9,7 @@ import pytest
 from leaderboards.aggregate.row import F1, HALLUCINATION
 from leaderboards.boards.cliff import CLIFF
 from leaderboards.figures.curves import curve_plot
+from leaderboards.figures.gallery import EXPECTED
 from leaderboards.figures.heatmaps import HeatMap, task_map
 from tests.support.chromium import Chromium, needs_chromium
 from tests.support.pages import HOSTILE_IN_A_BROWSER as HOSTILE
@@ -157,7 +158,7 @@ def test_without_the_script_plots_and_maps_are_still_there(
 ) -> None:
     path, _ = site
     browser.open(path, script=False)
-    assert browser.evaluate("document.querySelectorAll('.canvas svg').length") == 6
+    assert browser.evaluate("document.querySelectorAll('.canvas svg').length") == len(EXPECTED) + 1, "and a scatter"
     assert browser.evaluate("[...document.querySelectorAll('.map td')].filter(e => e.offsetParent).length") > 50
     assert browser.evaluate("[...document.querySelectorAll('.choice')].filter(e => e.offsetParent).length") == 0
 

@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from datasets_gen import TASKS
+from datasets_gen import FROM_DATA, TASKS
 from kvbench.publish.method import method_of
 from kvbench.store.store import Store
 from leaderboards.downloads.sheets import Sheet
@@ -37,7 +37,7 @@ def test_every_title_is_that_of_a_paper_of_a_policy() -> None:
 
 
 def test_every_task_and_policy_is_told_those_of_the_run_first(method: Method, small_run: Store) -> None:
-    assert {task.name for task in method.tasks} == {*TASKS, "ifeval"}
+    assert {task.name for task in method.tasks} == {*TASKS, *FROM_DATA}
     assert [task.name for task in method.tasks if task.contexts] == ["base", "hops"]
     in_run = [policy.name for policy in method.policies if policy.in_run]
     assert in_run == [policy.name for policy in small_run.identity.policies]
@@ -62,7 +62,7 @@ def test_an_example_is_one_of_the_run_with_its_answer_marked(method: Method, rec
 
 def test_every_task_has_an_example_but_that_whose_rows_come_from_elsewhere(method: Method) -> None:
     for task in method.tasks:
-        assert (task.example is None) == (task.name == "ifeval")
+        assert (task.example is None) == (task.name in FROM_DATA)
         if task.example is not None:
             assert any(piece.kind for piece in task.example.excerpt), task.name
             assert sum(len(piece.text) for piece in task.example.excerpt) <= 702, task.name
