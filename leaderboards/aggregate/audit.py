@@ -39,11 +39,11 @@ class Identical:
 
 @dataclass(frozen=True)
 class Unchanged:
-    """A policy whose outputs at high ratios are all those of the full cache. ``records``: at each of them."""
+    """A policy whose outputs at high ratios are all those of the full cache."""
 
     policy: str
     levels: tuple[Level, ...]
-    records: int
+    records: int  # at each level
 
     def __str__(self) -> str:
         return (

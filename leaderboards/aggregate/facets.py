@@ -27,15 +27,14 @@ Values = Mapping[Cell, float | Blank]
 
 @dataclass(frozen=True)
 class Facet:
-    """The questions of a task, or of all, that share a value of a property. ``n``: in each cell. ``values``: by field
-    of a row and cell, in the unit of the row."""
+    """The questions of a task, or of all, that share a value of a property."""
 
     mode: str
     task: str
-    part: str
+    part: str  # the property
     value: str
-    n: int
-    values: Mapping[str, Values]
+    n: int  # questions in each cell
+    values: Mapping[str, Values]  # by field of a row and cell, in the unit of the row
 
 
 def facets(records: DataFrame, rows: Sequence[SummaryRow]) -> list[Facet]:

@@ -24,16 +24,14 @@ KINDS = ("right", "abstained", "confused", "fabricated", "inexact or empty")
 
 @dataclass(frozen=True)
 class Contrast:
-    """A rate of one policy beside that of another. ``part``: ``answer``, and then ``rate`` is how often the answer is
-    of the kind ``value``; or a property of questions, and then how often those with ``value`` are not answered
-    exactly."""
+    """A rate of one policy beside that of another."""
 
     policy: str
     other: str
-    part: str
-    value: str
+    part: str  # ``answer``, or a property of questions
+    value: str  # the kind of answer, or the value of the property
     answers: int
-    rate: float
+    rate: float  # how often the answer is of this kind, or how often such questions are not answered exactly
     other_rate: float
     difference: Difference
 

@@ -8,27 +8,21 @@ HEADLINES = ("string_match", "accuracy", "score", "exact_match", "f1", "rouge-l"
 
 @dataclass(frozen=True)
 class Imported:
-    """Holds the results of some evaluations of one press at one ratio, in one setting.
-
-    ``setting``: what of the data and the model was not the default. ``arguments``: how the press was built. ``scores``:
-    by name, as they were told there, the mean over ``tasks``; None where there is no number. ``f1`` and ``em``: in
-    percent, computed here from ``answers`` of ``predictions`` that came with a gold answer. ``runs``: how many
-    evaluations these are the means of.
-    """
+    """Holds the results of some evaluations of one press at one ratio, in one setting."""
 
     dataset: str
     model: str
-    setting: str
+    setting: str  # what of the data and the model was not the default
     press: str
     ratio: float
-    arguments: str
-    scores: tuple[tuple[str, float | None], ...]
-    tasks: int
+    arguments: str  # how the press was built
+    scores: tuple[tuple[str, float | None], ...]  # by name, as they were told there; None where there is no number
+    tasks: int  # that the scores are the means over
     predictions: int
-    answers: int
-    f1: float | None
+    answers: int  # predictions that came with a gold answer
+    f1: float | None  # in percent, computed here from the answers
     em: float | None
-    runs: int = 1
+    runs: int = 1  # evaluations that these are the means of
 
     @property
     def headline(self) -> tuple[str, float | None]:

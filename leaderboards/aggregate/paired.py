@@ -39,10 +39,10 @@ SIDES = ("_one", "_other")
 
 @dataclass(frozen=True)
 class Difference:
-    """The mean difference of a measure, and its 95 % interval; None from a single context."""
+    """The mean difference of a measure, and its 95 % interval."""
 
     mean: float
-    low: float | None
+    low: float | None  # None from a single context
     high: float | None
 
     @classmethod
@@ -74,14 +74,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Duel:
-    """One policy against another at a task and level.
-
-    ``f1`` in percent and ``hallucination`` in [-1, 1]: this one minus the other. ``only_one``, ``only_other``:
-    questions that just one of them answers exactly; ``only_one_hallucinates``, ``only_other_hallucinates``: in whose
-    answer just one of them hallucinates. ``p``, ``hallucination_p``: of McNemar's test on these; ``f1_p``: of
-    Wilcoxon's on the contexts' mean differences of F1, None where fewer than 6 differ; each is corrected over all cells
-    compared.
-    """
+    """One policy against another at a task and level. Each p is corrected over all cells that are compared."""
 
     policy: str
     other: str
@@ -89,15 +82,15 @@ class Duel:
     level: Level
     questions: int
     contexts: int
-    f1: Difference
-    hallucination: Difference
-    only_one: int
+    f1: Difference  # this one minus the other, in percent
+    hallucination: Difference  # the same of the hallucination rate, in [-1, 1]
+    only_one: int  # questions that this one alone answers exactly
     only_other: int
-    p: float
-    only_one_hallucinates: int
+    p: float  # of McNemar's test on these
+    only_one_hallucinates: int  # questions in whose answer this one alone hallucinates
     only_other_hallucinates: int
-    hallucination_p: float
-    f1_p: float | None = None
+    hallucination_p: float  # of McNemar's test on these
+    f1_p: float | None = None  # of Wilcoxon's on the contexts' mean differences of F1; None where fewer than 6 differ
 
     @property
     def verdict(self) -> Verdict:

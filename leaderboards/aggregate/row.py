@@ -29,45 +29,27 @@ def _columns() -> dict[str, Any]:
 class SummaryRow(BaseModel):
     """One cell: what was asked, how much of it there is, and a column for each measure of ``metrics``, with the ends of
     its 95 % interval as ``*_low`` and ``*_high``. A measure is None where there is none, and then ``reason`` says why;
-    what few questions are asked for, such as directives, is None without a reason.
-
-    task
-        The name of a task, or ``all``: the unweighted mean over the tasks.
-    level_kind, level
-        What was asked of the policy: the kind of its level by name, and the value.
-    ratio
-        The mean share of a context to remove that the level stands for; None where none was run, or where no tokens
-        are removed.
-    repeats
-        Draws of a random policy, which are averaged question by question; 1 for others.
-    n, contexts
-        Questions answered, and the contexts that they are about.
-    chance
-        F1, in percent, of the best guesser who does not see the text.
-    best_in, tied_in
-        Names of measures: those in which the paired differences of all others at this task and level from this policy
-        leave out 0, and those in which it cannot be told from the best, or others from it where it is best. Controls
-        are in neither.
-    complete
-        Whether every question is answered. A complete cell has what can be measured of it, others have no measure.
-    """
+    what few questions are asked for, such as directives, is None without a reason."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
-    task: str
+    task: str  # or ``all``: the unweighted mean over the tasks
     mode: str
     policy: str
-    level_kind: str
+    level_kind: str  # what was asked of the policy: the kind of its level by name, and the value
     level: float
-    ratio: float | None
-    repeats: int = 1
-    n: int
-    contexts: int = 0
-    chance: float | None = None
+    ratio: float | None  # the mean share of a context to remove that the level stands for; None if it is not known
+    repeats: int = 1  # draws of a random policy, which are averaged question by question; 1 for others
+    n: int  # questions answered
+    contexts: int = 0  # that the questions are about
+    chance: float | None = None  # F1, in percent, of the best guesser who does not see the text
+    # Names of measures: those in which the paired differences of all others at this task and level from this policy
+    # leave out 0, and those in which it cannot be told from the best, or others from it where it is best. Controls are
+    # in neither.
     best_in: tuple[str, ...] = ()
     tied_in: tuple[str, ...] = ()
-    complete: bool = True
-    reason: str | None = None
+    complete: bool = True  # whether every question is answered; only complete cells have measures
+    reason: str | None = None  # why measures are None
 
     if TYPE_CHECKING:  # the measures, which mypy cannot see
 

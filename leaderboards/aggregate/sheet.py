@@ -20,29 +20,21 @@ MEASURES = ("f1", "em", "hallucinated")
 @dataclass(frozen=True)
 class Sheet:
     """The policies without a failed answer at one level of a task. The full cache, which has one level, is there at
-    each.
-
-    there
-        Whether a policy has an answer, shape (policies, questions).
-    f1, hallucinated
-        The means over the draws of a random policy, of the same shape; NaN where there is no value, as an attack has no
-        hallucination.
-    first_em, first_hallucinated
-        The same of the first draw alone: a test that counts right answers counts one for each question.
-    draws, contexts
-        Of each question, as numbers, shape (questions,); contexts that were drawn together have the same draw.
-    """
+    each."""
 
     task: str
     level: Level
     policies: Sequence[str]
-    there: NDArray[np.bool_]
+    there: NDArray[np.bool_]  # whether a policy has an answer, shape (policies, questions)
+    # The means over the draws of a random policy, of the same shape; NaN where there is no value, as an attack has no
+    # hallucination.
     f1: FloatArray
     hallucinated: FloatArray
+    # The same of the first draw alone: a test that counts right answers counts one for each question.
     first_em: FloatArray
     first_hallucinated: FloatArray
-    draws: NDArray[np.intp]
-    contexts: NDArray[np.intp]
+    draws: NDArray[np.intp]  # of each question, shape (questions,): contexts that were drawn together have the same
+    contexts: NDArray[np.intp]  # of each question, as numbers
 
 
 def sheets_of(records: DataFrame) -> list[Sheet]:

@@ -43,15 +43,13 @@ Samples = Mapping[Over, Columns | str]
 
 @dataclass(frozen=True)
 class PlannedCells:
-    """Holds what a run set out to do. ``contexts``: by task. ``policies``: the levels and draws of each. ``chances``:
-    by task, F1 in percent of whoever answers without the text. ``covered``: the tasks of each policy that does not mean
-    something on all."""
+    """Holds what a run set out to do."""
 
     mode: str
-    contexts: Mapping[str, int]
-    policies: Mapping[str, Sequence[Point]]
-    chances: Mapping[str, float] = field(default_factory=dict)
-    covered: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    contexts: Mapping[str, int]  # by task
+    policies: Mapping[str, Sequence[Point]]  # the levels and draws of each
+    chances: Mapping[str, float] = field(default_factory=dict)  # by task, F1 in percent of a guess without the text
+    covered: Mapping[str, Sequence[str]] = field(default_factory=dict)  # the tasks of policies that do not run on all
 
     def keys(self) -> list[Key]:
         return [
@@ -146,11 +144,10 @@ def _in_order(keys: Sequence[Key]) -> list[Key]:
 
 @dataclass(frozen=True)
 class _Expected:
-    """Holds what a complete cell has. ``questions``: those that other cells of the task answered; ``contexts`` and
-    ``repeats``: as planned, None where there is no plan."""
+    """Holds what a complete cell has."""
 
-    questions: int
-    contexts: int | None
+    questions: int  # that other cells of the task answered
+    contexts: int | None  # as planned; None where there is no plan
     repeats: int | None
 
     @classmethod

@@ -19,7 +19,7 @@ from leaderboards.statistics.resampling import Blank
 
 @dataclass(frozen=True)
 class Details:
-    """Holds what the records say beyond the rows. ``standings``: by mode and task."""
+    """Holds what the records say beyond the rows."""
 
     standings: Standings = field(default_factory=dict)
     facets: Sequence[Facet] = ()
@@ -27,24 +27,23 @@ class Details:
 
 @dataclass(frozen=True)
 class Picture:
-    """``note``: what has to be known to read it."""
+    """A plot under a title."""
 
     name: str
     title: str
     unit: str
     plot: Plot
-    note: str = ""
+    note: str = ""  # what has to be known to read it
 
 
 @dataclass(frozen=True)
 class Gallery:
-    """``blanks``: name and reason of what is not drawn, having no value anywhere. ``correlations``: of each policy, in
-    these ``columns``."""
+    """The figures of one task in one mode."""
 
     pictures: tuple[Picture, ...]
-    blanks: tuple[tuple[str, str], ...]
-    columns: tuple[str, ...]
-    correlations: tuple[tuple[str, ...], ...]
+    blanks: tuple[tuple[str, str], ...]  # name and reason of what is not drawn, as it has no value anywhere
+    columns: tuple[str, ...]  # of the correlations
+    correlations: tuple[tuple[str, ...], ...]  # a row for each policy
     maps: tuple[HeatMap, ...]
 
 

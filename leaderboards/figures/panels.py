@@ -18,11 +18,11 @@ Place = tuple[float, float]
 
 @dataclass(frozen=True)
 class Path:
-    """Places in the order in which they are joined; ``low`` and ``high``: of the second coordinate, or nothing."""
+    """A line through places, with a band."""
 
     style: LineStyle
-    places: tuple[Place, ...]
-    low: tuple[float, ...] = ()
+    places: tuple[Place, ...]  # in the order in which they are joined
+    low: tuple[float, ...] = ()  # the ends of the band, in the second coordinate; without one, nothing
     high: tuple[float, ...] = ()
 
 

@@ -25,11 +25,10 @@ NO_POINTS = "no policy has both"
 
 @dataclass(frozen=True)
 class Scatter:
-    """A point for each policy and level. ``correlation``: over those of the methods; controls are drawn and not
-    counted, as the oracle is made to lose nothing."""
+    """A point for each policy and level."""
 
     plot: Plot
-    correlation: Correlation | Blank
+    correlation: Correlation | Blank  # of the methods; controls do not count, as the oracle is made to lose nothing
 
 
 def scatter(

@@ -28,16 +28,15 @@ METHOD = "method.html"
 
 @dataclass(frozen=True)
 class PlacedBoard:
-    """A board on the front page. ``page``: the address of the page of its task, or nothing. ``number``: of its results
-    among all of them, from 0 on."""
+    """A board on the front page."""
 
     identifier: str
     title: str
     note: str
     board: Board
-    page: str
+    page: str  # the address of the page of its task, or nothing
     task: str
-    number: int
+    number: int  # of its results among all of them, from 0 on
     results: Results
 
 

@@ -36,14 +36,13 @@ NO_METADATA = {"Creator": None, "Date": None, "Format": None, "Type": None}
 
 @dataclass(frozen=True)
 class Drawing:
-    """Holds what ``draw`` puts on a frame. ``salt``: different for each drawing of a page. ``colours``: the variables
-    that stand for them in a page."""
+    """A drawing on a frame, for a page or for print."""
 
     frame: Frame
-    draw: Callable[[Axes], None]
+    draw: Callable[[Axes], None]  # puts its lines and points on the frame
     title: str
-    salt: str
-    colours: Mapping[str, str]
+    salt: str  # different for each drawing of a page
+    colours: Mapping[str, str]  # by colour, the variable that stands for it in a page
 
     def svg(self) -> str:
         """As a part of a page, which has the legend."""

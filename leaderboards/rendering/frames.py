@@ -16,13 +16,13 @@ SHARE = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 
 @dataclass(frozen=True)
 class Axis:
-    """From ``first`` to ``last``. ``kind``: of the levels that it is over, if it is over levels."""
+    """One axis of a frame."""
 
     title: str
     ticks: tuple[float, ...]
-    first: float
-    last: float
-    kind: LevelKind | None = None
+    first: float  # where it begins
+    last: float  # where it ends
+    kind: LevelKind | None = None  # of the levels that it is over, if it is over levels
 
     @classmethod
     def around(cls, title: str, ticks: tuple[float, ...]) -> Self:

@@ -14,26 +14,24 @@ from leaderboards.rendering.templating import as_data
 
 @dataclass(frozen=True)
 class Spot:
-    """A place, in the units of the axes, of the policy whose line style has this ``index``. ``level``: what was asked
-    there. ``lines``: the numbers, to be read below one another."""
+    """A point of a plot that tells its numbers."""
 
-    index: int
-    x: float
+    index: int  # of the line style of its policy
+    x: float  # in the units of the axes
     y: float
-    level: str
-    lines: tuple[str, ...]
+    level: str  # what was asked there
+    lines: tuple[str, ...]  # the numbers, to be read below one another
 
 
 @dataclass(frozen=True)
 class Plot:
-    """``names``: by the index of a line style, the policy. ``heading``: over the drawing in print. ``note``: what
-    has to be known to read it."""
+    """A drawing with the numbers of its points."""
 
     drawing: Drawing
-    heading: str
+    heading: str  # over the drawing in print
     spots: tuple[Spot, ...]
-    names: Mapping[int, str]
-    note: str = ""
+    names: Mapping[int, str]  # by the index of a line style, the policy
+    note: str = ""  # what has to be known to read it
 
     def svg(self) -> Markup:
         return Markup(self.drawing.svg())

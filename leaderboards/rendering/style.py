@@ -39,17 +39,14 @@ REPEAT_DASHES = (SOLID, (4.0, 1.5), (1.2, 1.2))
 
 @dataclass(frozen=True)
 class LineStyle:
-    """``variable``: the style-sheet variable that holds the colour. ``dashes``: on, off, … in line widths, or none.
-
-    ``index``: the place of the policy on the page, by which its line is found in the curves.
-    """
+    """How the line of a policy looks."""
 
     policy: str
-    index: int
-    variable: str
-    colours: tuple[str, str]
+    index: int  # the place of the policy on the page, by which its line is found in the curves
+    variable: str  # of the style sheet, that holds the colour
+    colours: tuple[str, str]  # on light, on dark
     marker: str
-    dashes: tuple[float, ...]
+    dashes: tuple[float, ...]  # on, off, … in line widths, or none
     width: float
     control: bool
 

@@ -17,15 +17,14 @@ GONE, WHOLE = 0.05, 0.95  # shares of a span's tokens that are kept
 
 @dataclass(frozen=True)
 class Leak:
-    """Tells where a policy leaks most while it obeys, in one order of defence and directives. ``obeyed`` and
-    ``leakage``: means there; ``more``: than under the full cache, on the same draws."""
+    """Tells where a policy leaks most while it obeys."""
 
     policy: str
-    arm: str
+    arm: str  # the order of defence and directives
     level: Level
-    obeyed: float
+    obeyed: float  # the mean there
     leakage: float
-    more: Estimate
+    more: Estimate  # leakage than under the full cache, on the same draws
 
 
 def while_obeying(prompts: PromptRecords, obeyed: float = STILL_OBEYED) -> list[Leak]:

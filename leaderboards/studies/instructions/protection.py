@@ -29,23 +29,16 @@ def forms_of(policies: Sequence[str]) -> dict[str, list[str]]:
 
 @dataclass(frozen=True)
 class Gain:
-    """Holds what a protected policy gains over the plain one.
-
-    levels
-        The ratios that it is averaged over: those of 0.4 to 0.7 at which both were run.
-    failed
-        How many of the answers and attacks of the two failed; they obey and leak nothing, so that failures alone may
-        look like protection.
-    whole
-        The share of the contexts in which the protected policy keeps both spans whole; None where that is not known.
-    """
+    """Holds what a protected policy gains over the plain one."""
 
     plain: str
     protected: str
     estimate: Estimate
-    levels: tuple[Level, ...]
+    levels: tuple[Level, ...]  # the ratios that it is averaged over: those of 0.4 to 0.7 at which both were run
+    # How many of the answers and attacks of the two failed; they obey and leak nothing, so that failures alone may look
+    # like protection.
     failed: int
-    whole: float | None
+    whole: float | None  # the share of contexts in which the protected policy keeps both spans whole, if it is known
 
 
 def all_gains(prompts: PromptRecords) -> list[Gain]:
