@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pandas import DataFrame, MultiIndex, Series
 
+from leaderboards.aggregate.answer_tables import QUESTION
 from leaderboards.aggregate.paired import SIDES, Difference, Pair, both, difference, is_right, paired
-from leaderboards.aggregate.sheet import QUESTION
 from policies.declaration.names import FULL
 
 JUDGED = ("f1", "directives_obeyed", "leakage", "hallucinated")  # what answers are worse or better by

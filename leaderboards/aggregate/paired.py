@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pandas import DataFrame, factorize
 
-from leaderboards.aggregate.sheet import CELL, QUESTION, Sheet, sheets_of, sound_cells
+from leaderboards.aggregate.answer_tables import CELL, QUESTION, AnswerTable, answer_tables, sound_cells
 from leaderboards.errors import LeaderboardError
 from leaderboards.statistics.bootstrap import (
     DIGITS,
@@ -122,8 +122,8 @@ def duels(records: DataFrame, policy: str, others: Sequence[str], seed: int = 0)
     """The policy against each of the others, at every task and level that both have in full; p is corrected over all
     of them."""
     pairs = [(policy, other) for other in others]
-    sheets = sheets_of(records[records["policy"].isin((policy, *others))])
-    met = [duel for sheet in sheets for duel in _met(sheet, pairs, seed, signed_ranks=True)]
+    tables = answer_tables(records[records["policy"].isin((policy, *others))])
+    met = [duel for table in tables for duel in _met(table, pairs, seed, signed_ranks=True)]
     found = [duel for other in others for duel in met if duel.other == other]
     if not found:
         raise LeaderboardError(f"{policy} and {', '.join(others)} have no cell in common that is complete")
@@ -132,12 +132,12 @@ def duels(records: DataFrame, policy: str, others: Sequence[str], seed: int = 0)
 
 def every_duel(records: DataFrame, seed: int = 0) -> dict[tuple[str, str], list[Duel]]:
     """Any two policies, as ``duels`` of the two alone would have it, but for Wilcoxon's test."""
-    sheets = sheets_of(records)
-    names = list(dict.fromkeys(name for sheet in sheets for name in sheet.policies))
+    tables = answer_tables(records)
+    names = list(dict.fromkeys(name for table in tables for name in table.policies))
     found: dict[tuple[str, str], list[Duel]] = {pair: [] for pair in combinations(names, 2)}
-    for sheet in sheets:
-        own = [pair for pair in found if set(pair) <= set(sheet.policies)]
-        for duel in _met(sheet, own, seed, signed_ranks=False):
+    for table in tables:
+        own = [pair for pair in found if set(pair) <= set(table.policies)]
+        for duel in _met(table, own, seed, signed_ranks=False):
             found[duel.policy, duel.other].append(duel)
     return {pair: _corrected(own, f"{pair[0]} against {pair[1]}, every task and level") for pair, own in found.items()}
 
@@ -157,30 +157,30 @@ def is_right(exact_match: FloatArray) -> NDArray[np.bool_]:
     return right
 
 
-def _met(sheet: Sheet, pairs: Sequence[tuple[str, str]], seed: int, signed_ranks: bool) -> list[Duel]:
+def _met(table: AnswerTable, pairs: Sequence[tuple[str, str]], seed: int, signed_ranks: bool) -> list[Duel]:
     """Compares the pairs that answered some of the same questions; no p is corrected yet. ``signed_ranks``: whether
     Wilcoxon's test is made, which takes longer than all the rest."""
-    places = {name: place for place, name in enumerate(sheet.policies)}
+    places = {name: place for place, name in enumerate(table.policies)}
     known = [pair for pair in pairs if set(pair) <= set(places)]
     one, other = (np.array([places[pair[side]] for pair in known], dtype=np.intp) for side in (0, 1))
-    common = sheet.there[one] & sheet.there[other]
-    right = is_right(sheet.first_em)
-    lied, honest = sheet.first_hallucinated > 0, sheet.first_hallucinated == 0  # NaN is neither
+    common = table.there[one] & table.there[other]
+    right = is_right(table.first_em)
+    lied, honest = table.first_hallucinated > 0, table.first_hallucinated == 0  # NaN is neither
     only_one = (common & right[one] & ~right[other]).sum(axis=1).tolist()
     only_other = (common & right[other] & ~right[one]).sum(axis=1).tolist()
     only_one_lied = (common & lied[one] & honest[other]).sum(axis=1).tolist()
     only_other_lied = (common & lied[other] & honest[one]).sum(axis=1).tolist()
-    f1 = sheet.f1[one] - sheet.f1[other]
-    seed = task_seed(seed, sheet.task)  # as of the rows: a mark and a verdict shall not differ by chance
-    hallucinated = differences(sheet.hallucinated[one] - sheet.hallucinated[other], sheet.draws, seed)
+    f1 = table.f1[one] - table.f1[other]
+    seed = task_seed(seed, table.task)  # as of the rows: a mark and a verdict shall not differ by chance
+    hallucinated = differences(table.hallucinated[one] - table.hallucinated[other], table.draws, seed)
     return [
         Duel(
             policy=pair[0],
             other=pair[1],
-            task=sheet.task,
-            level=sheet.level,
+            task=table.task,
+            level=table.level,
             questions=int(common[place].sum()),
-            contexts=len(np.unique(sheet.contexts[common[place]])),
+            contexts=len(np.unique(table.contexts[common[place]])),
             f1=difference,
             hallucination=hallucinated[place],
             only_one=only_one[place],
@@ -189,9 +189,9 @@ def _met(sheet: Sheet, pairs: Sequence[tuple[str, str]], seed: int, signed_ranks
             only_one_hallucinates=only_one_lied[place],
             only_other_hallucinates=only_other_lied[place],
             hallucination_p=mcnemar_p(only_one_lied[place], only_other_lied[place]),
-            f1_p=wilcoxon_p(f1[place], sheet.draws) if signed_ranks else None,
+            f1_p=wilcoxon_p(f1[place], table.draws) if signed_ranks else None,
         )
-        for place, (pair, difference) in enumerate(zip(known, differences(f1, sheet.draws, seed), strict=True))
+        for place, (pair, difference) in enumerate(zip(known, differences(f1, table.draws, seed), strict=True))
         if common[place].any()
     ]
 

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from pandas import DataFrame, isna
 
+from leaderboards.aggregate.answer_tables import QUESTION
 from leaderboards.aggregate.failures import worst_first
-from leaderboards.aggregate.sheet import QUESTION
 from leaderboards.rendering.templating import as_data, render
 from leaderboards.statistics.levels import with_levels
 from policies.declaration.names import CONTROLS, FULL

@@ -18,7 +18,7 @@ MEASURES = ("f1", "em", "hallucinated")
 
 
 @dataclass(frozen=True)
-class Sheet:
+class AnswerTable:
     """The policies without a failed answer at one level of a task. The full cache, which has one level, is there at
     each."""
 
@@ -37,7 +37,7 @@ class Sheet:
     contexts: NDArray[np.intp]  # of each question, as numbers
 
 
-def sheets_of(records: DataFrame) -> list[Sheet]:
+def answer_tables(records: DataFrame) -> list[AnswerTable]:
     """For each task and level, in the order in which they appear; questions in an order of their own."""
     needed = ["mode", "task", "policy", "level_kind", "level", "repeat", "status", "draw_id", *QUESTION[1:], *MEASURES]
     sound = sound_cells(records[needed])
@@ -62,7 +62,7 @@ def sheets_of(records: DataFrame) -> list[Sheet]:
             }
             there = np.bincount(cells[here], minlength=shape[0] * shape[1]).reshape(shape) > 0
             found.append(
-                Sheet(str(task), level, list(names), there, **of_all, **of_first, draws=draws, contexts=contexts)
+                AnswerTable(str(task), level, list(names), there, **of_all, **of_first, draws=draws, contexts=contexts)
             )
     return found
 
