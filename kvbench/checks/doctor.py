@@ -36,6 +36,7 @@ class Patient:
     model: LoadedModel  # the model that it is tried on
     prompts: Sequence[Prompt]  # of a task that the policy is made for
     long: Prompt  # its press is timed on this one
+    begin: Begin = silent  # reports what is tried next
 
     @property
     def middle(self) -> float:
@@ -45,6 +46,22 @@ class Patient:
     def treat(self, prompt: Prompt, ratios: Sequence[float], policy: Policy | None = None, repeat: int = 0) -> Trace:
         points = [Point(point.level, repeat) for point in at_ratios(ratios)]
         return prefill(self.model, prompt, plan([policy or self.policy], points, prompt, seed=0))
+
+    @property
+    def others(self) -> list[Policy]:
+        """Lists the policies that it may be the same as: they share a prefill, and need no question or weights."""
+        spans = bool(self.prompts[0].protected)
+        return [
+            other
+            for other in POLICIES.values()
+            if other.prefill == "shared" and other.kinds and other.name != self.policy.name
+            if not (other.weights or other.per_question or other.needs_question or (other.needs_spans and not spans))
+        ]
+
+    @property
+    def steps(self) -> int:
+        """Counts the reports of :func:`examine`."""
+        return len(CHECKS) + len(self.others)
 
     def answers(self, trace: Trace) -> list[tuple[int, ...]]:
         generations = decode(self.model, trace, STEPS, None)
@@ -165,22 +182,20 @@ def _freed(patient: Patient) -> Result:
 def _unique(patient: Patient) -> Result:
     if patient.policy.while_decoding:
         return "note", "not compared: it acts while decoding"
-    others = [p for p in POLICIES.values() if p.prefill == "shared" and not (p.weights or not p.kinds)]
-    others = [p for p in others if p.name != patient.policy.name and not (p.per_question or p.needs_question)]
-    if not patient.prompts[0].protected:
-        others = [p for p in others if not p.needs_spans]
-    alike = {policy.name for policy in others}
-    for prompt in patient.prompts:
-        ratios = [patient.middle]
-        mine = patient.treat(prompt, ratios).branches[0].digest
-        scorings = [
-            one for policy in others if policy.name in alike for one in plan([policy], at_ratios(ratios), prompt, 0)
-        ]
-        branches = prefill(patient.model, prompt, scorings).branches
-        alike &= {branch.treatment.policy.name for branch in branches if not branch.error and branch.digest == mine}
+    caches = [(prompt, patient.treat(prompt, [patient.middle]).branches[0].digest) for prompt in patient.prompts]
+    alike = set()
+    for other in patient.others:
+        patient.begin(f"is it {other.name} under a new name?")
+        if all(_leaves(patient, other, prompt, digest) for prompt, digest in caches):
+            alike.add(other.name)
     if alike - set(patient.policy.same_as):
         return "wrong", f"it leaves the same cache as {', '.join(sorted(alike))} everywhere"
-    return "ok", f"no: compared with {len(others)} policies on {len(patient.prompts)} contexts"
+    return "ok", f"no: compared with {len(patient.others)} policies on {len(patient.prompts)} contexts"
+
+
+def _leaves(patient: Patient, other: Policy, prompt: Prompt, digest: str) -> bool:
+    branches = patient.treat(prompt, [patient.middle], other).branches  # none where it does not reach the ratio
+    return any(not branch.error and branch.digest == digest for branch in branches)
 
 
 def _time(patient: Patient) -> Result:
@@ -207,6 +222,7 @@ CHECKS: Mapping[str, Callable[[Patient], Result]] = {
 
 def examine(patient: Patient, begin: Begin = silent) -> Iterator[Finding]:
     """Yields all findings in turn. It stops if the press fails at once or changes the model."""
+    patient = replace(patient, begin=begin)
     for question, check in CHECKS.items():
         begin(question)
         try:

@@ -24,6 +24,6 @@ def command(
     if missing := models.missing_weights([policy], loaded):
         raise KVBenchError(missing[policy.name])
     patient = examination.admit(policy, loaded)
-    wrong = show_findings(policy.name, len(examination.CHECKS), lambda begin: examination.examine(patient, begin))
+    wrong = show_findings(policy.name, patient.steps, lambda begin: examination.examine(patient, begin))
     if wrong:
         raise KVBenchError(f"{policy.name} is not sound: {wrong[0].check} {wrong[0].text}")

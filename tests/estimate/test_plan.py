@@ -13,10 +13,10 @@ from datasets_gen import TASKS
 from kvbench.engine.decode.answers import decode
 from kvbench.engine.treat.plan import plan as make_plan
 from kvbench.engine.treat.prefill import prefill
+from kvbench.estimate import measure as measuring
 from kvbench.estimate.constants import Constants, PressCost, TableBytes
 from kvbench.estimate.load import Load, load_of
 from kvbench.estimate.machine import MACHINES, Machine, measured_machine
-from kvbench.estimate.measure import measure
 from kvbench.estimate.page import assumptions, hours
 from kvbench.estimate.plan import Plan, answers_together, parts_of
 from kvbench.estimate.shape import Shape, shape_of
@@ -211,9 +211,12 @@ def test_the_constants_that_come_with_the_package_say_where_they_are_from() -> N
     assert constants.presses["kvzip"].prefills > 1 > constants.presses["full"].prefills
 
 
-def test_constants_of_this_machine_are_measured_and_make_a_plan(tmp_path: Path) -> None:
+def test_constants_of_this_machine_are_measured_and_make_a_plan(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(measuring, "REPEATS", 1)
     policies = [POLICIES[name] for name in ("full", "knorm", "finch", "kvzip")]  # finch needs a question
-    constants = measure(lambda _: None, policies, (224, 320))
+    constants = measuring.measure(lambda _: None, policies, (224, 320))
     path = tmp_path / "constants.json"
     path.write_text(constants.model_dump_json())
     assert Constants.read(path) == constants
