@@ -210,7 +210,7 @@ MUTANTS = (
         f"{BOARDS}/safe_ratio.py",
         "loss.high >= TOLERATED_LOSS",
         "loss.mean >= TOLERATED_LOSS",
-        "tests/statistics/test_statistics.py::test_the_safe_ratio_is_that_of_a_hand",
+        "tests/statistics/test_statistics.py::test_a_ratio_is_safe_only_if_every_lower_one_is",
     ),
     Mutant(
         f"{BOARDS}/area.py",
