@@ -15,8 +15,11 @@ from policies.declaration.levels import KINDS
 
 Press = Annotated[str, typer.Argument(help="file.py:Press, package.module:factory, or a name of ls policies.")]
 Model = Annotated[str, typer.Option(help="reference, a local path, or a hub name.")]
-Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
-Dtype = Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")]
+Device = Annotated[Literal["auto", "cpu", "cuda"], typer.Option(help="Where the model runs.")]
+Dtype = Annotated[
+    Literal["auto", "float32", "bfloat16", "float16"],
+    typer.Option(help="Of weights and cache; auto: float32 on a CPU, bfloat16 on a GPU."),
+]
 DeviceMap = Annotated[
     Literal["auto"] | None, typer.Option(help="auto: spread the weights of a model over all GPUs of a worker.")
 ]

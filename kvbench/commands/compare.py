@@ -10,17 +10,18 @@ from rich.console import Console
 
 from kvbench.cli import parameters as options
 from kvbench.engine.treat.time_limit import CELL_SECONDS
+from kvbench.experiments.build_grid import check_job
 from kvbench.experiments.catalogue import press_and_others
-from kvbench.publish.site import publish_comparison, publish_summary
-from kvbench.run.report import report_failures, report_identities
 from kvbench.store.run_file import Job
 from kvbench.system.console import console
 from kvbench.system.files import make_folder
-from leaderboards.terminal.verdicts import failure_table, verdict_table
 from policies import LazyModule
 
 local = LazyModule("kvbench.run.local")
+reports = LazyModule("kvbench.run.report")
 runs = LazyModule("kvbench.run.execute")
+sites = LazyModule("kvbench.publish.site")
+verdicts = LazyModule("leaderboards.terminal.verdicts")
 
 OTHERS = "snapkv,expected_attention"
 
@@ -46,23 +47,24 @@ def command(
 ) -> None:
     """Runs what is missing of a press and of those it is compared with, and tells where it is better, worse or tied."""
     job = Job.of({**context.params, "policies": against, "levels": few})
+    check_job(job)
     make_folder("--site", site)  # found out now rather than after the run
     executor = local.on_this_machine(job)
     folder = out / f"compare-{Path(model).resolve().name}-{mode}-{executor.identity.short_hash()}"
     store = runs.complete(executor, folder, shlex.join(["python", "-m", "kvbench", *sys.argv[1:]]))
     mine, others = press_and_others(press, against, [task for task, _ in executor.grid.tasks], mode)
     records = store.frame()
-    rows = publish_summary(store, records)
-    page, duels, contrasts = publish_comparison(store, records, mine.name, [other.name for other in others], site)
+    rows = sites.publish_summary(store, records)
+    page, duels, contrasts = sites.publish_comparison(store, records, mine.name, [other.name for other in others], site)
     output = Console(highlight=False)
     for other in others:
         against_it = [duel for duel in duels if duel.other == other.name]
         if not against_it:
             console.print(f"no verdict against {other.name}: no cell of both is complete", style="yellow", markup=False)
             continue
-        output.print(verdict_table(against_it))
+        output.print(verdicts.verdict_table(against_it))
         if contrasts[other.name]:
-            output.print(failure_table(contrasts[other.name]))
+            output.print(verdicts.failure_table(contrasts[other.name]))
     console.print(f"records: {folder}\npage:    {page}", soft_wrap=True)
-    report_identities(store, records, executor.grid.setting.policies)
-    report_failures(rows)
+    reports.report_identities(store, records, executor.grid.setting.policies)
+    reports.report_failures(rows)

@@ -10,7 +10,9 @@ from rich.table import Table
 from kvbench.cli import parameters as options
 from kvbench.estimate.constants import FILE, Constants
 from kvbench.estimate.machine import MACHINES, MEASURED
+from kvbench.experiments.build_grid import check_job
 from kvbench.experiments.catalogue import EVERYTHING
+from kvbench.models.names import model_source
 from kvbench.store.run_file import Job
 from kvbench.system.console import console
 from kvbench.system.errors import KVBenchError
@@ -53,14 +55,6 @@ def command(
     if measure is not None:
         measure_to(measure)
         return
-    known = Constants.read(constants)
-    given = {"--layers": layers, "--heads": heads, "--key-heads": key_heads, "--parameters": parameters}
-    if all(value is None for value in given.values()):
-        shape = shapes.shape_of(model, bytes_per_number)
-    elif missing := [option for option, value in given.items() if value is None]:
-        raise KVBenchError(f"a shape needs {', '.join(missing)} too, or give --model alone")
-    else:
-        shape = shapes.shape_from(layers, heads, key_heads, head_size, parameters, bytes_per_number)
     job = Job(
         tasks=tasks,
         profile=profile,
@@ -70,6 +64,16 @@ def command(
         repeats=repeats,
         mode=mode,
     )
+    model_source(model)
+    check_job(job)
+    known = Constants.read(constants)
+    given = {"--layers": layers, "--heads": heads, "--key-heads": key_heads, "--parameters": parameters}
+    if all(value is None for value in given.values()):
+        shape = shapes.shape_of(model, bytes_per_number)
+    elif missing := [option for option, value in given.items() if value is None]:
+        raise KVBenchError(f"a shape needs {', '.join(missing)} too, or give --model alone")
+    else:
+        shape = shapes.shape_from(layers, heads, key_heads, head_size, parameters, bytes_per_number)
     plan = requests.Request(shape, job, context_tokens, questions, machine, memory_gb).plan(known)
     output = Console(highlight=False)
     for title, rows in (("", pages.rows_of(plan)), ("presses that take longest", pages.slowest_policies(plan))):

@@ -12,11 +12,9 @@ from rich.console import Console
 
 from kvbench.cli import parameters as options
 from kvbench.engine.treat.time_limit import CELL_SECONDS
+from kvbench.experiments.build_grid import check_job
 from kvbench.experiments.options import check_name
-from kvbench.publish.site import publish_site
-from kvbench.run.report import report_failures, report_identities
 from kvbench.store.run_file import Job
-from kvbench.store.store import Store
 from kvbench.system.console import console
 from kvbench.system.errors import KVBenchError
 from kvbench.system.files import check_writable, make_folder
@@ -25,10 +23,13 @@ from policies import LazyModule, Policy
 
 if TYPE_CHECKING:
     from kvbench.run.executor import Executor
+    from kvbench.store.store import Store
 
 local = LazyModule("kvbench.run.local")
 ray = LazyModule("kvbench.run.on_ray")
+reports = LazyModule("kvbench.run.report")
 runs = LazyModule("kvbench.run.execute")
+sites = LazyModule("kvbench.publish.site")
 
 
 def command(
@@ -78,6 +79,7 @@ def command(
     if name is not None:
         check_name(name)
     job = Job.of({**context.params, "levels": levels})
+    check_job(job)
     make_folder("--site", site)  # found out now rather than after the run
     check_writable("--out", out)
     with _executor(executor, job, address, workers, cpus_per_worker, gpus_per_worker) as chosen:
@@ -101,13 +103,13 @@ def _executor(
     return nullcontext(local.on_this_machine(job))
 
 
-def publish(store: Store, policies: Sequence[Policy], site: Path) -> None:
+def publish(store: "Store", policies: Sequence[Policy], site: Path) -> None:
     """Prints the table, builds the pages, and complains of what went wrong."""
     records = store.frame()
-    pages, rows = publish_site(store, records, site)
+    pages, rows = sites.publish_site(store, records, site)
     output = Console()
     for measure in telling(rows):
         output.print(terminal_table(rows, measure))
     console.print("\n".join([f"records: {store.folder}", *(f"page:    {page}" for page in pages)]), soft_wrap=True)
-    report_identities(store, records, policies)
-    report_failures(rows)
+    reports.report_identities(store, records, policies)
+    reports.report_failures(rows)

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from kvbench.models.load import model_source
+from kvbench.models.names import model_source
 from kvbench.system.errors import KVBenchError, first_line
 from kvbench.system.hub import look_for_hub
 

@@ -18,7 +18,8 @@ from kvbench.experiments.grid import Grid
 from kvbench.experiments.options import cell_bound, contexts_of, kv_bytes, parse_points, with_answers_of
 from kvbench.experiments.setting import Setting
 from kvbench.experiments.suites import coverage_of
-from kvbench.prompts.context_length import Count, lengthen
+from kvbench.models.names import model_source
+from kvbench.prompts.context_length import Count, count_by, lengthen
 from kvbench.store.run_file import Job
 from kvbench.system.console import console
 from kvbench.system.errors import KVBenchError
@@ -47,6 +48,12 @@ def build_grid(job: Job, count: Count) -> Grid:
     bound = kv_bytes(job.max_kv_gb)
     setting = Setting(policies, points, job.seed, job.mode, bound, time_limit, coverage.scope, coverage.tables)
     return Grid(counts, setting, held_out=job.phrasings == "held-out")
+
+
+def check_job(job: Job) -> None:
+    """Raises :class:`KVBenchError` for options that make no sense, before anything heavy is imported."""
+    model_source(job.model)
+    build_grid(job, count_by(job.model))
 
 
 def leave_out(grid: Grid, missing: Mapping[str, str], job: Job) -> Grid:

@@ -2,14 +2,18 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from datasets_gen import Example, Task
 from kvbench.experiments.catalogue import policies_for
-from kvbench.experiments.identify import identify
 from kvbench.experiments.setting import Setting
-from kvbench.models.load import LoadedModel
 from kvbench.store.identity import Identity
-from policies import Point, Policy
+from policies import LazyModule, Point, Policy
+
+if TYPE_CHECKING:
+    from kvbench.models.load import LoadedModel
+
+identification = LazyModule("kvbench.experiments.identify")  # it needs torch, and options are checked before that
 
 
 @dataclass(frozen=True)
@@ -22,8 +26,9 @@ class Grid:
     # The questions of the contexts made so far, by task and index.
     counts: dict[tuple[str, int], int] = field(default_factory=dict, repr=False, compare=False)
 
-    def identity(self, model: LoadedModel) -> Identity:
-        return identify(model, self.tasks, self.setting, self.held_out)
+    def identity(self, model: "LoadedModel") -> Identity:
+        identity: Identity = identification.identify(model, self.tasks, self.setting, self.held_out)
+        return identity
 
     def example(self, task: Task, index: int) -> Example:
         return task.example(self.setting.seed, index, held_out=self.held_out)

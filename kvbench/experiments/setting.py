@@ -2,14 +2,16 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Self
-
-import torch
+from typing import TYPE_CHECKING, Self
 
 from kvbench.engine.treat.time_limit import TimeLimit
 from kvbench.prompts.mode import Mode, Scope
-from kvbench.system.memory import kv_share
-from policies import Point, Policy
+from policies import LazyModule, Point, Policy
+
+if TYPE_CHECKING:
+    import torch
+
+memory = LazyModule("kvbench.system.memory")  # it needs torch, and options are checked before that is imported
 
 
 @dataclass(frozen=True)
@@ -33,10 +35,11 @@ class Setting:
         """Returns the same at those of its levels and draws alone."""
         return replace(self, points=[point for point in self.points if point in points])
 
-    def shared_by(self, workers: int, device: torch.device) -> Self:
+    def shared_by(self, workers: int, device: "torch.device") -> Self:
         """Returns the same for each of several workers on a device: together they stay within the bound."""
         return replace(self, max_kv_bytes=self.kv_bound(device) // workers)
 
-    def kv_bound(self, device: torch.device) -> int:
+    def kv_bound(self, device: "torch.device") -> int:
         """Returns the bound in bytes, now."""
-        return kv_share(device) if self.max_kv_bytes is None else self.max_kv_bytes
+        share: int = memory.kv_share(device) if self.max_kv_bytes is None else self.max_kv_bytes
+        return share

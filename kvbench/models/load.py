@@ -24,8 +24,7 @@ from transformers import (
 )
 from transformers.utils import logging as transformers_logging
 
-from datasets_gen import unknown_name
-from kvbench.models.shipped import REFERENCE_MODELS, folder_of, mistyped
+from kvbench.models.names import model_source
 from kvbench.models.snapshot import Snapshot
 from kvbench.system.errors import KVBenchError, first_line
 from kvbench.system.hub import look_for_hub
@@ -127,23 +126,6 @@ def choose_dtype(name: str, device: torch.device) -> torch.dtype:
     if name not in DTYPES:
         raise KVBenchError(f"unknown dtype '{name}': use auto, {', '.join(DTYPES)}")
     return DTYPES[name]
-
-
-def model_source(name: str) -> str:
-    """Returns the folder or hub name under which transformers finds a model."""
-    if name in REFERENCE_MODELS:
-        return str(folder_of(name))
-    looks_local = name.startswith((".", "/", "~")) or name.count("/") > 1
-    path = Path(name).expanduser()
-    if path.exists():
-        if not (path / "config.json").is_file():
-            raise KVBenchError(f"{path} holds no model: config.json is missing")
-        return str(path)
-    if looks_local:
-        raise KVBenchError(f"there is no model at {path}: check the path, or use --model reference")
-    if "/" not in name and mistyped(name):
-        raise KVBenchError(unknown_name("model", name, REFERENCE_MODELS))
-    return name
 
 
 def load_model(name: str, device: str = "auto", dtype: str = "auto", device_map: str | None = None) -> LoadedModel:

@@ -24,11 +24,30 @@ COMMAND_LINES = [
     ["figures", RUN, "--formats", "svg"],
     ["show", RUN, "--policy", "snapkv", "--ratio", "0.5"],
 ]
+# Options that make no sense, in commands that would run a model.
+MISTYPED = [
+    ["rnu"],
+    *(
+        [command, *press, *words]
+        for command, press in {"run": [], "compare": ["snapkv"], "plan": []}.items()
+        for words in (["--no-such"], ["--tasks", "typo"], ["--ratios", "x"], ["--model", "referense"], ["--limit", "0"])
+    ),
+    *([command, "--policies", "typo"] for command in ("run", "bench", "plan")),
+    *([command, "typo"] for command in ("compare", "doctor", "ls")),
+    ["run", "--suite", "typo"],
+    ["run", "--device", "typo"],
+    ["compare", "snapkv", "--against", "typo"],
+    ["bench", "--ratios", "x"],
+]
 IN_ONE_PROCESS = f"""
 import sys
 from kvbench.cli.program import main
 for words in {COMMAND_LINES}:
     assert main(words) == 0, words
+    loaded = [name for name in {HEAVY} if name in sys.modules]
+    assert not loaded, (words, loaded)
+for words in {MISTYPED}:
+    assert main(words) == 1, words
     loaded = [name for name in {HEAVY} if name in sys.modules]
     assert not loaded, (words, loaded)
 print("none of them")
@@ -53,7 +72,7 @@ def python(code: str, folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=folder, check=False)
 
 
-def test_commands_without_a_model_leave_torch_alone(tmp_path: Path) -> None:
+def test_neither_commands_without_a_model_nor_mistypes_wait_for_torch(tmp_path: Path) -> None:
     small_store(tmp_path / RUN)
     done = python(IN_ONE_PROCESS, folder=tmp_path)
     assert done.returncode == 0, done.stderr

@@ -1,0 +1,25 @@
+"""Names of models, which are checked without loading anything."""
+
+from pathlib import Path
+
+from datasets_gen import unknown_name
+from kvbench.models.shipped import REFERENCE_MODELS, folder_of, mistyped
+from kvbench.system.errors import KVBenchError
+
+
+def model_source(name: str) -> str:
+    """Returns the folder or hub name of a model for transformers. It raises :class:`KVBenchError` for a name that looks
+    like a folder where there is none, or like that of a shipped model."""
+    if name in REFERENCE_MODELS:
+        return str(folder_of(name))
+    looks_local = name.startswith((".", "/", "~")) or name.count("/") > 1
+    path = Path(name).expanduser()
+    if path.exists():
+        if not (path / "config.json").is_file():
+            raise KVBenchError(f"{path} holds no model: config.json is missing")
+        return str(path)
+    if looks_local:
+        raise KVBenchError(f"there is no model at {path}: check the path, or use --model reference")
+    if "/" not in name and mistyped(name):
+        raise KVBenchError(unknown_name("model", name, REFERENCE_MODELS))
+    return name
