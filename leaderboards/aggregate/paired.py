@@ -33,7 +33,6 @@ from policies.declaration.levels import Level
 
 Pair = tuple[FloatArray, FloatArray]  # a measure of either, question by question
 Verdict = Literal["better", "worse", "tied"]
-RIGHT = 100.0  # exact match, in percent
 SIDES = ("_one", "_other")
 
 
@@ -77,7 +76,7 @@ class Duel:
     """One policy against another at a task and level.
 
     ``f1`` in percent and ``hallucination`` in [-1, 1]: this one minus the other. ``only_one``, ``only_other``:
-    questions that just one of them answers exactly; ``only_one_hallucinates``, ``only_other_hallucinates``: in whose
+    questions that just one of them answers rightly; ``only_one_hallucinates``, ``only_other_hallucinates``: in whose
     answer just one of them hallucinates. ``p``, ``hallucination_p``: of McNemar's test on these; ``f1_p``: of
     Wilcoxon's on the contexts' mean differences of F1, None where fewer than 6 differ; each is corrected over all cells
     compared.
@@ -102,7 +101,7 @@ class Duel:
     @property
     def verdict(self) -> Verdict:
         """Better or worse where the interval of F1 leaves out 0, and the corrected test agrees that more questions are
-        answered exactly by the same one; else tied."""
+        answered rightly by the same one; else tied."""
         more = self.only_one - self.only_other
         if self.p >= ALPHA or not self.f1.is_clear or more * self.f1.mean <= 0:
             return "tied"
@@ -159,11 +158,6 @@ def _corrected(found: Sequence[Duel], family: str) -> list[Duel]:
     ]
 
 
-def is_right(exact_match: FloatArray) -> NDArray[np.bool_]:
-    right: NDArray[np.bool_] = exact_match >= RIGHT
-    return right
-
-
 def _met(sheet: Sheet, pairs: Sequence[tuple[str, str]], seed: int, signed_ranks: bool) -> list[Duel]:
     """Compares the pairs that answered some of the same questions; no p is corrected yet. ``signed_ranks``: whether
     Wilcoxon's test is made, which takes longer than all the rest."""
@@ -171,7 +165,7 @@ def _met(sheet: Sheet, pairs: Sequence[tuple[str, str]], seed: int, signed_ranks
     known = [pair for pair in pairs if set(pair) <= set(places)]
     one, other = (np.array([places[pair[side]] for pair in known], dtype=np.intp) for side in (0, 1))
     common = sheet.there[one] & sheet.there[other]
-    right = is_right(sheet.first_em)
+    right = sheet.first_right > 0
     lied, honest = sheet.first_hallucinated > 0, sheet.first_hallucinated == 0  # NaN is neither
     only_one = (common & right[one] & ~right[other]).sum(axis=1).tolist()
     only_other = (common & right[other] & ~right[one]).sum(axis=1).tolist()

@@ -14,7 +14,7 @@ from policies.declaration.names import FULL
 
 CELL = ["task", "level"]
 QUESTION = ["mode", "example_id", "question_id"]
-MEASURES = ("f1", "em", "hallucinated")
+MEASURES = ("f1", "right", "hallucinated")
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Sheet:
     f1, hallucinated
         The means over the draws of a random policy, of the same shape; NaN where there is no value, as an attack has no
         hallucination.
-    first_em, first_hallucinated
+    first_right, first_hallucinated
         The same of the first draw alone: a test that counts right answers counts one for each question.
     draws, contexts
         Of each question, as numbers, shape (questions,); contexts that were drawn together have the same draw.
@@ -39,7 +39,7 @@ class Sheet:
     there: NDArray[np.bool_]
     f1: FloatArray
     hallucinated: FloatArray
-    first_em: FloatArray
+    first_right: FloatArray
     first_hallucinated: FloatArray
     draws: NDArray[np.intp]
     contexts: NDArray[np.intp]
@@ -66,7 +66,7 @@ def sheets_of(records: DataFrame) -> list[Sheet]:
             of_all = {name: _means(cells[here], values[name][here], shape) for name in ("f1", "hallucinated")}
             of_first = {
                 f"first_{name}": _means(cells[here & drawn_first], values[name][here & drawn_first], shape)
-                for name in ("em", "hallucinated")
+                for name in ("right", "hallucinated")
             }
             there = np.bincount(cells[here], minlength=shape[0] * shape[1]).reshape(shape) > 0
             found.append(
