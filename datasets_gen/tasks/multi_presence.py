@@ -194,7 +194,7 @@ class Story:
     mentions: list[Mention]
 
     def carried_on(self, period: Period, person: str, year: int) -> str | None:
-        """Returns what a reader may take to be true of a person in a year: what the text says last up to then. Who lived
+        """Returns what a reader may take to be true of a person in a year: the last that is said of it. Who lived
         somewhere in 1960, and in 1970 elsewhere, may have lived there in 1964."""
         of_person = [m for m in self.mentions if m.period is period and m.words["subject"] == person]
         before = [m for m in of_person if m.year <= year]
