@@ -3,6 +3,7 @@
 from datasets_gen.examples.directives import Directive, check, family_of, obeyed, undone
 from datasets_gen.examples.errors import DatasetError, unknown_name
 from datasets_gen.examples.example import Arm, Example, Question, Span, SpanKind, Split
+from datasets_gen.examples.lexicon import kinds_of
 from datasets_gen.examples.tags import TAGS, parse_tags, tagged, tags_of
 from datasets_gen.examples.task import ABSTENTION, INSTRUCTION, Profile, Request, Task
 from datasets_gen.registry import FROM_DATA, TASKS, get_task
@@ -29,6 +30,7 @@ __all__ = [
     "check",
     "family_of",
     "get_task",
+    "kinds_of",
     "obeyed",
     "parse_tags",
     "tagged",

@@ -129,15 +129,33 @@ MUTANTS = (
     # Metrics.
     Mutant(
         f"{METRICS}/judges/text.py",
-        "f1 < HALLUCINATION_F1",
-        "f1 <= HALLUCINATION_F1",
+        "f1 >= RIGHT_F1",
+        "f1 > RIGHT_F1",
         "tests/metrics/test_metrics.py::test_half_right_is_no_hallucination_and_just_below_is",
     ),
     Mutant(
         f"{METRICS}/judges/text.py",
-        "common / len(wanted)",
-        "common / len(said)",
+        "(len(said) + len(wanted))",
+        "(len(said) + len(said))",
         "tests/metrics/test_metrics.py::test_token_f1_of_hand_computed_cases",
+    ),
+    Mutant(
+        f"{METRICS}/judges/text.py",
+        "and not any(names(answer, value) for value in rivals)",
+        "and bool(answer)",
+        "tests/metrics/test_labelled_answers.py::test_the_gold_is_contained_where_a_reader_finds_it_and_no_other_value",
+    ),
+    Mutant(
+        f"{METRICS}/judges/spoken.py",
+        "output[: opening.start()] if opening",
+        "output if opening",
+        "tests/metrics/test_labelled_answers.py::test_the_judge_says_what_a_reader_says",
+    ),
+    Mutant(
+        f"{METRICS}/answers.py",
+        'sample.full["right"]',
+        'sample["right"]',
+        "tests/metrics/test_harm.py::test_every_share_is_that_of_a_hand",
     ),
     Mutant(
         f"{METRICS}/judges/text.py",

@@ -7,6 +7,7 @@ a benchmark whose words changed silently would compare numbers that are not comp
 import hashlib
 import json
 import random
+import re
 import zlib
 from collections.abc import Collection, Container
 from functools import cache
@@ -17,7 +18,7 @@ from pydantic import BaseModel, ConfigDict
 from datasets_gen.examples.errors import DatasetError
 from datasets_gen.examples.example import Split
 
-LEXICON_SHA256 = "95a7d0a2a254a6e500678c9ebb54a3aa2b95779515904d92a9bc6836d9d67dbe"
+LEXICON_SHA256 = "a545b71cb04ec35e915552006c61b90417cd8ec1a9502cf4dbccafc963dae743"
 TEST_SHARE = 5  # one full name in five belongs to the test split
 
 
@@ -39,7 +40,7 @@ class Lexicon(BaseModel):
     event_second: tuple[str, ...]
     month: tuple[str, ...]
     day: tuple[int, int]  # an inclusive range, as the next two
-    year: tuple[int, int]
+    year: tuple[int, int]  # whoever was born in the last is old enough for a job
     number: tuple[int, int]
     feminine: tuple[str, ...]  # given names of women; the others are of men
     instrument: tuple[str, ...]  # things that are played
@@ -144,3 +145,36 @@ def draw_unmentioned(rng: random.Random, kind: str, mentioned: Container[str]) -
 def draw_stranger(rng: random.Random, split: Split, people: Collection[str]) -> str:
     """Draws a full name of the split that is none of these."""
     return next(name for name in draw_people(rng, split, len(people) + 1) if name not in people)
+
+
+@cache
+def _kinds() -> dict[str, frozenset[str]]:
+    """The kinds of values of each word that is one by itself."""
+    words = lexicon()
+    lists = {kind: getattr(words, kind) for kind in ("city", "job", "creature", "thing", "instrument")}
+    return {word: frozenset(k for k, own in lists.items() if word in own) for own in lists.values() for word in own}
+
+
+@cache
+def kinds_of(value: str) -> frozenset[str]:
+    """The kinds that a value of the lexicon, or a list of such values, is of; none of any other text.
+
+    >>> sorted(kinds_of("Ada Falbrook")), sorted(kinds_of("canoe")), sorted(kinds_of("Oslo"))
+    (['person'], ['thing'], [])
+    """
+    words = lexicon()
+    parts = re.split(", | and ", value)
+    if len(parts) > 1:
+        return frozenset.intersection(*(kinds_of(part) for part in parts))
+    if re.fullmatch(rf"\d{{1,2}} (?:{'|'.join(words.month)}) \d{{4}}", value):
+        return frozenset({"date"})
+    if value.isdecimal():
+        return frozenset({"year" if len(value) == 4 else "number"})
+    first, _, second = value.partition(" ")
+    pairs = {
+        "person": (words.given, words.family),
+        "organisation": (words.organisation_first, words.organisation_second),
+        "event": (words.event_first, words.event_second),
+    }
+    in_two = frozenset(kind for kind, (firsts, seconds) in pairs.items() if first in firsts and second in seconds)
+    return in_two | _kinds().get(value, frozenset())

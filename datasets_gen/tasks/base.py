@@ -34,11 +34,11 @@ def make(rng: random.Random, request: Request) -> Draft:
 
 BASE = Task(
     name="base",
-    version="3.0.0",
+    version="3.1.0",
     description="Short passage, tightly bound attributes of three or four people",
     make=make,
     top_level=len(SIZES) - 1,
-    chance=15.2,
+    chance=16.2,
     contexts={"quick": 8, "paper": 200},
     paper="arXiv 2603.01426",
 )

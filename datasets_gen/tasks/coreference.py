@@ -320,11 +320,11 @@ def _unknown_value(ask: Asker, story: Story, fact: Fact) -> Question:
 
 COREFERENCE = Task(
     name="coreference",
-    version="2.0.0",
+    version="2.1.0",
     description="Two or three people told of by pronouns and definite descriptions, and asked about by name",
     make=make,
     top_level=len(SIZES) - 1,
-    chance=25.9,
+    chance=25.6,
     contexts={"quick": 8, "paper": 8000},
     paper="arXiv 2603.01426",
     questions_per_context=9,

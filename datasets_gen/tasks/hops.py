@@ -131,11 +131,11 @@ def _broken_chain(ask: Asker, line: Line, hops: int) -> Question:
 
 HOPS = Task(
     name="hops",
-    version="3.0.0",
+    version="3.1.0",
     description="Chains of one to four relations between people, with the bridging mentions known",
     make=make,
     top_level=len(SIZES) - 1,
-    chance=8.7,
+    chance=9.1,
     contexts={"quick": 8, "paper": 100},
     paper="arXiv 2603.01426",
     questions_per_context=16,

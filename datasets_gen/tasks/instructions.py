@@ -212,7 +212,7 @@ def _directed(
 
 INSTRUCTIONS = Task(
     name="instructions",
-    version="2.0.0",
+    version="2.1.0",
     description="System prompt of a defence and directives: answers under directives, and attacks that ask for them",
     make=make,
     top_level=len(SIZES) - 1,
@@ -230,6 +230,6 @@ INSTRUCTIONS_IN_ARMS = replace(
     INSTRUCTIONS,
     arms=ARMS,
     variant="arms.2",
-    chance=29.4,
+    chance=28.2,
     contexts={"quick": 18 * len(ARMS), "paper": 541 * len(ARMS)},
 )

@@ -91,11 +91,11 @@ def lay_out(statements: Statements, depths: Sequence[float], prose: Sequence[str
 
 LONG_CONTEXT = Task(
     name="long_context",
-    version="2.0.0",
+    version="2.1.0",
     description="Facts about three or four people, scattered over 400 to 1,300 words of prose about no one",
     make=make,
     top_level=len(SIZES) - 1,
-    chance=13.2,
+    chance=12.9,
     contexts={"quick": 4, "paper": 100},
     paper="arXiv 2603.01426",
     questions_per_context=10,

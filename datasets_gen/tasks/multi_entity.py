@@ -232,11 +232,11 @@ def _unknown_value(ask: Asker, circle: Circle) -> Question:
 
 MULTI_ENTITY = Task(
     name="multi_entity",
-    version="2.0.0",
+    version="2.1.0",
     description="Four or five people with near-identical names, the same kinds of attributes, and links",
     make=make,
     top_level=len(SIZES) - 1,
-    chance=13.5,
+    chance=11.8,
     contexts={"quick": 8, "paper": 100},
     paper="arXiv 2603.01426",
     questions_per_context=10,

@@ -6,7 +6,7 @@ the year, on the value, or on the order of the years, which is not that of the s
 
 import random
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -184,10 +184,6 @@ class Mention:
     def year(self) -> int:
         return int(self.words["year"])
 
-    def says_as(self, other: "Mention", slot: Slot) -> bool:
-        """Tells whether it says the same word as another mention of the same relation."""
-        return self.period is other.period and self.words[slot] == other.words[slot]
-
 
 @dataclass(frozen=True)
 class Story:
@@ -196,6 +192,17 @@ class Story:
     people: list[str]
     stranger: str
     mentions: list[Mention]
+
+    def carried_on(self, period: Period, person: str, year: int) -> str | None:
+        """Returns what a reader may take to be true of a person in a year: the last that is said of it. Who lived
+        somewhere in 1960, and in 1970 elsewhere, may have lived there in 1964."""
+        of_person = [m for m in self.mentions if m.period is period and m.words["subject"] == person]
+        before = [m for m in of_person if m.year <= year]
+        return max(before, key=lambda m: m.year).words["value"] if before else None
+
+    def years(self) -> list[int]:
+        """Returns the years that the text says."""
+        return sorted({m.year for m in self.mentions})
 
 
 def make(rng: random.Random, request: Request) -> Draft:
@@ -276,14 +283,12 @@ def _shared(rng: random.Random, size: Size, lived: Sequence[tuple[Period, str]],
 
 
 def _look_up(rng: random.Random, wording: Wording, story: Story, slot: Slot, missing: bool) -> Question:
-    """Given two words of a sentence, asks for the third; unanswerable when the two are not of one sentence."""
+    """Given two words of a sentence, asks for the third; unanswerable when the two are not of one sentence, nor of one
+    that a reader would carry on."""
     mention = rng.choice(story.mentions)
     words = dict(mention.words)
-    if missing and slot == "subject":
-        years = {m.words["year"] for m in story.mentions if m.says_as(mention, "value")}
-        words["year"] = rng.choice(sorted({m.words["year"] for m in story.mentions} - years) or [_another_year(years)])
-    elif missing:
-        words |= _unstated(rng, story, mention.period, "year" if slot == "value" else "value")
+    if missing:
+        words |= UNSTATED[slot](rng, story, mention)
     text = wording.choose(rng, mention.period.look_up[slot]).format_map(words)
     direction: Direction = "forward" if slot == "value" else "reverse"
     answer_type: AnswerType = {"value": mention.period.value_type, "year": "date", "subject": "person"}[slot]
@@ -314,19 +319,46 @@ def _order(rng: random.Random, wording: Wording, story: Story, missing: bool) ->
     return replace(question, type="manipulated")
 
 
-def _unstated(rng: random.Random, story: Story, period: Period, slot: Slot) -> dict[str, str]:
-    """Draws a person and a year, or a value, of which the text does not say that they go together."""
-    stated = {(m.words["subject"], m.words[slot]) for m in story.mentions if m.period is period}
-    words = sorted({word for _, word in stated})
-    others = [(person, word) for person in story.people for word in words if (person, word) not in stated]
+def _without_value(rng: random.Random, story: Story, mention: Mention) -> dict[str, str]:
+    """Draws a person and a year for which the text says nothing of the person, nor for any year before."""
+    period = mention.period
+    pairs = [(person, year) for person in story.people for year in story.years()]
+    free = [(person, year) for person, year in pairs if story.carried_on(period, person, year) is None]
+    known = free and rng.random() < KNOWN_SHARE
+    person, year = rng.choice(free) if known else (story.stranger, rng.choice(story.years()))
+    return {"subject": person, "year": str(year)}
+
+
+def _without_year(rng: random.Random, story: Story, mention: Mention) -> dict[str, str]:
+    """Draws a person and a value of which the text does not say that they go together."""
+    stated = {(m.words["subject"], m.words["value"]) for m in story.mentions if m.period is mention.period}
+    said = sorted({value for _, value in stated})
+    others = [(person, value) for person in story.people for value in said if (person, value) not in stated]
     known = others and rng.random() < KNOWN_SHARE
-    person, word = rng.choice(others) if known else (story.stranger, rng.choice(words))
-    return {"subject": person, slot: word}
+    person, value = rng.choice(others) if known else (story.stranger, rng.choice(said))
+    return {"subject": person, "value": value}
 
 
-def _another_year(years: set[str]) -> str:
-    """Returns a year that the text does not say."""
-    return str(min(map(int, years)) - 1)
+def _without_subject(rng: random.Random, story: Story, mention: Mention) -> dict[str, str]:
+    """Draws a value, and a year in which nobody has it: who has it before is said to have another one since."""
+    period = mention.period
+    values = sorted({m.words["value"] for m in story.mentions if m.period is period})
+    free = [
+        (value, year)
+        for value in values
+        for year in story.years()
+        if all(story.carried_on(period, person, year) != value for person in story.people)
+    ]
+    value, year = rng.choice(free or [(mention.words["value"], min(story.years()) - 1)])
+    return {"value": value, "year": str(year)}
+
+
+# The words that are not of one sentence, by what is asked for.
+UNSTATED: Mapping[Slot, Callable[[random.Random, Story, Mention], dict[str, str]]] = {
+    "value": _without_value,
+    "year": _without_year,
+    "subject": _without_subject,
+}
 
 
 def _nobody(rng: random.Random, story: Story, others: list[str]) -> str:
@@ -336,11 +368,11 @@ def _nobody(rng: random.Random, story: Story, others: list[str]) -> str:
 
 MULTI_PRESENCE = Task(
     name="multi_presence",
-    version="1.0.0",
+    version="1.1.0",
     description="People mentioned again with other values in other years: which mention is meant, and which came first",
     make=make,
     top_level=len(SIZES) - 1,
-    chance=11.8,
+    chance=10.8,
     contexts={"quick": 8, "paper": 100},
     paper="arXiv 2603.01426",
     questions_per_context=10,

@@ -120,7 +120,7 @@ ATTRIBUTES: tuple[Relation, ...] = (
         phrasings(
             "{subject} owns a {value}.",
             "The {value} is owned by {subject}.",
-            "{subject} is proud of a {value}.",
+            "The {value} belongs to {subject}.",
             held_out=["{subject} has a {value}."],
         ),
         phrasings(

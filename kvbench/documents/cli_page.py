@@ -30,6 +30,8 @@ def _names(parameter: Any) -> str:
 
 
 def _default(parameter: Any) -> str:
+    if isinstance(parameter.show_default, str):  # what is said instead of a value that differs by machine
+        return parameter.show_default
     default = parameter.default() if callable(parameter.default) else parameter.default
     return "" if default in (None, "", ()) or isinstance(default, bool) else f"`{default}`"
 

@@ -97,14 +97,14 @@ def _output_of(record: Record) -> str:
 def verdict(record: Record) -> str:
     """Says in words what the scores mean."""
     parts = []
-    if record.em == 100:
+    if record.right:
         parts.append("right")
     elif record.hallucinated:
         parts.append(f"hallucinated, {record.hallucination_kind}")
     elif record.abstained:
         parts.append("abstained")
     elif record.f1 is not None:
-        parts.append("inexact" if (record.output_text or "").strip() else "empty")
+        parts.append("empty")
     if record.directives_obeyed is not None:
         parts.append(f"{100 * record.directives_obeyed:.0f} % of its directives obeyed")
     if record.leakage is not None:

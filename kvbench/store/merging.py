@@ -14,7 +14,7 @@ from kvbench.system.errors import KVBenchError
 from policies import UNTREATED, Level
 
 KEY = list(RECORDS.key)
-SCORES = ["f1", "em", "abstained", "hallucinated", "directives_obeyed", "leakage", "ger", "slot_coverage"]
+SCORES = ["f1", "em", "right", "abstained", "hallucinated", "directives_obeyed", "leakage", "ger", "slot_coverage"]
 ANSWER = ["status", "output_text", "cache_digest", *SCORES]  # equal in equal runs, as times are not
 HASHED = 8  # letters of a hash that are enough to tell it from others
 

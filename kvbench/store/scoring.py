@@ -15,11 +15,13 @@ def text_scores(output: str | None, question: StoredQuestion, context: StoredCon
         return {}
     answer = Answer(
         output_text=output,
+        question=question.question,
         golds=question.golds,
         target=question.target,
         answerable=question.answerable,
         abstentions=context.abstentions,
-        stated_values=[*context.stated_values, *question.other_values],
+        stated_values=context.stated_values,
+        other_values=question.other_values,
         answer_marker=context.answer_marker,
         directives=question.directives,
         protected=question.protected,

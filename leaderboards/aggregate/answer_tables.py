@@ -14,7 +14,7 @@ from policies.declaration.names import FULL
 
 CELL = ["task", "level"]
 QUESTION = ["mode", "example_id", "question_id"]
-MEASURES = ("f1", "em", "hallucinated")
+MEASURES = ("f1", "right", "hallucinated")
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class AnswerTable:
     f1: FloatArray
     hallucinated: FloatArray
     # The same of the first draw alone: a test that counts right answers counts one for each question.
-    first_em: FloatArray
+    first_right: FloatArray
     first_hallucinated: FloatArray
     draws: NDArray[np.intp]  # of each question, shape (questions,): contexts that were drawn together have the same
     contexts: NDArray[np.intp]  # of each question, as numbers
@@ -58,7 +58,7 @@ def answer_tables(records: DataFrame) -> list[AnswerTable]:
             of_all = {name: _means(cells[here], values[name][here], shape) for name in ("f1", "hallucinated")}
             of_first = {
                 f"first_{name}": _means(cells[here & drawn_first], values[name][here & drawn_first], shape)
-                for name in ("em", "hallucinated")
+                for name in ("right", "hallucinated")
             }
             there = np.bincount(cells[here], minlength=shape[0] * shape[1]).reshape(shape) > 0
             found.append(

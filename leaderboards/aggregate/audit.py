@@ -1,4 +1,4 @@
-"""The identity audit: two names for one method, and compression that changes nothing. (A peer's PyramidKV was SnapKV in
+"""The identity audit: two names for one method, and policies that change nothing. (A peer's PyramidKV was SnapKV in
 all of its 7,800 pairs, unnoticed.)"""
 
 from collections.abc import Collection, Mapping
@@ -15,6 +15,7 @@ from policies.declaration.levels import UNTREATED, Level
 from policies.declaration.names import CONTROLS, FULL
 
 UNCHANGED_FROM = 0.5  # at this ratio and above, outputs that are all those of the full cache are worth a look
+REMOVED_FROM = 0.1  # the mean share removed from which a context is compressed, whatever was asked for
 FEWEST_TOKENS = 8  # kept in a head, below which two methods may agree by chance: the last token is everybody's choice
 ORACLE = "oracle"
 KEY = ["task", "mode", "example_id", "question_id"]
@@ -44,12 +45,14 @@ class Unchanged:
     policy: str
     levels: tuple[Level, ...]
     records: int  # at each level
+    removed: float  # the smallest mean share of the context that it removed at one of them
 
     def __str__(self) -> str:
-        return (
-            f"{self.policy} at {self.levels[0].kind} {', '.join(map(str, self.levels))} writes what the full cache "
-            f"writes in all of {self.records} records: is it compressed at all?"
-        )
+        where = f"{self.policy} at {self.levels[0].kind} {', '.join(map(str, self.levels))}"
+        same = f"writes what the full cache writes in all of {self.records} records"
+        if self.removed < REMOVED_FROM:
+            return f"{where} {same}, and removed {self.removed:.0%} of the context: is it compressed at all?"
+        return f"{where} {same}, though it removed {self.removed:.0%} of the context: do the questions need the rest?"
 
 
 def audit(
@@ -83,8 +86,9 @@ def audit(
                 identical.append(Identical(one, other, level, *found))
         for name in (name for name, is_same in same.items() if is_same and name not in CONTROLS):
             if alike["ratio"].mean() >= UNCHANGED_FROM:
-                before = unchanged[name].levels if name in unchanged else ()
-                unchanged[name] = Unchanged(name, (*before, level), len(groups[name]))
+                before = unchanged.get(name, Unchanged(name, (), 0, 1.0))
+                removed = min(before.removed, float(groups[name]["realised_ratio"].mean()))
+                unchanged[name] = Unchanged(name, (*before.levels, level), len(groups[name]), removed)
     return identical, list(unchanged.values())
 
 

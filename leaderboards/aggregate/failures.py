@@ -12,14 +12,14 @@ from numpy.typing import NDArray
 from pandas import DataFrame, MultiIndex, Series
 
 from leaderboards.aggregate.answer_tables import QUESTION
-from leaderboards.aggregate.paired import SIDES, Difference, Pair, both, difference, is_right, paired
+from leaderboards.aggregate.paired import SIDES, Difference, Pair, both, difference, paired
 from policies.declaration.names import FULL
 
 JUDGED = ("f1", "directives_obeyed", "leakage", "hallucinated")  # what answers are worse or better by
 HOW = "answer"
 FACETS = {"answerable": "answerable", "direction": "direction", "answer_type": "asks for", "question_type": "question"}
 FEWEST = 20  # questions, below which a part is not looked at
-KINDS = ("right", "abstained", "confused", "fabricated", "inexact or empty")
+KINDS = ("right", "abstained", "confused", "fabricated", "empty")
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ def contrasts(records: DataFrame, policy: str, other: str, seed: int = 0) -> lis
     how = [
         _contrast(pairs, (policy, other), (HOW, kind), _shares([one == kind for one in kinds]), seed) for kind in KINDS
     ]
-    wrong = _shares([~is_right(values) for values in both(pairs, "em")])
+    wrong = _shares([values == 0 for values in both(pairs, "right")])
     where = [
         _contrast(pairs[mask], (policy, other), part, (wrong[0][mask], wrong[1][mask]), seed)
         for part, mask in _parts(pairs)
@@ -87,7 +87,7 @@ def _kinds(pairs: DataFrame, side: str) -> Series:
     """Returns the kind of each answer, one of :data:`KINDS`."""
     kinds = pairs[f"hallucination_kind{side}"].fillna(KINDS[-1]).astype(object)
     kinds[pairs[f"abstained{side}"].astype(bool)] = "abstained"
-    kinds[is_right(both(pairs, "em")[SIDES.index(side)])] = "right"
+    kinds[both(pairs, "right")[SIDES.index(side)] > 0] = "right"
     return kinds
 
 

@@ -33,7 +33,6 @@ from policies.declaration.levels import Level
 
 Pair = tuple[FloatArray, FloatArray]  # a measure of either, question by question
 Verdict = Literal["better", "worse", "tied"]
-RIGHT = 100.0  # exact match, in percent
 SIDES = ("_one", "_other")
 
 
@@ -84,7 +83,7 @@ class Duel:
     contexts: int
     f1: Difference  # this one minus the other, in percent
     hallucination: Difference  # the same of the hallucination rate, in [-1, 1]
-    only_one: int  # questions that this one alone answers exactly
+    only_one: int  # questions that this one alone answers rightly
     only_other: int
     p: float  # of McNemar's test on these
     only_one_hallucinates: int  # questions in whose answer this one alone hallucinates
@@ -95,7 +94,7 @@ class Duel:
     @property
     def verdict(self) -> Verdict:
         """Better or worse where the interval of F1 leaves out 0, and the corrected test agrees that more questions are
-        answered exactly by the same one; else tied."""
+        answered rightly by the same one; else tied."""
         more = self.only_one - self.only_other
         if self.p >= ALPHA or not self.f1.is_clear or more * self.f1.mean <= 0:
             return "tied"
@@ -152,11 +151,6 @@ def _corrected(found: Sequence[Duel], family: str) -> list[Duel]:
     ]
 
 
-def is_right(exact_match: FloatArray) -> NDArray[np.bool_]:
-    right: NDArray[np.bool_] = exact_match >= RIGHT
-    return right
-
-
 def _met(table: AnswerTable, pairs: Sequence[tuple[str, str]], seed: int, signed_ranks: bool) -> list[Duel]:
     """Compares the pairs that answered some of the same questions; no p is corrected yet. ``signed_ranks``: whether
     Wilcoxon's test is made, which takes longer than all the rest."""
@@ -164,7 +158,7 @@ def _met(table: AnswerTable, pairs: Sequence[tuple[str, str]], seed: int, signed
     known = [pair for pair in pairs if set(pair) <= set(places)]
     one, other = (np.array([places[pair[side]] for pair in known], dtype=np.intp) for side in (0, 1))
     common = table.there[one] & table.there[other]
-    right = is_right(table.first_em)
+    right = table.first_right > 0
     lied, honest = table.first_hallucinated > 0, table.first_hallucinated == 0  # NaN is neither
     only_one = (common & right[one] & ~right[other]).sum(axis=1).tolist()
     only_other = (common & right[other] & ~right[one]).sum(axis=1).tolist()

@@ -261,6 +261,8 @@ def _value(sample: Columns, measure: Measure, gaps: list[str]) -> Any:
         return None
     if measure.weights is not None:
         total = float(measure.weights(sample).sum())
+        if not total and measure.undefined:
+            gaps.append(measure.undefined)
         return float(numbers.sum()) / total if total else None
     if measure.over is Over.CONTEXTS:
         _, context, counts = np.unique(sample["context"], return_inverse=True, return_counts=True)

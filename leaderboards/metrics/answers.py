@@ -1,6 +1,7 @@
 """Metrics of an answer against its golds: is it right, withheld, or made up?"""
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -16,7 +17,9 @@ from leaderboards.metrics.declaration.measure import (
     Sample,
 )
 from leaderboards.metrics.declaration.metric import Metric
-from leaderboards.metrics.judges.text import HallucinationKind
+from leaderboards.metrics.judges.text import RIGHT_F1, HallucinationKind
+
+NONE_RIGHT = "the full cache has no question right"
 
 
 def _score(name: str) -> Callable[[Answer], object]:
@@ -48,26 +51,104 @@ def _kind(kind: str) -> Measure:
     )
 
 
-RIGHT = Definition(
+def _wrong(sample: Sample) -> FloatArray:
+    return np.asarray(sample["hallucinated"], dtype=np.float64)
+
+
+def _answered(sample: Sample) -> FloatArray:
+    return np.asarray(sample["answered"], dtype=np.float64)
+
+
+def _right_before(sample: Sample) -> FloatArray:
+    return np.asarray(sample.full["right"], dtype=np.float64)
+
+
+def _new_wrong(sample: Sample) -> FloatArray:
+    return _right_before(sample) * _wrong(sample)
+
+
+def _lost(sample: Sample) -> FloatArray:
+    return np.asarray(_right_before(sample) * (sample["right"] == 0) * (sample["hallucinated"] == 0), dtype=np.float64)
+
+
+SCORED = (
+    "Before it is scored, once and for every metric, an output loses its thinking blocks (all up to the last closing "
+    "mark, and all of one that is never closed), everything from the first stop string on, and, where it is compared "
+    "with golds, its Markdown; the record keeps it as it was written."
+)
+OVERLAP = Definition(
     "F1, EM",
     "SQuAD token F1 and exact match after normalisation, the best over the gold answers, in percent. Blank for "
-    "a task without gold answers.",
+    f"a task without gold answers. {SCORED}",
     "F1 = 2 · precision · recall / (precision + recall), over the words of output and gold",
     "SQuAD, arXiv 1606.05250",
     chapter="answers",
 )
+RIGHT = Definition(
+    "Right, and contained",
+    f"An answer is right if its F1 is {RIGHT_F1:g} or more, or if it is contained: the normalised gold stands in the "
+    "output as whole words, and no other stated value of its kind does. A value that the question itself names does "
+    "not count, unless the gold is another such; nor does one right behind “not”, or behind “than”. An unanswerable "
+    "question is right, and contained, if it is abstained from. This one rule decides right and wrong for every rate, "
+    "test and list of failures. It reads no meaning: a sentence that turns the roles round is right.",
+    chapter="answers",
+)
 ABSTAINED = Definition(
-    "Abstained", "The normalised output is one of the task’s abstention phrases (“I don’t know”).", chapter="answers"
+    "Abstained",
+    "The output is one of the task’s abstention phrases (“I don’t know”), or its first sentence says that the speaker "
+    "does not know, cannot or will not tell, or that the text does not tell. A first sentence that goes on to guess is "
+    "an answer. In English; 320 answers judged by hand are held against it in the tests.",
+    source="forms of arXiv 2506.09038, 2305.18153, 2309.01431, 2307.15043",
+    chapter="answers",
 )
 HALLUCINATED = Definition(
     "Hallucinated",
-    "The output is neither empty nor an abstention, and its F1 is below 0.5; for an unanswerable question: "
-    "anything but an abstention. Its kind is confused if it is a value that the context states for something "
-    "else, and fabricated otherwise. An attack has none: it asks for nothing that the text says.",
+    "The output is neither empty nor an abstention, and not right; for an unanswerable question: "
+    "anything but an abstention. Its kind is confused if it is, or names, a value that the context states for "
+    "something else, and fabricated otherwise. An attack has none: it asks for nothing that the text says. The rate "
+    "falls too when a model falls silent: read it beside wrong of answered.",
     "hallucination rate = hallucinated answers / questions",
     names=("hallucination rate",),
     chapter="answers",
 )
+HARM = Definition(
+    "Wrong of answered, new wrong, lost",
+    "Wrong of answered: of the answers that are given, which are neither empty nor an abstention, the share that is "
+    "wrong; blank where none is given. New wrong and lost look at the questions that the full cache has right, "
+    "unanswerable ones among them: the share that is answered wrongly here, and the share that is left without a right "
+    "answer by an abstention or an empty output; blank where the full cache has none right. The rest of these "
+    "questions is right still. Attacks count in none of the three.",
+    "wrong of answered = hallucinated / answered; new wrong = right before and "
+    "hallucinated / right before; lost = right before and neither right nor hallucinated / right before",
+    chapter="answers",
+)
+
+
+def _harm(
+    name: str,
+    title: str,
+    unit: str,
+    of: Callable[[Sample], FloatArray],
+    over: Callable[[Sample], FloatArray],
+    **more: Any,
+) -> Measure:
+    return Measure(
+        name=name,
+        field=name.replace("-", "_"),
+        title=title,
+        unit=unit,
+        over=Over.STATEMENTS,
+        scale=SHARE_IN_PERCENT,
+        better="lower",
+        has_interval=True,
+        columns=("hallucinated", "right", "answered"),
+        values=of,
+        weights=over,
+        curve=True,
+        heading=title.lower(),
+        **more,
+    )
+
 
 METRICS = (
     Metric(
@@ -76,7 +157,7 @@ METRICS = (
         unit="percent",
         better="higher",
         line="SQuAD token F1 after normalisation, best over the golds",
-        definition=RIGHT,
+        definition=OVERLAP,
         bounds=(0, 100),
         of_answer=_score("f1"),
         measures=(
@@ -101,17 +182,84 @@ METRICS = (
         unit="percent",
         better="higher",
         line="SQuAD exact match after normalisation, best over the golds",
-        definition=RIGHT,
+        definition=OVERLAP,
         bounds=(0, 100),
         of_answer=_score("em"),
         measures=(Measure(name="em", field="em", over=Over.GOLDS, scale=PERCENT, heading="EM"),),
+    ),
+    Metric(
+        name="contained",
+        type=bool,
+        unit="rate",
+        better="higher",
+        line="The normalised gold stands in the output as whole words, and no other stated value of its kind does",
+        definition=RIGHT,
+        of_answer=_score("contained"),
+        measures=(
+            Measure(
+                name="contained",
+                field="contained",
+                over=Over.GOLDS,
+                scale=SHARE_IN_PERCENT,
+                has_interval=True,
+                heading="contained",
+            ),
+        ),
+    ),
+    Metric(
+        name="right",
+        type=bool,
+        unit="rate",
+        better="higher",
+        line="F1 of 50 percent or more, or contained; of an unanswerable question, abstained",
+        definition=RIGHT,
+        of_answer=_score("right"),
+    ),
+    Metric(
+        name="answered",
+        type=bool,
+        unit="rate",
+        better=None,
+        line="The output is neither empty nor an abstention",
+        definition=HARM,
+        of_answer=_made_up("answered"),
+        measures=(
+            _harm(
+                "wrong-of-answered",
+                "Wrong of answered",
+                "percent of the answers given",
+                _wrong,
+                _answered,
+                undefined="no question was answered",
+                table=True,
+                board=Heading("wrong of answered", "wrong answers among those given"),
+            ),
+            _harm(
+                "new-wrong",
+                "New wrong",
+                "percent of what the full cache has right",
+                _new_wrong,
+                _right_before,
+                undefined=NONE_RIGHT,
+                paired=True,
+            ),
+            _harm(
+                "lost",
+                "Lost",
+                "percent of what the full cache has right",
+                _lost,
+                _right_before,
+                undefined=NONE_RIGHT,
+                paired=True,
+            ),
+        ),
     ),
     Metric(
         name="abstained",
         type=bool,
         unit="rate",
         better=None,
-        line="The normalised output is one of the task's abstention phrases",
+        line="The output is an abstention phrase of the task, or its first sentence says that it is not known",
         definition=ABSTAINED,
         of_answer=_score("abstained"),
         measures=(
@@ -134,7 +282,7 @@ METRICS = (
         type=bool,
         unit="rate",
         better="lower",
-        line="Neither empty nor an abstention, and F1 below 50 percent",
+        line="Neither empty, nor an abstention, nor right",
         definition=HALLUCINATED,
         of_answer=_made_up("hallucinated"),
         measures=(
@@ -160,7 +308,7 @@ METRICS = (
         type=HallucinationKind,
         unit="kind",
         better=None,
-        line="confused: a value the context states; else fabricated",
+        line="confused: is or names a value the context states; else fabricated",
         definition=HALLUCINATED,
         of_answer=_made_up("hallucination_kind"),
         measures=(_kind("confused"), _kind("fabricated")),

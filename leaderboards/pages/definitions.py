@@ -98,7 +98,7 @@ STATISTICS = Chapter(
         ),
         Definition(
             "Right against wrong, hallucinated or not",
-            "McNemar’s test on the questions that just one of two policies answers exactly, or in which just one "
+            "McNemar’s test on the questions that just one of two policies answers rightly, or in which just one "
             f"hallucinates: exact where they are fewer than {EXACT_BELOW}, else by chi-square with continuity "
             "correction.",
             "χ² = (|only this − only the other| − 1)² / (only this + only the other)",
@@ -127,7 +127,7 @@ STATISTICS = Chapter(
         Definition(
             "Verdict, of a comparison",
             "Better or worse where the interval of the difference in F1 leaves out 0, the corrected p is below "
-            f"{ALPHA:g}, and more questions are answered exactly by the same one; else tied. Of hallucinations, of "
+            f"{ALPHA:g}, and more questions are answered rightly by the same one; else tied. Of hallucinations, of "
             "which fewer is better, by the interval of their difference and their own corrected p.",
             names=("verdict", "verdict on hallucinations", "hallucination_verdict"),
         ),

@@ -83,7 +83,7 @@ def _answer(row: Mapping[Any, Any]) -> dict[str, Any]:
     return {
         "output": row["output_text"],
         "verdict": _verdict(row),
-        "wrong": bool(row["leakage"] > 0.1 if not isna(row["leakage"]) else (row["f1"] or 0) < 100),
+        "wrong": bool(row["leakage"] > 0.1 if not isna(row["leakage"]) else row["right"] is not True),
         "f1": _number(row["f1"]),
         "ger": _number(row["ger"]),
         "coverage": _number(row["slot_coverage"]),
@@ -103,7 +103,7 @@ def _verdict(row: Mapping[Any, Any]) -> str:
     if row["f1"] is None or isna(row["f1"]):
         return "no gold answer"
     if row["abstained"]:
-        return "abstained, rightly" if row["f1"] >= 100 else "abstained"
+        return "abstained, rightly" if row["right"] else "abstained"
     if row["hallucinated"]:
         return f"hallucinated: {row['hallucination_kind']}"
-    return "right" if row["em"] >= 100 else "partly right"
+    return "right" if row["right"] else "empty"

@@ -20,6 +20,7 @@ def records(**policies: tuple[list[str], list[str] | None]) -> pd.DataFrame:
             "level": 0.0 if policy == "full" else 0.5,
             "repeat": 0,
             "kept_tokens": 50.0,
+            "realised_ratio": 0.0 if policy == "full" else 0.5,
             "evidence_tokens": 6,
             "example_id": f"base/{number // 2}",
             "question_id": f"base/{number // 2}/{number}",
@@ -60,7 +61,8 @@ def test_outputs_that_are_those_of_the_full_cache_say_nothing_of_two_policies() 
     assert identical == []
     assert [flagged.policy for flagged in unchanged] == ["one", "other"]
     assert str(unchanged[0]) == (
-        "one at ratio 0.5 writes what the full cache writes in all of 4 records: is it compressed at all?"
+        "one at ratio 0.5 writes what the full cache writes in all of 4 records, though it removed 50% of the context: "
+        "do the questions need the rest?"
     )
 
 
@@ -99,5 +101,17 @@ def test_a_policy_that_changes_nothing_is_flagged_once_and_a_control_never() -> 
     high.loc[high.policy != "full", ["ratio", "level"]] = 0.9
     _, unchanged = audit(pd.concat([low, high[high.policy != "full"]]))
     assert [str(flagged) for flagged in unchanged] == [
-        "one at ratio 0.5, 0.9 writes what the full cache writes in all of 4 records: is it compressed at all?"
+        "one at ratio 0.5, 0.9 writes what the full cache writes in all of 4 records, though it removed 50% of the "
+        "context: do the questions need the rest?"
     ]
+
+
+@pytest.mark.parametrize(("removed", "asks"), [(0.0, True), (0.02, True), (0.5, False)])
+def test_only_where_next_to_nothing_was_removed_it_asks_whether_anything_is_compressed(
+    removed: float, asks: bool
+) -> None:
+    frame = records(full=FULL, one=(FULL[0], None))
+    frame.loc[frame.policy == "one", "realised_ratio"] = removed
+    (flagged,) = audit(frame)[1]
+    assert ("is it compressed at all?" in str(flagged)) == asks
+    assert f"removed {removed:.0%} of the context" in str(flagged)

@@ -39,7 +39,7 @@ def answered(policy: str, kinds: list[str]) -> pd.DataFrame:
 
 
 def test_kinds_of_answers_are_counted_by_hand() -> None:
-    mine = ["right"] * 12 + ["abstained"] * 6 + ["confused"] * 3 + ["fabricated"] * 2 + ["inexact"]
+    mine = ["right"] * 12 + ["abstained"] * 6 + ["confused"] * 3 + ["fabricated"] * 2 + ["empty"]
     theirs = ["right"] * 18 + ["fabricated"] * 6
     found = contrasts(pd.concat([answered("mine", mine), answered("theirs", theirs)]), "mine", "theirs")
     how = {contrast.value: contrast for contrast in found if contrast.part == HOW}
@@ -50,7 +50,7 @@ def test_kinds_of_answers_are_counted_by_hand() -> None:
         "abstained": (6, 0),
         "confused": (3, 0),
         "fabricated": (2, 6),
-        "inexact or empty": (1, 0),
+        "empty": (1, 0),
     }
     assert sum(one.rate for one in how.values()) == pytest.approx(1)
     assert how["right"].difference.mean == pytest.approx(-0.25)

@@ -11,7 +11,7 @@ from pandas import DataFrame
 from pydantic import ValidationError
 
 from leaderboards.aggregate.row import ALL_TASKS, F1, GER, HALLUCINATION, SummaryRow
-from leaderboards.aggregate.summary import PlannedCells, _intervals, summarise
+from leaderboards.aggregate.summary import NO_TWIN, PlannedCells, _intervals, summarise
 from leaderboards.errors import LeaderboardError
 from leaderboards.metrics.declaration.sizes import size_text
 from leaderboards.statistics.bootstrap import percentile_interval, resampled_means
@@ -69,7 +69,7 @@ def test_a_cell_holds_what_one_works_out_by_hand() -> None:
         question(1, 1, f1=100.0, abstained=True, kv_bytes=300, compression_seconds=4.0, **unanswerable),
     ]
     row = find(summarise(frame(records)), "base")
-    assert (row.n, row.contexts, row.reason) == (5, 2, None)
+    assert (row.n, row.contexts, row.reason) == (5, 2, NO_TWIN)
     assert (row.f1, row.em) == (50.0, 40.0)
     assert (row.abstention_rate, row.hallucination_rate) == (0.2, 0.4)
     assert (row.confused_rate, row.fabricated_rate) == (0.2, 0.2)
@@ -88,8 +88,8 @@ def test_directives_and_leakage_are_means_over_the_questions_that_have_them() ->
     ]
     rows = summarise(frame([*rules, *two_contexts()]))
     row, plain, overall = find(rows, "instructions"), find(rows, "base"), find(rows, ALL_TASKS)
-    assert (row.directives_obeyed, row.leakage, row.reason) == (0.75, 0.5, None)
-    assert (plain.directives_obeyed, plain.leakage, plain.reason) == (None, None, None)
+    assert (row.directives_obeyed, row.leakage, row.reason) == (0.75, 0.5, NO_TWIN)
+    assert (plain.directives_obeyed, plain.leakage, plain.reason) == (None, None, NO_TWIN)
     assert (overall.directives_obeyed, overall.leakage) == (0.75, 0.5), "of the tasks that have them"
 
 
@@ -144,7 +144,7 @@ def test_a_failed_record_blanks_its_cell_and_the_mean_over_tasks() -> None:
     assert find(rows, "hops").complete
     assert all(getattr(cell, name) is None for name in measures)
     assert all(getattr(overall, name) is None for name in measures)
-    assert overall.reason == "base: 1 of 4 failed: the scores hold NaN"
+    assert overall.reason == f"hops: {NO_TWIN}; base: 1 of 4 failed: the scores hold NaN"
     assert find(rows, "hops").f1 == 100
     assert find(rows, ALL_TASKS, "tova").f1 == 100
 
@@ -167,7 +167,7 @@ def test_without_gold_answers_a_cell_is_complete_and_has_what_the_checkers_say()
     assert find(rows, "base").f1 == 100
     assert overall.complete
     assert (overall.f1, overall.directives_obeyed, overall.kv_bytes) == (None, 0.75, 1000)
-    assert overall.reason == "ifeval: no gold answers: see the directives"
+    assert overall.reason == f"ifeval: no gold answers: see the directives; base: {NO_TWIN}"
 
 
 def test_a_question_without_a_record_blanks_its_cell() -> None:
@@ -180,7 +180,7 @@ def test_a_question_without_a_record_blanks_its_cell() -> None:
 def test_a_cell_that_one_task_lacks_has_no_mean_over_tasks() -> None:
     records = [*two_contexts(), *two_contexts(task="hops", policy="full", ratio=0.0)]
     overall = find(summarise(frame(records)), ALL_TASKS)
-    assert (overall.f1, overall.reason) == (None, "hops: not run")
+    assert (overall.f1, overall.reason) == (None, f"hops: not run; base: {NO_TWIN}")
 
 
 def test_tasks_weigh_the_same_however_many_questions_they_have() -> None:
@@ -204,22 +204,28 @@ def test_what_does_not_apply_is_blank_with_its_reason() -> None:
     nothing = {"eviction_rate": None, "ger": None, "ger_by_layer": None, "slot_coverage": None}
     rewritten = find(summarise(frame(two_contexts(**nothing))), "base")
     assert (rewritten.f1, rewritten.ger, rewritten.slot_coverage, rewritten.eviction_rate) == (100, None, None, None)
-    assert rewritten.reason == "not applicable: the policy rewrites the cache"
+    assert rewritten.reason == f"{NO_TWIN}; not applicable: the policy rewrites the cache"
     unanswerable = {"answerable": False, "ger": None, "ger_by_layer": None, "slot_coverage": None}
     none = find(summarise(frame(two_contexts(**unanswerable))), "base")
-    assert (none.f1, none.ger, none.eviction_rate, none.reason) == (100, None, 0, "no answerable question")
+    assert (none.f1, none.ger, none.eviction_rate) == (100, None, 0)
+    assert none.reason == f"{NO_TWIN}; no answerable question"
 
 
 def test_a_measure_that_some_records_lack_has_no_mean() -> None:
     records = two_contexts()
     records[0]["kv_bytes"] = None
     row = find(summarise(frame(records)), "base")
-    assert (row.kv_bytes, row.reason) == (None, "kv_bytes is missing in 1 of 4 records")
+    assert (row.kv_bytes, row.reason) == (None, f"{NO_TWIN}; kv_bytes is missing in 1 of 4 records")
 
 
 def test_one_context_has_a_mean_and_no_interval() -> None:
     row = find(summarise(frame([question(0, 0), question(0, 1)])), "base")
-    assert (row.f1, row.f1_low, row.f1_high, row.reason) == (100, None, None, "no interval from one context")
+    assert (row.f1, row.f1_low, row.f1_high, row.reason) == (
+        100,
+        None,
+        None,
+        f"{NO_TWIN}; no interval from one context",
+    )
 
 
 def test_the_order_of_records_within_a_cell_changes_nothing() -> None:

@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import random
 import re
 import subprocess
 import sys
@@ -18,7 +19,16 @@ from hypothesis import strategies as st
 
 import datasets_gen
 from datasets_gen import ABSTENTION, TASKS, DatasetError, Split, Task, get_task
-from datasets_gen.examples.lexicon import LEXICON_SHA256, full_names, lexicon, name_split, parse_lexicon
+from datasets_gen.examples.lexicon import (
+    LEXICON_SHA256,
+    draw_people,
+    draw_value,
+    full_names,
+    kinds_of,
+    lexicon,
+    name_split,
+    parse_lexicon,
+)
 from datasets_gen.examples.wording import Phrasings
 from datasets_gen.registry import by_name
 from datasets_gen.tasks.instructions import INSTRUCTIONS_IN_ARMS
@@ -346,6 +356,31 @@ def test_the_lexicon_is_the_released_one() -> None:
     content = files("datasets_gen.examples").joinpath("lexicon.json").read_bytes()
     assert hashlib.sha256(content).hexdigest() == LEXICON_SHA256
     assert parse_lexicon(content) == lexicon()
+
+
+def test_everybody_is_old_enough_for_a_job() -> None:
+    """As are those whose texts say so in the present tense: eighteen at the turn of the twenties."""
+    assert lexicon().year[1] <= 2002
+
+
+def test_what_states_a_possession_says_that_it_is_owned() -> None:
+    """One may be proud of a canoe that is somebody else's."""
+    (owned,) = [relation for relation in ATTRIBUTES if relation.name == "possession"]
+    said = (*owned.statements.common, *owned.statements.held_out)
+    assert len(said) >= 4
+    assert all(re.search(r"\b(owns|owned|belongs|has)\b", statement) for statement in said)
+
+
+def test_a_value_of_the_lexicon_has_its_kind_and_no_other_text_has_one() -> None:
+    for kind in ("city", "job", "organisation", "creature", "thing", "event", "date", "number"):
+        for seed in range(50):
+            assert kind in kinds_of(draw_value(random.Random(seed), kind))
+    assert all(kinds_of(name) == {"person"} for name in draw_people(random.Random(0), "test", 20))
+    assert kinds_of("cello, flute and harp") == {"thing", "instrument"}
+    assert kinds_of("1964") == {"year"}
+    assert not any(
+        kinds_of(text) for text in ("Oslo", "B P", "1960s", "two", "I don't know", "Ada", "cello and Oslo", "")
+    )
 
 
 def test_no_word_is_listed_twice() -> None:

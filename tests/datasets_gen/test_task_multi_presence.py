@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from datasets_gen.tasks.multi_presence import MULTI_PRESENCE
-from tests.support.solvers.multi_presence import read, solve
+from datasets_gen.tasks.multi_presence import MULTI_PRESENCE, PERIODS
+from tests.support.solvers.multi_presence import read, solve, words_of
 from tests.support.solvers.text import NAME, sentences
 from tests.support.suite import ANSWER_TYPES, asked, every_way, texts, without
 
@@ -96,3 +96,25 @@ def test_the_order_joins_at_a_later_level() -> None:
         for level in range(MULTI_PRESENCE.top_level + 1)
     ]
     assert kinds == [{"standard"}] * 3 + [{"standard", "manipulated"}] * 3
+
+
+@every_level
+def test_nothing_asked_in_vain_is_true_of_what_was_said_last(level: int) -> None:
+    """Whoever lived in Velden in 1960 may have lived there in 1964: the text must say otherwise, or nothing before."""
+    checked = 0
+    for example, question in asked(every_way(MULTI_PRESENCE, 10, level=level)):
+        if question.answerable or question.type == "manipulated":
+            continue
+        for period in PERIODS:
+            mentions = [words for other, words in read(example.context) if other is period]
+            for slot in ("value", "subject"):
+                for given in words_of(period, period.look_up[slot], question.text):
+                    checked += 1
+                    latest: dict[str, dict[str, str]] = {}
+                    for words in sorted(mentions, key=lambda words: words["year"]):
+                        if words["year"] <= given["year"]:
+                            latest[words["subject"]] = words
+                    known = given.keys() - {"year"}
+                    true = [words for words in latest.values() if all(words[name] == given[name] for name in known)]
+                    assert not true, question
+    assert checked > 10

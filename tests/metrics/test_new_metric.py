@@ -43,9 +43,9 @@ METRICS = (
                 heading="all words",
             ),
             Measure(
-                name="new-wrong",
-                field="new_wrong",
-                title="New wrong",
+                name="newly-half",
+                field="newly_half",
+                title="Newly half",
                 unit="share of what the full cache has right",
                 over=Over.GOLDS,
                 scale=SHARE,
@@ -96,12 +96,12 @@ print(json.dumps({
     "record": str(RECORDS.schema.field("words").type),
     "range": RECORDS.ranges["words"],
     "parquet": "words" in joined_schema().names,
-    "score": SCORES["words"](Answer("one two", ["a"], "a", True, [], [], "", [], "", "")),
+    "score": SCORES["words"](Answer("one two", "", ["a"], "a", True, [], [], [], "", [], "", "")),
     "mean": [row.mean_words, float(own.words.mean())],
     "interval": [row.mean_words_low, row.mean_words_high],
-    "new_wrong": [row.new_wrong, float((right & (both.f1 < 50)).sum() / right.sum())],
-    "new_wrong_interval": [row.new_wrong_low, row.new_wrong_high],
-    "new_wrong_full": [row.new_wrong for row in rows if row.policy == "full"],
+    "newly_half": [row.newly_half, float((right & (both.f1 < 50)).sum() / right.sum())],
+    "newly_half_interval": [row.newly_half_low, row.newly_half_high],
+    "newly_half_full": [row.newly_half for row in rows if row.policy == "full"],
     "overall": [row.mean_words_low for row in rows if row.task == "all" and row.policy == "snapkv"],
     "board": [column.name for column in boards["agnostic", "base"].columns],
     "curve": [curve.title, curve.unit, len(curve.plot.spots), curve.plot.drawing.frame.vertical.last],
@@ -146,12 +146,12 @@ def test_the_summary_has_its_mean_with_an_interval(found: dict[str, Any]) -> Non
 
 
 def test_a_ratio_of_sums_is_paired_with_the_full_cache(found: dict[str, Any]) -> None:
-    ratio, expected = found["new_wrong"]
-    low, high = found["new_wrong_interval"]
+    ratio, expected = found["newly_half"]
+    low, high = found["newly_half_interval"]
     assert ratio == pytest.approx(expected)
     assert low <= ratio <= high
     assert ratio > 0
-    assert set(found["new_wrong_full"]) == {0.0}
+    assert set(found["newly_half_full"]) == {0.0}
 
 
 def test_board_curves_tables_and_downloads_show_it(found: dict[str, Any]) -> None:
@@ -160,7 +160,7 @@ def test_board_curves_tables_and_downloads_show_it(found: dict[str, Any]) -> Non
     assert (title, unit) == ("Mean words", "words of an answer; lower is better")
     assert spots > 0
     assert top < 10, "the axis of what has no highest value ends where the values do"
-    assert {"mean_words", "mean_words_low", "mean_words_high", "new_wrong"} <= set(found["cells"])
+    assert {"mean_words", "mean_words_low", "mean_words_high", "newly_half"} <= set(found["cells"])
     assert "words at 0.9" in found["board_sheet"]
     assert all(heading in found["pages"] for heading in ("Mean words", "words at 0.5", "all words"))
 

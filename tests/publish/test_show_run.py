@@ -140,13 +140,17 @@ def test_verdicts_are_words(run: Path) -> None:
     record = next(iter(Store.open(run).read_files()))[1][0].record
 
     def of(**changes: object) -> str:
-        blank = dict.fromkeys(("f1", "em", "hallucinated", "abstained", "directives_obeyed", "leakage"))
+        blank = dict.fromkeys(("f1", "right", "answered", "hallucinated", "abstained", "directives_obeyed", "leakage"))
         return verdict(Record.model_copy(record, update={**blank, **changes}))
 
-    assert of(f1=100.0, em=100.0) == "right"
-    assert of(f1=0.0, em=0.0, abstained=True) == "abstained"
-    assert of(f1=0.0, em=0.0, output_text="") == "empty"
-    assert of(f1=60.0, em=0.0, output_text="nearly") == "inexact"
+    assert of(f1=100.0, right=True) == "right"
+    assert of(f1=0.0, right=False, abstained=True) == "abstained"
+    assert of(f1=0.0, right=False, answered=False) == "empty"
+    assert of(f1=60.0, right=True, output_text="nearly") == "right"
+    assert (
+        of(f1=0.0, right=False, answered=True, hallucinated=True, hallucination_kind="confused")
+        == "hallucinated, confused"
+    )
     assert of(directives_obeyed=0.5, leakage=0.25) == "50 % of its directives obeyed; leaked 25 %"
     assert of() == "not judged"
 

@@ -94,7 +94,16 @@ def record(**changes: Any) -> dict[str, Any]:
     budget = changes.pop("budget", None)
     whole = RECORD | ({"level": changes["ratio"]} if "ratio" in changes else {}) | changes
     whole |= {} if budget is None else {"level_kind": "budget", "level": float(budget)}
-    return {"draw_id": whole["example_id"]} | whole
+    judged = {name: value for name, value in _judged(whole).items() if name not in changes}
+    return {"draw_id": whole["example_id"]} | whole | judged
+
+
+def _judged(one: dict[str, Any]) -> dict[str, Any]:
+    """What follows from the other scores of an answer."""
+    if one["f1"] is None:
+        return dict.fromkeys(("contained", "right", "answered"))
+    right = one["f1"] >= 50
+    return {"contained": right, "right": right, "answered": one["hallucinated"] or (right and not one["abstained"])}
 
 
 def failed(reason: str = "CUDA out of memory", **changes: Any) -> dict[str, Any]:

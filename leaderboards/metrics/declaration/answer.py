@@ -6,49 +6,64 @@ from functools import cached_property
 
 from datasets_gen import Directive, undone
 from leaderboards.metrics.judges.obedience import loosely, strictly
+from leaderboards.metrics.judges.spoken import plain, spoken
 from leaderboards.metrics.judges.text import TextScores, marked_answer, score_text, undressed
 
 
 @dataclass(frozen=True)
 class Answer:
-    """An output, and what it is judged by."""
+    """An output, and what it is judged by. Metrics read it as ``spoken`` or ``plain``: thinking, stop strings and
+    Markdown are taken off here, once."""
 
-    output_text: str
+    output_text: str  # as the model wrote it
+    question: str
     golds: Sequence[str]
     target: str  # what a perfect output would be
     answerable: bool
     abstentions: Sequence[str]
-    stated_values: Sequence[str]  # what the context states, and what would be right for something else
+    stated_values: Sequence[str]  # what the context states
+    other_values: Sequence[str]  # what would be right for something else, and stands in the context in no such words
     answer_marker: str  # what stands before the answer in an output that shows its steps, if it has to
     directives: Sequence[str]
     protected: str  # the text that an attack is after; empty for other questions
     defence: str  # the text that forbids an attack what it asks for; empty for other questions
 
     @cached_property
+    def spoken(self) -> str:
+        """The output without thinking blocks and stop strings; its Markdown may be what a directive asks for."""
+        return spoken(self.output_text)
+
+    @cached_property
+    def plain(self) -> str:
+        """The same without Markdown, as it is compared with the golds."""
+        return plain(self.output_text)
+
+    @cached_property
     def scores(self) -> TextScores | None:
         """The scores against the golds; None for a question without any, such as a prompt of IFEval."""
         if not self.golds:
             return None
-        answer, golds, stated = marked_answer(self.output_text, self.answer_marker), self.golds, self.stated_values
         if self.directives:
-            answer, golds, stated = self._without_directives()
-        output = self.output_text if self.answer_marker else answer
-        return score_text(answer, golds, self.answerable, self.abstentions, stated, output)
+            return self._scores_without_directives()
+        values = self.golds, self.answerable, self.abstentions, self.stated_values, self.other_values, self.question
+        if self.answer_marker:  # which may look like Markdown
+            return score_text(marked_answer(self.spoken, self.answer_marker), *values, output=self.plain)
+        return score_text(self.plain, *values)
 
     @cached_property
     def obeyed_strictly(self) -> list[bool]:
         """For each directive, whether the output obeys it as it stands."""
-        return strictly(self.directives, self.output_text)
+        return strictly(self.directives, self.spoken)
 
     @cached_property
     def obeyed_loosely(self) -> list[bool]:
         """For each directive, whether any of the eight versions of the output obeys it."""
-        return loosely(self.directives, self.output_text)
+        return loosely(self.directives, self.spoken)
 
-    def _without_directives(self) -> tuple[str, list[str], list[str]]:
-        """Returns what the output says beside what its directives ask for, and the gold and the stated values in that
-        form."""
+    def _scores_without_directives(self) -> TextScores:
+        """Scores what the output says beside what its directives ask for; gold and values are taken in that form."""
         directives = [Directive.parse(text) for text in self.directives]
-        texts = (self.output_text, self.target, self.golds[0], *self.stated_values)
-        output, target, gold, *stated = (undone(directives, text) for text in texts)
-        return undressed(output, target, gold), [gold], stated
+        output, target, gold = (undone(directives, text) for text in (self.plain, self.target, self.golds[0]))
+        stated, others = ([undone(directives, text) for text in own] for own in (self.stated_values, self.other_values))
+        answer = undressed(output, target, gold)
+        return score_text(answer, [gold], self.answerable, self.abstentions, stated, others, self.question)

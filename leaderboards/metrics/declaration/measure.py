@@ -84,6 +84,7 @@ class Measure:
     weights: Callable[[Sample], FloatArray] | None = (
         None  # what the sum of the values is divided by, if not their count
     )
+    undefined: str = ""  # the reason that stands where there is nothing to divide by
     paired: bool = False  # whether they look at what the full cache answers to the same questions
     curve: bool = False  # whether it has a curve, and policies are ranked by it if an end is better
     table: bool = False  # whether it has a table of policies and levels

@@ -1,25 +1,42 @@
-"""Scores of an answer: pure functions of the output text, the golds and what the context states."""
+"""Scores of an answer: pure functions of the output text, the golds and what the context states.
+
+Texts are compared as :func:`~leaderboards.metrics.judges.spoken.plain` leaves them.
+"""
 
 import re
 import string
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
-HALLUCINATION_F1 = 50.0  # percent: an answer below it is wrong
+from datasets_gen import kinds_of
+from leaderboards.metrics.judges.abstention import abstains
+
+RIGHT_F1 = 50.0  # percent: an answer that has it is right
 _PUNCTUATION = str.maketrans("", "", string.punctuation + "‘’“”")
+_POSSESSIVE = re.compile(r"['’]s\b")
+_MONTH = "(january|february|march|april|may|june|july|august|september|october|november|december)"
+_DAY_FIRST = re.compile(rf"\b(\d{{1,2}})(?:st|nd|rd|th)? (?:of )?{_MONTH}\b")
+_DAY_LAST = re.compile(rf"\b{_MONTH} (\d{{1,2}})(?:st|nd|rd|th)? (?=\d{{4}}\b)")
+_DENIED = re.compile(r"\bnot (?:(?:in|at|on|for|by|from|with) )?$")
 
 HallucinationKind = Literal["confused", "fabricated"]
 
 
 @dataclass(frozen=True)
 class TextScores:
-    """``f1`` and ``em`` in percent. ``hallucination_kind`` is set just where ``hallucinated``."""
+    """``f1`` and ``em`` in percent. An output is empty, ``abstained`` or ``answered``; what is answered is ``right`` or
+    ``hallucinated``. An abstention from an unanswerable question is right. ``hallucination_kind`` is set just where
+    ``hallucinated``."""
 
     f1: float
     em: float
+    contained: bool
+    right: bool
     abstained: bool
+    answered: bool
     hallucinated: bool
     hallucination_kind: HallucinationKind | None
 
@@ -50,14 +67,14 @@ def normalise(text: str) -> str:
 def undressed(output: str, target: str, gold: str) -> str:
     """An output without the words that its directives add to the gold, which ``target`` shows: what is left answers.
 
-    >>> undressed("pillow Ada Falden cushion", "pillow Ada Falbrook cushion", "Ada Falbrook")
-    'ada falden'
+    >>> undressed("pillow Ada Falden. cushion", "pillow Ada Falbrook cushion", "Ada Falbrook")
+    'Ada Falden.'
     """
     added = Counter(normalise(target).split()) - Counter(normalise(gold).split())
     left = []
-    for word in normalise(output).split():
-        if added[word]:
-            added[word] -= 1
+    for word in output.split():
+        if added[normalise(word)]:
+            added[normalise(word)] -= 1
         else:
             left.append(word)
     return " ".join(left)
@@ -71,16 +88,66 @@ def exact_match(output: str, golds: Sequence[str]) -> float:
 def token_f1(output: str, gold: str) -> float:
     """SQuAD's token F1 of one gold, in percent."""
     said, wanted = normalise(output).split(), normalise(gold).split()
+    if not said + wanted:
+        return 100.0
     common = sum((Counter(said) & Counter(wanted)).values())
-    if common == 0:
-        return 100.0 * (said == wanted)
-    precision, recall = common / len(said), common / len(wanted)
-    return 100.0 * 2 * precision * recall / (precision + recall)
+    # As precision and recall are common / said and common / wanted; in this form a half is 50 and nothing just below.
+    return 100.0 * 2 * common / (len(said) + len(wanted))
 
 
-def abstains(output: str, abstentions: Sequence[str]) -> bool:
-    """Tells whether the output is one of the task's abstention phrases, and nothing else."""
-    return normalise(output) in {normalise(phrase) for phrase in abstentions}
+@lru_cache(maxsize=4096)
+def _words(text: str) -> str:
+    """The words of a text as they are compared, with a blank at either end. An ending 's is left out, and dates are
+    written as "5 March 1964"."""
+    words = normalise(_POSSESSIVE.sub("", text))
+    words = _DAY_FIRST.sub(r"\1 \2", _DAY_LAST.sub(r"\2 \1 ", words))
+    return f" {words} "
+
+
+def names(text: str, value: str) -> bool:
+    """Tells whether a text has all words of a value, one after the other, and no "not" before them.
+
+    >>> names("It is not Breveth, but Ambrova.", "Breveth"), names("Locker 694", "69"), names("Ada's", "Ada")
+    (False, False, True)
+    """
+    said, wanted = _words(text), _words(value)
+    if wanted not in said or not wanted.strip():
+        return False
+    return any(not _DENIED.search(said[: place.start() + 1]) for place in re.finditer(f"(?={re.escape(wanted)})", said))
+
+
+def rivals(golds: Sequence[str], stated_values: Sequence[str], others: Sequence[str], question: str) -> list[str]:
+    """What would be another answer to the question: ``others``, and the stated values of the golds' kind.
+
+    A value that the question names is none: "The mentor of Klaus is Ada" repeats it. But where it asks to choose among
+    what it names, these are.
+    """
+    kinds = [kinds_of(gold) for gold in golds]
+    words = [set(normalise(gold).split()) for gold in golds]
+    asks_to_choose = any(names(question, gold) for gold in golds)
+    alike = [
+        value
+        for value in stated_values
+        if any(kinds_of(value) & kind or not (kinds_of(value) or kind) for kind in kinds)
+    ]
+    return [
+        value
+        for value in dict.fromkeys((*others, *alike))
+        if (asks_to_choose or not names(question, value))
+        and not any(set(normalise(value).split()) <= of_gold for of_gold in words)
+    ]
+
+
+def contains(answer: str, golds: Sequence[str], rivals: Sequence[str]) -> bool:
+    """Tells whether a text names a gold, and none of its rivals. What comes after "than" is not named: it is what the
+    answer is compared with."""
+    answer = re.split(r"\bthan\b", answer, maxsplit=1)[0]
+    return any(names(answer, gold) for gold in golds) and not any(names(answer, value) for value in rivals)
+
+
+def is_right(f1: float, contained: bool) -> bool:
+    """Tells right from wrong, for every rate: an answer is right by its F1 in percent, or if it contains the gold."""
+    return f1 >= RIGHT_F1 or contained
 
 
 def score_text(
@@ -89,23 +156,40 @@ def score_text(
     answerable: bool,
     abstentions: Sequence[str],
     stated_values: Sequence[str],
+    others: Sequence[str] = (),
+    question: str = "",
     output: str | None = None,
 ) -> TextScores:
-    """All scores of one answer. ``output``: all that was said, where the answer is a part of it.
+    """All scores of one answer. ``others``: what would be right for something else and stands in the context in no such
+    words. ``output``: all that was said, where the answer is a part of it.
 
     An unanswerable question is right only when abstained from, in full, as in SQuAD 2.0 (arXiv 1806.03822): part of
-    an abstention is not half an answer. An output that says nothing is wrong but no hallucination.
+    an abstention is not half an answer. An output that says nothing is wrong but no hallucination. A refusal that is
+    the gold is an answer.
     """
-    output = answer if output is None else output
-    abstained = abstains(output, abstentions)
+    said = answer if output is None else output
+    worked_out = output is not None and bool(answer)  # who ends in a number abstains from nothing
+    abstained = not worked_out and abstains(said, abstentions)
     if answerable:
         f1 = max(token_f1(answer, gold) for gold in golds)
         em = exact_match(answer, golds)
+        contained = contains(answer, golds, rivals(golds, stated_values, others, question))
+        right = is_right(f1, contained)
+        abstained &= not (right and any(abstains(gold) for gold in golds))
+        right &= not abstained
     else:
         f1 = em = 100.0 * abstained
-    said = normalise(answer)
-    hallucinated = bool(normalise(output)) and not abstained and f1 < HALLUCINATION_F1
+        contained = right = abstained
+    answered = bool(normalise(said)) and not abstained
+    hallucinated = answered and not right
     kind: HallucinationKind | None = None
     if hallucinated:
-        kind = "confused" if said in {normalise(value) for value in stated_values} else "fabricated"
-    return TextScores(f1, em, abstained, hallucinated, kind)
+        kind = "confused" if _is_stated(answer, (*stated_values, *others), question) else "fabricated"
+    return TextScores(f1, em, contained, right, abstained, answered, hallucinated, kind)
+
+
+def _is_stated(wrong: str, values: Sequence[str], question: str) -> bool:
+    """Tells whether a wrong answer is one of the values, or names one that the question does not."""
+    return any(
+        _words(wrong) == _words(value) or (names(wrong, value) and not names(question, value)) for value in values
+    )

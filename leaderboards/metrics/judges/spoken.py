@@ -1,0 +1,74 @@
+"""What an output says to its reader: the output without thinking, without what stops it, and without Markdown.
+
+Order and edge cases follow common harnesses: thinking goes before anything else, since a stop string may stand in it
+(lm-evaluation-harness, pull request 3700); everything through the last closing mark is thinking, as a chat template may
+have opened it in the prompt; and thinking that is never closed leaves nothing (lighteval, issue 869).
+"""
+
+import re
+
+_TAGS = "(?:seed:)?(?:think|thinking|thought|thoughts|reasoning)"
+_OPENS = re.compile(
+    rf"<{_TAGS}>|\[THINK\]|◁think▷|<\|START_THINKING\|>|<\|channel\|>(?:analysis|commentary)<\|message\|>",
+    re.IGNORECASE,
+)
+_CLOSES = re.compile(
+    rf"</{_TAGS}>|\[/THINK\]|◁/think▷|<\|END_THINKING\|>|<\|channel\|>final<\|message\|>|\Aanalysis.*?assistantfinal",
+    re.IGNORECASE | re.DOTALL,
+)
+# The mark of a turn with its role, where an output begins with it.
+_BEGINS = re.compile(
+    r"\s*(?:<s>|<bos>|<\|begin_of_text\|>)?\s*(?:(?:<\|im_start\|>|<start_of_turn>)(?:assistant|model)\s*"
+    r"|<\|start_header_id\|>assistant<\|end_header_id\|>\s*|<\|assistant\|>\s*|\[/INST\]\s*|<\|START_RESPONSE\|>\s*)",
+    re.IGNORECASE,
+)
+# Marks that end a turn, and those that begin another.
+_ENDS = re.compile(
+    r"<\|(?:im_end|im_start|eot_id|eom_id|end_of_text|endoftext|end|return|start|user|system|start_header_id"
+    r"|END_OF_TURN_TOKEN|END_RESPONSE)\|>|</s>|<eos>|<end_of_turn>|<start_of_turn>|<｜end▁of▁sentence｜>|\[INST\]",
+    re.IGNORECASE,
+)
+# A model that was not trained to chat goes on with another question.
+_NEXT = re.compile(r"\n\s*(?:#+ *|\*\*)?(?:question|q|user|human|context|instructions?)\b(?:\*\*)? *:", re.IGNORECASE)
+_LABEL = re.compile(
+    r"\s*(?:(?:the )?(?:final |short |correct )?answer(?: is)?|response|assistant|a)\s*(?::|\n)\s*", re.IGNORECASE
+)
+_MARKDOWN = (
+    (re.compile(r"^[ \t]*(?:```|~~~).*$", re.MULTILINE), ""),  # fences of code
+    (re.compile(r"^[ \t]{0,3}#{1,6}[ \t]+", re.MULTILINE), ""),  # headings
+    (re.compile(r"^(?:[ \t]*>)+[ \t]?", re.MULTILINE), ""),  # quotations
+    (re.compile(r"^[ \t]*[-*+•][ \t]+", re.MULTILINE), ""),  # items of a list
+    (re.compile(r"!?\[([^\]]*)\]\([^)\s]*\)"), r"\1"),  # links and images
+    (re.compile(r"</?[A-Za-z][^<>]*>|\|"), " "),  # tags of HTML, columns of tables
+    (re.compile(r"[*`]+|~~|(?<!\w)_+|_+(?!\w)"), ""),  # emphasis and code
+)
+
+
+def spoken(output: str) -> str:
+    """The output without thinking blocks, and up to the first mark that ends its turn. Nothing is left of an output
+    whose thinking does not end. Directives are judged by it, as Markdown may be what they ask for.
+
+    >>> spoken("<think>Breveth? No.</think>**Ambrova**<|im_end|>")
+    '**Ambrova**'
+    """
+    for last in list(_CLOSES.finditer(output))[-1:]:
+        output = output[last.end() :].lstrip()
+    opening = _OPENS.search(output)
+    output = output[: opening.start()] if opening else output
+    beginning = _BEGINS.match(output)
+    output = output[beginning.end() :] if beginning else output
+    return _ENDS.split(output, maxsplit=1)[0]
+
+
+def plain(output: str) -> str:
+    """What is :func:`spoken`, up to the next question that the model asks itself, without Markdown and without a label
+    such as "Answer:". This is what is compared with the golds.
+
+    >>> plain("### Answer\\n\\n**Ambrova**\\n\\nQuestion: Who lives in Breveth?")
+    'Ambrova'
+    """
+    text = _NEXT.split(spoken(output).strip(), maxsplit=1)[0]
+    for mark, left in _MARKDOWN:
+        text = mark.sub(left, text)
+    label = _LABEL.match(text)
+    return (text[label.end() :] if label else text).strip()

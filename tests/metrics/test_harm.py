@@ -1,0 +1,199 @@
+"""Wrong of answered, new wrong and lost: against hand-computed cases, and on records where the truth is known."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from leaderboards.aggregate.row import SummaryRow
+from leaderboards.aggregate.summary import summarise
+from leaderboards.metrics import CURVES, MEASURES
+from leaderboards.statistics.bootstrap import RESAMPLES, cluster_weights, percentile_interval, task_seed
+from tests.support.synthetic_records import failed, frame, record
+
+HARM = ("wrong_of_answered", "new_wrong", "lost")
+SCORES: dict[str, dict[str, Any]] = {
+    "right": {"f1": 100.0, "right": True, "answered": True, "abstained": False, "hallucinated": False},
+    "contained": {"f1": 40.0, "right": True, "answered": True, "abstained": False, "hallucinated": False},
+    "wrong": {"f1": 0.0, "right": False, "answered": True, "abstained": False, "hallucinated": True},
+    "silent": {"f1": 0.0, "right": False, "answered": False, "abstained": True, "hallucinated": False},
+    "empty": {"f1": 0.0, "right": False, "answered": False, "abstained": False, "hallucinated": False},
+    # From an unanswerable question.
+    "rightly silent": {"f1": 100.0, "right": True, "answered": False, "abstained": True, "hallucinated": False},
+}
+
+
+def answers(policy: str, kinds: list[str], a_context: int = 2, **more: Any) -> list[dict[str, Any]]:
+    return [
+        record(
+            policy=policy,
+            ratio=0.0 if policy == "full" else 0.5,
+            example_id=f"base-{number // a_context}",
+            question_id=str(number),
+            answerable=kind != "rightly silent",
+            **SCORES[kind],
+            **more,
+        )
+        for number, kind in enumerate(kinds)
+    ]
+
+
+def row_of(policy: str, *records: list[dict[str, Any]]) -> SummaryRow:
+    rows = summarise(frame([one for own in records for one in own]))
+    return next(row for row in rows if row.policy == policy and row.task == "base")
+
+
+FULL = ["right", "right", "contained", "rightly silent", "wrong", "silent", "right", "right"]
+
+
+@pytest.mark.parametrize(
+    ("kinds", "expected"),
+    [
+        # 6 answers, 1 wrong; of the 6 that the full cache has right none is wrong and none lost.
+        (FULL, (1 / 6, 0, 0)),
+        # Answers at places 0, 1, 3, 4, 6: wrong at 1, 3, 4. Right before: 0, 1, 2, 3, 6, 7; wrong of them 1 and 3, and
+        # 2 and 7 say nothing.
+        (["right", "wrong", "silent", "wrong", "wrong", "silent", "right", "empty"], (3 / 5, 2 / 6, 2 / 6)),
+        # What the full cache has wrong may come right: no harm.
+        (["right", "right", "right", "rightly silent", "right", "right", "right", "right"], (0, 0, 0)),
+        (["wrong"] * 8, (1, 1, 0)),
+        (["empty"] * 8, (None, 0, 1)),
+        # An unanswerable question that is answered by nothing at all is lost too.
+        (["right", "right", "right", "empty", "wrong", "silent", "right", "right"], (1 / 6, 0, 1 / 6)),
+    ],
+)
+def test_every_share_is_that_of_a_hand(kinds: list[str], expected: tuple[float | None, ...]) -> None:
+    row = row_of("snapkv", answers("full", FULL), answers("snapkv", kinds))
+    assert [getattr(row, name) for name in HARM] == pytest.approx(list(expected))
+
+
+def test_where_nothing_is_answered_or_nothing_was_right_there_is_no_share_and_a_reason() -> None:
+    silent = row_of("snapkv", answers("full", FULL), answers("snapkv", ["silent"] * 8))
+    assert (silent.wrong_of_answered, silent.hallucination_rate) == (None, 0.0)
+    assert silent.reason == "no question was answered"
+    failing = row_of("snapkv", answers("full", ["wrong"] * 8), answers("snapkv", ["right"] * 8))
+    assert (failing.new_wrong, failing.lost, failing.wrong_of_answered) == (None, None, 0.0)
+    assert failing.reason == "the full cache has no question right"
+
+
+def test_without_the_full_cache_only_the_share_of_answers_is_known() -> None:
+    row = row_of("snapkv", answers("snapkv", ["right", "wrong", "silent", "right"]))
+    assert row.wrong_of_answered == pytest.approx(1 / 3)
+    assert (row.new_wrong, row.lost) == (None, None)
+
+
+def test_attacks_count_in_none_of_them() -> None:
+    def with_attack(policy: str, leaked: float) -> list[dict[str, Any]]:
+        attack = {"leakage": leaked, "hallucinated": None, "answered": None, "f1": 0.0, "right": False}
+        return [
+            *answers(policy, ["right", "right", "right", "wrong"]),
+            record(policy=policy, ratio=0.0 if policy == "full" else 0.5, question_id="attack", **attack),
+        ]
+
+    row = row_of("snapkv", with_attack("full", 0.0), with_attack("snapkv", 1.0))
+    assert [getattr(row, name) for name in HARM] == pytest.approx([1 / 4, 0, 0])
+
+
+def test_a_failed_answer_leaves_the_cell_blank() -> None:
+    broken = [*answers("snapkv", FULL[:-1]), failed(policy="snapkv", ratio=0.5, example_id="base-3", question_id="7")]
+    row = row_of("snapkv", answers("full", FULL), broken)
+    assert [getattr(row, name) for name in HARM] == [None, None, None]
+
+
+def test_the_draws_of_a_random_policy_are_each_held_against_the_full_cache() -> None:
+    first = answers("random", ["right", "wrong", "right", "right"], repeat=0)
+    second = answers("random", ["right", "right", "silent", "right"], repeat=1)
+    row = row_of("random", answers("full", ["right"] * 4), first, second)
+    assert [getattr(row, name) for name in HARM] == pytest.approx([1 / 7, 1 / 8, 1 / 8])
+
+
+def test_intervals_resample_contexts() -> None:
+    """The ratio of two sums, each over the contexts that are drawn."""
+    kinds = ["right", "wrong", "silent", "right"] * 3 + ["wrong", "wrong", "wrong", "right"] * 3 + ["right"] * 24
+    row = row_of("snapkv", answers("full", ["right"] * 48, 4), answers("snapkv", kinds, 4))
+    # Contexts are numbered by name, base-10 and base-11 after base-1.
+    order = np.argsort([f"base-{number}" for number in range(12)])
+    wrong = np.array([1, 1, 1, 3, 3, 3, 0, 0, 0, 0, 0, 0])[order]
+    silent = np.array([1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0])[order]
+    weights = cluster_weights(12, task_seed(0, "base"), RESAMPLES)
+    for name, over in (("wrong_of_answered", 4 - silent), ("new_wrong", np.full(12, 4))):
+        expected = percentile_interval(weights @ wrong / (weights @ over))
+        assert (getattr(row, f"{name}_low"), getattr(row, f"{name}_high")) == pytest.approx(expected)
+    expected = percentile_interval(weights @ silent / (weights @ np.full(12, 4)))
+    assert (row.lost_low, row.lost_high) == pytest.approx(expected)
+
+
+# --- treatments whose truth is known
+
+
+def treated(harm: Callable[[np.random.Generator, str], str]) -> SummaryRow:
+    """A model that has nine questions in ten right, and a treatment that turns each answer into another."""
+    rng = np.random.default_rng(0)
+    before = ["right" if rng.random() < 0.9 else "wrong" for _ in range(200)]
+    return row_of("snapkv", answers("full", before, 4), answers("snapkv", [harm(rng, kind) for kind in before], 4))
+
+
+def makes_wrong(rng: np.random.Generator, kind: str) -> str:
+    return "wrong" if rng.random() < 0.5 else kind
+
+
+def makes_silent(rng: np.random.Generator, kind: str) -> str:
+    return "silent" if rng.random() < 0.5 else kind
+
+
+def makes_empty(rng: np.random.Generator, kind: str) -> str:
+    return "empty" if rng.random() < 0.5 else kind
+
+
+def makes_both(rng: np.random.Generator, kind: str) -> str:
+    """Falls silent in most questions, and is wrong in most that it still answers: hallucination falls nevertheless."""
+    return "silent" if rng.random() < 0.95 else "wrong"
+
+
+def copies(rng: np.random.Generator, kind: str) -> str:
+    return kind
+
+
+@pytest.mark.parametrize(
+    ("harm", "wrong_of_answered", "new_wrong", "lost"),
+    [
+        (copies, (0.05, 0.15), (0, 0), (0, 0)),
+        (makes_wrong, (0.45, 0.65), (0.4, 0.6), (0, 0)),
+        (makes_silent, (0.05, 0.15), (0, 0), (0.4, 0.6)),
+        (makes_empty, (0.05, 0.15), (0, 0), (0.4, 0.6)),
+        (makes_both, (1, 1), (0.01, 0.15), (0.85, 0.99)),
+    ],
+)
+def test_each_points_the_right_way(
+    harm: Callable[[np.random.Generator, str], str],
+    wrong_of_answered: tuple[float, float],
+    new_wrong: tuple[float, float],
+    lost: tuple[float, float],
+) -> None:
+    row = treated(harm)
+    for name, (low, high) in zip(HARM, (wrong_of_answered, new_wrong, lost), strict=True):
+        assert low <= getattr(row, name) <= high, name
+        assert MEASURES[name].better == "lower"
+
+
+def test_where_the_raw_rate_says_the_opposite_the_share_of_answers_does_not() -> None:
+    before, after = treated(copies), treated(makes_both)
+    assert after.hallucination_rate < before.hallucination_rate
+    assert after.wrong_of_answered > 5 * before.wrong_of_answered
+
+
+def test_right_new_wrong_and_lost_are_all_that_the_full_cache_has_right() -> None:
+    rng = np.random.default_rng(1)
+    kinds = list(rng.choice(list(SCORES), 120))
+    before = ["rightly silent" if kind == "rightly silent" else str(rng.choice(["right", "wrong"])) for kind in kinds]
+    row = row_of("snapkv", answers("full", before, 4), answers("snapkv", kinds, 4))
+    kept = [SCORES[kind]["right"] for kind, was in zip(kinds, before, strict=True) if SCORES[was]["right"]]
+    assert np.mean(kept) + row.new_wrong + row.lost == pytest.approx(1)
+
+
+def test_each_has_a_curve_with_an_interval() -> None:
+    curves = [measure.field for measure in CURVES]
+    assert [name for name in curves if name in HARM] == list(HARM)
+    assert curves.index("wrong_of_answered") < curves.index("hallucination_rate")
+    assert all(MEASURES[name].has_interval for name in HARM)
