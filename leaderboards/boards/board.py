@@ -1,7 +1,7 @@
 """The board: one row for each policy, with what an engineer and an author of a press look for first."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pandas import DataFrame
@@ -26,6 +26,8 @@ from policies.declaration.levels import UNTREATED, Level
 from policies.declaration.names import CONTROLS, FULL
 
 COST = "ms / 1,000 tokens"
+# The columns that stand on a board before all are asked for, those of levels at the first of them alone.
+LEADING = ("rank", "F1 area", "beats random?", "safe ratio", "F1", "wrong of answered", "GER", "bytes saved", COST)
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,7 @@ class BoardColumn:
     name: str
     meaning: str
     at_level: bool  # whether it tells of one of the levels that stand on a board unless another is chosen
+    leads: bool = False  # whether it stands on the board before all columns are asked for
 
 
 @dataclass(frozen=True)
@@ -55,6 +58,10 @@ class Board:
     controls: tuple[Line, ...]
     levels: tuple[BoardLevel, ...]  # in ascending order
     shown: tuple[Level, ...]  # the levels that have columns unless one is chosen
+
+    def cells_of(self, line: Line) -> Sequence[tuple[BoardColumn, Cell]]:
+        """Returns the cells of one of its lines, each with its column."""
+        return list(zip(self.columns, line.cells, strict=True))
 
     @property
     def reasons(self) -> list[str]:
@@ -184,8 +191,9 @@ def _place(policy: _Policy) -> float:
 def _columns(shown: Sequence[Level]) -> list[Column]:
     """``shown``: of which columns there are one for each level; others are of the first."""
     first = shown[0] if shown else UNTREATED
-    return [
+    columns = [
         *map(_derived_column, FIRST_COLUMNS),
+        *map(_f1_column, shown),
         *(
             _measure_column(measure, heading, level, heading.name if heading.single else f"{heading.name} at {level}")
             for measure, heading in ON_BOARD
@@ -195,13 +203,22 @@ def _columns(shown: Sequence[Level]) -> list[Column]:
         _saved_column("bytes saved", first),
         _column("questions", "in each cell", _questions),
     ]
+    return _with_leads(columns, first)
 
 
 def _at_level(level: Level) -> list[Column]:
-    return [
+    columns = [
         _f1_column(level),
         *(_measure_column(measure, heading, level, f"{heading.name} at {level}") for measure, heading in ON_BOARD),
         _saved_column(f"bytes saved at {level}", level),
+    ]
+    return _with_leads(columns, level)
+
+
+def _with_leads(columns: Sequence[Column], level: Level) -> list[Column]:
+    """Marks the columns that lead, those of levels at one of them."""
+    return [
+        (replace(column, leads=column.name.removesuffix(f" at {level}") in LEADING), cells) for column, cells in columns
     ]
 
 

@@ -1,8 +1,10 @@
 """Defines every measure, every column and every test in one home, for the page on method."""
 
 from leaderboards.boards.registry import derived_definitions
+from leaderboards.figures.tradeoff import DEFINITION as TRADEOFF
 from leaderboards.metrics import definitions_of
 from leaderboards.metrics.declaration.definition import Chapter, Definition, with_interval
+from leaderboards.pages.uses import DEFINITION as USES
 from leaderboards.statistics.bootstrap import RESAMPLES
 from leaderboards.statistics.significance import ALPHA, EXACT_BELOW
 from leaderboards.studies.registry import studies
@@ -61,6 +63,8 @@ BOARD = Chapter(
     "Boards: what a policy comes to",
     (
         *derived_definitions("board"),
+        USES,
+        TRADEOFF,
         Definition(
             "Best and tied, in a table",
             "At each ratio or budget, among the policies that are not controls. The best value is best where the "

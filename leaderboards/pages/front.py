@@ -9,21 +9,30 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from leaderboards.aggregate.row import ALL_TASKS, SummaryRow
+from leaderboards.aggregate.row import ALL_TASKS, F1, SummaryRow
+from leaderboards.boards.area import AREA
 from leaderboards.boards.board import Board
 from leaderboards.boards.cells import Cell
 from leaderboards.downloads.encounters import encounters
-from leaderboards.pages.results import Results, distinct, labels_of, task_page
+from leaderboards.figures.gallery import Picture
+from leaderboards.figures.tradeoff import HELD, KEPT, tradeoff
+from leaderboards.pages.findings import Finding, findings_of
+from leaderboards.pages.results import Results, distinct, examples_page, labels_of, task_page
 from leaderboards.pages.sections import note_of, sections_of, title_of
 from leaderboards.pages.tables import LISTING
-from leaderboards.rendering.style import line_styles
+from leaderboards.pages.uses import UseMatrix, use_matrix
+from leaderboards.rendering.style import LineStyle, line_styles
 from leaderboards.rendering.templating import as_data, render
+from leaderboards.statistics.resampling import Blank
 from policies.declaration.levels import UNTREATED
 from policies.declaration.names import FULL
 
 FRONT = "index.html"
 SCRIPTS = ("address.js", "page.js", "hover.js", "maps.js")
 METHOD = "method.html"
+TEACHING = "reference"  # how the names of the shipped models begin
+TRADEOFF_TITLE = f"{KEPT.capitalize()} over {HELD}"
+TRADEOFF_UNIT = "percent of the full cache; a line for each policy, a point for each level"
 
 
 @dataclass(frozen=True)
@@ -38,6 +47,18 @@ class PlacedBoard:
     task: str
     number: int  # of its results among all of them, from 0 on
     results: Results
+
+
+@dataclass(frozen=True)
+class First:
+    """What stands on the first screen of some results."""
+
+    identifier: str
+    label: str  # what tells these results from others, if there are any
+    matrix: UseMatrix
+    tradeoff: Picture | None
+    findings: Sequence[Finding]
+    notes: Sequence[str]  # why a number is not what one would think
 
 
 def page_renderers(results: Sequence[Results]) -> dict[str, Callable[[], str]]:
@@ -61,6 +82,16 @@ def page_renderers(results: Sequence[Results]) -> dict[str, Callable[[], str]]:
         boards=boards,
         board_data=_board_data(results, boards),
         shown=ALL_TASKS if pages else tasks[0],
+        firsts=[
+            _first(one, number, label, styles)
+            for number, (one, label) in enumerate(zip(results, labels_of(results), strict=True), start=1)
+        ],
+        teaching=any(one.model.split("/")[-1].startswith(TEACHING) for one in results),
+        examples=[
+            (f"{task}, {label}" if label else task, examples_page(task, number))
+            for number, (one, label) in enumerate(zip(results, labels_of(results), strict=True), start=1)
+            for task in one.tasks
+        ],
         **shared,
     )
     renderers: dict[str, Callable[[], str]] = {FRONT: front}
@@ -82,6 +113,41 @@ def _front_page(results: Sequence[Results], shown: str, board_data: dict[str, An
         sections=sections_of(results, shown),
         **values,
     )
+
+
+def _first(results: Results, number: int, label: str, styles: Mapping[str, LineStyle]) -> First:
+    identifier, matrix = f"first-{number}", use_matrix(results)
+    plot = tradeoff(results.rows, results.tasks, styles, identifier)
+    return First(
+        identifier,
+        label,
+        matrix,
+        None
+        if isinstance(plot, Blank)
+        else Picture("tradeoff", f"{KEPT.capitalize()} over {HELD}", TRADEOFF_UNIT, plot),
+        findings_of(results, matrix, f"section-{number}"),
+        _notes(results),
+    )
+
+
+def _notes(results: Results) -> list[str]:
+    """Explains what surprises readers, where these results show it."""
+    task = ALL_TASKS if len(results.tasks) > 1 else results.tasks[0]
+    best: dict[str, float] = {}
+    for row in results.rows:
+        if row.task == task and (value := F1.value(row)) is not None:
+            best[row.policy] = max(best.get(row.policy, 0.0), value)
+    areas = {
+        standing.policy: area.f1.mean
+        for standing in results.details.standings.get((results.mode, task), ())
+        if not isinstance(area := standing[AREA], Blank)
+    }
+    notes = []
+    if best.get("oracle", 0.0) > best.get(FULL, 0.0) > 0:
+        notes.append("The oracle is above the full cache: it removes the distractors too.")
+    if "recency" in areas and areas.get("streaming_llm", areas["recency"]) < areas["recency"]:
+        notes.append("StreamingLLM loses to recency: in short texts its sinks cost much of the budget.")
+    return notes
 
 
 def _task_page(results: Sequence[Results], task: str, **values: Any) -> str:
@@ -143,7 +209,7 @@ def _one_board(placed: PlacedBoard) -> dict[str, Any]:
         "levels": [
             {
                 "level": str(level.level),
-                "columns": [(column.name, column.meaning) for column in level.columns],
+                "columns": [(column.name, column.meaning, column.leads) for column in level.columns],
                 "rows": [[_cell_data(cell) for cell in line.cells] for line in level.lines],
             }
             for level in levels

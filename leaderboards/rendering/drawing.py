@@ -50,7 +50,7 @@ class Drawing:
         with matplotlib.rc_context(_settings(self.salt)):
             self.draw(axes)
             above = _body(figure, self.salt)
-            for artist in (*axes.lines, *axes.patches, *axes.collections):
+            for artist in (*axes.lines, *axes.patches, *axes.collections, *axes.texts):
                 artist.remove()
         return _as_part_of_a_page(_ground(self.frame) + above, self.title, self.colours)
 

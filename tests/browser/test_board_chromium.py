@@ -8,7 +8,7 @@ import pytest
 from leaderboards.aggregate.paired import Duel, duels
 from leaderboards.aggregate.summary import summarise
 from leaderboards.pages.results import Results
-from tests.support.chromium import Chromium, needs_chromium, on_every_screen
+from tests.support.chromium import IN_VIEW, Chromium, needs_chromium, on_every_screen
 from tests.support.pages import HOSTILE_IN_A_BROWSER as HOSTILE
 from tests.support.pages import results_of, write_pages
 from tests.support.synthetic_records import realistic_records
@@ -148,7 +148,7 @@ def test_why_cells_are_blank_is_told_below_the_board(browser: Chromium, page: Pa
     for fragment in ("", "task=base&level=0.7", "task=all&name=knorm"):
         browser.open(page, fragment=fragment)
         blanks = browser.evaluate(
-            f"[...{SHOWN}[0].querySelectorAll('tr:not([hidden]) .blank:not([hidden])')].map(cell => [cell.title,"
+            f"[...{SHOWN}[0].querySelectorAll('.blank')].filter({IN_VIEW}).map(cell => [cell.title,"
             " cell.closest('table').tHead.rows[0].cells[cell.cellIndex].textContent])"
         )
         told = browser.evaluate(f"[...{SHOWN}[0].querySelectorAll('.why li')].map(line => line.textContent)")
@@ -160,7 +160,7 @@ def test_why_cells_are_blank_is_told_below_the_board(browser: Chromium, page: Pa
 
 
 def test_every_column_sorts_by_keyboard_and_the_name_from_the_top(browser: Chromium, page: Path) -> None:
-    browser.open(page)
+    browser.open(page, fragment="columns=all")
     methods = f"[...{SHOWN}[0].querySelector('tbody').rows].map(row => row.dataset.name)"
     original = browser.evaluate(methods)
     heading = f"{SHOWN}[0].querySelector('thead th')"
@@ -182,10 +182,9 @@ def test_every_column_sorts_by_keyboard_and_the_name_from_the_top(browser: Chrom
 
 
 def written(duel: Duel) -> list[str]:
-    """F1, hallucination and p as a comparison writes them."""
-    ends = (duel.f1.mean, 100 * duel.hallucination.mean)
+    """F1 with the p that is about it, and hallucination, as a comparison writes them."""
     p = "<0.001" if duel.p < 0.001 else f"{duel.p:.3f}"
-    return [*(f"{round(end):+d}" for end in ends), p]
+    return [f"{round(duel.f1.mean):+d}", p, f"{round(100 * duel.hallucination.mean):+d}"]
 
 
 def test_two_rows_are_compared_with_the_numbers_of_compare(browser: Chromium, page: Path) -> None:

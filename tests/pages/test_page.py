@@ -29,7 +29,7 @@ from tests.support.pages import HOSTILE, Elements, assert_inert, build_pages, re
 from tests.support.synthetic_records import POLICIES, by_budget, failing, realistic_records, summary_row
 
 NAMES = (FRONT, "task-base.html", "task-hops.html")
-LOCAL = ("#", "data:,", "data/", "examples-", "task-", FRONT, METHOD, IMPORTED)
+LOCAL = ("#", "data:,", "data/", "../index.html", "examples-", "task-", FRONT, METHOD, IMPORTED)
 RUN: dict[str, Any] = {
     "status": "complete",
     "identity": {
@@ -82,7 +82,9 @@ def test_the_mean_is_on_the_front_page_and_each_task_on_its_own(pages: dict[str,
     assert list(pages) == [FRONT, "task-base.html", "task-hops.html"]
     for page, title in zip(pages.values(), ("All tasks", "base", "hops"), strict=True):
         assert re.findall(r'<section id="section-\d+" class="task".*?<h2[^>]*>([^<]+)</h2>', page, re.DOTALL) == [title]
-        assert page.count("<figure>") == len(EXPECTED) + 1, "curves, and a scatter"
+        trade_off = page.count('id="first-1-tradeoff-figure"')
+        assert trade_off == (title == "All tasks")
+        assert page.count("<figure ") == len(EXPECTED) + 1 + trade_off, "curves, and a scatter"
     assert {"task-base.html", "task-hops.html"} <= set(Elements(pages[FRONT]).values("href"))
 
 
@@ -124,7 +126,7 @@ def test_one_task_is_not_shown_twice() -> None:
     pages = build_pages([results_of(realistic_records(tasks=["base"], contexts=2, ratios=[0.5]))])
     assert list(pages) == [FRONT]
     assert "All tasks" not in Elements(pages[FRONT]).text
-    assert pages[FRONT].count("<figure>") == len(EXPECTED) + 1
+    assert pages[FRONT].count("<figure ") == len(EXPECTED) + 2
 
 
 def test_hostile_names_and_reasons_are_text() -> None:

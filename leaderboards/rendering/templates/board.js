@@ -52,12 +52,16 @@ if (source) {
         row.insertBefore(cell, next);
       }
     };
-    put(table.tHead.rows[0], level.columns.map(([name, meaning]) => {
+    const marked = (cell, index) => {
+      cell.classList.toggle("extra", !level.columns[index][2]);
+      return cell;
+    };
+    put(table.tHead.rows[0], level.columns.map(([name, meaning], index) => {
       const made = heading(name, "col");
       made.title = meaning;
-      return made;
+      return marked(made, index);
     }));
-    board.rows.forEach((row, index) => put(row, level.rows[index].map(filled)));
+    board.rows.forEach((row, index) => put(row, level.rows[index].map(filled).map(marked)));
   };
 
   for (const board of boards) {
@@ -72,6 +76,7 @@ if (source) {
       pick.addEventListener("change", () => {
         const others = address.all("compare").filter((name) => name !== row.dataset.name);
         address.set({ compare: pick.checked ? [...others, row.dataset.name].slice(-2) : others });
+        if (!place.hidden) place.scrollIntoView({ block: "nearest" });
       });
       row.cells[0].prepend(pick);
     }
@@ -124,7 +129,7 @@ if (source) {
   const written = (thousandths) => (thousandths === 0 ? "<0.001" : (thousandths / 1000).toFixed(3));
   const cellsOf = (met) => {
     if (met === null) return [0, 1, 2].map(() => filled("not complete"));
-    return [difference(met.f1, met.verdict), difference(met.hallucination, met.hallucinates), element("td", "", element("span", "value", written(met.p)))];
+    return [difference(met.f1, met.verdict), element("td", "", element("span", "value", written(met.p))), difference(met.hallucination, met.hallucinates)];
   };
 
   const summary = (found, one, other) => {
@@ -142,7 +147,7 @@ if (source) {
     const table = document.getElementById("comparison-table");
     const [above, below] = [element("tr"), element("tr")];
     above.append(element("td"), ...levels.map((index) => heading(`at ${found.levels[index]}`, "colgroup", 3)));
-    below.append(heading("task", "col"), ...levels.flatMap(() => ["F1", "hallucination", "p"].map((text) => heading(text, "col"))));
+    below.append(heading("task", "col"), ...levels.flatMap(() => ["F1", "p", "hallucination"].map((text) => heading(text, "col"))));
     below.cells[0].className = "";
     table.tHead.replaceChildren(above, below);
     table.tBodies[0].replaceChildren(...found.tasks.map((task, index) => {
@@ -202,7 +207,10 @@ if (source) {
     if (field("name").value !== part) field("name").value = part;
     showRows(board, family, part.toLowerCase());
     setLevel(board, board.levels.find((each) => each.level === level));
-    const blanks = board.rows.flatMap((row) => (row.hidden ? [] : [...row.querySelectorAll(".blank")].filter((cell) => !cell.hidden)));
+    const all = address.get("columns") === "all";
+    field("columns").checked = all;
+    board.element.classList.toggle("short", !all);
+    const blanks = board.rows.flatMap((row) => (row.hidden ? [] : [...row.querySelectorAll(".blank")].filter((cell) => !cell.hidden && (all || !cell.classList.contains("extra")))));
     const columns = [...board.table.tHead.rows[0].cells].map((cell) => cell.textContent);
     const where = (reason) => distinct(blanks.filter((cell) => cell.title === reason).map((cell) => columns[cell.cellIndex]));
     const reasons = distinct(blanks.map((cell) => cell.title));
@@ -214,16 +222,17 @@ if (source) {
   for (const name of ["model", "mode", "setting", "task", "family", "level"]) {
     field(name).addEventListener("change", (event) => address.set({ [name]: event.target.value }));
   }
+  field("columns").addEventListener("change", (event) => address.set({ columns: event.target.checked ? "all" : null }));
   // Each letter is not a step that "back" should take.
   field("name").addEventListener("input", (event) => address.set({ name: event.target.value }, false));
   form.addEventListener("submit", (event) => event.preventDefault());
   form.addEventListener("reset", (event) => {
     event.preventDefault();
-    address.set(Object.fromEntries(["model", "mode", "setting", "task", "family", "level", "name", "sort", "compare"].map((name) => [name, null])));
+    address.set(Object.fromEntries(["model", "mode", "setting", "task", "family", "level", "columns", "name", "sort", "compare"].map((name) => [name, null])));
   });
   form.hidden = false;
   address.follow(apply);
-  if (["task", "sort", "compare", "level", "family", "name"].some((name) => address.get(name))) {
+  if (["task", "sort", "compare", "level", "columns", "family", "name"].some((name) => address.get(name))) {
     document.getElementById("boards").scrollIntoView({ behavior: "instant" });
   }
 }

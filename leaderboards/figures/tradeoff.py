@@ -1,0 +1,112 @@
+"""The trade-off: what is kept of the full cache's answers, over the bytes that are still held."""
+
+from collections.abc import Mapping, Sequence
+from statistics import fmean
+
+from matplotlib.axes import Axes
+
+from leaderboards.aggregate.row import ALL_TASKS, F1, KV_BYTES, OBEYED, SummaryRow
+from leaderboards.metrics import Measure
+from leaderboards.metrics.declaration.definition import Definition
+from leaderboards.rendering.drawing import Drawing, draw_line
+from leaderboards.rendering.frames import INK, Axis, Frame
+from leaderboards.rendering.plots import Plot, Spot
+from leaderboards.rendering.style import LineStyle
+from leaderboards.statistics.resampling import Blank
+from policies.declaration.levels import UNTREATED, Level
+from policies.declaration.names import FULL
+
+WHOLE = 100.0  # percent
+KEPT, HELD = "answers kept", "bytes held"
+DEFINITION = Definition(
+    "Answers kept, and bytes held",
+    "What a policy has of the full cache’s F1, or of its directives obeyed where a task has directives, in percent, "
+    "mean over the tasks; and what an allocator holds of the full cache’s bytes. A policy that masks tokens frees "
+    "nothing, so its line is upright.",
+    names=(KEPT, HELD),
+)
+
+Place = tuple[float, float]  # bytes held, answers kept
+
+
+def tradeoff(
+    rows: Sequence[SummaryRow], tasks: Sequence[str], styles: Mapping[str, LineStyle], place: str = ""
+) -> Plot | Blank:
+    """Draws a line for each policy, from the full cache on. ``rows``: of one mode. ``tasks``: that the mean is over. A
+    level at which a task has no value is left out."""
+    cells = {(row.task, row.policy, row.at): row for row in rows}
+    lines = {styles[policy]: _line(cells, tasks, policy) for policy in dict.fromkeys(row.policy for row in rows)}
+    lines = {style: line for style, line in lines.items() if line and style.policy != FULL}
+    if not lines:
+        return Blank("nothing is compressed, or the full cache was not run")
+    heights = [kept for line in lines.values() for _, (_, kept) in line]
+    frame = Frame(
+        Axis.up_to(f"{HELD}, percent of the full cache", WHOLE), Axis.holding("percent", [*heights, WHOLE], steps=6)
+    )
+
+    def draw(axes: Axes) -> None:
+        axes.text(0.012, 0.985, "↖ better", transform=axes.transAxes, color=INK, va="top", fontsize=8.5)
+        for style, line in lines.items():
+            across, up = zip((WHOLE, WHOLE), *(point for _, point in line), strict=True)
+            draw_line(axes, style, across, up, label=style.policy)
+
+    return Plot(
+        Drawing(
+            frame,
+            draw,
+            "Answers kept over bytes held, percent of the full cache: a line for each policy",
+            f"tradeoff/{place}",
+            {style.colours[0]: style.variable for style in lines},
+        ),
+        "Answers kept over bytes held, percent of the full cache",
+        tuple(
+            Spot(style.index, held, kept, f"{level}", (f"{KEPT} {kept:.0f} %", f"{HELD} {held:.0f} %"))
+            for style, line in lines.items()
+            for level, (held, kept) in line
+        ),
+        {style.index: style.policy for style in lines},
+    )
+
+
+def kept_share(rows: Mapping[tuple[str, str, Level], SummaryRow], task: str, policy: str, level: Level) -> float | None:
+    """Returns the answers kept of a task, in percent of the full cache's; None where either has no value."""
+    own, full = rows.get((task, policy, level)), rows.get((task, FULL, UNTREATED))
+    if own is None or full is None:
+        return None
+    measure = lead_of(full)
+    return _share(measure.value(own), measure.value(full))
+
+
+def lead_of(row: SummaryRow) -> Measure:
+    """Returns what a task is judged by: directives obeyed where it has directives, else F1."""
+    return F1 if OBEYED.value(row) is None else OBEYED
+
+
+def _line(
+    cells: Mapping[tuple[str, str, Level], SummaryRow], tasks: Sequence[str], policy: str
+) -> list[tuple[Level, Place]]:
+    levels = sorted(
+        {level for task, name, level in cells if name == policy and task != ALL_TASKS}, key=lambda one: one.amount
+    )
+    points = [(level, _point(cells, tasks, policy, level)) for level in levels if level != UNTREATED]
+    return [(level, point) for level, point in points if point is not None]
+
+
+def _point(
+    cells: Mapping[tuple[str, str, Level], SummaryRow], tasks: Sequence[str], policy: str, level: Level
+) -> Place | None:
+    held, kept = [], []
+    for task in tasks:
+        own, full = cells.get((task, policy, level)), cells.get((task, FULL, UNTREATED))
+        if own is None or full is None:
+            return None
+        share = _share(KV_BYTES.value(own), KV_BYTES.value(full)), kept_share(cells, task, policy, level)
+        if share[0] is None or share[1] is None:
+            return None
+        held.append(share[0])
+        kept.append(share[1])
+    return (fmean(held), fmean(kept)) if held else None
+
+
+def _share(value: float | None, whole: float | None) -> float | None:
+    return None if value is None or not whole else WHOLE * value / whole

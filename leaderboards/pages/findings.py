@@ -1,0 +1,100 @@
+"""The findings of the front page: three sentences that are computed, each with the figure that shows it."""
+
+from dataclasses import dataclass
+
+from leaderboards.aggregate.row import ALL_TASKS
+from leaderboards.figures.tradeoff import kept_share, lead_of
+from leaderboards.metrics import MEASURES
+from leaderboards.pages.results import Results, task_page
+from leaderboards.pages.uses import Use, UseMatrix
+from policies.declaration.levels import UNTREATED, Level
+from policies.declaration.names import FULL
+
+# A model that falls silent hallucinates less, so that only what it still answers is looked at.
+WRONG = MEASURES.get("wrong_of_answered")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A sentence, and the address of the figure that shows it."""
+
+    text: str
+    link: str
+
+
+def findings_of(results: Results, matrix: UseMatrix, section: str) -> list[Finding]:
+    """Tells the most that is safe, the use that bears least, and how the best policy goes wrong; fewer where there is
+    nothing to tell. ``section``: of the front page, the identifier of that of these results."""
+    found = (_most(results, matrix, section), _least(results, matrix, section), _wrong(results, section))
+    return [finding for finding in found if finding is not None]
+
+
+def _most(results: Results, matrix: UseMatrix, section: str) -> Finding | None:
+    """The highest safe ratio of a method; of several that share it, the one that keeps most there."""
+    rows = {(row.task, row.policy, row.at): row for row in results.rows}
+    candidates = []
+    for line in matrix.methods:
+        for use, cell in zip(matrix.uses, line.cells, strict=True):
+            if cell.sort:
+                level = Level("ratio", cell.sort)
+                shares = [kept_share(rows, task, line.name, level) for task in use.tasks]
+                kept = min((share for share in shares if share is not None), default=0.0)
+                candidates.append((cell.sort, kept, use, line.name))
+    if not candidates:
+        return Finding("No policy is shown to be safe for anything at any ratio that was asked.", "#safe")
+    ratio, kept, use, policy = max(candidates, key=lambda one: one[:2])
+    what = lead_of(rows[use.tasks[0], FULL, UNTREATED])
+    return Finding(
+        f"{policy} keeps {kept:.0f} % of {_noun(what.title)} up to ratio {ratio:g} on {use.name} "
+        f"({use.contexts} contexts).",
+        _figure(results, use, section, what.name),
+    )
+
+
+def _least(results: Results, matrix: UseMatrix, section: str) -> Finding | None:
+    """The use whose best policy is safe for the least."""
+    best: dict[Use, float] = {}
+    for line in matrix.methods:
+        for use, cell in zip(matrix.uses, line.cells, strict=True):
+            if cell.sort is not None:
+                best[use] = max(best.get(use, 0.0), cell.sort)
+    if len(best) < 2:
+        return None
+    lowest = min(best.values())
+    uses = [use for use, ratio in best.items() if ratio == lowest]
+    names = ", ".join(use.name for use in uses)
+    full = next(row for row in results.rows if (row.task, row.policy) == (uses[0].tasks[0], FULL))  # it is comparable
+    return Finding(
+        f"No policy is shown to be safe for {names} {f'above ratio {lowest:g}' if lowest else 'at any ratio'}.",
+        _figure(results, uses[0], section, lead_of(full).name),
+    )
+
+
+def _wrong(results: Results, section: str) -> Finding | None:
+    """How often what the first policy of the board still answers is wrong, at the last level that the board shows."""
+    task = ALL_TASKS if len(results.tasks) > 1 else results.tasks[0]
+    board = results.boards.get((results.mode, task))
+    if WRONG is None or board is None or not board.methods or not board.shown:
+        return None
+    policy, level = board.methods[0].name, board.shown[-1]
+    rows = {(row.policy, row.at): row for row in results.rows if row.task == task}
+    full, own = (rows.get(cell) for cell in ((FULL, UNTREATED), (policy, level)))
+    values = [None if row is None else WRONG.value(row) for row in (full, own)]
+    if values[0] is None or values[1] is None:
+        return None
+    shares = [WRONG.text(value).partition(".")[0] for value in values]
+    return Finding(
+        f"At {level.where}, {shares[1]} % of the answers that {policy} still gives are wrong; "
+        f"with the full cache {shares[0]} %.",
+        f"#{section}-{WRONG.name}-figure",
+    )
+
+
+def _figure(results: Results, use: Use, section: str, measure: str) -> str:
+    """The address of the curve of a measure in the first task of a use."""
+    page = task_page(use.tasks[0]) if len(results.tasks) > 1 else ""
+    return f"{page}#section-1-{measure}-figure" if page else f"#{section}-{measure}-figure"
+
+
+def _noun(title: str) -> str:
+    return f"its {title}" if title.startswith("F1") else f"its {title[0].lower()}{title[1:]}"

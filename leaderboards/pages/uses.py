@@ -1,0 +1,117 @@
+"""The matrix of the front page: up to which ratio each policy is safe for what a cache is used for."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from leaderboards.aggregate.row import ALL_TASKS
+from leaderboards.boards.cells import Cell, Line
+from leaderboards.boards.safe_ratio import SAFE_RATIO, TOLERATED_LOSS, SafeRatio
+from leaderboards.metrics.declaration.definition import Definition
+from leaderboards.pages.results import Results, distinct
+from leaderboards.statistics.resampling import Blank
+from policies.declaration.names import CONTROLS, FULL
+
+# What a cache is used for, and the tasks that stand for it. A task that is not named here has a column of its own.
+USES: Mapping[str, tuple[str, ...]] = {
+    "short QA": ("base", "knowledge"),
+    "long context": ("long_context",),
+    "multi-hop": ("hops",),
+    "coreference": ("coreference",),
+    "several entities": ("multi_entity", "multi_presence"),
+    "system prompt": ("instructions", "ifeval"),
+    "arithmetic": ("arithmetic",),
+}
+NOT_RUN = "not run"
+UNSAFE, NOT_SHOWN = "unsafe", "not shown"
+DEFINITION = Definition(
+    "What is safe for what",
+    "The safe ratio of a policy in each task; of a use with several tasks the lowest of theirs, since what is safe has "
+    "to be safe in each. A use is unsafe where one of its tasks is, and not shown where one of them has too few "
+    "contexts to show it. n: the contexts of its task with the fewest.",
+    names=tuple(USES),
+)
+
+
+@dataclass(frozen=True)
+class Use:
+    """A column of the matrix."""
+
+    name: str
+    tasks: tuple[str, ...]  # those of the results
+    contexts: int  # of the task that has the fewest
+
+
+@dataclass(frozen=True)
+class UseMatrix:
+    """A row for each policy but the full cache, a column for each use."""
+
+    uses: tuple[Use, ...]
+    methods: tuple[Line, ...]
+    controls: tuple[Line, ...]
+
+    @property
+    def reasons(self) -> list[str]:
+        """Says why cells are blank, each reason once with its columns."""
+        columns: dict[str, dict[str, None]] = {}
+        for line in (*self.methods, *self.controls):
+            for use, cell in zip(self.uses, line.cells, strict=True):
+                if cell.reason:
+                    columns.setdefault(cell.reason, {})[use.name] = None
+        return [f"– in {', '.join(names)}: {reason}" for reason, names in columns.items()]
+
+
+def uses_of(results: Results) -> tuple[Use, ...]:
+    """Returns the uses that the tasks of some results stand for, in the order of their declaration."""
+    names = {task: use for use, tasks in USES.items() for task in tasks}
+    tasks_by_use: dict[str, list[str]] = {use: [] for use in USES}
+    for task in results.tasks:
+        tasks_by_use.setdefault(names.get(task, task), []).append(task)
+    contexts = {task: max(row.contexts for row in results.rows if row.task == task) for task in results.tasks}
+    return tuple(
+        Use(name, tuple(tasks), min(contexts[task] for task in tasks)) for name, tasks in tasks_by_use.items() if tasks
+    )
+
+
+def use_matrix(results: Results) -> UseMatrix:
+    """Takes the safe ratios of the standings; policies stand in the order of the board."""
+    uses = uses_of(results)
+    order = [line.name for line in _board_lines(results)]
+    lines = [
+        Line(policy, tuple(_cell([_safe_ratio(results, task, policy) for task in use.tasks]) for use in uses))
+        for policy in order
+        if policy != FULL
+    ]
+    return UseMatrix(
+        uses,
+        tuple(line for line in lines if line.name not in CONTROLS),
+        tuple(line for line in lines if line.name in CONTROLS),
+    )
+
+
+def _board_lines(results: Results) -> Sequence[Line]:
+    task = ALL_TASKS if len(results.tasks) > 1 else results.tasks[0]
+    board = results.boards.get((results.mode, task))
+    if board is None:
+        return [Line(policy, ()) for policy in distinct(row.policy for row in results.rows)]
+    return (*board.methods, *board.controls)
+
+
+def _safe_ratio(results: Results, task: str, policy: str) -> SafeRatio | Blank:
+    for standing in results.details.standings.get((results.mode, task), ()):
+        if standing.policy == policy:
+            return standing[SAFE_RATIO]
+    return Blank(NOT_RUN)
+
+
+def _cell(found: Sequence[SafeRatio | Blank]) -> Cell:
+    """The cell of a use: the worst of its tasks."""
+    blanks = [one for one in found if isinstance(one, Blank)]
+    if blanks:
+        return Cell.blank(blanks[0].reason)
+    worst = min((one for one in found if not isinstance(one, Blank)), key=_badness)
+    return Cell(f"{worst.ratio:g}" if worst.ratio else NOT_SHOWN if _badness(worst)[1] else UNSAFE, "", worst.ratio)
+
+
+def _badness(safe: SafeRatio) -> tuple[float, bool]:
+    """What is safe for less is worse; of what is safe for nothing, what loses more than is tolerated."""
+    return safe.ratio, safe.losses[0].mean < TOLERATED_LOSS

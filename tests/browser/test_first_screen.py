@@ -1,0 +1,81 @@
+"""The first screen in a real browser: the matrix and a number are in view, nothing is cut off, and links lead on."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from leaderboards.pages.front import FRONT
+from tests.support.chromium import IN_VIEW, Chromium, needs_chromium
+from tests.support.pages import results_of, write_pages
+from tests.support.synthetic_records import realistic_records
+
+pytestmark = needs_chromium
+
+WIDTHS = (390, 1300, 1920)
+HEIGHT = 900
+TASKS = ["base", "hops", "long_context", "arithmetic"]
+# Of the cells of a table that are shown, the texts that are wider than their cell, or stick out of the window.
+CUT = """selector => [...document.querySelectorAll(selector)].filter(each => each.offsetParent !== null)
+  .flatMap(cell => [...cell.querySelectorAll('.value, .sign')].filter(text => getComputedStyle(text).clipPath === 'none'
+    && text.offsetParent !== null)
+  .filter(text => { const [inner, outer] = [text, cell].map(one => one.getBoundingClientRect());
+    return inner.left < outer.left - 1 || inner.right > outer.right + 1 || text.scrollWidth > text.clientWidth + 1
+      && getComputedStyle(text).display !== 'inline'; })
+  .map(text => text.textContent))"""
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    records = realistic_records(tasks=TASKS, contexts=6)
+    return write_pages(tmp_path_factory.mktemp("site"), results_of(records, "reference")).parent
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_the_matrix_and_a_number_are_on_the_first_screen(browser: Chromium, site: Path, width: int) -> None:
+    browser.open_quietly(site / FRONT, width)
+    matrix = "document.querySelector('.uses')"
+    box = browser.evaluate(f"(({{top, bottom}}) => [top, bottom])({matrix}.getBoundingClientRect())")
+    assert 0 < box[0] < box[1] <= HEIGHT
+    assert re.search(r"\d", browser.evaluate(f"{matrix}.querySelector('tbody').textContent"))
+    header = browser.evaluate("document.querySelector('header').getBoundingClientRect().height")
+    assert header <= 64, "one line"
+    wider = "(box => box.scrollWidth - box.clientWidth)(document.querySelector('.uses').parentElement)"
+    assert browser.evaluate(wider) <= 0, "the matrix needs no scrolling"
+    assert browser.evaluate(f"({CUT})('.uses td')") == []
+
+
+@pytest.mark.parametrize("width", [1300, 1920])
+def test_the_board_is_as_wide_as_the_window_and_cuts_no_digits(browser: Chromium, site: Path, width: int) -> None:
+    browser.open(site / FRONT, width)
+    board = "[...document.querySelectorAll('.board')].find(each => each.offsetParent !== null)"
+    headings = f"[...{board}.querySelectorAll('thead th')].filter({IN_VIEW}).map(each => each.textContent)"
+    shown = browser.evaluate(headings)
+    assert shown[0] == "policy"
+    assert "F1 at 0.5" in shown
+    assert len(shown) <= 10
+    across = browser.evaluate(f"{board}.querySelector('table').getBoundingClientRect().width")
+    assert min(width, 1500) - 110 <= across <= 1500
+    assert browser.evaluate(f"({CUT})('.board td')") == []
+    browser.evaluate("document.getElementById('filter-columns').click()")
+    assert len(browser.evaluate(headings)) > len(shown)
+    assert "columns=all" in browser.evaluate("location.hash")
+    assert browser.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_findings_and_pages_lead_to_what_is_there(site: Path) -> None:
+    pages = {path.name: path.read_text(encoding="utf-8") for path in site.glob("*.html")}
+    findings = re.findall(r'<li>[^<]+ <a href="([^"]+)">Figure</a>', pages[FRONT])
+    assert len(findings) >= 2
+    for link in findings:
+        name, _, place = link.partition("#")
+        assert f'id="{place}"' in pages[name or FRONT], link
+    for name, page in pages.items():
+        links = {link.partition("#")[0] for link in re.findall(r'href="([^"#][^"]*)"', page)}
+        assert name == FRONT or FRONT in links
+        assert "method.html" in links
+    assert {f"task-{task}.html" for task in TASKS} <= set(re.findall(r'href="([^"]+)"', pages[FRONT]))
+
+
+def test_the_first_page_is_light(site: Path) -> None:
+    assert (site / FRONT).stat().st_size < 1_000_000
