@@ -17,7 +17,7 @@ $(INSTALLED): pyproject.toml | $(BIN)/python
 
 run: $(INSTALLED)
 	$(BIN)/python -m kvbench run
-	@echo "open site/index.html in a browser"
+	@echo "open the page named above in a browser; site/index.html lists all runs"
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .
@@ -64,9 +64,9 @@ docs: readme
 
 # The pictures of the README, from a real run.
 pictures: $(INSTALLED)
-	$(BIN)/python -m kvbench run
-	$(BIN)/python -m kvbench compare docs/loud_values.py:LoudValuesPress --against snapkv,knorm
-	$(BIN)/python -m kvbench run --suite instructions --name instructions --site site/suite
+	$(BIN)/python -m kvbench run --site site/default
+	$(BIN)/python -m kvbench compare docs/loud_values.py:LoudValuesPress --against snapkv,knorm --site site/compare
+	$(BIN)/python -m kvbench run --suite instructions --name instructions
 	$(BIN)/python -m kvbench.documents.pictures
 
 # The store that tests/store/test_small_store.py holds literal numbers of: they are to be verified anew after this.

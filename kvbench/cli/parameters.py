@@ -32,7 +32,7 @@ Mode = Annotated[
 ]
 Run = Annotated[Path, typer.Argument(help="Folder or URL of a run, such as runs/x.", parser=place_of, metavar="FOLDER")]
 Runs = Annotated[Path, typer.Option(help="Folder or URL that holds the runs.", parser=place_of, metavar="FOLDER")]
-Site = Annotated[Path, typer.Option(help="Folder of the page.")]
+Site = Annotated[Path | None, typer.Option(help="Folder of the page. Default: of the run's name, in site.")]
 CellSeconds = Annotated[float, typer.Option(help="How long a press may take with one context.")]
 MaxKVGB = Annotated[
     float | None, typer.Option(help="Bound on live keys and values. Default: a quarter of what is free, half on a GPU.")

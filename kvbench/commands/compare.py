@@ -41,14 +41,14 @@ def command(
     device: options.Device = "auto",
     dtype: options.Dtype = "auto",
     out: options.Runs = Path("runs"),
-    site: options.Site = Path("site"),
+    site: options.Site = None,
     cell_seconds: options.CellSeconds = CELL_SECONDS,
     max_kv_gb: options.MaxKVGB = None,
 ) -> None:
     """Runs what is missing of a press and of those it is compared with, and tells where it is better, worse or tied."""
     job = Job.of({**context.params, "policies": against, "levels": few})
     check_job(job)
-    make_folder("--site", site)  # found out now rather than after the run
+    make_folder("--site", site or Path("site"))  # found out now rather than after the run
     executor = local.on_this_machine(job)
     folder = out / f"compare-{Path(model).resolve().name}-{mode}-{executor.identity.short_hash()}"
     store = runs.complete(executor, folder, shlex.join(["python", "-m", "kvbench", *sys.argv[1:]]))

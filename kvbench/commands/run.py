@@ -66,7 +66,7 @@ def command(
     device_map: options.DeviceMap = None,
     out: options.Runs = Path("runs"),
     name: Annotated[str | None, typer.Option(help="Name of the run. Default: made from its identity.")] = None,
-    site: options.Site = Path("site"),
+    site: options.Site = None,
     cell_seconds: options.CellSeconds = CELL_SECONDS,
     max_kv_gb: options.MaxKVGB = None,
     executor: options.ExecutorName = "local",
@@ -80,7 +80,7 @@ def command(
         check_name(name)
     job = Job.of({**context.params, "levels": levels})
     check_job(job)
-    make_folder("--site", site)  # found out now rather than after the run
+    make_folder("--site", site or Path("site"))  # found out now rather than after the run
     check_writable("--out", out)
     with _executor(executor, job, address, workers, cpus_per_worker, gpus_per_worker) as chosen:
         folder = out / (name or f"{Path(model).resolve().name}-{mode}-{chosen.identity.short_hash()}")
@@ -103,7 +103,7 @@ def _executor(
     return nullcontext(local.on_this_machine(job))
 
 
-def publish(store: "Store", policies: Sequence[Policy], site: Path) -> None:
+def publish(store: "Store", policies: Sequence[Policy], site: Path | None) -> None:
     """Prints the table, builds the pages, and complains of what went wrong."""
     records = store.frame()
     pages, rows = sites.publish_site(store, records, site)

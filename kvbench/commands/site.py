@@ -18,7 +18,7 @@ def command(
         list[Path],
         typer.Argument(metavar="RUN...", help="Folders or URLs of runs, such as runs/x.", parser=place_of),
     ],
-    out: Annotated[Path, typer.Option(help="Folder that index.html is written to.")] = Path("site"),
+    out: Annotated[Path | None, typer.Option(help="Folder of the pages. Default: of the runs' name, in site.")] = None,
 ) -> None:
     """Builds the pages of one or more runs. What may be compared stands on one board: runs that differ in nothing but
     tasks and policies."""
@@ -27,6 +27,6 @@ def command(
         if folder in folders[:number]:
             raise KVBenchError(f"{run} is named twice")
     stores = [Store.open(run) for run in runs]
-    make_folder("--out", out)
+    make_folder("--out", out or Path("site"))
     pages = publish_sites(stores, out)
     console.print("\n".join(f"page: {page}" for page in pages), soft_wrap=True)

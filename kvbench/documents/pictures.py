@@ -63,12 +63,12 @@ def screenshot(page: Path, path: Path, part: str = "") -> None:
 
 
 def main(
-    page: Annotated[Path, typer.Option(help="The page of a run.")] = Path("site/index.html"),
+    page: Annotated[Path, typer.Option(help="The page of a run.")] = Path("site/default/index.html"),
     comparison: Annotated[Path, typer.Option(help="The page of a comparison.")] = Path(
-        "site/compare-LoudValuesPress.html"
+        "site/compare/compare-LoudValuesPress.html"
     ),
     suite: Annotated[Path, typer.Option(help="The page of the suite instructions.")] = Path(
-        "site/suite/instructions.html"
+        "site/instructions/instructions.html"
     ),
     results: Annotated[Path, typer.Option(help="The results of that suite.")] = Path(
         "runs/instructions/instructions.json"

@@ -19,6 +19,7 @@ from kvbench.publish.downloads import (
 )
 from kvbench.publish.method import method_of
 from kvbench.publish.site_files import remove_former_files
+from kvbench.publish.site_list import ENTRY_FILE, enlist, folder_of
 from kvbench.store.identity import Identity
 from kvbench.store.merging import RunGroup, group_runs
 from kvbench.store.store import SUMMARY_FILE, Store
@@ -86,17 +87,18 @@ def _warn(store: Store) -> None:
         )
 
 
-def publish_site(store: Store, records: DataFrame, folder: Path) -> tuple[list[Path], list[SummaryRow]]:
-    """Writes the pages of a run, each self-contained, and its summary; returns where to begin, and the rows."""
-    first, (rows,) = _write([RunGroup((store,))], [records], folder)
+def publish_site(store: Store, records: DataFrame, folder: Path | None) -> tuple[list[Path], list[SummaryRow]]:
+    """Writes the pages of a run, each self-contained, and its summary; returns where to begin, and the rows.
+    ``folder``: None for the run's own in the folder of all sites."""
+    first, (rows,) = _write([RunGroup((store,))], [records], folder_of(folder, [store]))
     return first, rows
 
 
-def publish_sites(stores: Sequence[Store], folder: Path) -> list[Path]:
+def publish_sites(stores: Sequence[Store], folder: Path | None) -> list[Path]:
     """Writes the pages of several runs; what may not be compared stands on boards of its own. Returns where to
     begin."""
     groups = group_runs(stores)
-    return _write(groups, [group.records() for group in groups], folder)[0]
+    return _write(groups, [group.records() for group in groups], folder_of(folder, stores))[0]
 
 
 def _write(
@@ -138,9 +140,11 @@ def _write(
     for name, page in pages.items():
         write_text_atomically(folder / name, page)
     downloads += write_study_tables(folder, [(_labels(group), group.stores) for group in groups])
-    remove_former_files(folder, [*pages, *downloads, f"{FOLDER}/{RECORDS_FILE}"])
+    remove_former_files(folder, [*pages, *downloads, f"{FOLDER}/{RECORDS_FILE}", ENTRY_FILE])
     link_pages(folder)
-    return [folder / name for name in first], [list(one.rows) for one in results]
+    pages_first = [folder / name for name in first]
+    enlist(folder, "run", pages_first, [store for group in groups for store in group.stores])
+    return pages_first, [list(one.rows) for one in results]
 
 
 def _aggregate(
@@ -224,7 +228,7 @@ def _results(
 
 
 def publish_comparison(
-    store: Store, records: DataFrame, policy: str, others: Sequence[str], folder: Path
+    store: Store, records: DataFrame, policy: str, others: Sequence[str], folder: Path | None
 ) -> tuple[Path, list[Duel], dict[str, list[Contrast]]]:
     """Writes the page of a policy against others; returns its path, the verdicts, and by opponent the failures."""
     try:
@@ -233,6 +237,7 @@ def publish_comparison(
         failed = _failed_cells(records, (policy, *others))
         raise KVBenchError(f"{error}{f': {failed[0]}' if failed else ''}") from error
     failures = {other: contrasts(records, policy, other) for other in others}
+    folder = folder_of(folder, [store])
     name = f"compare-{file_name(policy)}"
     sheets = (
         duels_sheet(f"{name}-verdicts", verdicts),
@@ -242,6 +247,7 @@ def publish_comparison(
     model, failed = store.identity.model, _failed_cells(records, (policy, *others))
     path = folder / f"{name}.html"
     write_text_atomically(path, build_comparison(model, verdicts, failures, failed, sheets))
+    enlist(folder, "comparison", [path], [store])
     return path, verdicts, failures
 
 

@@ -97,10 +97,14 @@ def test_every_other_command_runs_in_the_order_given(
             words = shlex.split(command, comments=True)
             monkeypatch.setattr("sys.argv", words)
             assert main(words) == 0, f"{command}\n{capsys.readouterr().err}"
-    assert (tmp_path / "site/index.html").is_file()
+    listed = (tmp_path / "site/index.html").read_text()
+    assert all(f'href="{name}/index.html"' in listed for name in ("first", "budgets", "both", "study"))
+    assert (tmp_path / "site/first/index.html").is_file()
     assert (tmp_path / "runs/first/summary.json").is_file()
     assert (tmp_path / "figures/f1-base-agnostic.png").is_file()
     assert "imported from kvpress" in (tmp_path / "site/imported.html").read_text()
-    assert "snapkv+whitelist" in (tmp_path / "site/instructions.html").read_text()
-    assert "against knorm" in (tmp_path / "site/compare-LoudValuesPress.html").read_text().lower()
+    assert "snapkv+whitelist" in (tmp_path / "site/study/instructions.html").read_text()
+    assert (
+        "against knorm" in next((tmp_path / "site").glob("compare-*/compare-LoudValuesPress.html")).read_text().lower()
+    )
     assert (tmp_path / "datasets/hops/data/test.parquet").is_file()
