@@ -1,15 +1,13 @@
 """A finding is the result of one check; ``doctor`` and ``check-submission`` show theirs in the same table."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-from rich.table import Table
-from rich.text import Text
 
 from kvbench.system.console import console, printable
+from leaderboards.terminal.result_table import Column, ResultTable
 
 Outcome = Literal["ok", "note", "wrong"]
 STYLES: dict[Outcome, str] = {"ok": "green", "note": "yellow", "wrong": "bold red"}
@@ -42,9 +40,9 @@ def note(check: str, text: str) -> Finding:
     return Finding(check, "note", text)
 
 
-def show_findings(title: str, checks: int, examine: Callable[[Begin], Iterator[Finding]]) -> list[Finding]:
-    """Shows in a terminal which of so many checks runs, and how much time is left; then prints the table, and returns
-    the findings that are wrong. ``examine`` reports the name of each check before it runs."""
+def findings_of(checks: int, examine: Callable[[Begin], Iterator[Finding]]) -> list[Finding]:
+    """Shows in a terminal which of so many checks runs, and how much time is left, and returns all findings.
+    ``examine`` reports the name of each check before it runs."""
     columns = (
         BarColumn(),
         MofNCompleteColumn(),
@@ -62,18 +60,18 @@ def show_findings(title: str, checks: int, examine: Callable[[Begin], Iterator[F
             progress.update(task, description=check, completed=started)
             started += 1
 
-        findings = list(examine(begin))
-    Console(highlight=False).print(findings_table(title, findings))
-    return [finding for finding in findings if finding.outcome == "wrong"]
+        return list(examine(begin))
 
 
-def findings_table(title: str, findings: Iterable[Finding]) -> Table:
+def findings_table(title: str, findings: Sequence[Finding]) -> ResultTable:
     """A line for each finding; texts of a run are shown as they are, never as markup."""
-    table = Table(title=Text(title), box=None, pad_edge=False, title_justify="left")
-    for column in ("check", "", "finding"):
-        table.add_column(column, overflow="fold")
-    for finding in findings:
-        table.add_row(
-            finding.check, Text(finding.outcome, style=STYLES[finding.outcome]), Text(printable(finding.text))
-        )
-    return table
+    columns = (
+        Column("check"),
+        Column("outcome", "", style=lambda outcome: STYLES[outcome]),
+        Column("finding", text=printable, of_sentences=True),
+    )
+    return ResultTable("findings", columns, [(one.check, one.outcome, one.text) for one in findings], title)
+
+
+def faults_among(findings: Sequence[Finding]) -> list[Finding]:
+    return [finding for finding in findings if finding.outcome == "wrong"]

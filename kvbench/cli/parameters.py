@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from datasets_gen.tasks.ifeval import Placement
+from kvbench.cli.result import OUTPUT_OPTIONS, Result
 from kvbench.system.places import place_of
 from policies.declaration.levels import KINDS
 
@@ -66,7 +67,7 @@ GPUs = Annotated[
 ]
 
 
-def with_level_options(command: Callable[..., None]) -> Callable[..., None]:
+def with_level_options(command: Callable[..., Result]) -> Callable[..., Result]:
     """Gives a command an option for each kind of level.
 
     A parameter of the type ``LevelTexts`` becomes the options that give levels, such as ``--ratios``; one of the type
@@ -89,11 +90,11 @@ def with_level_options(command: Callable[..., None]) -> Callable[..., None]:
             options[name][option] = kind.name
 
     @wraps(command)
-    def called(**given: Any) -> None:
+    def called(**given: Any) -> Result:
         for name, kinds in options.items():
             texts = {kind: given.pop(option) for option, kind in kinds.items()}
             given[name] = {kind: text for kind, text in texts.items() if text is not None}
-        command(**given)
+        return command(**given)
 
     called.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     called.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
@@ -101,6 +102,6 @@ def with_level_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def given(context: typer.Context) -> list[str]:
-    """Returns the parameters that stand on the command line."""
-    sources = {name: context.get_parameter_source(name) for name in context.params}
+    """Returns the parameters that stand on the command line, but for those of the output, which all commands take."""
+    sources = {name: context.get_parameter_source(name) for name in context.params if name not in OUTPUT_OPTIONS}
     return [name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"]

@@ -12,6 +12,7 @@ import typer
 import kvbench
 from datasets_gen import DatasetError, unknown_name
 from kvbench.cli.parameters import with_level_options
+from kvbench.cli.result import printing
 from kvbench.system.console import console, printable
 from kvbench.system.errors import InterruptedRunError, KVBenchError, unexpected
 from kvbench.system.signals import INTERRUPTS
@@ -103,7 +104,7 @@ def application(name: str) -> typer.Typer:
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
-    line.command(help=COMMANDS[name])(with_level_options(module.command))
+    line.command(help=COMMANDS[name])(printing(name, with_level_options(module.command)))
     return line
 
 

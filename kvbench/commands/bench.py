@@ -1,22 +1,21 @@
 """``python -m kvbench bench``: how much faster than kvpress's pipeline, and whether every token is the same."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-from rich.table import Table
 
 from datasets_gen import TASKS
 from kvbench.cli.parameters import Device, MaxKVGB, Mode, Model, Seed, given
+from kvbench.cli.result import Result
 from kvbench.experiments.catalogue import check_ratios, choose_policies
 from kvbench.experiments.options import check_count, choose, kv_bytes, parse_points
 from kvbench.system.console import console
 from kvbench.system.errors import KVBenchError
 from kvbench.system.files import write_text_atomically
+from leaderboards.terminal.result_table import Column, ResultTable
 from policies import LazyModule
 from policies.declaration.levels import RATIO
 
@@ -62,7 +61,7 @@ def command(
     ] = False,
     out: Annotated[Path, typer.Option(help="File for the measurements of --suite.")] = Path("bench.json"),
     profile: Annotated[bool, typer.Option("--profile", help="Print where the engine's time goes, and stop.")] = False,
-) -> None:
+) -> Result:
     """Runs one grid through the engine and through kvpress's pipeline, in float32, and compares times and tokens."""
     for name in given(context):
         if name != "device" and (name in OF_THE_SUITE) != suite:
@@ -72,8 +71,7 @@ def command(
             )
     if suite:
         size = suites.TINY if tiny else suites.FULL
-        show_suite(only, size, check_count("--repeats", repeats), models.choose_device(device), out)
-        return
+        return measure_suite(only, size, check_count("--repeats", repeats), models.choose_device(device), out)
     contexts = range(check_count("--limit", limit))
     chosen_tasks = choose("task", tasks, TASKS)
     chosen = choose_policies(policies, chosen_tasks, mode)
@@ -84,82 +82,83 @@ def command(
     loaded = models.load_model(model, device, "float32")
     process.settle()
     if profile:
-        show_profile(engine.Work.of(loaded, chosen_tasks[0], chosen), [point.level.value for point in points])
-        return
+        return profile_of(engine.Work.of(loaded, chosen_tasks[0], chosen), [point.level.value for point in points])
     cells = sum(len(policy.points_among(points)) for policy in chosen)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, TextColumn("left"), TimeRemainingColumn(), console=console) as progress:
         bar = progress.add_task("kvpress", total=cells * sum(len(example.questions) for _, example in work))
         comparison = pipeline.compare(loaded, work, treated, lambda count: progress.advance(bar, count))
-    show_comparison(comparison)
+    return result_of(comparison)
 
 
-def show_comparison(comparison: "Comparison") -> None:
-    """Prints the table and a summary as JSON; :class:`KVBenchError` where a generation differs."""
-    output = Console(highlight=False)
-    output.print(comparison_table(comparison))
-    for policy, ratio, question in comparison.unequal:
-        output.print(f"unequal: {policy} at {ratio}, {question}")
-    for policy, reason in comparison.failed.items():
-        output.print(f"not compared: {policy}, on which kvpress's pipeline failed: {reason}", soft_wrap=True)
-    summary = {
-        "speedup": round(comparison.speedup, 2),
-        "equal": comparison.equal,
-        "compared": comparison.compared,
-        "engine_seconds": round(comparison.engine_seconds, 3),
-        "pipeline_seconds": round(comparison.pipeline_seconds, 3),
-    }
-    print(json.dumps(summary))
-    if comparison.unequal:
-        raise KVBenchError(f"{len(comparison.unequal)} of {comparison.compared} generations differ")
+def result_of(comparison: "Comparison") -> Result:
+    """Returns the times and the equal generations of each policy; a generation that differs is a fault."""
+    columns = (
+        Column("policy"),
+        Column("pipeline_seconds", "kvpress s", _seconds, right=True),
+        Column("engine_seconds", "engine s", _seconds, right=True),
+        Column("equal", right=True),
+        Column("compared", right=True),
+    )
+    rows: list[tuple[object, ...]] = [
+        (name, counted.pipeline_seconds, None, counted.equal, counted.compared)  # the engine has one time for all
+        for name, counted in comparison.policies.items()
+    ]
+    rows.append(("all", comparison.pipeline_seconds, comparison.engine_seconds, comparison.equal, comparison.compared))
+    unequal = [f"unequal: {policy} at {ratio}, {question}" for policy, ratio, question in comparison.unequal]
+    failed = [
+        f"not compared: {policy}, on which kvpress's pipeline failed: {reason}"
+        for policy, reason in comparison.failed.items()
+    ]
+    verdict = f"{comparison.speedup:.1f} times faster than kvpress's pipeline; {comparison.equal} of "
+    verdict += f"{comparison.compared} generations are equal"
+    fault = f"{len(comparison.unequal)} of {comparison.compared} generations differ" if comparison.unequal else ""
+    return Result([ResultTable("bench", columns, rows)], verdict, notes=[*unequal, *failed], fault=fault)
 
 
-def show_suite(only: str | None, size: "Size", repeats: int, device: "torch.device", out: Path) -> None:
+def _seconds(value: float | None) -> str:
+    return "" if value is None else f"{value:.2f}"
+
+
+def measure_suite(only: str | None, size: "Size", repeats: int, device: "torch.device", out: Path) -> Result:
     """Measures the rows of the suite and writes each into the file at once, beside other rows of the same machine."""
     report = measurement.Report.on(device, size is suites.TINY).continued(out)
     write_text_atomically(out, report.model_dump_json(indent=1) + "\n")  # found out now rather than after the hour
     for row in suites.run_suite(only, size, repeats, device, lambda name: console.print(f"measuring {name}")):
         report = report.with_row(row, [*suites.ON_CPU, *suites.ON_GPU])
         write_text_atomically(out, report.model_dump_json(indent=1) + "\n")
-    table = Table(box=None, pad_edge=False)
-    for title in ("", "measured", "lowest", "highest", "target", "what"):
-        table.add_column(title, no_wrap=title in ("", "measured"), overflow="fold")
-    for row in report.results:
-        numbers = [f"{value:.3g}" for value in (row.value, row.lowest, row.highest)]
-        style = None if row.met is None else ("green" if row.met else "red")
-        table.add_row(row.name, f"{numbers[0]} {row.unit}", *numbers[1:], row.target, row.what, style=style)
-    Console(highlight=False).print(table)
-    console.print(f"written: {out}", soft_wrap=True)
-
-
-def show_profile(work: "Work", ratios: Sequence[float]) -> None:
-    """Prints the seconds by part of the engine and by operation."""
-    times = profiling.profile_engine(work, ratios)
-    output = Console(highlight=False)
-    parts = Table("part", "seconds", "share", title=f"one context of {len(work.prompt.token_ids)} tokens")
-    for name, seconds in times.parts.items():
-        parts.add_row(name, f"{seconds:.3f}", f"{seconds / sum(times.parts.values()):.0%}")
-    operations = Table("operation", "calls", "seconds", title="operations, by the profiler")
-    for name, seconds in times.operations.items():
-        operations.add_row(name, f"{times.calls[name]:,}", f"{seconds:.3f}")
-    output.print(parts)
-    output.print(operations)
-
-
-def comparison_table(comparison: "Comparison") -> Table:
-    """Makes a row for each policy and one for the whole grid; the engine has one time for all policies."""
-    table = Table(title=f"kvpress's pipeline against the engine: {comparison.speedup:.1f} times faster")
-    for title in ("policy", "kvpress s", "engine s", "equal", "compared"):
-        table.add_column(title, justify="left" if title == "policy" else "right")
-    for name, counted in comparison.policies.items():
-        seconds = f"{counted.pipeline_seconds:.2f}"
-        table.add_row(name, seconds, "", str(counted.equal), str(counted.compared))
-    table.add_section()
-    table.add_row(
-        "all",
-        f"{comparison.pipeline_seconds:.2f}",
-        f"{comparison.engine_seconds:.2f}",
-        str(comparison.equal),
-        str(comparison.compared),
+    numbers = (Column(name, text=lambda value: f"{value:.3g}", right=True) for name in ("value", "lowest", "highest"))
+    columns = (
+        Column("name", "row"),
+        *numbers,
+        Column("unit"),
+        Column("target"),
+        Column("met", text=lambda met: "" if met is None else "yes" if met else "no", style=_style_of_target),
+        Column("what", of_sentences=True),
     )
-    return table
+    rows = [tuple(getattr(row, column.name) for column in columns) for row in report.results]
+    return Result([ResultTable("suite", columns, rows)], files={"measurements": out})
+
+
+def _style_of_target(met: bool | None) -> str:
+    return "" if met is None else "green" if met else "red"
+
+
+def profile_of(work: "Work", ratios: Sequence[float]) -> Result:
+    """Returns the seconds by part of the engine and by operation."""
+    times = profiling.profile_engine(work, ratios)
+    whole = sum(times.parts.values())
+    seconds = Column("seconds", text=lambda value: f"{value:.3f}", right=True)
+    parts = ResultTable(
+        "parts",
+        (Column("part"), seconds, Column("share", text=lambda share: f"{share:.0%}", right=True)),
+        [(name, spent, spent / whole) for name, spent in times.parts.items()],
+        f"one context of {len(work.prompt.token_ids)} tokens",
+    )
+    operations = ResultTable(
+        "operations",
+        (Column("operation"), Column("calls", right=True), seconds),
+        [(name, times.calls[name], spent) for name, spent in times.operations.items()],
+        "operations, by the profiler",
+    )
+    return Result([parts, operations])

@@ -1,16 +1,19 @@
 """``python -m kvbench check-submission``: is a run made by somebody else what it says it is?"""
 
-from kvbench.checks.findings import show_findings
+from kvbench.checks.findings import faults_among, findings_of, findings_table
 from kvbench.cli.parameters import Run
-from kvbench.system.errors import KVBenchError
+from kvbench.cli.result import Result
 from policies import LazyModule
 
 submission = LazyModule("kvbench.checks.submission.check")
 
 
-def command(run: Run) -> None:
+def command(run: Run) -> Result:
     """Checks files, identity, completeness, questions, scores, outputs and costs; changes nothing."""
-    wrong = show_findings(f"{run}, examined", submission.COUNT, lambda begin: submission.examine(run, begin))
-    if wrong:
-        names = ", ".join(dict.fromkeys(finding.check for finding in wrong))
-        raise KVBenchError(f"{run} does not hold what it says ({names}): do not put it on a board")
+    findings = findings_of(submission.COUNT, lambda begin: submission.examine(run, begin))
+    table = findings_table(f"{run}, examined", findings)
+    if not (wrong := faults_among(findings)):
+        return Result([table], verdict="sound")
+    names = ", ".join(dict.fromkeys(finding.check for finding in wrong))
+    fault = f"{run} does not hold what it says ({names}): do not put it on a board"
+    return Result([table], verdict=f"broken: {names}", fault=fault)

@@ -6,14 +6,13 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from kvbench.cli import parameters as options
+from kvbench.cli.result import Result
 from kvbench.engine.treat.time_limit import CELL_SECONDS
 from kvbench.experiments.build_grid import check_job
 from kvbench.experiments.catalogue import press_and_others
 from kvbench.store.run_file import Job
-from kvbench.system.console import console
 from kvbench.system.files import make_folder
 from policies import LazyModule
 
@@ -44,7 +43,7 @@ def command(
     site: options.Site = None,
     cell_seconds: options.CellSeconds = CELL_SECONDS,
     max_kv_gb: options.MaxKVGB = None,
-) -> None:
+) -> Result:
     """Runs what is missing of a press and of those it is compared with, and tells where it is better, worse or tied."""
     job = Job.of({**context.params, "policies": against, "levels": few})
     check_job(job)
@@ -56,15 +55,15 @@ def command(
     records = store.frame()
     rows = sites.publish_summary(store, records)
     page, duels, contrasts = sites.publish_comparison(store, records, mine.name, [other.name for other in others], site)
-    output = Console(highlight=False)
+    tables, warnings = [], []
     for other in others:
         against_it = [duel for duel in duels if duel.other == other.name]
         if not against_it:
-            console.print(f"no verdict against {other.name}: no cell of both is complete", style="yellow", markup=False)
+            warnings.append(f"no verdict against {other.name}: no cell of both is complete")
             continue
-        output.print(verdicts.verdict_table(against_it))
+        tables.append(verdicts.verdict_table(against_it))
         if contrasts[other.name]:
-            output.print(verdicts.failure_table(contrasts[other.name]))
-    console.print(f"records: {folder}\npage:    {page}", soft_wrap=True)
-    reports.report_identities(store, records, executor.grid.setting.policies)
-    reports.report_failures(rows)
+            tables.append(verdicts.failure_table(contrasts[other.name]))
+    more, fault = reports.warnings_of(store, records, executor.grid.setting.policies)
+    files = {"records": folder, "page": page}
+    return Result(tables, warnings=[*warnings, *more], files=files, fault=fault or reports.failures_of(rows))

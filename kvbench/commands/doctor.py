@@ -1,7 +1,8 @@
 """``python -m kvbench doctor``: is this press sound?"""
 
-from kvbench.checks.findings import show_findings
+from kvbench.checks.findings import faults_among, findings_of, findings_table
 from kvbench.cli.parameters import Device, Model, Press
+from kvbench.cli.result import Result
 from kvbench.experiments.catalogue import check_ratios, single_policy
 from kvbench.system.console import console
 from kvbench.system.errors import KVBenchError
@@ -15,7 +16,7 @@ def command(
     press: Press,
     model: Model = "reference",
     device: Device = "auto",
-) -> None:
+) -> Result:
     """Checks one press against the contract of every policy; fails if the press breaks it."""
     policy = single_policy(press)
     check_ratios("doctor", [policy])
@@ -24,6 +25,9 @@ def command(
     if missing := models.missing_weights([policy], loaded):
         raise KVBenchError(missing[policy.name])
     patient = examination.admit(policy, loaded)
-    wrong = show_findings(policy.name, patient.steps, lambda begin: examination.examine(patient, begin))
-    if wrong:
-        raise KVBenchError(f"{policy.name} is not sound: {wrong[0].check} {wrong[0].text}")
+    findings = findings_of(patient.steps, lambda begin: examination.examine(patient, begin))
+    table = findings_table(policy.name, findings)
+    if not (wrong := faults_among(findings)):
+        return Result([table], verdict="sound")
+    reason = f"{wrong[0].check} {wrong[0].text}"
+    return Result([table], verdict=f"broken: {reason}", fault=f"{policy.name} is not sound: {reason}")

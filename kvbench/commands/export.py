@@ -13,12 +13,14 @@ from datasets_gen.examples.tags import counts_of
 from datasets_gen.export.card import Part, dataset_card
 from datasets_gen.export.dataset import to_dataset
 from kvbench.cli import parameters as options
+from kvbench.cli.result import Result
 from kvbench.experiments.data import with_data
 from kvbench.experiments.options import contexts_of
 from kvbench.prompts.context_length import lengthen_by_tokenizer
 from kvbench.system.console import console
 from kvbench.system.errors import KVBenchError, first_line
 from kvbench.system.files import write_atomically, write_text_atomically
+from leaderboards.terminal.result_table import Column, ResultTable
 
 _PART = TypeAdapter(Part)
 
@@ -37,7 +39,7 @@ def command(
     seed: options.ExampleSeed = 0,
     split: options.ExampleSplit = "test",
     phrasings: options.Phrasings = "common",
-) -> None:
+) -> Result:
     """Writes a task as a folder that ``datasets.load_dataset`` reads: questions, contexts, spans and golds."""
     disable_progress_bars()  # datasets would write one to a file too
     (task_with_data,) = with_data([get_task(task)], data, defence)
@@ -78,7 +80,9 @@ def command(
     write_atomically(path, lambda partial: dataset.to_parquet(partial))
     write_text_atomically(path.with_suffix(".json"), _PART.dump_json(part, indent=1).decode())
     write_text_atomically(folder / "README.md", dataset_card(chosen, [*others, part]))
-    console.print(f"{questions:,} questions in {path}", soft_wrap=True)
+    written = (chosen.name, chosen.full_version, split, contexts, questions)
+    columns = [Column(name) for name in ("task", "version", "split", "contexts", "questions")]
+    return Result([ResultTable("exported", columns, [written])], files={"dataset": path})
 
 
 def _options(**options: object) -> str:

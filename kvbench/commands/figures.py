@@ -10,6 +10,7 @@ import typer
 from rich.progress import track
 
 from kvbench.cli.parameters import Run
+from kvbench.cli.result import Result
 from kvbench.experiments.options import choose
 from kvbench.publish.site import publish_summary
 from kvbench.store.store import Store
@@ -36,7 +37,7 @@ def command(
     policies: Annotated[
         str, typer.Option(help="Heat maps of these too, beside those of the mean of the methods; comma-separated.")
     ] = "",
-) -> None:
+) -> Result:
     """Draws every curve, scatter and heat map of each task and mode, in each format."""
     suffixes = choose("format", formats, FORMATS)
     store = Store.open(run)
@@ -52,7 +53,7 @@ def command(
     for stem, save in track(figures, "figures", console=console):
         for suffix in suffixes:
             save(out / f"{stem}.{suffix}")
-    console.print(f"figures: {out}", soft_wrap=True)
+    return Result(files={"figures": out})
 
 
 def _figures(shown: Gallery, task: str, mode: str, policies: Sequence[str]) -> Iterator[Figure]:

@@ -4,29 +4,31 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.text import Text
 
+from kvbench.cli.result import Result
 from kvbench.publish.downloads import link_pages, write_sheets
 from kvbench.publish.kvpress_results import results_in
-from kvbench.system.console import console, printable
-from kvbench.system.errors import KVBenchError
 from kvbench.system.files import make_folder, write_text_atomically
 from leaderboards.downloads.tables import imported_sheet
 from leaderboards.pages.imported import IMPORTED, build_imported
+from leaderboards.terminal.result_table import Column, ResultTable
 
 
 def command(
     results: Annotated[Path, typer.Argument(help="A folder that kvpress's evaluation wrote, or a folder of such.")],
     out: Annotated[Path, typer.Option(help="Folder that imported.html is written to.")] = Path("site"),
-) -> None:
+) -> Result:
     """Reads predictions.csv, metrics.json and config.yaml of each evaluation; fails at the end if one is broken."""
     rows, broken = results_in(results)
-    for line in broken:
-        console.print(f"left out: {printable(line)}", style="yellow", soft_wrap=True)
     make_folder("--out", out)
-    sheets = [imported_sheet(rows)]
-    write_sheets(out, sheets)
-    write_text_atomically(out / IMPORTED, build_imported(str(results), rows, broken, sheets))
+    sheet = imported_sheet(rows)
+    write_sheets(out, [sheet])
+    write_text_atomically(out / IMPORTED, build_imported(str(results), rows, broken, [sheet]))
     link_pages(out)
-    console.print(f"imported: {len(rows)} rows of kvpress\npage:     {out / IMPORTED}", soft_wrap=True)
-    if broken:
-        raise KVBenchError(f"{len(broken)} folders could not be read and are left out, all others are on the page")
+    table = ResultTable(
+        sheet.name, [Column(name) for name in sheet.columns], sheet.rows, view=Text(f"{len(rows)} rows of kvpress")
+    )
+    left_out = [f"left out: {line}" for line in broken]
+    fault = f"{len(broken)} folders could not be read and are left out, all others are on the page" if broken else ""
+    return Result([table], warnings=left_out, files={"page": out / IMPORTED}, fault=fault)

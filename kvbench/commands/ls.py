@@ -1,51 +1,64 @@
 """``python -m kvbench ls``: what is registered."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.padding import Padding
-from rich.table import Table
+from rich.console import Group
 from rich.text import Text
 
 from datasets_gen import FROM_DATA, TASKS, unknown_name
+from kvbench.cli.result import Result
 from kvbench.experiments.catalogue import known_policies
 from kvbench.experiments.suites import SUITES
 from kvbench.models.shipped import REFERENCE_MODELS
 from kvbench.system.errors import KVBenchError
 from leaderboards.metrics import METRICS
+from leaderboards.terminal.result_table import Column, ResultTable
 
-Rows = tuple[tuple[str, ...], list[tuple[str, ...]]]
 
-
-def _tasks() -> Rows:
-    return ("task", "version", "chance F1", "what it stresses"), [
-        (t.name, t.version, "-" if t.name in FROM_DATA else f"{t.chance:.1f}", t.description)
+def _tasks() -> ResultTable:
+    columns = (
+        Column("task"),
+        Column("version"),
+        Column("chance F1", text=lambda chance: "-" if chance is None else f"{chance:.1f}"),
+        Column("what it stresses", of_sentences=True),
+    )
+    rows = [
+        (t.name, t.version, None if t.name in FROM_DATA else t.chance, t.description)
         for t in (*TASKS.values(), *FROM_DATA.values())
     ]
+    return ResultTable("tasks", columns, rows)
 
 
-def _policies() -> Rows:
-    rows: list[tuple[str, ...]] = [
-        (p.name, p.paper, p.ways, p.description, p.budget) for p in known_policies().values()
-    ]
-    return ("policy", "paper", "how it runs", "what it keeps", "budget"), rows
+def _policies() -> ResultTable:
+    columns = (
+        Column("policy"),
+        Column("family", shown=False),
+        Column("paper", shown=False),
+        Column("how it runs", shown=False),
+        Column("what it keeps", cut=True),
+        Column("budget", shown=False),
+    )
+    rows = [(p.name, p.family, p.paper, p.ways, p.description, p.budget) for p in known_policies().values()]
+    caption = "paper, budget and how each runs: docs/policies.md, or --json"
+    return ResultTable("policies", columns, rows, caption=caption, headed=False, grouped_by="family")
 
 
-def _metrics() -> Rows:
-    return ("metric", "unit", "better", "definition"), [
-        (m.name, m.unit, m.better or "-", m.line) for m in METRICS.values()
-    ]
+def _metrics() -> ResultTable:
+    columns = (Column("metric"), Column("unit"), Column("better", text=lambda end: end or "-"))
+    rows = [(m.name, m.unit, m.better, m.line) for m in METRICS.values()]
+    return ResultTable("metrics", (*columns, Column("definition", of_sentences=True)), rows)
 
 
-def _models() -> Rows:
-    rows = list(REFERENCE_MODELS.items())
-    return ("model", "what it is"), [*rows, ("a path or hub name", "any causal language model that kvpress supports")]
+def _models() -> ResultTable:
+    rows = [*REFERENCE_MODELS.items(), ("a path or hub name", "any causal language model that kvpress supports")]
+    return ResultTable("models", (Column("model"), Column("what it is", of_sentences=True)), rows)
 
 
-def _suites() -> Rows:
-    return ("suite", "tasks", "policies", "what it asks"), [
+def _suites() -> ResultTable:
+    rows = [
         (
             suite.name,
             ", ".join([*(task.name for task in suite.tasks), *(f"{task.name} if named" for task in suite.if_named)]),
@@ -54,9 +67,12 @@ def _suites() -> Rows:
         )
         for suite in SUITES.values()
     ]
+    names = ("suite", "tasks", "policies", "what it asks")
+    view = Group(*(Text(f"{name}\n  {asks}\n  tasks: {tasks}\n  policies: {of}") for name, tasks, of, asks in rows))
+    return ResultTable("suites", [Column(name) for name in names], rows, view=view)
 
 
-KINDS: Mapping[str, Callable[[], Rows]] = {
+KINDS: Mapping[str, Callable[[], ResultTable]] = {
     "tasks": _tasks,
     "policies": _policies,
     "metrics": _metrics,
@@ -65,24 +81,24 @@ KINDS: Mapping[str, Callable[[], Rows]] = {
 }
 
 
-def listing(kind: str) -> Rows:
-    """Header and rows of a registry."""
+def listing(kind: str) -> ResultTable:
+    """Returns what a registry holds."""
     if kind not in KINDS:
         raise KVBenchError(unknown_name("listing", kind, KINDS))
     return KINDS[kind]()
 
 
-def command(kind: Annotated[str, typer.Argument(help="tasks, policies, metrics, models or suites")]) -> None:
-    header, rows = listing(kind)
-    console = Console(highlight=False)
-    if kind in ("policies", "suites"):  # too much for columns of 80 characters
-        for name, beside, what, *more in rows:
-            console.print(Text(f"{name:<32}{beside}", style="bold"))
-            console.print(Padding(Text(f"{what}: {'; '.join(more)}"), (0, 0, 0, 2)))
-        return
-    table = Table(box=None, pad_edge=False)
-    for number, title in enumerate(header):
-        table.add_column(title, no_wrap=number == 0, overflow="fold")
-    for row in rows:
-        table.add_row(*row)
-    console.print(table)
+def command(
+    kind: Annotated[str, typer.Argument(help="tasks, policies, metrics, models or suites", metavar="KIND")],
+    family: Annotated[str | None, typer.Option(help="Only policies of this family.", metavar="NAME")] = None,
+) -> Result:
+    """Lists what a run can be made of."""
+    table = listing(kind)
+    if family is None:
+        return Result([table])
+    if kind != "policies":
+        raise KVBenchError(f"--family is for policies: python -m kvbench ls policies --family {family}")
+    families = list(dict.fromkeys(policy.family for policy in known_policies().values()))
+    if family not in families:
+        raise KVBenchError(unknown_name("family", family, families))
+    return Result([replace(table, rows=[row for row in table.rows if row[1] == family])])

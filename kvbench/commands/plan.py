@@ -4,10 +4,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
 from kvbench.cli import parameters as options
+from kvbench.cli.result import Result
 from kvbench.estimate.constants import FILE, Constants
 from kvbench.estimate.machine import MACHINES, MEASURED
 from kvbench.experiments.build_grid import check_job
@@ -17,6 +16,7 @@ from kvbench.store.run_file import Job
 from kvbench.system.console import console
 from kvbench.system.errors import KVBenchError
 from kvbench.system.files import write_text_atomically
+from leaderboards.terminal.result_table import Column, ResultTable
 from policies import LazyModule
 
 measuring = LazyModule("kvbench.estimate.measure")
@@ -50,11 +50,10 @@ def command(
     memory_gb: Annotated[float, typer.Option(help=f"Memory of the machine {MEASURED}.")] = 16.0,
     constants: Annotated[Path, typer.Option(help="A file of constants.", show_default="those of kvbench")] = FILE,
     measure: Annotated[Path | None, typer.Option(help="Measure this machine for minutes and write this file.")] = None,
-) -> None:
+) -> Result:
     """Estimates units, device hours and bytes of a run, and lists the assumptions."""
     if measure is not None:
-        measure_to(measure)
-        return
+        return measure_to(measure)
     job = Job(
         tasks=tasks,
         profile=profile,
@@ -75,19 +74,20 @@ def command(
     else:
         shape = shapes.shape_from(layers, heads, key_heads, head_size, parameters, bytes_per_number)
     plan = requests.Request(shape, job, context_tokens, questions, machine, memory_gb).plan(known)
-    output = Console(highlight=False)
-    for title, rows in (("", pages.rows_of(plan)), ("presses that take longest", pages.slowest_policies(plan))):
-        table = Table(box=None, show_header=False, pad_edge=False, title=title, title_justify="left")
-        for row in rows:
-            table.add_row(*row)
-        output.print(table)
-    for sentence in pages.assumptions(plan):
-        output.print(f"- {sentence}")
+    figures = ResultTable("figures", [Column("what"), Column("how much")], pages.rows_of(plan), headed=False)
+    slowest = ResultTable(
+        "slowest presses",
+        [Column("policy"), Column("time of one worker")],
+        pages.slowest_policies(plan),
+        "presses that take longest",
+        headed=False,
+    )
+    return Result([figures, slowest], notes=pages.assumptions(plan))
 
 
-def measure_to(path: Path) -> None:
+def measure_to(path: Path) -> Result:
     """Measures the constants of this machine and writes them to a file."""
     with console.status("measuring") as status:
         constants = measuring.measure(lambda name: status.update(f"measuring: {name}"))
     write_text_atomically(path, constants.model_dump_json(indent=1) + "\n")
-    console.print(f"constants of {constants.machine}: {path}", soft_wrap=True)
+    return Result(files={f"constants of {constants.machine}": path})

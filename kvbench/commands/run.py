@@ -8,17 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
-from rich.console import Console
 
 from kvbench.cli import parameters as options
+from kvbench.cli.result import Result
 from kvbench.engine.treat.time_limit import CELL_SECONDS
 from kvbench.experiments.build_grid import check_job
 from kvbench.experiments.options import check_name
 from kvbench.store.run_file import Job
-from kvbench.system.console import console
 from kvbench.system.errors import KVBenchError
 from kvbench.system.files import check_writable, make_folder
-from leaderboards.terminal.table import telling, terminal_table
 from policies import LazyModule, Policy
 
 if TYPE_CHECKING:
@@ -30,6 +28,7 @@ ray = LazyModule("kvbench.run.on_ray")
 reports = LazyModule("kvbench.run.report")
 runs = LazyModule("kvbench.run.execute")
 sites = LazyModule("kvbench.publish.site")
+tables = LazyModule("leaderboards.terminal.table")
 
 
 def command(
@@ -74,7 +73,7 @@ def command(
     workers: options.MostWorkers = None,
     cpus_per_worker: options.CPUs = None,
     gpus_per_worker: options.GPUs = None,
-) -> None:
+) -> Result:
     """Runs tasks and policies over levels, stores every answer, and builds the page."""
     if name is not None:
         check_name(name)
@@ -85,7 +84,7 @@ def command(
     with _executor(executor, job, address, workers, cpus_per_worker, gpus_per_worker) as chosen:
         folder = out / (name or f"{Path(model).resolve().name}-{mode}-{chosen.identity.short_hash()}")
         store = runs.complete(chosen, folder, shlex.join(["python", "-m", "kvbench", *sys.argv[1:]]))
-    publish(store, chosen.grid.setting.policies, site)
+    return publish(store, chosen.grid.setting.policies, site)
 
 
 def _executor(
@@ -103,13 +102,11 @@ def _executor(
     return nullcontext(local.on_this_machine(job))
 
 
-def publish(store: "Store", policies: Sequence[Policy], site: Path | None) -> None:
-    """Prints the table, builds the pages, and complains of what went wrong."""
+def publish(store: "Store", policies: Sequence[Policy], site: Path | None) -> Result:
+    """Builds the pages, and returns the tables with what went wrong."""
     records = store.frame()
     pages, rows = sites.publish_site(store, records, site)
-    output = Console()
-    for measure in telling(rows):
-        output.print(terminal_table(rows, measure))
-    console.print("\n".join([f"records: {store.folder}", *(f"page:    {page}" for page in pages)]), soft_wrap=True)
-    reports.report_identities(store, records, policies)
-    reports.report_failures(rows)
+    warnings, fault = reports.warnings_of(store, records, policies)
+    shown = [tables.terminal_table(rows, measure) for measure in tables.telling(rows)]
+    files = {"records": store.folder, "page": pages}
+    return Result(shown, warnings=warnings, files=files, fault=fault or reports.failures_of(rows))

@@ -1,15 +1,20 @@
 """``python -m kvbench score``: the stored outputs, scored again without a model."""
 
+from rich.text import Text
+
 from kvbench.cli.parameters import Run
+from kvbench.cli.result import Result
 from kvbench.publish.site import publish_summary
 from kvbench.store.scoring import rescore
 from kvbench.store.store import Store
-from kvbench.system.console import console
 from leaderboards.aggregate.summary import COLUMNS
+from leaderboards.terminal.result_table import Column, ResultTable
 
 
-def command(run: Run) -> None:
+def command(run: Run) -> Result:
     store = Store.open(run)
     total, changed = rescore(store)
     publish_summary(store, store.frame(COLUMNS))
-    console.print(f"{total:,} records scored, {changed:,} changed; summary in {run / 'summary.json'}", soft_wrap=True)
+    view = Text(f"{total:,} records scored, {changed:,} changed")
+    table = ResultTable("scored", (Column("records"), Column("changed")), [(total, changed)], view=view)
+    return Result([table], files={"summary": run / "summary.json"})

@@ -1,24 +1,25 @@
-"""``python -m kvbench show``: one example of a task, or the worst answers of a run, with their spans in colour."""
+"""``python -m kvbench show``: one example of a task, or the worst answers of a run, with their spans marked."""
 
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.table import Table
+from rich.console import Group
 from rich.text import Text
 
 from datasets_gen import FROM_DATA, TASKS, Question, get_task, parse_tags, tags_of
 from kvbench.cli import parameters as options
+from kvbench.cli.result import Result
 from kvbench.experiments.data import with_data
 from kvbench.experiments.options import check_count
 from kvbench.prompts.context_length import lengthen_by_tokenizer
-from kvbench.publish.coloured_context import coloured, legend, render_answer
-from kvbench.publish.worst_answers import chosen_level, decoded_in_halves, worst_answers
+from kvbench.publish.coloured_context import Marked, coloured, legend, render_answer, verdict
+from kvbench.publish.worst_answers import Answer, chosen_level, decoded_in_halves, worst_answers
 from kvbench.store.store import Store
 from kvbench.system.errors import KVBenchError
 from kvbench.system.places import place_of
+from leaderboards.terminal.result_table import Column, ResultTable
 from policies import KINDS, Level
 
 
@@ -39,7 +40,7 @@ def command(
     policy: Annotated[str, typer.Option(help="Of a run: whose answers.")] = "",
     level: options.GivenLevel = options.NONE_GIVEN,
     worst: Annotated[int, typer.Option(help="Of a run: how many answers, the worst first.")] = 5,
-) -> None:
+) -> Result:
     """Prints an example of a task: its context with the spans coloured, its questions and what answers them. Or the
     worst answers of a policy in a run: what is lost of what they needed."""
     is_run = what not in {**TASKS, **FROM_DATA} and ("/" in what or Path(what).is_dir())
@@ -50,10 +51,8 @@ def command(
                 f"{option} is for {'tasks' if is_run else 'runs'}, and {what} is {'none' if is_run else 'no run'}"
             )
     if is_run:
-        show_worst(
-            Store.open(place_of(what)), policy, [Level(*one) for one in level.items()], check_count("--worst", worst)
-        )
-        return
+        run = Store.open(place_of(what))
+        return worst_of(run, policy, [Level(*one) for one in level.items()], check_count("--worst", worst))
     (task,) = with_data([get_task(what)], data, defence)
     chosen = lengthen_by_tokenizer(tokenizer, task, context_tokens, depth)
     example = chosen.example(seed, index, split, held_out=phrasings == "held-out")
@@ -66,37 +65,53 @@ def command(
     if not shown:
         raise KVBenchError(f"--tag {tag}: no question that is asked for has these tags; try another --index")
     spans = [*example.spans, *(span for _, one in shown for span in one.spans)]
-    console = Console(highlight=False)
-    console.print(coloured(example.context, spans))
-    console.print()
-    console.print(legend(spans))
-    console.print()
-    console.print(questions_table(shown))
+    view = Group(Marked(coloured(example.context, spans)), Text(), legend(spans))
+    columns = [Column(name) for name in ("task", "index", "context", "spans")]
+    row = (chosen.name, index, example.context, spans)
+    return Result([ResultTable("examples", columns, [row], view=view), questions_table(shown)])
 
 
-def show_worst(store: Store, policy: str, given: Sequence[Level], count: int) -> None:
+def worst_of(store: Store, policy: str, given: Sequence[Level], count: int) -> Result:
+    """Returns the worst answers of a policy in a run."""
     level = chosen_level(store.identity, policy, given)
     answers, failed = worst_answers(store, policy, level, count)
-    output = Console(highlight=False)
-    for number, answer in enumerate(answers, 1):
-        output.print(render_answer(number, answer))
+    warnings = []
     if failed:
-        output.print(Text(f"{failed:,} answers failed and are not among these", style="yellow"))
+        warnings.append(f"{failed:,} answers failed and are not among these")
     if halved := decoded_in_halves(store):
-        output.print(
-            Text(f"memory ended in this run: {halved:,} of its answers come from halved waves", style="yellow")
+        warnings.append(f"memory ended in this run: {halved:,} of its answers come from halved waves")
+    return Result([answers_table(answers)], notes=warnings)
+
+
+def answers_table(answers: Sequence[Answer]) -> ResultTable:
+    """Lists stored answers with what was asked, what the full cache wrote, and what was kept."""
+    of_record = ("question_id", "policy", "output_text", "f1", "em", "ger", "slot_coverage", "realised_ratio")
+    names = (*of_record, "question", "golds", "full_cache_output", "verdict")
+    rows = [
+        (
+            *(getattr(one.record, name) for name in of_record),
+            *(one.question.question, one.question.golds),
+            *(one.full.output_text if one.full else None, verdict(one.record)),
         )
+        for one in answers
+    ]
+    view = Group(*(render_answer(number, answer) for number, answer in enumerate(answers, 1)))
+    return ResultTable("answers", [Column(name) for name in names], rows, view=view)
 
 
-def questions_table(numbered: list[tuple[int, Question]]) -> Table:
+def questions_table(numbered: list[tuple[int, Question]]) -> ResultTable:
     """Lists the questions of an example, with the expected text where it is not the gold (directives, steps)."""
-    table = Table(box=None, pad_edge=False)
-    golds = [question.golds[0] if question.golds else "" for _, question in numbered]
-    differs = any(question.written != gold for (_, question), gold in zip(numbered, golds, strict=True))
-    for title in ("", "question", "gold", *(["to be written"] if differs else []), "type", "hops"):
-        table.add_column(title, overflow="fold")
-    for (number, question), gold in zip(numbered, golds, strict=True):
-        kind = question.type if question.answerable else "unanswerable"
-        texts = [question.text, gold, *([question.written] if differs else [])]
-        table.add_row(str(number), *map(Text, texts), kind, str(question.hops))
-    return table
+    differs = any(question.written != (question.golds or ("",))[0] for _, question in numbered)
+    columns = (
+        Column("number", ""),
+        Column("question", of_sentences=True),
+        Column("golds", "gold", lambda golds: golds[0] if golds else "", of_sentences=True),
+        Column("written", "to be written", of_sentences=True, shown=differs),
+        Column("type"),
+        Column("hops"),
+    )
+    rows = [
+        (number, one.text, one.golds, one.written, one.type if one.answerable else "unanswerable", one.hops)
+        for number, one in numbered
+    ]
+    return ResultTable("questions", columns, rows)

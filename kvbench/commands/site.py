@@ -5,9 +5,9 @@ from typing import Annotated
 
 import typer
 
+from kvbench.cli.result import Result
 from kvbench.publish.site import publish_sites
 from kvbench.store.store import Store
-from kvbench.system.console import console
 from kvbench.system.errors import KVBenchError
 from kvbench.system.files import make_folder
 from kvbench.system.places import place_of
@@ -19,7 +19,7 @@ def command(
         typer.Argument(metavar="RUN...", help="Folders or URLs of runs, such as runs/x.", parser=place_of),
     ],
     out: Annotated[Path | None, typer.Option(help="Folder of the pages. Default: of the runs' name, in site.")] = None,
-) -> None:
+) -> Result:
     """Builds the pages of one or more runs. What may be compared stands on one board: runs that differ in nothing but
     tasks and policies."""
     folders = [run.resolve() for run in runs]
@@ -28,5 +28,4 @@ def command(
             raise KVBenchError(f"{run} is named twice")
     stores = [Store.open(run) for run in runs]
     make_folder("--out", out or Path("site"))
-    pages = publish_sites(stores, out)
-    console.print("\n".join(f"page: {page}" for page in pages), soft_wrap=True)
+    return Result(files={"page": publish_sites(stores, out)})

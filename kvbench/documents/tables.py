@@ -30,8 +30,10 @@ SHOWN_SCORES = {"f1": "F1", "em": "right", "directives_obeyed": "directives obey
 
 def listed(kind: str) -> str:
     """Returns the table that ``python -m kvbench ls`` lists, as Markdown."""
-    header, rows = listing(kind)
-    return table(header, ((f"`{name}`", *others) for name, *others in rows))
+    listed = listing(kind)
+    columns = [column for column in listed.columns if column.name != listed.grouped_by]
+    rows = ([column.text(row[column.name]) for column in columns] for row in listed.plain())
+    return table([column.name for column in columns], ((f"`{name}`", *others) for name, *others in rows))
 
 
 def commands() -> str:

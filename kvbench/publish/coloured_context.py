@@ -1,8 +1,9 @@
-"""Shows contexts in colour: the words that a question needs, and how many of them survived in a stored answer."""
+"""Shows contexts with what a question needs marked, in colour or in brackets, and how much of it survived."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
-from rich.console import Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.padding import Padding
 from rich.rule import Rule
 from rich.table import Table
@@ -27,8 +28,10 @@ STYLES: Mapping[SpanKind, str] = {
 SURVIVED = ("the answer is left somewhere", "bold black on green")
 PARTLY = ("the answer is left in part", "bold black on yellow")
 EVICTED = ("the answer is gone everywhere", "bold white on red")
+FATES = (SURVIVED, PARTLY, EVICTED)
 AROUND = 160  # characters that are shown on either side of what matters in a long context
 LONG = 1500
+CUT = "bright_black"
 
 
 def coloured(context: str, spans: Sequence[Span], answer_style: str = STYLES["answer"]) -> Text:
@@ -39,6 +42,30 @@ def coloured(context: str, spans: Sequence[Span], answer_style: str = STYLES["an
             if span.kind == kind:
                 text.stylize(answer_style if kind == "answer" else style, span.start, span.end)
     return text
+
+
+@dataclass(frozen=True)
+class Marked:
+    """A coloured text, which is shown with brackets around its spans where the output has no colours."""
+
+    text: Text
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        without_colours = console.color_system is None or console.no_color
+        yield bracketed(self.text) if without_colours else self.text
+
+
+def bracketed(text: Text) -> Text:
+    """Writes the spans of a coloured text as brackets with their kinds: ``[fact Ada lives in [answer Rome].]``"""
+    kinds = {style: kind for kind, style in STYLES.items()} | {style: "answer" for _, style in FATES}
+    spans = sorted({(span.start, -span.end, kinds[str(span.style)]) for span in text.spans if str(span.style) in kinds})
+    opening = [(start, 1, f"[{kind} ") for start, _, kind in spans]
+    closing = [(-end, 0, "]") for _, end, _ in spans]  # before what opens at the same place
+    parts, last = [], 0
+    for place, _, mark in sorted([*opening, *closing], key=lambda one: one[:2]):
+        parts += [text.plain[last:place], mark]
+        last = place
+    return Text("".join([*parts, text.plain[last:]]))
 
 
 def render_answer(number: int, answer: Answer) -> RenderableType:
@@ -55,7 +82,7 @@ def render_answer(number: int, answer: Answer) -> RenderableType:
     )
     label, style = fate(record)
     strip = coloured(answer.context.context, spans, style)
-    parts.append(Padding(_excerpt(strip, spans), (1, 0, 0, 2)))
+    parts.append(Padding(Marked(_excerpt(strip, spans)), (1, 0, 0, 2)))
     if answer.generated is None:
         parts.append(Text("the example cannot be generated here: its spans are not known", style="yellow"))
     else:
@@ -129,8 +156,8 @@ def _excerpt(strip: Text, spans: Sequence[Span]) -> Text:
     """Cuts a long context to the surroundings of its spans, or to its beginning if it has none."""
     marked = [(span.start, span.end) for span in spans if span.kind != "distractor"]
     stretches = excerpt(strip.plain, marked, AROUND, LONG)
-    shown = Text(" … ", style="dim").join(strip[start:end] for start, end in stretches)
-    return shown if stretches[-1][1] == len(strip) else shown + Text(" …", style="dim")
+    shown = Text(" … ", style=CUT).join(strip[start:end] for start, end in stretches)
+    return shown if stretches[-1][1] == len(strip) else shown + Text(" …", style=CUT)
 
 
 def legend(spans: Sequence[Span], label: str = "answer", answer_style: str = STYLES["answer"]) -> Text:

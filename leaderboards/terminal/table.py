@@ -9,6 +9,7 @@ from rich.text import Text
 from leaderboards.aggregate.ranking import mark_of
 from leaderboards.aggregate.row import ALL_TASKS, F1, HALLUCINATION, LEAKAGE, OBEYED, SummaryRow
 from leaderboards.metrics import Measure
+from leaderboards.terminal.result_table import Column, ResultTable
 from policies.declaration.levels import Level
 from policies.declaration.names import CONTROLS
 
@@ -23,7 +24,18 @@ def telling(rows: Sequence[SummaryRow]) -> tuple[Measure, Measure]:
     return (OBEYED, LEAKAGE) if judged and all(F1.value(row) is None for row in means) else (F1, HALLUCINATION)
 
 
-def terminal_table(rows: Sequence[SummaryRow], measure: Measure = F1) -> Table:
+def terminal_table(rows: Sequence[SummaryRow], measure: Measure = F1) -> ResultTable:
+    """Returns a measure of every policy and level, as the mean over tasks."""
+    names = ("measure", "unit", "policy", "kind", "level", "mode", "value", "complete")
+    plain = [
+        (measure.name, measure.unit, row.policy, row.at.kind, row.at.value, row.mode, measure.value(row), row.complete)
+        for row in rows
+        if row.task == ALL_TASKS
+    ]
+    return ResultTable("scores", [Column(name) for name in names], plain, view=_by_level(rows, measure))
+
+
+def _by_level(rows: Sequence[SummaryRow], measure: Measure) -> Table:
     """Policies by level, the mean over tasks, in 80 columns.
 
     Of the first mode that the rows hold. Of more than ten columns an even choice is shown, both ends

@@ -3,32 +3,39 @@
 from collections import Counter
 from collections.abc import Sequence
 
-from rich import box
-from rich.table import Table
-from rich.text import Text
-
 from leaderboards.aggregate.failures import HOW, Contrast
-from leaderboards.aggregate.paired import Duel
+from leaderboards.aggregate.paired import Difference, Duel
+from leaderboards.terminal.result_table import Column, ResultTable
+from policies.declaration.levels import Level
 
 STYLES = {"better": "green", "worse": "red", "tied": "dim"}
 MOST_PARTS = 6
 
 
-def verdict_table(duels: Sequence[Duel]) -> Table:
+def verdict_table(duels: Sequence[Duel]) -> ResultTable:
     """One row for each task and level of one opponent. p is McNemar's, corrected (Holm) over the whole comparison."""
     first = duels[0]
-    title = f"{first.policy} against {first.other}: {summary_line(duels)}"
-    table = _table(title, ("task", first.level.kind, "F1, percent", "hallucination", "p", ""))
-    for duel in duels:
-        table.add_row(
-            duel.task,
-            str(duel.level),
-            duel.f1.written(),
-            duel.hallucination.written(100),
-            written_p(duel.p),
-            Text(duel.verdict, STYLES[duel.verdict]),
+    columns = (
+        Column("policy", shown=False),
+        Column("other", shown=False),
+        Column("task"),
+        Column("kind", shown=False),
+        Column("level", first.level.kind, lambda value: str(Level(first.level.kind, value)), right=True),
+        Column("f1", "F1, percent", Difference.written, right=True),
+        Column("hallucination", text=lambda difference: difference.written(100), right=True),
+        Column("p", text=written_p, right=True),
+        Column("verdict", "", style=lambda verdict: STYLES[verdict]),
+        *(Column(name, shown=False) for name in ("hallucination_p", "f1_p", "questions", "contexts")),
+    )
+    rows = [
+        (
+            *(duel.policy, duel.other, duel.task, duel.level.kind, duel.level.value, duel.f1, duel.hallucination),
+            *(duel.p, duel.verdict, duel.hallucination_p, duel.f1_p, duel.questions, duel.contexts),
         )
-    return table
+        for duel in duels
+    ]
+    title = f"{first.policy} against {first.other}: {summary_line(duels)}"
+    return ResultTable("verdicts", columns, rows, title)
 
 
 def summary_line(duels: Sequence[Duel]) -> str:
@@ -41,27 +48,29 @@ def written_p(p: float) -> str:
     return "<0.001" if p < 0.001 else f"{p:.3f}"
 
 
-def failure_table(contrasts: Sequence[Contrast]) -> Table:
+def failure_table(contrasts: Sequence[Contrast]) -> ResultTable:
     """Kinds of answers, and the parts of the questions where the two clearly differ, the largest difference first."""
     first = contrasts[0]
-    table = _table("how and where they fail differently", ("", "answers", "this", "other", "difference"))
+    columns = (
+        Column("policy", shown=False),
+        Column("other_policy", shown=False),
+        Column("what", ""),
+        Column("answers", right=True),
+        Column("rate", "this", _percent, right=True),
+        Column("other_rate", "other", _percent, right=True),
+        Column("difference", text=lambda difference: difference.written(100), right=True),
+    )
     parts = [part for part in contrasts if part.part != HOW and part.difference.is_clear]
-    for contrast in [*(one for one in contrasts if one.part == HOW), *parts[:MOST_PARTS]]:
-        wrong = "" if contrast.part == HOW else "wrong, "
-        table.add_row(
-            f"{wrong}{contrast.name}",
-            f"{contrast.answers:,}",
-            f"{100 * contrast.rate:.0f}",
-            f"{100 * contrast.other_rate:.0f}",
-            contrast.difference.written(100),
+    rows = [
+        (
+            *(one.policy, one.other, one.name if one.part == HOW else f"wrong, {one.name}"),
+            *(one.answers, one.rate, one.other_rate, one.difference),
         )
-    table.caption = f"percent of the answers of {first.policy} (this) and {first.other}; intervals not corrected"
-    return table
+        for one in [*(one for one in contrasts if one.part == HOW), *parts[:MOST_PARTS]]
+    ]
+    caption = f"percent of the answers of {first.policy} (this) and {first.other}; intervals not corrected"
+    return ResultTable("failures", columns, rows, "how and where they fail differently", caption)
 
 
-def _table(title: str, columns: Sequence[str]) -> Table:
-    table = Table(title=title, box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0))
-    table.title_justify = table.caption_justify = "left"
-    for number, name in enumerate(columns):
-        table.add_column(name, justify="left" if number == 0 or not name else "right", overflow="fold")
-    return table
+def _percent(rate: float) -> str:
+    return f"{100 * rate:.0f}"

@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from kvbench.checks import findings
-from kvbench.checks.findings import Begin, Finding, show_findings
+from kvbench.checks.findings import Begin, Finding, faults_among, findings_of, findings_table
 
 
 def examine(begin: Begin) -> Iterator[Finding]:
@@ -22,7 +22,9 @@ def test_a_terminal_shows_which_check_runs_and_how_far_it_is(
 ) -> None:
     output = StringIO()
     monkeypatch.setattr(findings, "console", Console(file=output, force_terminal=terminal, width=100))
-    assert show_findings("title", 2, examine) == [Finding("check 2", "wrong", "text")]
+    found = findings_of(2, examine)
+    assert faults_among(found) == [Finding("check 2", "wrong", "text")]
     assert ("check 2" in output.getvalue()) == terminal
     assert ("1/2" in output.getvalue()) == terminal
+    Console().print(findings_table("title", found))
     assert "check 1  ok     text" in capsys.readouterr().out

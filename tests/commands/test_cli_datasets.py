@@ -1,16 +1,19 @@
 """Tasks on the command line, without a model: exported as datasets, and shown in colour."""
 
+import io
 import re
 from pathlib import Path
+from typing import Literal
 
 import pandas as pd
 import pytest
 from datasets import load_dataset
+from rich.console import Console
 
-from datasets_gen import TASKS, Task
+from datasets_gen import TASKS, Span, Task
 from datasets_gen.export.dataset import rows_of
 from kvbench.cli.program import main
-from kvbench.publish.coloured_context import STYLES, coloured
+from kvbench.publish.coloured_context import STYLES, Marked, coloured
 from tests.support.runs import CommandLine
 
 every_task = pytest.mark.parametrize("task", TASKS.values(), ids=TASKS)
@@ -130,12 +133,15 @@ def test_what_is_to_be_written_is_shown_where_it_is_not_the_gold(cli: CommandLin
 def test_an_example_is_shown_with_its_spans_and_questions(cli: CommandLine, task: Task) -> None:
     assert cli("show", task.name, "--index", "3") == 0
     shown = " ".join(cli.out.split())
+    unmarked = re.sub(rf"\[(?:{'|'.join(STYLES)}) |\]", "", shown)
     example = task.example(0, 3)
     kinds = {span.kind for question in example.questions for span in question.spans} | {s.kind for s in example.spans}
     assert all(f" {kind} " in f" {shown} " for kind in kinds)
-    assert example.context[:60] in shown
+    assert example.context[:60] in unmarked
+    assert all(f"[{kind} " in shown for kind in kinds)
     assert cli("show", task.name, "--index", "3", "--question", "0", "--phrasings", "held-out") == 0
-    assert task.example(0, 3, held_out=True).context[:60] in " ".join(cli.out.split())
+    unmarked = re.sub(rf"\[(?:{'|'.join(STYLES)}) |\]", "", " ".join(cli.out.split()))
+    assert task.example(0, 3, held_out=True).context[:60] in unmarked
 
 
 def test_spans_are_coloured_and_the_narrower_kind_is_seen() -> None:
@@ -147,3 +153,20 @@ def test_spans_are_coloured_and_the_narrower_kind_is_seen() -> None:
     assert text.plain == example.context
     assert of_answer[-1] == STYLES["answer"]
     assert text.spans[-1].style == STYLES["answer"]
+
+
+def test_spans_are_bracketed_where_there_are_no_colours() -> None:
+    text = coloured("Ada lives in Rome, not in Oslo.", [Span("fact", 0, 18), Span("answer", 13, 17)])
+    marked = "[fact Ada lives in [answer Rome],] not in Oslo.\n"
+
+    def written(colours: bool, forbidden: bool = False) -> str:
+        system: Literal["256"] | None = "256" if colours else None
+        file = io.StringIO()
+        console = Console(file=file, width=80, color_system=system, force_terminal=colours, no_color=forbidden)
+        console.print(Marked(text))
+        return file.getvalue()
+
+    assert written(colours=False) == marked
+    assert "[fact" in written(colours=True, forbidden=True)
+    assert "[fact" not in written(colours=True)
+    assert "\x1b[" in written(colours=True)

@@ -186,7 +186,7 @@ def test_a_run_in_both_orders_judges_directives_and_attacks(cli: CommandLine, tm
     assert "Leakage" in printed
     assert "F1" not in printed
     assert cli("score", tmp_path / "runs/x") == 0
-    assert "20 records scored, 0 changed" in cli.err
+    assert "20 records scored, 0 changed" in cli.out
 
 
 def test_the_suite_makes_its_study_on_given_rows(cli: CommandLine, tmp_path: Path) -> None:

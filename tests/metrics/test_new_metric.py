@@ -109,7 +109,7 @@ print(json.dumps({
     "board_sheet": list(board_sheet(found, boards).columns),
     "pages": "".join(build_pages([results]).values()),
     "method": build_method(Method(("toy",), (), (), ())),
-    "ls": listing("metrics")[1],
+    "ls": listing("metrics").rows,
     "readme": listed("metrics"),
 }))
 """

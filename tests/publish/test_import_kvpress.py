@@ -104,7 +104,7 @@ def test_a_folder_of_folders_becomes_ranked_rows_marked_as_imported(cli: Command
         )
     evaluation(results / "loogle__x", {"qa": {"bleu1": 0.5}}, dataset="loogle", data_dir=None)
     assert cli("import-kvpress", results, "--out", tmp_path / "site") == 0
-    assert "imported: 5 rows of kvpress" in cli.err
+    assert "5 rows of kvpress" in cli.out
     page = (tmp_path / "site/imported.html").read_text()
     rows = rows_of(page)
     assert {row["source"] for row in rows} == {"imported from kvpress"}

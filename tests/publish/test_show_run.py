@@ -1,5 +1,6 @@
 """The worst answers of a run in the terminal: which they are, what is said of them, and what is in colour."""
 
+import re
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,7 +12,7 @@ from datasets_gen import TASKS
 from kvbench.experiments.grid import Grid
 from kvbench.experiments.setting import Setting
 from kvbench.models.load import LoadedModel
-from kvbench.publish.coloured_context import EVICTED, LONG, PARTLY, SURVIVED, fate, render_answer, verdict
+from kvbench.publish.coloured_context import EVICTED, LONG, PARTLY, STYLES, SURVIVED, fate, render_answer, verdict
 from kvbench.publish.worst_answers import chosen_level, worst_answers
 from kvbench.run.execute import execute
 from kvbench.store.record import Record
@@ -48,6 +49,11 @@ def edited(run: Path, tmp_path: Path, scores: Sequence[tuple[float, bool]], **mo
             changed.append(record.model_copy(update={**values, **more}))
         store.write_rows(RECORDS, store.folder / path.relative_to(run), changed)
     return store
+
+
+def without_brackets(text: str) -> str:
+    """A text as it was before its spans were marked."""
+    return re.sub(rf"\[(?:{'|'.join(STYLES)}) |\]", "", text)
 
 
 def plain(store: Store, count: int) -> str:
@@ -109,7 +115,8 @@ def test_a_long_context_is_shown_around_its_evidence(run: Path) -> None:
     assert len(text) < len(found.context.context)
     assert found.generated is not None
     for span in found.generated.spans:
-        assert found.context.context[span.start : span.end] in text
+        assert found.context.context[span.start : span.end] in without_brackets(text)
+    assert "[answer " in text
 
 
 def test_what_strangers_wrote_is_never_obeyed_by_the_terminal(run: Path, tmp_path: Path) -> None:

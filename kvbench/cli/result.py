@@ -1,0 +1,119 @@
+"""Commands return a :class:`Result`, and this is the one place that prints it: as tables, or as one JSON object."""
+
+import inspect
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, is_dataclass
+from functools import wraps
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from kvbench.system.console import console, printable
+from kvbench.system.errors import KVBenchError
+from leaderboards.terminal.result_table import ResultTable
+
+VERSION = 1  # of the JSON object; one that lacks or renames anything gets another
+OUTPUT = "Output"
+
+AsJSON = Annotated[
+    bool, typer.Option("--json", help="Print one JSON object instead of tables.", rich_help_panel=OUTPUT)
+]
+Quiet = Annotated[
+    bool, typer.Option("--quiet", help="Print results and errors, and no progress.", rich_help_panel=OUTPUT)
+]
+
+OUTPUT_OPTIONS: Mapping[str, Any] = {"as_json": AsJSON, "quiet": Quiet}
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a command found and wrote."""
+
+    tables: Sequence[ResultTable] = ()  # those of one name are one table for programs
+    verdict: str = ""  # one line, above the tables
+    notes: Sequence[str] = ()  # sentences below them
+    warnings: Sequence[str] = ()  # sentences that go to standard error
+    files: Mapping[str, Path | Sequence[Path]] = field(default_factory=dict)  # by what they are
+    fault: str = ""  # an error, which fails the command once the rest is printed
+
+    def as_json(self, command: str) -> str:
+        """Writes the object that ``docs/cli.md`` describes."""
+        tables: dict[str, list[dict[str, Any]]] = {}
+        for table in self.tables:
+            tables.setdefault(table.name, []).extend(table.plain())
+        content = {
+            "version": VERSION,
+            "command": command,
+            "verdict": self.verdict or None,
+            "tables": tables,
+            "notes": self.notes,
+            "warnings": self.warnings,
+            "files": self.files,
+            "error": self.fault or None,
+        }
+        return json.dumps(_plain(content), indent=1, allow_nan=False, ensure_ascii=False)
+
+    def show(self) -> None:
+        """Prints the result for people; the places of files go to standard error."""
+        output = Console(highlight=False, markup=False)
+        if self.verdict:
+            output.print(self.verdict, style="bold red" if self.fault else "bold green")
+        for number, table in enumerate(self.tables):
+            if number or self.verdict:
+                output.print()
+            output.print(table)
+        for note in self.notes:
+            output.print(f"- {note}")
+        for warning in self.warnings:
+            console.print(printable(warning), style="yellow", soft_wrap=True)
+        width = max(map(len, self.files), default=0) + 2
+        for what, paths in self.files.items():
+            for path in [paths] if isinstance(paths, Path) else paths:
+                console.print(f"{what + ':':<{width}}{path}", soft_wrap=True)
+
+
+def _plain(value: Any) -> Any:
+    """Turns numbers of numpy, numbers that JSON lacks, and paths into what JSON has."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(one) for key, one in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [_plain(one) for one in value]
+    if is_dataclass(value) and not isinstance(value, type):
+        return _plain(asdict(value))
+    if hasattr(value, "item"):
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return str(value) if isinstance(value, Path) else value
+
+
+def printing(name: str, command: Callable[..., Result]) -> Callable[..., None]:
+    """Makes a command print its result, and gives it the options that say how."""
+    signature = inspect.signature(command)
+    of_output = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=False, annotation=annotation)
+        for name, annotation in OUTPUT_OPTIONS.items()
+    ]
+
+    @wraps(command)
+    def called(*, as_json: bool, quiet: bool, **given: Any) -> None:
+        console.quiet = quiet
+        try:
+            result = command(**given)
+            if as_json:
+                print(result.as_json(name), flush=True)
+            else:
+                result.show()
+        finally:
+            console.quiet = False
+        if result.fault:
+            raise KVBenchError(result.fault)
+
+    parameters = [*signature.parameters.values(), *of_output]
+    called.__signature__ = signature.replace(parameters=parameters, return_annotation=None)  # type: ignore[attr-defined]
+    called.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return called

@@ -1,0 +1,94 @@
+"""A result table holds values for programs, and how people see them in a terminal."""
+
+import textwrap
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rich import box
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.table import Table
+from rich.text import Text
+
+GAP = 2  # characters between two columns
+NARROWEST = 20  # characters of a column of sentences
+
+
+def written(value: Any) -> str:
+    return "" if value is None else f"{value:,}" if isinstance(value, int) else str(value)
+
+
+@dataclass(frozen=True)
+class Column:
+    """How the values of one name are shown."""
+
+    name: str
+    title: str | None = None  # above the column, instead of the name
+    text: Callable[[Any], str] = written
+    style: Callable[[Any], str] = lambda _: ""
+    right: bool = False  # numbers stand at the right
+    of_sentences: bool = False  # takes the room that the other columns leave, and is broken between words
+    cut: bool = False  # one line, ended by … behind the last word that fits
+    shown: bool = True  # one that is not shown is for programs alone
+
+
+@dataclass(frozen=True)
+class ResultTable:
+    """A table of plain values; one ``view`` or the table itself is what people see."""
+
+    name: str  # that of its rows for programs
+    columns: Sequence[Column]
+    rows: Sequence[Sequence[Any]]
+    title: str = ""
+    caption: str = ""
+    headed: bool = True  # with the titles of the columns
+    grouped_by: str = ""  # a column whose values stand as headings above their rows
+    view: RenderableType | None = None
+
+    def plain(self) -> list[dict[str, Any]]:
+        """Returns the rows as mappings from the names of the columns to the values."""
+        names = [column.name for column in self.columns]
+        return [dict(zip(names, row, strict=True)) for row in self.rows]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        if self.view is not None:
+            yield self.view
+            return
+        if self.title:
+            yield Text(self.title, "italic")
+        rows = self.plain()
+        for group in dict.fromkeys(row.get(self.grouped_by) for row in rows):
+            if self.grouped_by:
+                yield Text(str(group), "bold")
+            yield self._table([row for row in rows if row.get(self.grouped_by) == group], options.max_width)
+        if self.caption:
+            yield Text(self.caption, "dim")
+
+    def _table(self, rows: Sequence[dict[str, Any]], width: int) -> Table:
+        """Makes a table in which no word is broken: all columns but those of sentences keep their width."""
+        shown = [column for column in self.columns if column.shown]
+        titles = [(column.name if column.title is None else column.title) if self.headed else "" for column in shown]
+        texts = [[column.text(row[column.name]) for row in rows] for column in shown]
+        widths = [max(map(len, [title, *of])) for title, of in zip(titles, texts, strict=True)]
+        flexible = [number for number, column in enumerate(shown) if column.of_sentences or column.cut]
+        room = width - sum(widths) - GAP * (len(widths) - 1) + sum(widths[number] for number in flexible)
+        for done, number in enumerate(sorted(flexible, key=lambda number: widths[number])):
+            widths[number] = min(widths[number], max(NARROWEST, room // (len(flexible) - done)))
+            room -= widths[number]
+        frame = box.SIMPLE_HEAD if self.headed else None  # which has a character between columns itself
+        table = Table(box=frame, show_header=self.headed, padding=(0, GAP - self.headed, 0, 0))
+        table.pad_edge = table.show_edge = False
+        for column, title, of, most in zip(shown, titles, texts, widths, strict=True):
+            if column.cut:
+                of[:] = [textwrap.shorten(text, most, placeholder=" …", break_on_hyphens=False) for text in of]
+            table.add_column(
+                title,
+                justify="right" if column.right else "left",
+                no_wrap=not column.of_sentences,
+                overflow="fold",
+                max_width=most,
+            )
+        for row, *cells in zip(rows, *texts, strict=True):
+            styles = (column.style(row[column.name]) for column in shown)
+            table.add_row(*map(Text, cells, styles))
+        return table

@@ -1,0 +1,118 @@
+"""What every command prints: tables for people, one JSON object for programs, and with --quiet nothing else."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kvbench.cli.program import COMMANDS
+from kvbench.cli.result import VERSION
+from kvbench.store.store import Store
+from tests.support.kvpress_folders import evaluation
+from tests.support.runs import CommandLine
+
+TREATED = ["--tasks", "base", "--limit", "1", "--ratios", "0.5"]
+PLACES = ["--out", "RUNS", "--site", "SITE"]
+BROKEN = """
+from kvpress import KnormPress
+
+class Broken(KnormPress):
+    def score(self, *_):
+        raise ValueError("no such luck")
+"""
+# A call of every command, and the tables that it prints with a column of each.
+CALLS: dict[str, tuple[list[str], dict[str, str]]] = {
+    **{
+        f"ls {kind}": (["ls", kind], {kind: column})
+        for kind, column in {
+            "tasks": "version",
+            "policies": "paper",
+            "metrics": "unit",
+            "models": "model",
+            "suites": "tasks",
+        }.items()
+    },
+    "run": (["run", "--model", "TOY", *TREATED, *PLACES, "--policies", "knorm"], {"scores": "value"}),
+    "compare": (
+        ["compare", "snapkv", "--against", "knorm", "--model", "TOY", *TREATED, "--limit", "2", *PLACES],
+        {"verdicts": "verdict", "failures": "rate"},
+    ),
+    "doctor": (["doctor", "knorm", "--model", "TOY"], {"findings": "outcome"}),
+    "bench": (["bench", "--model", "TOY", *TREATED, "--policies", "knorm"], {"bench": "equal"}),
+    "plan": (["plan", *TREATED], {"figures": "how much", "slowest presses": "policy"}),
+    "site": (["site", "RUN", "--out", "SITE"], {}),
+    "figures": (["figures", "RUN", "--out", "SITE", "--formats", "svg"], {}),
+    "score": (["score", "RUN"], {"scored": "changed"}),
+    "export": (["export", "--task", "base", "--limit", "1", "--out", "SITE/set"], {"exported": "questions"}),
+    "show TASK": (["show", "base"], {"examples": "spans", "questions": "golds"}),
+    "show RUN": (["show", "RUN", "--policy", "snapkv", "--ratio", "0.9"], {"answers": "output_text"}),
+    "check-submission": (["check-submission", "RUN"], {"findings": "outcome"}),
+    "import-kvpress": (["import-kvpress", "RESULTS", "--out", "SITE"], {"imported": "scores"}),
+}
+
+
+def call(words: list[str], cli: CommandLine, run: Store) -> list[str]:
+    results = evaluation(cli.folder / "results/x", {"string_match": float("nan")}).parent
+    places = {"TOY": cli.model, "RUN": run.folder, "RUNS": cli.folder / "runs", "RESULTS": results}
+    filled = [str(places.get(word, word)) for word in words]
+    return [word.replace("SITE", str(cli.folder / "site")) for word in filled]
+
+
+def test_every_command_is_called() -> None:
+    assert {words[0] for words, _ in CALLS.values()} == set(COMMANDS)
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_json_is_one_object_and_all_of_the_output(name: str, cli: CommandLine, small_run: Store) -> None:
+    words, expected = CALLS[name]
+    status = cli(*call(words, cli, small_run), "--json", "--quiet")
+    content = strict(cli.out)
+    assert list(content) == ["version", "command", "verdict", "tables", "notes", "warnings", "files", "error"]
+    assert (content["version"], content["command"]) == (VERSION, words[0])
+    assert list(content["tables"]) == list(expected)
+    for table, column in expected.items():
+        rows = content["tables"][table]
+        assert rows
+        assert all(row.keys() == rows[0].keys() for row in rows)
+        assert column in rows[0]
+    assert (status == 0) == (content["error"] is None)
+    assert cli.err == ("" if status == 0 else f"error: {content['error']}\n")
+    for paths in content["files"].values():
+        assert all(Path(path).exists() for path in ([paths] if isinstance(paths, str) else paths))
+
+
+def strict(text: str) -> dict[str, Any]:
+    """The object of a text that is nothing else, as parsers read it that know no NaN."""
+
+    def refuse(constant: str) -> None:
+        raise AssertionError(constant)
+
+    content: dict[str, Any] = json.loads(text, parse_constant=refuse)
+    return content
+
+
+@pytest.mark.parametrize("name", ["ls policies", "show TASK", "show RUN", "check-submission", "plan", "doctor"])
+def test_a_quiet_command_prints_its_tables_in_80_columns_and_nothing_else(
+    name: str, cli: CommandLine, small_run: Store
+) -> None:
+    cli(*call(CALLS[name][0], cli, small_run), "--quiet")
+    assert cli.out
+    assert max(map(len, cli.out.splitlines())) <= 80
+    assert all(line.startswith("error: ") for line in cli.err.splitlines())
+
+
+def test_a_fault_is_in_the_object_on_standard_error_and_in_the_status(cli: CommandLine, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(BROKEN)
+    words = ["doctor", f"{tmp_path / 'mine.py'}:Broken", "--model", str(cli.model), "--quiet"]
+    assert cli(*words, "--json") == 1
+    content = strict(cli.out)
+    assert content["verdict"].startswith("broken: does it run?")
+    assert cli.err == f"error: {content['error']}\n"
+    assert cli(*words) == 1
+    assert cli.out.startswith("broken: does it run?")
+
+
+def test_an_error_before_there_is_a_result_leaves_the_output_empty(cli: CommandLine) -> None:
+    assert cli("run", "--tasks", "typo", "--json", "--quiet") == 1
+    assert (cli.out, cli.err.count("error: ")) == ("", 1)
