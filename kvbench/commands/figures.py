@@ -22,7 +22,7 @@ from leaderboards.boards.standings import all_standings
 from leaderboards.downloads.sheets import file_name
 from leaderboards.figures.gallery import Details, Gallery, gallery
 from leaderboards.figures.heat_drawing import save_map
-from leaderboards.figures.heatmaps import HeatMap
+from leaderboards.figures.heatmaps import MEAN, HeatMap
 
 FORMATS = {name: name for name in ("svg", "png", "pdf")}
 LEVELS = ("0.5", "0.9")  # at which tasks are set against policies, where a run has them
@@ -72,7 +72,7 @@ def _figures(shown: Gallery, task: str, mode: str, policies: Sequence[str]) -> I
 def _layers(heat_map: HeatMap, policies: Sequence[str]) -> list[tuple[str, str]]:
     """Chooses the layers that are worth a file: all measures of the first policy or mean and of ``policies``, and two
     levels of tasks."""
-    first = heat_map.first[1]
     options = {option for _, option in heat_map.layers}
+    first = MEAN if MEAN in options else heat_map.first[1]
     options_shown = [level for level in LEVELS if level in options] if heat_map.name == "tasks" else [first, *policies]
     return [key for key in heat_map.layers if key[1] in (options_shown or [first])]

@@ -17,6 +17,7 @@ COLOURS = {F1.name: "#1858c8", HALLUCINATION.name: "#cd6014", GER.name: "#92468c
 CELL = (0.62, 0.3)  # inches
 BESIDE = 2.2  # for the names of the rows, and above and below
 ABOVE = 1.4
+TINY = 1e-9  # a scale from a value to itself has no colours
 NARROWEST = 6.0  # has room for a heading
 
 
@@ -33,8 +34,8 @@ def save_map(found: HeatMap, key: Key, path: Path, heading: str) -> None:
         seaborn.heatmap(
             values * layer.measure.factor,
             ax=axes,
-            vmin=0,
-            vmax=layer.top * layer.measure.factor or 1,
+            vmin=layer.bottom * layer.measure.factor,
+            vmax=max(layer.top, layer.bottom + TINY) * layer.measure.factor,
             cmap=seaborn.light_palette(COLOURS[layer.measure.name], as_cmap=True),
             annot=[["" if cell.reason else cell.text for cell in row] for row in layer.cells],
             fmt="",

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import TypeVar
 
 from markupsafe import Markup
@@ -33,6 +34,7 @@ class Layer:
     measure: Measure
     values: Grid  # in the unit of a row, shape (rows, columns)
     top: float  # the value of full heat
+    bottom: float  # the value of no heat
 
     @property
     def cells(self) -> list[list[Cell]]:
@@ -41,7 +43,7 @@ class Layer:
     def _cell(self, value: float | Blank) -> Cell:
         if isinstance(value, Blank):
             return Cell.blank(value.reason)
-        return Cell(self.measure.text(value), sort=value, heat=heat_of(value, self.top))
+        return Cell(self.measure.text(value), sort=value, heat=heat_of(value - self.bottom, self.top - self.bottom))
 
     @property
     def reasons(self) -> list[str]:
@@ -115,8 +117,11 @@ class HeatMap:
             }
             for key, layer in self.layers.items()
         }
-        tops = {layer.measure.name: layer.top * layer.measure.factor or 1.0 for layer in self.layers.values()}
-        return as_data({"told": self.headings, "tops": tops, "reasons": list(reasons), "layers": layers})
+        ends = {
+            layer.measure.name: [end * layer.measure.factor for end in (layer.bottom, layer.top)]
+            for layer in self.layers.values()
+        }
+        return as_data({"told": self.headings, "ends": ends, "reasons": list(reasons), "layers": layers})
 
 
 def task_map(rows: Sequence[SummaryRow], mode: str) -> HeatMap | Blank:
@@ -213,7 +218,9 @@ def _by_policy(
     name, title, note, corner = words
     policies = [policy for policy in _methods_first(rows) if policy != FULL]
     methods = [policy for policy in policies if policy not in CONTROLS]
-    choice = Choice("policy", tuple((name, name) for name in [*([MEAN] if len(methods) > 1 else []), *policies]))
+    # The best method first: a mean hides a method that is far worse than the others.
+    policies.sort(key=lambda policy: (policy in CONTROLS, -_mean_f1(rows, policy)))
+    choice = Choice("policy", tuple((name, name) for name in [*policies, *([MEAN] if len(methods) > 1 else [])]))
 
     def of_policy(measure: Measure, policy: str) -> Grid:
         return grid(measure, policy) if policy != MEAN else _mean({method: grid(measure, method) for method in methods})
@@ -233,6 +240,11 @@ def _by_policy(
     )
 
 
+def _mean_f1(rows: Sequence[SummaryRow], policy: str) -> float:
+    values = [value for row in rows if row.policy == policy and (value := F1.value(row)) is not None]
+    return fmean(values) if values else 0.0
+
+
 def _layers(
     measures: Sequence[Measure], options: Mapping[str, Option], grid: Callable[[Measure, Option], Grid]
 ) -> dict[Key, Layer]:
@@ -240,11 +252,9 @@ def _layers(
     found: dict[Key, Layer] = {}
     for measure in measures:
         grids = {key: grid(measure, option) for key, option in options.items()}
-        top = max(
-            (value for one in grids.values() for row in one for value in row if not isinstance(value, Blank)),
-            default=0.0,
-        )
-        found |= {(measure.name, key): Layer(measure, one, top) for key, one in grids.items()}
+        values = [value for one in grids.values() for row in one for value in row if not isinstance(value, Blank)]
+        top, bottom = max(values, default=0.0), min(values, default=0.0)
+        found |= {(measure.name, key): Layer(measure, one, top, bottom) for key, one in grids.items()}
     return found
 
 

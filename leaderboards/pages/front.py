@@ -4,7 +4,7 @@ The front page has the boards and the mean over tasks; each task has its own pag
 heavy to be opened at once.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -17,19 +17,21 @@ from leaderboards.downloads.encounters import encounters
 from leaderboards.figures.gallery import Picture
 from leaderboards.figures.tradeoff import HELD, KEPT, tradeoff
 from leaderboards.pages.findings import Finding, findings_of
-from leaderboards.pages.results import Results, distinct, examples_page, labels_of, task_page
+from leaderboards.pages.results import Results, distinct, examples_page, labels_of, spread, task_page
 from leaderboards.pages.sections import note_of, sections_of, title_of
 from leaderboards.pages.tables import LISTING
 from leaderboards.pages.uses import UseMatrix, use_matrix
 from leaderboards.rendering.style import LineStyle, line_styles
 from leaderboards.rendering.templating import as_data, render
 from leaderboards.statistics.resampling import Blank
-from policies.declaration.levels import UNTREATED
+from policies.declaration.levels import Level, LevelKind
 from policies.declaration.names import FULL
 
 FRONT = "index.html"
 SCRIPTS = ("address.js", "page.js", "hover.js", "maps.js")
 METHOD = "method.html"
+# What a run says of itself: its name here, the field, and how many letters of it are shown.
+PROVENANCE = (("Began", "created", 16), ("Commit", "git_revision", 10), ("Machine", "device", 40))
 TEACHING = "reference"  # how the names of the shipped models begin
 TRADEOFF_TITLE = f"{KEPT.capitalize()} over {HELD}"
 TRADEOFF_UNIT = "percent of the full cache; a line for each policy, a point for each level"
@@ -225,16 +227,27 @@ def _cell_data(cell: Cell) -> str | list[str | float]:
 
 
 def _facts(results: Sequence[Results], rows: Sequence[SummaryRow], tasks: Sequence[str]) -> list[tuple[str, str]]:
-    """Tells what was compared, in a few words each."""
-    levels = sorted({row.at for row in rows if row.policy != FULL})
-    span = f"{levels[0]} to {levels[-1]}" if len(levels) > 1 else ""
-    kind = (levels[0] if levels else UNTREATED).declared
-    questions = sum(row.n for row in rows if row.task != ALL_TASKS)
+    """Tells what was compared, in a few words each, and when, by which commit and on which machine."""
+    asked: dict[LevelKind, set[Level]] = {}
+    for row in rows:
+        if row.policy != FULL:
+            asked.setdefault(row.at.declared, set()).add(row.at)
+    runs = [spread(run) for one in results for run in one.runs.values()]
     return [
         ("Tasks" if len(tasks) > 1 else "Task", str(len(tasks)) if len(tasks) > 1 else tasks[0]),
         ("Mode", ", ".join(distinct(one.mode for one in results))),
         ("Policies", str(len(distinct(row.policy for row in rows)))),
-        (f"Asked {kind.plural}", span or ", ".join(map(str, levels)) or "–"),
-        ("Answers scored", f"{questions:,}"),
+        *((f"Asked {kind.plural}", _span(levels)) for kind, levels in asked.items()),
+        ("Answers scored", f"{sum(row.n for row in rows if row.task != ALL_TASKS):,}"),
+        *(
+            (name, text)
+            for name, key, longest in PROVENANCE
+            if (text := ", ".join(distinct(str(run[key])[:longest].replace("T", " ") for run in runs if run.get(key))))
+        ),
         *(("Not complete", state) for one in results for state in _states(one)),
     ]
+
+
+def _span(levels: Iterable[Level]) -> str:
+    ordered = sorted(levels)
+    return f"{ordered[0]} to {ordered[-1]}" if len(ordered) > 1 else f"{ordered[0]}"

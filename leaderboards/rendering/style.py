@@ -5,6 +5,8 @@ from dataclasses import dataclass
 
 from leaderboards.aggregate.row import SummaryRow
 from policies.declaration.names import CONTROLS, FULL
+from policies.declaration.policy import Policy
+from policies.registry import POLICIES
 
 # (on light, on dark). Any two differ by more than 20 on light and 10 on dark in CIELAB, under protanopia and
 # deuteranopia too (simulated after Machado et al., 2009), and stand out from the page by about 3 to 1.
@@ -61,23 +63,45 @@ class LineStyle:
 
 
 def line_styles(rows: Sequence[SummaryRow]) -> dict[str, LineStyle]:
-    """A style for each policy, in order of first appearance; methods first meet every colour, then other dashes."""
+    """A style for each policy, in order of first appearance. A policy looks the same on every page and site: only a
+    colour that another policy of the site has already gives way, and then the next one is taken."""
     policies = list(dict.fromkeys(row.policy for row in rows))
-    methods = [policy for policy in policies if policy not in CONTROLS]
-    return {policy: _style(policy, index, methods) for index, policy in enumerate(policies)}
+    slots = _slots([policy for policy in policies if policy not in CONTROLS])
+    return {policy: _style(policy, index, slots.get(policy, 0)) for index, policy in enumerate(policies)}
 
 
 def named_styles(names: Sequence[str]) -> dict[str, LineStyle]:
     """A style for each of some names that are no policies."""
-    return {name: _style(name, index, names) for index, name in enumerate(names)}
+    return {name: _style(name, index, index) for index, name in enumerate(names)}
 
 
-def _style(policy: str, index: int, methods: Sequence[str]) -> LineStyle:
+def _slots(methods: Sequence[str]) -> dict[str, int]:
+    """Returns a place for each method, by which it has a colour, a marker and dashes: the same whatever their order.
+    Every colour is taken once before any is taken again, by other dashes."""
+    known = {policy.name: place for place, policy in enumerate(sorted(POLICIES.values(), key=_defaults_first))}
+    ordered = sorted(methods, key=lambda name: (known.get(name, len(known)), name))
+    colours, slots = len(SERIES_COLOURS), {}
+    taken: set[int] = set()
+    for number, name in enumerate(ordered):
+        preferred = known.get(name, number) % colours
+        if number % colours == 0:
+            taken = set()
+        colour = next(one for one in (*range(preferred, colours), *range(preferred)) if one not in taken)
+        taken.add(colour)
+        slots[name] = number // colours * colours + colour
+    return slots
+
+
+def _defaults_first(policy: Policy) -> bool:
+    return not policy.by_default or policy.name in CONTROLS
+
+
+def _style(policy: str, index: int, slot: int) -> LineStyle:
     if policy in CONTROLS:
         colours = INK_COLOUR if policy == FULL else CONTROL_COLOUR
         variable = "--ink-curve" if policy == FULL else "--control-curve"
         return LineStyle(policy, index, variable, colours, "", CONTROL_DASHES[policy], 1.2, control=True)
-    repeat, number = divmod(methods.index(policy), len(SERIES_COLOURS))
+    repeat, number = divmod(slot, len(SERIES_COLOURS))
     marker = list(MARKERS)[(number + repeat) % len(MARKERS)]
     dashes = REPEAT_DASHES[repeat % len(REPEAT_DASHES)]
     return LineStyle(policy, index, f"--series-{number}", SERIES_COLOURS[number], marker, dashes, 1.6, control=False)

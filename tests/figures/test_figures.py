@@ -186,3 +186,19 @@ def test_the_correlations_of_a_gallery_are_those_of_the_standings() -> None:
     assert shown["snapkv"][0] == f"{correlation.pearson:.2f}"
     assert shown["snapkv"][-1] == "9"
     assert shown["full"][0] == "–"
+
+
+def test_colours_follow_the_policy_and_not_its_place() -> None:
+    """Whatever else is run; of two that share a colour, the one that is no default gives way."""
+    names = ["snapkv", "knorm", "tova", "keydiff", "mine.py:Press", "pyramidkv"]
+    alone = {name: line_styles([summary_row(name)])[name] for name in names}
+    for order in (names, names[::-1]):
+        styles = line_styles([summary_row(name) for name in order])
+        assert len({style.variable for style in styles.values()}) == len(names)
+        for name in ("snapkv", "knorm", "tova"):
+            assert (styles[name].variable, styles[name].marker) == (alone[name].variable, alone[name].marker)
+    looks = [
+        {name: (style.variable, style.marker) for name, style in line_styles(list(map(summary_row, order))).items()}
+        for order in (names, names[::-1])
+    ]
+    assert looks[0] == looks[1]

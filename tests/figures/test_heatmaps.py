@@ -151,7 +151,10 @@ def test_the_data_of_a_map_has_every_layer_and_its_reasons(rows: list[SummaryRow
     cells = data["layers"]["f1/0.9"]["cells"]
     assert data["reasons"][cells[1][0]] == "not run"
     assert cells[1][1] == f"{found.layers['f1', '0.9'].values[1][1]:.1f}"
-    assert data["tops"]["f1"] == max(row.f1 or 0 for row in some if row.task != "all")
+    values = [row.f1 for row in some if row.task != "all" and row.f1 is not None]
+    assert data["ends"]["f1"] == [min(values), max(values)], "the whole scale of colours is used"
+    heats = [cell.heat for layer in found.layers.values() for row in layer.cells for cell in row if not cell.reason]
+    assert (min(heats), max(heats)) == (0, 1)
 
 
 def test_nothing_compressed_has_no_map() -> None:

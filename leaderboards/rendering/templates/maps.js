@@ -12,13 +12,14 @@ for (const source of document.querySelectorAll(".map > script")) {
     map.dataset.measure = layer.measure;
     map.querySelector(".told").textContent = data.told[layer.measure];
     const reasons = [];
+    const [low, high] = data.ends[layer.measure];
     layer.cells.forEach((row, line) => row.forEach((content, column) => {
       const cell = cells[line][column];
       const blank = typeof content === "number";
       cell.className = blank ? "blank" : "";
       cell.textContent = blank ? "–" : content;
       cell.title = blank ? data.reasons[content] : "";
-      cell.style.setProperty("--heat", blank ? 0 : Number(content) / data.tops[layer.measure]);
+      cell.style.setProperty("--heat", blank ? 0 : (Number(content) - low) / (high - low || 1));
       if (blank) reasons.push(`–: ${data.reasons[content]}`);
     }));
     tellReasons(map.querySelector(".why"), reasons);
