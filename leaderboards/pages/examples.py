@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from pandas import DataFrame, isna
+from pandas import DataFrame, Index, isna
 
 from leaderboards.aggregate.answer_tables import QUESTION
 from leaderboards.aggregate.failures import worst_first
@@ -13,7 +13,8 @@ from leaderboards.rendering.templating import as_data, render
 from leaderboards.statistics.levels import with_levels
 from policies.declaration.names import CONTROLS, FULL
 
-WORST = 3  # examples of each cell, the worst first
+WORST = 6  # examples of each cell, the worst first
+OF_A_CONTEXT = 2  # of them about one context, unless there are too few about others
 
 
 def build_examples(model: str, task: str, records: DataFrame) -> str:
@@ -32,8 +33,7 @@ def examples_of(records: DataFrame) -> dict[str, Any]:
     first draw where a random policy was drawn several times."""
     sound = with_levels(records[(records["status"] == "ok") & (records["repeat"] == 0)])
     full = sound[sound["policy"] == FULL].drop_duplicates(QUESTION).set_index(QUESTION)["output_text"]
-    worst = worst_first(sound).groupby(["policy", "level"], sort=False, observed=True).head(WORST)
-    shown = sound.loc[worst.index]
+    shown = sound.loc[_spread(worst_first(sound))]
     contexts = _numbered(shown, ["context"])
     questions = _numbered(shown, QUESTION)
     cells: dict[str, dict[str, list[dict[str, Any]]]] = {}
@@ -44,9 +44,29 @@ def examples_of(records: DataFrame) -> dict[str, Any]:
     return {
         "contexts": [_context(row) for row in _first(rows, contexts)],
         "questions": [_question(row, full) for row in _first(rows, questions)],
-        "controls": CONTROLS,
+        "first": _graded(cells),
         "cells": cells,
     }
+
+
+def _spread(ordered: DataFrame) -> Index:
+    """Chooses answers of each cell, the worst first, about several contexts; in the order in which they are given."""
+    keys = ordered[["policy", "level", "example_id"]]
+    within = keys.groupby(list(keys), sort=False, observed=True).cumcount().to_numpy()
+    others_last = keys.iloc[np.argsort(within >= OF_A_CONTEXT, kind="stable")]
+    chosen = others_last.groupby(["policy", "level"], sort=False, observed=True).head(WORST).index
+    return ordered.index[ordered.index.isin(chosen)]
+
+
+def _graded(cells: Mapping[str, Mapping[str, Sequence[Mapping[str, Any]]]]) -> str:
+    """Names the policy to begin with: a method that keeps tokens in some heads and not in others, so that shades are
+    seen, or else the first."""
+    methods = [policy for policy in cells if policy not in CONTROLS] or list(cells)
+    for policy in methods:
+        kept = (base64.b64decode(one["kept"] or "") for answers in cells[policy].values() for one in answers)
+        if any(set(shares) - {0, 255} for shares in kept):
+            return policy
+    return methods[0] if methods else ""
 
 
 def _numbered(shown: DataFrame, by: list[str]) -> list[int]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from pandas import DataFrame
+from pandas import DataFrame, concat
 
 from leaderboards.aggregate.row import F1
 from leaderboards.pages.examples import WORST, build_examples, examples_of
@@ -36,18 +36,40 @@ def two_policies(**more: Any) -> DataFrame:
 def test_the_answers_that_lose_most_against_the_full_cache_come_first() -> None:
     found = examples_of(two_policies())
     shown = found["cells"]["snapkv"]["0.5"]
-    assert len(shown) == WORST
+    assert len(shown) == 5 < WORST, "there are no more"
     identities = [found["questions"][answer["question"]]["id"] for answer in shown]
     assert identities[0] == "2", "the fifth is lost under the full cache too"
     assert identities[1] == "4", "among equals what is hallucinated comes first"
-    assert [answer["verdict"] for answer in shown] == ["hallucinated: confused", "hallucinated: confused", "right"]
-    assert [answer["wrong"] for answer in shown] == [True, True, False]
+    assert [answer["verdict"] for answer in shown] == ["hallucinated: confused"] * 2 + ["right"] * 3
+    assert [answer["wrong"] for answer in shown] == [True, True, False, False, False]
+
+
+def test_examples_are_about_several_contexts_the_worst_of_each_first() -> None:
+    rows = []
+    for context in range(4):
+        for number in range(5):
+            question = 10 * context + number
+            where = {"example_id": f"base-{context}", "context": f"Context {context}.", "token_ends": b""}
+            f1 = 0.0 if context == 0 else 10.0 * context
+            rows += [answered(question, "full", 100.0, **where), answered(question, "snapkv", f1, **where)]
+    found = examples_of(frame(rows))
+    shown = found["cells"]["snapkv"]["0.5"]
+    texts = [found["contexts"][answer["context"]]["text"] for answer in shown]
+    assert texts == ["Context 0."] * 2 + ["Context 1."] * 2 + ["Context 2."] * 2
+
+
+def test_the_first_policy_is_a_method_whose_shades_are_graded() -> None:
+    rows = two_policies()
+    graded = rows[rows["policy"] == "snapkv"].assign(policy="adakv_snapkv", token_kept=bytes([0, 100, 255, 255]))
+    assert examples_of(rows.assign(token_kept=bytes([0, 0, 255, 255])))["first"] == "snapkv"
+    both = concat([rows.assign(token_kept=bytes([0, 0, 255, 255])), graded], ignore_index=True)
+    assert examples_of(both)["first"] == "adakv_snapkv"
 
 
 def test_contexts_and_questions_stand_there_once() -> None:
     found = examples_of(two_policies())
     assert found["contexts"] == [{"text": "Ada lives in Oslo.", "ends": [3, 9, 12, 18]}]
-    assert sorted(question["id"] for question in found["questions"]) == ["0", "1", "2", "4"]
+    assert sorted(question["id"] for question in found["questions"]) == ["0", "1", "2", "3", "4"]
     assert found["questions"][0]["answer"] == [13, 17]
     assert {question["full"] for question in found["questions"]} == {"Oslo"}
 
@@ -119,7 +141,7 @@ def test_every_token_is_as_dark_as_it_is_kept(browser: Chromium, page: Path) -> 
     assert gone == [False, True, False, False, False]
     marked = "[...document.querySelectorAll('.strip')[0].querySelectorAll('.answer')].map(each => each.textContent)"
     assert browser.evaluate(marked) == [" Oslo."]
-    shade = "Number(getComputedStyle(document.querySelector('.token')).getPropertyValue('--kept'))"
+    shade = "Number(getComputedStyle(document.querySelector('.strip .token')).getPropertyValue('--kept'))"
     assert browser.evaluate(shade) == 1
 
 
@@ -127,7 +149,14 @@ def test_every_token_is_as_dark_as_it_is_kept(browser: Chromium, page: Path) -> 
 def test_the_choice_is_in_the_address(browser: Chromium, page: Path) -> None:
     browser.open(page)
     assert browser.evaluate("document.getElementById('policy').value") == "snapkv"
-    assert browser.evaluate("document.querySelectorAll('.example').length") == WORST
+    assert browser.evaluate("document.querySelectorAll('.example').length") == 5
+    browser.evaluate(
+        "(select => { select.value = 'right'; select.dispatchEvent(new Event('change')); })"
+        "(document.getElementById('verdict'))"
+    )
+    browser.evaluate("new Promise(done => setTimeout(done, 50))")
+    shown = "[...document.querySelectorAll('.example')].map(each => each.textContent.includes('right'))"
+    assert browser.evaluate(shown) == [True] * 3
     browser.evaluate("location.hash = 'policy=full&level=0'")
     browser.evaluate("new Promise(done => setTimeout(done, 50))")
     assert browser.evaluate("document.getElementById('policy').value") == "full"

@@ -2,7 +2,7 @@
 // Model output is hostile text: it goes into the page as text and never as markup.
 
 const data = JSON.parse(document.getElementById("data").textContent);
-const [policies, levels] = ["policy", "asked"].map((id) => document.getElementById(id));
+const [policies, levels, verdicts] = ["policy", "asked", "verdict"].map((id) => document.getElementById(id));
 const place = document.getElementById("examples");
 
 const element = (name, className, text) => {
@@ -69,20 +69,28 @@ const fill = (select, names, chosen) => {
   select.replaceChildren(...names.map((name) => new Option(name, name, false, name === chosen)));
 };
 
+const ALL = "all";
+const kind = (answer) => answer.verdict.replace(/[:,].*/, "").replace(/ \d+ %$/, "");
+
 const draw = () => {
   const wanted = new URLSearchParams(location.hash.slice(1));
   const names = Object.keys(data.cells);
-  const policy = names.includes(wanted.get("policy")) ? wanted.get("policy") : names.find((name) => !data.controls.includes(name)) ?? names[0];
+  const policy = names.includes(wanted.get("policy")) ? wanted.get("policy") : data.first;
   const known = Object.keys(data.cells[policy] ?? {}).sort((one, other) => one - other);
   const asked = known.includes(wanted.get("level")) ? wanted.get("level") : known[Math.floor(known.length / 2)];
   fill(policies, names, policy);
   fill(levels, known, asked);
-  place.replaceChildren(...(data.cells[policy]?.[asked] ?? []).map(figure));
+  const answers = data.cells[policy]?.[asked] ?? [];
+  const kinds = [ALL, ...new Set(answers.map(kind))];
+  const verdict = kinds.includes(wanted.get("verdict")) ? wanted.get("verdict") : ALL;
+  fill(verdicts, kinds, verdict);
+  place.replaceChildren(...answers.filter((answer) => verdict === ALL || kind(answer) === verdict).map(figure));
 };
 
 const choose = () => {
-  location.hash = new URLSearchParams({ policy: policies.value, level: levels.value });
+  location.hash = new URLSearchParams({ policy: policies.value, level: levels.value, ...(verdicts.value !== ALL && { verdict: verdicts.value }) });
 };
+verdicts.addEventListener("change", choose);
 policies.addEventListener("change", choose);
 levels.addEventListener("change", choose);
 window.addEventListener("hashchange", draw);
