@@ -133,8 +133,9 @@ def _write(
         sheets += [table.labelled(_labels(group)) for table in tables]
     runs = {str(store.folder): store.run for group in groups for store in group.stores}
     tables_of_all = joined(sheets)
-    renderers = page_renderers(results)
-    renderers[METHOD] = partial(build_method, method_of(runs, records), Downloads(tables_of_all, RECORDS_FILE, answers))
+    method = method_of(runs, records)
+    renderers = page_renderers(results, method.tasks)
+    renderers[METHOD] = partial(build_method, method, Downloads(tables_of_all, RECORDS_FILE, answers))
     downloads, rendered = _render(renderers, partial(write_sheets, folder, tables_of_all))
     pages |= rendered
     for name, page in pages.items():

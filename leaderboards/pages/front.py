@@ -17,6 +17,7 @@ from leaderboards.downloads.encounters import encounters
 from leaderboards.figures.gallery import Picture
 from leaderboards.figures.tradeoff import HELD, KEPT, tradeoff
 from leaderboards.pages.findings import Finding, findings_of
+from leaderboards.pages.method import TaskEntry
 from leaderboards.pages.results import Results, distinct, examples_page, labels_of, spread, task_page
 from leaderboards.pages.sections import note_of, sections_of, title_of
 from leaderboards.pages.tables import LISTING
@@ -63,9 +64,9 @@ class First:
     notes: Sequence[str]  # why a number is not what one would think
 
 
-def page_renderers(results: Sequence[Results]) -> dict[str, Callable[[], str]]:
+def page_renderers(results: Sequence[Results], entries: Sequence[TaskEntry] = ()) -> dict[str, Callable[[], str]]:
     """Returns by file name a function for each page that renders it, that of the front page first. A single task has
-    no page of its own: it is on the front page."""
+    no page of its own: it is on the front page. ``entries``: what is known of the tasks."""
     tasks = distinct(task for one in results for task in one.tasks)
     pages = {task: task_page(task) for task in tasks} if len(tasks) > 1 else {}
     rows = [row for one in results for row in one.rows]
@@ -97,8 +98,11 @@ def page_renderers(results: Sequence[Results]) -> dict[str, Callable[[], str]]:
         **shared,
     )
     renderers: dict[str, Callable[[], str]] = {FRONT: front}
-    for task, page in pages.items():
-        renderers[page] = partial(_task_page, results, task, **shared)
+    known = {entry.name: entry for entry in entries}
+    around = [None, *pages.items(), None]
+    for (task, page), before, after in zip(pages.items(), around, around[2:], strict=False):
+        more = {"entry": known.get(task), "previous": before, "next": after, "examples": examples_page(task)}
+        renderers[page] = partial(_task_page, results, task, **more, **shared)
     return renderers
 
 

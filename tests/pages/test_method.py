@@ -12,9 +12,11 @@ from kvbench.publish.method import method_of
 from kvbench.store.store import Store
 from leaderboards.downloads.sheets import Sheet
 from leaderboards.pages.definitions import chapters
+from leaderboards.pages.front import page_renderers
 from leaderboards.pages.method import Downloads, Method, PolicyEntry, RunEntry, TaskEntry, TaskExample, build_method
 from policies import POLICIES, TITLES
-from tests.support.pages import HOSTILE, Elements, assert_inert
+from tests.support.pages import HOSTILE, Elements, assert_inert, results_of
+from tests.support.synthetic_records import realistic_records
 
 
 @pytest.fixture(scope="module")
@@ -106,7 +108,7 @@ def test_the_page_tells_definitions_papers_command_and_versions(method: Method, 
     assert found["held_out"] == "no"
     links = Elements(page).values("href")
     assert {"index.html", "data/cells.csv", "data/cells.json", "data/records.parquet"} <= set(links)
-    assert all(link.startswith(("#", "data", "index.html")) for link in links)
+    assert all(link.startswith(("#", "data", "index.html", "method.html", "../index.html")) for link in links)
 
 
 def test_a_press_of_ones_own_is_described_and_a_run_without_options_says_so(
@@ -136,3 +138,16 @@ def test_hostile_text_is_text() -> None:
 def test_the_same_input_gives_the_same_bytes(method: Method, small_run: Store, records: pd.DataFrame) -> None:
     shuffled = records.sample(frac=1, random_state=0)
     assert build_method(method_of({"small": small_run.run}, [shuffled])) == build_method(method)
+
+
+def test_a_task_page_says_what_the_task_is_with_an_example_and_leads_to_the_next(method: Method) -> None:
+    results = results_of(realistic_records(tasks=["base", "hops"], contexts=2))
+    pages = {name: draw() for name, draw in page_renderers([results], method.tasks).items()}
+    entry = next(entry for entry in method.tasks if entry.name == "hops")
+    assert entry.example is not None
+    page = pages["task-hops.html"]
+    assert escape(entry.description) in page
+    assert str(escape(entry.example.question)) in page
+    assert '<a rel="prev" href="task-base.html">' in page
+    assert 'rel="next"' not in page
+    assert '<a rel="next" href="task-hops.html">' in pages["task-base.html"]
