@@ -4,10 +4,11 @@ from policies.declaration.attention import attention_window
 from policies.declaration.errors import LevelError, PolicyError
 from policies.declaration.lazy import LazyModule
 from policies.declaration.levels import KINDS, UNTREATED, Level, LevelKind, Point, at_ratios, by_kind, points_of
-from policies.declaration.names import CONTROLS, FULL, PLAIN, plain_and_way
+from policies.declaration.names import CONTROLS, FULL, PLAIN, TO_BEAT, plain_and_way
 from policies.declaration.papers import TITLES
 from policies.declaration.plug_in import is_plug_in, load_even_if_broken, load_plug_in, plug_ins
 from policies.declaration.policy import Baseline, Policy, Situation, arguments_of, replaced_hooks
+from policies.declaration.same_code import argument_warnings, code_of
 from policies.declaration.steps import ABSENT, UNKNOWN, CacheRows, StepTreatment
 from policies.eviction.protection import PROTECTED, WAYS, protected
 from policies.registry import POLICIES
@@ -21,6 +22,7 @@ __all__ = [
     "POLICIES",
     "PROTECTED",
     "TITLES",
+    "TO_BEAT",
     "UNKNOWN",
     "UNTREATED",
     "WAYS",
@@ -35,10 +37,12 @@ __all__ = [
     "PolicyError",
     "Situation",
     "StepTreatment",
+    "argument_warnings",
     "arguments_of",
     "at_ratios",
     "attention_window",
     "by_kind",
+    "code_of",
     "is_plug_in",
     "load_even_if_broken",
     "load_plug_in",

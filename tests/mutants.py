@@ -219,10 +219,10 @@ MUTANTS = (
         "tests/statistics/test_statistics.py::test_mcnemar_is_the_binomial_below_25_and_edwards_chi_square_from_there",
     ),
     Mutant(
-        f"{STATISTICS}/significance.py",
-        "weights=values[known]) / counts",
-        "weights=values[known])",
-        "tests/statistics/test_statistics.py::test_wilcoxon_weighs_every_context_the_same_however_many_questions_it_has",
+        f"{STATISTICS}/subset_means.py",
+        "levels[kept[0] :] = levels[kept[0]]",
+        "pass",
+        "tests/statistics/test_subset_means.py::test_intervals_leave_out_0_exactly_where_the_corrected_p_does",
     ),
     Mutant(
         f"{BOARDS}/safe_ratio.py",
@@ -238,7 +238,7 @@ MUTANTS = (
     ),
     Mutant(
         f"{AGGREGATE}/paired.py",
-        " or more * self.f1.mean <= 0:",
+        " or self.opposed:",
         ":",
         "tests/statistics/test_paired.py::test_two_measures_that_disagree_are_no_verdict",
     ),

@@ -14,7 +14,7 @@ from kvbench.experiments.build_grid import check_job
 from kvbench.experiments.catalogue import press_and_others
 from kvbench.store.run_file import Job
 from kvbench.system.files import make_folder
-from policies import LazyModule
+from policies import LazyModule, argument_warnings
 
 local = LazyModule("kvbench.run.local")
 reports = LazyModule("kvbench.run.report")
@@ -44,7 +44,7 @@ def command(
     cell_seconds: options.CellSeconds = CELL_SECONDS,
     max_kv_gb: options.MaxKVGB = None,
 ) -> Result:
-    """Runs what is missing of a press and of those it is compared with, and tells where it is better, worse or tied."""
+    """Runs what is missing of a press and of those it is compared with, and tells where it is better or worse."""
     job = Job.of({**context.params, "policies": against, "levels": few})
     check_job(job)
     make_folder("--site", site or Path("site"))  # found out now rather than after the run
@@ -54,16 +54,18 @@ def command(
     mine, others = press_and_others(press, against, [task for task, _ in executor.grid.tasks], mode)
     records = store.frame()
     rows = sites.publish_summary(store, records)
-    page, duels, contrasts = sites.publish_comparison(store, records, mine.name, [other.name for other in others], site)
-    tables, warnings = [], []
+    found = sites.publish_comparison(store, records, mine.name, [other.name for other in others], site)
+    tables, warnings = [verdicts.pooled_table(found.pooled)], argument_warnings(mine, others)
+    if found.presses:
+        tables.append(verdicts.argument_table(found.presses))
     for other in others:
-        against_it = [duel for duel in duels if duel.other == other.name]
+        against_it = [duel for duel in found.duels if duel.other == other.name]
         if not against_it:
             warnings.append(f"no verdict against {other.name}: no cell of both is complete")
             continue
-        tables.append(verdicts.verdict_table(against_it))
-        if contrasts[other.name]:
-            tables.append(verdicts.failure_table(contrasts[other.name]))
+        tables += verdicts.verdict_tables(against_it)
+        if found.contrasts[other.name]:
+            tables.append(verdicts.failure_table(found.contrasts[other.name]))
     more, fault = reports.warnings_of(store, records, executor.grid.setting.policies)
-    files = {"records": folder, "page": page}
+    files = {"records": folder, "page": found.page}
     return Result(tables, warnings=[*warnings, *more], files=files, fault=fault or reports.failures_of(rows))

@@ -10,6 +10,7 @@ from policies import (
     KINDS,
     PLAIN,
     POLICIES,
+    TO_BEAT,
     WAYS,
     Point,
     Policy,
@@ -84,7 +85,8 @@ def press_and_others(press: str, against: str | None, tasks: Sequence[Task], mod
     others = [policy for policy in chosen if (policy.name, policy.origin) != (mine.name, mine.origin)]
     if not others:
         raise KVBenchError(f"--against {against}: name a policy other than {mine.name}")
-    return mine, others
+    named = {mine.name, *(policy.name for policy in others)}
+    return mine, [*others, *(POLICIES[name] for name in TO_BEAT if name not in named)]
 
 
 def check_names(policies: Sequence[Policy]) -> None:

@@ -1,7 +1,7 @@
 """Writes what people look at: ``summary.json`` of a store, and the pages and downloads of a site."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -27,13 +27,22 @@ from kvbench.system.console import console, printable
 from kvbench.system.errors import KVBenchError
 from kvbench.system.files import write_text_atomically
 from kvbench.system.side_by_side import side_by_side
+from leaderboards.aggregate.arguments import Arguments, arguments_of_records
 from leaderboards.aggregate.failures import Contrast, contrasts
 from leaderboards.aggregate.paired import Duel, duels, every_duel
+from leaderboards.aggregate.pooled import Pooled, pooled
 from leaderboards.aggregate.row import SummaryRow
 from leaderboards.aggregate.summary import PlannedCells, summarise
 from leaderboards.downloads.encounters import Duels
 from leaderboards.downloads.sheets import Sheet, file_name, joined
-from leaderboards.downloads.tables import board_sheet, cells_sheet, contrasts_sheet, duels_sheet, questions_sheet
+from leaderboards.downloads.tables import (
+    board_sheet,
+    cells_sheet,
+    contrasts_sheet,
+    duels_sheet,
+    pooled_sheet,
+    questions_sheet,
+)
 from leaderboards.errors import LeaderboardError
 from leaderboards.pages.comparison import build_comparison
 from leaderboards.pages.examples import build_examples
@@ -228,28 +237,45 @@ def _results(
     )
 
 
+@dataclass(frozen=True)
+class Comparison:
+    """A policy against others, as it was published."""
+
+    page: Path
+    pooled: list[Pooled]
+    duels: list[Duel]
+    contrasts: dict[str, list[Contrast]]  # by opponent
+    presses: list[Arguments]  # of the policy and its opponents, task by task
+
+
 def publish_comparison(
     store: Store, records: DataFrame, policy: str, others: Sequence[str], folder: Path | None
-) -> tuple[Path, list[Duel], dict[str, list[Contrast]]]:
-    """Writes the page of a policy against others; returns its path, the verdicts, and by opponent the failures."""
+) -> Comparison:
+    """Writes the page of a policy against others, and its tables."""
     try:
         verdicts = duels(records, policy, others)
     except LeaderboardError as error:
         failed = _failed_cells(records, (policy, *others))
         raise KVBenchError(f"{error}{f': {failed[0]}' if failed else ''}") from error
     failures = {other: contrasts(records, policy, other) for other in others}
+    whole = pooled(records, policy, others)
+    used = arguments_of_records(records[records["policy"].isin((policy, *others))])
+    tasks = dict.fromkeys(duel.task for duel in verdicts)
+    keys = [(name, task) for name in (policy, *others) for task in tasks]
+    presses = [used[key] for key in keys if key in used and used[key].used]
     folder = folder_of(folder, [store])
     name = f"compare-{file_name(policy)}"
     sheets = (
+        pooled_sheet(f"{name}-pooled", whole),
         duels_sheet(f"{name}-verdicts", verdicts),
         contrasts_sheet(f"{name}-failures", [one for of_other in failures.values() for one in of_other]),
     )
     write_sheets(folder, sheets)
     model, failed = store.identity.model, _failed_cells(records, (policy, *others))
     path = folder / f"{name}.html"
-    write_text_atomically(path, build_comparison(model, verdicts, failures, failed, sheets))
+    write_text_atomically(path, build_comparison(model, verdicts, failures, failed, sheets, whole, presses))
     enlist(folder, "comparison", [path], [store])
-    return path, verdicts, failures
+    return Comparison(path, whole, verdicts, failures, presses)
 
 
 def _failed_cells(records: DataFrame, policies: Sequence[str]) -> list[str]:

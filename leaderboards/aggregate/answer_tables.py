@@ -1,6 +1,6 @@
 """Tables of what policies answer to the same questions of a task at a level, whose rows can be subtracted."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,7 +14,8 @@ from policies.declaration.names import FULL
 
 CELL = ["task", "level"]
 QUESTION = ["mode", "example_id", "question_id"]
-MEASURES = ("f1", "right", "hallucinated")
+DEFENDED = "defended_leakage"  # leakage where a defence stands in the prompt: without one there is nothing to keep
+MEASURES = ("f1", "hallucinated", "directives_obeyed", DEFENDED)
 
 
 @dataclass(frozen=True)
@@ -24,46 +25,42 @@ class AnswerTable:
 
     task: str
     level: Level
+    ratio: float  # the mean share of a context that the level asks to remove; NaN where it is not known
     policies: Sequence[str]
     there: NDArray[np.bool_]  # whether a policy has an answer, shape (policies, questions)
-    # The means over the draws of a random policy, of the same shape; NaN where there is no value, as an attack has no
-    # hallucination.
-    f1: FloatArray
-    hallucinated: FloatArray
-    # The same of the first draw alone: a test that counts right answers counts one for each question.
-    first_right: FloatArray
-    first_hallucinated: FloatArray
+    # By measure, the means over the draws of a random policy, of the same shape; NaN where there is no value, as an
+    # attack has no hallucination.
+    values: Mapping[str, FloatArray]
+    first_right: NDArray[np.bool_]  # whether the answer of the first draw is right, of the same shape
     draws: NDArray[np.intp]  # of each question, shape (questions,): contexts that were drawn together have the same
     contexts: NDArray[np.intp]  # of each question, as numbers
 
 
 def answer_tables(records: DataFrame) -> list[AnswerTable]:
     """For each task and level, in the order in which they appear; questions in an order of their own."""
-    needed = ["mode", "task", "policy", "level_kind", "level", "repeat", "status", "draw_id", *QUESTION[1:], *MEASURES]
-    sound = sound_cells(records[needed])
+    identity = ["mode", "task", "policy", "level_kind", "level", "repeat", "ratio", "status", "draw_id", *QUESTION[1:]]
+    defended = records["leakage"].where(records["defence"].astype(str) != "")
+    sound = sound_cells(records.assign(**{DEFENDED: defended})[[*identity, "right", *MEASURES]])
     found = []
     for task, own in sound.groupby("task", sort=False, observed=True):
         places = own.groupby(QUESTION, sort=True, observed=True).ngroup().to_numpy()
         first = np.unique(places, return_index=True)[1]  # the record of each question that is met first
         draws, contexts = (factorize(own[name].to_numpy()[first], sort=True)[0] for name in ("draw_id", "example_id"))
         policies, names = factorize(own["policy"].astype(str))
-        values = {name: own[name].to_numpy(dtype=np.float64, na_value=np.nan) for name in MEASURES}
+        values = {name: own[name].to_numpy(dtype=np.float64, na_value=np.nan) for name in ("right", *MEASURES)}
         codes, levels = factorize(own["level"])
         drawn_first = own["repeat"].eq(0).to_numpy()
         full = own["policy"].eq(FULL).to_numpy() & (levels[codes] == UNTREATED)
+        ratios = own["ratio"].to_numpy(dtype=np.float64, na_value=np.nan)
         for code, level in enumerate(levels):
             here = full | (codes == code)
             shape = len(names), len(first)
             cells = np.ravel_multi_index((policies, places), shape)
-            of_all = {name: _means(cells[here], values[name][here], shape) for name in ("f1", "hallucinated")}
-            of_first = {
-                f"first_{name}": _means(cells[here & drawn_first], values[name][here & drawn_first], shape)
-                for name in ("right", "hallucinated")
-            }
+            of_all = {name: _means(cells[here], values[name][here], shape) for name in MEASURES}
+            right = _means(cells[here & drawn_first], values["right"][here & drawn_first], shape) > 0
             there = np.bincount(cells[here], minlength=shape[0] * shape[1]).reshape(shape) > 0
-            found.append(
-                AnswerTable(str(task), level, list(names), there, **of_all, **of_first, draws=draws, contexts=contexts)
-            )
+            ratio = float(ratios[codes == code].mean())
+            found.append(AnswerTable(str(task), level, ratio, list(names), there, of_all, right, draws, contexts))
     return found
 
 

@@ -1,23 +1,23 @@
 """Two policies on the same questions: the difference, its interval, and whether it is more than chance.
 
-Questions about one context are not independent, so contexts are resampled. Right against wrong, and hallucinated or
-not, is McNemar's test on the questions that the two answer differently, corrected over all cells that are compared by
-Holm's method.
+Questions about one context are not independent, so contexts are what is drawn: a cell's difference is tested by the
+means of random subsets of its contexts, which is exact also for few of them. The levels of a task are one family,
+corrected by Holm's method, and the interval that is shown is that of the corrected test: it leaves out 0 where the
+verdict says so.
 
-The draws of a random policy are averaged question by question before anything is subtracted. McNemar's test counts
-answers, and takes those of the first draw: an answer that is right in two of three draws is no answer.
+The draws of a random policy are averaged question by question before anything is subtracted.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from itertools import combinations
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations, groupby
 from typing import Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from pandas import DataFrame, factorize
 
-from leaderboards.aggregate.answer_tables import CELL, QUESTION, AnswerTable, answer_tables, sound_cells
+from leaderboards.aggregate.answer_tables import CELL, DEFENDED, QUESTION, AnswerTable, answer_tables, sound_cells
 from leaderboards.errors import LeaderboardError
 from leaderboards.statistics.bootstrap import (
     DIGITS,
@@ -28,12 +28,46 @@ from leaderboards.statistics.bootstrap import (
     percentile_intervals,
     task_seed,
 )
-from leaderboards.statistics.significance import ALPHA, corrected, mcnemar_p, wilcoxon_p
+from leaderboards.statistics.significance import ALPHA, corrected, mcnemar_p
+from leaderboards.statistics.subset_means import (
+    Tails,
+    smallest_detectable,
+    spread_of,
+    step_down_levels,
+    subsets,
+    two_sided_p,
+)
 from policies.declaration.levels import Level
 
 Pair = tuple[FloatArray, FloatArray]  # a measure of either, question by question
-Verdict = Literal["better", "worse", "tied"]
+Verdict = Literal["better", "worse", "not distinguished"]
+UNDECIDED: Verdict = "not distinguished"
 SIDES = ("_one", "_other")
+FEW = 10  # contexts, below which a page warns of its verdicts
+MORE = 4  # times as many contexts are named beside what cannot be seen: they see half of it
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A measure that two policies are compared by."""
+
+    name: str  # the column of the answers
+    title: str
+    short: str  # in a terminal
+    unit: str
+    factor: float  # from the column to the unit
+    lower_is_better: bool = False
+
+
+F1 = Compared("f1", "F1", "F1", "percent", 1)
+HALLUCINATION = Compared(
+    "hallucinated", "hallucination rate", "hallucination", "percent of questions", 100, lower_is_better=True
+)
+OBEYED = Compared("directives_obeyed", "directives obeyed", "obeyed", "percent", 100)
+LEAKED = Compared(
+    DEFENDED, "leakage under a defence", "leakage", "percent of the protected text", 100, lower_is_better=True
+)
+COMPARED = {one.name: one for one in (OBEYED, LEAKED, F1, HALLUCINATION)}  # the first that a cell has gives its verdict
 
 
 @dataclass(frozen=True)
@@ -72,8 +106,63 @@ class Difference:
 
 
 @dataclass(frozen=True)
+class Contest:
+    """Two policies by one measure in one cell."""
+
+    measure: Compared
+    difference: Difference  # this one minus the other; its interval is that of the corrected test
+    alpha: float  # the level at which Holm's method tests it
+    p: float  # of the means of subsets, corrected over the levels of the task
+    contexts: int  # that have a value
+    spread: float  # the standard deviation of the contexts' differences, as the column has them
+    opposed: bool = False  # one has the higher F1, and the other has more questions right
+
+    @property
+    def verdict(self) -> Verdict:
+        """Better or worse where the corrected p is below 0.05, unless F1 and the right answers disagree."""
+        if self.p >= ALPHA or not self.difference.is_clear or self.opposed:
+            return UNDECIDED
+        return "better" if (self.difference.mean < 0) == self.measure.lower_is_better else "worse"
+
+    def smallest(self, contexts: int | None = None) -> float | None:
+        """The smallest true difference that so many contexts tell from 0 four times in five, in the unit of the
+        measure; None where they are too few for any, or where nothing differs."""
+        found = smallest_detectable(self.spread, contexts or self.contexts, self.alpha) if self.spread else None
+        return None if found is None else self.measure.factor * found
+
+    @property
+    def written(self) -> str:
+        """The difference as it is shown."""
+        return self.difference.written(self.measure.factor)
+
+    @property
+    def explained(self) -> str:
+        """The verdict, and why it is none."""
+        if self.verdict != UNDECIDED:
+            return self.verdict
+        if self.opposed and self.p < ALPHA:
+            return f"{UNDECIDED} (F1 and the right answers point in different directions)"
+        if not self.spread:
+            return f"{UNDECIDED} (the same in all of n = {self.contexts})"
+        return undistinguished(self.contexts, self.smallest(), self.smallest(MORE * self.contexts), self.contexts)
+
+
+def undistinguished(n: int, smallest: float | None, with_more: float | None, limit: int) -> str:
+    """Says what could not have been seen with ``n`` contexts, and what more of them would see; ``limit``: contexts of a
+    task."""
+    more = "" if with_more is None else f"; --limit {MORE * limit} would see ±{_digits(with_more)}"
+    if smallest is None:
+        return f"{UNDECIDED} (n = {n} is too few to tell any difference{more})"
+    return f"{UNDECIDED} (differences below ±{_digits(smallest)} cannot be seen with n = {n}{more})"
+
+
+def _digits(number: float) -> str:
+    return f"{number:.0f}" if number >= 9.95 else f"{number:.1f}"
+
+
+@dataclass(frozen=True)
 class Duel:
-    """One policy against another at a task and level. Each p is corrected over all cells that are compared."""
+    """One policy against another at a task and level."""
 
     policy: str
     other: str
@@ -81,31 +170,25 @@ class Duel:
     level: Level
     questions: int
     contexts: int
-    f1: Difference  # this one minus the other, in percent
-    hallucination: Difference  # the same of the hallucination rate, in [-1, 1]
-    only_one: int  # questions that this one alone answers rightly
+    family: int  # levels of the task, over which each p is corrected
+    contests: Mapping[str, Contest]  # by column, of those measures that the task has
+    only_one: int  # questions that this one alone has right, of the first draw of a random policy
     only_other: int
-    p: float  # of McNemar's test on these
-    only_one_hallucinates: int  # questions in whose answer this one alone hallucinates
-    only_other_hallucinates: int
-    hallucination_p: float  # of McNemar's test on these
-    f1_p: float | None = None  # of Wilcoxon's on the contexts' mean differences of F1; None where fewer than 6 differ
+
+    @property
+    def lead(self) -> Contest:
+        """The contest that its verdict is of: directives obeyed where the task has directives, else F1."""
+        return next(self.contests[name] for name in COMPARED if name in self.contests)
 
     @property
     def verdict(self) -> Verdict:
-        """Better or worse where the interval of F1 leaves out 0, and the corrected test agrees that more questions are
-        answered rightly by the same one; else tied."""
-        more = self.only_one - self.only_other
-        if self.p >= ALPHA or not self.f1.is_clear or more * self.f1.mean <= 0:
-            return "tied"
-        return "better" if more > 0 else "worse"
+        return self.lead.verdict
 
     @property
-    def hallucination_verdict(self) -> Verdict:
-        """The same of hallucinations, of which fewer is better."""
-        if self.hallucination_p >= ALPHA or not self.hallucination.is_clear:
-            return "tied"
-        return "better" if self.hallucination.mean < 0 else "worse"
+    def right_p(self) -> float:
+        """McNemar's p of the questions that just one has right. It takes questions for independent, is not corrected,
+        and decides nothing."""
+        return mcnemar_p(self.only_one, self.only_other)
 
 
 def paired(records: DataFrame, policy: str, other: str) -> DataFrame:
@@ -118,76 +201,117 @@ def paired(records: DataFrame, policy: str, other: str) -> DataFrame:
 
 
 def duels(records: DataFrame, policy: str, others: Sequence[str], seed: int = 0) -> list[Duel]:
-    """The policy against each of the others, at every task and level that both have in full; p is corrected over all
-    of them."""
+    """The policy against each of the others, at every task and level that both have in full; each p is corrected over
+    the levels of the task."""
     pairs = [(policy, other) for other in others]
-    tables = answer_tables(records[records["policy"].isin((policy, *others))])
-    met = [duel for table in tables for duel in _met(table, pairs, seed, signed_ranks=True)]
+    met = list(_met(answer_tables(records[records["policy"].isin((policy, *others))]), pairs, seed))
     found = [duel for other in others for duel in met if duel.other == other]
     if not found:
         raise LeaderboardError(f"{policy} and {', '.join(others)} have no cell in common that is complete")
-    return _corrected(found, f"{policy} against {', '.join(others)}, every task and level")
+    return found
 
 
 def every_duel(records: DataFrame, seed: int = 0) -> dict[tuple[str, str], list[Duel]]:
-    """Any two policies, as ``duels`` of the two alone would have it, but for Wilcoxon's test."""
+    """Any two policies, as ``duels`` of the two alone would have it."""
     tables = answer_tables(records)
     names = list(dict.fromkeys(name for table in tables for name in table.policies))
     found: dict[tuple[str, str], list[Duel]] = {pair: [] for pair in combinations(names, 2)}
-    for table in tables:
-        own = [pair for pair in found if set(pair) <= set(table.policies)]
-        for duel in _met(table, own, seed, signed_ranks=False):
-            found[duel.policy, duel.other].append(duel)
-    return {pair: _corrected(own, f"{pair[0]} against {pair[1]}, every task and level") for pair, own in found.items()}
+    for duel in _met(tables, list(found), seed):
+        found[duel.policy, duel.other].append(duel)
+    return found
 
 
-def _corrected(found: Sequence[Duel], family: str) -> list[Duel]:
-    right = corrected({place: duel.p for place, duel in enumerate(found)}, f"right or wrong: {family}")
-    lied = corrected({place: duel.hallucination_p for place, duel in enumerate(found)}, f"hallucination: {family}")
-    f1 = corrected({place: duel.f1_p for place, duel in enumerate(found) if duel.f1_p is not None}, f"F1: {family}")
-    return [
-        replace(duel, p=right.p[place], hallucination_p=lied.p[place], f1_p=f1.p.get(place))
-        for place, duel in enumerate(found)
-    ]
+@dataclass(frozen=True)
+class _Sample:
+    """A difference before anything is corrected."""
+
+    mean: float
+    tails: Tails
+    p: float
+    contexts: int
+    spread: float
 
 
-def _met(table: AnswerTable, pairs: Sequence[tuple[str, str]], seed: int, signed_ranks: bool) -> list[Duel]:
-    """Compares the pairs that answered some of the same questions; no p is corrected yet. ``signed_ranks``: whether
-    Wilcoxon's test is made, which takes longer than all the rest."""
+@dataclass(frozen=True)
+class _Cell:
+    """Two policies at one level of a task, before anything is corrected."""
+
+    level: Level
+    questions: int
+    contexts: int
+    only_one: int
+    only_other: int
+    samples: Mapping[str, _Sample]  # by column, of the measures that some question has a value of
+
+
+def _met(tables: Sequence[AnswerTable], pairs: Sequence[tuple[str, str]], seed: int) -> Iterator[Duel]:
+    """Compares the pairs that answered some of the same questions, task by task."""
+    for task, levels in groupby(tables, lambda table: table.task):
+        # As of the rows: a mark and a verdict shall not differ by chance.
+        by_level = [_cells(table, pairs, task_seed(seed, task)) for table in levels]
+        for pair in pairs:
+            yield from _duels_of_task(pair, task, [cells[pair] for cells in by_level if pair in cells])
+
+
+def _duels_of_task(pair: tuple[str, str], task: str, cells: Sequence[_Cell]) -> Iterator[Duel]:
+    contests: list[dict[str, Contest]] = [{} for _ in cells]
+    for measure in COMPARED.values():
+        having = [place for place, cell in enumerate(cells) if measure.name in cell.samples]
+        for place, contest in zip(having, _contests(measure, [cells[place] for place in having]), strict=True):
+            contests[place][measure.name] = contest
+    for cell, own in zip(cells, contests, strict=True):
+        one, other, counts = *pair, (cell.questions, cell.contexts, len(cells))
+        yield Duel(one, other, task, cell.level, *counts, own, cell.only_one, cell.only_other)
+
+
+def _cells(table: AnswerTable, pairs: Sequence[tuple[str, str]], seed: int) -> dict[tuple[str, str], _Cell]:
+    """Those of the pairs that have a value of some measure."""
     places = {name: place for place, name in enumerate(table.policies)}
     known = [pair for pair in pairs if set(pair) <= set(places)]
     one, other = (np.array([places[pair[side]] for pair in known], dtype=np.intp) for side in (0, 1))
-    common = table.there[one] & table.there[other]
-    right = table.first_right > 0
-    lied, honest = table.first_hallucinated > 0, table.first_hallucinated == 0  # NaN is neither
-    only_one = (common & right[one] & ~right[other]).sum(axis=1).tolist()
-    only_other = (common & right[other] & ~right[one]).sum(axis=1).tolist()
-    only_one_lied = (common & lied[one] & honest[other]).sum(axis=1).tolist()
-    only_other_lied = (common & lied[other] & honest[one]).sum(axis=1).tolist()
-    f1 = table.f1[one] - table.f1[other]
-    seed = task_seed(seed, table.task)  # as of the rows: a mark and a verdict shall not differ by chance
-    hallucinated = differences(table.hallucinated[one] - table.hallucinated[other], table.draws, seed)
+    samples: list[dict[str, _Sample]] = [{} for _ in known]
+    for name in COMPARED:
+        values = table.values[name][one] - table.values[name][other]
+        there = ~np.isnan(values)
+        for mask in np.unique(there, axis=0):
+            if mask.any():
+                rows = np.flatnonzero((there == mask).all(axis=1))
+                own = _of_contexts(values[np.ix_(rows, mask)], table.draws[mask], seed)
+                for row, sample in zip(rows.tolist(), own, strict=True):
+                    samples[row][name] = sample
+    common, right = table.there[one] & table.there[other], table.first_right
+    counts = (common, common & right[one] & ~right[other], common & right[other] & ~right[one])
+    questions, only_one, only_other = (each.sum(axis=1).tolist() for each in counts)
+    contexts = [len(np.unique(table.contexts[mask])) for mask in common]
+    cells = map(_Cell, [table.level] * len(known), questions, contexts, only_one, only_other, samples)
+    return {pair: cell for pair, cell in zip(known, cells, strict=True) if cell.samples}
+
+
+def _of_contexts(values: FloatArray, draws: NDArray[np.intp], seed: int) -> list[_Sample]:
+    """``values``: differences question by question, shape (rows, questions); ``draws``: the context of each
+    question."""
+    clusters, places = np.unique(draws, return_inverse=True)
+    of_cluster = (places[:, None] == np.arange(len(clusters))).astype(np.float64)
+    sums, counts = values @ of_cluster, of_cluster.sum(axis=0)
+    held = subsets(len(clusters), seed)
+    means = np.round(sums @ held.T / (counts @ held.T), DIGITS)
+    parts = values.mean(axis=1), Tails.of(means), two_sided_p(means), np.round(spread_of(sums, counts), DIGITS)
     return [
-        Duel(
-            policy=pair[0],
-            other=pair[1],
-            task=table.task,
-            level=table.level,
-            questions=int(common[place].sum()),
-            contexts=len(np.unique(table.contexts[common[place]])),
-            f1=difference,
-            hallucination=hallucinated[place],
-            only_one=only_one[place],
-            only_other=only_other[place],
-            p=mcnemar_p(only_one[place], only_other[place]),
-            only_one_hallucinates=only_one_lied[place],
-            only_other_hallucinates=only_other_lied[place],
-            hallucination_p=mcnemar_p(only_one_lied[place], only_other_lied[place]),
-            f1_p=wilcoxon_p(f1[place], table.draws) if signed_ranks else None,
-        )
-        for place, (pair, difference) in enumerate(zip(known, differences(f1, table.draws, seed), strict=True))
-        if common[place].any()
+        _Sample(float(mean), tails, float(p), len(clusters), float(spread))
+        for mean, tails, p, spread in zip(*parts, strict=True)
     ]
+
+
+def _contests(measure: Compared, cells: Sequence[_Cell]) -> Iterator[Contest]:
+    """Corrects over the cells, which are the levels of a task."""
+    samples = [cell.samples[measure.name] for cell in cells]
+    p = corrected({place: sample.p for place, sample in enumerate(samples)}, "the levels of a task").p
+    levels = step_down_levels(np.array([sample.p for sample in samples])).tolist()
+    for place, (cell, sample, alpha) in enumerate(zip(cells, samples, levels, strict=True)):
+        low, high = sample.tails.interval(alpha) or (None, None)
+        opposed = measure is F1 and (cell.only_one - cell.only_other) * sample.mean < 0
+        difference = Difference(sample.mean, low, high)
+        yield Contest(measure, difference, alpha, p[place], sample.contexts, sample.spread, opposed)
 
 
 def both(cell: DataFrame, column: str) -> Pair:

@@ -7,7 +7,7 @@ from functools import lru_cache
 import numpy as np
 from scipy.stats import norm
 
-from leaderboards.aggregate.paired import Difference, Verdict
+from leaderboards.aggregate.paired import UNDECIDED, Difference, Verdict
 from leaderboards.aggregate.summary import ONE_CONTEXT
 from leaderboards.boards.area import areas, last_realised
 from leaderboards.boards.cells import SIGNS, Cell
@@ -16,12 +16,8 @@ from leaderboards.boards.profiles import Profile
 from leaderboards.metrics.declaration.definition import Definition
 from leaderboards.statistics.bootstrap import DIGITS, FloatArray
 from leaderboards.statistics.resampling import Blank
-from leaderboards.statistics.significance import ALPHA, corrected
-from policies.declaration.names import CONTROLS
-
-POWER = 0.8
-TO_BEAT = ("random", "recency")
-LEAST_P = 1e-12  # what a tail of a normal distribution can say at all
+from leaderboards.statistics.significance import ALPHA, POWER, bootstrap_p, corrected
+from policies.declaration.names import CONTROLS, TO_BEAT
 
 NO_SPREAD = "all resamples are equal"
 NOTHING_REMOVED = "one of them removes nothing"
@@ -43,21 +39,6 @@ def smallest_detectable_difference(resampled: FloatArray) -> float | Blank:
     return float(norm.ppf(1 - ALPHA / 2) + norm.ppf(POWER)) * error
 
 
-def bootstrap_p(resampled: FloatArray) -> float:
-    """Two-sided p that a difference is 0, from the resamples on either side of it, shape (resamples,): below 0.05 about
-    where the 95 % interval leaves out 0, and never 0. [A. C. Davison and D. V. Hinkley (1997), section 4.2]
-
-    Where all are on one side, their number alone would bound it, and corrected over many policies nothing could be
-    told from anything: p is then the tail of a normal distribution of their mean and spread, if that is smaller.
-    """
-    fewer = min(np.sum(resampled <= 0), np.sum(resampled >= 0))
-    counted = min(1.0, 2 * float(fewer + 1) / (len(resampled) + 1))
-    if fewer:
-        return counted
-    spread = max(float(np.std(resampled)), 10.0**-DIGITS)
-    return min(counted, max(2 * float(norm.sf(abs(float(np.mean(resampled))) / spread)), LEAST_P))
-
-
 @dataclass(frozen=True)
 class Against:
     """A policy against another at the same realised budget."""
@@ -70,7 +51,7 @@ class Against:
     @property
     def verdict(self) -> Verdict:
         if self.p >= ALPHA or not self.difference.is_clear:
-            return "tied"
+            return UNDECIDED
         return "better" if self.difference.mean > 0 else "worse"
 
 
@@ -161,7 +142,7 @@ BEATS_DEFINITION = Definition(
     "The area under F1 minus that of the control, both over the realised ratios from 0 to where the shorter "
     "curve ends, with its paired interval. Better or worse where the interval leaves out 0 and p, two-sided "
     "from the resamples and corrected by Holm’s method over all policies and both controls of a board, is "
-    f"below {ALPHA:g}; else tied.",
+    f"below {ALPHA:g}; else {UNDECIDED}.",
     "p = 2 · (resamples on the rarer side of 0 + 1) / (resamples + 1)",
     "A. C. Davison and D. V. Hinkley, Bootstrap Methods and their Application (1997), section 4.2",
     chapter="board",

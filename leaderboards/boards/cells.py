@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from typing import Literal, Self
 
-from leaderboards.aggregate.paired import Verdict
+from leaderboards.aggregate.paired import UNDECIDED, Verdict
 from leaderboards.aggregate.ranking import Mark
 
-SIGNS: dict[str, str] = {"better": "▲", "worse": "▼", "tied": "", "": ""}
+SIGNS: dict[str, str] = {"better": "▲", "worse": "▼", UNDECIDED: "", "": ""}
 NOT_MEASURED = "not measured"
 
 

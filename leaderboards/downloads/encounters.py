@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from leaderboards.aggregate.paired import Difference, Duel
+from leaderboards.aggregate.paired import FEW, HALLUCINATION, UNDECIDED, Contest, Duel
 from leaderboards.boards.board import shown_of
 
 NOTHING = -128  # of a byte that has no value
-VERDICTS = {"worse": -1, "tied": 0, "better": 1}
-NUMBERS = 8  # of a meeting: F1 and hallucination, each with its interval, and the tone of either
+VERDICTS = {"worse": -1, UNDECIDED: 0, "better": 1}
+NUMBERS = 8  # of a meeting: F1 (or directives obeyed) and hallucination, each with its interval, and the tone of either
 SHOWN_P = 1000  # p is told in thousandths, and as 0 below the first, where it is written "<0.001"
 
 Duels = Mapping[tuple[str, str], Sequence[Duel]]
@@ -29,15 +29,19 @@ def encounters(duels: Duels) -> dict[str, Any]:
     p = np.zeros(shape, dtype="<u2")
     places = {name: place for place, name in enumerate(policies)}
     of_task, of_level = ({name: place for place, name in enumerate(names)} for names in (tasks, levels))
+    contexts: int | None = None  # the fewest of a cell
     for (one, other), own in duels.items():
         pair = _place(places[one], places[other], len(policies))
         for duel in own:
             place = pair, of_task[duel.task], of_level[duel.level]
-            tones = VERDICTS[duel.verdict], VERDICTS[duel.hallucination_verdict]
-            numbers[place] = [*_points(duel.f1, 1), *_points(duel.hallucination, 100), *tones]
-            p[place] = 0 if duel.p < 1 / SHOWN_P else round(duel.p * SHOWN_P)
+            lies = duel.contests.get(HALLUCINATION.name)
+            tones = VERDICTS[duel.verdict], VERDICTS[lies.verdict] if lies else 0
+            numbers[place] = [*_points(duel.lead), *(_points(lies) if lies else [NOTHING] * 3), *tones]
+            p[place] = 0 if duel.lead.p < 1 / SHOWN_P else round(duel.lead.p * SHOWN_P)
+            contexts = duel.contexts if contexts is None else min(contexts, duel.contexts)
     return {
         "policies": policies,
+        "few": contexts if contexts is not None and contexts < FEW else 0,
         "tasks": tasks,
         "levels": [str(level) for level in levels],
         "shown": [str(level) for level in shown_of(levels)],
@@ -52,6 +56,6 @@ def _place(one: int, other: int, count: int) -> int:
     return one * (2 * count - one - 1) // 2 + other - one - 1
 
 
-def _points(difference: Difference, factor: float) -> list[int]:
-    ends = (difference.mean, difference.low, difference.high)
-    return [NOTHING if end is None else round(factor * end) for end in ends]
+def _points(contest: Contest) -> list[int]:
+    ends = (contest.difference.mean, contest.difference.low, contest.difference.high)
+    return [NOTHING if end is None else round(contest.measure.factor * end) for end in ends]

@@ -11,7 +11,8 @@ from typing import Any
 from leaderboards.aggregate.facets import Facet
 from leaderboards.aggregate.failures import Contrast
 from leaderboards.aggregate.imported import Imported
-from leaderboards.aggregate.paired import Duel
+from leaderboards.aggregate.paired import COMPARED, Difference, Duel
+from leaderboards.aggregate.pooled import Pooled
 from leaderboards.aggregate.row import SummaryRow
 from leaderboards.boards.board import Boards, values_of
 from leaderboards.boards.registry import DERIVED
@@ -55,21 +56,50 @@ def duels_sheet(name: str, duels: Iterable[Duel], title: str = "Verdicts, cell b
             "level": duel.level,
             "questions": duel.questions,
             "contexts": duel.contexts,
-            "f1_difference": duel.f1,
-            "hallucination_difference": duel.hallucination,
+            **_contests_of(duel),
             "only_one": duel.only_one,
             "only_other": duel.only_other,
-            "p": duel.p,
-            "f1_p": duel.f1_p,
+            "right_p": duel.right_p,
             "verdict": duel.verdict,
-            "only_one_hallucinates": duel.only_one_hallucinates,
-            "only_other_hallucinates": duel.only_other_hallucinates,
-            "hallucination_p": duel.hallucination_p,
-            "hallucination_verdict": duel.hallucination_verdict,
         }
         for duel in duels
     ]
-    return Sheet.of(name, title, rows)
+    return Sheet.of(name, title, rows, kinds={f"{measure}_difference": Difference for measure in COMPARED})
+
+
+def _contests_of(duel: Duel) -> dict[str, Any]:
+    """Each measure: the difference with the interval of the corrected test, its p and verdict, and the smallest
+    difference that could be seen."""
+    columns: dict[str, Any] = {}
+    for name in COMPARED:
+        contest = duel.contests.get(name)
+        columns |= {
+            f"{name}_difference": contest.difference if contest else None,
+            f"{name}_p": contest.p if contest else None,
+            f"{name}_smallest": contest.smallest() if contest else None,
+            f"{name}_verdict": contest.verdict if contest else None,
+        }
+    return columns
+
+
+def pooled_sheet(name: str, pooled: Iterable[Pooled]) -> Sheet:
+    """What a comparison begins with."""
+    rows = [
+        {
+            "policy": one.policy,
+            "other": one.other,
+            "measure": one.measure.title,
+            "tasks": one.tasks,
+            "cells": one.cells,
+            "contexts": one.contexts,
+            "difference": one.difference,
+            "p": one.p,
+            "smallest": one.smallest,
+            "verdict": one.verdict,
+        }
+        for one in pooled
+    ]
+    return Sheet.of(name, "Pooled differences", rows)
 
 
 def questions_sheet(found: Sequence[Facet]) -> Sheet:

@@ -3,31 +3,37 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from leaderboards.aggregate.arguments import Arguments
 from leaderboards.aggregate.failures import HOW, Contrast
-from leaderboards.aggregate.paired import Difference, Duel, Verdict
+from leaderboards.aggregate.paired import COMPARED, Compared, Contest, Duel
+from leaderboards.aggregate.pooled import Pooled
 from leaderboards.boards.cells import Cell, Line
 from leaderboards.downloads.sheets import Sheet
+from leaderboards.pages.definitions import STATISTICS
 from leaderboards.rendering.templating import render
-from leaderboards.terminal.verdicts import summary_line, written_p
+from leaderboards.terminal.verdicts import argument_rows, few_contexts, summary_line, written_p
 from policies.declaration.levels import Level
 
 NOT_COMPLETE = "not complete"
-# The columns of the table of every cell.
-LISTED: Mapping[str, Callable[[Duel], str]] = {
+# The definitions of the page on method that stand on this one too.
+DEFINED = (
+    *("Pooled difference", "Verdict, of a comparison", "Smallest difference seen", "Means of subsets"),
+    *("Right against wrong", "Adapted"),
+)
+# The columns of the table of every cell: first those of the cell, then those of each measure behind its title.
+OF_CELL: Mapping[str, Callable[[Duel], str]] = {
     "task": lambda duel: duel.task,
     "level": lambda duel: duel.level.where,
     "questions": lambda duel: str(duel.questions),
     "contexts": lambda duel: str(duel.contexts),
-    "F1": lambda duel: duel.f1.written(),
-    "hallucination rate": lambda duel: duel.hallucination.written(100),
     "only this one right": lambda duel: str(duel.only_one),
     "only the other right": lambda duel: str(duel.only_other),
-    "p": lambda duel: written_p(duel.p),
-    "verdict": lambda duel: duel.verdict,
-    "only this one hallucinates": lambda duel: str(duel.only_one_hallucinates),
-    "only the other hallucinates": lambda duel: str(duel.only_other_hallucinates),
-    "p of hallucinations": lambda duel: written_p(duel.hallucination_p),
-    "verdict on hallucinations": lambda duel: duel.hallucination_verdict,
+    "p of McNemar": lambda duel: written_p(duel.right_p),
+}
+OF_MEASURE: Mapping[str, Callable[[Contest], str]] = {
+    "{}": lambda contest: contest.written,
+    "p, {}": lambda contest: written_p(contest.p),
+    "verdict on {}": lambda contest: contest.explained,
 }
 
 
@@ -48,11 +54,14 @@ class Section:
     identifier: str
     other: str
     summary: str
+    family: str  # what the verdicts of its cells are corrected over
+    few: str  # a warning of few contexts
     level_title: str
     columns: tuple[str, ...]
     tables: tuple[Grid, ...]
     how: tuple[tuple[str, ...], ...]
     where: tuple[tuple[str, ...], ...]
+    listing_columns: tuple[str, ...]
     listing: tuple[tuple[str, ...], ...]
 
 
@@ -62,9 +71,12 @@ def build_comparison(
     contrasts: Mapping[str, Sequence[Contrast]],
     missing: Sequence[str] = (),
     sheets: Sequence[Sheet] = (),
+    pooled: Sequence[Pooled] = (),
+    presses: Sequence[Arguments] = (),
 ) -> str:
     """The page as text; the same input gives the same bytes. ``contrasts``: by opponent. ``missing``: cells without a
-    verdict, and why, a line each. ``sheets``: tables that lie in ``data`` beside it."""
+    verdict, and why, a line each. ``sheets``: tables that lie in ``data`` beside it. ``pooled``: what it begins with.
+    ``presses``: the arguments that each policy ran with."""
     others = dict.fromkeys(duel.other for duel in duels)
     return render(
         "comparison.html.j2",
@@ -74,7 +86,9 @@ def build_comparison(
             _section(number, [duel for duel in duels if duel.other == other], contrasts.get(other, ()))
             for number, other in enumerate(others, start=1)
         ],
-        listing_columns=tuple(LISTED),
+        pooled=pooled,
+        presses=argument_rows(presses),
+        definitions=[one for one in STATISTICS.definitions if one.name in DEFINED],
         missing=missing,
         sheets=sheets,
     )
@@ -82,25 +96,30 @@ def build_comparison(
 
 def _section(number: int, duels: Sequence[Duel], contrasts: Sequence[Contrast]) -> Section:
     levels = sorted({duel.level for duel in duels})
+    measures = [measure for name, measure in COMPARED.items() if any(name in duel.contests for duel in duels)]
+    family = max(duel.family for duel in duels)
     return Section(
         identifier=f"section-{number}",
         other=duels[0].other,
         summary=summary_line(duels),
+        family=f"each task corrected over its {family} levels" if family > 1 else "nothing to correct over",
+        few=next(iter(few_contexts(duels)), ""),
         level_title=levels[-1].declared.title,
         columns=tuple(map(str, levels)),
-        tables=(
-            Grid("f1", "F1", "percent", _lines(duels, levels, lambda duel: _cell(duel.f1, 1, duel.verdict))),
-            Grid(
-                "hallucination",
-                "Hallucination rate",
-                "percent",
-                _lines(duels, levels, lambda duel: _cell(duel.hallucination, 100, duel.hallucination_verdict)),
-            ),
+        tables=tuple(
+            Grid(measure.name, measure.title, measure.unit, _lines(duels, levels, measure)) for measure in measures
         ),
         how=tuple(_contrasted(contrast) for contrast in contrasts if contrast.part == HOW),
         where=tuple(_contrasted(contrast) for contrast in contrasts if contrast.part != HOW),
-        listing=tuple(tuple(text(duel) for text in LISTED.values()) for duel in duels),
+        listing_columns=(*OF_CELL, *(column.format(measure.title) for measure in measures for column in OF_MEASURE)),
+        listing=tuple(_listed(duel, measures) for duel in duels),
     )
+
+
+def _listed(duel: Duel, measures: Sequence[Compared]) -> tuple[str, ...]:
+    contests = [duel.contests.get(measure.name) for measure in measures]
+    texts = [text(contest) if contest else "–" for contest in contests for text in OF_MEASURE.values()]
+    return (*(text(duel) for text in OF_CELL.values()), *texts)
 
 
 def _contrasted(contrast: Contrast) -> tuple[str, ...]:
@@ -109,15 +128,16 @@ def _contrasted(contrast: Contrast) -> tuple[str, ...]:
     return (contrast.name, str(contrast.answers), *rates, contrast.difference.written(100))
 
 
-def _lines(duels: Sequence[Duel], levels: Sequence[Level], cell: Callable[[Duel], Cell]) -> tuple[Line, ...]:
-    cells = {(duel.task, duel.level): cell(duel) for duel in duels}
+def _lines(duels: Sequence[Duel], levels: Sequence[Level], measure: Compared) -> tuple[Line, ...]:
+    own = [duel for duel in duels if measure.name in duel.contests]
+    cells = {(duel.task, duel.level): _cell(duel.contests[measure.name]) for duel in own}
     blank = Cell.blank(NOT_COMPLETE)
     return tuple(
         Line(task, tuple(cells.get((task, level), blank) for level in levels))
-        for task in dict.fromkeys(duel.task for duel in duels)
+        for task in dict.fromkeys(duel.task for duel in own)
     )
 
 
-def _cell(difference: Difference, factor: float, verdict: Verdict) -> Cell:
-    text, _, interval = difference.written(factor).partition(" ")
-    return Cell(text, interval, difference.mean, tone=verdict)
+def _cell(contest: Contest) -> Cell:
+    text, _, interval = contest.written.partition(" ")
+    return Cell(text, interval, contest.difference.mean, tone=contest.verdict, reason=contest.explained)

@@ -1,12 +1,15 @@
 """Defines every measure, every column and every test in one home, for the page on method."""
 
+from leaderboards.aggregate.arguments import LEAST_SHARE
+from leaderboards.aggregate.paired import COMPARED, FEW, MORE
 from leaderboards.boards.registry import derived_definitions
 from leaderboards.figures.tradeoff import DEFINITION as TRADEOFF
 from leaderboards.metrics import definitions_of
 from leaderboards.metrics.declaration.definition import Chapter, Definition, with_interval
 from leaderboards.pages.uses import DEFINITION as USES
 from leaderboards.statistics.bootstrap import RESAMPLES
-from leaderboards.statistics.significance import ALPHA, EXACT_BELOW
+from leaderboards.statistics.significance import ALPHA, EXACT_BELOW, POWER
+from leaderboards.statistics.subset_means import ALL_UP_TO, SUBSETS, fewest_clusters
 from leaderboards.studies.registry import studies
 
 ANSWERS = Chapter(
@@ -96,44 +99,82 @@ STATISTICS = Chapter(
             "Paired difference",
             "Two policies on the same questions in the same resamples: what makes a question hard for both cancels.",
             names=(
-                *("difference", *with_interval("f1_difference", "hallucination_difference", "rate_difference")),
+                *with_interval(*(f"{name}_difference" for name in COMPARED), "rate_difference"),
                 *("rate", "other_rate", "part", "value", "other"),
             ),
         ),
         Definition(
-            "Right against wrong, hallucinated or not",
-            "McNemar’s test on the questions that just one of two policies answers rightly, or in which just one "
-            f"hallucinates: exact where they are fewer than {EXACT_BELOW}, else by chi-square with continuity "
-            "correction.",
-            "χ² = (|only this − only the other| − 1)² / (only this + only the other)",
-            "Q. McNemar, Psychometrika 12 (1947)",
-            (
-                *("only this one right", "only the other right", "only_one", "only_other", "p"),
-                *("only this one hallucinates", "only the other hallucinates", "p of hallucinations"),
-                *("only_one_hallucinates", "only_other_hallucinates", "hallucination_p"),
-            ),
+            "Means of subsets",
+            "The test and the interval of a cell of a comparison. If the differences of the contexts are symmetric "
+            "about their mean, it lies between any two neighbours of the ordered means of all subsets of the contexts "
+            f"equally often; of more than {ALL_UP_TO} contexts {SUBSETS:,} subsets are drawn. This is exact for a "
+            f"handful of contexts too: fewer than {fewest_clusters()} cannot be told from chance and have no interval.",
+            "p = 2 · (means on the rarer side of 0 + 1) / (means + 1)",
+            "J. A. Hartigan, JASA 64 (1969)",
+            ("p", *(f"p, {one.title}" for one in COMPARED.values()), *(f"{name}_p" for name in COMPARED)),
         ),
         Definition(
-            "Signed ranks",
-            "Wilcoxon’s test on the contexts’ mean differences of F1; blank where fewer than 6 contexts differ.",
-            source="F. Wilcoxon, Biometrics Bulletin 1 (1945)",
-            names=("f1_p",),
+            "Smallest difference seen",
+            "The smallest true difference that a comparison with as many contexts as here tells from 0, at the level "
+            f"of its test, {POWER:.0%} of the time: what is smaller is not distinguished even where it is there. With "
+            f"{MORE} times as many contexts (--limit) about half of it is seen.",
+            "(t(1 − α/2) + t(0.8)) · s / √n, with n contexts, s the standard deviation of their differences and α the "
+            "level of Holm’s method; of the pooled difference (1.96 + 0.84) · standard deviation of the resamples",
+            "H. S. Bloom, Evaluation Review 19 (1995)",
+            ("smallest", *(f"{name}_smallest" for name in COMPARED)),
+        ),
+        Definition(
+            "Pooled difference",
+            "What a comparison begins with: one test against each other policy. F1 over all tasks and levels that "
+            "both have; of the levels of a task the area under the curve from the lowest asked ratio to the highest "
+            "by the trapezoid rule, divided by that span; the mean over tasks is unweighted. Tasks with directives "
+            "are pooled apart, by directives obeyed. Interval and p are by the cluster bootstrap over the contexts of "
+            "each task; p is not corrected over the other policies. No verdict where the two differ in fewer than "
+            f"{fewest_clusters()} contexts.",
+            "p = 2 · (resamples on the rarer side of 0 + 1) / (resamples + 1)",
+            "A. C. Davison and D. V. Hinkley (1997), section 4.2",
+            ("cells", *with_interval("difference")),
+        ),
+        Definition(
+            "Right against wrong",
+            "The questions that just one of two policies answers rightly, and McNemar’s p of them: exact where they "
+            f"are fewer than {EXACT_BELOW}, else by chi-square with continuity correction. It takes questions for "
+            "independent, which those of a context are not, is not corrected, and decides nothing alone.",
+            "χ² = (|only this − only the other| − 1)² / (only this + only the other)",
+            "Q. McNemar, Psychometrika 12 (1947)",
+            ("only this one right", "only the other right", "only_one", "only_other", "p of McNemar", "right_p"),
         ),
         Definition(
             "Family, and correction",
-            "All p of a board against its controls are one family, and all cells of a comparison another. Holm’s "
-            "method bounds the chance of any false claim in a family, Benjamini and Hochberg’s the share of false "
-            "claims. What the pages show is corrected by Holm’s.",
+            "All p of a board against its controls are one family. In a comparison the levels of a task are one: what "
+            "is found on a task does not depend on which other tasks or policies are compared. Holm’s method bounds "
+            "the chance of any false claim in a family, Benjamini and Hochberg’s the share of false claims. What the "
+            "pages show is corrected by Holm’s.",
             "Holm: the i-th smallest of m values times (m − i + 1), made ascending, at most 1",
             "S. Holm, Scandinavian Journal of Statistics 6 (1979); Y. Benjamini and Y. Hochberg, J. R. Statist. Soc. "
             "B 57 (1995)",
         ),
         Definition(
             "Verdict, of a comparison",
-            "Better or worse where the interval of the difference in F1 leaves out 0, the corrected p is below "
-            f"{ALPHA:g}, and more questions are answered rightly by the same one; else tied. Of hallucinations, of "
-            "which fewer is better, by the interval of their difference and their own corrected p.",
-            names=("verdict", "verdict on hallucinations", "hallucination_verdict"),
+            f"Better or worse where the corrected p is below {ALPHA:g}; the interval that is shown is that of the "
+            "corrected test, and leaves out 0 just there. Else not distinguished, which does not mean equal: the "
+            "verdict tells which differences could not have been seen. On F1 the answers must agree: where more "
+            "questions are right with the policy whose F1 is lower, there is no verdict. Where a task has directives, "
+            "its verdict is that on directives obeyed. Leakage is that of attacks on a prompt with a defence. With "
+            f"fewer than {FEW} contexts colours are muted.",
+            names=(
+                *("verdict", "leakage under a defence"),
+                *(f"verdict on {one.title}" for one in COMPARED.values()),
+                *(f"{name}_verdict" for name in COMPARED),
+            ),
+        ),
+        Definition(
+            "Adapted",
+            "A press that ran with other arguments than its paper’s, as kvpress has them, since contexts are short: a "
+            "window of 64 tokens alone would fill the budget. Every record carries the arguments that were used. "
+            f"Where the largest window of a task is under {LEAST_SHARE:.0%} of the paper’s, the press is another, and "
+            "is not to be ranked against others.",
+            names=("press_arguments", "arguments", "on the tasks"),
         ),
         Definition(
             "Blank",
@@ -154,7 +195,7 @@ COLUMNS = Chapter(
             "The model, and the setting where runs of another one stand beside; the task (“all”: the unweighted mean "
             "over tasks), the mode (agnostic: compressed before the question is seen; aware: with it), the policy, "
             "and the version of the task.",
-            names=("model", "setting", "task", "mode", "policy", "task_version", "press_arguments"),
+            names=("model", "setting", "task", "mode", "policy", "task_version"),
         ),
         Definition(
             "Which question it is",
@@ -177,7 +218,7 @@ COLUMNS = Chapter(
             "over the tasks of the data set, with how many predictions and evaluations they are of. F1 and EM are "
             "computed here from the predicted answers that have a gold.",
             names=(
-                *("dataset", "press", "arguments", "scores", "tasks", "predictions", "runs"),
+                *("dataset", "press", "scores", "tasks", "predictions", "runs"),
                 *("source", "rank at its ratio", "score, by kvpress", "F1, by kvbench", "EM, by kvbench"),
                 *("evaluations", "other scores, by kvpress"),
             ),

@@ -10,18 +10,16 @@ from functools import lru_cache
 from typing import Generic, Literal, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.stats import wilcoxon
+from scipy.stats import norm
 from statsmodels.stats.contingency_tables import mcnemar
 from statsmodels.stats.multitest import multipletests
 
-from leaderboards.statistics.bootstrap import FloatArray
+from leaderboards.statistics.bootstrap import DIGITS, FloatArray
 
 ALPHA = 0.05
 EXACT_BELOW = 25  # discordant questions, from which on chi-square is close enough
-FEWEST_DIFFERENCES = 6  # that are not zero: of fewer, the least two-sided p that signed ranks can reach is above 0.05
-EXACT_UP_TO = 50  # clusters, beyond which the sum of signed ranks is close enough to normal
-ROUNDING = 1e-9  # below which a difference of means is noise of their sums
+LEAST_P = 1e-12  # what a tail of a normal distribution can say at all
+POWER = 0.8  # with which the smallest detectable difference is told from 0
 
 Method = Literal["holm", "fdr_bh"]
 Name = TypeVar("Name")
@@ -63,19 +61,16 @@ def mcnemar_p(only_one: int, only_other: int) -> float:
     return float(mcnemar(table, exact=only_one + only_other < EXACT_BELOW, correction=True).pvalue)
 
 
-def wilcoxon_p(values: FloatArray, clusters: NDArray[np.intp]) -> float | None:
-    """Two-sided p that the clusters' mean differences are symmetric about 0 (F. Wilcoxon, Biometrics Bulletin 1, 1945).
+def bootstrap_p(resampled: FloatArray) -> float:
+    """Two-sided p that a difference is 0, from the resamples on either side of it, shape (resamples,): below 0.05 about
+    where the 95 % interval leaves out 0, and never 0. [A. C. Davison and D. V. Hinkley (1997), section 4.2]
 
-    ``values``: a difference for each question, shape (questions,), NaN where it has none. ``clusters``: that of each,
-    as numbers. Every cluster weighs the same. None where fewer than 6 of them differ at all.
-
-    Exact up to 50 clusters, by the distribution for ranks without ties also where there are some: the exact one for
-    ties, which scipy would choose below 14, takes up to a second for each test and differs little.
+    Where all are on one side, their number alone would bound it, and corrected over many policies nothing could be
+    told from anything: p is then the tail of a normal distribution of their mean and spread, if that is smaller.
     """
-    known = ~np.isnan(values)
-    _, positions, counts = np.unique(clusters[known], return_inverse=True, return_counts=True)
-    means = np.bincount(positions, weights=values[known]) / counts
-    means = np.round(means[np.abs(means) > ROUNDING], 9)  # what is equal but for noise is a tie
-    if len(means) < FEWEST_DIFFERENCES:
-        return None
-    return float(wilcoxon(means, method="exact" if len(means) <= EXACT_UP_TO else "asymptotic").pvalue)
+    fewer = min(np.sum(resampled <= 0), np.sum(resampled >= 0))
+    counted = min(1.0, 2 * float(fewer + 1) / (len(resampled) + 1))
+    if fewer:
+        return counted
+    spread = max(float(np.std(resampled)), 10.0**-DIGITS)
+    return min(counted, max(2 * float(norm.sf(abs(float(np.mean(resampled))) / spread)), LEAST_P))

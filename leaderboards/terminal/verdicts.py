@@ -2,46 +2,126 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 
+from leaderboards.aggregate.arguments import Arguments
 from leaderboards.aggregate.failures import HOW, Contrast
-from leaderboards.aggregate.paired import Difference, Duel
+from leaderboards.aggregate.paired import FEW, MORE, UNDECIDED, Difference, Duel, Verdict
+from leaderboards.aggregate.pooled import Pooled
 from leaderboards.terminal.result_table import Column, ResultTable
 from policies.declaration.levels import Level
 
-STYLES = {"better": "green", "worse": "red", "tied": "dim"}
+VERDICTS: tuple[Verdict, ...] = ("better", "worse", UNDECIDED)
+STYLES = {"better": "green", "worse": "red", UNDECIDED: "dim"}
 MOST_PARTS = 6
 
 
-def verdict_table(duels: Sequence[Duel]) -> ResultTable:
-    """One row for each task and level of one opponent. p is McNemar's, corrected (Holm) over the whole comparison."""
-    first = duels[0]
+def pooled_table(pooled: Sequence[Pooled]) -> ResultTable:
+    """What a comparison begins with: a line for each opponent, or two where some tasks are judged by directives."""
     columns = (
         Column("policy", shown=False),
-        Column("other", shown=False),
-        Column("task"),
-        Column("kind", shown=False),
-        Column("level", first.level.kind, lambda value: str(Level(first.level.kind, value)), right=True),
-        Column("f1", "F1, percent", Difference.written, right=True),
-        Column("hallucination", text=lambda difference: difference.written(100), right=True),
-        Column("p", text=written_p, right=True),
-        Column("verdict", "", style=lambda verdict: STYLES[verdict]),
-        *(Column(name, shown=False) for name in ("hallucination_p", "f1_p", "questions", "contexts")),
+        Column("other", ""),
+        Column("sentence", "", of_sentences=True),
+        *(Column(name, shown=False) for name in ("measure", "difference", "p", "verdict", "smallest")),
+        *(Column(name, shown=False) for name in ("tasks", "cells", "contexts")),
     )
     rows = [
         (
-            *(duel.policy, duel.other, duel.task, duel.level.kind, duel.level.value, duel.f1, duel.hallucination),
-            *(duel.p, duel.verdict, duel.hallucination_p, duel.f1_p, duel.questions, duel.contexts),
+            *(one.policy, one.other, one.sentence, one.measure.name, one.difference, one.p, one.verdict, one.smallest),
+            *(one.tasks, one.cells, one.contexts),
+        )
+        for one in pooled
+    ]
+    return ResultTable("pooled", columns, rows, f"{pooled[0].policy} against", headed=False)
+
+
+def verdict_tables(duels: Sequence[Duel]) -> list[ResultTable]:
+    """One row for each task and level of one opponent, in 80 columns; a table for each set of measures that tasks
+    have."""
+    kinds = list(dict.fromkeys(tuple(duel.contests) for duel in duels))
+    return [_verdict_table([duel for duel in duels if tuple(duel.contests) == kind]) for kind in kinds]
+
+
+def _verdict_table(duels: Sequence[Duel]) -> ResultTable:
+    first = duels[0]
+    measures = [contest.measure for contest in first.contests.values()]
+    columns = (
+        Column("policy", shown=False),
+        Column("other", shown=False),
+        Column("task", cut=True),
+        Column("kind", shown=False),
+        Column("level", first.level.kind, lambda value: str(Level(first.level.kind, value)), right=True),
+        *(Column(one.name, one.short, partial(Difference.written, factor=one.factor), right=True) for one in measures),
+        Column("verdict_in_words", "", style=lambda words: STYLES[words.partition(" ±")[0]]),
+        *(Column(f"{one.name}_{what}", shown=False) for one in measures for what in ("p", "verdict", "smallest")),
+        *(Column(name, shown=False) for name in ("verdict", "questions", "contexts", "family")),
+    )
+    rows = [
+        (
+            *(duel.policy, duel.other, duel.task, duel.level.kind, duel.level.value),
+            *(contest.difference for contest in duel.contests.values()),
+            short_verdict(duel),
+            *(value for one in duel.contests.values() for value in (one.p, one.verdict, one.smallest())),
+            *(duel.verdict, duel.questions, duel.contexts, duel.family),
         )
         for duel in duels
     ]
     title = f"{first.policy} against {first.other}: {summary_line(duels)}"
-    return ResultTable("verdicts", columns, rows, title)
+    return ResultTable("verdicts", columns, rows, title, explanation(duels))
+
+
+def argument_table(presses: Sequence[Arguments]) -> ResultTable:
+    """The arguments that each policy ran with, side by side; a row for all tasks on which they are the same."""
+    columns = (
+        Column("policy"),
+        Column("arguments", of_sentences=True),
+        Column("tasks", "on", of_sentences=True),
+    )
+    return ResultTable("arguments", columns, argument_rows(presses), "arguments that the presses ran with")
+
+
+def argument_rows(presses: Sequence[Arguments]) -> list[tuple[str, str, str]]:
+    """Policy, arguments, and the tasks on which it ran with them."""
+    tasks: dict[tuple[str, str], list[str]] = {}
+    for one in presses:
+        marks = ["adapted"] * one.adapted + ["window under half of the paper's"] * (not one.ranked)
+        written = "; ".join([one.written, *marks])
+        tasks.setdefault((one.policy, written), []).append(one.task)
+    return [(policy, written, ", ".join(own)) for (policy, written), own in tasks.items()]
+
+
+def short_verdict(duel: Duel) -> str:
+    """The verdict, and which differences could not be seen where it is none."""
+    smallest = duel.lead.smallest()
+    return duel.verdict if duel.verdict != UNDECIDED or smallest is None else f"{UNDECIDED} ±{smallest:.0f}"
+
+
+def explanation(duels: Sequence[Duel]) -> str:
+    """What a table of verdicts has to be read with."""
+    lead, levels = duels[0].lead.measure, max(duel.family for duel in duels)
+    fewest = min(duel.contexts for duel in duels)
+    lines = [f"points of difference; verdicts are on {lead.title}"]
+    lines += [f"intervals are those of the test: each task corrected over its {levels} levels (Holm)"] * (levels > 1)
+    if any(duel.verdict == UNDECIDED for duel in duels):
+        lines.append(f"±: smaller differences cannot be seen with {fewest} contexts; --limit {MORE * fewest} sees half")
+    return "\n".join([*lines, *few_contexts(duels)])
+
+
+def few_contexts(duels: Sequence[Duel]) -> list[str]:
+    """Warns of verdicts from few contexts; empty where there are enough."""
+    fewest = min(duel.contexts for duel in duels)
+    return (
+        [f"only {fewest} context{'s' * (fewest > 1)}: verdicts from fewer than {FEW} say little"]
+        if fewest < FEW
+        else []
+    )
 
 
 def summary_line(duels: Sequence[Duel]) -> str:
-    """How often it is better, worse and tied."""
+    """How often it is better, worse and not distinguished."""
     counts = Counter(duel.verdict for duel in duels)
-    return f"better in {counts['better']}, worse in {counts['worse']}, tied in {counts['tied']} of {len(duels)} cells"
+    words = ", ".join(f"{verdict} in {counts[verdict]}" for verdict in VERDICTS)
+    return f"{words} of {len(duels)} cells"
 
 
 def written_p(p: float) -> str:

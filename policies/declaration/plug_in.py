@@ -36,7 +36,8 @@ def load_plug_in(text: str) -> Policy:
     one line if there is no such policy.
 
     What is named is a class derived from kvpress's ``BasePress`` or a function that gives one, either with a parameter
-    ``compression_ratio``, and an attribute ``random`` that is true if it draws at random; or a :class:`Policy`, or a
+    ``compression_ratio``, and an attribute ``random`` that is true if it draws at random; one with a parameter
+    ``context_length`` too is given the tokens of each context; or a :class:`Policy`, or a
     function that gives one.
     """
     where, name, argument_text = _parts(text)
@@ -216,8 +217,11 @@ def _policy(name: str, target: Any, arguments: dict[str, Any], origin: str, text
             f"{text}: it has no parameter compression_ratio: name a function that has one, and gives a press for it"
         )
 
+    takes_length = "context_length" in _parameters(target, text)
+
     def build(situation: Situation) -> Press:
-        return _called(target, {**arguments, "compression_ratio": situation.ratio}, text)
+        told = {"context_length": situation.context_length} if takes_length else {}
+        return _called(target, {**told, **arguments, "compression_ratio": situation.ratio}, text)
 
     press = build(Situation(SOME_RATIO, 1024, 0, ""))
     if not isinstance(press, kvpress.BasePress):

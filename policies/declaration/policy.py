@@ -1,7 +1,7 @@
 """A policy is a named way to build a kvpress press for a budget."""
 
 import inspect
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -75,6 +75,9 @@ class Policy:
     needs_question: bool = False  # it reads the question with the context (``--mode aware``)
     needs_spans: bool = False  # it protects instructions and means nothing without
     around: "Policy | None" = None  # the plain policy that this one protects: what it gains is measured against that
+    # Arguments that are smaller on short contexts, with their values where the context is long enough: those of the
+    # paper as kvpress has them. A name is that of the press's argument, or the end of it behind a dot.
+    paper_arguments: Mapping[str, float] = field(default_factory=dict)
     weights: str = ""  # what has to be downloaded for a model, if anything
     same_as: tuple[str, ...] = ()  # keep the same by design: the identity audit does not report them
     baseline: Baseline | None = None  # how kvpress itself does the same, if by another press

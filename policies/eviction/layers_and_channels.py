@@ -2,14 +2,16 @@
 
 from policies.declaration.lazy import LazyModule
 from policies.declaration.policy import Press, Situation
-from policies.eviction.scorers import SINK, observation_window
+from policies.eviction.scorers import LONGEST_WINDOW, SINK, observation_window
 from policies.eviction.wrappers import wrapper
 
 kvpress = LazyModule("kvpress")
 
+LONGEST_THINK = 32
+
 
 def _think(ratio: float, context_length: int) -> Press:
-    return kvpress.ThinKPress(2 * ratio, window_size=min(32, observation_window(context_length)))
+    return kvpress.ThinKPress(2 * ratio, window_size=min(LONGEST_THINK, observation_window(context_length)))
 
 
 def _simlayerkv(situation: Situation) -> Press:
@@ -36,6 +38,7 @@ LAYERS_AND_CHANNELS = (
         budget="the ratio sets how lazy a layer has to be; what comes of it differs",
         counted="nowhere",
         more_tokens_than=16,
+        paper_arguments={"n_recent": 1024},
     ),
     wrapper(
         name="think",
@@ -47,6 +50,7 @@ LAYERS_AND_CHANNELS = (
         frees=False,
         rewrites=True,
         highest_ratio=0.49,
+        paper_arguments={"window_size": LONGEST_THINK},
     ),
     wrapper(
         name="composed_snapkv_think",
@@ -58,5 +62,6 @@ LAYERS_AND_CHANNELS = (
         rewrites=True,
         prefill="private",
         highest_ratio=0.74,
+        paper_arguments={"presses.0.window_size": LONGEST_WINDOW, "presses.1.window_size": LONGEST_THINK},
     ),
 )

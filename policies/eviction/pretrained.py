@@ -49,6 +49,7 @@ PRETRAINED = (
         frees=False,
         prefill="private",
         weights="its KVzap predictor (hub: nvidia)",
+        paper_arguments={"sliding_window_size": 128},
     ),
     over_the_cache(
         name="fastkvzip",

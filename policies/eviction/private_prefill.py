@@ -81,6 +81,7 @@ PRIVATE_PREFILL = (
         counted="nowhere",
         frees=False,
         more_tokens_than=16,
+        paper_arguments={"sink": 128, "recent": 256},
     ),
     Policy(
         name="dms_knorm",
@@ -92,5 +93,6 @@ PRIVATE_PREFILL = (
         counted="layer",
         frees=False,
         prefill="private",
+        paper_arguments={"sliding_window_size": 128},
     ),
 )

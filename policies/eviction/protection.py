@@ -58,6 +58,7 @@ def around(plain: Policy, way: str) -> Policy:
         more_tokens_than=plain.more_tokens_than,
         needs_question=plain.needs_question,
         needs_spans=True,
+        paper_arguments=plain.paper_arguments,
         weights=plain.weights,
         origin=plain.origin,
         around=plain,

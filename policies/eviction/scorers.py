@@ -17,6 +17,7 @@ sketches = LazyModule("policies.presses.sketches")
 SINK = 4
 LONGEST_WINDOW = 64
 LONGEST_LAG = 128
+WINDOW = {"window_size": LONGEST_WINDOW}  # the paper argument of SnapKV, and of what is around it
 STEEPEST = 20  # kvpress's beta: the most budgets that the lowest layer of a pyramid has for one of the highest
 
 scorer = partial(Policy, family="scorer")
@@ -73,6 +74,7 @@ SNAPKV = scorer(
     paper="arXiv 2404.14469",
     description="Attention from the last tokens of the context, smoothed",
     build=snapkv_press,
+    paper_arguments=WINDOW,
     ratio_free_score=True,
     by_default=True,
 )
@@ -106,6 +108,7 @@ PYRAMIDKV = scorer(
     paper="arXiv 2406.02069",
     description="SnapKV's scores, more of the budget for the lower layers",
     build=_pyramidkv,
+    paper_arguments={**WINDOW, "beta": STEEPEST},
     budget="fewer tokens from layer to layer, on average as many as asked",
     counted="nowhere",
     ratio_free_score=False,
@@ -122,6 +125,7 @@ LAGKV = scorer(
     paper="arXiv 2504.04704",
     description="Keys and values that stand out from those a lag later",
     build=_lagkv,
+    paper_arguments={"lag_size": LONGEST_LAG},
     ratio_free_score=True,
     more_tokens_than=SINK,
 )

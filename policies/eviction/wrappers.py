@@ -4,13 +4,15 @@ from functools import partial
 
 from policies.declaration.lazy import LazyModule
 from policies.declaration.policy import Policy, Press, Situation
-from policies.eviction.scorers import SINK, expected_attention_press, snapkv_press
+from policies.eviction.scorers import SINK, WINDOW, expected_attention_press, snapkv_press
 
 kvpress = LazyModule("kvpress")
 presses = LazyModule("policies.presses.ramp")
 
 LONGEST_CHUNK = 1024
 LONGEST_BLOCK = 128
+LONGEST_CHUNK_OF_CHUNKKV = 20
+LONGEST_GATED_CHUNK = 10
 WHOLE_CHUNKS = "whole chunks, at least one"
 SHARED_OUT = "as many tokens in every layer, shared out among its heads by score"
 
@@ -23,7 +25,7 @@ def _sized(longest: int, context_length: int, parts: int) -> int:
 
 
 def _entropy_chunkkv(situation: Situation) -> Press:
-    length = max(2, _sized(10, situation.context_length, 16))
+    length = max(2, _sized(LONGEST_GATED_CHUNK, situation.context_length, 16))
     return kvpress.EntropyGatedChunkKVPress(
         snapkv_press(situation), chunk_length=length, low_entropy_chunk_length=max(1, length * 4 // 10)
     )
@@ -57,6 +59,7 @@ WRAPPERS = (
         frees=False,
         ratio_free_score=True,
         by_default=True,
+        paper_arguments=WINDOW,
     ),
     wrapper(
         name="adakv_expected_attention",
@@ -74,6 +77,7 @@ WRAPPERS = (
         paper="arXiv 2502.03805",
         description="Half by SnapKV, half by its scores times the norm of the projected value",
         build=lambda situation: kvpress.CriticalKVPress(snapkv_press(situation)),
+        paper_arguments=WINDOW,
     ),
     wrapper(
         name="criticalkv_expected_attention",
@@ -91,6 +95,7 @@ WRAPPERS = (
         counted="layer",
         frees=False,
         ratio_free_score=True,
+        paper_arguments=WINDOW,
     ),
     wrapper(
         name="chunk_knorm",
@@ -99,17 +104,19 @@ WRAPPERS = (
         build=_chunk,
         budget="as many tokens in every chunk of every head, rounded down",
         counted="nowhere",
+        paper_arguments={"chunk_length": LONGEST_CHUNK},
     ),
     wrapper(
         name="chunkkv_snapkv",
         paper="arXiv 2502.00299",
         description="Whole chunks by the mean of SnapKV's scores",
         build=lambda situation: kvpress.ChunkKVPress(
-            snapkv_press(situation), chunk_length=_sized(20, situation.context_length, 16)
+            snapkv_press(situation), chunk_length=_sized(LONGEST_CHUNK_OF_CHUNKKV, situation.context_length, 16)
         ),
         budget=WHOLE_CHUNKS,
         counted="nowhere",
         ratio_free_score=True,
+        paper_arguments={**WINDOW, "chunk_length": LONGEST_CHUNK_OF_CHUNKKV},
     ),
     wrapper(
         name="entropy_chunkkv_snapkv",
@@ -117,12 +124,14 @@ WRAPPERS = (
         description="The same, but of a chunk with one high score that part alone",
         build=_entropy_chunkkv,
         ratio_free_score=True,
+        paper_arguments={**WINDOW, "chunk_length": LONGEST_GATED_CHUNK, "low_entropy_chunk_length": 4},
     ),
     wrapper(
         name="block_keydiff",
         paper="arXiv 2504.15364",
         description="KeyDiff, block by block, what was kept competing with each next block",
         build=_block,
+        paper_arguments={"block_size": LONGEST_BLOCK},
     ),
     wrapper(
         name="rerotated_streaming_llm",
@@ -141,6 +150,7 @@ WRAPPERS = (
         ratio_free_score=True,
         rewrites=True,
         renumbers=True,
+        paper_arguments=WINDOW,
     ),
     wrapper(
         name="merging_snapkv",
@@ -149,6 +159,7 @@ WRAPPERS = (
         build=lambda situation: kvpress.MergingPress(snapkv_press(situation)),
         ratio_free_score=True,
         rewrites=True,
+        paper_arguments=WINDOW,
     ),
     wrapper(
         name="per_layer_knorm",

@@ -10,7 +10,7 @@ from rich.console import Console
 from leaderboards.aggregate.failures import FEWEST, HOW, KINDS, contrasts
 from leaderboards.aggregate.paired import duels
 from leaderboards.pages.comparison import build_comparison
-from leaderboards.terminal.verdicts import failure_table, verdict_table
+from leaderboards.terminal.verdicts import failure_table, verdict_tables
 from policies import Level
 from tests.support.synthetic_records import by_budget, frame, realistic_records, record
 
@@ -85,7 +85,7 @@ def records() -> pd.DataFrame:
 
 def test_the_page_tells_every_verdict_and_repeats_exactly(records: pd.DataFrame) -> None:
     found = duels(records, "snapkv", ["knorm", "random"])
-    assert {duel.verdict for duel in found} == {"better", "tied"}
+    assert {duel.verdict for duel in found} == {"better", "not distinguished"}
     failures = {other: contrasts(records, "snapkv", other) for other in ("knorm", "random")}
     page = build_comparison("<model>", found, failures)
     assert page == build_comparison("<model>", found, failures)
@@ -93,7 +93,7 @@ def test_the_page_tells_every_verdict_and_repeats_exactly(records: pd.DataFrame)
     assert "<model>" not in page
     assert page.count('class="verdict better"') >= sum(duel.verdict == "better" for duel in found)
     for duel in found:
-        assert duel.f1.written() in page
+        assert duel.lead.written in page
     for other in failures:
         assert f"Against {other}" in page
 
@@ -104,12 +104,13 @@ def test_the_tables_fit_80_columns(records: pd.DataFrame) -> None:
     found = duels(renamed, name, ["knorm"])
     file = io.StringIO()
     console = Console(width=80, file=file)
-    console.print(verdict_table(found))
+    for table in verdict_tables(found):
+        console.print(table)
     console.print(failure_table(contrasts(renamed, name, "knorm")))
     lines = file.getvalue().splitlines()
     assert max(map(len, lines)) <= 80
     assert not [line for line in lines if "…" in line]
-    assert sum("better" in line or "tied" in line for line in lines[2:]) >= len(found)
+    assert sum("better" in line or "not distinguished" in line for line in lines[2:]) >= len(found)
 
 
 def test_budgets_are_compared_as_ratios_are(records: pd.DataFrame) -> None:

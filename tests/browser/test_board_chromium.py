@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from leaderboards.aggregate.paired import Duel, duels
+from leaderboards.aggregate.paired import Duel, Verdict, duels
 from leaderboards.aggregate.summary import summarise
 from leaderboards.pages.results import Results
 from tests.support.chromium import IN_VIEW, Chromium, needs_chromium, on_every_screen
@@ -181,10 +181,14 @@ def test_every_column_sorts_by_keyboard_and_the_name_from_the_top(browser: Chrom
         assert browser.evaluate(sorted_by) == name
 
 
+VERDICTS: tuple[Verdict, ...] = ("better", "worse", "not distinguished")
+
+
 def written(duel: Duel) -> list[str]:
     """F1 with the p that is about it, and hallucination, as a comparison writes them."""
-    p = "<0.001" if duel.p < 0.001 else f"{duel.p:.3f}"
-    return [f"{round(duel.f1.mean):+d}", p, f"{round(100 * duel.hallucination.mean):+d}"]
+    p = "<0.001" if duel.lead.p < 0.001 else f"{duel.lead.p:.3f}"
+    lies = 100 * duel.contests["hallucinated"].difference.mean
+    return [f"{round(duel.lead.difference.mean):+d}", p, f"{round(lies):+d}"]
 
 
 def test_two_rows_are_compared_with_the_numbers_of_compare(browser: Chromium, page: Path) -> None:
@@ -203,11 +207,19 @@ def test_two_rows_are_compared_with_the_numbers_of_compare(browser: Chromium, pa
         ]
         verdicts = [duel.verdict for duel in found.values()]
         summary = browser.evaluate("document.getElementById('comparison-summary').textContent")
-        counts = [verdicts.count(verdict) for verdict in ("better", "worse", "tied")]
-        assert summary == "Over all tasks and levels: better in {}, worse in {}, tied in {} of 6 cells.".format(*counts)
-        tones = "[...document.querySelectorAll('#comparison-table .verdict')].map(each => each.className.split(' ')[1])"
+        counts = [verdicts.count(verdict) for verdict in VERDICTS]
+        counted = "Over all tasks and levels: better in {}, worse in {}, not distinguished in {} of 6 cells".format(
+            *counts
+        )
+        assert summary.startswith(counted)
+        assert summary.endswith("Only 5 contexts in a cell: such verdicts say little.")
+        assert browser.evaluate("document.querySelectorAll('#comparison-table .verdict:not(.few)').length") == 0
+        tones = (
+            "[...document.querySelectorAll('#comparison-table .verdict')].map(each => each.className.split(' few')[0])"
+        )
         told = [found[task, level] for task in TASKS for level in (0.5, 0.9)]
-        assert browser.evaluate(tones) == [tone for duel in told for tone in (duel.verdict, duel.hallucination_verdict)]
+        both = [(duel.verdict, duel.contests["hallucinated"].verdict) for duel in told]
+        assert browser.evaluate(tones) == [f"verdict {verdict}" for verdicts in both for verdict in verdicts]
     browser.evaluate("document.getElementById('comparison-turn').click()")
     assert browser.evaluate("document.getElementById('comparison-title').textContent") == "random against full"
     turned = {(duel.task, duel.level.value): duel for duel in duels(records, "random", ["full"])}

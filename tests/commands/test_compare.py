@@ -54,16 +54,26 @@ def test_only_what_is_missing_is_run_and_every_cell_has_a_verdict(
     assert [(call.task, call.policies) for call in calls] == [
         (task, ("Loud",)) for task in ("base", "base", "hops", "hops")
     ]
-    assert cli.out.count("Loud against") == 2
-    for other in ("snapkv", "knorm"):
-        told = " ".join(cli.out.split(f"against {other}: ")[1].split())
-        assert told.startswith("better in ")
+    others = ("snapkv", "knorm", "random", "recency")
+    assert cli.out.startswith("Loud against\nsnapkv   F1 over all 4 shared cells: "), "the pooled difference is first"
+    pooled = " ".join(cli.out.partition("arguments that the presses ran with")[0].split())
+    assert pooled.count("F1 over all 4 shared cells: ") == len(others)
+    assert pooled.count(": not distinguished (") == len(others), "of four contexts nothing can be told"
+    for other in others:
+        cells = " ".join(cli.out.split(f"Loud against {other}: ")[1].split())
+        assert cells.startswith("better in 0, worse in 0, not distinguished in 4 of 4 cells")
+        assert "only 2 contexts: verdicts from fewer than 10 say little" in cells
     rows = [line.split() for line in cli.out.splitlines() if line.split()[:1] in (["base"], ["hops"])]
-    assert [row[:2] for row in rows] == [[task, ratio] for task in ("base", "hops") for ratio in ("0.5", "0.9")] * 2
-    assert {row[-1] for row in rows} <= {"better", "worse", "tied"}
+    cells_of_one = [[task, ratio] for task in ("base", "hops") for ratio in ("0.5", "0.9")]
+    assert [row[:2] for row in rows] == cells_of_one * len(others)
+    assert all(line[-2:] == ["not", "distinguished"] for line in rows)
+    assert "(paper: 64)" in cli.out
+    assert "adapted" in cli.out
     page = (tmp_path / "site/compare-Loud.html").read_text()
     assert "Against snapkv" in page
     assert "Against knorm" in page
+    assert "Arguments that the presses ran with" in page
+    assert "Only 2 contexts" in page
     (folder,) = (tmp_path / "runs").glob("compare-*")
     assert Store.open(folder).run.status == "complete"
     calls.clear()
@@ -73,7 +83,7 @@ def test_only_what_is_missing_is_run_and_every_cell_has_a_verdict(
 
 def test_a_press_that_fails_is_one_line_with_its_reason(cli: CommandLine, tmp_path: Path, press: str) -> None:
     assert cli(*words(cli, "compare", f"{press}:Broken", "--against", "knorm", "--ratios", "0.5")) == 1
-    assert "Broken and knorm have no cell in common that is complete" in cli.complaint
+    assert "Broken and knorm, random, recency have no cell in common that is complete" in cli.complaint
     assert "no such luck" in cli.complaint
     (folder,) = (tmp_path / "runs").glob("compare-*")
     assert json.loads((folder / "run.json").read_text())["status"] == "complete"  # what did not fail is kept
@@ -101,7 +111,7 @@ def test_cells_that_failed_are_told_of_and_the_others_have_their_verdict(
 ) -> None:
     given = ("compare", f"{press}:Picky", "--against", "knorm", "--ratios", "0.5,0.9")
     assert cli(*words(cli, *given)) == 1
-    assert "tied in" in " ".join(cli.out.split())
+    assert "not distinguished in" in " ".join(cli.out.split())
     assert "some cells failed, all others are complete: Picky" in cli.complaint
     assert "ValueError: too much" in cli.complaint
     page = (tmp_path / "site/compare-Picky.html").read_text()

@@ -1,16 +1,19 @@
 """Paired comparisons, by hand and against what they have to do."""
 
-from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy.stats import binomtest
 
-from leaderboards.aggregate.paired import Duel, duels, every_duel
+from leaderboards.aggregate.paired import Contest, Duel, duels, every_duel
+from leaderboards.aggregate.pooled import area_weights, pooled
 from leaderboards.errors import LeaderboardError
-from tests.support.synthetic_records import realistic_records
+from leaderboards.statistics.subset_means import smallest_detectable, subsets, two_sided_p
+from tests.support.synthetic_records import realistic_records, record
 
 
 def records(**policies: list[float]) -> pd.DataFrame:
@@ -31,6 +34,9 @@ def records(**policies: list[float]) -> pd.DataFrame:
             "f1": score,
             "right": score >= 50,
             "hallucinated": score < 50,
+            "directives_obeyed": None,
+            "leakage": None,
+            "defence": "",
         }
         for policy, scores in policies.items()
         for number, score in enumerate(scores)
@@ -38,44 +44,121 @@ def records(**policies: list[float]) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+def cell(one: list[float], other: list[float]) -> Duel:
+    """The only cell of two policies."""
+    (duel,) = duels(records(mine=one, theirs=other), "mine", ["theirs"])
+    return duel
+
+
 def test_the_difference_the_counts_and_the_test_are_those_of_a_hand() -> None:
     one, other = [100.0] * 16 + [0.0] * 4, [0.0] * 12 + [100.0] * 4 + [0.0] * 2 + [100.0] * 2
-    (duel,) = duels(records(mine=one, theirs=other), "mine", ["theirs"])
-    assert (duel.questions, duel.contexts) == (20, 10)
-    assert duel.f1.mean == pytest.approx(50.0)
-    assert duel.hallucination.mean == pytest.approx(-0.5)
+    duel = cell(one, other)
+    assert (duel.questions, duel.contexts, duel.family) == (20, 10, 1)
+    assert duel.lead.difference.mean == pytest.approx(50.0)
+    assert duel.contests["hallucinated"].difference.mean == pytest.approx(-0.5)
     assert (duel.only_one, duel.only_other) == (12, 2)
-    assert duel.p == pytest.approx(binomtest(2, 14).pvalue)
-    assert duel.f1.low is not None
-    assert duel.f1.low > 0
-    assert duel.verdict == "better"
-    (back,) = duels(records(mine=one, theirs=other), "theirs", ["mine"])
-    assert back.f1.mean == pytest.approx(-50.0)
-    assert back.verdict == "worse"
+    assert duel.right_p == pytest.approx(binomtest(2, 14).pvalue)
+    # Six contexts of +100, one of -100 and three of 0: of the 2 ** 10 - 1 subsets those count whose sum is at most 0.
+    values = [100.0] * 6 + [0.0] * 3 + [-100.0]
+    below = sum(sum(subset) <= 0 for size in range(1, 11) for subset in combinations(values, size))
+    assert duel.lead.p == pytest.approx(2 * (below + 1) / 2**10)
+    assert duel.verdict == "not distinguished", "six against one of ten contexts"
+    assert cell(one, [0.0] * 20).verdict == "better"
+    assert cell([0.0] * 20, one).verdict == "worse"
 
 
-def test_equal_outputs_are_tied() -> None:
-    (duel,) = duels(records(mine=[100.0, 0.0] * 5, theirs=[100.0, 0.0] * 5), "mine", ["theirs"])
-    assert (duel.f1.mean, duel.f1.low, duel.f1.high, duel.p, duel.verdict) == (0.0, 0.0, 0.0, 1.0, "tied")
+def test_a_copy_is_not_distinguished_and_nothing_could_be_seen_of_it() -> None:
+    duel = cell([100.0, 0.0] * 5, [100.0, 0.0] * 5)
+    found = duel.lead
+    assert (found.difference.mean, found.p) == (0.0, 1.0)
+    assert (found.verdict, found.smallest()) == ("not distinguished", None)
+    assert found.explained == "not distinguished (the same in all of n = 5)"
 
 
-def test_p_is_corrected_over_the_family() -> None:
-    one, other = [100.0] * 16 + [0.0] * 4, [0.0] * 6 + [100.0] * 10 + [0.0] * 4
-    alone = duels(records(mine=one, a=other), "mine", ["a"])
-    family = duels(records(mine=one, a=other, b=other, c=other), "mine", ["a", "b", "c"])
-    assert alone[0].verdict == "better"
-    assert alone[0].p == pytest.approx(binomtest(0, 6).pvalue)
-    assert [duel.p for duel in family] == pytest.approx([3 * alone[0].p] * 3)
-    assert {duel.verdict for duel in family} == {"tied"}
+def test_too_few_contexts_tell_nothing_and_say_so() -> None:
+    """Four contexts, all on one side: chance alone does that once in eight times."""
+    found = cell([100.0] * 8, [0.0] * 6 + [50.0] * 2).lead
+    assert (found.difference.low, found.verdict) == (None, "not distinguished")
+    assert found.p == pytest.approx(2 / 2**4)
+    few = "not distinguished (n = 4 is too few to tell any difference; --limit 16 would see ±"
+    assert found.explained.startswith(few)
 
 
-def test_noise_is_tied_nineteen_times_in_twenty_or_more() -> None:
+def test_what_could_not_be_seen_is_said_with_how_many_contexts_would() -> None:
+    rng = np.random.default_rng(2)
+    one, other = (list(100.0 * rng.integers(0, 2, 40)) for _ in range(2))
+    found = cell(one, other).lead
+    assert found.verdict == "not distinguished"
+    seen, half = found.smallest(), found.smallest(80)
+    assert seen is not None
+    assert half is not None
+    assert seen / 2 > half > seen / 2.3, "four times the contexts see half of it, and a little less"
+    assert found.explained == (
+        f"not distinguished (differences below ±{seen:.0f} cannot be seen with n = 20; --limit 80 would see "
+        f"±{half:.0f})"
+    )
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
+def test_the_smallest_difference_seen_is_found_four_times_in_five(share: float) -> None:
+    """Contexts whose true difference is a share of the smallest one for their true spread."""
+    rng = np.random.default_rng(5)
+    contexts, spread, runs = 20, 30.0, 400
+    smallest = smallest_detectable(spread, contexts)
+    assert smallest is not None
+    held = subsets(contexts, 0)
+    values = share * smallest + spread * rng.standard_normal((runs, contexts))
+    found = float((two_sided_p(values @ held.T / held.sum(axis=1)) < 0.05).mean())
+    low, high = {0.0: (0.02, 0.08), 0.5: (0.2, 0.35), 1.0: (0.75, 0.85)}[share]
+    assert low <= found <= high
+
+
+def at_levels(values: dict[float, list[float]], task: str = "base") -> pd.DataFrame:
+    """``mine`` with these values at each ratio, against nothing right at all."""
+    frames = [
+        records(mine=own, theirs=[0.0] * len(own)).assign(task=task, ratio=ratio, level=ratio)
+        for ratio, own in values.items()
+    ]
+    return pd.concat(frames, ignore_index=True)
+
+
+CLEAR, CLOSE = [100.0] * 20, [100.0] * 12 + [0.0] * 8
+
+
+def test_p_is_corrected_over_the_levels_of_a_task_and_over_nothing_else() -> None:
+    alone = at_levels({0.5: CLOSE})
+    (one,) = duels(alone, "mine", ["theirs"])
+    assert (one.verdict, one.family) == ("better", 1)
+    assert one.lead.p == pytest.approx(2 / 2**6)
+    three = at_levels({0.1: CLOSE, 0.5: CLOSE, 0.9: CLOSE})
+    found = duels(three, "mine", ["theirs"])
+    assert [duel.lead.p for duel in found] == pytest.approx([3 * one.lead.p] * 3)
+    assert {(duel.verdict, duel.family) for duel in found} == {("not distinguished", 3)}
+    other_task = at_levels({0.1: CLEAR, 0.5: CLEAR, 0.9: CLEAR}, task="hops")
+    beside = duels(pd.concat([alone, other_task], ignore_index=True), "mine", ["theirs"])
+    assert next(duel for duel in beside if duel.task == "base") == one, "whatever other tasks are listed"
+
+
+def test_the_interval_that_is_shown_is_that_of_the_corrected_test() -> None:
+    rng = np.random.default_rng(3)
+    heights = {ratio: 100 * rng.random(24) - 40 + 60 * ratio for ratio in (0.1, 0.3, 0.5, 0.7, 0.9)}
+    frame = at_levels({ratio: list(np.clip(own, 0, 100)) for ratio, own in heights.items()})
+    frame.loc[frame.policy == "theirs", "f1"] = list(100 * rng.random(sum(frame.policy == "theirs")))
+    frame["right"] = frame.f1 >= 50
+    found = duels(frame, "mine", ["theirs"])
+    verdicts = {duel.verdict for duel in found}
+    assert len(verdicts) > 1, "some are told apart and some are not"
+    for duel in found:
+        assert (duel.lead.p < 0.05) == duel.lead.difference.is_clear
+
+
+def test_noise_is_not_distinguished_nineteen_times_in_twenty_or_more() -> None:
     rng = np.random.default_rng(0)
-    better = 0
+    told = 0
     for _ in range(60):
         one, other = (list(100.0 * rng.integers(0, 2, 40)) for _ in range(2))
-        better += duels(records(mine=one, theirs=other), "mine", ["theirs"])[0].verdict != "tied"
-    assert better <= 5
+        told += cell(one, other).verdict != "not distinguished"
+    assert told <= 5
 
 
 def test_what_has_no_hallucination_is_left_out_and_a_failed_cell_is_none() -> None:
@@ -83,7 +166,7 @@ def test_what_has_no_hallucination_is_left_out_and_a_failed_cell_is_none() -> No
     frame["hallucinated"] = frame["hallucinated"].astype(object)
     frame.loc[frame.question_id == "base/0/0", "hallucinated"] = None
     (duel,) = duels(frame, "mine", ["theirs"])
-    assert duel.hallucination.mean == pytest.approx(-1 / 3)
+    assert duel.contests["hallucinated"].difference.mean == pytest.approx(-1 / 3)
     frame.loc[0, "status"] = "failed"
     with pytest.raises(LeaderboardError, match="no cell in common that is complete"):
         duels(frame, "mine", ["theirs"])
@@ -92,33 +175,114 @@ def test_what_has_no_hallucination_is_left_out_and_a_failed_cell_is_none() -> No
 def test_two_measures_that_disagree_are_no_verdict() -> None:
     """Ten questions just wrong against just right, and ten in which it is right by far: F1 and right disagree."""
     one, other = [49.0] * 10 + [90.0] * 10, [50.0] * 20
-    (duel,) = duels(records(mine=one, theirs=other), "mine", ["theirs"])
-    assert duel.f1.is_clear
-    assert duel.f1.mean > 0
-    assert (duel.only_one, duel.only_other) == (0, 10)
-    assert duel.p < 0.05
-    assert duel.verdict == "tied"
+    found = cell([one[place] for place in MIXED], [other[place] for place in MIXED])
+    assert found.lead.difference.is_clear
+    assert found.lead.difference.mean > 0
+    assert (found.only_one, found.only_other) == (0, 10)
+    assert found.lead.p < 0.05
+    assert found.verdict == "not distinguished"
+    assert "point in different directions" in found.lead.explained
 
 
-def test_a_verdict_on_hallucinations_needs_more_than_its_interval() -> None:
-    """Four contexts in which just this one hallucinates: the interval leaves out 0, an exact test of 4 against 0 (p =
-    1/8) does not; six against 0 do (p = 1/32), but not when twice as many cells are compared."""
+MIXED = [place for pair in zip(range(10), range(10, 20), strict=True) for place in pair]
 
-    def met(hallucinated: int, others: int = 1) -> list[Duel]:
-        frame = records(mine=[0.0] * 2 * 8, **{f"other{number}": [0.0] * 2 * 8 for number in range(others)})
-        frame["right"] = False
+
+def test_a_verdict_on_hallucinations_has_its_own_test() -> None:
+    """Four contexts in which just this one hallucinates: chance does that (p = 1 / 8). Six are told (p = 1 / 32)."""
+
+    def met(hallucinated: int) -> Contest:
+        frame = records(mine=[0.0] * 2 * 8, theirs=[0.0] * 2 * 8)
         place = frame.question_id.str.extract(r"base/(\d+)/(\d)").astype(int)
         frame["hallucinated"] = (frame.policy == "mine") & (place[0] < hallucinated) & (place[1] == 0)
-        return duels(frame, "mine", [f"other{number}" for number in range(others)])
+        (duel,) = duels(frame, "mine", ["theirs"])
+        assert duel.verdict == "not distinguished", "they are equal on F1"
+        return duel.contests["hallucinated"]
 
-    (four,), (six,), twice = met(4), met(6), met(6, others=2)
-    assert four.hallucination.is_clear
-    assert four.hallucination_verdict == "tied"
-    assert (six.only_one_hallucinates, six.only_other_hallucinates) == (6, 0)
-    assert six.hallucination_p == pytest.approx(2 / 2**6)
-    assert six.hallucination_verdict == "worse"
-    assert [duel.hallucination_p for duel in twice] == pytest.approx([4 / 2**6] * 2)
-    assert {duel.hallucination_verdict for duel in twice} == {"tied"}
+    four, six = met(4), met(6)
+    assert (four.p, six.p) == pytest.approx((2 / 2**4, 2 / 2**6))
+    assert (four.verdict, six.verdict) == ("not distinguished", "worse")
+
+
+def directed(obeyed: float, leaked: float, undefended: float) -> pd.DataFrame:
+    """Twelve contexts, each with a question that has directives, and an attack with a defence and one without; ``mine``
+    against a policy that obeys half and leaks half."""
+    rows = []
+    for context in range(12):
+        for policy, values in (("mine", (obeyed, leaked, undefended)), ("theirs", (0.5, 0.5, 0.5))):
+            for number, value in enumerate(values):
+                names = {"example_id": f"c{context}", "question_id": str(number)}
+                own = record(policy=policy, ratio=0.5, task="instructions", **names)
+                own |= {"f1": None, "right": None, "hallucinated": None}
+                own |= {"directives_obeyed": value} if number == 0 else {"leakage": value}
+                rows.append(own | {"defence": "Say nothing." if number == 1 else ""})
+    return pd.DataFrame(rows)
+
+
+@pytest.mark.parametrize(
+    ("given", "verdicts"),
+    [
+        ((0.9, 0.1, 0.5), ("better", "better")),
+        ((0.1, 0.9, 0.5), ("worse", "worse")),
+        ((0.5, 0.5, 0.9), ("not distinguished", "not distinguished")),  # without a defence there is nothing to keep
+    ],
+)
+def test_directives_obeyed_give_the_verdict_and_leakage_is_that_under_a_defence(
+    given: tuple[float, float, float], verdicts: tuple[str, str]
+) -> None:
+    (duel,) = duels(directed(*given), "mine", ["theirs"])
+    assert set(duel.contests) == {"directives_obeyed", "defended_leakage"}
+    assert (duel.verdict, duel.contests["defended_leakage"].verdict) == verdicts
+    (whole,) = pooled(directed(*given), "mine", ["theirs"])
+    assert (whole.measure.name, whole.verdict) == ("directives_obeyed", verdicts[0])
+
+
+def test_the_pooled_difference_is_the_area_over_all_shared_cells() -> None:
+    """Heights 100, 60 and 60 points of difference at 0.1, 0.5 and 0.9: the area from 0.1 to 0.9 by hand is 70."""
+    frame = at_levels({0.1: CLEAR, 0.5: CLOSE, 0.9: CLOSE})
+    (alone,) = pooled(frame, "mine", ["theirs"])
+    assert alone.difference.mean == pytest.approx(70)
+    assert (alone.tasks, alone.cells, alone.contexts, alone.verdict) == (1, 3, 10, "better")
+    both = pd.concat([frame, at_levels({0.5: [0.0] * 20}, task="hops")], ignore_index=True)
+    (two,) = pooled(both, "mine", ["theirs"])
+    assert two.difference.mean == pytest.approx(35), "each task weighs the same"
+    assert (two.tasks, two.cells, two.contexts) == (2, 4, 20)
+    assert two.difference.low is not None
+    assert two.difference.low > 0
+    (back,) = pooled(both, "theirs", ["mine"])
+    assert back.difference.mean == pytest.approx(-35)
+    assert back.verdict == "worse"
+
+
+def test_a_copy_and_few_contexts_are_not_distinguished_when_pooled() -> None:
+    (copy,) = pooled(records(mine=CLOSE, theirs=CLOSE), "mine", ["theirs"])
+    assert copy.sentence == (
+        "F1 over all 1 shared cells: +0 [+0, +0], p 1.000: not distinguished (the same in all of n = 10)"
+    )
+    (five,) = pooled(records(mine=[100.0] * 10, theirs=[0.0] * 8 + [50.0] * 2), "mine", ["theirs"])
+    assert (five.verdict, five.differing) == ("not distinguished", 5)
+    assert "they differ in 5 of n = 5, 6 are needed" in five.explained
+
+
+def test_pooled_noise_says_what_could_not_be_seen() -> None:
+    rng = np.random.default_rng(4)
+    one, other = (list(100.0 * rng.integers(0, 2, 40)) for _ in range(2))
+    (found,) = pooled(records(mine=one, theirs=other), "mine", ["theirs"])
+    assert found.smallest is not None
+    assert found.verdict == "not distinguished"
+    seen, half = f"{found.smallest:.0f}", f"{found.smallest / 2:.0f}"
+    assert f"(differences below ±{seen} cannot be seen with n = 20; --limit 80 would see ±{half})" in found.sentence
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=9, unique=True))
+def test_the_weights_of_levels_are_those_of_the_trapezoid_rule(ratios: list[float]) -> None:
+    weights = area_weights(np.array(ratios))
+    heights = np.cos(3 * np.array(ratios))
+    assert weights.sum() == pytest.approx(1)
+    order = np.argsort(ratios)
+    span = max(ratios) - min(ratios)
+    if len(ratios) > 1 and span > 1e-6:
+        expected = np.trapezoid(heights[order], np.array(ratios)[order]) / span
+        assert weights @ heights == pytest.approx(expected)
 
 
 def test_every_two_policies_are_as_their_own_comparison_has_them() -> None:
@@ -135,7 +299,7 @@ def test_every_two_policies_are_as_their_own_comparison_has_them() -> None:
     found = every_duel(frame)
     assert set(found) == set(combinations(names, 2))
     for (one, other), own in found.items():
-        assert own == [replace(duel, f1_p=None) for duel in duels(frame, one, [other])]
+        assert own == duels(frame, one, [other])
         cells = {(duel.task, duel.level.value) for duel in own}
         both_levels = {(task, ratio) for task in ("base", "hops") for ratio in (0.5, 0.9)}
         assert cells == both_levels - ({("hops", 0.9)} if "knorm" in (one, other) else set())
@@ -148,5 +312,5 @@ def test_the_full_cache_is_met_at_every_level() -> None:
     half, most = duels(frame, "full", ["knorm"])
     assert (half.level.value, most.level.value) == (0.5, 0.9)
     by = frame.groupby(["policy", "ratio"]).f1.mean()
-    assert half.f1.mean == pytest.approx(by["full", 0.0] - by["knorm", 0.5])
-    assert most.f1.mean == pytest.approx(by["full", 0.0] - by["knorm", 0.9])
+    assert half.lead.difference.mean == pytest.approx(by["full", 0.0] - by["knorm", 0.5])
+    assert most.lead.difference.mean == pytest.approx(by["full", 0.0] - by["knorm", 0.9])

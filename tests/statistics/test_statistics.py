@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import binomtest, chi2, norm, wilcoxon
+from scipy.stats import binomtest, chi2, norm
 from statsmodels.stats.multitest import multipletests
 
 from leaderboards.aggregate.paired import Difference
 from leaderboards.boards.area import area_under_curve, areas
-from leaderboards.boards.beats import against, bootstrap_p, smallest_detectable_difference
+from leaderboards.boards.beats import against, smallest_detectable_difference
 from leaderboards.boards.cliff import cliff, susceptibility
 from leaderboards.boards.correlation import correlation, ger_against_hallucination
 from leaderboards.boards.profiles import Profile
@@ -17,7 +17,7 @@ from leaderboards.boards.rank import RankInterval, rank_intervals
 from leaderboards.boards.safe_ratio import safe_ratio
 from leaderboards.statistics.bootstrap import percentile_interval, percentile_intervals, resampled_means
 from leaderboards.statistics.resampling import Blank, Estimate
-from leaderboards.statistics.significance import corrected, mcnemar_p, wilcoxon_p
+from leaderboards.statistics.significance import bootstrap_p, corrected, mcnemar_p
 from policies import Level
 from tests.support.synthetic_profiles import RATIOS, profile, value
 
@@ -31,30 +31,6 @@ def test_mcnemar_is_the_binomial_below_25_and_edwards_chi_square_from_there() ->
     # The president's approval of A. Agresti, Categorical Data Analysis (1990), p. 350: 150 and 86 changed their minds.
     assert mcnemar_p(150, 86) == pytest.approx(chi2.sf((64 - 1) ** 2 / 236, 1))
     assert mcnemar_p(86, 150) == mcnemar_p(150, 86)
-
-
-def test_wilcoxon_agrees_with_darwins_maize() -> None:
-    """Heights of crossed less self-fertilised plants, in eighths of an inch: the example of scipy's documentation."""
-    maize = np.array([6, 8, 14, 16, 23, 24, 28, 29, 41, -48, 49, 56, 60, -67, 75], dtype=np.float64)
-    assert wilcoxon_p(maize, np.arange(15)) == pytest.approx(0.041259765625)
-    # Two questions for each plant, of which one has no value or both average to the same.
-    twice = np.concatenate([maize - 5, np.where(np.arange(15) < 3, np.nan, maize + 5)])
-    twice[:3] += 5
-    assert wilcoxon_p(twice, np.tile(np.arange(15), 2)) == pytest.approx(0.041259765625)
-
-
-def test_wilcoxon_weighs_every_context_the_same_however_many_questions_it_has() -> None:
-    means, counts = np.array([1.0, -2.0, 3.0, 4.0, -5.0, 6.0, 7.0]), np.array([9, 8, 1, 1, 7, 1, 1])
-    of_many = wilcoxon_p(means.repeat(counts), np.arange(7).repeat(counts))
-    assert of_many == wilcoxon_p(means, np.arange(7)) == pytest.approx(wilcoxon(means).pvalue)
-
-
-def test_wilcoxon_takes_six_contexts_that_differ() -> None:
-    five = np.array([1.0, 2.0, 3.0, 4.0, 5.0, 0.0, 0.0])
-    assert wilcoxon_p(five, np.arange(7)) is None
-    # Six of one sign: 2 in 2 ** 6.
-    assert wilcoxon_p(np.append(five, 6.0), np.arange(8)) == pytest.approx(2 / 2**6)
-    assert wilcoxon_p(np.ones(6), np.arange(6)) == pytest.approx(2 / 2**6), "ties too"
 
 
 # Y. Benjamini and Y. Hochberg, J. R. Statist. Soc. B 57 (1995): fifteen hypotheses about two treatments
@@ -324,7 +300,7 @@ def test_two_policies_are_compared_as_far_as_both_realise() -> None:
     other = profile([(100, 80, 60, 40)] * 3, realised=(0, 0.2, 0.4, 0.6), policy="random")
     found = value(against(one, other))
     assert found.difference.mean == pytest.approx(0, abs=1e-9)
-    assert (found.span, found.verdict, found.smallest) == (0.3, "tied", Blank("all resamples are equal"))
+    assert (found.span, found.verdict, found.smallest) == (0.3, "not distinguished", Blank("all resamples are equal"))
     idle = profile([(100, 100, 100, 100)] * 3, realised=(0, 0, 0, 0))
     assert against(one, idle) == Blank("one of them removes nothing")
 
@@ -334,7 +310,7 @@ def test_better_than_random_takes_a_clear_interval_and_a_corrected_p() -> None:
     good, bad = profile(rows), profile(f1=[(100, 50, 40, 0)] * 100, policy="random")
     assert (value(against(good, bad)).verdict, value(against(bad, good)).verdict) == ("better", "worse")
     assert value(against(good, bad)).p < 2 / 100, "all resamples are on one side, and far from 0"
-    assert value(against(good, good)).verdict == "tied"
+    assert value(against(good, good)).verdict == "not distinguished"
 
 
 def test_the_smallest_detectable_difference_is_found_four_times_in_five() -> None:

@@ -93,7 +93,7 @@ if (source) {
     each.thousandths = (index) => p.getUint16(2 * index, true);
   }
   const signed = (number) => `${number < 0 ? "-" : "+"}${Math.abs(number)}`;
-  const turned = ([mean, low, high], turn) => (turn ? [-mean, low === NOTHING ? NOTHING : -high, low === NOTHING ? NOTHING : -low] : [mean, low, high]);
+  const turned = ([mean, low, high], turn) => (turn && mean !== NOTHING ? [-mean, low === NOTHING ? NOTHING : -high, low === NOTHING ? NOTHING : -low] : [mean, low, high]);
 
   // What two policies come to at a task and level, the first minus the other; nothing where they share no question.
   const meeting = (found, one, other, task, level) => {
@@ -113,10 +113,11 @@ if (source) {
       p: found.thousandths(index),
     };
   };
-  const TONES = { 1: ["better", "▲"], 0: ["tied", ""], "-1": ["worse", "▼"] };
-  const difference = ([mean, low, high], tone) => {
+  const TONES = { 1: ["better", "▲"], 0: ["not distinguished", ""], "-1": ["worse", "▼"] };
+  const difference = ([mean, low, high], tone, few) => {
+    if (mean === NOTHING) return filled("no such measure on this task");
     const [word, sign] = TONES[tone];
-    const made = element("td", `verdict ${word}`);
+    const made = element("td", `verdict ${word}${few ? " few" : ""}`);
     if (sign) {
       const mark = element("span", "mark", sign);
       mark.setAttribute("aria-hidden", "true");
@@ -127,16 +128,16 @@ if (source) {
     return made;
   };
   const written = (thousandths) => (thousandths === 0 ? "<0.001" : (thousandths / 1000).toFixed(3));
-  const cellsOf = (met) => {
+  const cellsOf = (met, few) => {
     if (met === null) return [0, 1, 2].map(() => filled("not complete"));
-    return [difference(met.f1, met.verdict), element("td", "", element("span", "value", written(met.p))), difference(met.hallucination, met.hallucinates)];
+    return [difference(met.f1, met.verdict, few), element("td", "", element("span", "value", written(met.p))), difference(met.hallucination, met.hallucinates, few)];
   };
 
   const summary = (found, one, other) => {
     const verdicts = found.tasks.flatMap((_, task) => found.levels.map((_, level) => meeting(found, one, other, task, level)?.verdict));
     const count = (verdict) => verdicts.filter((each) => each === verdict).length;
     const total = verdicts.filter((each) => each !== undefined).length;
-    return `better in ${count(1)}, worse in ${count(-1)}, tied in ${count(0)} of ${total} cells`;
+    return `better in ${count(1)}, worse in ${count(-1)}, not distinguished in ${count(0)} of ${total} cells; the levels of a task are corrected together (Holm)${found.few ? `. Only ${found.few} contexts in a cell: such verdicts say little` : ""}`;
   };
 
   const comparison = (found, names, level) => {
@@ -152,7 +153,7 @@ if (source) {
     table.tHead.replaceChildren(above, below);
     table.tBodies[0].replaceChildren(...found.tasks.map((task, index) => {
       const row = element("tr");
-      row.append(heading(task, "row"), ...levels.flatMap((at) => cellsOf(meeting(found, one, other, index, at))));
+      row.append(heading(task, "row"), ...levels.flatMap((at) => cellsOf(meeting(found, one, other, index, at), found.few)));
       return row;
     }));
   };

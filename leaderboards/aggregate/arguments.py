@@ -1,0 +1,114 @@
+"""The arguments that presses ran with, task by task, and whether they are those of their papers.
+
+A window of 64 tokens would fill the budget of a short context alone, so some presses run with a smaller one there. That
+is another press than the paper's, and is said wherever the policy is named.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pandas import DataFrame
+
+from policies import PLAIN, POLICIES, plain_and_way
+
+# Arguments that say how many of the last tokens a press looks at, or keeps whatever their scores are.
+WINDOWS = ("window_size", "sliding_window_size", "n_recent", "recent")
+LEAST_SHARE = 0.5  # of the paper's window, below which a press is another
+Value = Any  # of an argument: a number, a truth value or a text
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """What a policy ran with on a task. ``used``: by argument the values of all contexts, ascending, each once;
+    ``paper``: by argument the value of the paper, as kvpress has it, of those that contexts may be too short for."""
+
+    policy: str
+    task: str
+    used: Mapping[str, tuple[Value, ...]]
+    paper: Mapping[str, float]
+
+    @property
+    def adapted(self) -> bool:
+        """Tells whether some context was given another argument than the paper's."""
+        return bool(self._others)
+
+    @property
+    def ranked(self) -> bool:
+        """Tells whether it is near enough to its paper's to be ranked against others: its largest window is at least
+        half of the paper's."""
+        return all(
+            max(self.used[name]) >= LEAST_SHARE * self.paper[name] for name in self._others if _end(name) in WINDOWS
+        )
+
+    @property
+    def written(self) -> str:
+        """All arguments, with the paper's values where they are others."""
+        return ", ".join(self._written(name) for name in self.used)
+
+    @property
+    def reason(self) -> str:
+        """Why it is called adapted; empty where it is not."""
+        return ", ".join(self._written(name) for name in self._others)
+
+    @property
+    def _others(self) -> list[str]:
+        return [name for name, values in self.used.items() if name in self.paper and set(values) != {self.paper[name]}]
+
+    def _written(self, name: str) -> str:
+        paper = f" (paper: {self.paper[name]:g})" if name in self._others else ""
+        return f"{name} {written_values(self.used[name])}{paper}"
+
+
+def written_values(values: Sequence[Value]) -> str:
+    """A value, both ends of several numbers, or all of what are no numbers.
+
+    >>> written_values((2, 5, 11)), written_values((64,)), written_values(("mean",))
+    ('2 to 11', '64', 'mean')
+    """
+    first, last = values[0], values[-1]
+    if len(values) == 1:
+        return f"{first:g}" if isinstance(first, float) else str(first)
+    numbers = all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
+    return f"{first:g} to {last:g}" if numbers else ", ".join(map(str, values))
+
+
+def arguments_of_records(records: DataFrame) -> dict[tuple[str, str], Arguments]:
+    """By policy and task, what the records say. Policies without an argument have none."""
+    found = {}
+    columns = records[["policy", "task", "press_arguments"]].drop_duplicates()
+    for (policy, task), texts in columns.groupby(["policy", "task"], sort=False, observed=True)["press_arguments"]:
+        each = [json.loads(text) for text in texts]
+        names = dict.fromkeys(name for arguments in each for name in arguments)
+        used = {name: _distinct([arguments[name] for arguments in each if name in arguments]) for name in names}
+        paper = paper_arguments(str(policy))
+        known = {
+            name: paper[name if name in paper else _end(name)] for name in names if {name, _end(name)} & set(paper)
+        }
+        found[str(policy), str(task)] = Arguments(str(policy), str(task), used, known)
+    return found
+
+
+def paper_arguments(policy: str) -> Mapping[str, float]:
+    """Those of a policy of the registry, or of the one that it protects; none of a plug-in."""
+    plain, way = plain_and_way(policy)
+    known = POLICIES.get(policy) or (POLICIES.get(plain) if way != PLAIN else None)
+    return known.paper_arguments if known else {}
+
+
+def adapted(records: DataFrame, policy: str, task: str) -> Arguments | None:
+    """What a policy ran with on a task, where that is not what its paper has; else None. Where the result says that it
+    is not ``ranked``, it is not to be ranked against others."""
+    own = records[(records["policy"] == policy) & (records["task"] == task)]
+    used = arguments_of_records(own).get((policy, task))
+    return used if used is not None and used.adapted else None
+
+
+def _distinct(values: Sequence[Value]) -> tuple[Value, ...]:
+    distinct = list(dict.fromkeys(values))
+    return tuple(sorted(distinct) if all(isinstance(value, int | float) for value in distinct) else distinct)
+
+
+def _end(name: str) -> str:
+    return name.rpartition(".")[2]

@@ -1,0 +1,165 @@
+"""Two policies over all cells that both have: the area under a measure, by one test."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from pandas import DataFrame
+from scipy.stats import norm
+
+from leaderboards.aggregate.answer_tables import AnswerTable, answer_tables
+from leaderboards.aggregate.paired import (
+    COMPARED,
+    F1,
+    MORE,
+    OBEYED,
+    UNDECIDED,
+    Compared,
+    Difference,
+    Verdict,
+    undistinguished,
+)
+from leaderboards.statistics.bootstrap import DIGITS, FloatArray, resampled_means, task_seed
+from leaderboards.statistics.significance import ALPHA, POWER, bootstrap_p
+from leaderboards.statistics.subset_means import fewest_clusters
+
+
+@dataclass(frozen=True)
+class Pooled:
+    """The difference of one policy from another over all tasks by one measure."""
+
+    policy: str
+    other: str
+    measure: Compared
+    difference: Difference  # of the areas, with its 95 % interval
+    p: float
+    tasks: int
+    cells: int
+    contexts: int  # of all tasks together
+    limit: int  # contexts of the task that has most
+    differing: int  # contexts in which the two differ at all
+    error: float  # the standard error, from the resamples
+
+    @property
+    def verdict(self) -> Verdict:
+        """Better or worse where the interval leaves out 0 and p is below 0.05; never where the two differ in fewer than
+        6 contexts, which chance alone may put on one side."""
+        if self.p >= ALPHA or not self.difference.is_clear or self.differing < fewest_clusters():
+            return UNDECIDED
+        return "better" if (self.difference.mean < 0) == self.measure.lower_is_better else "worse"
+
+    @property
+    def smallest(self) -> float | None:
+        """The smallest true difference that is told from 0 four times in five, in the unit of the measure."""
+        return self._smallest_with(1)
+
+    def _smallest_with(self, times: int) -> float | None:
+        """The same with so many times the contexts."""
+        if times * self.contexts < fewest_clusters() or not self.error:
+            return None
+        quantiles = float(norm.ppf(1 - ALPHA / 2) + norm.ppf(POWER))
+        return float(quantiles * self.error / math.sqrt(times) * self.measure.factor)
+
+    @property
+    def explained(self) -> str:
+        """The verdict, and why it is none."""
+        if self.verdict != UNDECIDED:
+            return self.verdict
+        if not self.differing:
+            return f"{UNDECIDED} (the same in all of n = {self.contexts})"
+        if self.p < ALPHA:
+            return (
+                f"{UNDECIDED} (they differ in {self.differing} of n = {self.contexts}, {fewest_clusters()} are needed)"
+            )
+        return undistinguished(self.contexts, self.smallest, self._smallest_with(MORE), self.limit)
+
+    @property
+    def sentence(self) -> str:
+        """The whole of it in one line."""
+        over = f"{self.measure.title} over all {self.cells} shared cells"
+        p = "<0.001" if self.p < 0.001 else f"{self.p:.3f}"
+        return f"{over}: {self.difference.written(self.measure.factor)}, p {p}: {self.explained}"
+
+
+def pooled(records: DataFrame, policy: str, others: Sequence[str], seed: int = 0) -> list[Pooled]:
+    """The policy against each of the others: by F1 over the tasks that are judged by it, and by directives obeyed over
+    those that have directives."""
+    tables = answer_tables(records[records["policy"].isin((policy, *others))])
+    found = (
+        _pooled([table for table in tables if _lead(table) is measure], (policy, other), measure, seed)
+        for other in others
+        for measure in COMPARED.values()
+    )
+    return [one for one in found if one is not None]
+
+
+def _lead(table: AnswerTable) -> Compared | None:
+    """The measure that a task is judged by."""
+    return next((one for one in (OBEYED, F1) if not np.isnan(table.values[one.name]).all()), None)
+
+
+def _pooled(tables: Sequence[AnswerTable], pair: tuple[str, str], measure: Compared, seed: int) -> Pooled | None:
+    shared = [
+        table for table in tables if set(pair) <= set(table.policies) and _difference(table, pair, measure)[1].any()
+    ]
+    areas, resampled, contexts, differing = [], [], [], 0
+    for task in dict.fromkeys(table.task for table in shared):
+        of_task = [table for table in shared if table.task == task]
+        values, draws = _area(of_task, pair, measure)
+        if not len(values):
+            continue
+        areas.append(float(values.mean()))
+        resampled.append(resampled_means(values, draws, task_seed(seed, task)))
+        contexts.append(len(np.unique(draws)))
+        differing += len(np.unique(draws[np.abs(values) > 10.0**-DIGITS]))
+    if not areas:
+        return None
+    mean = float(np.mean(areas))
+    known = [one for one in resampled if one is not None]
+    whole = len(known) == len(areas)  # a task of a single context has no resamples
+    drawn: FloatArray = np.stack(known).mean(axis=0).round(DIGITS) if whole else np.empty(0)
+    return Pooled(
+        *pair,
+        measure,
+        Difference.of(np.append(mean, drawn)),
+        bootstrap_p(drawn) if len(drawn) else 1.0,
+        len(areas),
+        len(shared),
+        sum(contexts),
+        max(contexts),
+        differing,
+        float(np.std(drawn, ddof=1)) if len(drawn) else 0.0,
+    )
+
+
+def _difference(table: AnswerTable, pair: tuple[str, str], measure: Compared) -> tuple[FloatArray, NDArray[np.bool_]]:
+    """The differences question by question, and where there is one."""
+    one, other = (table.policies.index(name) for name in pair)
+    values = table.values[measure.name][one] - table.values[measure.name][other]
+    return values, ~np.isnan(values)
+
+
+def _area(
+    tables: Sequence[AnswerTable], pair: tuple[str, str], measure: Compared
+) -> tuple[FloatArray, NDArray[np.intp]]:
+    """The mean height of the difference over the levels of a task, question by question, of those that have a value at
+    each level, and the contexts of these."""
+    values, there = zip(*(_difference(table, pair, measure) for table in tables), strict=True)
+    common = np.all(there, axis=0)
+    weights = area_weights(np.array([table.ratio for table in tables]))
+    return (weights @ np.stack(values))[common], tables[0].draws[common]
+
+
+def area_weights(ratios: FloatArray) -> FloatArray:
+    """What each level counts in the mean height of a curve by the trapezoid rule, shape (levels,), summing to 1: from
+    the lowest ratio to the highest. All the same where ratios are not known, or all are one."""
+    order = np.argsort(ratios)
+    ordered = ratios[order]
+    if not np.isfinite(ratios).all() or ordered[-1] <= ordered[0]:
+        return np.full(len(ratios), 1 / len(ratios))
+    widths = np.diff(ordered)
+    weights = np.empty(len(ratios))
+    weights[order] = (np.append(0, widths) + np.append(widths, 0)) / (2 * widths.sum())
+    return weights

@@ -1,0 +1,99 @@
+"""The arguments that presses ran with, and what is called adapted."""
+
+import inspect
+import json
+from typing import Any
+
+import kvpress
+import pandas as pd
+import pytest
+
+from leaderboards.aggregate.arguments import adapted, arguments_of_records
+from leaderboards.terminal.verdicts import argument_rows
+from policies import POLICIES, Policy, arguments_of
+from tests.support.synthetic_records import record
+
+SHORT, LONG = 150, 2**20
+
+
+def ran(policy: str, *arguments: dict[str, Any], task: str = "base") -> pd.DataFrame:
+    return pd.DataFrame([record(policy=policy, task=task, press_arguments=json.dumps(own)) for own in arguments])
+
+
+def test_a_smaller_window_is_adapted_and_under_half_of_it_is_not_ranked() -> None:
+    arguments = [{"window_size": window, "kernel_size": 5} for window in (2, 11)]
+    found = adapted(ran("snapkv", *arguments), "snapkv", "base")
+    assert found is not None
+    assert (found.ranked, found.reason) == (False, "window_size 2 to 11 (paper: 64)")
+    assert found.written == "window_size 2 to 11 (paper: 64), kernel_size 5"
+    half = adapted(ran("snapkv", {"window_size": 9}, {"window_size": 32}), "snapkv", "base")
+    assert half is not None
+    assert half.ranked
+    assert adapted(ran("snapkv", {"window_size": 64, "kernel_size": 5}), "snapkv", "base") is None
+
+
+def test_a_window_inside_a_press_and_a_protected_policy_are_known_by_their_parts() -> None:
+    for name in ("adakv_snapkv", "snapkv+fair"):
+        found = adapted(ran(name, {"press.window_size": 5}), name, "base")
+        assert found is not None
+        assert (found.ranked, found.reason) == (False, "press.window_size 5 (paper: 64)")
+
+
+def test_what_has_no_window_or_no_paper_is_never_adapted() -> None:
+    assert adapted(ran("knorm", {}), "knorm", "base") is None
+    assert adapted(ran("Mine", {"window_size": 3}), "Mine", "base") is None
+    lag = adapted(ran("lagkv", {"n_sink": 4, "lag_size": 18}), "lagkv", "base")
+    assert lag is not None
+    assert lag.ranked, "a lag is no window"
+
+
+def test_every_task_has_its_own_and_tasks_with_the_same_are_told_together() -> None:
+    frame = pd.concat(
+        [
+            ran("snapkv", {"window_size": 9}),
+            ran("snapkv", {"window_size": 9}, task="hops"),
+            ran("snapkv", {"window_size": 64}, task="long_context"),
+            ran("knorm", {}),
+        ]
+    )
+    found = arguments_of_records(frame)
+    assert found["knorm", "base"].used == {}
+    assert argument_rows([one for one in found.values() if one.used]) == [
+        ("snapkv", "window_size 9 (paper: 64); adapted; window under half of the paper's", "base, hops"),
+        ("snapkv", "window_size 64", "long_context"),
+    ]
+
+
+# Those that follow what is asked for, and not what a context is too short for.
+ASKED = {"target_size", "decoding_press.target_size", "head_compression_ratio"}
+VARYING = [policy for policy in POLICIES.values() if not (policy.weights or policy.needs_question)]
+
+
+@pytest.mark.parametrize("policy", VARYING, ids=lambda policy: policy.name)
+def test_every_argument_that_a_short_context_changes_has_a_value_of_the_paper(policy: Policy) -> None:
+    short, long = (arguments_of(policy.build(policy.typical_situation(length))) for length in (SHORT, LONG))
+    changed = {name for name in short if short[name] != long.get(name)} - ASKED
+    ends = {name.rpartition(".")[2] for name in changed}
+    named = {name for name in changed | ends if name in policy.paper_arguments}
+    assert {name for name in changed if name not in named and name.rpartition(".")[2] not in named} == set()
+
+
+@pytest.mark.parametrize(
+    ("policy", "press"),
+    [
+        ("snapkv", kvpress.SnapKVPress),
+        ("pyramidkv", kvpress.PyramidKVPress),
+        ("lagkv", kvpress.LagKVPress),
+        ("think", kvpress.ThinKPress),
+        ("simlayerkv", kvpress.SimLayerKVPress),
+        ("chunk_knorm", kvpress.ChunkPress),
+        ("block_keydiff", kvpress.BlockPress),
+        ("dms_knorm", kvpress.DMSPress),
+        ("kvzap", kvpress.DMSPress),
+    ],
+)
+def test_the_values_of_papers_are_kvpresss_defaults(policy: str, press: type) -> None:
+    defaults = {name: parameter.default for name, parameter in inspect.signature(press).parameters.items()}
+    declared = POLICIES[policy].paper_arguments
+    assert declared
+    assert {name: defaults[name] for name in declared} == declared

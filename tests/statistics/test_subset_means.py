@@ -1,0 +1,87 @@
+"""The means of subsets against scipy's sign flips, and the test against its interval."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import permutation_test, ttest_1samp
+from statsmodels.stats.multitest import multipletests
+from statsmodels.stats.power import TTestPower
+
+from leaderboards.statistics.subset_means import (
+    SUBSETS,
+    Tails,
+    fewest_clusters,
+    smallest_detectable,
+    spread_of,
+    step_down_levels,
+    subsets,
+    two_sided_p,
+)
+
+# Heights of crossed less self-fertilised plants, in eighths of an inch (C. Darwin, 1876).
+MAIZE = np.array([6, 8, 14, 16, 23, 24, 28, 29, 41, -48, 49, 56, 60, -67, 75], dtype=np.float64)
+ALPHA = 0.05
+
+
+def means(values: np.ndarray) -> np.ndarray:
+    held = subsets(len(values), 0)
+    found: np.ndarray = (held @ values / held.sum(axis=1))[None]
+    return found
+
+
+@pytest.mark.parametrize("count", [6, 8, 10])
+def test_of_few_clusters_p_is_that_of_all_sign_flips(count: int) -> None:
+    values = MAIZE[-count:]
+    flips = permutation_test((values,), np.mean, permutation_type="samples", n_resamples=np.inf, alternative="greater")
+    assert two_sided_p(means(values))[0] == pytest.approx(2 * flips.pvalue)
+
+
+def test_of_more_clusters_p_is_near_that_of_all_sign_flips() -> None:
+    """Fisher's own example of the test: 1,726 of 2 ** 15, twice one side."""
+    assert subsets(15, 0).shape == (SUBSETS, 15)
+    assert two_sided_p(means(MAIZE))[0] == pytest.approx(1726 / 2**15, abs=0.012)
+    assert two_sided_p(means(MAIZE))[0] == pytest.approx(ttest_1samp(MAIZE, 0).pvalue, abs=0.012)
+
+
+def test_no_subset_is_empty_and_the_same_seed_draws_the_same() -> None:
+    for count in (1, 2, 10, 11, 30):
+        held = subsets(count, 3)
+        assert held.sum(axis=1).min() >= 1
+        assert (held == subsets(count, 3)).all()
+    assert len({tuple(row) for row in subsets(10, 0)}) == 2**10 - 1
+
+
+@given(st.lists(st.integers(-9, 9), min_size=1, max_size=14), st.floats(0.001, 0.05))
+def test_the_interval_leaves_out_0_exactly_where_p_is_below_alpha(values: list[int], alpha: float) -> None:
+    own = np.round(means(np.array(values, dtype=np.float64)), 9)
+    ends = Tails.of(own)[0].interval(alpha)
+    clear = ends is not None and not ends[0] <= 0 <= ends[1]
+    assert clear == (two_sided_p(own)[0] < alpha)
+
+
+@given(st.lists(st.floats(0.0005, 1), min_size=1, max_size=9))
+def test_intervals_leave_out_0_exactly_where_the_corrected_p_does(p_values: list[float]) -> None:
+    p = np.array(p_values)
+    levels = step_down_levels(p)
+    assert ((p < levels) == (multipletests(p, ALPHA, method="holm")[1] < ALPHA)).all()
+
+
+def test_the_fewest_clusters_are_those_that_can_all_be_on_one_side() -> None:
+    for alpha in (0.05, 0.01, 0.05 / 9):
+        fewest = fewest_clusters(alpha)
+        assert two_sided_p(means(np.ones(fewest)))[0] < alpha <= two_sided_p(means(np.ones(fewest - 1)))[0]
+    assert fewest_clusters() == 6
+    assert smallest_detectable(1.0, 5) is None
+
+
+@pytest.mark.parametrize("contexts", [12, 20, 50])
+def test_the_smallest_difference_has_the_power_that_statsmodels_says(contexts: int) -> None:
+    smallest = smallest_detectable(10.0, contexts)
+    assert smallest is not None
+    assert TTestPower().power(smallest / 10, contexts, ALPHA) == pytest.approx(0.8, abs=0.01)
+
+
+def test_the_spread_is_the_standard_deviation_of_contexts_of_one_size() -> None:
+    sums, counts = np.array([[4.0, 8.0, 20.0, 0.0]]), np.full(4, 4.0)
+    assert spread_of(sums, counts)[0] == pytest.approx(np.std([1, 2, 5, 0], ddof=1))
