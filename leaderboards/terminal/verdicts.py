@@ -14,6 +14,7 @@ from policies.declaration.levels import Level
 VERDICTS: tuple[Verdict, ...] = ("better", "worse", UNDECIDED)
 STYLES = {"better": "green", "worse": "red", UNDECIDED: "dim"}
 MOST_PARTS = 6
+MOST_MEASURES = 2  # fit beside a verdict
 
 
 def pooled_table(pooled: Sequence[Pooled]) -> ResultTable:
@@ -51,7 +52,16 @@ def _verdict_table(duels: Sequence[Duel]) -> ResultTable:
         Column("task", cut=True),
         Column("kind", shown=False),
         Column("level", first.level.kind, lambda value: str(Level(first.level.kind, value)), right=True),
-        *(Column(one.name, one.short, partial(Difference.written, factor=one.factor), right=True) for one in measures),
+        *(
+            Column(
+                one.name,
+                one.short,
+                partial(Difference.written, factor=one.factor),
+                right=True,
+                shown=place < MOST_MEASURES,
+            )
+            for place, one in enumerate(measures)
+        ),
         Column("verdict_in_words", "", style=lambda words: STYLES[words.partition(" ±")[0]]),
         *(Column(f"{one.name}_{what}", shown=False) for one in measures for what in ("p", "verdict", "smallest")),
         *(Column(name, shown=False) for name in ("verdict", "questions", "contexts", "family")),
