@@ -2,6 +2,7 @@
 
 from policies.declaration.attention import attention_window
 from policies.declaration.errors import LevelError, PolicyError
+from policies.declaration.faults import where_in_user_code
 from policies.declaration.lazy import LazyModule
 from policies.declaration.levels import KINDS, UNTREATED, Level, LevelKind, Point, at_ratios, by_kind, points_of
 from policies.declaration.names import CONTROLS, FULL, PLAIN, TO_BEAT, plain_and_way
@@ -51,4 +52,5 @@ __all__ = [
     "points_of",
     "protected",
     "replaced_hooks",
+    "where_in_user_code",
 ]

@@ -43,7 +43,7 @@ def command(
     model: Model = "reference",
     tasks: Annotated[str, typer.Option(help="Task names, comma-separated.")] = "base,hops",
     policies: Annotated[
-        str | None, typer.Option(help="Names or files of policies; the controls are not added.")
+        str | None, typer.Option(help="As in run, but the controls are not added. Default: default.")
     ] = None,
     ratios: Annotated[str, typer.Option(help="0.1,0.5 or first:last:step, in [0, 1).")] = RATIO.default,
     limit: Annotated[int, typer.Option(help="Contexts per task.")] = 2,

@@ -28,7 +28,9 @@ OTHERS = "snapkv,expected_attention"
 def command(
     context: typer.Context,
     press: options.Press,
-    against: Annotated[str, typer.Option(help="Names of policies and plug-ins, comma-separated.")] = OTHERS,
+    against: Annotated[
+        str, typer.Option(help="Names of policies and plug-ins, comma-separated, or all, or default.")
+    ] = OTHERS,
     tasks: options.Tasks = None,
     few: options.LevelTexts = options.NONE_GIVEN,
     repeats: options.Repeats = 1,

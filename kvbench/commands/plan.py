@@ -24,8 +24,6 @@ pages = LazyModule("kvbench.estimate.page")
 requests = LazyModule("kvbench.estimate.request")
 shapes = LazyModule("kvbench.estimate.shape")
 
-DEFAULT = "default"
-
 
 def command(
     model: options.Model = "reference",
@@ -58,7 +56,7 @@ def command(
         tasks=tasks,
         profile=profile,
         limit=limit,
-        policies=None if policies == DEFAULT else policies,
+        policies=policies,
         levels=levels,
         repeats=repeats,
         mode=mode,

@@ -1,5 +1,6 @@
 """Chooses the policies of a run: those that are named, as far as the tasks and the mode allow them."""
 
+import difflib
 from collections.abc import Mapping, Sequence
 
 from datasets_gen import Task, unknown_name
@@ -7,6 +8,7 @@ from kvbench.prompts.mode import Mode, Scope
 from kvbench.system.errors import KVBenchError
 from policies import (
     CONTROLS,
+    FULL,
     KINDS,
     PLAIN,
     POLICIES,
@@ -24,6 +26,7 @@ from policies import (
 )
 
 EVERYTHING = "all"
+DEFAULT = "default"
 
 
 def covers(policy: Policy, task: Task, mode: Mode) -> bool:
@@ -56,17 +59,21 @@ def check_scope(tasks: Sequence[Task], mode: Mode, scope: Scope) -> None:
 
 
 def choose_policies(names: str | None, tasks: Sequence[Task], mode: Mode, even_if_broken: bool = False) -> list[Policy]:
-    """Finds policies by a comma-separated list of names and plug-ins, by ``all``, or by None for the default ones. It
-    raises :class:`KVBenchError` for one that can run nowhere, unless it came with ``all``, and for a plug-in that
-    cannot be used, unless it may be recorded as failed."""
-    if names is None:
+    """Finds policies by a comma-separated list of names and plug-ins, by ``all``, or by None or ``default``.
+
+    It raises :class:`KVBenchError` for one that can run nowhere, unless it came with ``all``, and for a plug-in that
+    cannot be used, unless it may be recorded as failed.
+    """
+    if names is None or names.strip() == DEFAULT:
         chosen = [policy for policy in POLICIES.values() if policy.by_default]
     elif names.strip() == EVERYTHING:
         chosen = [p for p in known_policies().values() if any(covers(p, task, mode) for task in tasks)]
     else:
         chosen = [find_policy(name, even_if_broken) for name in dict.fromkeys(_split(names))]
         if not chosen:
-            raise KVBenchError(f"no policy given: name one of {', '.join(sorted(POLICIES))}, or {EVERYTHING}")
+            raise KVBenchError(
+                f"no policy given: name policies of python -m kvbench ls policies, or {EVERYTHING}, or {DEFAULT}"
+            )
     for policy in chosen:
         reasons = [why_not(policy, task, mode) for task in tasks]
         if all(reasons):
@@ -81,12 +88,19 @@ def press_and_others(press: str, against: str | None, tasks: Sequence[Task], mod
     if len(presses) != 1:
         raise KVBenchError(f"compare takes one press, and '{press}' names {len(presses)}: name others with --against")
     (mine,) = presses
+    check_is_press(mine)
     chosen = choose_policies(against, tasks, mode)
     others = [policy for policy in chosen if (policy.name, policy.origin) != (mine.name, mine.origin)]
     if not others:
         raise KVBenchError(f"--against {against}: name a policy other than {mine.name}")
     named = {mine.name, *(policy.name for policy in others)}
     return mine, [*others, *(POLICIES[name] for name in TO_BEAT if name not in named)]
+
+
+def check_is_press(policy: Policy) -> None:
+    """Raises :class:`KVBenchError` for the full cache where a press is asked for."""
+    if policy.name == FULL:
+        raise KVBenchError(f"{FULL} is the whole cache and no press: name a press of python -m kvbench ls policies")
 
 
 def check_names(policies: Sequence[Policy]) -> None:
@@ -150,8 +164,15 @@ def find_policy(name: str, even_if_broken: bool = False) -> Policy:
         raise KVBenchError(str(error)) from error
     known = known_policies()
     if name not in known:
-        raise KVBenchError(unknown_name("policy", name, known))
+        raise KVBenchError(_unknown(name, known))
     return known[name]
+
+
+def _unknown(name: str, known: Mapping[str, Policy]) -> str:
+    """Says that there is no such policy. All names would fill the screen."""
+    close = difflib.get_close_matches(name, known, n=1, cutoff=0.4)
+    meant = f"did you mean '{close[0]}'? " if close else ""
+    return f"unknown policy '{name}': {meant}python -m kvbench ls policies lists all {len(known)}"
 
 
 def _protected(plain: str, way: str) -> Policy:

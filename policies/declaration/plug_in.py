@@ -15,6 +15,7 @@ from types import ModuleType
 from typing import Any
 
 from policies.declaration.errors import BrokenPlugInError, PolicyError
+from policies.declaration.faults import INSTALLED, OURS, where_in_user_code
 from policies.declaration.lazy import LazyModule
 from policies.declaration.policy import Policy, Press, Situation, replaced_hooks
 
@@ -23,7 +24,6 @@ kvpress = LazyModule("kvpress")
 GROUP = "kvbench.policies"
 SPECIFICATION = re.compile(r"(?P<where>.+?):(?P<name>[A-Za-z_][\w.]*)(\((?P<arguments>.*)\))?", re.DOTALL)
 SOME_RATIO = 0.5
-OURS = ("kvbench", "policies", "datasets_gen", "leaderboards")
 
 
 def is_plug_in(text: str) -> bool:
@@ -153,12 +153,12 @@ def _file_of_user(name: str, package: str) -> Path | None:
     if specification is None or not specification.has_location or specification.origin is None:
         return None
     file = Path(specification.origin)
-    return file if top == package or not {"site-packages", "dist-packages"} & set(file.parts) else None
+    return file if top == package or not INSTALLED & set(file.parts) else None
 
 
 def _description(error: BaseException) -> str:
     lines = str(error).splitlines() or [""]
-    return f"{type(error).__name__}: {lines[0]}"
+    return f"{type(error).__name__}: {lines[0]}{where_in_user_code(error)}"
 
 
 def _arguments(text: str, argument_text: str) -> dict[str, Any]:

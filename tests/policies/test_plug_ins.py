@@ -10,9 +10,13 @@ from kvpress import DecodingPress, KnormPress, KVzipPress, SnapKVPress
 
 import policies.declaration.plug_in
 from datasets_gen import TASKS
+from kvbench.engine.treat.plan import plan
+from kvbench.engine.treat.prefill import prefill
 from kvbench.experiments.catalogue import choose_policies, with_references
+from kvbench.models.load import LoadedModel
+from kvbench.prompts.prompt import Prompt
 from kvbench.system.errors import KVBenchError
-from policies import PolicyError, Situation, arguments_of, load_even_if_broken, load_plug_in, plug_ins
+from policies import PolicyError, Situation, arguments_of, at_ratios, load_even_if_broken, load_plug_in, plug_ins
 from policies.declaration.errors import BrokenPlugInError
 from policies.declaration.names import CONTROLS
 from policies.presses.protection import FairEvictionPress
@@ -166,7 +170,7 @@ def test_a_file_named_like_what_it_lacks_is_broken_and_not_missing(tmp_path: Pat
 @pytest.mark.parametrize("content", ["import nothing_there", "def f(:", "raise SystemExit(3)", "1 / 0"])
 def test_a_file_that_does_not_import_is_refused_in_one_line(tmp_path: Path, content: str) -> None:
     (tmp_path / "bad.py").write_text(content)
-    with pytest.raises(PolicyError, match=r"bad\.py cannot be imported: [A-Z]") as refused:
+    with pytest.raises(PolicyError, match=r"bad\.py cannot be imported: [A-Z].*\(bad\.py:1\)$") as refused:
         load_plug_in(f"{tmp_path / 'bad.py'}:Press")
     assert "\n" not in str(refused.value)
 
@@ -269,3 +273,41 @@ def test_all_leaves_out_what_means_nothing_here() -> None:
     assert not {"finch", "snapkv+fair"} & names
     assert "finch" in {policy.name for policy in choose_policies("all", BASE, "aware")}
     assert "snapkv+fair" in {policy.name for policy in choose_policies("all", [TASKS["instructions"]], "agnostic")}
+
+
+OF_ATTENTIONS = """
+from kvpress import ObservedAttentionPress, ScorerPress
+
+class Indexed(ScorerPress):
+    def score(self, module, hidden_states, keys, values, attentions, kwargs):
+        return attentions[0].sum(-2)
+
+class Inherited(ObservedAttentionPress):
+    pass
+
+class Other(ScorerPress):
+    def score(self, module, hidden_states, keys, values, attentions, kwargs):
+        return helper(keys)
+
+def helper(keys):
+    return 1 / 0
+"""
+
+
+@pytest.mark.parametrize(
+    ("press", "place", "explained"),
+    [("Indexed", "(theirs.py:6)", True), ("Inherited", "", True), ("Other", "(theirs.py:16)", False)],
+)
+def test_the_error_of_a_press_names_the_line_of_its_author_and_explains_missing_attention(
+    press: str, place: str, explained: bool, tmp_path: Path, llama: LoadedModel, prompt: Prompt
+) -> None:
+    (tmp_path / "theirs.py").write_text(OF_ATTENTIONS)
+    policy = load_plug_in(f"{tmp_path / 'theirs.py'}:{press}")
+    (branch,) = prefill(llama, prompt, plan([policy], at_ratios([0.5]), prompt, seed=0)).branches
+    assert place in str(branch.error)
+    assert ("as h2o does" in str(branch.error)) == explained
+    assert "\n" not in str(branch.error)
+
+
+def test_the_default_policies_have_a_name() -> None:
+    assert choose_policies("default", BASE, "agnostic") == choose_policies(None, BASE, "agnostic")

@@ -17,7 +17,7 @@ from kvbench.models.load import LoadedModel
 from kvbench.models.snapshot import ModelChangedError
 from kvbench.prompts.prompt import Prompt
 from kvbench.system.errors import first_line
-from policies import PolicyError, arguments_of
+from policies import PolicyError, arguments_of, where_in_user_code
 from policies.declaration.draws import drawing_from, seed_of
 
 
@@ -96,8 +96,10 @@ def faults_of(branch: Branch, where: str, model: LoadedModel | None = None) -> I
         raise
     except BaseException as error:  # an exit too
         expected = PressError | PolicyError | TookTooLongError
-        kind = "" if isinstance(error, expected) else f"{type(error).__name__}: "
-        branch.error = f"{policy} failed {where}: {kind}{first_line(error)}"
+        kind, place = f"{type(error).__name__}: ", where_in_user_code(error)
+        if isinstance(error, expected):
+            kind = place = ""
+        branch.error = f"{policy} failed {where}: {kind}{first_line(error)}{place}"
         branch.layers, branch.press_cache = [], None
     if model and not is_known(branch.press) and (change := model.snapshot.first_change(by_content=False)):
         raise ModelChangedError([policy], change)

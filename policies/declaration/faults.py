@@ -1,0 +1,37 @@
+"""Says where in the code of a user an error was raised, and what the usual one means."""
+
+import sys
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+from types import FrameType
+
+OURS = ("kvbench", "policies", "datasets_gen", "leaderboards")
+INSTALLED = {"site-packages", "dist-packages"}
+NO_ATTENTIONS = (
+    "; attentions is None: all presses share fused attention, which computes no weights; compute them from "
+    "hidden_states and keys, as h2o does in policies/presses/h2o.py"
+)
+
+
+def where_in_user_code(error: BaseException) -> str:
+    """Returns the file and line of the user's code that raised an error, such as `` (mine.py:12)``, with an explanation
+    if a press misses its attention weights; nothing if no code of a user is in the traceback."""
+    frames = list(traceback.walk_tb(error.__traceback__))
+    of_user = [(Path(frame.f_code.co_filename), line) for frame, line in frames if _is_of_user(frame)]
+    if isinstance(error, SyntaxError) and error.filename:
+        of_user.append((Path(error.filename), error.lineno or 1))
+    place = f" ({of_user[-1][0].name}:{of_user[-1][1]})" if of_user else ""
+    return place + (NO_ATTENTIONS if _misses_attentions(error, (frame for frame, _ in frames)) else "")
+
+
+def _is_of_user(frame: FrameType) -> bool:
+    """Tells whether a frame is of no library: not of kvbench, of Python, or of an installed package."""
+    top = str(frame.f_globals.get("__name__", "")).partition(".")[0]
+    return not (top in OURS or top in sys.stdlib_module_names or INSTALLED & set(Path(frame.f_code.co_filename).parts))
+
+
+def _misses_attentions(error: BaseException, frames: Iterator[FrameType]) -> bool:
+    """Tells whether an error is about the attention weights, which a frame of the traceback got as None."""
+    about = "NoneType" in str(error) or "attention" in str(error) or isinstance(error, AssertionError)
+    return about and any(frame.f_locals.get("attentions", 0) is None for frame in frames)
