@@ -15,19 +15,24 @@ from kvbench.experiments.options import choose
 from kvbench.publish.site import publish_summary
 from kvbench.store.store import Store
 from kvbench.system.console import console, printable
-from kvbench.system.files import make_folder
+from kvbench.system.errors import KVBenchError
+from kvbench.system.files import make_folder, write_text_atomically
 from leaderboards.aggregate.facets import facets
 from leaderboards.aggregate.row import ALL_TASKS
+from leaderboards.boards.board import boards_of
 from leaderboards.boards.standings import all_standings
+from leaderboards.downloads.print_tables import WRITERS
 from leaderboards.downloads.sheets import file_name
+from leaderboards.errors import LeaderboardError
 from leaderboards.figures.gallery import Details, Gallery, gallery
 from leaderboards.figures.heat_drawing import save_map
 from leaderboards.figures.heatmaps import MEAN, HeatMap
+from leaderboards.rendering.paper import USUAL, Paper
 
 FORMATS = {name: name for name in ("svg", "png", "pdf")}
 LEVELS = ("0.5", "0.9")  # at which tasks are set against policies, where a run has them
 
-Figure = tuple[str, Callable[[Path], None]]  # the stem of its file, and what writes it
+Figure = tuple[str, str, Callable[[Path], None]]  # its name, the stem of its file, and what writes it
 
 
 def command(
@@ -37,36 +42,56 @@ def command(
     policies: Annotated[
         str, typer.Option(help="Heat maps of these too, beside those of the mean of the methods; comma-separated.")
     ] = "",
+    only: Annotated[str, typer.Option(help="Figures of these alone, such as f1,ger; comma-separated.")] = "",
+    width: Annotated[str | None, typer.Option(help="Of each figure, such as 3.25in or 8cm.")] = None,
+    title: Annotated[bool, typer.Option(help="Whether a heading stands above each figure.")] = True,
+    tables: Annotated[bool, typer.Option("--tables", help="Write the boards too, in LaTeX and in Markdown.")] = False,
 ) -> Result:
     """Draws every curve, scatter and heat map of each task and mode, in each format."""
     suffixes = choose("format", formats, FORMATS)
+    paper = None if width is None and title else _paper(width, title)
     store = Store.open(run)
     make_folder("--out", out)
     records = store.frame()
     rows = publish_summary(store, records)
     names = {row.policy: row.policy for row in rows}
     chosen = choose("policy", policies, names) if policies else []
-    details = Details(all_standings(records, rows), facets(records, rows))
+    standings = all_standings(records, rows)
+    details = Details(standings, facets(records, rows))
     figures: list[Figure] = []
     for task, mode in dict.fromkeys((row.task, row.mode) for row in rows):
-        figures += _figures(gallery(rows, task, mode, details), task, mode, chosen)
-    for stem, save in track(figures, "figures", console=console):
+        figures += _figures(gallery(rows, task, mode, details), task, mode, chosen, paper)
+    if only:
+        wanted = choose("figure", only, {name: name for name, _, _ in figures})
+        figures = [figure for figure in figures if figure[0] in wanted]
+    for _, stem, save in track(figures, "figures", console=console):
         for suffix in suffixes:
             save(out / f"{stem}.{suffix}")
+    if tables:
+        for (mode, task), board in boards_of(records, rows, standings).items():
+            for suffix, write in WRITERS.items():
+                write_text_atomically(out / f"board-{file_name(task)}-{file_name(mode)}.{suffix}", write(board))
     return Result(files={"figures": out})
 
 
-def _figures(shown: Gallery, task: str, mode: str, policies: Sequence[str]) -> Iterator[Figure]:
+def _paper(width: str | None, title: bool) -> Paper:
+    try:
+        return Paper(headed=title) if width is None else Paper.parse(width, title)
+    except LeaderboardError as error:
+        raise KVBenchError(f"--width: {error}") from error
+
+
+def _figures(shown: Gallery, task: str, mode: str, policies: Sequence[str], paper: Paper | None) -> Iterator[Figure]:
     where = printable(f"{'mean over tasks' if task == ALL_TASKS else task}, {mode}")
     place = f"{file_name(task)}-{file_name(mode)}"
     for picture in shown.pictures:
-        yield f"{picture.name}-{place}", picture.plot.save
+        yield picture.name, f"{picture.name}-{place}", partial(picture.plot.save, paper=paper or USUAL)
     for one in shown.maps:
         for measure, option in _layers(one, policies):
             layer = one.layers[measure, option]
             heading = f"{one.title}, {option}, {layer.measure.title}, {layer.measure.unit}: {where}"
             stem = "-".join((one.name, measure, re.sub(r"[^A-Za-z0-9._+-]+", "-", option), place))
-            yield stem, partial(save_map, one, (measure, option), heading=heading)
+            yield one.name, stem, partial(save_map, one, (measure, option), heading=heading, paper=paper)
 
 
 def _layers(heat_map: HeatMap, policies: Sequence[str]) -> list[tuple[str, str]]:

@@ -9,6 +9,7 @@ from leaderboards.aggregate.row import F1, GER, HALLUCINATION
 from leaderboards.figures.heatmaps import HeatMap, Key
 from leaderboards.rendering.drawing import DOTS, printing
 from leaderboards.rendering.frames import INK
+from leaderboards.rendering.paper import Paper
 from leaderboards.statistics.resampling import Blank
 from policies.declaration.lazy import LazyModule
 
@@ -21,13 +22,16 @@ TINY = 1e-9  # a scale from a value to itself has no colours
 NARROWEST = 6.0  # has room for a heading
 
 
-def save_map(found: HeatMap, key: Key, path: Path, heading: str) -> None:
-    """With its numbers in the cells; blank ones are empty. The format is that of the suffix: svg, png or pdf."""
+def save_map(found: HeatMap, key: Key, path: Path, heading: str, paper: Paper | None = None) -> None:
+    """With its numbers in the cells; blank ones are empty. As wide as the cells need, unless ``paper`` says how wide.
+    The format is that of the suffix: svg, png or pdf."""
     layer = found.layers[key]
     values = np.array(
         [[np.nan if isinstance(value, Blank) else value for value in row] for row in layer.values], dtype=np.float64
     )
-    size = (max(NARROWEST, BESIDE + CELL[0] * len(found.columns)), ABOVE + CELL[1] * len(values))
+    wide = max(NARROWEST, BESIDE + CELL[0] * len(found.columns))
+    paper = paper or Paper(wide)
+    size = (paper.width, ABOVE + CELL[1] * len(values))
     with printing(heading):
         figure = Figure(figsize=size, layout="constrained")
         axes = figure.add_subplot()
@@ -39,6 +43,7 @@ def save_map(found: HeatMap, key: Key, path: Path, heading: str) -> None:
             cmap=seaborn.light_palette(COLOURS[layer.measure.name], as_cmap=True),
             annot=[["" if cell.reason else cell.text for cell in row] for row in layer.cells],
             fmt="",
+            annot_kws={"fontsize": 9 * min(1.0, paper.width / wide)},  # as small as the cells
             cbar=False,
             linewidths=1,
             xticklabels=list(found.columns),
@@ -47,5 +52,5 @@ def save_map(found: HeatMap, key: Key, path: Path, heading: str) -> None:
         axes.tick_params(colors=INK, length=0, pad=5)
         axes.tick_params(axis="y", rotation=0)
         axes.set_xlabel(found.column_title, color=INK, labelpad=6)
-        axes.set_title(heading, loc="left", color=INK)
+        axes.set_title(paper.heading(heading), loc="left", color=INK, fontsize="medium")
         figure.savefig(path, dpi=DOTS)

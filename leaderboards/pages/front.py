@@ -194,13 +194,17 @@ def _placed(results: Sequence[Results], pages: Mapping[str, str]) -> list[Placed
 def _board_data(results: Sequence[Results], boards: Sequence[PlacedBoard]) -> dict[str, Any]:
     """Returns what the script of the boards needs: which there are, what stands on them at each level, and who met
     whom."""
+    # The meanings of the columns stand there once: at each level of each board they would be a part of the page to feel.
+    columns: dict[tuple[str, str, bool], int] = {}
     return {
-        "boards": [_one_board(placed) for placed in boards],
+        "boards": [_one_board(placed, columns) for placed in boards],
+        "columns": list(columns),
         "encounters": [encounters(one.duels) if one.duels else None for one in results],
     }
 
 
-def _one_board(placed: PlacedBoard) -> dict[str, Any]:
+def _one_board(placed: PlacedBoard, columns: dict[tuple[str, str, bool], int]) -> dict[str, Any]:
+    """Returns the data of a board. ``columns``: those of all boards, by their number, which this one adds to."""
     levels = placed.board.levels
     return {
         "id": placed.identifier,
@@ -215,7 +219,10 @@ def _one_board(placed: PlacedBoard) -> dict[str, Any]:
         "levels": [
             {
                 "level": str(level.level),
-                "columns": [(column.name, column.meaning, column.leads) for column in level.columns],
+                "columns": [
+                    columns.setdefault((column.name, column.meaning, column.leads), len(columns))
+                    for column in level.columns
+                ],
                 "rows": [[_cell_data(cell) for cell in line.cells] for line in level.lines],
             }
             for level in levels

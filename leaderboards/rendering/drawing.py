@@ -7,6 +7,7 @@ and takes the page's typeface. The same values give the same bytes.
 import hashlib
 import html
 import io
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -22,11 +23,13 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Polygon
 
 from leaderboards.rendering.frames import INK, Frame
+from leaderboards.rendering.paper import USUAL, Paper
 from leaderboards.rendering.style import LineStyle
 
 # Inches. A curve is about as wide as a phone, so that its text is of one size on a phone and in a row of three.
 SIZE = (4.5, 3.3)
-PRINTED = (6.0, 4.6)
+SHAPE = 0.62  # of a printed figure without its legend, its height for a width of 1
+LEGEND_LINE = 0.19  # inches
 INCH = 72  # in the units of an SVG
 DOTS = 300  # for an inch of print
 PLACE = (0.085, 0.125, 0.895, 0.845)  # of the axes in it: left, bottom, width, height
@@ -54,16 +57,19 @@ class Drawing:
                 artist.remove()
         return _as_part_of_a_page(_ground(self.frame) + above, self.title, self.colours)
 
-    def save(self, path: Path, heading: str) -> None:
-        """For print, with a heading and a legend of what has a label; the format is that of the suffix: svg, png or
-        pdf."""
+    def save(self, path: Path, heading: str, paper: Paper = USUAL) -> None:
+        """For print, with a legend of what has a label; the format is that of the suffix: svg, png or pdf."""
         with printing(self.salt):
-            figure = Figure(figsize=PRINTED, layout="constrained")
+            figure = Figure(layout="constrained")
             axes = figure.add_subplot()
             self.frame.dress(axes)
             self.draw(axes)
-            axes.set_title(heading, loc="left", color=INK)
-            figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=4, frameon=False)
+            axes.set_title(paper.heading(heading), loc="left", color=INK, fontsize="medium")
+            handles, labels = axes.get_legend_handles_labels()
+            lines = math.ceil(len(labels) / paper.legend_columns)
+            figure.set_size_inches(paper.width, 0.5 + SHAPE * paper.width + LEGEND_LINE * lines)
+            looks: Any = {"loc": "outside lower center", "ncols": paper.legend_columns, "frameon": False}
+            figure.legend(handles, labels, **looks)
             figure.savefig(path, dpi=DOTS)
 
     def places(self, points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
@@ -174,6 +180,7 @@ def _settings(salt: str) -> Any:
     """Matplotlib's settings for one drawing; the salt makes its ids the same in every process."""
     return {
         "svg.fonttype": "none",
+        "pdf.fonttype": 42,  # TrueType, whole: journals refuse the outlines that are the default
         "svg.hashsalt": salt,
         "font.size": 9.0,
         "axes.linewidth": 0.8,

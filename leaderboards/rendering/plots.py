@@ -9,6 +9,7 @@ from markupsafe import Markup
 from leaderboards.aggregate.row import SummaryRow, written_interval
 from leaderboards.metrics import Interval, Measure
 from leaderboards.rendering.drawing import Drawing
+from leaderboards.rendering.paper import USUAL, Paper
 from leaderboards.rendering.templating import as_data
 
 
@@ -49,8 +50,8 @@ class Plot:
             }
         )
 
-    def save(self, path: Path) -> None:
-        self.drawing.save(path, self.heading)
+    def save(self, path: Path, paper: Paper = USUAL) -> None:
+        self.drawing.save(path, self.heading, paper)
 
 
 def numbers(measure: Measure, row: SummaryRow) -> tuple[str, ...]:

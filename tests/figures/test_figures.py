@@ -12,8 +12,10 @@ from leaderboards.aggregate.summary import summarise
 from leaderboards.boards.cliff import CLIFF, Cliff
 from leaderboards.boards.correlation import CORRELATION, Correlation
 from leaderboards.boards.standings import all_standings
+from leaderboards.errors import LeaderboardError
 from leaderboards.figures.curves import curve_plot
 from leaderboards.figures.gallery import Details, gallery
+from leaderboards.rendering.paper import Paper
 from leaderboards.rendering.plots import Plot
 from leaderboards.rendering.style import line_styles
 from leaderboards.statistics.resampling import Blank, Estimate
@@ -137,9 +139,47 @@ def test_a_figure_has_a_heading_and_a_legend_and_is_large_enough_for_print(tmp_p
         assert words in text, words
     assert text.count(">snapkv<") == 1, "one entry, though its line may be in pieces"
     plot.save(tmp_path / "f1.png")
-    assert imread(tmp_path / "f1.png").shape[:2] == (1380, 1800)
+    height, width = imread(tmp_path / "f1.png").shape[:2]
+    assert width == 1800
+    assert 1300 < height < 1600
     plot.save(tmp_path / "f1.pdf")
     assert (tmp_path / "f1.pdf").read_bytes().startswith(b"%PDF")
+    assert b"/FontFile2" in (tmp_path / "f1.pdf").read_bytes(), "its fonts lie in it, as TrueType"
+
+
+def test_a_narrow_figure_has_its_width_and_no_heading_is_cut(tmp_path: Path) -> None:
+    plot = curve_plot(summarise(realistic_records(contexts=3)), "base", "agnostic", F1)
+    paper = Paper.parse("3.25in")
+    plot.save(tmp_path / "narrow.png", paper)
+    assert imread(tmp_path / "narrow.png").shape[1] == 975
+    lines = paper.heading("Hallucination rate over the Global Eviction Ratio, percent: long_context, agnostic").split(
+        "\n"
+    )
+    assert len(lines) > 1
+    assert max(map(len, lines)) <= 38
+    plot.save(tmp_path / "bare.svg", Paper.parse("8cm", headed=False))
+    assert "F1, percent" not in (tmp_path / "bare.svg").read_text()
+    for wrong in ("3.25", "in", "0.1mm", "-3in", "nanin"):
+        with pytest.raises(LeaderboardError, match=r"3\.25in"):
+            Paper.parse(wrong)
+
+
+def test_the_command_draws_what_is_asked_for_and_writes_the_boards(cli: CommandLine, toy_run: Path) -> None:
+    run, out = toy_run / "runs/x", cli.folder / "paper"
+    some = ("--only", "f1,ger", "--width", "3.25in", "--no-title", "--formats", "svg", "--tables")
+    assert cli("figures", run, "--out", out, *some) == 0
+    names = {path.name for path in out.iterdir()}
+    assert {name.split("-")[0] for name in names} == {"f1", "ger", "board"}
+    assert not [name for name in names if name.startswith("ger-hallucination")]
+    latex, markdown = ((out / f"board-base-agnostic.{suffix}").read_text() for suffix in ("tex", "md"))
+    rows = [line.strip("| \n").split(" | ") for line in markdown.splitlines()]
+    assert rows[0][0] == "policy"
+    assert "F1 at 0.5" in rows[0]
+    assert len({len(row) for row in rows}) == 1
+    assert latex.count(r" \\") == len(rows) - 1
+    assert "streaming\\_llm" not in latex or "streaming_llm" not in latex
+    assert "did you mean 'ger'" in cli.error("figures", run, "--out", out, "--only", "gre")
+    assert "--width: '3' is no width" in cli.error("figures", run, "--out", out, "--width", "3")
 
 
 def test_the_command_draws_every_figure_of_every_task(cli: CommandLine, toy_run: Path) -> None:

@@ -3,7 +3,8 @@
 
 const source = document.getElementById("board-data");
 if (source) {
-  const { boards, encounters } = JSON.parse(source.textContent);
+  const { boards, columns, encounters } = JSON.parse(source.textContent);
+  for (const board of boards) for (const level of board.levels) level.columns = level.columns.map((index) => columns[index]);
   const form = document.getElementById("filters");
   const place = document.getElementById("comparison");
   const field = (name) => document.getElementById(`filter-${name}`);

@@ -1,0 +1,53 @@
+"""A board as text for a paper: a table in LaTeX or in Markdown."""
+
+import re
+from collections.abc import Callable, Mapping
+
+from leaderboards.boards.board import Board
+
+LATEX = str.maketrans(
+    {
+        **{letter: f"\\{letter}" for letter in "&%$#_{}"},
+        **{"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"},
+        **{"○": r"$\circ$", "▲": r"$\blacktriangle$", "▼": r"$\blacktriangledown$", "–": "--", "−": "$-$"},
+    }
+)
+
+
+def board_rows(board: Board) -> list[tuple[str, ...]]:
+    """The leading columns: their names, then a row for each policy, each value with what stands under it."""
+    columns = [place for place, column in enumerate(board.columns) if column.leads]
+    rows = [("policy", *(board.columns[place].name for place in columns))]
+    for line in (*board.methods, *board.controls):
+        cells = [line.cells[place] for place in columns]
+        rows.append((line.name, *(f"{cell.text} ({cell.detail})" if cell.detail else cell.text for cell in cells)))
+    return rows
+
+
+def as_latex(board: Board) -> str:
+    """A tabular of the package booktabs; its signs need amssymb."""
+    head, *body = [" & ".join(_latex(text) for text in row) + r" \\" for row in board_rows(board)]
+    columns = "l" + "r" * sum(column.leads for column in board.columns)
+    parts = [
+        rf"\begin{{tabular}}{{{columns}}}",
+        r"\toprule",
+        head,
+        r"\midrule",
+        *body,
+        r"\bottomrule",
+        r"\end{tabular}",
+    ]
+    return "\n".join(parts) + "\n"
+
+
+def as_markdown(board: Board) -> str:
+    rows = [[text.replace("|", r"\|") for text in row] for row in board_rows(board)]
+    rule = ["---", *["---:"] * (len(rows[0]) - 1)]
+    return "".join(f"| {' | '.join(row)} |\n" for row in (rows[0], rule, *rows[1:]))
+
+
+def _latex(text: str) -> str:
+    return re.sub(r"\s+", " ", text.translate(LATEX))
+
+
+WRITERS: Mapping[str, Callable[[Board], str]] = {"tex": as_latex, "md": as_markdown}
