@@ -194,7 +194,7 @@ def _placed(results: Sequence[Results], pages: Mapping[str, str]) -> list[Placed
 def _board_data(results: Sequence[Results], boards: Sequence[PlacedBoard]) -> dict[str, Any]:
     """Returns what the script of the boards needs: which there are, what stands on them at each level, and who met
     whom."""
-    # The meanings of the columns stand there once: at each level of each board they would be a part of the page to feel.
+    # Their meanings stand there once, and not at each level of each board.
     columns: dict[tuple[str, str, bool], int] = {}
     return {
         "boards": [_one_board(placed, columns) for placed in boards],
