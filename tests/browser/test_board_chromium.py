@@ -126,7 +126,7 @@ def test_a_level_takes_the_place_of_the_usual_ones(browser: Chromium, page: Path
     choose(browser, "level", "0.7")
     now = browser.evaluate(HEADINGS)
     assert [name for name in now if name.endswith("at 0.7")] == [
-        *("F1 at 0.7", "hallucinated at 0.7", "GER at 0.7", "bytes saved at 0.7"),
+        *("F1 at 0.7", "wrong of answered at 0.7", "hallucinated at 0.7", "GER at 0.7", "bytes saved at 0.7"),
     ]
     assert not [name for name in now if "0.5" in name or "0.9" in name or name == "bytes saved"]
     records = realistic_records(policies=POLICIES, ratios=[0.5, 0.7, 0.9], contexts=5, tasks=TASKS)
@@ -248,7 +248,7 @@ def test_the_address_restores_everything_and_back_goes_a_step_back(browser: Chro
     )
     chosen = browser.evaluate(everything)
     assert chosen[1] == ["hops, other, agnostic"]
-    assert chosen[4:] == ["snapkv against tova", "rank", ["section-1-f1-tab", "section-3-ger-tab"]]
+    assert chosen[4:] == ["snapkv against tova", "rank", ["section-1-f1-tab", "section-3-hallucination-tab"]]
     browser.open(page, fragment=chosen[0][1:])
     assert browser.evaluate(everything) == chosen
     choose(browser, "task", "base")
