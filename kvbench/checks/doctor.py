@@ -5,17 +5,19 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from datasets_gen import TASKS
+from datasets_gen import TASKS, Task
 from kvbench.checks.findings import Begin, Finding, Outcome, silent
 from kvbench.engine.decode.answers import decode
 from kvbench.engine.treat.branch import Branch, Trace
 from kvbench.engine.treat.plan import plan
 from kvbench.engine.treat.prefill import prefill
 from kvbench.experiments.catalogue import covers
+from kvbench.experiments.collect import collect
+from kvbench.experiments.setting import Setting
 from kvbench.models.load import LoadedModel
 from kvbench.prompts.mode import Mode
 from kvbench.prompts.prompt import Prompt, build_prompts
-from policies import POLICIES, Point, Policy, at_ratios
+from policies import FULL, POLICIES, Point, Policy, at_ratios
 
 RATIOS = (0.1, 0.25, 0.5, 0.75, 0.9)
 MIDDLE = 0.5
@@ -23,6 +25,7 @@ SOME = (0.25, MIDDLE)
 SHORT = (2, 5, 16, 40)
 STEPS = 8
 CONTEXTS = 3
+RANDOM = "random"
 MOST_OFF = 0.05  # of the tokens of a context
 RUNS, LEFT_ALONE = "does it run?", "is the model left alone?"
 Result = tuple[Outcome, str]
@@ -34,7 +37,9 @@ class Patient:
 
     policy: Policy
     model: LoadedModel  # the model that it is tried on
-    prompts: Sequence[Prompt]  # of a task that the policy is made for
+    task: Task  # the policy is made for it
+    mode: Mode
+    prompts: Sequence[Prompt]  # of the task
     long: Prompt  # its press is timed on this one
     begin: Begin = silent  # reports what is tried next
 
@@ -77,7 +82,7 @@ def admit(policy: Policy, model: LoadedModel) -> Patient:
         return build_prompts(model.tokenizer, TASKS[name], TASKS[name].example(0, index), mode)[0]
 
     long = task.name if policy.needs_spans else "long_context"
-    return Patient(policy, model, [prompt(task.name, index) for index in range(CONTEXTS)], prompt(long, 0))
+    return Patient(policy, model, task, mode, [prompt(task.name, index) for index in range(CONTEXTS)], prompt(long, 0))
 
 
 def _runs(patient: Patient) -> Result:
@@ -198,6 +203,27 @@ def _leaves(patient: Patient, other: Policy, prompt: Prompt, digest: str) -> boo
     return any(not branch.error and branch.digest == digest for branch in branches)
 
 
+def _worth(patient: Patient) -> Result:
+    """Compares F1 with that of random tokens and of the full cache: too few questions for a verdict, and enough to see
+    a press that keeps the wrong end."""
+    policies = {policy.name: policy for policy in (POLICIES[FULL], POLICIES[RANDOM], patient.policy)}
+    setting = Setting(list(policies.values()), at_ratios([patient.middle]), mode=patient.mode)
+    examples = [patient.task.example(0, index) for index in range(CONTEXTS)]
+    scores: dict[str, list[float]] = {name: [] for name in policies}
+    for record in collect(patient.model, patient.task, examples, setting).records:
+        if record.f1 is not None:
+            scores[record.policy].append(record.f1)
+    if not all(scores.values()):
+        return "note", f"not compared: {patient.task.name} has no F1"
+    means = {name: sum(values) / len(values) for name, values in scores.items()}
+    own, count = means[patient.policy.name], len(scores[patient.policy.name])
+    outcome: Outcome = "ok" if own > means[RANDOM] or patient.policy.name == RANDOM else "note"
+    return outcome, (
+        f"F1 {own:.0f} at {patient.middle:g}, random {means[RANDOM]:.0f}, full cache {means[FULL]:.0f} "
+        f"({count} questions of {patient.task.name})"
+    )
+
+
 def _time(patient: Patient) -> Result:
     trace = patient.treat(patient.long, [patient.middle])
     if error := _error(trace.branches):
@@ -216,6 +242,7 @@ CHECKS: Mapping[str, Callable[[Patient], Result]] = {
     "short contexts?": _short,
     "is memory freed?": _freed,
     "is it another policy under a new name?": _unique,
+    "F1 against random?": _worth,
     "time?": _time,
 }
 
