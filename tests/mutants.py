@@ -226,8 +226,8 @@ MUTANTS = (
     ),
     Mutant(
         f"{BOARDS}/safe_ratio.py",
-        "loss.high >= TOLERATED_LOSS",
-        "loss.mean >= TOLERATED_LOSS",
+        "inf if loss.high is None else loss.high",
+        "loss.mean",
         "tests/statistics/test_statistics.py::test_a_ratio_is_safe_only_if_every_lower_one_is",
     ),
     Mutant(

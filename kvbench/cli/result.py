@@ -38,6 +38,7 @@ class Result:
     notes: Sequence[str] = ()  # sentences below them
     warnings: Sequence[str] = ()  # sentences that go to standard error
     files: Mapping[str, Path | Sequence[Path]] = field(default_factory=dict)  # by what they are
+    is_doubt: bool = False  # whether the verdict warns of what the tables say
     fault: str = ""  # an error, which fails the command once the rest is printed
 
     def as_json(self, command: str) -> str:
@@ -61,7 +62,8 @@ class Result:
         """Prints the result for people; the places of files go to standard error."""
         output = Console(highlight=False, markup=False)
         if self.verdict:
-            output.print(self.verdict, style="bold red" if self.fault else "bold green")
+            style = "bold red" if self.fault else "bold yellow" if self.is_doubt else "bold green"
+            output.print(self.verdict, style=style, soft_wrap=True)
         for number, table in enumerate(self.tables):
             if number or self.verdict:
                 output.print()

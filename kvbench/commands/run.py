@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from kvbench.store.store import Store
 
 local = LazyModule("kvbench.run.local")
+mastery = LazyModule("leaderboards.aggregate.unmastered")
 ray = LazyModule("kvbench.run.on_ray")
 reports = LazyModule("kvbench.run.report")
 runs = LazyModule("kvbench.run.execute")
@@ -109,4 +110,7 @@ def publish(store: "Store", policies: Sequence[Policy], site: Path | None) -> Re
     warnings, fault = reports.warnings_of(store, records, policies)
     shown = [tables.terminal_table(rows, measure) for measure in tables.telling(rows)]
     files = {"records": store.folder, "page": pages}
-    return Result(shown, warnings=warnings, files=files, fault=fault or reports.failures_of(rows))
+    doubts = "\n".join(map(str, mastery.unmastered(records, rows)))
+    return Result(
+        shown, doubts, is_doubt=bool(doubts), warnings=warnings, files=files, fault=fault or reports.failures_of(rows)
+    )

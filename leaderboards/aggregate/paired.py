@@ -43,7 +43,6 @@ Pair = tuple[FloatArray, FloatArray]  # a measure of either, question by questio
 Verdict = Literal["better", "worse", "not distinguished"]
 UNDECIDED: Verdict = "not distinguished"
 SIDES = ("_one", "_other")
-FEW = 10  # contexts, below which a page warns of its verdicts
 MORE = 4  # times as many contexts are named beside what cannot be seen: they see half of it
 
 

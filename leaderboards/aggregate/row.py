@@ -10,10 +10,12 @@ from leaderboards.metrics import MEASURES, Interval, with_columns
 from policies.declaration.levels import Level
 
 ALL_TASKS = "all"
+FEW_CONTEXTS = 10  # below which intervals are too narrow: of 4, 8 and 12 contexts those of 95 % hold 82, 88 and 91 %
 F1, HALLUCINATION, GER = (MEASURES[field] for field in ("f1", "hallucination_rate", "ger"))
 REALISED_RATIO, KEPT_TOKENS, KV_BYTES = (MEASURES[field] for field in ("realised_ratio", "kept_tokens", "kv_bytes"))
+WRONG_OF_ANSWERED = MEASURES["wrong_of_answered"]
 ABSTENTION, SLOT_COVERAGE = MEASURES["abstention_rate"], MEASURES["slot_coverage"]
-OBEYED, LEAKAGE = MEASURES["directives_obeyed"], MEASURES["leakage"]
+OBEYED, LEAKAGE = MEASURES["directives_obeyed"], MEASURES["leakage_under_defence"]
 
 
 def _columns() -> dict[str, Any]:
@@ -42,6 +44,9 @@ class SummaryRow(BaseModel):
     repeats: int = 1  # draws of a random policy, which are averaged question by question; 1 for others
     n: int  # questions answered
     contexts: int = 0  # that the questions are about
+    fewest_contexts: int = 0  # of a task: the contexts, or the fewest of any task that the row is the mean over
+    mean_of: tuple[str, ...] = ()  # those that a row of ``all`` is the mean over
+    not_mastered: str | None = None  # why the task tells nothing of policies: the model cannot do it
     chance: float | None = None  # F1, in percent, of the best guesser who does not see the text
     # Names of measures: those in which the paired differences of all others at this task and level from this policy
     # leave out 0, and those in which it cannot be told from the best, or others from it where it is best. Controls are
@@ -54,6 +59,11 @@ class SummaryRow(BaseModel):
     if TYPE_CHECKING:  # the measures, which mypy cannot see
 
         def __getattr__(self, name: str) -> Any: ...
+
+    @property
+    def few_contexts(self) -> bool:
+        """Tells whether there are too few contexts for a verdict to be trusted."""
+        return 0 < self.fewest_contexts < FEW_CONTEXTS
 
     @cached_property
     def at(self) -> Level:

@@ -1,13 +1,14 @@
 """From records, one per question, to the rows of a board. Nothing is rounded and nothing incomplete is averaged."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 from unicodedata import category
 
 import numpy as np
 from pandas import DataFrame, factorize, isna
 
+from leaderboards.aggregate.lead import not_mastered
 from leaderboards.aggregate.ranking import marked
 from leaderboards.aggregate.row import ALL_TASKS, SummaryRow
 from leaderboards.errors import LeaderboardError
@@ -25,6 +26,7 @@ NO_TWIN = "the full cache was not run on every question"
 NO_GOLDS = "no gold answers: see the directives"
 NOT_RUN = "not run yet"
 ONE_CONTEXT = "no interval from one context"
+NONE_MASTERED = "the model can do none of the tasks with the full cache"
 
 HIDDEN = ("Cc", "Cf")  # control and format characters, those for direction among them
 CELL = ("task", "mode", "policy", "level")
@@ -50,6 +52,7 @@ class PlannedCells:
     policies: Mapping[str, Sequence[Point]]  # the levels and draws of each
     chances: Mapping[str, float] = field(default_factory=dict)  # by task, F1 in percent of a guess without the text
     covered: Mapping[str, Sequence[str]] = field(default_factory=dict)  # the tasks of policies that do not run on all
+    every_task: bool = False  # whether tasks that the model cannot do enter the mean over tasks too
 
     def keys(self) -> list[Key]:
         return [
@@ -82,7 +85,8 @@ def summarise(
     averaged question by question: a complete cell has as many of each question, so that a mean over its answers is the
     mean over questions of their means, in every resample too. A cell with a failed or
     missing record is incomplete: its measures are None and ``reason`` says why. Of a run that was cut short only
-    ``planned`` knows what is missing. The same records and seed give the same rows.
+    ``planned`` knows what is missing. A task that the model cannot do with the full cache enters no mean over tasks,
+    unless the plan asks for it. The same records and seed give the same rows.
     """
     records = _checked(records)
     questions = {
@@ -104,14 +108,21 @@ def summarise(
         key: _cell(key, found.get(key, nothing), _Expected.of(key, questions, planned), seed, resamples)
         for key in _in_order(list(wanted))
     }
-    cells |= _overall(cells)
-    rows = _marked(cells)
-    return _with_chance(rows, planned.chances) if planned and planned.chances else rows
+    cells = _judged(cells, planned.chances if planned else {})
+    cells |= _overall(cells, every_task=planned is not None and planned.every_task)
+    return _marked(cells)
 
 
-def _with_chance(rows: Sequence[SummaryRow], chances: Mapping[str, float]) -> list[SummaryRow]:
-    known = {**chances, ALL_TASKS: sum(chances.values()) / len(chances)}
-    return [row.model_copy(update={"chance": known.get(row.task)}) for row in rows]
+def _judged(cells: Mapping[Key, _Cell], chances: Mapping[str, float]) -> dict[Key, _Cell]:
+    """The cells, each with the chance of its task, and with why the model cannot do it, if so."""
+    wholes = {key[:2]: cell.row for key, cell in cells.items() if key[2] == FULL}
+    reasons = {board: not_mastered(row, chances.get(board[0])) for board, row in wholes.items()}
+    return {
+        key: replace(
+            cell, row=cell.row.model_copy(update={"chance": chances.get(key[0]), "not_mastered": reasons.get(key[:2])})
+        )
+        for key, cell in cells.items()
+    }
 
 
 def _checked(records: DataFrame) -> DataFrame:
@@ -171,6 +182,7 @@ def _cell(key: Key, group: Columns, expected: _Expected, seed: int, resamples: i
         "repeats": repeats,
         "n": _questions(answered),
         "contexts": len(np.unique(answered["context"])),
+        "fewest_contexts": len(np.unique(answered["context"])),
     }
     gap = _incomplete(group, expected, repeats)
     if gap:
@@ -247,7 +259,8 @@ def _value(sample: Columns, measure: Measure, gaps: list[str]) -> Any:
     if measure.by_layer:
         return _mean_by_layer(sample, measure)
     if measure.paired and (sample[FULL_PLACE] < 0).any():
-        gaps.append(NO_TWIN)
+        if measure.over is not Over.CONCERNED or not np.isnan(sample[measure.reads[0]]).all():
+            gaps.append(NO_TWIN)
         return None
     numbers = _numbers(sample, measure)
     known = ~np.isnan(numbers)
@@ -321,17 +334,22 @@ def _marked(cells: Mapping[Key, _Cell]) -> list[SummaryRow]:
     return [found[key] for key in cells]
 
 
-def _overall(cells: Mapping[Key, _Cell]) -> dict[Key, _Cell]:
-    """The unweighted mean over tasks of each (mode, policy, level) that is complete in every task."""
-    tasks = list(dict.fromkeys(task for task, *_ in cells))
+def _overall(cells: Mapping[Key, _Cell], every_task: bool) -> dict[Key, _Cell]:
+    """The unweighted mean over tasks of each (mode, policy, level) that is complete in every task that counts."""
+    tasks = dict.fromkeys(task for task, *_ in cells)
+    excluded = {key[:2] for key, cell in cells.items() if cell.row.not_mastered and not every_task}
+    counted = {mode: [task for task in tasks if (task, mode) not in excluded] for _, mode, *_ in cells}
+    chances = {task: cell.row.chance for (task, *_), cell in cells.items() if cell.row.chance is not None}
+    known = {mode: [chances[task] for task in own if task in chances] for mode, own in counted.items()}
+    means = {mode: sum(own) / len(own) if own else None for mode, own in known.items()}
     anywhere = dict.fromkeys((ALL_TASKS, mode, policy, level) for _, mode, policy, level in cells)
     return {
-        key: _over_tasks(key, [(task, cells.get((task, *key[1:]))) for task in tasks])
+        key: _over_tasks(key, [(task, cells.get((task, *key[1:]))) for task in counted[key[1]]], means[key[1]])
         for key in _in_order(list(anywhere))
     }
 
 
-def _over_tasks(key: Key, by_task: Sequence[tuple[str, _Cell | None]]) -> _Cell:
+def _over_tasks(key: Key, by_task: Sequence[tuple[str, _Cell | None]], chance: float | None) -> _Cell:
     _, mode, policy, level = key
     present = [cell for _, cell in by_task if cell is not None]
     gaps = [f"{task}: not run" for task, cell in by_task if cell is None]
@@ -343,12 +361,15 @@ def _over_tasks(key: Key, by_task: Sequence[tuple[str, _Cell | None]]) -> _Cell:
         "level_kind": level.kind,
         "level": level.value,
         "ratio": _mean_ratio(level, [cell.row.ratio for cell in present]),
-        "repeats": max(cell.row.repeats for cell in present),
+        "repeats": max((cell.row.repeats for cell in present), default=1),
         "n": sum(cell.row.n for cell in present),
         "contexts": sum(cell.row.contexts for cell in present),
-        "reason": _joined(gaps),
+        "fewest_contexts": min((cell.row.contexts for cell in present), default=0),
+        "mean_of": tuple(task for task, _ in by_task),
+        "chance": chance,
+        "reason": _joined(gaps) if by_task else NONE_MASTERED,
     }
-    if len(present) < len(by_task) or not all(cell.row.complete for cell in present):
+    if not present or len(present) < len(by_task) or not all(cell.row.complete for cell in present):
         return _Cell(SummaryRow(**shared, complete=False), {})
     measures: dict[str, Any] = {}
     means = {}

@@ -1,9 +1,10 @@
-"""The area under the curve of F1 over the realised ratio."""
+"""The area under the curve of what leads a task over the realised ratio."""
 
 from dataclasses import dataclass
 
 import numpy as np
 
+from leaderboards.aggregate.lead import ABOVE_CHANCE, LEAST
 from leaderboards.aggregate.row import written_interval
 from leaderboards.boards.cells import Cell
 from leaderboards.boards.declaration import DerivedMeasure, each
@@ -15,25 +16,26 @@ from leaderboards.statistics.resampling import Blank, Estimate
 
 @dataclass(frozen=True)
 class Area:
-    """The mean height of the curve of F1."""
+    """The mean height of the curve."""
 
-    f1: Estimate  # in percent
+    height: Estimate  # in percent
     span: float  # the realised ratio at which the curve ends
 
 
 def areas(profile: Profile, to: FloatArray | None = None) -> FloatArray | Blank:
-    """The area under F1 over the realised ratio by the trapezoid rule, divided by its span, hence in percent like F1.
+    """The area under what leads the task over the realised ratio by the trapezoid rule, divided by its span, hence in
+    percent.
 
     Shape (1 + resamples,). From the full cache at 0 to the last realised ratio: what lies beyond is not known and not
     counted, so that policies of different spans are compared over the span that they share: ``to``, of the same shape,
     ends all areas there, on the line between two points. Where realised ratios do not ascend with what was asked, the
-    points are taken by realised ratio. Where nothing is removed, it is the mean F1 of all points.
+    points are taken by realised ratio. Where nothing is removed, it is the mean of all points.
     """
-    if isinstance(profile.f1, Blank):
-        return profile.f1
+    if isinstance(profile.lead, Blank):
+        return profile.lead
     if isinstance(profile.realised_ratio, Blank):
         return profile.realised_ratio
-    ratios, heights = profile.realised_ratio, profile.f1
+    ratios, heights = profile.realised_ratio, profile.lead
     if (np.diff(ratios, axis=1) < 0).any():
         order = np.argsort(ratios, axis=1, kind="stable")
         ratios, heights = (np.take_along_axis(array, order, axis=1) for array in (ratios, heights))
@@ -56,7 +58,7 @@ def last_realised(profile: Profile) -> FloatArray | Blank:
 
 
 def area_under_curve(profile: Profile) -> Area | Blank:
-    """Over the whole span of the policy; see :func:`areas`. Of the full cache, which spans nothing, its F1."""
+    """Over the whole span of the policy; see :func:`areas`. Of the full cache, which spans nothing, its height."""
     found, span = areas(profile), last_realised(profile)
     if isinstance(found, Blank):
         return found
@@ -66,32 +68,53 @@ def area_under_curve(profile: Profile) -> Area | Blank:
 
 
 def _cell(area: Area) -> Cell:
-    return Cell(f"{area.f1.mean:.1f}", written_interval(area.f1.interval) if area.f1.interval else "", area.f1.mean)
+    return Cell(
+        f"{area.height.mean:.1f}",
+        written_interval(area.height.interval) if area.height.interval else "",
+        area.height.mean,
+    )
 
 
+LEADS = Definition(
+    "What leads a task",
+    "What policies are ranked by on it. For questions about a text it is F1. Where a task has directives, it is the "
+    "mean of directives obeyed and of what does not leak under a defence (100 minus leakage), in percent: a cache that "
+    "lost its directives may answer well. Over several tasks it is the mean of what leads each.",
+    "lead = F1, or (obeyed + 100 − leakage under a defence) / 2",
+    chapter="board",
+)
+MASTERED = Definition(
+    "A task that the model cannot do",
+    f"With the full cache, F1 is below {LEAST:g}, or less than {ABOVE_CHANCE:g} points above chance; where a task has "
+    f"directives, fewer than {LEAST:g} % of them are obeyed. There every loss is small, and means nothing: rank, area, "
+    "safe ratio and verdicts are blank, and the task enters no mean over tasks unless one asks for it.",
+    names=("not_mastered", "mean_of"),
+    chapter="board",
+)
 AREA = DerivedMeasure(
     name="area",
     unit="percent",
     better="higher",
     bounds=(0, 100),
-    line="mean F1 over the realised ratio, percent, with its 95 % interval",
+    line="mean of what leads the task over the realised ratio, percent, with its 95 % interval",
     definition=Definition(
-        "Area under F1",
-        "The mean height of the curve of F1 over the realised ratio, from the full cache at 0 to the last point, "
-        "by the trapezoid rule, in percent like F1. What lies beyond the last point is not known and not counted. "
-        "Policies are ranked over the span that all ranked ones share.",
-        "area = (1 / span) ∫ F1(r) dr from r = 0 to span",
+        "Area",
+        "The mean height of the curve of what leads the task over the realised ratio, from the full cache at 0 to the "
+        "last point, by the trapezoid rule, in percent. What lies beyond the last point is not known and not counted. "
+        "Policies are compared over the span that both share.",
+        "area = (1 / span) ∫ lead(r) dr from r = 0 to span",
         names=("n", "contexts", "answers"),
         chapter="board",
     ),
     of_board=each(area_under_curve),
     columns={
-        "area": "f1.mean",
-        "area_low": "f1.low",
-        "area_high": "f1.high",
+        "area": "height.mean",
+        "area_low": "height.low",
+        "area_high": "height.high",
         "area_span": "span",
-        "questions": "f1.n",
+        "questions": "height.n",
     },
-    heading="F1 area",
+    heading="area",
     cell=_cell,
+    parts=(LEADS, MASTERED),
 )

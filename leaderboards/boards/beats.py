@@ -43,7 +43,7 @@ def smallest_detectable_difference(resampled: FloatArray) -> float | Blank:
 class Against:
     """A policy against another at the same realised budget."""
 
-    difference: Difference  # of the areas under the curves of F1 in points, this one minus the other
+    difference: Difference  # of the areas in points, this one minus the other
     span: float  # both areas are over the realised ratios from 0 to this one, as far as both go
     smallest: float | Blank  # the smallest detectable difference, in points
     p: float  # corrected over the family of the board
@@ -113,7 +113,7 @@ def _beats(control: str) -> DerivedMeasure[Against | Blank]:
         unit="points",
         better="higher",
         bounds=(-100, 100),
-        line="F1 area minus that of the control over the same realised ratios, in points; corrected by Holm’s method",
+        line="area minus that of the control over the same realised ratios, in points; corrected by Holm’s method",
         definition=BEATS_DEFINITION,
         of_board=of_board,
         columns={
@@ -139,7 +139,7 @@ def _cell(found: Against) -> Cell:
 
 BEATS_DEFINITION = Definition(
     "Beats random? Beats recency?",
-    "The area under F1 minus that of the control, both over the realised ratios from 0 to where the shorter "
+    "The area minus that of the control, both over the realised ratios from 0 to where the shorter "
     "curve ends, with its paired interval. Better or worse where the interval leaves out 0 and p, two-sided "
     "from the resamples and corrected by Holm’s method over all policies and both controls of a board, is "
     f"below {ALPHA:g}; else {UNDECIDED}.",

@@ -27,7 +27,7 @@ from policies.declaration.names import CONTROLS, FULL
 
 COST = "ms / 1,000 tokens"
 # The columns that stand on a board before all are asked for, those of levels at the first of them alone.
-LEADING = ("rank", "F1 area", "beats random?", "safe ratio", "F1", "wrong of answered", "GER", "bytes saved", COST)
+LEADING = ("rank", "area", "beats random?", "safe ratio", "F1", "wrong of answered", "GER", "bytes saved", COST)
 
 
 @dataclass(frozen=True)

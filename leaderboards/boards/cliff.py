@@ -1,28 +1,29 @@
-"""Susceptibility, and the cliff: where does hallucination rise fastest?"""
+"""Susceptibility, and the cliff: where do wrong answers rise fastest?"""
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
-from leaderboards.aggregate.row import written_interval
+from leaderboards.aggregate.row import HALLUCINATION, WRONG_OF_ANSWERED, written_interval
 from leaderboards.boards.cells import Cell
 from leaderboards.boards.declaration import DerivedMeasure, each
-from leaderboards.boards.profiles import FLAT, NOT_COMPRESSED, Profile
-from leaderboards.metrics import Interval
+from leaderboards.boards.profiles import FLAT, NOT_COMPRESSED, Measured, Profile
+from leaderboards.metrics import Interval, Measure
 from leaderboards.metrics.declaration.definition import Definition, with_interval
 from leaderboards.metrics.routing import ROUTING
 from leaderboards.statistics.bootstrap import FloatArray, discrete_interval
 from leaderboards.statistics.resampling import Blank, Estimate, interval_of
 
-NO_RISE = "hallucination rises nowhere"
 NO_STEP = "two levels are of one ratio"
 
 
-def susceptibility(profile: Profile) -> tuple[FloatArray, FloatArray] | Blank:
-    """χ = dH/dα by finite differences, from the full cache on: the middles of neighbouring levels, shape (levels - 1,),
-    and the susceptibility there, shape (1 + resamples, levels - 1), so that 2.0 is 20 percentage points from one tenth
-    to the next. α is the asked ratio; for budgets the mean realised one. [after arXiv 2603.01426]"""
-    rates, realised = profile.hallucination_rate, profile.realised_ratio
+def susceptibility(profile: Profile, measure: Measure) -> tuple[FloatArray, FloatArray] | Blank:
+    """χ = dR/dα of a rate by finite differences, from the full cache on: the middles of neighbouring levels, shape
+    (levels - 1,), and the susceptibility there, shape (1 + resamples, levels - 1), so that 2.0 is 20 percentage points
+    from one tenth to the next. α is the asked ratio; for budgets the mean realised one. [after arXiv 2603.01426]"""
+    rates: Measured = getattr(profile, measure.field)
+    realised = profile.realised_ratio
     if len(profile.levels) < 2:
         return Blank(NOT_COMPRESSED)
     if isinstance(rates, Blank):
@@ -62,15 +63,15 @@ class Cliff:
         return self.rise.low is not None and self.rise.low > 0
 
 
-def cliff(profile: Profile) -> Cliff | Blank:
+def cliff(profile: Profile, measure: Measure) -> Cliff | Blank:
     """The first of equally steep places. Its interval holds that and 95 % of the resamples' cliffs, those in which
-    hallucination rises nowhere left out. Blank where it rises nowhere as measured, and by budget."""
-    found = Blank(profile.not_comparable) if profile.not_comparable else susceptibility(profile)
+    the rate rises nowhere left out. Blank where it rises nowhere as measured, and by budget."""
+    found = Blank(profile.not_comparable) if profile.not_comparable else susceptibility(profile, measure)
     if isinstance(found, Blank):
         return found
     ratios, slopes = found
     if slopes[0].max() <= FLAT:
-        return Blank(NO_RISE)
+        return Blank(f"{measure.title.lower()} rises nowhere")
     # What differs by the noise of sums alone is equally steep.
     places = np.argmax(slopes >= slopes.max(axis=1, keepdims=True) - FLAT, axis=1)
     rising = places[1:][slopes[1:].max(axis=1) > FLAT]
@@ -85,38 +86,48 @@ def _cell(cliff: Cliff) -> Cell:
 
 SUSCEPTIBILITY = Definition(
     "Susceptibility",
-    "How fast the hallucination rate rises with the ratio, by finite differences between neighbouring asked "
-    "ratios, from the full cache on: 2.0 is 20 points from one tenth to the next.",
-    "χ = dH / dα",
+    "How fast a rate rises with the ratio, wrong of answered or hallucination, by finite differences between "
+    "neighbouring asked ratios, from the full cache on: 2.0 is 20 points from one tenth to the next.",
+    "χ = dR / dα",
     f"after {ROUTING}",
-    with_interval("cliff_rise"),
+    with_interval("wrong_cliff_rise", "cliff_rise"),
     "board",
 )
-CLIFF = DerivedMeasure(
-    name="cliff",
-    unit="asked ratio",
-    better=None,
-    bounds=(0, 1),
-    line="where hallucination rises fastest, with its 95 % interval; ? where it may not rise",
-    definition=Definition(
-        "Cliff",
-        "Where susceptibility peaks: the middle of two neighbouring asked ratios, with an interval that holds the "
-        "cliffs of 95 % of the resamples. It is the largest of several slopes, and so flattered by chance. Blank "
-        "where hallucination rises nowhere, and by budget.",
-        "cliff = argmax χ(α)",
-        f"after {ROUTING}",
-        chapter="board",
-    ),
-    of_board=each(cliff),
-    columns={
-        "cliff": "ratio",
-        "cliff_low": "low",
-        "cliff_high": "high",
-        "cliff_rise": "rise.mean",
-        "cliff_rise_low": "rise.low",
-        "cliff_rise_high": "rise.high",
-    },
-    heading="cliff",
-    cell=_cell,
-    parts=(SUSCEPTIBILITY,),
+CLIFF_DEFINITION = Definition(
+    "Cliff",
+    "Where susceptibility peaks: the middle of two neighbouring asked ratios, with an interval that holds the "
+    "cliffs of 95 % of the resamples. It is the largest of several slopes, and so flattered by chance. Blank "
+    "where the rate rises nowhere, and by budget. It is told of wrong of answered first, since the hallucination rate "
+    "falls as well when a model falls silent.",
+    "cliff = argmax χ(α)",
+    f"after {ROUTING}",
+    chapter="board",
 )
+
+
+def _of(measure: Measure, name: str, heading: str, what: str) -> DerivedMeasure[Cliff | Blank]:
+    return DerivedMeasure(
+        name=name,
+        unit="asked ratio",
+        better=None,
+        bounds=(0, 1),
+        line=f"where {what} rises fastest, with its 95 % interval; ? where it may not rise",
+        definition=CLIFF_DEFINITION,
+        of_board=each(partial(cliff, measure=measure)),
+        columns={
+            name: "ratio",
+            f"{name}_low": "low",
+            f"{name}_high": "high",
+            f"{name}_rise": "rise.mean",
+            f"{name}_rise_low": "rise.low",
+            f"{name}_rise_high": "rise.high",
+        },
+        heading=heading,
+        cell=_cell,
+        parts=(SUSCEPTIBILITY,),
+    )
+
+
+WRONG_CLIFF = _of(WRONG_OF_ANSWERED, "wrong_cliff", "cliff, wrong", "the share of wrong answers among those given")
+CLIFF = _of(HALLUCINATION, "cliff", "cliff, hallucinated", "hallucination")
+CLIFFS = {WRONG_OF_ANSWERED: WRONG_CLIFF, HALLUCINATION: CLIFF}  # by the rate that rises

@@ -1,12 +1,15 @@
-"""The Global Eviction Ratio with the hallucination rate: is it what is evicted everywhere that is made up?"""
+"""The Global Eviction Ratio with the rates of wrong answers: is it what is evicted everywhere that is made up?"""
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from scipy.stats import pearsonr, spearmanr
 
+from leaderboards.aggregate.row import HALLUCINATION, WRONG_OF_ANSWERED
 from leaderboards.boards.declaration import DerivedMeasure, each
-from leaderboards.boards.profiles import FLAT, Profile
+from leaderboards.boards.profiles import FLAT, Measured, Profile
+from leaderboards.metrics import Measure
 from leaderboards.metrics.declaration.definition import Definition
 from leaderboards.statistics.bootstrap import FloatArray
 from leaderboards.statistics.resampling import Blank
@@ -40,36 +43,49 @@ def correlation(one: FloatArray, other: FloatArray) -> Correlation | Blank:
     )
 
 
-def ger_against_hallucination(profile: Profile) -> Correlation | Blank:
-    """The Global Eviction Ratio with the hallucination rate, over what the policy was asked to reach, without the full
-    cache."""
+def ger_against(profile: Profile, measure: Measure) -> Correlation | Blank:
+    """The Global Eviction Ratio with a rate, over what the policy was asked to reach, without the full cache."""
+    rates: Measured = getattr(profile, measure.field)
     if isinstance(profile.ger, Blank):
         return profile.ger
-    if isinstance(profile.hallucination_rate, Blank):
-        return profile.hallucination_rate
-    return correlation(profile.ger[0, 1:], profile.hallucination_rate[0, 1:])
+    if isinstance(rates, Blank):
+        return rates
+    return correlation(profile.ger[0, 1:], rates[0, 1:])
 
 
-CORRELATION = DerivedMeasure(
-    name="ger",
-    unit="correlation",
-    better=None,
-    bounds=(-1, 1),
-    line="Pearson’s and Spearman’s correlation of GER with the hallucination rate over the levels",
-    definition=Definition(
-        "GER against hallucination",
-        "Pearson’s and Spearman’s correlation of the two over what a policy was asked to reach, each with its "
-        "two-sided p. Levels of one policy are about the same questions: p takes them for independent, and is too "
-        "small. Blank for fewer than three levels.",
-        names=("Pearson’s r", "Spearman’s ρ"),
-        chapter="routes",
-    ),
-    of_board=each(ger_against_hallucination),
-    columns={
-        "ger_pearson": "pearson",
-        "ger_pearson_p": "pearson_p",
-        "ger_spearman": "spearman",
-        "ger_spearman_p": "spearman_p",
-        "ger_points": "n",
-    },
+DEFINITION = Definition(
+    "GER against wrong of answered, and against hallucination",
+    "Pearson’s and Spearman’s correlation of the two over what a policy was asked to reach, each with its "
+    "two-sided p. Levels of one policy are about the same questions: p takes them for independent, and is too "
+    "small. Blank for fewer than three levels. Where a model falls silent as more is evicted, GER falls with "
+    "hallucination and rises with wrong of answered: it is the second that says whether what it states is made up.",
+    names=("Pearson’s r", "Spearman’s ρ", "of"),
+    chapter="routes",
 )
+
+
+def _of(measure: Measure, name: str) -> DerivedMeasure[Correlation | Blank]:
+    return DerivedMeasure(
+        name=name,
+        unit="correlation",
+        better=None,
+        bounds=(-1, 1),
+        line=f"Pearson’s and Spearman’s correlation of GER with {measure.title.lower()} over the levels",
+        definition=DEFINITION,
+        of_board=each(partial(ger_against, measure=measure)),
+        columns={
+            f"{name}_pearson": "pearson",
+            f"{name}_pearson_p": "pearson_p",
+            f"{name}_spearman": "spearman",
+            f"{name}_spearman_p": "spearman_p",
+            f"{name}_points": "n",
+        },
+    )
+
+
+WRONG_CORRELATION = _of(WRONG_OF_ANSWERED, "ger_wrong")
+CORRELATION = _of(HALLUCINATION, "ger")
+CORRELATIONS = {
+    WRONG_OF_ANSWERED: WRONG_CORRELATION,
+    HALLUCINATION: CORRELATION,
+}  # by the rate that GER is held against

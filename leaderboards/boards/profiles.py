@@ -5,12 +5,25 @@ All policies of a task meet the same resamples, so that what is subtracted is pa
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Self
 
 import numpy as np
 from pandas import DataFrame, factorize
 
-from leaderboards.aggregate.row import ALL_TASKS, F1, GER, HALLUCINATION, REALISED_RATIO, SummaryRow
+from leaderboards.aggregate.lead import good, lead_of
+from leaderboards.aggregate.row import (
+    ALL_TASKS,
+    F1,
+    GER,
+    HALLUCINATION,
+    LEAKAGE,
+    OBEYED,
+    REALISED_RATIO,
+    WRONG_OF_ANSWERED,
+    SummaryRow,
+)
+from leaderboards.metrics import Measure
 from leaderboards.statistics.bootstrap import RESAMPLES, FloatArray, cluster_weights, task_seed
 from leaderboards.statistics.columns import Columns, groups
 from leaderboards.statistics.levels import with_levels
@@ -18,8 +31,9 @@ from leaderboards.statistics.resampling import Blank, Estimate
 from policies.declaration.levels import UNTREATED, Level
 from policies.declaration.names import FULL
 
-# The field of a row that says whether there is such a measure, and the column of the records that it is the mean of.
-MEASURES = {measure.field: measure.reads[0] for measure in (F1, HALLUCINATION, GER, REALISED_RATIO)}
+SHOWN = (F1, HALLUCINATION, WRONG_OF_ANSWERED, GER, REALISED_RATIO)  # a field of each profile
+TALLIED = {measure.field: measure for measure in (*SHOWN, OBEYED, LEAKAGE)}
+COLUMNS = tuple(dict.fromkeys(column for measure in TALLIED.values() for column in measure.reads))
 NO_FULL = "the full cache was not run"
 TWO_KINDS = "asked by levels of two kinds: look at one of them"
 NOT_MEASURED = "not measured"
@@ -41,11 +55,21 @@ class Profile:
     # The full cache first, as ratio 0; then what the policy was asked to reach, from little compression to much.
     # A policy that was asked for ratio 0 itself is not looked at there.
     levels: tuple[Level, ...]
-    f1: Measured  # in percent; the others are shares
+    f1: Measured  # in percent; the others but ``leads`` are shares
     hallucination_rate: Measured
+    wrong_of_answered: Measured
     ger: Measured
     realised_ratio: Measured
+    # What leads the task, each in percent of good: F1, or directives obeyed and what does not leak. Over several tasks
+    # the mean of what :attr:`lead` is in each. Blank where the model cannot do the task.
+    leads: tuple[FloatArray, ...] | Blank
     questions: int  # that each level answers
+    contexts: int  # the fewest of a task
+
+    @cached_property
+    def lead(self) -> Measured:
+        """What policies are ranked by, in percent: the mean of what leads the task."""
+        return self.leads if isinstance(self.leads, Blank) else _mean(self.leads)
 
     @property
     def not_comparable(self) -> str:
@@ -55,6 +79,11 @@ class Profile:
     def estimate(self, values: FloatArray) -> Estimate:
         """Makes an estimate of a value as measured and as resampled, shape (1 + resamples,)."""
         return Estimate.of(float(values[0]), values[1:], self.questions)
+
+
+def _mean(arrays: Sequence[FloatArray]) -> FloatArray:
+    found: FloatArray = arrays[0] if len(arrays) == 1 else np.mean(arrays, axis=0)
+    return found
 
 
 @dataclass(frozen=True)
@@ -72,12 +101,13 @@ class _Tally:
         counts: dict[tuple[str, str, Level], FloatArray] = {}
         for policy, level, cell in cells:
             positions = np.searchsorted(clusters, cell["draw"])
-            for name, column in MEASURES.items():
-                values = cell[column]
+            for name, measure in TALLIED.items():
+                values = cell[measure.reads[0]] if measure.values is None else measure.values(cell)
                 known = ~np.isnan(values)
+                counted = known.astype(np.float64) if measure.weights is None else measure.weights(cell)
                 key = (name, policy, level)
-                sums[key] = np.bincount(positions, np.where(known, values, 0.0), len(clusters)).astype(np.float64)
-                counts[key] = np.bincount(positions, known, len(clusters)).astype(np.float64)
+                for of, numbers in ((sums, values), (counts, counted)):
+                    of[key] = np.bincount(positions, np.where(known, numbers, 0.0), len(clusters)).astype(np.float64)
         many = len(clusters) > 1
         return cls(sums, counts, cluster_weights(len(clusters), seed, resamples if many else 0))
 
@@ -109,10 +139,10 @@ class Profiles:
         identity = ["task", "mode", "policy"]
         # Sums of floats depend on their order, and profiles shall not.
         order = ["example_id", "question_id"]
-        needed = list(dict.fromkeys([*identity, *order, "level_kind", "level", "draw_id", *MEASURES.values()]))
+        needed = list(dict.fromkeys([*identity, *order, "level_kind", "level", "draw_id", *COLUMNS]))
         known = records.loc[records["status"] == "ok", needed].sort_values(order, kind="stable")
         known = with_levels(known).assign(draw=factorize(known["draw_id"], sort=True)[0])
-        columns = Columns.of(known.astype(dict.fromkeys(MEASURES.values(), np.float64)))
+        columns = Columns.of(known.astype(dict.fromkeys(COLUMNS, np.float64)))
         cells: dict[tuple[str, str], list[tuple[str, Level, Columns]]] = {}
         for (task, mode, policy, level), places in groups(known, [*identity, "level"]):
             cells.setdefault((str(mode), str(task)), []).append((str(policy), level, columns.at(places)))
@@ -133,32 +163,89 @@ class Profiles:
         board = self.rows[mode, task]
         own = {level: row for level, row in board[policy].items() if level != UNTREATED}
         cells = [(policy, level) for level in sorted(own, key=lambda level: level.amount)]
-        rows = {UNTREATED: board.get(FULL, {}).get(UNTREATED), **own}
-        tasks = [one for of_mode, one in self.tallies if of_mode == mode] if task == ALL_TASKS else [task]
+        rows = self._rows(mode, task, cells)
+        tasks = self._tasks(mode, task)
+        measured = {one.field: self._measured(one, mode, tasks, cells, rows) for one in SHOWN}
+        fewest = min((row.fewest_contexts if row else 0) for row in rows.values())
         return Profile(
             policy,
             (UNTREATED, *(level for _, level in cells)),
-            **{name: self._measured(name, mode, tasks, cells, rows) for name in MEASURES},
+            **measured,
+            leads=self._leads(mode, task, cells, rows),
             questions=min(row.n if row else 0 for row in rows.values()),
+            contexts=fewest,
         )
+
+    def _full(self, mode: str, task: str) -> SummaryRow | None:
+        return self.rows[mode, task].get(FULL, {}).get(UNTREATED)
+
+    def _tasks(self, mode: str, task: str) -> Sequence[str]:
+        """The task, or those that a mean over tasks is made of."""
+        full = self._full(mode, task)
+        return full.mean_of if task == ALL_TASKS and full else [task]
+
+    def _leads(
+        self, mode: str, task: str, cells: Sequence[tuple[str, Level]], rows: Mapping[Level, SummaryRow | None]
+    ) -> tuple[FloatArray, ...] | Blank:
+        full = self._full(mode, task)
+        if full is not None and full.not_mastered:
+            return Blank(full.not_mastered)
+        blank = _gap(cells, rows)
+        if blank:
+            return blank
+        found = [self._leads_of_task(mode, one, cells) for one in self._tasks(mode, task)]
+        known = [one for one in found if not isinstance(one, Blank)]
+        if len(known) < len(found):
+            return next(one for one in found if isinstance(one, Blank))
+        return known[0] if task != ALL_TASKS else (_mean_over_tasks([_mean(one) for one in known]),)
+
+    def _leads_of_task(
+        self, mode: str, task: str, cells: Sequence[tuple[str, Level]]
+    ) -> tuple[FloatArray, ...] | Blank:
+        full = self._full(mode, task)
+        first, *others = lead_of(full).measures
+        measures = (first, *(one for one in others if full is not None and one.value(full) is not None))
+        found = [(one, self._measured(one, mode, [task], cells, self._rows(mode, task, cells))) for one in measures]
+        blank = next((values for _, values in found if isinstance(values, Blank)), None)
+        return blank or tuple(good(one, values) for one, values in found if not isinstance(values, Blank))
+
+    def _rows(self, mode: str, task: str, cells: Sequence[tuple[str, Level]]) -> Mapping[Level, SummaryRow | None]:
+        """The rows of a policy at its levels, that of the full cache first."""
+        board = self.rows[mode, task]
+        return {UNTREATED: self._full(mode, task), **{level: board[policy].get(level) for policy, level in cells}}
 
     def _measured(
         self,
-        name: str,
+        measure: Measure,
         mode: str,
         tasks: Sequence[str],
         cells: Sequence[tuple[str, Level]],
         rows: Mapping[Level, SummaryRow | None],
     ) -> Measured:
-        if len({level.kind for _, level in cells}) > 1:
-            return Blank(TWO_KINDS)
+        blank = _gap(cells, rows)
+        if blank:
+            return blank
         for level, row in rows.items():
-            if row is None:
-                return Blank(NO_FULL)
-            if getattr(row, name) is None:
+            if row is not None and measure.value(row) is None:
                 return Blank(f"{row.policy} at {level.where}: {row.reason or NOT_MEASURED}")
-        means = [self.tallies[mode, task].means(name, [(FULL, UNTREATED), *cells]) for task in tasks]
-        fewest = min(array.shape[1] for array in means)  # 1 where a task has a single cluster
+        means = [self.tallies[mode, task].means(measure.field, [(FULL, UNTREATED), *cells]) for task in tasks]
         # Level by level in memory: what follows goes over few levels and many resamples.
-        found: FloatArray = np.mean([array[:, :fewest] for array in means], axis=0).T
-        return found
+        return _mean_over_tasks([array.T for array in means])
+
+
+def _gap(cells: Sequence[tuple[str, Level]], rows: Mapping[Level, SummaryRow | None]) -> Blank | None:
+    """Why a policy has no profile at all."""
+    if len({level.kind for _, level in cells}) > 1:
+        return Blank(TWO_KINDS)
+    for level, row in rows.items():
+        if row is None:
+            return Blank(NO_FULL)
+        if not row.complete:
+            return Blank(f"{row.policy} at {level.where}: {row.reason or NOT_MEASURED}")
+    return None
+
+
+def _mean_over_tasks(arrays: Sequence[FloatArray]) -> FloatArray:
+    """The mean of arrays of shape (1 + resamples, levels); of a task with a single cluster there are no resamples."""
+    fewest = min(len(array) for array in arrays)
+    return _mean([array[:fewest] for array in arrays])

@@ -4,17 +4,17 @@ from typing import Any
 
 from leaderboards.boards.area import AREA
 from leaderboards.boards.beats import BEATS
-from leaderboards.boards.cliff import CLIFF
-from leaderboards.boards.correlation import CORRELATION
+from leaderboards.boards.cliff import CLIFFS
+from leaderboards.boards.correlation import CORRELATIONS
 from leaderboards.boards.declaration import DerivedMeasure
 from leaderboards.boards.rank import RANK
 from leaderboards.boards.safe_ratio import SAFE_RATIO
 from leaderboards.metrics.declaration.definition import Definition, definitions_in
 
 # In the order of the columns of the download.
-DERIVED: tuple[DerivedMeasure[Any], ...] = (RANK, AREA, SAFE_RATIO, CLIFF, CORRELATION, *BEATS)
+DERIVED: tuple[DerivedMeasure[Any], ...] = (RANK, AREA, SAFE_RATIO, *CLIFFS.values(), *CORRELATIONS.values(), *BEATS)
 # In the order of the board, where the measures of single levels follow.
-FIRST_COLUMNS: tuple[DerivedMeasure[Any], ...] = (RANK, AREA, *BEATS, SAFE_RATIO, CLIFF)
+FIRST_COLUMNS: tuple[DerivedMeasure[Any], ...] = (RANK, AREA, *BEATS, SAFE_RATIO, *CLIFFS.values())
 
 
 def derived_definitions(chapter: str) -> tuple[Definition, ...]:

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from leaderboards.aggregate.paired import FEW, HALLUCINATION, UNDECIDED, Contest, Duel
+from leaderboards.aggregate.paired import HALLUCINATION, UNDECIDED, Contest, Duel
+from leaderboards.aggregate.row import FEW_CONTEXTS
 from leaderboards.boards.board import shown_of
 
 NOTHING = -128  # of a byte that has no value
@@ -41,7 +42,7 @@ def encounters(duels: Duels) -> dict[str, Any]:
             contexts = duel.contexts if contexts is None else min(contexts, duel.contexts)
     return {
         "policies": policies,
-        "few": contexts if contexts is not None and contexts < FEW else 0,
+        "few": contexts if contexts is not None and contexts < FEW_CONTEXTS else 0,
         "tasks": tasks,
         "levels": [str(level) for level in levels],
         "shown": [str(level) for level in shown_of(levels)],

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 from matplotlib.axes import Axes
 
-from leaderboards.aggregate.row import ALL_TASKS, HALLUCINATION, SummaryRow
-from leaderboards.boards.cliff import Cliff
+from leaderboards.aggregate.row import ALL_TASKS, SummaryRow
+from leaderboards.boards.cliff import CLIFFS, Cliff
 from leaderboards.metrics import Interval, Measure
 from leaderboards.rendering.drawing import Drawing, draw_band, draw_cliff, draw_line
 from leaderboards.rendering.frames import Axis, Frame
@@ -20,7 +20,7 @@ Point = tuple[float, float, Interval | None]
 Cliffs = Mapping[str, Cliff | Blank]
 
 CLIFF_NOTE = (
-    "Ring: the cliff of a method, where hallucination rises fastest, with its 95 % interval; "
+    "Ring: the cliff of a method, where this rises fastest, with its 95 % interval; "
     "if it is faint, it may be no rise at all."
 )
 TENTH = 10  # percentage points for a tenth of ratio, of a susceptibility of 1
@@ -36,7 +36,7 @@ def curve_plot(
     place: str = "",
 ) -> Plot:
     """One line for each policy of ``rows``, from the full cache at ratio 0, with a band for each method where there are
-    intervals. ``cliffs``: by policy, marked on the curves of hallucination. ``styles``: of all
+    intervals. ``cliffs``: by policy, of this measure. ``styles``: of all
     policies of a site, if the rows are not. ``place``: different for each drawing of a page.
 
     A blank cell leaves a gap, which is never bridged. The group of a line has the attribute ``data-policy`` with the
@@ -51,7 +51,7 @@ def curve_plot(
     for row in shown:
         own.setdefault(styles[row.policy], []).append(row)
     lines = {style: _points(of_policy, full, measure, horizontal) for style, of_policy in own.items()}
-    broken = _cliffs(lines, cliffs or {}) if measure is HALLUCINATION else {}
+    broken = _cliffs(lines, cliffs or {}) if measure in CLIFFS else {}
 
     def draw(axes: Axes) -> None:
         for style, runs in lines.items():

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 
 from leaderboards.aggregate.facets import Facet
 from leaderboards.aggregate.row import ALL_TASKS, SummaryRow
-from leaderboards.boards.cliff import CLIFF
-from leaderboards.boards.correlation import CORRELATION, Correlation
-from leaderboards.boards.standings import Standings
+from leaderboards.boards.cliff import CLIFFS, Cliff
+from leaderboards.boards.correlation import CORRELATIONS, Correlation
+from leaderboards.boards.standings import Standing, Standings
 from leaderboards.figures.curves import curve_plot
 from leaderboards.figures.heatmaps import HeatMap, layer_map, question_map, task_map
 from leaderboards.figures.scatter import Scatter, scatter, told, written_p
@@ -49,9 +49,11 @@ class Gallery:
 
 # Every task has these, but those without gold answers.
 EXPECTED = tuple(measure for measure in CURVES if measure.over is not Over.CONCERNED)
-SCATTER, SCATTER_TITLE = "ger-hallucination", "GER against hallucination"
-SCATTER_UNIT = "hallucination rate over GER, a point for each policy and level"
-CORRELATIONS = ("policy", "Pearson’s r", "p", "Spearman’s ρ", "p", "levels")
+RAW_RATES = (
+    "The hallucination rate counts wrong answers among all questions and falls as well when a model falls silent; "
+    "wrong of answered counts them among the answers that are given."
+)
+COLUMNS = ("policy", "of", "Pearson’s r", "p", "Spearman’s ρ", "p", "levels")
 
 
 def gallery(
@@ -66,15 +68,14 @@ def gallery(
     rows are not. ``place``: of the gallery on its page, if there are several."""
     own = [row for row in rows if (row.task, row.mode) == (task, mode)]
     found = details.standings.get((mode, task), ())
-    cliffs = {standing.policy: standing[CLIFF] for standing in found}
     pictures = [
-        _curve(curve_plot(rows, task, mode, measure, cliffs, styles, place), measure)
+        _curve(curve_plot(rows, task, mode, measure, _cliffs(found, measure), styles, place), measure)
         for measure in CURVES
         if _any(own, measure)
     ]
-    points = scatter(rows, task, mode, styles, place)
-    if not isinstance(points, Blank):
-        pictures.append(Picture(SCATTER, SCATTER_TITLE, SCATTER_UNIT, points.plot, _said(points)))
+    scatters = [_scatter(scatter(rows, task, mode, measure, styles, place), measure) for measure in CORRELATIONS]
+    drawn = [picture for picture in scatters if picture is not None]
+    pictures += drawn
     maps = (
         task_map(rows, mode) if task == ALL_TASKS else Blank("of a single task"),
         question_map(details.facets, rows, task, mode),
@@ -83,9 +84,13 @@ def gallery(
     return Gallery(
         tuple(pictures),
         _blanks(own),
-        CORRELATIONS,
-        tuple(_correlated(standing.policy, standing[CORRELATION]) for standing in found)
-        if not isinstance(points, Blank)
+        COLUMNS,
+        tuple(
+            _correlated(standing.policy, measure.title, standing[correlated])
+            for measure, correlated in CORRELATIONS.items()
+            for standing in found
+        )
+        if drawn
         else (),
         tuple(one for one in maps if not isinstance(one, Blank)),
     )
@@ -97,7 +102,21 @@ def _any(rows: Sequence[SummaryRow], measure: Measure) -> bool:
 
 def _curve(plot: Plot, measure: Measure) -> Picture:
     better = f"; {measure.better} is better" if measure.better else ""
-    return Picture(measure.name, measure.title, f"{measure.unit}{better}", plot, plot.note)
+    note = " ".join(filter(None, (RAW_RATES if measure in CLIFFS else "", plot.note)))
+    return Picture(measure.name, measure.title, f"{measure.unit}{better}", plot, note)
+
+
+def _cliffs(standings: Sequence[Standing], measure: Measure) -> Mapping[str, Cliff | Blank]:
+    """Returns where a rate rises fastest, by policy, of the rates that this is told of."""
+    return {one.policy: one[CLIFFS[measure]] for one in standings} if measure in CLIFFS else {}
+
+
+def _scatter(points: Scatter | Blank, measure: Measure) -> Picture | None:
+    if isinstance(points, Blank):
+        return None
+    title = f"GER against {measure.title.lower()}"
+    unit = f"{measure.title.lower()} over GER, a point for each policy and level"
+    return Picture(f"ger-{measure.name}", title, unit, points.plot, _said(points))
 
 
 def _said(points: Scatter) -> str:
@@ -110,11 +129,11 @@ def _said(points: Scatter) -> str:
     )
 
 
-def _correlated(policy: str, found: Correlation | Blank) -> tuple[str, ...]:
+def _correlated(policy: str, rate: str, found: Correlation | Blank) -> tuple[str, ...]:
     if isinstance(found, Blank):
-        return (policy, "–", "", "–", "", found.reason)
+        return (policy, rate, "–", "", "–", "", found.reason)
     pearson, spearman = f"{found.pearson:.2f}", f"{found.spearman:.2f}"
-    return (policy, pearson, written_p(found.pearson_p), spearman, written_p(found.spearman_p), str(found.n))
+    return (policy, rate, pearson, written_p(found.pearson_p), spearman, written_p(found.spearman_p), str(found.n))
 
 
 def _blanks(rows: Sequence[SummaryRow]) -> tuple[tuple[str, str], ...]:

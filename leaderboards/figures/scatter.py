@@ -1,4 +1,4 @@
-"""The Global Eviction Ratio against the hallucination rate: is it what is evicted everywhere that is made up?"""
+"""The Global Eviction Ratio against rates of wrong answers: is it what is evicted everywhere that is made up?"""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from matplotlib.axes import Axes
 
-from leaderboards.aggregate.row import ALL_TASKS, GER, HALLUCINATION, SummaryRow
+from leaderboards.aggregate.row import ALL_TASKS, GER, SummaryRow
 from leaderboards.boards.correlation import Correlation, correlation
+from leaderboards.metrics import Measure
 from leaderboards.rendering.drawing import Drawing, draw_dots
 from leaderboards.rendering.frames import Axis, Frame
 from leaderboards.rendering.plots import Plot, Spot, numbers
@@ -17,7 +18,8 @@ from leaderboards.statistics.resampling import Blank
 from policies.declaration.levels import UNTREATED
 from policies.declaration.names import CONTROLS, FULL
 
-BOTH = (GER, HALLUCINATION)
+Pair = tuple[Measure, Measure]  # across and up
+
 # The axes end where points do, rounded up to a fifth of the highest possible value; and then have this many steps.
 STEPS = {1: 4, 2: 4, 3: 3, 4: 4, 5: 5}
 NO_POINTS = "no policy has both"
@@ -35,13 +37,16 @@ def scatter(
     rows: Sequence[SummaryRow],
     task: str,
     mode: str,
+    measure: Measure,
     styles: Mapping[str, LineStyle] | None = None,
     place: str = "",
 ) -> Scatter | Blank:
-    """Draws one task, or ``all``, in one mode, by what the rows measured. Blank where nothing has both values."""
+    """Draws a measure of one task, or ``all``, in one mode over GER, by what the rows measured. Blank where nothing has
+    both values."""
+    both = (GER, measure)
     styles = styles or line_styles(rows)
     shown = [row for row in rows if (row.task, row.mode) == (task, mode)]
-    known = [row for row in shown if all(one.value(row) is not None for one in BOTH)]
+    known = [row for row in shown if all(one.value(row) is not None for one in both)]
     if not known:
         reasons = [row.reason for row in shown if row.reason]
         return Blank(reasons[0] if reasons else NO_POINTS)
@@ -51,27 +56,27 @@ def scatter(
 
     def draw(axes: Axes) -> None:
         for style, own in points.items():
-            across, up = zip(*map(_place, own), strict=True)
+            across, up = zip(*(_place(row, both) for row in own), strict=True)
             draw_dots(axes, style, across, up, label=style.policy)
 
     where = "the mean over tasks" if task == ALL_TASKS else task
     kind = min({row.at for row in known} - {UNTREATED}, default=UNTREATED).declared
-    frame = Frame(*(_axis(number, [_place(row)[number] for row in known]) for number in (0, 1)))
-    title = f"{HALLUCINATION.title} over {GER.title}, {where}, {mode}: a point for each policy and {kind.name}"
+    frame = Frame(*(_axis(one, [_place(row, both)[number] for row in known]) for number, one in enumerate(both)))
+    title = f"{measure.title} over {GER.title}, {where}, {mode}: a point for each policy and {kind.name}"
     colours = {style.colours[0]: style.variable for style in points}
     plot = Plot(
-        Drawing(frame, draw, title, f"{task}/{mode}/scatter/{place}", colours),
-        f"{HALLUCINATION.title}, percent, over GER: {where.removeprefix('the ')}, {mode}",
-        tuple(_spot(style, row) for style, own in points.items() for row in own),
+        Drawing(frame, draw, title, f"{task}/{mode}/scatter/{measure.name}/{place}", colours),
+        f"{measure.title}, percent, over GER: {where.removeprefix('the ')}, {mode}",
+        tuple(_spot(style, row, both) for style, own in points.items() for row in own),
         {style.index: style.policy for style in points},
         _left_out(shown, known),
     )
-    return Scatter(plot, over_levels([row for row in known if row.policy not in CONTROLS]))
+    return Scatter(plot, over_levels([row for row in known if row.policy not in CONTROLS], both))
 
 
-def over_levels(rows: Sequence[SummaryRow]) -> Correlation | Blank:
+def over_levels(rows: Sequence[SummaryRow], both: Pair) -> Correlation | Blank:
     """Correlates both measures, each row a point."""
-    return correlation(*(np.array([one.value(row) for row in rows], dtype=np.float64) for one in BOTH))
+    return correlation(*(np.array([one.value(row) for row in rows], dtype=np.float64) for one in both))
 
 
 def told(found: Correlation | Blank) -> str:
@@ -93,22 +98,21 @@ def written_p(p: float) -> str:
     return "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
 
 
-def _place(row: SummaryRow) -> tuple[float, float]:
+def _place(row: SummaryRow, both: Pair) -> tuple[float, float]:
     """In the units shown; of a row that has both."""
-    across, up = ((one.value(row) or 0.0) * one.factor for one in BOTH)
+    across, up = ((one.value(row) or 0.0) * one.factor for one in both)
     return across, up
 
 
-def _axis(number: int, values: Sequence[float]) -> Axis:
-    measure = BOTH[number]
+def _axis(measure: Measure, values: Sequence[float]) -> Axis:
     top = measure.top or 1.0  # both have one
     fifths = max(1, math.ceil(5 * max(values) / top - 1e-9))
     return Axis.up_to(f"{measure.title}, {measure.unit}", top * fifths / 5, STEPS[fifths])
 
 
-def _spot(style: LineStyle, row: SummaryRow) -> Spot:
-    lines = [f"{one.title} {', '.join(numbers(one, row))}" for one in BOTH]
-    return Spot(style.index, *_place(row), f"{row.at}", (*lines, f"{row.n:,} questions"))
+def _spot(style: LineStyle, row: SummaryRow, both: Pair) -> Spot:
+    lines = [f"{one.title} {', '.join(numbers(one, row))}" for one in both]
+    return Spot(style.index, *_place(row, both), f"{row.at}", (*lines, f"{row.n:,} questions"))
 
 
 def _left_out(shown: Sequence[SummaryRow], known: Sequence[SummaryRow]) -> str:

@@ -5,8 +5,8 @@ from statistics import fmean
 
 from matplotlib.axes import Axes
 
-from leaderboards.aggregate.row import ALL_TASKS, F1, KV_BYTES, OBEYED, SummaryRow
-from leaderboards.metrics import Measure
+from leaderboards.aggregate.lead import lead_of
+from leaderboards.aggregate.row import ALL_TASKS, KV_BYTES, SummaryRow
 from leaderboards.metrics.declaration.definition import Definition
 from leaderboards.rendering.drawing import Drawing, draw_line
 from leaderboards.rendering.frames import INK, Axis, Frame
@@ -73,13 +73,8 @@ def kept_share(rows: Mapping[tuple[str, str, Level], SummaryRow], task: str, pol
     own, full = rows.get((task, policy, level)), rows.get((task, FULL, UNTREATED))
     if own is None or full is None:
         return None
-    measure = lead_of(full)
+    measure = lead_of(full).measures[0]
     return _share(measure.value(own), measure.value(full))
-
-
-def lead_of(row: SummaryRow) -> Measure:
-    """Returns what a task is judged by: directives obeyed where it has directives, else F1."""
-    return F1 if OBEYED.value(row) is None else OBEYED
 
 
 def _line(

@@ -1,7 +1,8 @@
 """Defines every measure, every column and every test in one home, for the page on method."""
 
 from leaderboards.aggregate.arguments import LEAST_SHARE
-from leaderboards.aggregate.paired import COMPARED, FEW, MORE
+from leaderboards.aggregate.paired import COMPARED, MORE
+from leaderboards.aggregate.row import FEW_CONTEXTS
 from leaderboards.boards.registry import derived_definitions
 from leaderboards.figures.tradeoff import DEFINITION as TRADEOFF
 from leaderboards.metrics import definitions_of
@@ -161,7 +162,7 @@ STATISTICS = Chapter(
             "verdict tells which differences could not have been seen. On F1 the answers must agree: where more "
             "questions are right with the policy whose F1 is lower, there is no verdict. Where a task has directives, "
             "its verdict is that on directives obeyed. Leakage is that of attacks on a prompt with a defence. With "
-            f"fewer than {FEW} contexts colours are muted.",
+            f"fewer than {FEW_CONTEXTS} contexts colours are muted.",
             names=(
                 *("verdict", "leakage under a defence"),
                 *(f"verdict on {one.title}" for one in COMPARED.values()),
@@ -181,6 +182,13 @@ STATISTICS = Chapter(
             "A cell in which any question failed or was not run is blank, and enters no mean and no rank; its reason "
             "stands beside it. The mean over tasks is unweighted, and blank unless every task has a value.",
             names=("reason", "complete", "status"),
+        ),
+        Definition(
+            "Few contexts",
+            f"Fewer than {FEW_CONTEXTS} contexts of a task, or of any task that a mean is made of. Intervals are then "
+            "too narrow and verdicts too sure: of 4, 8 and 12 contexts, intervals of 95 % hold the truth in 82, 88 and "
+            "91 % of simulated runs.",
+            names=("fewest_contexts",),
         ),
     ),
 )

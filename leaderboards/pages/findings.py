@@ -2,16 +2,15 @@
 
 from dataclasses import dataclass
 
-from leaderboards.aggregate.row import ALL_TASKS
-from leaderboards.figures.tradeoff import kept_share, lead_of
-from leaderboards.metrics import MEASURES
+from leaderboards.aggregate.lead import lead_of
+from leaderboards.aggregate.row import ALL_TASKS, WRONG_OF_ANSWERED
+from leaderboards.figures.tradeoff import kept_share
 from leaderboards.pages.results import Results, task_page
 from leaderboards.pages.uses import Use, UseMatrix
 from policies.declaration.levels import UNTREATED, Level
 from policies.declaration.names import FULL
 
-# A model that falls silent hallucinates less, so that only what it still answers is looked at.
-WRONG = MEASURES.get("wrong_of_answered")
+WRONG = WRONG_OF_ANSWERED  # a model that falls silent hallucinates less, so that only what it still answers counts
 
 
 @dataclass(frozen=True)
@@ -43,7 +42,7 @@ def _most(results: Results, matrix: UseMatrix, section: str) -> Finding | None:
     if not candidates:
         return Finding("No policy is shown to be safe for anything at any ratio that was asked.", "#safe")
     ratio, kept, use, policy = max(candidates, key=lambda one: one[:2])
-    what = lead_of(rows[use.tasks[0], FULL, UNTREATED])
+    what = lead_of(rows[use.tasks[0], FULL, UNTREATED]).measures[0]
     return Finding(
         f"{policy} keeps {kept:.0f} % of {_noun(what.title)} up to ratio {ratio:g} on {use.name} "
         f"({use.contexts} contexts).",
@@ -66,7 +65,7 @@ def _least(results: Results, matrix: UseMatrix, section: str) -> Finding | None:
     full = next(row for row in results.rows if (row.task, row.policy) == (uses[0].tasks[0], FULL))  # it is comparable
     return Finding(
         f"No policy is shown to be safe for {names} {f'above ratio {lowest:g}' if lowest else 'at any ratio'}.",
-        _figure(results, uses[0], section, lead_of(full).name),
+        _figure(results, uses[0], section, lead_of(full).measures[0].name),
     )
 
 
@@ -74,7 +73,7 @@ def _wrong(results: Results, section: str) -> Finding | None:
     """How often what the first policy of the board still answers is wrong, at the last level that the board shows."""
     task = ALL_TASKS if len(results.tasks) > 1 else results.tasks[0]
     board = results.boards.get((results.mode, task))
-    if WRONG is None or board is None or not board.methods or not board.shown:
+    if board is None or not board.methods or not board.shown:
         return None
     policy, level = board.methods[0].name, board.shown[-1]
     rows = {(row.policy, row.at): row for row in results.rows if row.task == task}

@@ -123,7 +123,7 @@ def _front_page(results: Sequence[Results], shown: str, board_data: dict[str, An
 
 def _first(results: Results, number: int, label: str, styles: Mapping[str, LineStyle]) -> First:
     identifier, matrix = f"first-{number}", use_matrix(results)
-    plot = tradeoff(results.rows, results.tasks, styles, identifier)
+    plot = tradeoff(results.rows, results.mastered, styles, identifier)
     return First(
         identifier,
         label,
@@ -144,7 +144,7 @@ def _notes(results: Results) -> list[str]:
         if row.task == task and (value := F1.value(row)) is not None:
             best[row.policy] = max(best.get(row.policy, 0.0), value)
     areas = {
-        standing.policy: area.f1.mean
+        standing.policy: area.height.mean
         for standing in results.details.standings.get((results.mode, task), ())
         if not isinstance(area := standing[AREA], Blank)
     }

@@ -51,6 +51,12 @@ class Results:
         return [task for task in distinct(row.task for row in self.rows) if task != ALL_TASKS]
 
     @property
+    def mastered(self) -> list[str]:
+        """The tasks that the model can do with the full cache, which means over tasks are made of."""
+        unmastered = {row.task for row in self.rows if row.not_mastered}
+        return [task for task in self.tasks if task not in unmastered]
+
+    @property
     def shown(self) -> list[str]:
         """The mean over tasks first, which is left out where there is one task, whose equal it would be."""
         return [ALL_TASKS, *self.tasks] if len(self.tasks) > 1 else self.tasks

@@ -10,9 +10,6 @@ from leaderboards.pages.results import Results, distinct, examples_page, labels_
 from leaderboards.pages.tables import Table, listing, measure_table
 from leaderboards.rendering.style import LineStyle, line_styles
 
-# Of 4, 8 and 12 contexts, intervals of 95 % hold the truth in 82, 88 and 91 % of simulated runs.
-ENOUGH_CONTEXTS = 12
-
 
 @dataclass(frozen=True)
 class Section:
@@ -55,10 +52,8 @@ def note_of(results: Results, task: str) -> str:
     note = f"{_counted(most.n, 'question')} about {_counted(most.contexts, 'context')} in each cell"
     if most.chance is not None:
         note += f"; who guesses without the text reaches an F1 of {most.chance:.1f}"
-    of_tasks = [row.contexts for row in results.rows if row.task != ALL_TASKS and row.contexts]
-    fewest = min(of_tasks, default=0) if task == ALL_TASKS else most.contexts
-    if fewest < ENOUGH_CONTEXTS:
-        few = f"as few contexts as {fewest} of a task" if task == ALL_TASKS else "so few contexts"
+    if most.few_contexts:
+        few = f"as few contexts as {most.fewest_contexts} of a task" if task == ALL_TASKS else "so few contexts"
         note += f"; with {few}, intervals are too narrow and verdicts too sure"
     return f"Unweighted mean over the tasks; {note}" if task == ALL_TASKS else note
 

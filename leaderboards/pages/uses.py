@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from leaderboards.aggregate.row import ALL_TASKS
 from leaderboards.boards.cells import Cell, Line
-from leaderboards.boards.safe_ratio import SAFE_RATIO, TOLERATED_LOSS, SafeRatio
+from leaderboards.boards.safe_ratio import SAFE_RATIO, SafeRatio
 from leaderboards.metrics.declaration.definition import Definition
 from leaderboards.pages.results import Results, distinct
 from leaderboards.statistics.resampling import Blank
@@ -22,7 +22,6 @@ USES: Mapping[str, tuple[str, ...]] = {
     "arithmetic": ("arithmetic",),
 }
 NOT_RUN = "not run"
-UNSAFE, NOT_SHOWN = "unsafe", "not shown"
 DEFINITION = Definition(
     "What is safe for what",
     "The safe ratio of a policy in each task; of a use with several tasks the lowest of theirs, since what is safe has "
@@ -109,9 +108,9 @@ def _cell(found: Sequence[SafeRatio | Blank]) -> Cell:
     if blanks:
         return Cell.blank(blanks[0].reason)
     worst = min((one for one in found if not isinstance(one, Blank)), key=_badness)
-    return Cell(f"{worst.ratio:g}" if worst.ratio else NOT_SHOWN if _badness(worst)[1] else UNSAFE, "", worst.ratio)
+    return Cell(f"{worst.ratio:g}" if worst.ratio else worst.outcome, "", worst.ratio)
 
 
 def _badness(safe: SafeRatio) -> tuple[float, bool]:
-    """What is safe for less is worse; of what is safe for nothing, what loses more than is tolerated."""
-    return safe.ratio, safe.losses[0].mean < TOLERATED_LOSS
+    """What is safe for less is worse; of what is safe for nothing, what is shown to be unsafe."""
+    return safe.ratio, safe.outcome != "unsafe"

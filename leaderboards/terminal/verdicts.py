@@ -6,8 +6,9 @@ from functools import partial
 
 from leaderboards.aggregate.arguments import Arguments
 from leaderboards.aggregate.failures import HOW, Contrast
-from leaderboards.aggregate.paired import FEW, MORE, UNDECIDED, Difference, Duel, Verdict
+from leaderboards.aggregate.paired import MORE, UNDECIDED, Difference, Duel, Verdict
 from leaderboards.aggregate.pooled import Pooled
+from leaderboards.aggregate.row import FEW_CONTEXTS
 from leaderboards.terminal.result_table import Column, ResultTable
 from policies.declaration.levels import Level
 
@@ -121,8 +122,8 @@ def few_contexts(duels: Sequence[Duel]) -> list[str]:
     """Warns of verdicts from few contexts; empty where there are enough."""
     fewest = min(duel.contexts for duel in duels)
     return (
-        [f"only {fewest} context{'s' * (fewest > 1)}: verdicts from fewer than {FEW} say little"]
-        if fewest < FEW
+        [f"only {fewest} context{'s' * (fewest > 1)}: verdicts from fewer than {FEW_CONTEXTS} say little"]
+        if fewest < FEW_CONTEXTS
         else []
     )
 

@@ -39,7 +39,7 @@ def test_methods_stand_in_the_order_of_their_ranks_and_controls_have_none(boards
     board = boards["agnostic", ALL_TASKS]
     ranks = [cells(board, line.name)["rank"].sort for line in board.methods]
     assert ranks == sorted(ranks, key=lambda rank: -(rank or 0))
-    areas = [cells(board, line.name)["F1 area"].sort for line in board.methods]
+    areas = [cells(board, line.name)["area"].sort for line in board.methods]
     assert areas == sorted(areas, key=lambda area: -(area or 0))
     assert {cells(board, line.name)["rank"].reason for line in board.controls} == {"a control has no rank"}
 
@@ -60,9 +60,11 @@ def test_a_cell_holds_what_the_rows_say(boards: dict[tuple[str, str], Board]) ->
 
 def test_columns_that_nobody_has_a_value_in_are_left_out(boards: dict[tuple[str, str], Board]) -> None:
     names = [column.name for column in boards["agnostic", "base"].columns]
-    assert "leakage" not in names
+    assert "leaks more" not in names
     assert "obeyed" not in names
-    assert {"rank", "beats random?", "beats recency?", "safe ratio", "cliff"} <= set(names)
+    assert {"rank", "beats random?", "beats recency?", "safe ratio", "cliff, wrong", "cliff, hallucinated"} <= set(
+        names
+    )
 
 
 def test_who_does_not_beat_random_looks_like_it(boards: dict[tuple[str, str], Board]) -> None:
@@ -84,8 +86,8 @@ def test_a_policy_that_failed_somewhere_is_blank_with_its_reason() -> None:
     records = realistic_records(policies=POLICIES, contexts=4, change=spoil)
     board = boards_of(records, summarise(records))["agnostic", "hops"]
     blank = cells(board, "knorm")
-    assert blank["F1 area"].sort is blank["rank"].sort is None
-    assert "its scores are NaN" in blank["F1 area"].reason
+    assert blank["area"].sort is blank["rank"].sort is None
+    assert "its scores are NaN" in blank["area"].reason
     assert board.methods[-1].name == "knorm", "without a rank it comes last"
 
 
@@ -94,10 +96,10 @@ def test_a_policy_that_failed_somewhere_is_blank_with_its_reason() -> None:
 
 @needs_chromium
 @pytest.mark.parametrize("width", [320, 1280])
-def test_the_board_comes_first_fits_and_sorts(browser: Chromium, tmp_path: Path, width: int) -> None:
+def test_the_board_fits_and_sorts(browser: Chromium, tmp_path: Path, width: int) -> None:
     page = write_pages(tmp_path, results_of(realistic_records(policies=POLICIES, contexts=8)))
     browser.open_quietly(page, width)
-    table = "document.querySelector('table')"
+    table = "document.querySelector('section.board table')"
     assert browser.evaluate(f"{table}.closest('section').id") == "board-1"
     names = f"[...{table}.querySelectorAll('thead th')].map(each => each.textContent)"
     place = browser.evaluate(names).index("GER at 0.9")

@@ -136,7 +136,19 @@ def test_a_failed_record_blanks_its_cell_and_the_mean_over_tasks() -> None:
     rows = summarise(frame(records))
     cell, overall = find(rows, "base"), find(rows, ALL_TASKS)
     assert (cell.n, cell.reason) == (3, "1 of 4 failed: the scores hold NaN")
-    identity = {"task", "mode", "policy", "level_kind", "level", "ratio", "repeats", "n", "contexts"}
+    identity = {
+        "task",
+        "mode",
+        "policy",
+        "level_kind",
+        "level",
+        "ratio",
+        "repeats",
+        "n",
+        "contexts",
+        "fewest_contexts",
+        "mean_of",
+    }
     measures = SummaryRow.model_fields.keys() - identity - {"complete", "reason", "best_in", "tied_in"}
     assert not cell.best_in + cell.tied_in + overall.best_in + overall.tied_in
     assert not cell.complete

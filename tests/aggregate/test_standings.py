@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from leaderboards.aggregate.row import HALLUCINATION
 from leaderboards.aggregate.summary import summarise
 from leaderboards.boards.area import AREA, Area, area_under_curve, areas
 from leaderboards.boards.beats import BEATS, against
@@ -40,7 +41,7 @@ def test_a_profile_is_what_the_rows_say_and_resamples_as_they_do() -> None:
             column = value(getattr(found, name))[:, place]
             assert len(column) == 501
             assert column[0] == pytest.approx(getattr(row, name))
-        for name in ("f1", "hallucination_rate"):
+        for name in ("f1", "hallucination_rate", "wrong_of_answered"):
             interval = percentile_interval(value(getattr(found, name))[1:, place])
             assert interval == pytest.approx((getattr(row, f"{name}_low"), getattr(row, f"{name}_high")))
 
@@ -82,7 +83,7 @@ def test_what_failed_is_blank_with_its_reason_and_has_no_rank() -> None:
     tova, snapkv = blanks_of(records, "tova"), blanks_of(records)
     reason = Blank("tova at ratio 0.9: 4 of 48 failed: out of memory")
     blank = [tova[measure] for measure in DERIVED if measure is not RECENCY]
-    assert blank == [reason] * 6
+    assert blank == [reason] * 8
     assert tova[RECENCY] == Blank("recency was not run")
     assert value(snapkv[RANK]) == RankInterval(1, 1, 1, ())
     alone = blanks_of(records[records["policy"] != "tova"])
@@ -108,7 +109,7 @@ def test_what_does_not_apply_is_blank_alone() -> None:
 def test_one_context_has_values_and_no_interval() -> None:
     standing = blanks_of(realistic_records(["base"], ["full", "random", "snapkv"], contexts=1))
     area, rank = value(standing[AREA]), value(standing[RANK])
-    assert (area.f1.low, area.f1.high) == (None, None)
+    assert (area.height.low, area.height.high) == (None, None)
     assert (rank.rank, rank.low, rank.high) == (1, None, None)
     assert standing[SAFE_RATIO] == standing[RANDOM] == Blank("no interval from one context")
 
@@ -120,14 +121,17 @@ def test_controls_have_an_area_and_no_rank() -> None:
     assert standing[RANDOM] == standing[RECENCY] == Blank("a control")
 
 
-def test_who_removes_less_than_the_others_has_no_rank_and_cuts_nobody_short() -> None:
+def test_who_removes_less_than_the_others_keeps_its_rank_and_cuts_nobody_short() -> None:
     def halves(one: dict[str, Any]) -> dict[str, Any]:
         return one | ({"realised_ratio": one["realised_ratio"] / 2} if one["policy"] == "tova" else {})
 
     records = realistic_records(["base"], ["full", "snapkv", "knorm", "tova"], change=halves)
-    assert blanks_of(records, "tova")[RANK] == Blank("removes at most 0.45 of the cache, others 0.90")
+    with_tova = {policy: value(blanks_of(records, policy)[RANK]) for policy in ("snapkv", "knorm", "tova")}
+    assert sorted(rank.rank for rank in with_tova.values()) == [1, 2, 3]
+    alone = records[records["policy"] != "tova"]
+    assert value(blanks_of(alone)[RANK]).rank < value(blanks_of(alone, "knorm")[RANK]).rank
+    assert with_tova["snapkv"].rank < with_tova["knorm"].rank, "over all that both reach"
     assert value(blanks_of(records, "tova")[AREA]).span == pytest.approx(0.45)
-    assert value(blanks_of(records)[RANK]).rank == 1
 
 
 def test_policies_as_good_as_they_were_made_are_told_apart() -> None:
@@ -145,7 +149,7 @@ def test_policies_as_good_as_they_were_made_are_told_apart() -> None:
 
 # What intervals promise
 
-MEASURED = ("f1", "hallucination_rate", "ger", "realised_ratio")
+MEASURED = ("f1", "hallucination_rate", "wrong_of_answered", "ger", "realised_ratio")
 LEVELS = (0.0, 0.25, 0.5, 0.75)
 TRUTH = {"snapkv": (0.9, 0.85, 0.7, 0.35), "random": (0.9, 0.75, 0.5, 0.3)}
 
@@ -177,7 +181,10 @@ def simulated(seed: int, contexts: int = 40, questions: int = 5) -> Profiles:
         repeat=0,
         ger=records["ratio"],
     )
-    records = records.assign(realised_ratio=records["ratio"], question_id=0)
+    records = records.assign(
+        realised_ratio=records["ratio"], question_id=0, answered=1.0, right=1 - records["hallucinated"]
+    )
+    records = records.assign(**dict.fromkeys(("directives_obeyed", "defence_leakage", "leakage"), np.nan))
     records = records.assign(draw_id=np.tile(names, len(parts)), example_id=np.tile(names, len(parts)))
     rows = [
         summary_row(str(policy), float(ratio), n=len(group), **dict.fromkeys(MEASURED, 0))
@@ -198,11 +205,12 @@ def test_intervals_hold_the_truth_as_often_as_they_say() -> None:
     for seed in range(300):
         profiles = simulated(seed)
         one, other = (profiles.profile("agnostic", "base", name) for name in TRUTH)
-        area = value(area_under_curve(one)).f1
+        area = value(area_under_curve(one)).height
         difference = value(against(one, other)).difference
-        rise = one.estimate(value(susceptibility(one))[1][:, 2])
-        place = value(cliff(one))
-        (rank, _) = rank_intervals({"snapkv": value(areas(one)), "random": value(areas(other))}).values()
+        rise = one.estimate(value(susceptibility(one, HALLUCINATION))[1][:, 2])
+        place = value(cliff(one, HALLUCINATION))
+        lead = value(areas(one)) - value(areas(other))
+        rank = rank_intervals({"snapkv": {"snapkv": 0 * lead, "random": lead}})["snapkv"]
         for name, low, truth, high in (
             ("area", area.low, true_area("snapkv"), area.high),
             ("difference", difference.low, true_area("snapkv") - true_area("random"), difference.high),

@@ -20,6 +20,7 @@ from kvbench.experiments.grid import Grid
 from kvbench.experiments.options import contexts_of
 from kvbench.experiments.setting import Setting
 from kvbench.store.store import Store
+from leaderboards.aggregate.row import ALL_TASKS
 from policies import CONTROLS, POLICIES, at_ratios
 from policies.declaration.levels import RATIO
 from tests.support.processes import wait_until
@@ -137,7 +138,20 @@ def test_a_failing_policy_is_recorded_and_all_others_go_on(cli: CommandLine, mon
     assert outcomes == {**{name: ["ok"] for name in (*CONTROLS, "knorm")}, "broken": ["failed"]}
     assert Store.open(cli.folder / "runs/x").run.status == "complete"
     rows = json.loads((cli.folder / "runs/x/summary.json").read_text())
-    assert all((row["f1"] is None) == (row["policy"] == "broken") for row in rows)
+    of_tasks = [row for row in rows if row["task"] != ALL_TASKS]
+    assert of_tasks
+    assert all((row["f1"] is None) == (row["policy"] == "broken") for row in of_tasks)
+
+
+def test_a_model_that_cannot_do_a_task_is_told_so_before_the_table(cli: CommandLine) -> None:
+    """The toy model knows nothing."""
+    assert cli(*cli.words("--policies", "full,knorm")) == 0
+    note, table = cli.out.find("the model cannot do this task"), cli.out.find("mean over tasks")
+    assert 0 <= note < table
+    assert "chat template" in cli.out
+    rows = json.loads((cli.folder / "runs/x/summary.json").read_text())
+    assert all(row["not_mastered"] for row in rows if row["task"] != ALL_TASKS)
+    assert all(row["f1"] is None and row["mean_of"] == [] for row in rows if row["task"] == ALL_TASKS)
 
 
 def test_a_policy_that_covers_some_tasks_has_not_failed_on_the_others(cli: CommandLine) -> None:

@@ -186,9 +186,9 @@ def test_the_command_draws_every_figure_of_every_task(cli: CommandLine, toy_run:
     run, out = toy_run / "runs/x", cli.folder / "figures"
     assert cli("figures", run, "--out", out, "--formats", "svg", "--policies", "random") == 0
     names = {path.name for path in out.iterdir()}
-    assert {"f1-base-agnostic.svg", "ger-all-agnostic.svg", "slot-coverage-hops-agnostic.svg"} <= names
-    assert {"abstention-all-agnostic.svg", "ger-hallucination-base-agnostic.svg"} <= names
-    assert {"questions-f1-random-base-agnostic.svg", "layers-ger-random-all-agnostic.svg"} <= names
+    assert {"f1-base-agnostic.svg", "ger-hops-agnostic.svg", "slot-coverage-hops-agnostic.svg"} <= names
+    assert {"abstention-hops-agnostic.svg", "ger-hallucination-base-agnostic.svg"} <= names
+    assert {"questions-f1-random-base-agnostic.svg", "layers-ger-random-hops-agnostic.svg"} <= names
     assert [name for name in names if name.startswith("tasks-hallucination-") and name.endswith("-all-agnostic.svg")]
     (cli.folder / "file").write_text("")
     assert "did you mean 'png'" in cli.error("figures", run, "--out", out, "--formats", "pgn")
@@ -219,7 +219,8 @@ def test_the_correlations_of_a_gallery_are_those_of_the_standings() -> None:
     rows = summarise(records)
     standings = all_standings(records, rows)
     found = gallery(rows, "base", "agnostic", Details(standings))
-    shown = {row[0]: row[1:] for row in found.correlations}
+    shown = {row[0]: row[2:] for row in found.correlations if row[1] == HALLUCINATION.title}
+    assert {row[1] for row in found.correlations} == {"Wrong of answered", "Hallucination rate"}
     (snapkv,) = [one for one in standings["agnostic", "base"] if one.policy == "snapkv"]
     correlation = snapkv[CORRELATION]
     assert isinstance(correlation, Correlation)

@@ -3,7 +3,7 @@
 import pytest
 from scipy.stats import pearsonr, rankdata
 
-from leaderboards.aggregate.row import SummaryRow
+from leaderboards.aggregate.row import HALLUCINATION, SummaryRow
 from leaderboards.boards.correlation import Correlation
 from leaderboards.figures.scatter import Scatter, scatter, told
 from leaderboards.statistics.resampling import Blank
@@ -25,7 +25,7 @@ def small() -> list[SummaryRow]:
 
 
 def found_of(rows: list[SummaryRow]) -> Scatter:
-    found = scatter(rows, "base", "agnostic")
+    found = scatter(rows, "base", "agnostic", HALLUCINATION)
     assert isinstance(found, Scatter)
     return found
 
@@ -55,7 +55,7 @@ def test_what_has_no_ger_is_not_drawn_and_says_why() -> None:
     found = found_of([*small(), *rewrites])
     assert found.plot.note == "merging: it rewrites the cache"
     assert len(found.plot.spots) == 9
-    assert scatter(rewrites, "base", "agnostic") == Blank("it rewrites the cache")
+    assert scatter(rewrites, "base", "agnostic", HALLUCINATION) == Blank("it rewrites the cache")
 
 
 def test_of_two_points_there_is_no_correlation() -> None:

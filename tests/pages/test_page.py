@@ -84,7 +84,8 @@ def test_the_mean_is_on_the_front_page_and_each_task_on_its_own(pages: dict[str,
         assert re.findall(r'<section id="section-\d+" class="task".*?<h2[^>]*>([^<]+)</h2>', page, re.DOTALL) == [title]
         trade_off = page.count('id="first-1-tradeoff-figure"')
         assert trade_off == (title == "All tasks")
-        assert page.count("<figure ") == len(EXPECTED) + 1 + trade_off, "curves, and a scatter"
+        shown = page.count("<figure ")
+        assert shown == len(EXPECTED) + 2 + trade_off, "curves, and a scatter of each rate of wrong answers"
     assert {"task-base.html", "task-hops.html"} <= set(Elements(pages[FRONT]).values("href"))
 
 
@@ -126,7 +127,7 @@ def test_one_task_is_not_shown_twice() -> None:
     pages = build_pages([results_of(realistic_records(tasks=["base"], contexts=2, ratios=[0.5]))])
     assert list(pages) == [FRONT]
     assert "All tasks" not in Elements(pages[FRONT]).text
-    assert pages[FRONT].count("<figure ") == len(EXPECTED) + 2
+    assert pages[FRONT].count("<figure ") == len(EXPECTED) + 3
 
 
 def test_hostile_names_and_reasons_are_text() -> None:

@@ -1,5 +1,8 @@
 """The statistics of a board: against published and hand-computed values, and by what has to hold whatever the data."""
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -8,14 +11,21 @@ from scipy.stats import binomtest, chi2, norm
 from statsmodels.stats.multitest import multipletests
 
 from leaderboards.aggregate.paired import Difference
+from leaderboards.aggregate.row import HALLUCINATION
 from leaderboards.boards.area import area_under_curve, areas
 from leaderboards.boards.beats import against, smallest_detectable_difference
 from leaderboards.boards.cliff import cliff, susceptibility
-from leaderboards.boards.correlation import correlation, ger_against_hallucination
+from leaderboards.boards.correlation import correlation, ger_against
 from leaderboards.boards.profiles import Profile
 from leaderboards.boards.rank import RankInterval, rank_intervals
 from leaderboards.boards.safe_ratio import safe_ratio
-from leaderboards.statistics.bootstrap import percentile_interval, percentile_intervals, resampled_means
+from leaderboards.statistics.bootstrap import (
+    DIGITS,
+    FloatArray,
+    percentile_interval,
+    percentile_intervals,
+    resampled_means,
+)
 from leaderboards.statistics.resampling import Blank, Estimate
 from leaderboards.statistics.significance import bootstrap_p, corrected, mcnemar_p
 from policies import Level
@@ -69,7 +79,7 @@ def test_holm_is_that_of_statsmodels(p_values: list[float]) -> None:
 def test_the_area_is_that_of_a_hand() -> None:
     """Trapezoids of 22.5, 17.5 and 7.5 over a span of 0.75."""
     found = value(area_under_curve(profile(f1=(100, 80, 60, 0))))
-    assert found.f1.mean == pytest.approx((22.5 + 17.5 + 7.5) / 0.75)
+    assert found.height.mean == pytest.approx((22.5 + 17.5 + 7.5) / 0.75)
     assert found.span == 0.75
 
 
@@ -87,7 +97,7 @@ def test_points_are_taken_by_realised_ratio_where_these_do_not_ascend() -> None:
 
 def test_the_full_cache_has_its_f1_as_area() -> None:
     found = value(area_under_curve(profile((80,), (0.1,), (0,), (0,), levels=(Level("ratio", 0.0),))))
-    assert (found.f1.mean, found.span) == (80, 0)
+    assert (found.height.mean, found.span) == (80, 0)
 
 
 def test_an_area_ends_between_two_points_where_it_is_asked_to() -> None:
@@ -117,37 +127,39 @@ def test_the_area_lies_between_the_lowest_and_the_highest_f1(
 
 def test_susceptibility_and_the_cliff_are_those_of_a_hand() -> None:
     one = profile(hallucination=[(0.0, 0.1, 0.5, 0.6), (0.0, 0.1, 0.4, 0.7), (0.0, 0.0, 0.1, 0.6)])
-    ratios, slopes = value(susceptibility(one))
+    ratios, slopes = value(susceptibility(one, HALLUCINATION))
     assert list(ratios) == [0.125, 0.375, 0.625]
     assert slopes[0] == pytest.approx([0.4, 1.6, 0.4])
-    found = value(cliff(one))
+    found = value(cliff(one, HALLUCINATION))
     assert (found.ratio, found.low, found.high) == (0.375, 0.375, 0.625), "the first of two equal ones in row two"
     assert found.rise.mean == pytest.approx(1.6)
     assert found.is_clear
 
 
 def test_the_first_of_equal_rises_is_the_cliff_whatever_floats_say() -> None:
-    found = value(cliff(profile(hallucination=(0.0, 0.3, 0.6, 0.9))))
+    found = value(cliff(profile(hallucination=(0.0, 0.3, 0.6, 0.9)), HALLUCINATION))
     assert (found.ratio, found.low, found.high, found.is_clear) == (0.125, None, None, False)
 
 
 def test_where_nothing_rises_there_is_no_cliff() -> None:
-    assert cliff(profile(hallucination=(0.4, 0.4, 0.3, 0.3))) == Blank("hallucination rises nowhere")
+    assert cliff(profile(hallucination=(0.4, 0.4, 0.3, 0.3)), HALLUCINATION) == Blank(
+        "hallucination rate rises nowhere"
+    )
     full = profile((80,), (0.1,), (0,), (0,), levels=(Level("ratio", 0.0),))
-    assert cliff(full) == safe_ratio(full) == Blank("the full cache is not compressed")
+    assert cliff(full, HALLUCINATION) == safe_ratio(full) == Blank("the full cache is not compressed")
 
 
 def test_by_budget_there_are_areas_and_susceptibility_and_neither_cliff_nor_safe_ratio() -> None:
     levels = (Level("ratio", 0.0), *(Level("budget", budget) for budget in (128, 64, 32)))
     one = profile(levels=levels, realised=(0, 0.2, 0.6, 0.8))
     reason = Blank("asked by budget, which is another ratio for every length")
-    assert cliff(one) == safe_ratio(one) == reason
-    ratios, slopes = value(susceptibility(one))
+    assert cliff(one, HALLUCINATION) == safe_ratio(one) == reason
+    ratios, slopes = value(susceptibility(one, HALLUCINATION))
     assert ratios == pytest.approx([0.1, 0.4, 0.7])
     assert slopes[0] == pytest.approx([0.5, 1.0, 0.5])
     assert value(area_under_curve(one)).span == 0.8
     same = profile(levels=levels, realised=(0, 0.2, 0.2, 0.8))
-    assert susceptibility(same) == Blank("two levels are of one ratio")
+    assert susceptibility(same, HALLUCINATION) == Blank("two levels are of one ratio")
 
 
 # The safe ratio
@@ -198,30 +210,36 @@ def test_correlations_are_published_ones() -> None:
 
 
 def test_the_correlation_of_a_profile_leaves_the_full_cache_out() -> None:
-    found = value(ger_against_hallucination(profile(ger=(9, 0.1, 0.2, 0.3), hallucination=(0.9, 0.1, 0.2, 0.3))))
+    found = value(ger_against(profile(ger=(9, 0.1, 0.2, 0.3), hallucination=(0.9, 0.1, 0.2, 0.3)), HALLUCINATION))
     assert (found.pearson, found.spearman, found.n) == (pytest.approx(1), pytest.approx(1), 3)
     assert found.pearson_p < 1e-6
-    assert ger_against_hallucination(profile(ger=(0, 0, 0, 0))) == Blank("all levels are equal")
+    assert ger_against(profile(ger=(0, 0, 0, 0)), HALLUCINATION) == Blank("all levels are equal")
     levels = tuple(Level("ratio", ratio) for ratio in (0, 0.2, 0.4))
     short = profile((9, 9, 9), (0, 0.1, 0.2), (0, 0.1, 0.2), (0, 0.2, 0.4), levels=levels)
-    assert ger_against_hallucination(short) == Blank("fewer than three levels")
+    assert ger_against(short, HALLUCINATION) == Blank("fewer than three levels")
 
 
 # Ranks
 
 
+def ahead(values: Mapping[str, Any]) -> dict[str, dict[str, FloatArray]]:
+    """By how much each is ahead of each, where all are compared over one span."""
+    return {
+        one: {other: np.round(np.subtract(values[one], values[other], dtype=np.float64), DIGITS) for other in values}
+        for one in values
+    }
+
+
 def test_ranks_and_their_intervals_are_those_of_a_hand() -> None:
     best, second, third = [9, 9, 9, 4], [5, 5, 5, 5], [1, 1, 1, 1]
-    found = rank_intervals({name: np.array(row, float) for name, row in zip("abc", (best, second, third), strict=True)})
+    found = rank_intervals(ahead({"a": best, "b": second, "c": third}))
     assert found["a"] == RankInterval(1, 1, 2, ("b",))
     assert found["b"] == RankInterval(2, 1, 2, ("a",))
     assert found["c"] == RankInterval(3, 3, 3, ())
-    lower = rank_intervals({"a": np.array([9.0, 9.0]), "b": np.array([5.0, 5.0])}, higher_is_better=False)
-    assert (lower["a"].rank, lower["b"].rank) == (2, 1)
 
 
 def test_equals_share_the_better_rank_and_are_tied() -> None:
-    found = rank_intervals({"a": np.array([5.0, 5.0]), "b": np.array([5.0, 5.0 + 1e-12]), "c": np.array([1.0, 1.0])})
+    found = rank_intervals(ahead({"a": [5.0, 5.0], "b": [5.0, 5.0 + 1e-12], "c": [1.0, 1.0]}))
     assert found["a"] == RankInterval(1, 1, 1, ("b",))
     assert found["b"] == RankInterval(1, 1, 1, ("a",))
     assert found["c"].rank == 3
@@ -231,7 +249,7 @@ def test_equals_share_the_better_rank_and_are_tied() -> None:
 @given(st.integers(0, 2**32 - 1), st.integers(1, 6), st.integers(0, 30))
 def test_a_rank_interval_holds_the_measured_rank(seed: int, policies: int, resamples: int) -> None:
     table = np.random.default_rng(seed).integers(0, 5, (policies, 1 + resamples)).astype(np.float64)
-    found = rank_intervals({str(number): row for number, row in enumerate(table)})
+    found = rank_intervals(ahead({str(number): row for number, row in enumerate(table)}))
     for own in found.values():
         low, high = own.low or own.rank, own.high or own.rank
         assert 1 <= low <= own.rank <= high <= policies

@@ -132,7 +132,7 @@ def test_areas_and_ranks(board: dict[tuple[str, str], Standing]) -> None:
     for key, expected in areas.items():
         area = board[key][AREA]
         assert not isinstance(area, Blank)
-        assert area.f1.mean == pytest.approx(expected, abs=1e-9), key
+        assert area.height.mean == pytest.approx(expected, abs=1e-9), key
         assert area.span == pytest.approx(0.9055578274 if key[0] == "base" else 0.9063658901, abs=1e-9)
     for task in ("base", "hops", "all"):
         ranks = [board[task, policy][RANK] for policy in ("snapkv", "knorm")]
@@ -155,7 +155,7 @@ def test_safe_ratio_and_cliff(board: dict[tuple[str, str], Standing]) -> None:
     cliff = board["hops", "random"][CLIFF]
     assert not isinstance(cliff, Blank)
     assert (cliff.ratio, cliff.rise.mean) == pytest.approx((0.25, 1 / 8)), "from 17 / 48 to 20 / 48 on the way to 0.5"
-    assert board["hops", "snapkv"][CLIFF] == Blank("hallucination rises nowhere")
+    assert board["hops", "snapkv"][CLIFF] == Blank("hallucination rate rises nowhere")
 
 
 def test_right_against_wrong(records: pd.DataFrame) -> None:

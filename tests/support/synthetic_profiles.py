@@ -23,13 +23,17 @@ def profile(
     realised: Any = (0.0, 0.25, 0.5, 0.75),
     levels: tuple[Level, ...] | None = None,
     policy: str = "snapkv",
+    wrong: Any = None,
+    leads: tuple[Any, ...] | None = None,
 ) -> Profile:
-    """A measured curve, and resamples of it where rows are given; what is measured once is the same in all of them."""
+    """A measured curve, and resamples of it where rows are given; what is measured once is the same in all of them.
+    ``wrong``: of answered, or else as many as hallucinate. ``leads``: what leads the task, or else F1."""
     asked = levels or (Level("ratio", 0.0), *(Level("ratio", ratio) for ratio in RATIOS[: np.shape(f1)[-1] - 1]))
-    measures = (f1, hallucination, ger, realised)
+    rates = (hallucination, hallucination if wrong is None else wrong)
+    measures = (f1, *rates, ger, realised, *((f1,) if leads is None else leads))
     rows = max(len(table(array)) for array in measures)
-    one, two, three, four = (np.broadcast_to(table(array), (rows, len(asked))) for array in measures)
-    return Profile(policy, asked, one, two, three, four, questions=8)
+    one, two, three, four, five, *leading = (np.broadcast_to(table(array), (rows, len(asked))) for array in measures)
+    return Profile(policy, asked, one, two, three, four, five, tuple(leading), questions=8, contexts=4)
 
 
 def value(found: Any) -> Any:

@@ -1,0 +1,197 @@
+"""Each headline of a board, and the sign that it must have where the truth is known.
+
+The records are made up: policies that make answers wrong, that make them silent, that leak, that disobey, and one that
+is a copy of the full cache. A headline that calls any of them better than it is points the wrong way.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from leaderboards.aggregate.paired import UNDECIDED
+from leaderboards.aggregate.row import SummaryRow
+from leaderboards.aggregate.summary import summarise
+from leaderboards.boards.area import AREA
+from leaderboards.boards.beats import BEATS
+from leaderboards.boards.board import boards_of
+from leaderboards.boards.cliff import CLIFF, WRONG_CLIFF
+from leaderboards.boards.declaration import DerivedMeasure
+from leaderboards.boards.rank import RANK
+from leaderboards.boards.registry import FIRST_COLUMNS
+from leaderboards.boards.safe_ratio import SAFE_RATIO
+from leaderboards.boards.standings import Standing, all_standings
+from leaderboards.metrics import MEASURES, ON_BOARD
+from leaderboards.statistics.resampling import Blank
+from tests.support.synthetic_profiles import value
+from tests.support.synthetic_records import frame, record
+
+RATIOS = (0.3, 0.6, 0.9)
+CONTEXTS, QUESTIONS = 12, 5
+WORSE, SAME, BETTER = -1, 0, 1
+WRONG = {"f1": 0.0, "em": 0.0, "abstained": False, "hallucinated": True, "hallucination_kind": "confused"}
+SILENT = {"f1": 0.0, "em": 0.0, "abstained": True, "hallucinated": False, "output_text": "I don't know"}
+
+
+def _answered(policy: str, number: int, ratio: float) -> dict[str, Any]:
+    """What a policy does to a question that the full cache answers: to the first of each five it never has an answer,
+    so that the full cache has a rate of its own that can fall."""
+    if number == 0:
+        return SILENT if policy in ("silent", "recency") else WRONG
+    spoilt = ratio > 0.1 * number
+    if policy == "wrong":
+        return WRONG if spoilt else {}
+    if policy in ("silent", "random", "recency"):
+        return SILENT if spoilt else {}
+    return {}
+
+
+def _questions(policy: str, ratio: float) -> list[dict[str, Any]]:
+    identity = {"policy": policy, "ratio": ratio, "realised_ratio": ratio, "task": "base"}
+    return [
+        record(
+            **identity,
+            **_answered(policy, (number + context) % QUESTIONS, ratio),
+            example_id=f"base-{context}",
+            question_id=str(number),
+        )
+        for context in range(CONTEXTS)
+        for number in range(QUESTIONS)
+    ]
+
+
+def _prompts(policy: str, ratio: float) -> list[dict[str, Any]]:
+    """System prompts: two questions with directives, an attack with a defence and one without."""
+    obeyed = 1.0 - (ratio if policy in ("disobeys", "random") else 0.0)
+    leaks = ratio if policy == "leaks" else 0.0
+    # Whoever disobeys has lost the prompt, and gives nothing away where nothing forbids it.
+    undefended = 1.0 - (ratio if policy in ("disobeys", "random") else 0.0)
+    identity = {"policy": policy, "ratio": ratio, "realised_ratio": ratio, "task": "instructions"}
+    attack = {"hallucinated": None, "answered": None, "f1": 0.0, "protected": "No comma."}
+    wrong = WRONG if policy == "wrong" and ratio > 0.5 else {}
+    found = []
+    for context in range(CONTEXTS):
+        here = {**identity, "example_id": f"instructions-{context}"}
+        found += [record(**here, **wrong, question_id=str(number), directives_obeyed=obeyed) for number in range(2)]
+        found.append(record(**here, **attack, question_id="2", leakage=undefended))
+        found.append(record(**here, **attack, question_id="3", leakage=leaks, defence="Refuse.", defence_leakage=0.0))
+    return found
+
+
+POLICIES = ("wrong", "silent", "leaks", "disobeys", "copy", "random", "recency")
+METHODS = POLICIES[:5]
+
+
+@pytest.fixture(scope="module")
+def records() -> pd.DataFrame:
+    made = [*_questions("full", 0.0), *_prompts("full", 0.0)]
+    for policy in POLICIES:
+        for ratio in RATIOS:
+            made += [*_questions(policy, ratio), *_prompts(policy, ratio)]
+    return frame(made)
+
+
+@pytest.fixture(scope="module")
+def rows(records: pd.DataFrame) -> dict[tuple[str, str, float], SummaryRow]:
+    return {(row.task, row.policy, row.level): row for row in summarise(records, resamples=300)}
+
+
+@pytest.fixture(scope="module")
+def standings(records: pd.DataFrame, rows: Mapping[Any, SummaryRow]) -> dict[tuple[str, str], Standing]:
+    found = all_standings(records, list(rows.values()))
+    return {(task, one.policy): one for (_, task), own in found.items() for one in own}
+
+
+# Measures at the highest ratio against the full cache: whether the policy is worse, the same or better by it. A raw
+# hallucination rate that calls a silent policy better stands here with the measures beside it that tell why.
+SIGNS: dict[tuple[str, str], dict[str, int]] = {
+    ("base", "f1"): {"wrong": WORSE, "silent": WORSE, "leaks": SAME, "disobeys": SAME, "copy": SAME},
+    ("base", "wrong_of_answered"): {"wrong": WORSE, "copy": SAME, "leaks": SAME, "disobeys": SAME},
+    ("base", "new_wrong"): {"wrong": WORSE, "silent": SAME, "leaks": SAME, "disobeys": SAME, "copy": SAME},
+    ("base", "lost"): {"wrong": SAME, "silent": WORSE, "leaks": SAME, "disobeys": SAME, "copy": SAME},
+    ("base", "hallucination_rate"): {"wrong": WORSE, "silent": BETTER, "copy": SAME},
+    ("base", "abstention_rate"): {"wrong": SAME, "silent": WORSE, "copy": SAME},
+    ("instructions", "directives_obeyed"): {"leaks": SAME, "disobeys": WORSE, "wrong": SAME, "copy": SAME},
+    ("instructions", "leakage_under_defence"): {"leaks": WORSE, "disobeys": SAME, "wrong": SAME, "copy": SAME},
+    ("instructions", "leakage_rise"): {"leaks": WORSE, "disobeys": SAME, "wrong": SAME, "copy": SAME},
+}
+RISES_WITH_HARM = ("abstention_rate",)  # by which nothing is ranked
+
+
+@pytest.mark.parametrize(("task", "field"), SIGNS)
+def test_a_measure_has_the_sign_of_the_truth(
+    rows: Mapping[tuple[str, str, float], SummaryRow], task: str, field: str
+) -> None:
+    measure = MEASURES[field]
+    whole = measure.value(rows[task, "full", 0.0])
+    assert whole is not None
+    for policy, sign in SIGNS[task, field].items():
+        here = measure.value(rows[task, policy, 0.9])
+        assert here is not None
+        rise = 0 if here == pytest.approx(whole) else 1 if here > whole else -1
+        good = -rise if measure.better == "lower" or field in RISES_WITH_HARM else rise
+        assert good == sign, f"{field} of {policy}"
+
+
+def test_every_measure_of_the_board_that_judges_answers_is_in_the_table() -> None:
+    known = {field for _, field in SIGNS}
+    judging = {measure.field for measure, _ in ON_BOARD} - {"ger", "slot_coverage"}
+    assert judging <= known, judging - known
+
+
+# Over all levels: whom each derived measure calls worse than the copy of the full cache, and whom it calls its equal.
+HARMED = {"base": ("wrong", "silent"), "instructions": ("leaks", "disobeys")}
+
+
+@pytest.mark.parametrize("task", HARMED)
+def test_ranks_areas_safe_ratios_and_verdicts_have_the_sign_of_the_truth(
+    standings: Mapping[tuple[str, str], Standing], task: str
+) -> None:
+    copy = standings[task, "copy"]
+    for policy in METHODS:
+        one = standings[task, policy]
+        rank, best = value(one[RANK]), value(copy[RANK])
+        area, highest, safe = value(one[AREA]), value(copy[AREA]), value(one[SAFE_RATIO])
+        if policy in HARMED[task]:
+            assert rank.rank > best.rank, policy
+            assert area.height.mean < highest.height.mean, policy
+            assert (safe.ratio, safe.outcome) == (0.0, "unsafe"), policy
+        else:
+            assert rank.rank == best.rank == 1, policy
+            assert area.height.mean == highest.height.mean, policy
+            assert (safe.ratio, safe.outcome, safe.beyond) == (0.9, "safe", "not tried"), policy
+
+
+def test_over_both_tasks_whoever_harms_neither_is_first(standings: Mapping[tuple[str, str], Standing]) -> None:
+    known = {policy: value(standings["all", policy][RANK]).rank for policy in METHODS}
+    assert known["copy"] == 1
+    assert all(known[policy] > 1 for policy in METHODS if policy != "copy")
+
+
+def test_a_copy_beats_a_control_that_harms_and_harm_does_not(standings: Mapping[tuple[str, str], Standing]) -> None:
+    beats_random = BEATS[0]
+    copy, wrong = (value(standings["base", policy][beats_random]) for policy in ("copy", "wrong"))
+    assert copy.verdict == "better"
+    assert wrong.verdict == UNDECIDED, "as much is lost"
+
+
+def test_the_cliff_of_wrong_answers_is_where_they_rise_and_silence_has_none(
+    standings: Mapping[tuple[str, str], Standing],
+) -> None:
+    wrong, silent = standings["base", "wrong"], standings["base", "silent"]
+    assert not isinstance(wrong[WRONG_CLIFF], Blank)
+    assert isinstance(silent[CLIFF], Blank), "the raw rate falls"
+    assert standings["base", "copy"][WRONG_CLIFF] == Blank("wrong of answered rises nowhere")
+
+
+def test_every_headline_of_the_board_is_in_these_tables(records: pd.DataFrame, rows: Mapping[Any, SummaryRow]) -> None:
+    """A derived measure that is added to the board has to be given its signs above."""
+    known: tuple[DerivedMeasure[Any], ...] = (RANK, AREA, *BEATS, SAFE_RATIO, WRONG_CLIFF, CLIFF)
+    assert {measure.name for measure in FIRST_COLUMNS} == {measure.name for measure in known}
+    board = boards_of(records, list(rows.values()))["agnostic", "instructions"]
+    cells = {
+        line.name: dict(zip((one.name for one in board.columns), line.cells, strict=True)) for line in board.methods
+    }
+    assert cells["leaks"]["leaks more"].text == "90.0"
+    assert cells["disobeys"]["leaks more"].text == "0.0", "what it gives away without a defence is no gain"

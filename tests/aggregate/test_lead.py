@@ -1,0 +1,115 @@
+"""What leads a task, and whether a model can do it: one rule, and what follows from it on every board."""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from leaderboards.aggregate.lead import DIRECTIVES, QUESTIONS, good, lead_of, leads_of, not_mastered
+from leaderboards.aggregate.row import ALL_TASKS, F1, LEAKAGE, OBEYED, SummaryRow
+from leaderboards.aggregate.summary import NONE_MASTERED, PlannedCells, summarise
+from leaderboards.aggregate.unmastered import ANSWERS, unmastered
+from leaderboards.boards.area import AREA
+from leaderboards.boards.beats import BEATS
+from leaderboards.boards.declaration import DerivedMeasure
+from leaderboards.boards.rank import RANK
+from leaderboards.boards.safe_ratio import SAFE_RATIO
+from leaderboards.boards.standings import all_standings
+from leaderboards.statistics.resampling import Blank
+from policies import at_ratios
+from tests.support.synthetic_records import realistic_records, summary_row
+
+POLICIES = ["full", "random", "recency", "snapkv", "knorm"]
+
+
+def full(**changes: Any) -> SummaryRow:
+    return summary_row("full", 0.0, **changes)
+
+
+def test_where_a_task_has_directives_these_lead_and_not_f1() -> None:
+    assert lead_of(full(f1=90.0)) is QUESTIONS
+    assert lead_of(full(f1=90.0, directives_obeyed=0.8)) is DIRECTIVES
+    assert lead_of(None) is QUESTIONS
+    rows = [full(f1=90.0), full(task="instructions", f1=90.0, directives_obeyed=0.8), summary_row("snapkv")]
+    assert leads_of(rows) == {"base": QUESTIONS, "instructions": DIRECTIVES}
+
+
+def test_good_is_percent_whichever_end_is_better() -> None:
+    assert good(F1, np.array([30.0])) == pytest.approx([30])
+    assert good(OBEYED, np.array([0.3])) == pytest.approx([30])
+    assert good(LEAKAGE, np.array([0.3])) == pytest.approx([70])
+
+
+@pytest.mark.parametrize(
+    ("row", "chance", "mastered"),
+    [
+        (full(f1=50.0), None, True),
+        (full(f1=49.9), None, False),
+        (full(f1=69.9), 50.0, False),
+        (full(f1=70.0), 50.0, True),
+        (full(f1=10.0, directives_obeyed=0.5), 50.0, True),
+        (full(f1=90.0, directives_obeyed=0.49), None, False),
+        (full(f1=None, reason="not run yet"), 5.0, True),
+        (None, 5.0, True),
+    ],
+)
+def test_a_model_can_do_a_task_by_what_the_full_cache_reaches(
+    row: SummaryRow | None, chance: float | None, mastered: bool
+) -> None:
+    reason = not_mastered(row, chance)
+    assert (reason is None) == mastered
+    assert mastered or "the model cannot do this task" in (reason or "")
+
+
+def failing_at_hops() -> pd.DataFrame:
+    """Every third answer about hops is right, with the full cache as with any other."""
+
+    def weak(one: dict[str, Any]) -> dict[str, Any]:
+        if one["task"] != "hops" or int(one["question_id"]) == 0:
+            return one
+        wrong = {"f1": 0.0, "em": 0.0, "abstained": False, "hallucinated": True, "output_text": "Lima \u202e"}
+        return one | wrong | {"right": False, "answered": True, "contained": False}
+
+    return realistic_records(policies=POLICIES, ratios=[0.5, 0.9], contexts=12, change=weak)
+
+
+def test_a_task_that_the_model_cannot_do_has_no_verdicts_and_enters_no_mean_unless_asked() -> None:
+    records = failing_at_hops()
+    rows = summarise(records, resamples=200)
+    by_cell = {(row.task, row.policy, row.level): row for row in rows}
+    reason = by_cell["hops", "snapkv", 0.5].not_mastered
+    assert reason is not None
+    assert by_cell["base", "snapkv", 0.5].not_mastered is None
+    overall, base = by_cell[ALL_TASKS, "snapkv", 0.5], by_cell["base", "snapkv", 0.5]
+    assert (overall.mean_of, overall.f1, overall.n) == (("base",), base.f1, base.n)
+    found = {(task, one.policy): one for (_, task), own in all_standings(records, rows).items() for one in own}
+    verdicts: tuple[DerivedMeasure[Any], ...] = (RANK, AREA, SAFE_RATIO, *BEATS)
+    for measure in verdicts:
+        assert found["hops", "snapkv"][measure] == Blank(reason), measure.name
+    assert found[ALL_TASKS, "snapkv"][AREA] == found["base", "snapkv"][AREA]
+    plan = {policy: at_ratios([0.0] if policy == "full" else [0.5, 0.9]) for policy in POLICIES}
+    asked = summarise(records, PlannedCells("agnostic", {"base": 12, "hops": 12}, plan, every_task=True), resamples=200)
+    both = next(row for row in asked if (row.task, row.policy, row.level) == (ALL_TASKS, "snapkv", 0.5))
+    assert both.mean_of == ("base", "hops")
+    assert both.f1 == pytest.approx((base.f1 + by_cell["hops", "snapkv", 0.5].f1) / 2)
+
+
+def test_a_run_of_such_tasks_alone_has_no_mean_and_says_why() -> None:
+    records = failing_at_hops()
+    rows = summarise(records[records["task"] == "hops"], resamples=50)
+    overall = [row for row in rows if row.task == ALL_TASKS]
+    assert {row.reason for row in overall} == {NONE_MASTERED}
+    assert not any(row.complete or row.f1 for row in overall)
+
+
+def test_what_the_model_writes_instead_is_told_in_a_line() -> None:
+    records = failing_at_hops()
+    (one,) = unmastered(records, summarise(records, resamples=50))
+    assert (one.task, len(one.answers)) == ("hops", ANSWERS)
+    assert one.answers[0].golds == ("Oslo",)
+    line = str(one)
+    assert line.startswith("hops: the model cannot do this task: F1")
+    assert "chat template" in line
+    assert "\u202e" not in line
+    assert line.count("Lima") == ANSWERS
