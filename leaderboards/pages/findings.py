@@ -70,18 +70,25 @@ def _least(results: Results, matrix: UseMatrix, section: str) -> Finding | None:
 
 
 def _wrong(results: Results, section: str) -> Finding | None:
-    """How often what the first policy of the board still answers is wrong, at the last level that the board shows."""
+    """How often what the first policy of the board still answers is wrong, at the last level at which it
+    answers anything in each task."""
     task = ALL_TASKS if len(results.tasks) > 1 else results.tasks[0]
     board = results.boards.get((results.mode, task))
-    if board is None or not board.methods or not board.shown:
+    if board is None or not board.methods:
         return None
-    policy, level = board.methods[0].name, board.shown[-1]
+    policy = board.methods[0].name
     rows = {(row.policy, row.at): row for row in results.rows if row.task == task}
-    full, own = (rows.get(cell) for cell in ((FULL, UNTREATED), (policy, level)))
-    values = [None if row is None else WRONG.value(row) for row in (full, own)]
-    if values[0] is None or values[1] is None:
+    full = WRONG.value(rows[FULL, UNTREATED]) if (FULL, UNTREATED) in rows else None
+    # Where compression silences a model altogether there is no such share.
+    known = {
+        level: value
+        for (name, level), row in rows.items()
+        if name == policy and (value := WRONG.value(row)) is not None
+    }
+    if full is None or not known:
         return None
-    shares = [WRONG.text(value).partition(".")[0] for value in values]
+    level = max(known, key=lambda level: level.amount)
+    shares = [f"{WRONG.factor * value:.0f}" for value in (full, known[level])]
     return Finding(
         f"At {level.where}, {shares[1]} % of the answers that {policy} still gives are wrong; "
         f"with the full cache {shares[0]} %.",
