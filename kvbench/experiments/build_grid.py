@@ -43,7 +43,7 @@ def build_grid(job: Job, count: Count) -> Grid:
         policies = [POLICIES[FULL], *(policy for policy in (*others, press) if policy.name != FULL)]
         check_names(policies)
     points = parse_points(job.levels, policies, job.repeats, comparing=job.press is not None)
-    policies = at_some_level(policies, points)
+    policies = at_some_level(policies, points, (job.policies or EVERYTHING).strip() == EVERYTHING)
     time_limit = TimeLimit(cell_bound(job.cell_seconds))
     bound = kv_bytes(job.max_kv_gb)
     setting = Setting(policies, points, job.seed, job.mode, bound, time_limit, coverage.scope, coverage.tables)

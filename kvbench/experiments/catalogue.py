@@ -120,10 +120,18 @@ def with_references(chosen: Sequence[Policy]) -> list[Policy]:
     return [*controls, *plain.values(), *chosen]
 
 
-def at_some_level(policies: Sequence[Policy], points: Sequence[Point]) -> list[Policy]:
-    """Leaves out the controls that take no level of the given kinds."""
+def at_some_level(policies: Sequence[Policy], points: Sequence[Point], everything: bool = False) -> list[Policy]:
+    """Leaves out the controls that take no level of the given kinds. A policy that reaches none of the levels is left
+    out where none was named, ``everything``, and a :class:`KVBenchError` else: it would have no record."""
     kinds = {point.level.kind for point in points}
-    return [policy for policy in policies if not policy.kinds or kinds & set(policy.kinds)]
+    taken = [policy for policy in policies if not policy.kinds or kinds & set(policy.kinds)]
+    reached = [policy for policy in taken if policy.points_among(points)]
+    for policy in taken:
+        if policy not in reached and not everything:
+            levels = ", ".join(dict.fromkeys(str(one.level) for one in points if one.level.kind in policy.kinds))
+            most = f"it removes at most {policy.highest_ratio:g} of the cache"
+            raise KVBenchError(f"{policy.name} reaches none of {levels}: {most}; ask for less, or leave it out")
+    return reached
 
 
 def known_policies() -> Mapping[str, Policy]:

@@ -135,3 +135,10 @@ def test_names_of_strangers_lead_out_of_no_folder_and_speak_to_no_terminal(
     assert sum("evil" in path.name for path in written) >= 2 + 3, "its pages and figures"
     for page in out.glob("*.html"):
         assert "evil<script>" not in page.read_text().replace("evil\\u003cscript", "")
+
+
+def test_a_policy_that_reaches_none_of_the_levels_is_an_error_before_the_run(cli: CommandLine) -> None:
+    """ThinK blanks channels of the keys, which are half of the cache; of all policies it is left out."""
+    said = cli.error(*cli.words("--policies", "think,knorm", "--ratios", "0.8,0.9"))
+    assert "think reaches none of 0.8, 0.9: it removes at most 0.49 of the cache" in said
+    assert not (cli.folder / "runs/x").exists()
