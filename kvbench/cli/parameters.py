@@ -19,7 +19,7 @@ Model = Annotated[str, typer.Option(help="reference, a local path, or a hub name
 Device = Annotated[Literal["auto", "cpu", "cuda"], typer.Option(help="Where the model runs.")]
 Dtype = Annotated[
     Literal["auto", "float32", "bfloat16", "float16"],
-    typer.Option(help="Of weights and cache; auto: float32 on a CPU, bfloat16 on a GPU."),
+    typer.Option(metavar="NAME", help="float32, bfloat16, float16, or auto: float32 on a CPU, bfloat16 on a GPU."),
 ]
 DeviceMap = Annotated[
     Literal["auto"] | None, typer.Option(help="auto: spread the weights of a model over all GPUs of a worker.")

@@ -6,11 +6,13 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 import typer
 
 import kvbench
 from datasets_gen import DatasetError, unknown_name
+from kvbench.cli.panels import EXAMPLES, panel_of
 from kvbench.cli.parameters import with_level_options
 from kvbench.cli.result import printing
 from kvbench.system.console import console, printable
@@ -96,16 +98,21 @@ def _complain(message: str, status: int) -> int:
     return status
 
 
-def application(name: str) -> typer.Typer:
-    """Imports one command and returns its command line."""
+def application(name: str) -> Any:
+    """Imports one command and returns its command line, of click's class ``Command``."""
     module = importlib.import_module(f"kvbench.commands.{name.replace('-', '_')}")
     line = typer.Typer(
         add_completion=False,
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
-    line.command(help=COMMANDS[name])(printing(name, with_level_options(module.command)))
-    return line
+    example = f"For example: kvbench {EXAMPLES[name]}"
+    line.command(help=COMMANDS[name], epilog=example)(printing(name, with_level_options(module.command)))
+    command: Any = typer.main.get_command(line)
+    for parameter in command.params:
+        if parameter.param_type_name == "option":
+            parameter.rich_help_panel = panel_of(parameter.name)
+    return command
 
 
 def _call(name: str, arguments: Sequence[str]) -> int:

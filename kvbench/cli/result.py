@@ -17,14 +17,9 @@ from kvbench.system.errors import KVBenchError
 from leaderboards.terminal.result_table import ResultTable
 
 VERSION = 1  # of the JSON object; one that lacks or renames anything gets another
-OUTPUT = "Output"
 
-AsJSON = Annotated[
-    bool, typer.Option("--json", help="Print one JSON object instead of tables.", rich_help_panel=OUTPUT)
-]
-Quiet = Annotated[
-    bool, typer.Option("--quiet", help="Print results and errors, and no progress.", rich_help_panel=OUTPUT)
-]
+AsJSON = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Print results and errors, and no progress.")]
 
 OUTPUT_OPTIONS: Mapping[str, Any] = {"as_json": AsJSON, "quiet": Quiet}
 

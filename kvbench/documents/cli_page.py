@@ -2,8 +2,7 @@
 
 from typing import Any
 
-import typer
-
+from kvbench.cli.panels import EXAMPLES
 from kvbench.cli.program import COMMANDS, application
 from kvbench.system.markdown import table
 
@@ -15,12 +14,13 @@ def every_command() -> str:
 
 def section(name: str) -> str:
     """Returns the section of one command."""
-    command: Any = typer.main.get_command(application(name))
+    command = application(name)
     parameters = [parameter for parameter in command.params if not getattr(parameter, "hidden", False)]
     arguments = [parameter for parameter in parameters if parameter.param_type_name == "argument"]
     usage = " ".join(["python -m kvbench", name, *(argument.name.upper() for argument in arguments), "[OPTIONS]"])
     rows = [(_names(parameter), _in_cell(parameter.help), _default(parameter)) for parameter in parameters]
-    return f"## {name}\n\n{COMMANDS[name]}.\n\n    {usage}\n\n" + table(("option", "what it is", "default"), rows)
+    calls = f"    {usage}\n    python -m kvbench {EXAMPLES[name]}"
+    return f"## {name}\n\n{COMMANDS[name]}.\n\n{calls}\n\n" + table(("option", "what it is", "default"), rows)
 
 
 def _names(parameter: Any) -> str:

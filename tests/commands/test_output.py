@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from kvbench.cli.program import COMMANDS
+from kvbench.cli.panels import EXAMPLES, OTHER
+from kvbench.cli.program import COMMANDS, application
 from kvbench.cli.result import VERSION
 from kvbench.store.store import Store
 from tests.support.kvpress_folders import evaluation
@@ -116,3 +117,20 @@ def test_a_fault_is_in_the_object_on_standard_error_and_in_the_status(cli: Comma
 def test_an_error_before_there_is_a_result_leaves_the_output_empty(cli: CommandLine) -> None:
     assert cli("run", "--tasks", "typo", "--json", "--quiet") == 1
     assert (cli.out, cli.err.count("error: ")) == ("", 1)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_has_panels_and_an_example_that_parses_in_80_columns(
+    name: str, cli: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    command = application(name)
+    options = [parameter for parameter in command.params if parameter.param_type_name == "option"]
+    assert [option.name for option in options if option.rich_help_panel == OTHER] == []
+    assert cli(name, "--help") == 0
+    assert f"For example: kvbench {EXAMPLES[name]}" in " ".join(cli.out.split())
+    assert max(map(len, cli.out.splitlines())) <= 80
+    assert all(f" {option.opts[0]} " in cli.out for option in options)
+    first, *words = EXAMPLES[name].split()
+    assert first == name
+    command.make_context(name, words)

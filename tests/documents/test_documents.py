@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 
 import pytest
-import typer
 
 from kvbench.cli.program import application, main
 from kvbench.documents.pages import ROOT, blocks_of, filled, pages
@@ -78,9 +77,7 @@ def test_every_command_that_needs_more_than_a_test_machine_has_options_that_exis
     assert marked
     for command in marked:
         name, *words = shlex.split(command)
-        options = {
-            option for parameter in typer.main.get_command(application(name)).params for option in parameter.opts
-        }
+        options = {option for parameter in application(name).params for option in parameter.opts}
         assert {word for word in words if word.startswith("--")} <= options
 
 
