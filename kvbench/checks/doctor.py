@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 
@@ -17,12 +18,14 @@ from kvbench.experiments.setting import Setting
 from kvbench.models.load import LoadedModel
 from kvbench.prompts.mode import Mode
 from kvbench.prompts.prompt import Prompt, build_prompts
-from policies import FULL, POLICIES, Point, Policy, at_ratios
+from policies import FULL, POLICIES, Point, Policy, Situation, argument_warnings, arguments_of, at_ratios
 
 RATIOS = (0.1, 0.25, 0.5, 0.75, 0.9)
 MIDDLE = 0.5
 SOME = (0.25, MIDDLE)
 SHORT = (2, 5, 16, 40)
+WINDOW = "window_size"
+USUAL_WINDOWS = (64, 32, 16, 8)  # which a press may have without an argument
 STEPS = 8
 CONTEXTS = 3
 RANDOM = "random"
@@ -195,7 +198,36 @@ def _unique(patient: Patient) -> Result:
             alike.add(other.name)
     if alike - set(patient.policy.same_as):
         return "wrong", f"it leaves the same cache as {', '.join(sorted(alike))} everywhere"
+    if patient.policy.name not in POLICIES and (what := _other_arguments(patient, caches)):
+        return "note", what
     return "ok", f"no: compared with {len(patient.others)} policies on {len(patient.prompts)} contexts"
+
+
+def _other_arguments(patient: Patient, caches: Sequence[tuple[Prompt, str]]) -> str:
+    """Says which policy it is with other arguments: one whose code it runs, or one that leaves the same cache once its
+    window is another; nothing if none is."""
+    if warnings := argument_warnings(patient.policy, patient.others):
+        return warnings[0]
+    situation = patient.policy.typical_situation(len(patient.prompts[0].token_ids))
+    own = arguments_of(patient.policy.press(situation)).values()
+    sizes = dict.fromkeys([value for value in own if type(value) is int and value > 0] + list(USUAL_WINDOWS))
+    for other in patient.others:
+        for size in sizes if WINDOW in other.paper_arguments else ():
+            if all(_leaves(patient, _with_window(other, size), prompt, digest) for prompt, digest in caches):
+                return (
+                    f"yes, with another argument: it leaves the cache of {other.name} with {WINDOW} {size} everywhere"
+                )
+    return ""
+
+
+def _with_window(policy: Policy, size: int) -> Policy:
+    def build(situation: Situation) -> Any:
+        press = policy.build(situation)
+        if hasattr(press, WINDOW):
+            setattr(press, WINDOW, size)
+        return press
+
+    return replace(policy, build=build)
 
 
 def _leaves(patient: Patient, other: Policy, prompt: Prompt, digest: str) -> bool:

@@ -4,12 +4,13 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from pandas import DataFrame
+from pandas import DataFrame, concat
 
 from datasets_gen import FROM_DATA, TASKS, Task
 from kvbench.publish.reproduce_command import reproduction
 from kvbench.store.identity import PolicyIdentity, TaskIdentity
 from kvbench.store.run_file import RunFile
+from leaderboards.aggregate.arguments import argument_rows, arguments_of_records
 from leaderboards.pages.method import Method, PolicyEntry, RunEntry, TaskEntry, TaskExample
 from policies import POLICIES, TITLES
 
@@ -23,10 +24,11 @@ def method_of(runs: Mapping[str, RunFile], records: Sequence[DataFrame]) -> Meth
     policies = {policy.name: policy for identity in reversed(identities) for policy in identity.policies}
     stored = {str(name): rows for frame in reversed(records) for name, rows in frame.groupby("task", sort=False)}
     seed = identities[0].seed
+    used = _arguments_used(records)
     return Method(
         models=tuple(dict.fromkeys(identity.model for identity in identities)),
         tasks=tuple(_task(name, tasks.get(name), stored.get(name), seed) for name in {**tasks, **TASKS, **FROM_DATA}),
-        policies=tuple(_policy(name, policies.get(name)) for name in {**policies, **POLICIES}),
+        policies=tuple(_policy(name, policies.get(name), used.get(name, "")) for name in {**policies, **POLICIES}),
         runs=tuple(_run(name, run) for name, run in runs.items()),
     )
 
@@ -36,9 +38,17 @@ def _run(name: str, run: RunFile) -> RunEntry:
     return RunEntry(name, again.command, again.unknown, run.command, run.model_dump(mode="json", exclude={"job"}))
 
 
-def _policy(name: str, entry: PolicyIdentity | None) -> PolicyEntry:
+def _arguments_used(records: Sequence[DataFrame]) -> dict[str, str]:
+    """Tells by policy the arguments that its press ran with, and on which tasks."""
+    columns = [rows[["policy", "task", "press_arguments"]].drop_duplicates() for rows in records]
+    told: dict[str, list[str]] = {}
+    for policy, written, tasks in argument_rows(list(arguments_of_records(concat(columns)).values())):
+        told.setdefault(policy, []).append(f"{written} (on {tasks})")
+    return {policy: "; ".join(texts) for policy, texts in told.items()}
+
+
+def _policy(name: str, entry: PolicyIdentity | None, used: str) -> PolicyEntry:
     known = POLICIES.get(name)
-    arguments = entry.arguments if entry else {}
     paper = entry.paper if entry else known.paper if known else ""
     return PolicyEntry(
         name=name,
@@ -47,7 +57,7 @@ def _policy(name: str, entry: PolicyIdentity | None) -> PolicyEntry:
         title=TITLES.get(known.paper, "") if known else "",
         runs=known.ways if known else "plug-in",
         budget=known.budget if known else "",
-        arguments=", ".join(f"{argument} {value}" for argument, value in arguments.items()),
+        arguments=used,
         in_run=entry is not None,
     )
 

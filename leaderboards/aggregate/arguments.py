@@ -77,7 +77,8 @@ def written_values(values: Sequence[Value]) -> str:
 def arguments_of_records(records: DataFrame) -> dict[tuple[str, str], Arguments]:
     """By policy and task, what the records say. Policies without an argument have none."""
     found = {}
-    columns = records[["policy", "task", "press_arguments"]].drop_duplicates()
+    columns = records[["policy", "task", "press_arguments"]].astype(str).drop_duplicates()
+    columns = columns.sort_values(list(columns.columns))  # the same whatever the order of the records is
     for (policy, task), texts in columns.groupby(["policy", "task"], sort=False, observed=True)["press_arguments"]:
         each = [json.loads(text) for text in texts]
         names = dict.fromkeys(name for arguments in each for name in arguments)
@@ -88,6 +89,16 @@ def arguments_of_records(records: DataFrame) -> dict[tuple[str, str], Arguments]
         }
         found[str(policy), str(task)] = Arguments(str(policy), str(task), used, known)
     return found
+
+
+def argument_rows(presses: Sequence[Arguments]) -> list[tuple[str, str, str]]:
+    """Policy, arguments, and the tasks on which it ran with them."""
+    tasks: dict[tuple[str, str], list[str]] = {}
+    for one in (one for one in presses if one.used):
+        marks = ["adapted"] * one.adapted + ["window under half of the paper's"] * (not one.ranked)
+        written = "; ".join([one.written, *marks])
+        tasks.setdefault((one.policy, written), []).append(one.task)
+    return [(policy, written, ", ".join(own)) for (policy, written), own in tasks.items()]
 
 
 def paper_arguments(policy: str) -> Mapping[str, float]:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from leaderboards.aggregate.arguments import Arguments
+from leaderboards.aggregate.arguments import Arguments, argument_rows
 from leaderboards.aggregate.failures import HOW, Contrast
 from leaderboards.aggregate.paired import COMPARED, Compared, Contest, Duel
 from leaderboards.aggregate.pooled import Pooled
@@ -11,7 +11,7 @@ from leaderboards.boards.cells import Cell, Line
 from leaderboards.downloads.sheets import Sheet
 from leaderboards.pages.definitions import STATISTICS
 from leaderboards.rendering.templating import render
-from leaderboards.terminal.verdicts import argument_rows, few_contexts, summary_line, written_p
+from leaderboards.terminal.verdicts import few_contexts, summary_line, written_p
 from policies.declaration.levels import Level
 
 NOT_COMPLETE = "not complete"

@@ -68,7 +68,7 @@ class PolicyEntry:
     title: str  # of the paper
     runs: str  # its family, and what it needs
     budget: str
-    arguments: str  # of its press in the run
+    arguments: str  # that its press ran with, by task
     in_run: bool  # whether it is a part of the run
 
 

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from functools import partial
 
-from leaderboards.aggregate.arguments import Arguments
+from leaderboards.aggregate.arguments import Arguments, argument_rows
 from leaderboards.aggregate.failures import HOW, Contrast
 from leaderboards.aggregate.paired import MORE, UNDECIDED, Difference, Duel, Verdict
 from leaderboards.aggregate.pooled import Pooled
@@ -89,16 +89,6 @@ def argument_table(presses: Sequence[Arguments]) -> ResultTable:
         Column("tasks", "on", of_sentences=True),
     )
     return ResultTable("arguments", columns, argument_rows(presses), "arguments that the presses ran with")
-
-
-def argument_rows(presses: Sequence[Arguments]) -> list[tuple[str, str, str]]:
-    """Policy, arguments, and the tasks on which it ran with them."""
-    tasks: dict[tuple[str, str], list[str]] = {}
-    for one in presses:
-        marks = ["adapted"] * one.adapted + ["window under half of the paper's"] * (not one.ranked)
-        written = "; ".join([one.written, *marks])
-        tasks.setdefault((one.policy, written), []).append(one.task)
-    return [(policy, written, ", ".join(own)) for (policy, written), own in tasks.items()]
 
 
 def short_verdict(duel: Duel) -> str:

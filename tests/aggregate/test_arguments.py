@@ -8,8 +8,7 @@ import kvpress
 import pandas as pd
 import pytest
 
-from leaderboards.aggregate.arguments import adapted, arguments_of_records
-from leaderboards.terminal.verdicts import argument_rows
+from leaderboards.aggregate.arguments import adapted, argument_rows, arguments_of_records
 from policies import POLICIES, Policy, arguments_of
 from tests.support.synthetic_records import record
 

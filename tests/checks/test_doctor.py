@@ -10,7 +10,7 @@ from kvpress import BasePress, KnormPress
 
 from kvbench.checks.doctor import admit, examine
 from kvbench.models.load import LoadedModel
-from policies import POLICIES, Policy
+from policies import POLICIES, Policy, load_plug_in
 from tests.support.runs import CommandLine
 from tests.support.toy import ActingPress, ActingScorer, pressing, toy_model
 
@@ -96,6 +96,47 @@ def test_registered_policies_are_sound(llama: LoadedModel, name: str) -> None:
     findings = findings_of(llama, POLICIES[name])
     assert len(findings) == 11
     assert [text for outcome, text in findings.values() if outcome == "wrong"] == []
+
+
+COPY = """
+from dataclasses import dataclass
+import torch
+from kvpress import ScorerPress, SnapKVPress
+
+@dataclass
+class Subclass(SnapKVPress):
+    window_size: int = 5
+
+@dataclass
+class Copy(ScorerPress):
+    def score(self, *given):
+        return SnapKVPress(self.compression_ratio, window_size=8).score(*given)
+
+@dataclass
+class New(SnapKVPress):
+    window_size: int = 5
+
+    def score(self, *given):
+        return -super().score(*given)
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "outcome", "text"),
+    [
+        ("Subclass", "note", "run the same code, SnapKVPress, and differ in window_size (5 and 64) alone"),
+        ("Copy", "note", "it leaves the cache of snapkv with window_size 8 everywhere"),
+        ("New", "ok", "no: compared with"),
+    ],
+)
+def test_a_press_of_another_window_is_found_as_what_it_is(
+    llama: LoadedModel, tmp_path: Path, name: str, outcome: str, text: str
+) -> None:
+    (tmp_path / "copy.py").write_text(COPY)
+    findings = findings_of(llama, load_plug_in(f"{tmp_path / 'copy.py'}:{name}"))
+    found, why = findings["is it another policy under a new name?"]
+    assert found == outcome
+    assert text in why
 
 
 def test_whether_the_prefill_is_shared_is_found_out_by_trying(llama: LoadedModel) -> None:

@@ -259,3 +259,20 @@ def test_what_cannot_be_checked_is_noted(llama: LoadedModel, run: Path, tmp_path
     assert wrong(run) == {}
     store.record_file("base", 0, "snapkv").unlink()
     assert "missing" in wrong(run)["completeness"]
+
+
+def test_the_tokenizer_of_a_model_in_a_folder_is_used_unless_the_folder_changed(
+    cli: CommandLine, tmp_path: Path
+) -> None:
+    what = ["--tasks", "base", "--policies", "knorm", "--ratios", "0.5", "--limit", "1"]
+    assert cli("run", *what, "--model", cli.model, "--out", tmp_path / "runs", "--site", tmp_path / "site") == 0
+    (folder,) = (path.parent for path in tmp_path.rglob("run.json"))
+    findings = {finding.text for finding in examine(folder) if finding.check == "outputs"}
+    assert "as their tokens say" in findings
+    assert not any("not decoded" in text for text in findings)
+    (Path(cli.model) / "note.json").write_text("{}")
+    try:
+        findings = {finding.text for finding in examine(folder) if finding.check == "outputs"}
+    finally:
+        (Path(cli.model) / "note.json").unlink()
+    assert any("that is here has another fingerprint" in text for text in findings)

@@ -47,7 +47,10 @@ def test_every_task_and_policy_is_told_those_of_the_run_first(method: Method, sm
     assert {policy.name for policy in method.policies} == set(POLICIES)
     snapkv = next(policy for policy in method.policies if policy.name == "snapkv")
     assert (snapkv.paper, snapkv.title) == ("arXiv 2404.14469", TITLES["arXiv 2404.14469"])
-    assert snapkv.arguments == "window_size 64, kernel_size 5"
+    marks = "adapted; window under half of the paper's"
+    assert "kernel_size 5, window_size" in snapkv.arguments
+    assert f"(paper: 64); {marks} (on base)" in snapkv.arguments
+    assert f"(paper: 64); {marks} (on hops)" in snapkv.arguments
     assert snapkv.runs.startswith("scorer")
 
 

@@ -16,7 +16,17 @@ from kvbench.experiments.catalogue import choose_policies, with_references
 from kvbench.models.load import LoadedModel
 from kvbench.prompts.prompt import Prompt
 from kvbench.system.errors import KVBenchError
-from policies import PolicyError, Situation, arguments_of, at_ratios, load_even_if_broken, load_plug_in, plug_ins
+from policies import (
+    POLICIES,
+    PolicyError,
+    Situation,
+    argument_warnings,
+    arguments_of,
+    at_ratios,
+    load_even_if_broken,
+    load_plug_in,
+    plug_ins,
+)
 from policies.declaration.errors import BrokenPlugInError
 from policies.declaration.names import CONTROLS
 from policies.presses.protection import FairEvictionPress
@@ -311,3 +321,40 @@ def test_the_error_of_a_press_names_the_line_of_its_author_and_explains_missing_
 
 def test_the_default_policies_have_a_name() -> None:
     assert choose_policies("default", BASE, "agnostic") == choose_policies(None, BASE, "agnostic")
+
+
+LENGTHS = """
+from dataclasses import dataclass
+from kvpress import SnapKVPress
+
+def short(compression_ratio, context_length):
+    return SnapKVPress(compression_ratio, window_size=context_length // 10)
+
+@dataclass
+class Wide(SnapKVPress):
+    window_size: int = 32
+
+@dataclass
+class Other(SnapKVPress):
+    def score(self, *given):
+        return super().score(*given)
+"""
+
+
+def test_a_plug_in_that_asks_is_told_the_length_of_the_context(tmp_path: Path) -> None:
+    (tmp_path / "lengths.py").write_text(LENGTHS)
+    short = load_plug_in(f"{tmp_path / 'lengths.py'}:short")
+    windows = [short.press(replace(SITUATION, context_length=length)).window_size for length in (100, 600)]
+    assert windows == [10, 60]
+    given = load_plug_in(f"{tmp_path / 'lengths.py'}:short(context_length=50)")
+    assert given.press(SITUATION).window_size == 5, "what is written counts"
+
+
+def test_presses_that_differ_in_arguments_alone_are_named_with_these(tmp_path: Path) -> None:
+    (tmp_path / "lengths.py").write_text(LENGTHS)
+    wide, other = (load_plug_in(f"{tmp_path / 'lengths.py'}:{name}") for name in ("Wide", "Other"))
+    others = [POLICIES[name] for name in ("snapkv", "pyramidkv", "adakv_snapkv", "random")]
+    (warning,) = argument_warnings(wide, others)
+    assert warning.startswith("Wide and snapkv run the same code, SnapKVPress, and differ in window_size (32 and 64)")
+    assert argument_warnings(other, others) == [], "it has code of its own"
+    assert argument_warnings(POLICIES["knorm"], others) == []

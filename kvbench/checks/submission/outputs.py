@@ -50,4 +50,7 @@ def check_outputs(submission: Submission) -> Iterator[Finding]:
                 faults.append(f"{place_of(record)}: output is {text!r:.60}, its tokens say {texts[tuple(ids)]!r:.60}")
     yield finding_of("outputs", "as their tokens say" if tokenizer else "none is too long", faults)
     if tokenizer is None:
-        yield note("outputs", f"not decoded: the tokenizer of {submission.identity.model} is not at hand")
+        model = submission.identity.model
+        here = submission.model_folder is not None
+        reason = f"the model {model} that is here has another fingerprint" if here else f"{model} is no folder here"
+        yield note("outputs", f"not decoded, as the tokenizer of the run is not known: {reason}")

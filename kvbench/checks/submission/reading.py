@@ -64,11 +64,20 @@ class Submission:
         return name in REFERENCE_MODELS and self.identity.model_fingerprint == fingerprint_of(str(folder_of(name)))
 
     @cached_property
+    def model_folder(self) -> Path | None:
+        """The folder of the model, where one ships or lies at the place that the run names; else None."""
+        name = self.identity.model
+        folder = Path(folder_of(name)) if name in REFERENCE_MODELS else Path(name).expanduser()
+        return folder if (folder / "config.json").is_file() else None
+
+    @cached_property
     def tokenizer(self) -> PreTrainedTokenizerBase | None:
-        """Loads the tokenizer of a shipped model; of no other model can the right one be known."""
-        if not self.model_is_shipped:
+        """Loads the tokenizer of a model that is here with the fingerprint of the run, which covers its tokenizer; of
+        no other can the right one be known."""
+        folder = self.model_folder
+        if folder is None or fingerprint_of(str(folder)) != self.identity.model_fingerprint:
             return None
-        loaded: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(str(folder_of(self.identity.model)))
+        loaded: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(str(folder))
         return loaded
 
     @cached_property
