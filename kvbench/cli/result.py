@@ -14,6 +14,7 @@ from rich.console import Console
 
 from kvbench.system.console import console, printable
 from kvbench.system.errors import KVBenchError
+from kvbench.system.places import is_place
 from leaderboards.terminal.result_table import ResultTable
 
 VERSION = 1  # of the JSON object; one that lacks or renames anything gets another
@@ -69,7 +70,7 @@ class Result:
             console.print(printable(warning), style="yellow", soft_wrap=True)
         width = max(map(len, self.files), default=0) + 2
         for what, paths in self.files.items():
-            for path in [paths] if isinstance(paths, Path) else paths:
+            for path in paths if isinstance(paths, Sequence) else [paths]:
                 console.print(f"{what + ':':<{width}}{path}", soft_wrap=True)
 
 
@@ -85,7 +86,7 @@ def _plain(value: Any) -> Any:
         value = value.item()
     if isinstance(value, float) and not math.isfinite(value):
         return None
-    return str(value) if isinstance(value, Path) else value
+    return str(value) if is_place(value) else value
 
 
 def printing(name: str, command: Callable[..., Result]) -> Callable[..., None]:

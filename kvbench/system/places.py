@@ -28,5 +28,10 @@ def place_of(text: str | Path) -> Path:
     return cast(Path, place)
 
 
+def is_place(value: object) -> bool:
+    """Tells a path or a place at a URL from other things; a place at a URL is no :class:`Path`."""
+    return isinstance(value, Path | UPath)
+
+
 def is_remote(place: Path) -> bool:
     return isinstance(place, UPath)

@@ -7,7 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from leaderboards.aggregate.ranking import mark_of
-from leaderboards.aggregate.row import ALL_TASKS, F1, HALLUCINATION, LEAKAGE, OBEYED, SummaryRow
+from leaderboards.aggregate.row import ALL_TASKS, F1, LEAKAGE, OBEYED, WRONG_OF_ANSWERED, SummaryRow
 from leaderboards.metrics import Measure
 from leaderboards.terminal.result_table import Column, ResultTable
 from policies.declaration.levels import Level
@@ -18,10 +18,11 @@ MOST_COLUMNS = 10
 
 
 def telling(rows: Sequence[SummaryRow]) -> tuple[Measure, Measure]:
-    """Returns the measures that tell of a run: of answers, or, where there are no golds, of directives and leaks."""
+    """Returns the measures that tell of a run: of answers, or, where there are no golds, of directives and leaks. Of
+    wrong answers it is their share of those given: a rate over all questions falls with a model that falls silent."""
     means = [row for row in rows if row.task == ALL_TASKS]
     judged = any(OBEYED.value(row) is not None for row in means)
-    return (OBEYED, LEAKAGE) if judged and all(F1.value(row) is None for row in means) else (F1, HALLUCINATION)
+    return (OBEYED, LEAKAGE) if judged and all(F1.value(row) is None for row in means) else (F1, WRONG_OF_ANSWERED)
 
 
 def terminal_table(rows: Sequence[SummaryRow], measure: Measure = F1) -> ResultTable:

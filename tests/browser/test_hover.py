@@ -28,7 +28,7 @@ def spoiled(one: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
-    """The front page of a run, and what its second plot and its first map have to say."""
+    """The front page of a run, and what its plot of hallucinations and its first map have to say."""
     results = results_of(realistic_records(contexts=6, ratios=(0.3, 0.6, 0.9), change=spoiled))
     cliffs = {standing.policy: standing[CLIFF] for standing in results.details.standings["agnostic", "all"]}
     plot = json.loads(curve_plot(results.rows, "all", "agnostic", HALLUCINATION, cliffs).data())
@@ -36,7 +36,10 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]
     return path, {"plot": plot, "map": task_map(results.rows, "agnostic")}
 
 
-CANVAS = "document.querySelectorAll('.canvas')[1]"
+CANVAS = (
+    "[...document.querySelectorAll('.canvas')]"
+    f".find(each => each.querySelector('title').textContent.startsWith('{HALLUCINATION.title}'))"
+)
 TIP = f"(() => {{ const tip = {CANVAS}.querySelector('.tip'); return tip && !tip.hidden ? tip.innerText : null; }})()"
 
 
@@ -45,7 +48,7 @@ def lines_of(names: dict[str, str], spot: list[Any]) -> list[str]:
 
 
 def point(browser: Chromium, spot: list[Any], away: float = 0, kind: str = "mouse") -> None:
-    """Moves the pointer, or puts a finger, to a spot of the second plot, or beside it."""
+    """Moves the pointer, or puts a finger, to a spot of the plot, or beside it."""
     frame = browser.evaluate(
         f"(() => {{ {CANVAS}.scrollIntoView({{block: 'center', behavior: 'instant'}});"
         f" const f = {CANVAS}.querySelector('svg').getBoundingClientRect(); return [f.left, f.top, f.width]; }})()"
@@ -158,7 +161,9 @@ def test_without_the_script_plots_and_maps_are_still_there(
 ) -> None:
     path, _ = site
     browser.open(path, script=False)
-    assert browser.evaluate("document.querySelectorAll('.canvas svg').length") == len(EXPECTED) + 1, "and a scatter"
+    assert browser.evaluate("document.querySelectorAll('.canvas svg').length") == len(EXPECTED) + 3, (
+        "and the trade-off and two scatters"
+    )
     assert browser.evaluate("[...document.querySelectorAll('.map td')].filter(e => e.offsetParent).length") > 50
     assert browser.evaluate("[...document.querySelectorAll('.choice')].filter(e => e.offsetParent).length") == 0
 

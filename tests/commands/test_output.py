@@ -37,7 +37,7 @@ CALLS: dict[str, tuple[list[str], dict[str, str]]] = {
     "run": (["run", "--model", "TOY", *TREATED, *PLACES, "--policies", "knorm"], {"scores": "value"}),
     "compare": (
         ["compare", "snapkv", "--against", "knorm", "--model", "TOY", *TREATED, "--limit", "2", *PLACES],
-        {"verdicts": "verdict", "failures": "rate"},
+        {"pooled": "verdict", "arguments": "arguments", "verdicts": "verdict", "failures": "rate"},
     ),
     "doctor": (["doctor", "knorm", "--model", "TOY"], {"findings": "outcome"}),
     "bench": (["bench", "--model", "TOY", *TREATED, "--policies", "knorm"], {"bench": "equal"}),
