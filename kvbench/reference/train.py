@@ -30,7 +30,7 @@ from kvbench.reference.reads import HiddenShares, Readable, draw_readable
 from kvbench.reference.shipped import REFERENCE_MODELS, folder_of
 from kvbench.reference.state import begin_with_state, read_state, write_state
 from kvbench.reference.tokenizer import END, train_tokenizer
-from kvbench.reference.widening import narrow_model, widen
+from kvbench.reference.widening import narrow_model, spread_reader, widen
 
 CHECKPOINT_EVERY = 180.0  # seconds
 EVALUATE_EVERY = 1000
@@ -44,7 +44,7 @@ BATCHES = 2  # whose gradients make a step: each is of one task
 WARMUP_STEPS = 50
 FALL_TO = 0.02  # of the learning rate, at the end of its fall
 HIDDEN = HiddenShares(layers=0.6, heads=0.3, tokens=0.6, run=0.3)
-HIDDEN_OVER = 1500  # steps over which the hidden shares rise to the whole
+HIDDEN_OVER = 150  # steps over which the hidden shares rise to the whole
 MUON_RATE = 3e-3
 ADAM_RATE = 2e-3
 MUON_DECAY = 0.3
@@ -163,6 +163,7 @@ class Trainer:
             self._inherit(earlier)
         elif narrow:
             widen(self.model, narrow_model(narrow, self.tokenizer))
+            spread_reader(self.model)
             self.progress = Progress(copying=False, curriculum=Curriculum.at_the_top())
 
     def _tokenizer(self) -> PreTrainedTokenizerFast:

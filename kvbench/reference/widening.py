@@ -1,13 +1,12 @@
 """A wider model begun with the weights of a narrow one of as many layers, which it equals but for what is new.
 
-The narrow models read their context in one layer. The new heads of some of the upper layers begin as copies of those
-that read there: from such a start a short training in which reads are hidden made reading redundant, and without it
+The narrow models read their context in one layer. The attention of some of the upper layers begins as a copy of the one
+that reads there: from such a start a short training in which reads are hidden made reading redundant, and without it
 none did (docs/training.md).
 """
 
 import math
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import nn
@@ -18,7 +17,6 @@ from kvbench.reference.conversion import under_tokens
 
 READER = 1  # the layer in which the narrow models read
 COPIED_INTO = (3, 5, 7, 9)
-COPY_STRENGTH = 0.3  # of what the copies add: with 0.3 scores fall by some points, with 1 to nothing
 NEW_SPREAD = 0.3  # of the embeddings in the dimensions that are new, by their spread in the others
 
 
@@ -32,9 +30,8 @@ def narrow_model(folder: Path, tokenizer: PreTrainedTokenizerBase) -> PreTrained
 
 
 @torch.no_grad()
-def widen(model: PreTrainedModel, narrow: PreTrainedModel, strength: float = COPY_STRENGTH) -> None:
-    """Gives the model the weights of the narrow one, which has the same tokens. What is new adds nothing at first, the
-    copies of the reading heads excepted."""
+def widen(model: PreTrainedModel, narrow: PreTrainedModel) -> None:
+    """Gives the model the weights of the narrow one, which has the same tokens. What is new adds nothing at first."""
     old, new = narrow.config.hidden_size, model.config.hidden_size
     table = narrow.model.embed_tokens.weight
     embeddings = torch.randn(model.model.embed_tokens.weight.shape) * table.std() * NEW_SPREAD
@@ -54,9 +51,6 @@ def widen(model: PreTrainedModel, narrow: PreTrainedModel, strength: float = COP
             _widen_inwards(getattr(layer.mlp, name), getattr(source.mlp, name))
         _widen_outwards(layer.self_attn.o_proj, source.self_attn.o_proj)
         _widen_outwards(layer.mlp.down_proj, source.mlp.down_proj)
-    if strength:
-        for number in COPIED_INTO:
-            _copy_reader(model.model.layers[number], narrow.model.layers[READER], narrow.model.layers[number], strength)
 
 
 def _widen_norm(norm: nn.Module, narrow: nn.Module, shrink: float) -> None:
@@ -81,18 +75,12 @@ def _widen_outwards(linear: nn.Linear, narrow: nn.Linear) -> None:
     linear.weight[:rows, :columns] = narrow.weight
 
 
-def _copy_reader(layer: Any, reader: Any, source: Any, strength: float) -> None:
-    """The new heads of a layer do what those of the reader do, seen through the norms of this layer: ``source`` is the
-    same layer of the narrow model."""
-    seen = reader.input_layernorm.weight / source.input_layernorm.weight.clamp_min(1e-2)
-    for name, norm in (("q_proj", "q_norm"), ("k_proj", "k_norm"), ("v_proj", None)):
-        weights, known = getattr(layer.self_attn, name).weight, getattr(reader.self_attn, name).weight
-        copied = known * seen
-        if norm:  # gains come behind the norm and are shared by all heads of a layer
-            gains = getattr(reader.self_attn, norm).weight / getattr(source.self_attn, norm).weight.clamp_min(1e-2)
-            copied = copied * gains.repeat(len(known) // len(gains))[:, None]
-        rows, columns = known.shape
-        weights[rows : 2 * rows].zero_()
-        weights[rows : 2 * rows, :columns] = copied
-    rows, columns = reader.self_attn.o_proj.weight.shape
-    layer.self_attn.o_proj.weight[:rows, columns : 2 * columns] = reader.self_attn.o_proj.weight * strength
+@torch.no_grad()
+def spread_reader(model: PreTrainedModel) -> None:
+    """Copies the attention of the layer that reads, and its norm, into some of the layers above it. The model answers
+    nothing right at first, and reads in all of these layers after a short training in which reads are hidden."""
+    reader = model.model.layers[READER]
+    for number in COPIED_INTO:
+        layer = model.model.layers[number]
+        layer.self_attn.load_state_dict(reader.self_attn.state_dict())
+        layer.input_layernorm.load_state_dict(reader.input_layernorm.state_dict())
