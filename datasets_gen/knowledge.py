@@ -313,7 +313,7 @@ def _both_initials(names: Iterable[str]) -> list[str]:
 
 def _has_initials(name: str) -> bool:
     """Whether its initials can be scored: F1 drops articles, and an A is one."""
-    return "A" not in _initials(name)
+    return {"A", "I"}.isdisjoint(_initials(name))
 
 
 def _instruments(ask: Asker, lives: Lives, missing: bool) -> Question | None:

@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict
 from datasets_gen.errors import DatasetError
 from datasets_gen.example import Split
 
-LEXICON_SHA256 = "95a7d0a2a254a6e500678c9ebb54a3aa2b95779515904d92a9bc6836d9d67dbe"
+LEXICON_SHA256 = "a545b71cb04ec35e915552006c61b90417cd8ec1a9502cf4dbccafc963dae743"
 TEST_SHARE = 5  # one full name in five belongs to the test split
 
 

@@ -6,7 +6,7 @@ the year, on the value, or on the order of the years, which is not that of the s
 
 import random
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -188,10 +188,6 @@ class Mention:
     def year(self) -> int:
         return int(self.words["year"])
 
-    def tells(self, other: "Mention", slot: Slot) -> bool:
-        """Whether it says the same word as another mention, of the same relation."""
-        return self.period is other.period and self.words[slot] == other.words[slot]
-
 
 @dataclass(frozen=True)
 class Story:
@@ -200,6 +196,17 @@ class Story:
     people: list[str]
     stranger: str
     mentions: list[Mention]
+
+    def carried_on(self, period: Period, person: str, year: int) -> str | None:
+        """Returns what a reader may take to be true of a person in a year: the last that is said of it. Who lived
+        somewhere in 1960, and in 1970 elsewhere, may have lived there in 1964."""
+        of_person = [m for m in self.mentions if m.period is period and m.words["subject"] == person]
+        before = [m for m in of_person if m.year <= year]
+        return max(before, key=lambda m: m.year).words["value"] if before else None
+
+    def years(self) -> list[int]:
+        """Returns the years that the text says."""
+        return sorted({m.year for m in self.mentions})
 
 
 def make(rng: random.Random, wanted: Wanted) -> Draft:
@@ -290,11 +297,8 @@ def _look_up(rng: random.Random, wording: Wording, story: Story, asked: Slot, mi
     """Given two words of a sentence, asks for the third; unanswerable when the two are not of one sentence."""
     mention = rng.choice(story.mentions)
     words = dict(mention.words)
-    if missing and asked == "subject":
-        told = {m.words["year"] for m in story.mentions if m.tells(mention, "value")}
-        words["year"] = rng.choice(sorted({m.words["year"] for m in story.mentions} - told) or [_another_year(told)])
-    elif missing:
-        words |= _untold(rng, story, mention.period, "year" if asked == "value" else "value")
+    if missing:
+        words |= UNSTATED[asked](rng, story, mention)
     text = wording.choose(rng, mention.period.look_up[asked]).format_map(words)
     direction: Direction = "forward" if asked == "value" else "reverse"
     answer_type: AnswerType = {"value": mention.period.value_type, "year": "date", "subject": "person"}[asked]
@@ -325,19 +329,46 @@ def _order(rng: random.Random, wording: Wording, story: Story, missing: bool) ->
     return Question("", text, golds, True, "forward", period.value_type, len(mentions), spans, type=kind)
 
 
-def _untold(rng: random.Random, story: Story, period: Period, slot: Slot) -> dict[str, str]:
-    """A person and a year, or a value, of which the text does not say that they go together."""
-    told = {(m.words["subject"], m.words[slot]) for m in story.mentions if m.period is period}
-    said = sorted({word for _, word in told})
-    others = [(person, word) for person in story.people for word in said if (person, word) not in told]
+def _without_value(rng: random.Random, story: Story, mention: Mention) -> dict[str, str]:
+    """Draws a person and a year for which the text says nothing of the person, nor for any year before."""
+    period = mention.period
+    pairs = [(person, year) for person in story.people for year in story.years()]
+    free = [(person, year) for person, year in pairs if story.carried_on(period, person, year) is None]
+    known = free and rng.random() < KNOWN_SHARE
+    person, year = rng.choice(free) if known else (story.stranger, rng.choice(story.years()))
+    return {"subject": person, "year": str(year)}
+
+
+def _without_year(rng: random.Random, story: Story, mention: Mention) -> dict[str, str]:
+    """Draws a person and a value of which the text does not say that they go together."""
+    stated = {(m.words["subject"], m.words["value"]) for m in story.mentions if m.period is mention.period}
+    said = sorted({value for _, value in stated})
+    others = [(person, value) for person in story.people for value in said if (person, value) not in stated]
     known = others and rng.random() < KNOWN_SHARE
-    person, word = rng.choice(others) if known else (story.stranger, rng.choice(said))
-    return {"subject": person, slot: word}
+    person, value = rng.choice(others) if known else (story.stranger, rng.choice(said))
+    return {"subject": person, "value": value}
 
 
-def _another_year(told: set[str]) -> str:
-    """One that the text says of nothing."""
-    return str(min(map(int, told)) - 1)
+def _without_subject(rng: random.Random, story: Story, mention: Mention) -> dict[str, str]:
+    """Draws a value, and a year in which nobody has it: who has it before is said to have another one since."""
+    period = mention.period
+    values = sorted({m.words["value"] for m in story.mentions if m.period is period})
+    free = [
+        (value, year)
+        for value in values
+        for year in story.years()
+        if all(story.carried_on(period, person, year) != value for person in story.people)
+    ]
+    value, year = rng.choice(free or [(mention.words["value"], min(story.years()) - 1)])
+    return {"value": value, "year": str(year)}
+
+
+# The words that are not of one sentence, by what is asked for.
+UNSTATED: Mapping[Slot, Callable[[random.Random, Story, Mention], dict[str, str]]] = {
+    "value": _without_value,
+    "year": _without_year,
+    "subject": _without_subject,
+}
 
 
 def _nobody(rng: random.Random, story: Story, others: list[str]) -> str:

@@ -136,7 +136,7 @@ ATTRIBUTES: tuple[Relation, ...] = (
         "thing",
         "thing",
         Phrasings(
-            ("{subject} owns a {value}.", "The {value} is owned by {subject}.", "{subject} is proud of a {value}."),
+            ("{subject} owns a {value}.", "The {value} is owned by {subject}.", "The {value} belongs to {subject}."),
             ("{subject} has a {value}.",),
         ),
         Phrasings(
