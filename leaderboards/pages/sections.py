@@ -21,7 +21,7 @@ class Section:
     styles: Mapping[str, LineStyle]  # by policy, methods first
     gallery: Gallery
     tables: tuple[Table, ...]
-    listing: list[tuple[str, ...]]
+    listing: list[tuple[str, ...]]  # every measure; empty for the mean over tasks, whose tasks have pages with theirs
 
 
 def sections_of(results: Sequence[Results], task: str) -> list[Section]:
@@ -77,7 +77,7 @@ def _section(
         styles={style.policy: style for style in sorted(shown, key=lambda style: style.control)},
         gallery=gallery(results.rows, task, results.mode, results.details, styles, identifier),
         tables=tuple(measure_table(own, measure, highest[measure.name], examples) for measure in TABLES),
-        listing=listing(own),
+        listing=[] if task == ALL_TASKS else listing(own),
     )
 
 
