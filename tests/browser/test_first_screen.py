@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 
 from leaderboards.pages.front import FRONT
+from leaderboards.pages.results import task_page
+from leaderboards.rendering.templating import linked
 from tests.support.chromium import IN_VIEW, Chromium, needs_chromium
 from tests.support.pages import results_of, write_pages
 from tests.support.synthetic_records import realistic_records
@@ -39,10 +41,29 @@ def test_the_matrix_and_a_number_are_on_the_first_screen(browser: Chromium, site
     assert 0 < box[0] < box[1] <= HEIGHT
     assert re.search(r"\d", browser.evaluate(f"{matrix}.querySelector('tbody').textContent"))
     header = browser.evaluate("document.querySelector('header').getBoundingClientRect().height")
-    assert header <= 64, "one line"
+    assert header <= 64, "one line, or two low ones on a phone"
     wider = "(box => box.scrollWidth - box.clientWidth)(document.querySelector('.uses').parentElement)"
     assert browser.evaluate(wider) <= 0, "the matrix needs no scrolling"
     assert browser.evaluate(f"({CUT})('.uses td')") == []
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("page", [FRONT, task_page("hops")])
+def test_every_link_of_the_header_is_in_view(browser: Chromium, site: Path, page: str, width: int) -> None:
+    """With the link to the list of all runs, which a folder in ``site`` has, and without a header that scrolls."""
+    listed = site / f"listed-{page}"
+    listed.write_bytes(linked((site / page).read_bytes(), "../index.html"))
+    browser.open_quietly(listed, width)
+    links = browser.evaluate("""[...document.querySelectorAll('header a')].map(link => {
+      const box = link.getBoundingClientRect(), middle = [(box.left + box.right) / 2, (box.top + box.bottom) / 2];
+      return [link.textContent, box.left, box.right, link.contains(document.elementFromPoint(...middle))];
+    })""")
+    listed.unlink()
+    assert [text for text, *_ in links][-1] == "All runs"
+    assert len(links) == (5 if page == FRONT else 4)
+    assert all(0 <= left < right <= width and is_on_top for _, left, right, is_on_top in links), links
+    header = "(box => box.scrollWidth - box.clientWidth)(document.querySelector('header nav'))"
+    assert browser.evaluate(header) <= 0
 
 
 @pytest.mark.parametrize("width", [1300, 1920])
