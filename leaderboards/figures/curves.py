@@ -1,15 +1,15 @@
 """Curves of a measure over the levels."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
-from matplotlib.axes import Axes
 
 from leaderboards.aggregate.row import ALL_TASKS, SummaryRow
 from leaderboards.boards.cliff import CLIFFS, Cliff
 from leaderboards.metrics import Interval, Measure
-from leaderboards.rendering.drawing import Drawing, draw_band, draw_cliff, draw_line
+from leaderboards.rendering.drawing import Drawing
 from leaderboards.rendering.frames import Axis, Frame
+from leaderboards.rendering.marks import Band, Break, Line, Mark
 from leaderboards.rendering.plots import Plot, Spot, in_words, numbers
 from leaderboards.rendering.style import LineStyle, line_styles
 from leaderboards.statistics.resampling import Blank
@@ -53,20 +53,15 @@ def curve_plot(
     lines = {style: _points(of_policy, full, measure, horizontal) for style, of_policy in own.items()}
     broken = _cliffs(lines, cliffs or {}) if measure in CLIFFS else {}
 
-    def draw(axes: Axes) -> None:
-        for style, runs in lines.items():
-            _draw_line(axes, style, runs)
-        for style, (cliff, height) in broken.items():
-            draw_cliff(axes, style, (cliff.ratio, height), (cliff.low, cliff.high), cliff.is_clear)
-
+    marks = [mark for style, runs in lines.items() for mark in _marks(style, runs)]
+    marks += [_break(style, *found) for style, found in broken.items()]
     where = "the mean over tasks" if task == ALL_TASKS else task
     title = f"{measure.title} ({measure.unit}) over the {horizontal.title}, {where}, {mode}: a line for each policy"
     frame = Frame(horizontal, _vertical(measure, lines.values()))
-    colours = {style.colours[0]: style.variable for style in lines}
     levels = [level for level in levels if level.declared == horizontal.kind]
     spots = [spot for style, of_policy in own.items() for spot in _spots(style, of_policy, measure, levels)]
     return Plot(
-        Drawing(frame, draw, title, f"{task}/{mode}/{measure.name}/{place}", colours),
+        Drawing(frame, tuple(marks), title, f"{task}/{mode}/{measure.name}/{place}"),
         f"{measure.title}, {measure.unit}: {where.removeprefix('the ')}, {mode}",
         (*spots, *(_cliff_spot(style, *found) for style, found in broken.items())),
         {style.index: style.policy for style in lines},
@@ -111,14 +106,17 @@ def _scaled(measure: Measure, row: SummaryRow) -> float | None:
     return None if value is None else value * measure.factor
 
 
-def _draw_line(axes: Axes, style: LineStyle, runs: Sequence[Sequence[Point]]) -> None:
-    for number, run in enumerate(runs):
-        ratios, values = [ratio for ratio, _, _ in run], [value for _, value, _ in run]
-        draw_line(axes, style, ratios, values, label=style.policy if number == 0 else None)
-        intervals = [(ratio, interval) for ratio, _, interval in run if interval is not None]
+def _marks(style: LineStyle, runs: Sequence[Sequence[Point]]) -> Iterator[Mark]:
+    for run in runs:
+        yield Line(style, tuple((ratio, value) for ratio, value, _ in run))
+        intervals = [(ratio, *interval) for ratio, _, interval in run if interval is not None]
         if not style.control and len(intervals) > 1:
-            lows, highs = [low for _, (low, _) in intervals], [high for _, (_, high) in intervals]
-            draw_band(axes, style, [ratio for ratio, _ in intervals], lows, highs)
+            yield Band.between(style, *zip(*intervals, strict=True))
+
+
+def _break(style: LineStyle, cliff: Cliff, height: float) -> Break:
+    ends = None if cliff.low is None or cliff.high is None else (cliff.low, cliff.high)
+    return Break(style, (cliff.ratio, height), ends, cliff.is_clear)
 
 
 def _spots(style: LineStyle, rows: Sequence[SummaryRow], measure: Measure, levels: Sequence[Level]) -> list[Spot]:

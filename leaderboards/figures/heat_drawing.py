@@ -3,13 +3,12 @@
 from pathlib import Path
 
 import numpy as np
-from matplotlib.figure import Figure
 
 from leaderboards.aggregate.row import F1, GER, HALLUCINATION
 from leaderboards.figures.heatmaps import HeatMap, Key
-from leaderboards.rendering.drawing import DOTS, printing
 from leaderboards.rendering.frames import INK
 from leaderboards.rendering.paper import Paper
+from leaderboards.rendering.printed import DOTS, figures, printing
 from leaderboards.statistics.resampling import Blank
 from policies.declaration.lazy import LazyModule
 
@@ -33,7 +32,7 @@ def save_map(found: HeatMap, key: Key, path: Path, heading: str, paper: Paper | 
     paper = paper or Paper(wide)
     size = (paper.width, ABOVE + CELL[1] * len(values))
     with printing(heading):
-        figure = Figure(figsize=size, layout="constrained")
+        figure = figures.Figure(figsize=size, layout="constrained")
         axes = figure.add_subplot()
         seaborn.heatmap(
             values * layer.measure.factor,

@@ -1,16 +1,21 @@
 """Panels of a study: lines over what was asked, paths in a plane, and a map of layers."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
-from leaderboards.rendering.drawing import Drawing, draw_band, draw_line, drawn
+from leaderboards.rendering.drawing import Drawing
 from leaderboards.rendering.frames import INK, Axis, Frame
+from leaderboards.rendering.inline import drawn
+from leaderboards.rendering.marks import Band, Line, Mark, Region
 from leaderboards.rendering.style import LineStyle
 from policies.declaration.lazy import LazyModule
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 seaborn = LazyModule("seaborn")  # its import takes a tenth of a second, and most sites have no such drawing
 Place = tuple[float, float]
@@ -36,21 +41,15 @@ def panel(
 ) -> str:
     """Lines, with bands where there are intervals. ``shaded``: two corners of a region that is set off."""
 
-    def draw(axes: Axes) -> None:
-        if shaded is not None:
-            (left, bottom), (right, top) = shaded
-            axes.fill_between([left, right], bottom, top, color=INK, alpha=0.12, linewidth=0)
-        for path in paths:
-            _draw(axes, path)
-
-    colours = {path.style.colours[0]: path.style.variable for path in paths}
-    return Drawing(Frame(horizontal, vertical), draw, title, salt, colours).svg()
+    region = () if shaded is None else (Region(*shaded),)
+    marks = (*region, *(mark for path in paths for mark in _marks(path)))
+    return Drawing(Frame(horizontal, vertical), marks, title, salt).svg()
 
 
 def layer_map(shares: NDArray[np.float64], columns: Sequence[str], axis: str, title: str, salt: str) -> str:
     """Differences in [-1, 1], shape (layers, columns): the first layer at the bottom."""
 
-    def draw(axes: Axes) -> None:
+    def draw(axes: "Axes") -> None:
         seaborn.heatmap(
             shares,
             ax=axes,
@@ -70,8 +69,7 @@ def layer_map(shares: NDArray[np.float64], columns: Sequence[str], axis: str, ti
     return drawn(draw, title, salt)
 
 
-def _draw(axes: Axes, path: Path) -> None:
-    x, y = [x for x, _ in path.places], [y for _, y in path.places]
-    draw_line(axes, path.style, x, y)
+def _marks(path: Path) -> Iterator[Mark]:
+    yield Line(path.style, path.places)
     if path.low:
-        draw_band(axes, path.style, x, path.low, path.high)
+        yield Band.between(path.style, tuple(x for x, _ in path.places), path.low, path.high)

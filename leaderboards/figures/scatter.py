@@ -5,13 +5,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from matplotlib.axes import Axes
 
 from leaderboards.aggregate.row import ALL_TASKS, GER, SummaryRow
 from leaderboards.boards.correlation import Correlation, correlation
 from leaderboards.metrics import Measure
-from leaderboards.rendering.drawing import Drawing, draw_dots
+from leaderboards.rendering.drawing import Drawing
 from leaderboards.rendering.frames import Axis, Frame
+from leaderboards.rendering.marks import Dots
 from leaderboards.rendering.plots import Plot, Spot, numbers
 from leaderboards.rendering.style import LineStyle, line_styles
 from leaderboards.statistics.resampling import Blank
@@ -54,18 +54,13 @@ def scatter(
     for row in known:
         points.setdefault(styles[row.policy], []).append(row)
 
-    def draw(axes: Axes) -> None:
-        for style, own in points.items():
-            across, up = zip(*(_place(row, both) for row in own), strict=True)
-            draw_dots(axes, style, across, up, label=style.policy)
-
+    marks = tuple(Dots(style, tuple(_place(row, both) for row in own)) for style, own in points.items())
     where = "the mean over tasks" if task == ALL_TASKS else task
     kind = min({row.at for row in known} - {UNTREATED}, default=UNTREATED).declared
-    frame = Frame(*(_axis(one, [_place(row, both)[number] for row in known]) for number, one in enumerate(both)))
+    across, up = (_axis(one, [_place(row, both)[number] for row in known]) for number, one in enumerate(both))
     title = f"{measure.title} over {GER.title}, {where}, {mode}: a point for each policy and {kind.name}"
-    colours = {style.colours[0]: style.variable for style in points}
     plot = Plot(
-        Drawing(frame, draw, title, f"{task}/{mode}/scatter/{measure.name}/{place}", colours),
+        Drawing(Frame(across, up), marks, title, f"{task}/{mode}/scatter/{measure.name}/{place}"),
         f"{measure.title}, percent, over GER: {where.removeprefix('the ')}, {mode}",
         tuple(_spot(style, row, both) for style, own in points.items() for row in own),
         {style.index: style.policy for style in points},

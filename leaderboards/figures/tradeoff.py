@@ -3,13 +3,12 @@
 from collections.abc import Mapping, Sequence
 from statistics import fmean
 
-from matplotlib.axes import Axes
-
 from leaderboards.aggregate.lead import lead_of
 from leaderboards.aggregate.row import ALL_TASKS, KV_BYTES, SummaryRow
 from leaderboards.metrics.declaration.definition import Definition
-from leaderboards.rendering.drawing import Drawing, draw_line
-from leaderboards.rendering.frames import INK, Axis, Frame
+from leaderboards.rendering.drawing import Drawing
+from leaderboards.rendering.frames import Axis, Frame
+from leaderboards.rendering.marks import Line
 from leaderboards.rendering.plots import Plot, Spot
 from leaderboards.rendering.style import LineStyle
 from leaderboards.statistics.resampling import Blank
@@ -41,22 +40,16 @@ def tradeoff(
         return Blank("nothing is compressed, or the full cache was not run")
     heights = [kept for line in lines.values() for _, (_, kept) in line]
     frame = Frame(
-        Axis.up_to(f"{HELD}, percent of the full cache", WHOLE), Axis.holding("percent", [*heights, WHOLE], steps=6)
+        Axis.up_to(f"{HELD}, percent of the full cache", WHOLE),
+        Axis.holding("percent", [*heights, WHOLE], steps=6),
+        corner="↖ better",
     )
-
-    def draw(axes: Axes) -> None:
-        axes.text(0.012, 0.985, "↖ better", transform=axes.transAxes, color=INK, va="top", fontsize=8.5)
-        for style, line in lines.items():
-            across, up = zip((WHOLE, WHOLE), *(point for _, point in line), strict=True)
-            draw_line(axes, style, across, up, label=style.policy)
-
     return Plot(
         Drawing(
             frame,
-            draw,
+            tuple(Line(style, ((WHOLE, WHOLE), *(point for _, point in line))) for style, line in lines.items()),
             "Answers kept over bytes held, percent of the full cache: a line for each policy",
             f"tradeoff/{place}",
-            {style.colours[0]: style.variable for style in lines},
         ),
         "Answers kept over bytes held, percent of the full cache",
         tuple(

@@ -5,8 +5,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
-from matplotlib.axes import Axes
-
 from leaderboards.rendering.style import INK_COLOUR
 from policies.declaration.levels import UNTREATED, Level, LevelKind
 
@@ -63,6 +61,22 @@ class Axis:
         """The place of the untreated cache, if it has one."""
         return self.kind.nothing if self.kind is not None and self.kind.has_origin else None
 
+    @property
+    def doubling(self) -> bool:
+        """Whether equal steps along it are factors of 2."""
+        return self.kind is not None and self.kind.doubling
+
+    @property
+    def ticks_inside(self) -> list[float]:
+        """The ticks between its ends."""
+        return [tick for tick in self.ticks if self.first <= tick <= self.last]
+
+    def share(self, value: float) -> float:
+        """Returns how far along the axis a value is: 0 at its beginning, 1 at its end."""
+        ends = (self.first, value, self.last)
+        first, at, last = map(math.log2, ends) if self.doubling else ends
+        return (at - first) / (last - first)
+
 
 @dataclass(frozen=True)
 class Frame:
@@ -70,22 +84,8 @@ class Frame:
 
     horizontal: Axis
     vertical: Axis
+    corner: str = ""  # what the upper left corner of the drawing is
 
-    def dress(self, axes: Axes) -> None:
-        self.scale(axes)
-        axes.set_xticks(self.horizontal.ticks, [f"{tick:g}" for tick in self.horizontal.ticks])
-        axes.set_yticks(self.vertical.ticks, [f"{tick:g}" for tick in self.vertical.ticks])
-        axes.set_xlabel(self.horizontal.title, color=INK, labelpad=4)
-        axes.tick_params(colors=INK, length=0, pad=5)
-        # Lines of a grid end with the axes: to clip them would take an id, and all drawings of a page share these.
-        axes.grid(axis="y", color=INK, alpha=0.22, linewidth=0.6, clip_on=False)
-        axes.set_axisbelow(True)
-        axes.spines[["top", "right", "left"]].set_visible(False)
-        axes.spines["bottom"].set_color(INK)
-
-    def scale(self, axes: Axes) -> None:
-        if self.horizontal.kind is not None and self.horizontal.kind.doubling:
-            axes.set_xscale("log", base=2)
-            axes.minorticks_off()
-        axes.set_xlim(self.horizontal.first, self.horizontal.last)
-        axes.set_ylim(self.vertical.first, self.vertical.last)
+    def share(self, place: tuple[float, float]) -> tuple[float, float]:
+        """Returns how far along each axis a place is."""
+        return self.horizontal.share(place[0]), self.vertical.share(place[1])

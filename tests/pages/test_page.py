@@ -225,9 +225,9 @@ def test_a_blank_cell_is_a_gap_in_its_curve() -> None:
     paths = [group[0].get("d", "") for group in lines_of(figure, knorm.index)]
     assert [path.count("L") + 1 for path in paths] == [3, 2], "from the full cache over two ratios, a gap, and two more"
     (reference,) = lines_of(figure, full.index)
-    start, end = re.findall(r"[ML] ([\d.]+) ([\d.]+)", reference[0].get("d", ""))
+    start, end = re.findall(r"[ML]([\d.]+) ([\d.]+)", reference[0].get("d", ""))
     assert start[1] == end[1], "the full cache is a horizontal line"
-    assert re.findall(r"M ([\d.]+) ([\d.]+)", paths[0]) == [start], "a policy starts where the full cache is"
+    assert re.findall(r"M([\d.]+) ([\d.]+)", paths[0]) == [start], "a policy starts where the full cache is"
 
 
 def test_policies_are_told_apart_without_colour() -> None:
@@ -280,7 +280,7 @@ def test_budgets_are_shown_as_tokens_wherever_ratios_are() -> None:
     snapkv = line_styles(rows)["snapkv"]
     (line,) = [group for group in lines_of(figure, snapkv.index) if group.get("class") == "policy"]
     drawn = next(path.get("d", "") for path in line.iter() if path.tag.endswith("}path"))
-    assert len(re.findall(r"[ML] ", drawn)) == 2, "from one budget to the other, and not from the full cache"
+    assert len(re.findall(r"[ML]", drawn)) == 2, "from one budget to the other, and not from the full cache"
 
 
 def test_the_terminal_table_takes_names_as_they_are() -> None:

@@ -1,0 +1,87 @@
+"""Marks: what stands on the frame of a drawing. A page has them as SVG (``svg.py``), print by matplotlib
+(``printed.py``)."""
+
+from dataclasses import dataclass
+
+from leaderboards.rendering.style import LineStyle
+
+Place = tuple[float, float]  # in the units of the axes
+BEHIND = 1  # the depth of what lies under all lines
+HOLLOW = {"full": "*", "oracle": "o", "random": "s", "recency": "D"}  # the dots of controls
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line in the style of its policy, by which the page finds it."""
+
+    style: LineStyle
+    places: tuple[Place, ...]
+
+    @property
+    def depth(self) -> int:
+        return _depth(self.style)
+
+
+@dataclass(frozen=True)
+class Dots:
+    """Points of a policy that are joined by nothing; those of controls are hollow."""
+
+    style: LineStyle
+    places: tuple[Place, ...]
+
+    @property
+    def depth(self) -> int:
+        return _depth(self.style)
+
+    @property
+    def shape(self) -> str:
+        return HOLLOW.get(self.style.policy, "o") if self.style.control else self.style.marker
+
+
+@dataclass(frozen=True)
+class Band:
+    """The area around a line, from the low ends of its intervals to the high ones."""
+
+    style: LineStyle
+    outline: tuple[Place, ...]
+    depth: int = BEHIND
+
+    @classmethod
+    def between(cls, style: LineStyle, x: tuple[float, ...], low: tuple[float, ...], high: tuple[float, ...]) -> "Band":
+        return cls(style, (*zip(x, low, strict=True), *reversed(list(zip(x, high, strict=True)))))
+
+
+@dataclass(frozen=True)
+class Break:
+    """A ring on a line where it breaks off, and, across it, how far that place is uncertain; without that, and faint,
+    where it may not break off at all."""
+
+    style: LineStyle
+    place: Place
+    ends: tuple[float, float] | None  # of its interval, in the first coordinate
+    clear: bool
+    depth: int = 4
+
+    @property
+    def bar(self) -> tuple[Place, Place] | None:
+        """The ends of the interval as places, if it is shown."""
+        if not self.clear or self.ends is None or self.ends[0] >= self.ends[1]:
+            return None
+        return (self.ends[0], self.place[1]), (self.ends[1], self.place[1])
+
+
+@dataclass(frozen=True)
+class Region:
+    """A rectangle that is set off."""
+
+    low: Place  # its lower left corner
+    high: Place  # its upper right corner
+    depth: int = BEHIND
+
+
+Mark = Line | Dots | Band | Break | Region
+
+
+def _depth(style: LineStyle) -> int:
+    """Lines of controls lie under those of methods."""
+    return 2 if style.control else 3

@@ -1,0 +1,124 @@
+"""Drawings for print, by matplotlib, which is imported only here: a page does without it."""
+
+import math
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from leaderboards.rendering.frames import INK, Axis, Frame
+from leaderboards.rendering.marks import Band, Break, Dots, Line, Mark, Region
+from leaderboards.rendering.paper import Paper
+from leaderboards.rendering.style import LineStyle
+from policies.declaration.lazy import LazyModule
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+matplotlib = LazyModule("matplotlib")  # its import takes a third of a second
+figures = LazyModule("matplotlib.figure")
+lines = LazyModule("matplotlib.lines")
+patches = LazyModule("matplotlib.patches")
+
+SHAPE = 0.62  # of a printed figure without its legend, its height for a width of 1
+LEGEND_LINE = 0.19  # inches
+DOTS = 300  # for an inch
+
+
+def save(frame: Frame, marks: Sequence[Mark], salt: str, path: Path, heading: str, paper: Paper) -> None:
+    """Draws with a legend of all policies; the format is that of the suffix: svg, png or pdf. ``salt``: makes ids that
+    are the same in every process."""
+    with printing(salt):
+        figure = figures.Figure(layout="constrained")
+        axes = figure.add_subplot()
+        _dress(axes, frame)
+        named: set[str] = set()
+        for mark in marks:
+            _add(axes, mark, named)
+        axes.set_title(paper.heading(heading), loc="left", color=INK, fontsize="medium")
+        handles, labels = axes.get_legend_handles_labels()
+        count = math.ceil(len(labels) / paper.legend_columns)
+        figure.set_size_inches(paper.width, 0.5 + SHAPE * paper.width + LEGEND_LINE * count)
+        figure.legend(handles, labels, loc="outside lower center", ncols=paper.legend_columns, frameon=False)
+        figure.savefig(path, dpi=DOTS)
+
+
+def printing(salt: str) -> AbstractContextManager[None]:
+    """The settings in which a figure is made and saved."""
+    settings = {
+        "svg.fonttype": "none",
+        "pdf.fonttype": 42,  # TrueType, whole: journals refuse the outlines that are the default
+        "svg.hashsalt": salt,
+        "font.size": 9.0,
+        "axes.linewidth": 0.8,
+        "path.simplify": False,
+    }
+    context: AbstractContextManager[None] = matplotlib.rc_context(settings)
+    return context
+
+
+def _dress(axes: "Axes", frame: Frame) -> None:
+    _scale(axes, frame.horizontal, frame.vertical)
+    axes.set_xticks(frame.horizontal.ticks, [f"{tick:g}" for tick in frame.horizontal.ticks])
+    axes.set_yticks(frame.vertical.ticks, [f"{tick:g}" for tick in frame.vertical.ticks])
+    axes.set_xlabel(frame.horizontal.title, color=INK, labelpad=4)
+    axes.tick_params(colors=INK, length=0, pad=5)
+    axes.grid(axis="y", color=INK, alpha=0.22, linewidth=0.6, clip_on=False)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right", "left"]].set_visible(False)
+    axes.spines["bottom"].set_color(INK)
+    if frame.corner:
+        axes.text(0.012, 0.985, frame.corner, transform=axes.transAxes, color=INK, va="top", fontsize=8.5)
+
+
+def _scale(axes: "Axes", horizontal: Axis, vertical: Axis) -> None:
+    if horizontal.doubling:
+        axes.set_xscale("log", base=2)
+        axes.minorticks_off()
+    axes.set_xlim(horizontal.first, horizontal.last)
+    axes.set_ylim(vertical.first, vertical.last)
+
+
+def _add(axes: "Axes", mark: Mark, named: set[str]) -> None:
+    """Puts a mark on the axes, whose own methods would also guess units and limits. ``named``: the policies that the
+    legend has already."""
+    match mark:
+        case Line(style, places):
+            looks: Any = {"linestyle": (0, style.dashes) if style.dashes else "-", "linewidth": style.width}
+            looks |= {"marker": style.marker or None, "markersize": 4.2, "markeredgewidth": 0}
+            _add_line(axes, mark, places, "policy", style, label=_label(style, named), **looks)
+        case Dots(style, places):
+            looks = {"marker": mark.shape, "markersize": 5.0, "markeredgewidth": 0}
+            if style.control:
+                looks = {"marker": mark.shape, "fillstyle": "none", "markersize": 4, "markeredgewidth": 0.9}
+            _add_line(axes, mark, places, "policy", style, linestyle="", label=_label(style, named), **looks)
+        case Band(style, outline):
+            looks = {"facecolor": style.colours[0], "alpha": 0.08, "linewidth": 0, "clip_on": False}
+            band = patches.Polygon(outline, zorder=mark.depth, **looks)
+            band.set_gid(f"band:{style.index}")
+            axes.add_artist(band)
+        case Break(style, place):
+            faint = {} if mark.clear else {"alpha": 0.45}
+            looks = {"marker": "o", "markersize": 9, "fillstyle": "none", "linestyle": ""}
+            _add_line(axes, mark, [place], "cliff", style, **looks, **faint)
+            if mark.bar is not None:
+                _add_line(axes, mark, mark.bar, "cliff", style, marker="|", markersize=5, linewidth=0.8)
+        case Region(low, high):
+            looks = {"color": INK, "alpha": 0.12, "linewidth": 0}
+            axes.fill_between([low[0], high[0]], low[1], high[1], **looks)
+
+
+def _add_line(
+    axes: "Axes", mark: Mark, places: Sequence[tuple[float, float]], kind: str, style: LineStyle, **looks: Any
+) -> None:
+    x, y = zip(*places, strict=True)
+    looks |= {"color": style.colours[0], "clip_on": False, "zorder": mark.depth, "gid": f"{kind}:{style.index}"}
+    axes.add_artist(lines.Line2D(x, y, **looks))
+
+
+def _label(style: LineStyle, named: set[str]) -> str:
+    """Returns what the legend says of a mark: a line that is in pieces stands there once."""
+    if style.policy in named:
+        return "_"
+    named.add(style.policy)
+    return style.policy

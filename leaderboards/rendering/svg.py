@@ -1,0 +1,173 @@
+"""Drawings as SVG text to stand inside a page.
+
+Colours are style-sheet variables, so that a page can set them for light and for dark. Text stays text and takes the
+page's typeface. There are no ids, so that drawings cannot meet each other's, and places have tenths of a pixel. The
+marks look as matplotlib draws them in print, which takes ten times as long and three times the bytes.
+"""
+
+import html
+import math
+from collections.abc import Sequence
+from functools import lru_cache
+from itertools import pairwise
+
+from leaderboards.rendering.frames import Frame
+from leaderboards.rendering.marks import Band, Break, Dots, Line, Mark, Place, Region
+from leaderboards.rendering.style import LineStyle
+
+# A curve is about as wide as a phone, so that its text is of one size on a phone and in a row of three.
+WIDTH, HEIGHT = 324.0, 237.6
+LEFT, TOP, RIGHT, BOTTOM = 27.54, 7.128, 317.52, 207.9  # of the axes in it
+INK = "var(--ink-curve)"
+TEXT = 9  # pixels
+LINE_MARKER, DOT_MARKER, HOLLOW_MARKER = 4.2, 5.0, 4.0  # pixels across
+RING = 4.5  # pixels, the radius
+
+# The corners of markers in halves of their size, downwards, as matplotlib has them. A circle has none.
+CORNERS: dict[str, tuple[Place, ...]] = {
+    "s": ((-1, 1), (1, 1), (1, -1), (-1, -1)),
+    "^": ((0, -1), (-1, 1), (1, 1)),
+    "v": ((0, 1), (1, -1), (-1, -1)),
+    "D": ((0, math.sqrt(2)), (math.sqrt(2), 0), (0, -math.sqrt(2)), (-math.sqrt(2), 0)),
+    "P": tuple(
+        (x / 3, y / 3)
+        for x, y in (
+            *((-1, 3), (1, 3), (1, 1), (3, 1), (3, -1), (1, -1)),
+            *((1, -3), (-1, -3), (-1, -1), (-3, -1), (-3, 1), (-1, 1)),
+        )
+    ),
+    "X": tuple(
+        (x / 2, y / 2)
+        for x, y in (
+            *((-1, 2), (0, 1), (1, 2), (2, 1), (1, 0), (2, -1)),
+            *((1, -2), (0, -1), (-1, -2), (-2, -1), (-1, 0), (-2, 1)),
+        )
+    ),
+    "p": tuple((-math.sin(turn * math.tau / 5), -math.cos(turn * math.tau / 5)) for turn in range(5)),
+    "*": tuple(
+        (-share * math.sin(turn * math.tau / 10), -share * math.cos(turn * math.tau / 10))
+        for turn, share in zip(range(10), (1, 0.381966) * 5, strict=True)
+    ),
+}
+
+
+def part_of_a_page(frame: Frame, marks: Sequence[Mark], title: str) -> str:
+    """Writes a frame and its marks; the page has the legend."""
+    above = "\n".join(_mark(frame, mark) for mark in sorted(marks, key=lambda mark: mark.depth))
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH:g} {HEIGHT:g}" role="img">'
+        f"<title>{html.escape(title)}</title>\n{_ground(frame)}\n{above}\n</svg>\n"
+    )
+
+
+def placed(frame: Frame, place: Place) -> Place:
+    """Returns where a place of the frame is in the ``viewBox``, from its upper left corner."""
+    across, up = frame.share(place)
+    return LEFT + (RIGHT - LEFT) * across, BOTTOM - (BOTTOM - TOP) * up
+
+
+def _mark(frame: Frame, mark: Mark) -> str:
+    match mark:
+        case Line(style, places):
+            return _group("policy", style, _line(frame, style, places))
+        case Dots(style, places):
+            return _group("policy", style, _dots(frame, mark, places))
+        case Band(style, outline):
+            return _group("band", style, f'<path d="{_path(frame, outline)}Z" fill="currentColor" fill-opacity=".08"/>')
+        case Break(style):
+            return _group("cliff", style, _break(frame, mark))
+        case Region(low, high):
+            corners = (low, (low[0], high[1]), high, (high[0], low[1]))
+            return f'<path d="{_path(frame, corners)}Z" fill="{INK}" fill-opacity=".12"/>'
+
+
+def _group(kind: str, style: LineStyle, content: str) -> str:
+    return f'<g class="{kind}" data-policy="{style.index}" style="color:var({style.variable})">{content}</g>'
+
+
+def _line(frame: Frame, style: LineStyle, places: Sequence[Place]) -> str:
+    ends = f'stroke-dasharray="{style.dash_array}"' if style.dashes else 'stroke-linecap="square"'
+    line = f'<path d="{_path(frame, places)}" fill="none" stroke="currentColor" stroke-width="{style.width:g}" {ends}/>'
+    if not style.marker:
+        return line
+    return f'{line}<path d="{_markers(frame, style.marker, LINE_MARKER, places)}" fill="currentColor"/>'
+
+
+def _dots(frame: Frame, dots: Dots, places: Sequence[Place]) -> str:
+    if not dots.style.control:
+        return f'<path d="{_markers(frame, dots.shape, DOT_MARKER, places)}" fill="currentColor"/>'
+    outline = _markers(frame, dots.shape, HOLLOW_MARKER, places)
+    join = ' stroke-linejoin="bevel"' if dots.shape == "*" else ""
+    return f'<path d="{outline}" fill="none" stroke="currentColor" stroke-width=".9"{join}/>'
+
+
+def _break(frame: Frame, mark: Break) -> str:
+    x, y = map(_number, placed(frame, mark.place))
+    faint = "" if mark.clear else ' stroke-opacity=".45"'
+    ring = f'<circle cx="{x}" cy="{y}" r="{RING}" fill="none" stroke="currentColor"{faint}/>'
+    if mark.bar is None:
+        return ring
+    ends = "".join(f"M{_number(x)} {_number(y - 2.5)}v5" for x, y in (placed(frame, end) for end in mark.bar))
+    bar = f'<path d="{_path(frame, mark.bar)}" stroke="currentColor" stroke-width=".8" stroke-linecap="square"/>'
+    return f'{bar}<path d="{ends}" stroke="currentColor"/>{ring}'
+
+
+def _path(frame: Frame, places: Sequence[Place]) -> str:
+    return "M" + "L".join(f"{_number(x)} {_number(y)}" for x, y in (placed(frame, place) for place in places))
+
+
+def _markers(frame: Frame, shape: str, size: float, places: Sequence[Place]) -> str:
+    """Writes the outlines of all markers of a line as one path."""
+    (right, down), outline = _outline(shape, size)
+    starts = ((x + right, y + down) for x, y in (placed(frame, place) for place in places))
+    return "".join(f"M{_number(x)} {_number(y)}{outline}" for x, y in starts)
+
+
+@lru_cache(maxsize=64)
+def _outline(shape: str, size: float) -> tuple[Place, str]:
+    """Returns where the outline of a marker begins, from its middle, and how it goes on."""
+    half = size / 2
+    if shape not in CORNERS:
+        arc = f"a{_number(half)} {_number(half)} 0 1 0"
+        return (-half, 0.0), f"{arc} {_number(size)} 0{arc} {_number(-size)} 0Z"
+    corners = [(half * x, half * y) for x, y in CORNERS[shape]]
+    steps = ((x - left, y - above) for (left, above), (x, y) in pairwise(corners))
+    return corners[0], "".join(f"l{_number(x, 2)} {_number(y, 2)}" for x, y in steps) + "Z"
+
+
+@lru_cache(maxsize=32)
+def _ground(frame: Frame) -> str:
+    """Writes the frame alone: the title of the vertical axis stands above the drawing."""
+    across = [(placed(frame, (tick, frame.vertical.first))[0], f"{tick:g}") for tick in frame.horizontal.ticks_inside]
+    up = [(placed(frame, (frame.horizontal.first, tick))[1], f"{tick:g}") for tick in frame.vertical.ticks_inside]
+    grid = "".join(f"M{LEFT:g} {_number(y)}H{RIGHT:g}" for y, _ in up)
+    return "\n".join(
+        (
+            f'<g stroke="{INK}" stroke-linecap="square"><path d="{grid}" stroke-opacity=".22" stroke-width=".6"/>'
+            f'<path d="M{LEFT:g} {BOTTOM:g}H{RIGHT:g}" stroke-width=".8"/></g>',
+            f'<g fill="{INK}" font-size="{TEXT}">',
+            *([_text(LEFT + 3.48, 16.59, frame.corner, 'font-size="8.5"')] if frame.corner else []),
+            '<g text-anchor="middle">',
+            *(_text(x, BOTTOM + 11.83, text) for x, text in across),
+            _text((LEFT + RIGHT) / 2, BOTTOM + 24.83, frame.horizontal.title),
+            '</g><g text-anchor="end">',
+            *(_text(LEFT - 5, y + 3.42, text) for y, text in up),
+            "</g></g>",
+        )
+    )
+
+
+def _text(x: float, y: float, text: str, looks: str = "") -> str:
+    return f'<text x="{_number(x)}" y="{_number(y)}"{looks and " " + looks}>{html.escape(text)}</text>'
+
+
+def _number(value: float, digits: int = 1) -> str:
+    """Writes a number without what it does not need.
+
+    >>> [_number(value) for value in (12.34, 12.0, -0.04, 0.5)]
+    ['12.3', '12', '0', '.5']
+    """
+    text = f"{value:.{digits}f}".rstrip("0").rstrip(".")
+    if text == "-0":
+        return "0"
+    return text.replace("0.", ".", 1) if abs(value) < 1 and len(text) > 1 else text

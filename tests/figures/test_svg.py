@@ -1,0 +1,77 @@
+"""Drawings of a page: their marks look and lie as matplotlib draws them in print, at a fraction of the time."""
+
+import re
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+from matplotlib.markers import MarkerStyle
+from numpy.typing import NDArray
+
+from leaderboards.rendering.drawing import Drawing
+from leaderboards.rendering.frames import Axis, Frame
+from leaderboards.rendering.marks import HOLLOW, Band, Break, Dots, Line, Region
+from leaderboards.rendering.style import MARKERS, named_styles
+from leaderboards.rendering.svg import BOTTOM, CORNERS, HEIGHT, LEFT, RIGHT, TOP, WIDTH, placed
+from policies.declaration.levels import BUDGET
+
+STYLES = list(named_styles(["one", "<two>"]).values())
+FRAME = Frame(Axis.up_to("across & on", 1.0), Axis.holding("up", [-20.0, 80.0]))
+
+
+@pytest.mark.parametrize("shape", sorted({*MARKERS, *HOLLOW.values()} - {"o"}))
+def test_an_outline_has_the_corners_that_matplotlib_gives_it(shape: str) -> None:
+    marker = MarkerStyle(shape)
+    theirs = np.asarray(marker.get_path().transformed(marker.get_transform()).vertices)[: len(CORNERS[shape])]
+    assert _in_order(2 * theirs * (1, -1)) == pytest.approx(_in_order(np.array(CORNERS[shape])), abs=2e-3)
+
+
+def _in_order(corners: NDArray[np.float64]) -> NDArray[np.float64]:
+    """From wherever an outline begins, and whichever way it goes, the same order."""
+    return np.array(sorted(map(tuple, corners.round(3))))
+
+
+@pytest.mark.parametrize("across", [Axis.up_to("ratio", 0.9), Axis("tokens", (16.0, 64.0, 256.0), 15.5, 264.0, BUDGET)])
+def test_a_place_is_where_matplotlib_has_it(across: Axis) -> None:
+    frame = Frame(across, Axis.holding("up", [-20.0, 80.0]))
+    figure = Figure(figsize=(WIDTH / 72, HEIGHT / 72), dpi=72)
+    left, right, top, bottom = LEFT / WIDTH, RIGHT / WIDTH, TOP / HEIGHT, BOTTOM / HEIGHT
+    axes = figure.add_axes((left, 1 - bottom, right - left, bottom - top))
+    if across.doubling:
+        axes.set_xscale("log", base=2)
+    axes.set_xlim(across.first, across.last)
+    axes.set_ylim(frame.vertical.first, frame.vertical.last)
+    for place in [(across.ticks[0], -20.0), (across.ticks[1], 33.3), (across.ticks[-1], 80.0)]:
+        x, y = axes.transData.transform(place)
+        assert placed(frame, place) == pytest.approx((x, HEIGHT - y), abs=1e-6)
+
+
+def test_every_kind_of_mark_is_drawn_in_its_order_and_is_found_by_its_policy() -> None:
+    method, other = STYLES
+    marks = (
+        Break(method, (0.5, 10.0), (0.4, 0.6), clear=True),
+        Break(other, (0.5, 20.0), (0.4, 0.6), clear=False),
+        Line(method, ((0.0, 0.0), (1.0, 80.0))),
+        Dots(other, ((0.2, 5.0), (0.3, 6.0), (0.4, 7.0))),
+        Band.between(method, (0.0, 1.0), (-10.0, 60.0), (10.0, 80.0)),
+        Region((0.0, 0.0), (0.5, 40.0)),
+    )
+    drawing = Drawing(FRAME, marks, "A <title>", "salt")
+    root = ElementTree.fromstring(drawing.svg())
+    groups = [(one.get("class"), one.get("data-policy")) for one in root.iter() if one.get("data-policy")]
+    assert groups == [("band", "0"), ("policy", "0"), ("policy", "1"), ("cliff", "0"), ("cliff", "1")]
+    (dots,) = [one[0] for one in root.iter() if one.get("class") == "policy" and one.get("data-policy") == "1"]
+    assert (dots.get("d") or "").count("M") == 3
+    assert " id=" not in drawing.svg(), "drawings of a page cannot take each other's parts"
+    texts = [one.text for one in root.iter() if one.tag.endswith("}text")]
+    assert texts == ["0", "0.2", "0.4", "0.6", "0.8", "1", "across & on", "-20", "0", "20", "40", "60", "80"]
+
+
+def test_numbers_have_a_tenth_of_a_pixel_and_none_is_written_as_an_exponent() -> None:
+    line = Line(STYLES[0], ((0.0, -20.0), (1e-9, 1e-9), (1 / 3, 1 / 7), (1.0, 80.0)))
+    svg = Drawing(FRAME, (line,), "", "salt").svg()
+    paths = re.findall(r' d="([^"]+)"', svg)
+    assert paths
+    for path in paths:
+        assert re.fullmatch(r"[MLHVvlaZ\d. -]+", path), path
