@@ -32,15 +32,19 @@ class Arguments:
     @property
     def adapted(self) -> bool:
         """Tells whether some context was given another argument than the paper's."""
-        return bool(self._others)
+        return bool(self.others)
 
     @property
     def ranked(self) -> bool:
         """Tells whether it is near enough to its paper's to be ranked against others: its largest window is at least
         half of the paper's."""
-        return all(
-            max(self.used[name]) >= LEAST_SHARE * self.paper[name] for name in self._others if _end(name) in WINDOWS
-        )
+        return not self.narrow
+
+    @property
+    def narrow(self) -> tuple[str, ...]:
+        """The windows of which even the largest is under half of the paper's."""
+        windows = [name for name in self.others if _end(name) in WINDOWS]
+        return tuple(name for name in windows if max(self.used[name]) < LEAST_SHARE * self.paper[name])
 
     @property
     def written(self) -> str:
@@ -50,14 +54,15 @@ class Arguments:
     @property
     def reason(self) -> str:
         """Why it is called adapted; empty where it is not."""
-        return ", ".join(self._written(name) for name in self._others)
+        return ", ".join(self._written(name) for name in self.others)
 
     @property
-    def _others(self) -> list[str]:
+    def others(self) -> list[str]:
+        """The arguments whose values are not all the paper's."""
         return [name for name, values in self.used.items() if name in self.paper and set(values) != {self.paper[name]}]
 
     def _written(self, name: str) -> str:
-        paper = f" (paper: {self.paper[name]:g})" if name in self._others else ""
+        paper = f" (paper: {self.paper[name]:g})" if name in self.others else ""
         return f"{name} {written_values(self.used[name])}{paper}"
 
 
@@ -77,7 +82,7 @@ def written_values(values: Sequence[Value]) -> str:
 def arguments_of_records(records: DataFrame) -> dict[tuple[str, str], Arguments]:
     """By policy and task, what the records say. Policies without an argument have none."""
     found = {}
-    columns = records[["policy", "task", "press_arguments"]].astype(str).drop_duplicates()
+    columns = records[["policy", "task", "press_arguments"]].drop_duplicates().astype(str)
     columns = columns.sort_values(list(columns.columns))  # the same whatever the order of the records is
     for (policy, task), texts in columns.groupby(["policy", "task"], sort=False, observed=True)["press_arguments"]:
         each = [json.loads(text) for text in texts]
@@ -99,6 +104,29 @@ def argument_rows(presses: Sequence[Arguments]) -> list[tuple[str, str, str]]:
         written = "; ".join([one.written, *marks])
         tasks.setdefault((one.policy, written), []).append(one.task)
     return [(policy, written, ", ".join(own)) for (policy, written), own in tasks.items()]
+
+
+def by_argument(presses: Sequence[Arguments]) -> list[str]:
+    """Tells what one policy ran with, a line for each argument; with the tasks where it is not the same on all."""
+    lines = []
+    for name in dict.fromkeys(name for one in presses for name in one.used):
+        tasks: dict[str, list[str]] = {}
+        for one in presses:
+            tasks.setdefault(written_values(one.used[name]) if name in one.used else "none", []).append(one.task)
+        values = [f"{value} ({', '.join(own)})" if len(tasks) > 1 else value for value, own in tasks.items()]
+        paper = next((f" (paper: {one.paper[name]:g})" for one in presses if name in one.others), "")
+        lines.append(f"{name}{paper}: {', '.join(values)}")
+    return lines
+
+
+def narrow_windows(presses: Sequence[Arguments]) -> str:
+    """Says how narrow the windows of a policy are over some tasks, such as ``window 2 to 11 of 64``; empty where none
+    is under half of the paper's."""
+    by_paper: dict[float, list[Value]] = {}
+    for one in presses:
+        for name in one.narrow:
+            by_paper.setdefault(one.paper[name], []).extend(one.used[name])
+    return ", ".join(f"window {written_values(_distinct(used))} of {paper:g}" for paper, used in by_paper.items())
 
 
 def paper_arguments(policy: str) -> Mapping[str, float]:

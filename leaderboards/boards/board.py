@@ -6,6 +6,7 @@ from typing import Any
 
 from pandas import DataFrame
 
+from leaderboards.aggregate.arguments import Arguments, by_argument
 from leaderboards.aggregate.row import (
     ABSTENTION,
     ALL_TASKS,
@@ -58,10 +59,19 @@ class Board:
     controls: tuple[Line, ...]
     levels: tuple[BoardLevel, ...]  # in ascending order
     shown: tuple[Level, ...]  # the levels that have columns unless one is chosen
+    presses: Mapping[str, Sequence[Arguments]]  # what each policy ran with, by task
 
     def cells_of(self, line: Line) -> Sequence[tuple[BoardColumn, Cell]]:
         """Returns the cells of one of its lines, each with its column."""
         return list(zip(self.columns, line.cells, strict=True))
+
+    def adapted(self, policy: str) -> bool:
+        """Tells whether a policy ran with other arguments than its paper's somewhere."""
+        return any(one.adapted for one in self.presses.get(policy, ()))
+
+    def arguments_of(self, policy: str) -> list[str]:
+        """Returns what a policy ran with, a line for each argument."""
+        return by_argument(self.presses.get(policy, ()))
 
     @property
     def reasons(self) -> list[str]:
@@ -165,6 +175,7 @@ def _board(
         tuple(line for line in lines if line.name in CONTROLS),
         tuple(BoardLevel(level, *_table(_at_level(level), ordered)) for level in levels),
         shown,
+        {standing.policy: standing.presses for standing in standings},
     )
 
 

@@ -27,8 +27,8 @@ class Cell:
     examples: str = ""  # the address of the examples of the cell
 
     @classmethod
-    def blank(cls, reason: str | None) -> Self:
-        return cls(reason=reason or NOT_MEASURED)
+    def blank(cls, reason: str | None, short: str = "") -> Self:
+        return cls(reason=reason or NOT_MEASURED, detail=short)
 
     @property
     def sign(self) -> str:

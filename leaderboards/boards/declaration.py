@@ -1,10 +1,11 @@
 """Declares derived measures: a derived measure is what a policy comes to over all levels that it was asked to reach."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import Any, Generic, TypeVar
 
+from leaderboards.aggregate.arguments import Arguments
 from leaderboards.boards.cells import Cell
 from leaderboards.boards.profiles import Profile
 from leaderboards.metrics import Better
@@ -22,6 +23,7 @@ class BoardProfiles:
     mode: str
     task: str
     profiles: Mapping[str, Profile]
+    presses: Mapping[str, Sequence[Arguments]] = field(default_factory=dict)  # what each ran with, by task
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,7 @@ class DerivedMeasure(Generic[Value]):
         if self.cell is None:
             raise TypeError(f"{self.name} has no column on the board")
         if isinstance(value, Blank):
-            return Cell.blank(value.reason)
+            return Cell.blank(value.reason, value.short)
         cell = self.cell(value)
         return replace(cell, sort=-(cell.sort or 0)) if self.better == "lower" else cell  # the best sorts highest
 

@@ -4,13 +4,14 @@ All policies of a task meet the same resamples, so that what is subtracted is pa
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Self
 
 import numpy as np
 from pandas import DataFrame, factorize
 
+from leaderboards.aggregate.arguments import Arguments, arguments_of_records
 from leaderboards.aggregate.lead import good, lead_of
 from leaderboards.aggregate.row import (
     ALL_TASKS,
@@ -129,6 +130,7 @@ class Profiles:
 
     rows: Mapping[tuple[str, str], Mapping[str, Mapping[Level, SummaryRow]]]
     tallies: Mapping[tuple[str, str], _Tally]
+    arguments: Mapping[tuple[str, str], Arguments] = field(default_factory=dict)  # by policy and task
 
     @classmethod
     def of(cls, records: DataFrame, rows: Sequence[SummaryRow], seed: int = 0, resamples: int = RESAMPLES) -> Self:
@@ -152,11 +154,17 @@ class Profiles:
             )
             for (mode, task), places in groups(known, ["mode", "task"])
         }
-        return cls(by_policy, tallies)
+        return cls(by_policy, tallies, arguments_of_records(records))
 
     def of_board(self, mode: str, task: str) -> dict[str, Profile]:
         """Computes the profiles of the policies of a board, in the order of its rows."""
         return {policy: self.profile(mode, task, policy) for policy in self.rows[mode, task]}
+
+    def presses(self, mode: str, task: str) -> dict[str, list[Arguments]]:
+        """Returns what each policy of a board ran with, task by task; of those without arguments nothing."""
+        keys = {policy: [(policy, one) for one in self._tasks(mode, task)] for policy in self.rows[mode, task]}
+        known = {policy: [self.arguments[key] for key in own if key in self.arguments] for policy, own in keys.items()}
+        return {policy: [one for one in own if one.used] for policy, own in known.items()}
 
     def profile(self, mode: str, task: str, policy: str) -> Profile:
         """KeyError for a policy that is not on this board."""

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from leaderboards.aggregate.arguments import LEAST_SHARE, narrow_windows
 from leaderboards.aggregate.paired import Difference
 from leaderboards.boards.area import areas, last_realised
 from leaderboards.boards.cells import Cell
@@ -48,14 +49,18 @@ def rank_intervals(ahead: Mapping[str, Mapping[str, FloatArray]]) -> dict[str, R
 
 def ranks(board: BoardProfiles) -> dict[str, RankInterval | Blank]:
     """Ranks all policies that are no controls, any two over the realised ratios that both reach: one that removes less
-    than it is asked to cuts nobody short, and keeps its rank."""
+    than it is asked to cuts nobody short, and keeps its rank. One whose window is under half of its paper's is another
+    press, and is ranked against nobody."""
     found: dict[str, RankInterval | Blank] = {name: Blank(A_CONTROL) for name in board.profiles if name in CONTROLS}
     known: dict[str, tuple[Profile, FloatArray]] = {}
     for policy, profile in board.profiles.items():
         if policy not in CONTROLS:
             area, end = areas(profile), last_realised(profile)
+            narrow = narrow_windows(board.presses.get(policy, ()))
             if isinstance(area, Blank):
                 found[policy] = area
+            elif narrow:
+                found[policy] = Blank(f"{narrow}, under {LEAST_SHARE:.0%} of its paper's: another press", narrow)
             elif not isinstance(end, Blank):
                 known[policy] = profile, end
     ahead = {one: {other: _ahead(known[one], known[other]) for other in known} for one in known}
@@ -90,7 +95,8 @@ RANK = DerivedMeasure(
         "One more than there are policies of a larger area; policies of one value share the better rank. Any two are "
         "compared over the realised ratios that both reach, so that one that removes less than it is asked to keeps "
         "its rank and cuts nobody short. The interval holds 95 % of the ranks in the same resamples of contexts for "
-        "all, widened to hold the rank measured. Tied are those whose paired difference may be 0. Controls have none.",
+        "all, widened to hold the rank measured. Tied are those whose paired difference may be 0. Controls have none, "
+        "nor has a press whose window is under half of its paper’s on one of the tasks (adapted).",
         source="H. Goldstein and D. J. Spiegelhalter, J. R. Statist. Soc. A 159 (1996), section 4",
         chapter="board",
     ),

@@ -6,6 +6,7 @@ from typing import Any
 
 from pandas import DataFrame
 
+from leaderboards.aggregate.arguments import Arguments
 from leaderboards.aggregate.row import SummaryRow
 from leaderboards.boards.declaration import BoardProfiles, DerivedMeasure, Value
 from leaderboards.boards.profiles import Profiles
@@ -21,6 +22,7 @@ class Standing:
     task: str
     policy: str
     values: Mapping[str, Any]  # by name of a derived measure
+    presses: Sequence[Arguments] = ()  # what it ran with, by task
 
     def __getitem__(self, measure: DerivedMeasure[Value]) -> Value:
         value: Value = self.values[measure.name]
@@ -32,10 +34,16 @@ Standings = Mapping[tuple[str, str], Sequence[Standing]]  # by mode and task, ``
 
 def standings(profiles: Profiles, mode: str, task: str) -> list[Standing]:
     """Computes the standing of every policy of a board, in the order of its rows."""
-    board = BoardProfiles(mode, task, profiles.of_board(mode, task))
+    board = BoardProfiles(mode, task, profiles.of_board(mode, task), profiles.presses(mode, task))
     columns = {measure.name: measure.of_board(board) for measure in DERIVED}
     return [
-        Standing(mode, task, policy, {name: values[policy] for name, values in columns.items()})
+        Standing(
+            mode,
+            task,
+            policy,
+            {name: values[policy] for name, values in columns.items()},
+            board.presses[policy],
+        )
         for policy in board.profiles
     ]
 

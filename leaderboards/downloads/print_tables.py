@@ -20,7 +20,8 @@ def board_rows(board: Board) -> list[tuple[str, ...]]:
     rows = [("policy", *(board.columns[place].name for place in columns))]
     for line in (*board.methods, *board.controls):
         cells = [line.cells[place] for place in columns]
-        rows.append((line.name, *(f"{cell.text} ({cell.detail})" if cell.detail else cell.text for cell in cells)))
+        name = f"{line.name} (adapted)" if board.adapted(line.name) else line.name
+        rows.append((name, *(f"{cell.text} ({cell.detail})" if cell.detail else cell.text for cell in cells)))
     return rows
 
 

@@ -174,8 +174,8 @@ STATISTICS = Chapter(
             "A press that ran with other arguments than its paper’s, as kvpress has them, since contexts are short: a "
             "window of 64 tokens alone would fill the budget. Every record carries the arguments that were used. "
             f"Where the largest window of a task is under {LEAST_SHARE:.0%} of the paper’s, the press is another, and "
-            "is not to be ranked against others.",
-            names=("press_arguments", "arguments", "on the tasks"),
+            "has no rank.",
+            names=("press_arguments", "arguments", "adapted", "on the tasks"),
         ),
         Definition(
             "Blank",

@@ -44,6 +44,7 @@ class Blank:
     """Stands where there is no value, and says why there is none."""
 
     reason: str
+    short: str = ""  # the reason in a few words, which stand in the place of the value
 
 
 Clusters = NDArray[np.intp]

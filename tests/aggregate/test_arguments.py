@@ -8,7 +8,7 @@ import kvpress
 import pandas as pd
 import pytest
 
-from leaderboards.aggregate.arguments import adapted, argument_rows, arguments_of_records
+from leaderboards.aggregate.arguments import adapted, argument_rows, arguments_of_records, by_argument
 from policies import POLICIES, Policy, arguments_of
 from tests.support.synthetic_records import record
 
@@ -61,6 +61,10 @@ def test_every_task_has_its_own_and_tasks_with_the_same_are_told_together() -> N
         ("snapkv", "window_size 9 (paper: 64); adapted; window under half of the paper's", "base, hops"),
         ("snapkv", "window_size 64", "long_context"),
     ]
+    assert by_argument([one for one in found.values() if one.policy == "snapkv"]) == [
+        "window_size (paper: 64): 9 (base, hops), 64 (long_context)"
+    ]
+    assert by_argument([arguments_of_records(ran("tova", {"sinks": 4}))["tova", "base"]]) == ["sinks: 4"]
 
 
 # Those that follow what is asked for, and not what a context is too short for.

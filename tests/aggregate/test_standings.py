@@ -68,9 +68,9 @@ def test_levels_go_from_little_compression_to_much() -> None:
     assert found.not_comparable
 
 
-def blanks_of(records: pd.DataFrame, policy: str = "snapkv") -> Standing:
+def blanks_of(records: pd.DataFrame, policy: str = "snapkv", task: str = "base") -> Standing:
     profiles = Profiles.of(records, summarise(records, resamples=50), resamples=50)
-    (standing,) = [one for one in standings(profiles, "agnostic", "base") if one.policy == policy]
+    (standing,) = [one for one in standings(profiles, "agnostic", task) if one.policy == policy]
     return standing
 
 
@@ -134,6 +134,30 @@ def test_who_removes_less_than_the_others_keeps_its_rank_and_cuts_nobody_short()
     assert value(blanks_of(records, "tova")[AREA]).span == pytest.approx(0.45)
 
 
+def test_a_press_of_a_narrow_window_is_ranked_against_nobody_and_keeps_what_else_it_comes_to() -> None:
+    """On ``base`` the largest window is 11, on ``hops`` it is that of the paper."""
+
+    def narrow(one: dict[str, Any]) -> dict[str, Any]:
+        window = 64 if one["task"] == "hops" else (2, 11)[one["example_index"] % 2]
+        return one | ({"press_arguments": f'{{"window_size": {window}}}'} if one["policy"] == "snapkv" else {})
+
+    policies = ["full", "random", "snapkv", "knorm", "tova"]
+    plain = realistic_records(policies=policies, contexts=6)
+    records = realistic_records(policies=policies, contexts=6, change=narrow)
+    for task in ("base", "all"):
+        board = {policy: blanks_of(records, policy, task) for policy in policies}
+        rank = board["snapkv"][RANK]
+        assert isinstance(rank, Blank)
+        assert rank.short == "window 2 to 11 of 64"
+        assert rank.reason == "window 2 to 11 of 64, under 50% of its paper's: another press"
+        assert (value(board["tova"][RANK]).rank, value(board["knorm"][RANK]).rank) == (1, 2)
+        before = blanks_of(plain, "snapkv", task)
+        assert board["snapkv"][AREA] == before[AREA]
+        assert board["snapkv"][SAFE_RATIO] == before[SAFE_RATIO]
+        assert board["snapkv"][RANDOM] == before[RANDOM]
+    assert blanks_of(records, "snapkv", "hops")[RANK] == blanks_of(plain, "snapkv", "hops")[RANK], "the paper's"
+
+
 def test_policies_as_good_as_they_were_made_are_told_apart() -> None:
     records = realistic_records(contexts=12)
     profiles = Profiles.of(records, summarise(records, resamples=2000), resamples=2000)
@@ -186,6 +210,7 @@ def simulated(seed: int, contexts: int = 40, questions: int = 5) -> Profiles:
     )
     records = records.assign(**dict.fromkeys(("directives_obeyed", "defence_leakage", "leakage"), np.nan))
     records = records.assign(draw_id=np.tile(names, len(parts)), example_id=np.tile(names, len(parts)))
+    records = records.assign(press_arguments="{}")
     rows = [
         summary_row(str(policy), float(ratio), n=len(group), **dict.fromkeys(MEASURED, 0))
         for (policy, ratio), group in records.groupby(["policy", "ratio"], sort=False)
