@@ -13,12 +13,12 @@ from kvbench.engine.treat.time_limit import CELL_SECONDS
 from kvbench.experiments.build_grid import check_job
 from kvbench.experiments.catalogue import press_and_others
 from kvbench.store.run_file import Job
-from kvbench.system.files import make_folder
 from policies import LazyModule, argument_warnings
 
 local = LazyModule("kvbench.run.local")
 reports = LazyModule("kvbench.run.report")
 runs = LazyModule("kvbench.run.execute")
+site_list = LazyModule("kvbench.publish.site_list")
 sites = LazyModule("kvbench.publish.site")
 verdicts = LazyModule("leaderboards.terminal.verdicts")
 
@@ -49,9 +49,10 @@ def command(
     """Runs what is missing of a press and of those it is compared with, and tells where it is better or worse."""
     job = Job.of({**context.params, "policies": against, "levels": few})
     check_job(job)
-    make_folder("--site", site or Path("site"))  # found out now rather than after the run
+    site_list.make_site_folder("--site", site)  # found out now rather than after the run
     executor = local.on_this_machine(job)
     folder = out / f"compare-{Path(model).resolve().name}-{mode}-{executor.identity.short_hash()}"
+    site_list.check_owner("--site", site, [folder.name], site_list.COMPARISON)
     store = runs.complete(executor, folder, shlex.join(["python", "-m", "kvbench", *sys.argv[1:]]))
     mine, others = press_and_others(press, against, [task for task, _ in executor.grid.tasks], mode)
     records = store.frame()

@@ -7,8 +7,9 @@ import typer
 from rich.text import Text
 
 from kvbench.cli.result import Result
-from kvbench.publish.downloads import link_pages, write_sheets
+from kvbench.publish.downloads import write_sheets
 from kvbench.publish.kvpress_results import results_in
+from kvbench.publish.site_list import link_pages
 from kvbench.system.files import make_folder, write_text_atomically
 from leaderboards.downloads.tables import imported_sheet
 from leaderboards.pages.imported import IMPORTED, build_imported

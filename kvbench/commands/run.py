@@ -16,7 +16,7 @@ from kvbench.experiments.build_grid import check_job
 from kvbench.experiments.options import check_name
 from kvbench.store.run_file import Job
 from kvbench.system.errors import KVBenchError
-from kvbench.system.files import check_writable, make_folder
+from kvbench.system.files import check_writable
 from policies import LazyModule, Policy
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ mastery = LazyModule("leaderboards.aggregate.unmastered")
 ray = LazyModule("kvbench.run.on_ray")
 reports = LazyModule("kvbench.run.report")
 runs = LazyModule("kvbench.run.execute")
+site_list = LazyModule("kvbench.publish.site_list")
 sites = LazyModule("kvbench.publish.site")
 tables = LazyModule("leaderboards.terminal.table")
 
@@ -80,10 +81,11 @@ def command(
         check_name(name)
     job = Job.of({**context.params, "levels": levels})
     check_job(job)
-    make_folder("--site", site or Path("site"))  # found out now rather than after the run
+    site_list.make_site_folder("--site", site)  # found out now rather than after the run
     check_writable("--out", out)
     with _executor(executor, job, address, workers, cpus_per_worker, gpus_per_worker) as chosen:
         folder = out / (name or f"{Path(model).resolve().name}-{mode}-{chosen.identity.short_hash()}")
+        site_list.check_owner("--site", site, [folder.name], site_list.RUN)
         store = runs.complete(chosen, folder, shlex.join(["python", "-m", "kvbench", *sys.argv[1:]]))
     return publish(store, chosen.grid.setting.policies, site)
 

@@ -6,10 +6,10 @@ from typing import Annotated
 import typer
 
 from kvbench.cli.result import Result
+from kvbench.publish import site_list
 from kvbench.publish.site import publish_sites
 from kvbench.store.store import Store
 from kvbench.system.errors import KVBenchError
-from kvbench.system.files import make_folder
 from kvbench.system.places import place_of
 
 
@@ -27,5 +27,6 @@ def command(
         if folder in folders[:number]:
             raise KVBenchError(f"{run} is named twice")
     stores = [Store.open(run) for run in runs]
-    make_folder("--out", out or Path("site"))
+    site_list.make_site_folder("--out", out)
+    site_list.check_owner("--out", out, [store.folder.name for store in stores], site_list.RUN)
     return Result(files={"page": publish_sites(stores, out)})

@@ -1,5 +1,4 @@
-"""Writes what lies beside the pages of a run: downloads in the folder ``data``, and a page of results from
-elsewhere."""
+"""Writes what lies beside the pages of a run: downloads in the folder ``data``."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -10,11 +9,8 @@ from pandas import DataFrame
 from kvbench.store.parquet import write_parquet
 from kvbench.store.store import Store, together_once
 from kvbench.store.tables import TABLES, StoredTable, joined_schema
-from kvbench.system.files import write_atomically, write_text_atomically
+from kvbench.system.files import write_text_atomically
 from leaderboards.downloads.sheets import Sheet
-from leaderboards.pages.front import FRONT
-from leaderboards.pages.imported import IMPORTED
-from leaderboards.rendering.templating import linked
 
 FOLDER = "data"
 RECORDS_FILE = "records.parquet"
@@ -68,12 +64,3 @@ def _labelled(rows: pa.Table, labels: Mapping[str, str]) -> pa.Table:
     for place, (name, label) in enumerate(labels.items()):
         rows = rows.add_column(place, name, pa.array([label] * len(rows), pa.string()))
     return rows
-
-
-def link_pages(folder: Path) -> None:
-    """Links the front page and the page of imported results to each other where both are in a folder."""
-    pages = {folder / FRONT: IMPORTED, folder / IMPORTED: FRONT}
-    if all(path.is_file() for path in pages):
-        for path, other in pages.items():
-            page = linked(path.read_bytes(), other)
-            write_atomically(path, lambda partial, page=page: partial.write_bytes(page))  # type: ignore[misc]

@@ -12,14 +12,13 @@ from kvbench.publish.downloads import (
     FOLDER,
     RECORDS_FILE,
     join_study_tables,
-    link_pages,
     write_records,
     write_sheets,
     write_study_tables,
 )
 from kvbench.publish.method import method_of
 from kvbench.publish.site_files import remove_former_files
-from kvbench.publish.site_list import ENTRY_FILE, enlist, folder_of
+from kvbench.publish.site_list import COMPARISON, ENTRY_FILES, RUN, enlist, folder_of, run_site_beside
 from kvbench.store.identity import Identity
 from kvbench.store.merging import RunGroup, group_runs
 from kvbench.store.store import SUMMARY_FILE, Store
@@ -48,7 +47,7 @@ from leaderboards.pages.comparison import build_comparison
 from leaderboards.pages.examples import build_examples
 from leaderboards.pages.front import FRONT, METHOD, page_renderers
 from leaderboards.pages.method import Downloads, build_method
-from leaderboards.pages.results import Results, examples_page
+from leaderboards.pages.results import Results, examples_page, task_page
 from leaderboards.statistics.levels import with_levels
 from leaderboards.studies.declaration import Study, StudyInput
 from leaderboards.studies.page import build_study
@@ -150,10 +149,9 @@ def _write(
     for name, page in pages.items():
         write_text_atomically(folder / name, page)
     downloads += write_study_tables(folder, [(_labels(group), group.stores) for group in groups])
-    remove_former_files(folder, [*pages, *downloads, f"{FOLDER}/{RECORDS_FILE}", ENTRY_FILE])
-    link_pages(folder)
+    remove_former_files(folder, [*pages, *downloads, f"{FOLDER}/{RECORDS_FILE}", ENTRY_FILES[RUN]])
     pages_first = [folder / name for name in first]
-    enlist(folder, "run", pages_first, [store for group in groups for store in group.stores])
+    enlist(folder, RUN, pages_first, [store for group in groups for store in group.stores])
     return pages_first, [list(one.rows) for one in results]
 
 
@@ -184,8 +182,11 @@ def _from_records(
 ) -> tuple[list[Duels], dict[str, str], int]:
     """Does what needs the records alone: returns the duels, the pages of examples, and how many records were
     written."""
+    tasks = {str(task) for one in inputs for task in one.records["task"].unique()}
     pages = {
-        examples_page(str(task), number): build_examples(one.model, str(task), of_task)
+        examples_page(str(task), number): build_examples(
+            one.model, str(task), of_task, task_page(str(task)) if len(tasks) > 1 else FRONT
+        )
         for number, one in enumerate(inputs, start=1)
         for task, of_task in one.records.groupby("task", sort=False)
     }
@@ -273,8 +274,9 @@ def publish_comparison(
     write_sheets(folder, sheets)
     model, failed = store.identity.model, _failed_cells(records, (policy, *others))
     path = folder / f"{name}.html"
-    write_text_atomically(path, build_comparison(model, verdicts, failures, failed, sheets, whole, presses))
-    enlist(folder, "comparison", [path], [store])
+    run = run_site_beside(folder, store)
+    write_text_atomically(path, build_comparison(model, verdicts, failures, failed, sheets, whole, presses, run))
+    enlist(folder, COMPARISON, [path], [store])
     return Comparison(path, whole, verdicts, failures, presses)
 
 

@@ -9,12 +9,18 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from kvbench.publish.site_files import remove_former_files
+from kvbench.store.lending import Lenders
 from kvbench.store.store import Store
-from kvbench.system.files import write_atomically, write_text_atomically
+from kvbench.system.errors import KVBenchError
+from kvbench.system.files import make_folder, write_atomically, write_text_atomically
+from leaderboards.pages.front import FRONT, METHOD
+from leaderboards.pages.imported import IMPORTED
 from leaderboards.rendering.templating import linked, render
 
 ROOT = Path("site")  # the folder of all sites, unless a command is given another folder
-ENTRY_FILE = "data/entry.json"
+RUN, COMPARISON = "run", "comparison"
+# A folder has an entry of each kind: a comparison may lie beside the pages of a run.
+ENTRY_FILES = {RUN: "data/entry.json", COMPARISON: "data/entry-comparison.json"}
 LIST = "index.html"
 LONGEST_NAME = 80  # letters of a folder's name
 
@@ -29,53 +35,105 @@ class Entry(BaseModel):
     model: str
     tasks: tuple[str, ...]
     created: str  # when its first run began
+    runs: tuple[str, ...] = ()  # names
+
+
+def make_site_folder(option: str, site: Path | None) -> None:
+    """Makes the folder that an option gives to a site, or that of all sites; raises :class:`KVBenchError` where that is
+    not possible, or where the page of the site would replace the list of all sites."""
+    if site is not None and site.resolve() == ROOT.resolve():
+        raise KVBenchError(
+            f"{option} {site} holds the list of all runs and comparisons: give {ROOT}/NAME, or leave {option} out"
+        )
+    make_folder(option, site or ROOT)
+
+
+def check_owner(option: str, site: Path | None, runs: Sequence[str], kind: str) -> None:
+    """Raises :class:`KVBenchError` where the folder that was given is named after other runs, and has their pages."""
+    entry = None if site is None or not _is_listed(site) else _entry(site, kind)
+    if site and entry and site.name == _name_of(entry.runs) and not set(runs) & set(entry.runs):
+        raise KVBenchError(f"{option} {site} has the pages of {', '.join(entry.runs)}: give another folder")
 
 
 def folder_of(site: Path | None, stores: Sequence[Store]) -> Path:
     """Returns the folder that was given, or else the one that runs have in the folder of all sites."""
-    return site or ROOT / "+".join(store.folder.name for store in stores)[:LONGEST_NAME]
+    return site or ROOT / _name_of([store.folder.name for store in stores])
+
+
+def _name_of(runs: Sequence[str]) -> str:
+    return "+".join(runs)[:LONGEST_NAME]
+
+
+def _is_listed(folder: Path) -> bool:
+    return folder.resolve().parent == ROOT.resolve()
 
 
 def enlist(folder: Path, kind: str, pages: Sequence[Path], stores: Sequence[Store]) -> None:
-    """Notes what a site is, and, where it lies in the folder of all sites, writes their list anew and links its pages
-    to it."""
+    """Notes what a site is, links its pages to one another, and, where it lies in the folder of all sites, writes their
+    list anew."""
     identities = [store.identity for store in stores]
     entry = Entry(
         kind=kind,
-        pages=tuple(dict.fromkeys([*(page.name for page in pages), *(_pages_of(folder, kind))])),
+        pages=tuple(dict.fromkeys([*(page.name for page in pages), *_former_comparisons(folder, kind)])),
         model=", ".join(dict.fromkeys(identity.model for identity in identities)),
         tasks=tuple(dict.fromkeys(task.name for identity in identities for task in identity.tasks)),
         created=min(store.run.created for store in stores),
+        runs=tuple(store.folder.name for store in stores),
     )
-    write_text_atomically(folder / ENTRY_FILE, entry.model_dump_json(indent=1) + "\n")
-    if folder.resolve().parent != ROOT.resolve():
-        return
-    for page in folder.glob("*.html"):
-        content = linked(page.read_bytes(), f"../{LIST}")
-        write_atomically(page, lambda partial, content=content: partial.write_bytes(content))  # type: ignore[misc]
-    entries = _entries(folder.parent)
-    remove_former_files(folder.parent, [LIST])
-    write_text_atomically(folder.parent / LIST, render("sites.html.j2", entries=entries))
+    write_text_atomically(folder / ENTRY_FILES[kind], entry.model_dump_json(indent=1) + "\n")
+    if _is_listed(folder):
+        root = folder.parent
+        entries = [{"name": name, **entry.model_dump()} for name, entry in _entries(root)]
+        remove_former_files(root, [LIST])
+        write_text_atomically(root / LIST, render("sites.html.j2", entries=entries))
+        link_pages(root)
+    link_pages(folder)
 
 
-def _pages_of(folder: Path, kind: str) -> tuple[str, ...]:
+def link_pages(folder: Path) -> None:
+    """Shows the links to pages that templates hide as long as those are not there."""
+    others = [name for name in (FRONT, METHOD, IMPORTED) if (folder / name).is_file()]
+    if _is_listed(folder) and (folder.parent / LIST).is_file():
+        others.append(f"../{LIST}")
+    for path in filter(Path.is_file, folder.glob("*.html")):
+        page = former = path.read_bytes()
+        for other in others:
+            page = linked(page, other)
+        if page != former:
+            write_atomically(path, lambda partial, page=page: partial.write_bytes(page))  # type: ignore[misc]
+
+
+def run_site_beside(folder: Path, store: Store) -> str:
+    """Names the newest site in the folder of all sites of a run that shares tasks with this one and could lend it
+    records; nothing where there is none, or where the pages of a run lie in the folder itself."""
+    if not _is_listed(folder) or (folder / FRONT).is_file():
+        return ""
+    tasks = {task.name for task in store.identity.tasks}
+    others = Lenders(store).others
+    runs = {other.folder.name for other in others if tasks & {task.name for task in other.identity.tasks}}
+    sites = (name for name, entry in _entries(folder.parent) if entry.kind == RUN and runs & set(entry.runs))
+    return next(sites, "")
+
+
+def _former_comparisons(folder: Path, kind: str) -> tuple[str, ...]:
     """Returns the pages of comparisons that an earlier command wrote to a folder, which this one leaves there."""
-    former = _entry(folder)
-    if former is None or former.kind != kind or kind == "run":
+    former = _entry(folder, kind)
+    if former is None or kind == RUN:
         return ()
     return tuple(page for page in former.pages if (folder / page).is_file())
 
 
-def _entries(root: Path) -> list[dict[str, Any]]:
-    """Reads the entries of all sites, the newest first; what cannot be read is left out."""
-    found = [(folder.name, entry) for folder in root.iterdir() if (entry := _entry(folder)) is not None]
-    found.sort(key=lambda one: one[0])
-    found.sort(key=lambda one: one[1].created, reverse=True)
-    return [{"name": name, **entry.model_dump()} for name, entry in found]
+def _entries(root: Path) -> list[tuple[str, Entry]]:
+    """Reads the entries of all sites with the names of their folders, the newest first, and leaves out what cannot be
+    read."""
+    folders = sorted(path for path in root.iterdir() if path.is_dir())
+    entries = [(path.name, entry) for path in folders for kind in ENTRY_FILES if (entry := _entry(path, kind))]
+    return sorted(entries, key=lambda one: one[1].created, reverse=True)
 
 
-def _entry(folder: Path) -> Entry | None:
+def _entry(folder: Path, kind: str) -> Entry | None:
     try:
-        return Entry.model_validate(json.loads((folder / ENTRY_FILE).read_text(encoding="utf-8")))
+        content: Any = json.loads((folder / ENTRY_FILES[kind]).read_text(encoding="utf-8"))
+        return Entry.model_validate(content)
     except (OSError, ValueError, ValidationError):
         return None

@@ -73,10 +73,12 @@ def build_comparison(
     sheets: Sequence[Sheet] = (),
     pooled: Sequence[Pooled] = (),
     presses: Sequence[Arguments] = (),
+    run: str = "",
 ) -> str:
     """The page as text; the same input gives the same bytes. ``contrasts``: by opponent. ``missing``: cells without a
     verdict, and why, a line each. ``sheets``: tables that lie in ``data`` beside it. ``pooled``: what it begins with.
-    ``presses``: the arguments that each policy ran with."""
+    ``presses``: the arguments that each policy ran with. ``run``: the folder beside the page's own with the pages of a
+    run of the same setting, if there is one."""
     others = dict.fromkeys(duel.other for duel in duels)
     return render(
         "comparison.html.j2",
@@ -91,6 +93,7 @@ def build_comparison(
         definitions=[one for one in STATISTICS.definitions if one.name in DEFINED],
         missing=missing,
         sheets=sheets,
+        run=run,
     )
 
 

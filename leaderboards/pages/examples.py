@@ -17,13 +17,15 @@ WORST = 6  # examples of each cell, the worst first
 OF_A_CONTEXT = 2  # of them about one context, unless there are too few about others
 
 
-def build_examples(model: str, task: str, records: DataFrame) -> str:
-    """The page as text. ``records``: of one task; of each policy and level the worst answers are shown."""
+def build_examples(model: str, task: str, records: DataFrame, page: str = "index.html") -> str:
+    """Returns the page as text. ``records``: of one task; of each policy and level the worst answers are shown.
+    ``page``: the file name of the page with the figures of the task."""
     return render(
         "examples.html.j2",
         ("examples.js",),
         model=model,
         task=task,
+        task_page=page,
         data=as_data(examples_of(records)),
     )
 

@@ -1,15 +1,17 @@
 """The findings of the front page: three sentences that are computed, each with the figure that shows it."""
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from leaderboards.aggregate.lead import lead_of
 from leaderboards.aggregate.row import ALL_TASKS, WRONG_OF_ANSWERED
 from leaderboards.figures.tradeoff import kept_share
-from leaderboards.pages.results import Results, task_page
+from leaderboards.pages.results import Results
 from leaderboards.pages.uses import Use, UseMatrix
 from policies.declaration.levels import UNTREATED, Level
 from policies.declaration.names import FULL
 
+Address = Callable[[str, str], str]  # of the figure of a task and a measure
 WRONG = WRONG_OF_ANSWERED  # a model that falls silent hallucinates less, so that only what it still answers counts
 
 
@@ -21,14 +23,19 @@ class Finding:
     link: str
 
 
-def findings_of(results: Results, matrix: UseMatrix, section: str) -> list[Finding]:
+def findings_of(results: Results, matrix: UseMatrix, section: str, pages: Mapping[str, str]) -> list[Finding]:
     """Tells the most that is safe, the use that bears least, and how the best policy goes wrong; fewer where there is
-    nothing to tell. ``section``: of the front page, the identifier of that of these results."""
-    found = (_most(results, matrix, section), _least(results, matrix, section), _wrong(results, section))
+    nothing to tell. ``section``: the identifier of the section of these results on each page. ``pages``: the file name
+    of the page of each task that is not on the front page."""
+
+    def figure(task: str, measure: str) -> str:
+        return f"{pages.get(task, '')}#{section}-{measure}-figure"
+
+    found = (_most(results, matrix, figure), _least(results, matrix, figure), _wrong(results, figure))
     return [finding for finding in found if finding is not None]
 
 
-def _most(results: Results, matrix: UseMatrix, section: str) -> Finding | None:
+def _most(results: Results, matrix: UseMatrix, figure: Address) -> Finding | None:
     """The highest safe ratio of a method; of several that share it, the one that keeps most there."""
     rows = {(row.task, row.policy, row.at): row for row in results.rows}
     candidates = []
@@ -46,11 +53,11 @@ def _most(results: Results, matrix: UseMatrix, section: str) -> Finding | None:
     return Finding(
         f"{policy} keeps {kept:.0f} % of {_noun(what.title)} up to ratio {ratio:g} on {use.name} "
         f"({use.contexts} contexts).",
-        _figure(results, use, section, what.name),
+        figure(use.tasks[0], what.name),
     )
 
 
-def _least(results: Results, matrix: UseMatrix, section: str) -> Finding | None:
+def _least(results: Results, matrix: UseMatrix, figure: Address) -> Finding | None:
     """The use whose best policy is safe for the least."""
     best: dict[Use, float] = {}
     for line in matrix.methods:
@@ -65,11 +72,11 @@ def _least(results: Results, matrix: UseMatrix, section: str) -> Finding | None:
     full = next(row for row in results.rows if (row.task, row.policy) == (uses[0].tasks[0], FULL))  # it is comparable
     return Finding(
         f"No policy is shown to be safe for {names} {f'above ratio {lowest:g}' if lowest else 'at any ratio'}.",
-        _figure(results, uses[0], section, lead_of(full).measures[0].name),
+        figure(uses[0].tasks[0], lead_of(full).measures[0].name),
     )
 
 
-def _wrong(results: Results, section: str) -> Finding | None:
+def _wrong(results: Results, figure: Address) -> Finding | None:
     """How often what the first policy of the board still answers is wrong, at the last level at which it
     answers anything in each task."""
     task = ALL_TASKS if len(results.tasks) > 1 else results.tasks[0]
@@ -92,14 +99,8 @@ def _wrong(results: Results, section: str) -> Finding | None:
     return Finding(
         f"At {level.where}, {shares[1]} % of the answers that {policy} still gives are wrong; "
         f"with the full cache {shares[0]} %.",
-        f"#{section}-{WRONG.name}-figure",
+        figure(task, WRONG.name),
     )
-
-
-def _figure(results: Results, use: Use, section: str, measure: str) -> str:
-    """The address of the curve of a measure in the first task of a use."""
-    page = task_page(use.tasks[0]) if len(results.tasks) > 1 else ""
-    return f"{page}#section-1-{measure}-figure" if page else f"#{section}-{measure}-figure"
 
 
 def _noun(title: str) -> str:

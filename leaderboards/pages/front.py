@@ -76,7 +76,7 @@ def page_renderers(results: Sequence[Results], entries: Sequence[TaskEntry] = ()
         "styles": styles,
         "listing_columns": LISTING,
     }
-    boards = _placed(results, pages)
+    boards, examples = _placed(results, pages), _examples_pages(results)
     front = partial(
         _front_page,
         results,
@@ -86,14 +86,14 @@ def page_renderers(results: Sequence[Results], entries: Sequence[TaskEntry] = ()
         board_data=_board_data(results, boards),
         shown=ALL_TASKS if pages else tasks[0],
         firsts=[
-            _first(one, number, label, styles)
+            _first(one, number, label, styles, pages)
             for number, (one, label) in enumerate(zip(results, labels_of(results), strict=True), start=1)
         ],
         teaching=any(one.model.split("/")[-1].startswith(TEACHING) for one in results),
         examples=[
-            (f"{task}, {label}" if label else task, examples_page(task, number))
-            for number, (one, label) in enumerate(zip(results, labels_of(results), strict=True), start=1)
-            for task in one.tasks
+            (f"{task}, {label}" if label else task, page)
+            for task, of_task in examples.items()
+            for label, page in of_task
         ],
         **shared,
     )
@@ -101,9 +101,18 @@ def page_renderers(results: Sequence[Results], entries: Sequence[TaskEntry] = ()
     known = {entry.name: entry for entry in entries}
     around = [None, *pages.items(), None]
     for (task, page), before, after in zip(pages.items(), around, around[2:], strict=False):
-        more = {"entry": known.get(task), "previous": before, "next": after, "examples": examples_page(task)}
+        more = {"entry": known.get(task), "previous": before, "next": after, "examples": examples[task]}
         renderers[page] = partial(_task_page, results, task, **more, **shared)
     return renderers
+
+
+def _examples_pages(results: Sequence[Results]) -> dict[str, list[tuple[str, str]]]:
+    """Lists by task the pages of its examples, each behind what tells its results from others of the site."""
+    pages: dict[str, list[tuple[str, str]]] = {}
+    for number, (one, label) in enumerate(zip(results, labels_of(results), strict=True), start=1):
+        for task in one.tasks:
+            pages.setdefault(task, []).append((label, examples_page(task, number)))
+    return pages
 
 
 def _front_page(results: Sequence[Results], shown: str, board_data: dict[str, Any], **values: Any) -> str:
@@ -121,7 +130,9 @@ def _front_page(results: Sequence[Results], shown: str, board_data: dict[str, An
     )
 
 
-def _first(results: Results, number: int, label: str, styles: Mapping[str, LineStyle]) -> First:
+def _first(
+    results: Results, number: int, label: str, styles: Mapping[str, LineStyle], pages: Mapping[str, str]
+) -> First:
     identifier, matrix = f"first-{number}", use_matrix(results)
     plot = tradeoff(results.rows, results.mastered, styles, identifier)
     return First(
@@ -131,7 +142,7 @@ def _first(results: Results, number: int, label: str, styles: Mapping[str, LineS
         None
         if isinstance(plot, Blank)
         else Picture("tradeoff", f"{KEPT.capitalize()} over {HELD}", TRADEOFF_UNIT, plot),
-        findings_of(results, matrix, f"section-{number}"),
+        findings_of(results, matrix, f"section-{number}", pages),
         _notes(results),
     )
 

@@ -1,14 +1,41 @@
 """Each run has a folder of its own in ``site``, and the list there leads to all of them."""
 
 import json
+import re
+import shutil
 from pathlib import Path
+from urllib.parse import unquote
 
 import pytest
 
 from kvbench.cli.program import main
-from kvbench.publish.site_list import ENTRY_FILE
+from kvbench.publish.site import publish_comparison
+from kvbench.publish.site_list import ENTRY_FILES, RUN
+from kvbench.store.store import Store
+from tests.support.kvpress_folders import evaluation
 from tests.support.pages import Elements
 from tests.support.small_store import small_store
+
+SITE = Path("site")
+
+
+def shown_links(page: Path) -> list[str]:
+    """Returns the addresses that a reader of a page can follow: links in hidden entries are left out."""
+    text = re.sub(r"<li hidden[^>]*>.*?</li>", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    return [href for tag, attributes in Elements(text).found if tag == "a" and (href := attributes.get("href"))]
+
+
+def run_of_one_task(of: Path, folder: Path) -> None:
+    """Copies a run with its first task alone, as one of another seed, which stands on a board of its own."""
+    shutil.copytree(of, folder)
+    path = folder / "run.json"
+    content = json.loads(path.read_text())
+    kept, *others = content["identity"]["tasks"]
+    content["identity"] |= {"tasks": [kept], "seed": 1}
+    path.write_text(json.dumps(content))
+    for task in others:
+        for rows in folder.glob(f"*/{task['name']}"):
+            shutil.rmtree(rows)
 
 
 def links_of(page: Path) -> list[str]:
@@ -29,7 +56,7 @@ def test_every_run_keeps_its_page_and_stands_in_the_list(tmp_path: Path, monkeyp
         "one/index.html",
     ], "the newest first"
     rows = Elements(listed.read_text(encoding="utf-8")).rows
-    entry = json.loads((tmp_path / "site/one" / ENTRY_FILE).read_text())
+    entry = json.loads((tmp_path / "site/one" / ENTRY_FILES[RUN]).read_text())
     assert ["one", "run", entry["model"], ", ".join(entry["tasks"]), entry["created"][:16].replace("T", " ")] in rows
     for page in pages:
         assert '<li data-page="../index.html">' in page.read_text(encoding="utf-8")
@@ -46,8 +73,137 @@ def test_a_folder_elsewhere_is_in_no_list_and_a_broken_entry_is_left_out(
     assert main(["site", "runs/x", "--out", "elsewhere/x"]) == 0
     assert not (tmp_path / "elsewhere/index.html").exists()
     assert '<li hidden data-page="../index.html">' in (tmp_path / "elsewhere/x/index.html").read_text()
-    broken = tmp_path / "site/broken" / ENTRY_FILE
+    broken = tmp_path / "site/broken" / ENTRY_FILES[RUN]
     broken.parent.mkdir(parents=True)
     broken.write_text("[]")
     assert main(["site", "runs/x"]) == 0
     assert "broken" not in (tmp_path / "site/index.html").read_text()
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the pages of a run, of a run of one task, of both together, of comparisons beside and within
+    them, and of imported results."""
+    folder = tmp_path_factory.mktemp("made")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        store = small_store(Path("runs/one"))
+        shutil.copytree(store.folder, "runs/compare-one")
+        run_of_one_task(store.folder, Path("runs/base"))
+        evaluation(folder / "results" / "x", {"qa": {"string_match": 60.0}})
+        commands = (
+            ["import-kvpress", "results"],
+            ["site", "runs/one"],
+            ["site", "runs/base"],
+            ["site", "runs/one", "runs/base", "--out", "site/two of them"],
+        )
+        for command in commands:
+            assert main(command) == 0, command
+        for run, folder_of_page in (("compare-one", None), ("one", SITE / "one")):
+            store = Store.open(Path("runs") / run)
+            publish_comparison(store, store.frame(), "snapkv", ["random"], folder_of_page)
+    return folder / SITE
+
+
+def test_every_link_leads_to_a_page_and_to_a_place_on_it(made: Path) -> None:
+    pages = sorted(made.rglob("*.html"))
+    texts = {page.resolve(): page.read_text(encoding="utf-8") for page in pages}
+    followed = 0
+    for page in pages:
+        for link in shown_links(page):
+            name, _, place = link.partition("#")
+            target = (page.parent / unquote(name)).resolve() if name else page.resolve()
+            assert target.is_file(), f"{page}: {link}"
+            # The address of a page of examples names a cell, which its script reads.
+            if place and not target.name.startswith("examples-"):
+                assert f'id="{place}"' in texts[target], f"{page}: {link}"
+            followed += 1
+    assert followed > 200
+
+
+def test_the_list_a_board_and_the_method_are_reached_from_every_page(made: Path) -> None:
+    pages = {page.resolve() for page in made.rglob("*.html")}
+    assert {page.parent.name for page in pages} == {"site", "one", "base", "two of them", "compare-one"}
+    leads_to = {
+        page: {
+            target
+            for link in shown_links(page)
+            if (target := (page.parent / unquote(link.partition("#")[0])).resolve()) in pages
+        }
+        for page in pages
+    }
+    listed = (made / "index.html").resolve()
+    for page, targets in leads_to.items():
+        if page == listed:
+            continue
+        assert listed in targets, f"{page} does not link to the list"
+        assert {"index.html", "method.html"} <= {
+            target.name for target in targets - {listed} | {page}
+        } or page.parent == made
+    assert reached(leads_to, listed) == pages, "a page that nothing leads to"
+
+
+def reached(leads_to: dict[Path, set[Path]], first: Path) -> set[Path]:
+    found, ahead = {first}, [first]
+    while ahead:
+        new = leads_to[ahead.pop()] - found
+        found |= new
+        ahead += new
+    return found
+
+
+def test_examples_lead_to_their_task_and_back(made: Path) -> None:
+    for name in ("one", "two of them"):
+        of_tasks = sorted((made / name).glob("task-*.html"))
+        assert len(of_tasks) > 1
+        for page in of_tasks:
+            examples = [link for link in shown_links(page) if re.fullmatch(r"examples-[^#]*\.html", link)]
+            assert examples
+            for link in examples:
+                assert page.name in shown_links(made / name / link)
+    assert "index.html" in shown_links(made / "base/examples-base.html")
+
+
+def test_a_comparison_leads_to_the_run_of_the_same_setting(made: Path) -> None:
+    (beside,) = (made / "compare-one").glob("compare-*.html")
+    runs = {link.split("/")[1] for link in shown_links(beside) if link.endswith("/method.html")}
+    assert len(runs) == 1
+    assert runs < {"one", "base", "two%20of%20them"}
+    within = made / "one" / beside.name
+    assert {"index.html", "method.html", "../index.html"} <= set(shown_links(within))
+    rows = Elements((made / "index.html").read_text(encoding="utf-8")).rows
+    assert sorted(row[1] for row in rows if row[0].startswith(("one", "compare-snapkv"))) == ["comparison", "run"]
+
+
+@pytest.mark.parametrize("site", ["site", "./site/", "ABSOLUTE"])
+@pytest.mark.parametrize("command", [["run"], ["compare", "snapkv"], ["site", "runs/x"]])
+def test_the_list_is_not_replaced_by_the_page_of_a_run(
+    command: list[str], site: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    small_store(tmp_path / "runs/x")
+    option = "--out" if command[0] == "site" else "--site"
+    given = str(tmp_path / "site") if site == "ABSOLUTE" else site
+    assert main([*command, option, given]) == 1
+    error = capsys.readouterr().err
+    assert len(error.strip().splitlines()) == 1
+    assert "holds the list of all runs and comparisons: give site/NAME" in error
+    assert not (tmp_path / "site").exists()
+
+
+def test_a_folder_that_is_named_after_its_run_keeps_the_pages_of_that_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("first", "second"):
+        small_store(tmp_path / "runs" / name)
+    assert main(["site", "runs/first"]) == 0
+    page = tmp_path / "site/first/index.html"
+    page.write_text("as it was")
+    assert main(["site", "runs/second", "--out", "site/first"]) == 1
+    assert "site/first has the pages of first: give another folder" in capsys.readouterr().err
+    assert page.read_text() == "as it was"
+    assert main(["site", "runs/first", "--out", "site/first"]) == 0
+    assert page.read_text() != "as it was"
+    for name in ("first", "second"):  # a folder that carries no run's name is the user's to fill
+        assert main(["site", f"runs/{name}", "--out", "site/mine"]) == 0
