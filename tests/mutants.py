@@ -214,8 +214,8 @@ MUTANTS = (
     ),
     Mutant(
         f"{STATISTICS}/significance.py",
-        "exact=only_one + only_other < EXACT_BELOW",
-        "exact=True",
+        "discordant < EXACT_BELOW",
+        "True",
         "tests/statistics/test_statistics.py::test_mcnemar_is_the_binomial_below_25_and_edwards_chi_square_from_there",
     ),
     Mutant(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 from pandas import DataFrame
-from scipy.stats import norm
+from scipy.special import ndtri
 
 from leaderboards.aggregate.answer_tables import AnswerTable, answer_tables
 from leaderboards.aggregate.paired import (
@@ -59,7 +59,7 @@ class Pooled:
         """The same with so many times the contexts."""
         if times * self.contexts < fewest_clusters() or not self.error:
             return None
-        quantiles = float(norm.ppf(1 - ALPHA / 2) + norm.ppf(POWER))
+        quantiles = float(ndtri(1 - ALPHA / 2) + ndtri(POWER))
         return float(quantiles * self.error / math.sqrt(times) * self.measure.factor)
 
     @property

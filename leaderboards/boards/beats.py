@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
-from scipy.stats import norm
+from scipy.special import ndtri
 
 from leaderboards.aggregate.paired import UNDECIDED, Difference, Verdict
 from leaderboards.aggregate.summary import ONE_CONTEXT
@@ -36,7 +36,7 @@ def smallest_detectable_difference(resampled: FloatArray) -> float | Blank:
     error = float(np.std(resampled, ddof=1))
     if error < 10.0**-DIGITS:
         return Blank(NO_SPREAD)
-    return float(norm.ppf(1 - ALPHA / 2) + norm.ppf(POWER)) * error
+    return float(ndtri(1 - ALPHA / 2) + ndtri(POWER)) * error
 
 
 @dataclass(frozen=True)

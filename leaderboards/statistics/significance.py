@@ -10,12 +10,12 @@ from functools import lru_cache
 from typing import Generic, Literal, TypeVar
 
 import numpy as np
-from scipy.stats import norm
-from statsmodels.stats.contingency_tables import mcnemar
-from statsmodels.stats.multitest import multipletests
+from scipy.special import bdtr, chdtrc, ndtr
 
 from leaderboards.statistics.bootstrap import DIGITS, FloatArray
+from policies.declaration.lazy import LazyModule
 
+multitest = LazyModule("statsmodels.stats.multitest")  # its import takes a second, and few families need it
 ALPHA = 0.05
 EXACT_BELOW = 25  # discordant questions, from which on chi-square is close enough
 LEAST_P = 1e-12  # what a tail of a normal distribution can say at all
@@ -40,7 +40,7 @@ def corrected(p_values: Mapping[Name, float], family: str, method: Method = "hol
     given = np.array(list(p_values.values()))
     if not len(given):
         return Family(family, method, {})
-    found = _holm(given) if method == "holm" else multipletests(given, ALPHA, method=method)[1]
+    found = _holm(given) if method == "holm" else multitest.multipletests(given, ALPHA, method=method)[1]
     return Family(family, method, {name: float(p) for name, p in zip(p_values, found, strict=True)})
 
 
@@ -57,8 +57,10 @@ def mcnemar_p(only_one: int, only_other: int) -> float:
     """Two-sided p that each of two is as likely to be the only one that is right (Q. McNemar, Psychometrika 12, 1947):
     exact below 25 such questions, else by chi-square with Edwards' continuity correction. Takes questions for
     independent, also those about one context."""
-    table = [[0, only_one], [only_other, 0]]
-    return float(mcnemar(table, exact=only_one + only_other < EXACT_BELOW, correction=True).pvalue)
+    discordant = only_one + only_other
+    if discordant < EXACT_BELOW:
+        return min(1.0, 2 * float(bdtr(min(only_one, only_other), discordant, 0.5)))
+    return float(chdtrc(1, (abs(only_one - only_other) - 1) ** 2 / discordant))
 
 
 def bootstrap_p(resampled: FloatArray) -> float:
@@ -73,4 +75,4 @@ def bootstrap_p(resampled: FloatArray) -> float:
     if fewer:
         return counted
     spread = max(float(np.std(resampled)), 10.0**-DIGITS)
-    return min(counted, max(2 * float(norm.sf(abs(float(np.mean(resampled))) / spread)), LEAST_P))
+    return min(counted, max(2 * float(ndtr(-abs(float(np.mean(resampled))) / spread)), LEAST_P))

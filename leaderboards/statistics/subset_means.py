@@ -12,7 +12,7 @@ from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import t as student
+from scipy.special import stdtrit
 
 from leaderboards.statistics.bootstrap import RESAMPLES, FloatArray
 from leaderboards.statistics.significance import ALPHA, POWER
@@ -87,7 +87,7 @@ def smallest_detectable(spread: float, clusters: int, alpha: float = ALPHA) -> f
 
 @lru_cache(maxsize=4096)  # a site asks for the same ones thousands of times
 def _quantiles(freedom: int, alpha: float) -> float:
-    return float(student.ppf(1 - alpha / 2, freedom) + student.ppf(POWER, freedom))
+    return float(stdtrit(freedom, 1 - alpha / 2) + stdtrit(freedom, POWER))
 
 
 def spread_of(values: FloatArray, weights: FloatArray) -> FloatArray:

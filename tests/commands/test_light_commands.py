@@ -13,6 +13,7 @@ from policies.declaration.lazy import LazyModule
 from tests.support.small_store import small_store
 
 HEAVY = ("torch", "transformers", "kvpress")
+SLOW = ("matplotlib", "scipy.stats", "statsmodels", "seaborn")  # a second together: the pages of a run need none
 RUN = "runs/small"
 COMMAND_LINES = [
     *(["ls", kind] for kind in ("tasks", "policies", "metrics", "models", "suites")),
@@ -70,6 +71,19 @@ CALLS = {
 
 def python(code: str, folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=folder, check=False)
+
+
+def test_a_site_waits_for_no_module_of_print_or_of_rare_statistics(tmp_path: Path) -> None:
+    small_store(tmp_path / RUN)
+    code = f"""
+import sys
+from kvbench.cli.program import main
+assert main(["site", {RUN!r}]) == 0
+print([name for name in {SLOW} if name in sys.modules])
+"""
+    done = python(code, folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.endswith("[]\n"), done.stdout
 
 
 def test_neither_commands_without_a_model_nor_mistypes_wait_for_torch(tmp_path: Path) -> None:

@@ -9,14 +9,15 @@ from dataclasses import dataclass
 
 import numpy as np
 from pandas import DataFrame, factorize
-from scipy.stats import rankdata
 
 from leaderboards.statistics.bootstrap import FloatArray
 from leaderboards.statistics.levels import with_levels
 from leaderboards.statistics.resampling import Estimate, Resampler
+from policies.declaration.lazy import LazyModule
 from policies.declaration.levels import Level
 from policies.declaration.names import FULL
 
+stats = LazyModule("scipy.stats")  # its import takes half a second, and few sites need it
 DEFENDED = ("defence first", "directives first")
 KEPT = ("defence_kept", "directives_kept")
 
@@ -179,7 +180,7 @@ def _by_family(resampler: Resampler, cell: DataFrame, families: Sequence[str]) -
 
 def _spearman(one: FloatArray, other: FloatArray) -> FloatArray:
     """Row by row; NaN where a row has a family without a value, or no order."""
-    ranks = [rankdata(profile, axis=1, nan_policy="propagate") for profile in (one, other)]
+    ranks = [stats.rankdata(profile, axis=1, nan_policy="propagate") for profile in (one, other)]
     centred = [rank - rank.mean(axis=1, keepdims=True) for rank in ranks]
     products = np.prod([(part**2).sum(axis=1) for part in centred], axis=0)
     with np.errstate(invalid="ignore", divide="ignore"):
