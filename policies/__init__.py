@@ -10,7 +10,7 @@ from policies.declaration.papers import TITLES
 from policies.declaration.plug_in import is_plug_in, load_even_if_broken, load_plug_in, plug_ins
 from policies.declaration.policy import Baseline, Policy, Situation, arguments_of, replaced_hooks
 from policies.declaration.same_code import argument_warnings, code_of
-from policies.declaration.steps import ABSENT, UNKNOWN, CacheRows, StepTreatment
+from policies.declaration.steps import ABSENT, UNKNOWN, CacheRows, PrefillTreatment, StepTreatment
 from policies.eviction.protection import PROTECTED, WAYS, protected
 from policies.registry import POLICIES
 
@@ -36,6 +36,7 @@ __all__ = [
     "Point",
     "Policy",
     "PolicyError",
+    "PrefillTreatment",
     "Situation",
     "StepTreatment",
     "argument_warnings",

@@ -24,6 +24,8 @@ from policies import (
     plug_ins,
     protected,
 )
+from policies.declaration.naming import split_outside_brackets
+from policies.faults.registry import FAULTS, damaged, fault_of, is_fault
 
 EVERYTHING = "all"
 DEFAULT = "default"
@@ -67,9 +69,13 @@ def choose_policies(names: str | None, tasks: Sequence[Task], mode: Mode, even_i
     if names is None or names.strip() == DEFAULT:
         chosen = [policy for policy in POLICIES.values() if policy.by_default]
     elif names.strip() == EVERYTHING:
-        chosen = [p for p in known_policies().values() if any(covers(p, task, mode) for task in tasks)]
+        chosen = [
+            policy
+            for policy in known_policies().values()
+            if policy.name not in FAULTS and any(covers(policy, task, mode) for task in tasks)
+        ]
     else:
-        chosen = [find_policy(name, even_if_broken) for name in dict.fromkeys(_split(names))]
+        chosen = [find_policy(name, even_if_broken) for name in dict.fromkeys(split_outside_brackets(names))]
         if not chosen:
             raise KVBenchError(
                 f"no policy given: name policies of python -m kvbench ls policies, or {EVERYTHING}, or {DEFAULT}"
@@ -139,7 +145,7 @@ def known_policies() -> Mapping[str, Policy]:
     installed = plug_ins()
     if twice := POLICIES.keys() & installed.keys():
         raise KVBenchError(f"an installed package brings a policy '{min(twice)}', as kvbench does: rename it")
-    return {**POLICIES, **installed}
+    return {**POLICIES, **FAULTS, **installed}
 
 
 def check_ratios(command: str, policies: Sequence[Policy]) -> None:
@@ -152,20 +158,23 @@ def check_ratios(command: str, policies: Sequence[Policy]) -> None:
 
 def single_policy(names: str) -> Policy:
     """Finds the one policy that is named; raises :class:`KVBenchError` if it is none, or cannot be used."""
-    parts = _split(names)
+    parts = split_outside_brackets(names)
     if len(parts) != 1:
         raise KVBenchError(f"this takes one press at a time, and '{names}' names {len(parts)}")
     return find_policy(parts[0])
 
 
 def find_policy(name: str, even_if_broken: bool = False) -> Policy:
-    """Finds a policy of the registry, of an installed package, a plug-in, or one of them protected: ``name+way``."""
+    """Finds a policy of the registry, of an installed package, a plug-in, a fault with its options, or one of them
+    protected or damaged: ``name+way``."""
     if name in POLICIES:
         return POLICIES[name]
     plain, way = plain_and_way(name)
     if way != PLAIN:
-        return _protected(plain, way)
+        return _composed(plain, way)
     try:
+        if is_fault(name):
+            return fault_of(name)
         if is_plug_in(name):
             return load_even_if_broken(name) if even_if_broken else load_plug_in(name)
     except PolicyError as error:
@@ -183,22 +192,10 @@ def _unknown(name: str, known: Mapping[str, Policy]) -> str:
     return f"unknown policy '{name}': {meant}python -m kvbench ls policies lists all {len(known)}"
 
 
-def _protected(plain: str, way: str) -> Policy:
-    if way not in WAYS:
-        raise KVBenchError(f"{plain}+{way}: {unknown_name('protection', way, WAYS)}")
+def _composed(plain: str, way: str) -> Policy:
+    if way not in WAYS and not is_fault(way):
+        raise KVBenchError(f"{plain}+{way}: {unknown_name('protection or fault', way, [*WAYS, *FAULTS])}")
     try:
-        return protected(find_policy(plain), way)
+        return (protected if way in WAYS else damaged)(find_policy(plain), way)
     except PolicyError as error:
         raise KVBenchError(str(error)) from error
-
-
-def _split(names: str) -> list[str]:
-    """Splits a list at its commas outside of brackets."""
-    parts, depth = [""], 0
-    for character in names:
-        depth += (character in "([{") - (character in ")]}")
-        if character == "," and depth == 0:
-            parts.append("")
-        else:
-            parts[-1] += character
-    return [part.strip() for part in parts if part.strip()]

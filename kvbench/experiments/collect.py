@@ -180,7 +180,8 @@ def _likelihood(generation: Generation | None, full_nll: float | None) -> dict[s
 def _digest(branch: Branch, generation: Generation) -> str | None:
     if generation.final_cache:
         return generation.final_cache.digest
-    return None if branch.treatment.policy.step_treatment else branch.digest
+    policy = branch.treatment.policy
+    return None if policy.prefill_treatment or policy.step_treatment else branch.digest
 
 
 def _outcome(model: LoadedModel, trace: Trace, branch: Branch, generation: Generation) -> dict[str, object]:

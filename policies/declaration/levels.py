@@ -153,6 +153,15 @@ def parse_ratios(text: str) -> tuple[float, ...]:
     return tuple(float(ratio) + 0.0 for ratio in ratios)  # -0 is 0
 
 
+def parse_rates(text: str) -> tuple[float, ...]:
+    """Rates in [0, 1], as :func:`parse_numbers` reads them."""
+    rates = parse_numbers(text, "rates")
+    for rate in rates:
+        if not 0 <= float(rate) <= 1:
+            raise LevelError(f"--rates {text}: {rate} is outside [0, 1]: a rate is the share of the cache that is hit")
+    return tuple(float(rate) + 0.0 for rate in rates)
+
+
 def parse_budgets(text: str) -> tuple[float, ...]:
     """``64,128,256``, tokens to keep in every head, ascending and each once."""
     budgets = set()
@@ -196,7 +205,20 @@ BUDGET = LevelKind(
     share=_share_beyond,
     not_comparable="asked by budget, which is another ratio for every length",
 )
-KINDS: dict[str, LevelKind] = {kind.name: kind for kind in (RATIO, BUDGET)}
+RATE = LevelKind(
+    name="rate",
+    plural="rates",
+    help="Of faults: shares of the cache to damage, such as 0.01,0.1, in [0, 1].",
+    parse=parse_rates,
+    nothing=0.0,
+    typical=0.05,
+    title="asked rate: the share of rows, values or tokens that a fault hits",
+    axis="asked rate",
+    default="0,0.01,0.02,0.05,0.1,0.2,0.5",
+    few="0.02,0.1,0.5",
+    usual=(0.02, 0.1),
+)
+KINDS: dict[str, LevelKind] = {kind.name: kind for kind in (RATIO, BUDGET, RATE)}
 EVICTION = (RATIO.name, BUDGET.name)  # the kinds that a policy takes unless it declares others
 UNTREATED = Level(RATIO.name, RATIO.nothing)  # the one level of the full cache
 

@@ -7,7 +7,7 @@ CONTROLS = (FULL, "oracle", "random", "recency")
 TO_BEAT = ("random", "recency")  # a method that is no better than these should look like it
 PLAIN = "plain"  # the way of a policy that protects nothing
 # As policies are named; a plug-in with arguments ends with a bracket.
-PROTECTED = re.compile(r"(?P<plain>.+)\+(?P<way>[a-z][a-z0-9._-]*)")
+PROTECTED = re.compile(r"(?P<plain>.+)\+(?P<way>[a-z][a-z0-9._-]*(\([^()]*\))?)")
 
 
 def plain_and_way(policy: str) -> tuple[str, str]:

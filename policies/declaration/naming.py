@@ -4,6 +4,18 @@ from collections.abc import Iterable
 from typing import Protocol, TypeVar
 
 
+def split_outside_brackets(text: str) -> list[str]:
+    """Splits a list at its commas outside of brackets."""
+    parts, depth = [""], 0
+    for character in text:
+        depth += (character in "([{") - (character in ")]}")
+        if character == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += character
+    return [part.strip() for part in parts if part.strip()]
+
+
 class Named(Protocol):
     @property
     def name(self) -> str: ...

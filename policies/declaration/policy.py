@@ -8,11 +8,11 @@ from typing import Any, Literal
 from policies.declaration.errors import PolicyError
 from policies.declaration.lazy import LazyModule
 from policies.declaration.levels import EVICTION, KINDS, RATIO, UNTREATED, Level, Point
-from policies.declaration.steps import StepTreatment
+from policies.declaration.steps import PrefillTreatment, StepTreatment
 
 kvpress = LazyModule("kvpress")
 
-Family = Literal["control", "scorer", "wrapper", "prefill", "decoding", "protection", "plug-in"]
+Family = Literal["control", "scorer", "wrapper", "prefill", "decoding", "protection", "fault", "plug-in"]
 Attention = Literal["sdpa", "eager"]
 Prefill = Literal["shared", "private"]
 Counted = Literal["head", "layer", "cache", "nowhere"]
@@ -61,6 +61,8 @@ class Policy:
     # Shared: it acts in ``compress`` alone, after the attention of a layer has run on the full cache.
     prefill: Prefill = "shared"
     while_decoding: bool = False  # it acts on the cache also while an answer is written, which is then written alone
+    # Builds what acts once on the cache that the press left, before any question is read. All questions share the rows.
+    prefill_treatment: Callable[[Situation], PrefillTreatment] | None = None
     # Builds what acts on the cache between steps, for the answer to the question of that id. Each question is then
     # decoded from a copy of what the press kept, together with all other branches.
     step_treatment: Callable[[Situation, str], StepTreatment] | None = None
@@ -78,6 +80,7 @@ class Policy:
     # Arguments that are smaller on short contexts, with their values where the context is long enough: those of the
     # paper as kvpress has them. A name is that of the press's argument, or the end of it behind a dot.
     paper_arguments: Mapping[str, float] = field(default_factory=dict)
+    arguments: Mapping[str, int | float | str] = field(default_factory=dict)  # beside those of its press
     weights: str = ""  # what has to be downloaded for a model, if anything
     same_as: tuple[str, ...] = ()  # keep the same by design: the identity audit does not report them
     baseline: Baseline | None = None  # how kvpress itself does the same, if by another press
@@ -105,7 +108,8 @@ class Policy:
         """Selects the points at which it runs: of a kind that it takes, within its reach, and more than the first draw
         if it draws at random."""
         if not self.kinds:
-            return (Point(UNTREATED),)
+            draws = {point.repeat for point in points} if self.random else ()
+            return tuple(Point(UNTREATED, repeat) for repeat in sorted({0, *draws}))
         return tuple(
             point
             for point in points

@@ -1,4 +1,4 @@
-"""A step treatment acts between steps: this says when it is called, and what it may do to the cache of a branch."""
+"""What acts on the rows of a branch after its press: this says when it is called, and what it may do to the cache."""
 
 from typing import TYPE_CHECKING, Protocol
 
@@ -33,15 +33,22 @@ class CacheRows(Protocol):
         """Puts these, of the shape in which they are read, into the cache; absent rows stay as they are."""
 
 
-class StepTreatment(Protocol):
-    """Acts on the cache of one branch while the answer to one of its questions is written.
+class PrefillTreatment(Protocol):
+    """Acts once on the kept context of a branch, in the same way for all of its questions.
 
-    A fresh one is built for each answer. What it does may depend on layer, head, token and step, and on what it was
-    built for, and not on what else is decoded at the same time.
+    What it does may depend on layer, head and token, and on what it was built for, and not on what else is decoded at
+    the same time.
     """
 
     def after_prefill(self, cache: CacheRows) -> None:
-        """Called before the question is read."""
+        """Called before any question is read."""
+
+
+class StepTreatment(PrefillTreatment, Protocol):
+    """Acts on the cache of one branch while the answer to one of its questions is written.
+
+    A fresh one is built for each answer, and what it does may depend on the step too.
+    """
 
     def after_step(self, cache: CacheRows, step: int) -> None:
         """Called when the question has been read (step 0), and when each token of the answer but the last has been."""

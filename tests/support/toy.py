@@ -151,8 +151,13 @@ def treat(
     seed: int = 0,
     budgets: Sequence[int] = (),
     repeats: int = 1,
+    rates: Sequence[float] = (),
 ) -> Trace:
-    levels = [*(point.level for point in at_ratios(ratios)), *(Level("budget", float(budget)) for budget in budgets)]
+    levels = [
+        *(point.level for point in at_ratios(ratios)),
+        *(Level("budget", float(budget)) for budget in budgets),
+        *(Level("rate", rate) for rate in rates),
+    ]
     points = points_of(levels, repeats)
     return prefill(model, prompt, plan(policies, points, prompt, seed))
 

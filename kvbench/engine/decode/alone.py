@@ -74,12 +74,14 @@ class PlainSource:
         self._question = trace.prompt.questions[answer.question]
         self._position = answer.branch.next_position
         policy, situation = answer.branch.treatment.policy, answer.branch.treatment.situation
-        build = policy.step_treatment
+        once, build = policy.prefill_treatment, policy.step_treatment
+        self._at_start = once(situation) if once else None
         self._treatment = build(situation, self._question.question.id) if build else None
 
     def read(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-        if self._treatment:
-            self._treatment.after_prefill(self.cache_of(0))
+        for treatment in (self._at_start, self._treatment):
+            if treatment:
+                treatment.after_prefill(self.cache_of(0))
         question = torch.tensor(self._question.token_ids, device=self._model.device)
         yield torch.zeros(1, dtype=torch.long, device=self._model.device), self.step(question)
 

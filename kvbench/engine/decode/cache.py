@@ -24,12 +24,13 @@ class BranchCache(CacheRows):
 class BundleCache(BranchCache):
     """Finds the rows of one answer in the storage of a bundle.
 
-    Only a row that asks one question can be written to: others share what is kept of the context.
+    Once a question is read, only a row that asks one can be written to: others share what is kept of the context.
     """
 
     def __init__(self, bundle: Bundle, branch: Branch, row: int, column: int, question_read: bool) -> None:
         """``row``: where it stands now. ``question_read``: whether keys and values of the question are there."""
         self._bundle, self._branch, self._row = bundle, branch, row
+        self._shared = question_read and bundle.columns.count > 1
         columns, number = bundle.columns, bundle.row_numbers[row]
         question_places = (columns.column == column) & ~columns.padding[number]
         question = question_places.nonzero()[:, 0].tolist() if question_read else []
@@ -54,7 +55,7 @@ class BundleCache(BranchCache):
         return self._bundle.values[layer][self._row][:, self._places(layer)]
 
     def write(self, layer: int, keys: torch.Tensor | None = None, values: torch.Tensor | None = None) -> None:
-        if self._bundle.columns.count > 1:
+        if self._shared:
             raise ValueError("questions share the kept rows of this branch: only a policy with a step treatment writes")
         present = (self.tokens(layer) != ABSENT)[..., None]
         places = self._places(layer)

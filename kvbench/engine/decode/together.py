@@ -86,12 +86,22 @@ class WaveSource:
                     treatments[number] = treatment.policy.step_treatment(treatment.situation, question.id)
         return treatments
 
-    def read(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    def _treat_kept(self) -> None:
+        """Has treatments act on what is kept of the context: once for all questions of a row, or for each answer."""
+        for number, (_, __, column) in enumerate(self._places):
+            branch = self.answers[number].branch
+            build = branch.treatment.policy.prefill_treatment
+            if build is not None and column == 0 and branch.error is None:
+                with faults_of(branch, "after the prefill"):
+                    build(branch.treatment.situation).after_prefill(self.cache_of(number))
         for number, treatment in self._treatments.items():
             branch = self.answers[number].branch
             if branch.error is None:
                 with faults_of(branch, "while decoding"):
                     treatment.after_prefill(self.cache_of(number))
+
+    def read(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        self._treat_kept()
         read_shared(self._model, self._wave)
         self._question_read = True
         yield from read_questions(self._model, self._wave)

@@ -76,7 +76,7 @@ def new_branch(treatment: Treatment) -> Branch:
     branch = Branch(treatment)
     with faults_of(branch, "at the start"):
         branch.press = treatment.policy.press(treatment.situation)
-        branch.arguments = arguments_of(branch.press)
+        branch.arguments = arguments_of(branch.press) | dict(treatment.policy.arguments)
     return branch
 
 

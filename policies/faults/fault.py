@@ -1,0 +1,162 @@
+"""A fault damages rows of the cache. Which rows, and when, is the same for every kind; how is what a kind declares."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Literal
+
+from policies.declaration.lazy import LazyModule
+from policies.declaration.policy import Situation
+from policies.declaration.steps import ABSENT, CacheRows
+from policies.faults.draws import Distribution, draw
+from policies.faults.options import FIRST, FaultOptions
+
+if TYPE_CHECKING:
+    import torch
+else:
+    torch = LazyModule("torch")
+
+States = Literal["keys", "values"]
+TENSORS: Mapping[str, tuple[States, ...]] = {"K": ("keys",), "V": ("values",), "both": ("keys", "values")}
+BEFORE_THE_QUESTION = 0
+
+
+@dataclass(frozen=True)
+class Site:
+    """Describes the rows of one layer and tensor that a fault may damage."""
+
+    situation: Situation
+    options: FaultOptions
+    layer: int
+    tensor: States
+    step: int  # 0 before the question is read, 1 before the first token of the answer is, and so on
+    tokens: "torch.Tensor"  # of the rows, as :meth:`CacheRows.tokens` gives them
+    states: "torch.Tensor"  # as they are: (num_kv_heads, rows, head_dim)
+
+    @cached_property
+    def positions(self) -> "torch.Tensor":
+        """Returns the tokens of the rows, int64 (num_kv_heads, rows). A row that is no single token is told by its
+        place."""
+        return torch.where(self.tokens < 0, torch.arange(self.tokens.shape[1], device=self.tokens.device), self.tokens)
+
+    @property
+    def present(self) -> "torch.Tensor":
+        """Returns the rows that are there, of all heads: (rows, head_dim)."""
+        return self.states[self.tokens != ABSENT]
+
+    def draw(self, distribution: Distribution, what: str, *channels: int) -> "torch.Tensor":
+        """Draws a number for each row, or each channel of it, for one use: (num_kv_heads, rows, *channels)."""
+        key = f"{self.situation.seed}/{self.situation.example_id}/{self.layer}/{self.step}/{what}"
+        return draw(distribution, key, self.positions, *channels)
+
+    def draw_like(self, distribution: Distribution) -> "torch.Tensor":
+        """Draws a number for each value of the rows, others for keys than for values."""
+        return self.draw(distribution, self.tensor, self.states.shape[-1]).to(self.states.dtype)
+
+
+Corrupt = Callable[[Site], "torch.Tensor"]
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Declares a kind of fault."""
+
+    name: str
+    paper: str
+    description: str
+    # Returns what each row would be if the fault hit all of it, of the shape and type of ``Site.states``.
+    corrupt: Corrupt
+    options: type[FaultOptions] = FaultOptions
+
+
+@dataclass
+class FaultTreatment:
+    """Damages the cache of one branch as a fault and its options say."""
+
+    fault: Fault
+    options: FaultOptions
+    situation: Situation
+    # What stood where a transient fault has hit, by layer and tensor.
+    _clean: dict[tuple[int, States], "torch.Tensor"] = field(default_factory=dict)
+
+    @property
+    def rate(self) -> float:
+        """Returns the share of the units that are hit."""
+        return self.situation.level.value if self.options.rate is None else self.options.rate
+
+    def after_prefill(self, cache: CacheRows) -> None:
+        self._act(cache, BEFORE_THE_QUESTION)
+
+    def after_step(self, cache: CacheRows, step: int) -> None:
+        self._act(cache, step + 1)
+
+    def _act(self, cache: CacheRows, step: int) -> None:
+        self._restore(cache)
+        if self.options.phase == "step" and step != self.options.step:
+            return
+        if self.options.phase == "resident" and step != BEFORE_THE_QUESTION:
+            return
+        for layer in self.options.layers_of(cache.layers):
+            tokens = cache.tokens(layer)
+            for tensor in TENSORS[self.options.tensor]:
+                states = getattr(cache, tensor)(layer)
+                site = Site(self.situation, self.options, layer, tensor, step, tokens, states)
+                self._damage(cache, site)
+
+    def _damage(self, cache: CacheRows, site: Site) -> None:
+        hit = self._hit(site)
+        if not bool(hit.any()):
+            return
+        damaged = torch.where(hit, self.fault.corrupt(site), site.states)
+        if self.options.persistence == "transient":
+            self._clean[site.layer, site.tensor] = site.states
+        cache.write(site.layer, **{site.tensor: damaged})
+
+    def _restore(self, cache: CacheRows) -> None:
+        """Puts back what a transient fault has damaged; rows that are newer stand behind it and are clean."""
+        for (layer, tensor), clean in self._clean.items():
+            states = getattr(cache, tensor)(layer)
+            states[:, : clean.shape[1]] = clean
+            cache.write(layer, **{tensor: states})
+        self._clean.clear()
+
+    def _hit(self, site: Site) -> "torch.Tensor":
+        """Tells which values are hit: bool (num_kv_heads, rows, 1 or head_dim)."""
+        options, (heads, _, size) = self.options, site.states.shape
+        if options.unit == "token":
+            key = f"{self.situation.seed}/{self.situation.example_id}/{site.step}/tokens"
+            drawn = draw("uniform", key, site.positions[:1]).expand(heads, -1)[..., None]
+        elif options.unit == "row":
+            drawn = site.draw("uniform", "rows")[..., None]
+        else:
+            drawn = site.draw("uniform", f"values of {site.tensor}", size)
+        hit = (drawn < self.rate) & self._aimed(site.positions)[..., None]
+        chosen = torch.zeros(heads, dtype=torch.bool, device=hit.device)
+        chosen[list(options.heads_of(heads))] = True
+        return hit & chosen[:, None, None]
+
+    def _aimed(self, positions: "torch.Tensor") -> "torch.Tensor":
+        """Tells which rows hold tokens that the fault is aimed at: bool, of the shape of ``positions``."""
+        situation, tokens = self.situation, self.options.tokens
+        if tokens == "all":
+            return torch.ones_like(positions, dtype=torch.bool)
+        if first := FIRST.fullmatch(tokens):
+            return positions < int(first[1])
+        evidence = torch.tensor(situation.evidence_tokens, dtype=torch.long, device=positions.device)
+        if tokens == "answer":
+            return torch.isin(
+                positions, torch.tensor(situation.answer_tokens, dtype=torch.long, device=positions.device)
+            )
+        if tokens == "evidence":
+            return torch.isin(positions, evidence)
+        in_context = positions < situation.context_length
+        other = in_context & ~torch.isin(positions, evidence)
+        return other if tokens == "other" else other & torch.isin(positions, self._as_many(evidence))
+
+    def _as_many(self, evidence: "torch.Tensor") -> "torch.Tensor":
+        """Draws as many tokens as carry evidence from those that do not."""
+        situation = self.situation
+        every = torch.arange(situation.context_length)[None]
+        order = draw("uniform", f"{situation.seed}/{situation.example_id}/as many", every)[0]
+        order[evidence.cpu()] = 2.0
+        return order.argsort()[: len(evidence)].to(evidence.device)

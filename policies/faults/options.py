@@ -1,0 +1,92 @@
+"""What can be said of any fault: where it hits, when, and how much of it."""
+
+import re
+from functools import cached_property
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from policies.declaration.errors import PolicyError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+Tensor = Literal["K", "V", "both"]
+Phase = Literal["resident", "prefill_write", "every_step", "step"]
+PARTS = {"H": 2, "Q": 4}  # halves and quarters of the layers: H1, H2, Q1 to Q4
+FIRST = re.compile(r"first([1-9][0-9]{0,6})")
+AIMED = ("evidence", "answer", "other", "random")  # their tokens differ from question to question
+
+
+def _parts(text: Any) -> Any:
+    """Splits ``[0,2,5-7]``, or one part without brackets."""
+    return tuple(part.strip() for part in text.strip("[]").split(",")) if isinstance(text, str) else text
+
+
+Parts = Annotated[tuple[str, ...], BeforeValidator(_parts)]
+
+
+class FaultOptions(BaseModel):
+    """Declares the options of every fault; a kind may add its own."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    tensor: Tensor = "both"
+    layers: Parts = ("all",)  # indices, ranges such as 0-3, halves H1 and H2, quarters Q1 to Q4
+    heads: Parts = ("all",)  # of keys and values: indices and ranges
+    tokens: str = "all"  # all, evidence, answer, other than evidence, as many random ones as evidence, first4
+    unit: Literal["row", "value", "token"] = "row"  # of which the rate is a share; a row is one layer, head and token
+    phase: Phase = "resident"  # once after the prefill, while it is written, before every pass that reads, before one
+    step: int = Field(0, ge=0)  # with phase=step: 0 is before the question is read, 1 before the first answer token is
+    persistence: Literal["persistent", "transient"] = "persistent"  # transient: clean again at the next step
+    rate: float | None = Field(None, ge=0, le=1)  # instead of a level
+
+    @model_validator(mode="after")
+    def _fit_together(self) -> "FaultOptions":
+        if self.tokens not in ("all", *AIMED) and not FIRST.fullmatch(self.tokens):
+            raise ValueError(f"tokens={self.tokens}: say all, {', '.join(AIMED)}, or such as first4")
+        for name in ("layers", "heads"):
+            for part in getattr(self, name):
+                self._check_part(name, part)
+        if self.step and self.phase != "step":
+            raise ValueError("step goes with phase=step")
+        if self.persistence == "transient" and self.phase in ("resident", "prefill_write"):
+            raise ValueError(f"persistence=transient goes with phase=every_step or step, not {self.phase}")
+        return self
+
+    @staticmethod
+    def _check_part(name: str, part: str) -> None:
+        of_layers = name == "layers" and re.fullmatch(r"H[12]|Q[1-4]", part)
+        if part != "all" and not of_layers and not re.fullmatch(r"\d{1,4}(-\d{1,4})?", part):
+            also = ", quarters as Q3, halves as H1" if name == "layers" else ""
+            raise ValueError(f"{name}={part}: give indices as 0 or [0,2,4-6]{also}")
+
+    @cached_property
+    def is_aimed(self) -> bool:
+        """Tells whether its tokens differ from question to question."""
+        return self.tokens in AIMED
+
+    def layers_of(self, count: int) -> tuple[int, ...]:
+        """Lists the layers of a model of so many layers; raises :class:`PolicyError` for one that it has not."""
+        return _chosen("layer", self.layers, count)
+
+    def heads_of(self, count: int) -> tuple[int, ...]:
+        """Lists the key-value heads of a layer of so many; raises :class:`PolicyError` for one that it has not."""
+        return _chosen("head", self.heads, count)
+
+
+def _chosen(what: str, parts: "Sequence[str]", count: int) -> tuple[int, ...]:
+    chosen = set[int]()
+    for part in parts:
+        if part == "all":
+            chosen.update(range(count))
+        elif part[0] in PARTS:
+            of = PARTS[part[0]]
+            number = int(part[1]) - 1
+            chosen.update(range(number * count // of, (number + 1) * count // of))
+        else:
+            first, _, last = part.partition("-")
+            if int(last or first) >= count:
+                raise PolicyError(f"{what}s={part}: the model has {count} {what}s, 0 to {count - 1}")
+            chosen.update(range(int(first), int(last or first) + 1))
+    return tuple(sorted(chosen))
