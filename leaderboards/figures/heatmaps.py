@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from statistics import fmean
 from typing import TypeVar
 
@@ -36,7 +37,7 @@ class Layer:
     top: float  # the value of full heat
     bottom: float  # the value of no heat
 
-    @property
+    @cached_property
     def cells(self) -> list[list[Cell]]:
         return [[self._cell(value) for value in row] for row in self.values]
 

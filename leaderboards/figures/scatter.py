@@ -113,7 +113,8 @@ def _spot(style: LineStyle, row: SummaryRow, both: Pair) -> Spot:
 def _left_out(shown: Sequence[SummaryRow], known: Sequence[SummaryRow]) -> str:
     """Why policies lack points, each reason once."""
     missing: dict[str, dict[str, None]] = {}
+    there = {(row.policy, row.at) for row in known}
     for row in shown:
-        if row not in known and row.policy != FULL:
+        if (row.policy, row.at) not in there and row.policy != FULL:
             missing.setdefault(row.reason or "not measured", {})[row.policy] = None
     return "; ".join(f"{', '.join(policies)}: {reason}" for reason, policies in missing.items())
