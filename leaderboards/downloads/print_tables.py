@@ -9,9 +9,12 @@ LATEX = str.maketrans(
     {
         **{letter: f"\\{letter}" for letter in "&%$#_{}"},
         **{"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"},
-        **{"○": r"$\circ$", "▲": r"$\blacktriangle$", "▼": r"$\blacktriangledown$", "–": "--", "−": "$-$"},
+        **{"<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", "`": r"\textasciigrave{}"},
+        **{"○": r"$\circ$", "▲": r"$\blacktriangle$", "▼": r"$\blacktriangledown$", "–": r"\textendash{}", "−": "$-$"},
     }
 )
+# What Markdown would read as its own; underscores within a word are none of it.
+MARKDOWN = re.compile(r"[\\`*\[\]<>|~&$]|(?<![^\W_])_|_(?![^\W_])")
 
 
 def board_rows(board: Board) -> list[tuple[str, ...]]:
@@ -26,7 +29,7 @@ def board_rows(board: Board) -> list[tuple[str, ...]]:
 
 
 def as_latex(board: Board) -> str:
-    """A tabular of the package booktabs; its signs need amssymb."""
+    """Returns a tabular of the package booktabs, whose signs need amssymb."""
     head, *body = [" & ".join(_latex(text) for text in row) + r" \\" for row in board_rows(board)]
     columns = "l" + "r" * sum(column.leads for column in board.columns)
     parts = [
@@ -42,13 +45,21 @@ def as_latex(board: Board) -> str:
 
 
 def as_markdown(board: Board) -> str:
-    rows = [[text.replace("|", r"\|") for text in row] for row in board_rows(board)]
+    """Returns a table as GitHub and pandoc read it."""
+    rows = [[_markdown(text) for text in row] for row in board_rows(board)]
     rule = ["---", *["---:"] * (len(rows[0]) - 1)]
     return "".join(f"| {' | '.join(row)} |\n" for row in (rows[0], rule, *rows[1:]))
 
 
 def _latex(text: str) -> str:
-    return re.sub(r"\s+", " ", text.translate(LATEX))
+    """Escapes a text. A group keeps hyphens from joining to a dash, and a bracket or a star at the beginning of a row
+    from being an argument of what ends the row before."""
+    escaped = re.sub("(?<=-)-", "{}-", " ".join(text.split()).translate(LATEX))
+    return f"{{}}{escaped}" if escaped.startswith(("[", "*")) else escaped
+
+
+def _markdown(text: str) -> str:
+    return MARKDOWN.sub(r"\\\g<0>", " ".join(text.split()))
 
 
 WRITERS: Mapping[str, Callable[[Board], str]] = {"tex": as_latex, "md": as_markdown}

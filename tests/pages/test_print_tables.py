@@ -1,0 +1,124 @@
+"""Boards in LaTeX and in Markdown: a reader of either finds the texts as they were, whatever a policy is called."""
+
+import re
+import shutil
+import subprocess
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+
+from leaderboards.aggregate.summary import summarise
+from leaderboards.boards.board import Board, boards_of
+from leaderboards.downloads.print_tables import as_latex, as_markdown, board_rows
+from tests.support.pages import Elements
+from tests.support.synthetic_records import realistic_records
+
+EVERY_SPECIAL = r"_a & b_c %d $x$ #1 {y} ~z ^2 \n | `v` *w* [u](t) <i>s</i> r--q --- &amp; __p__ \| \\"
+SPECIAL_FIRST = ("[2pt] first", "*starred", "_", "|", "\\", "# heading", "- list")
+# What stands for a letter in the text of LaTeX; any other command or special letter is a fault.
+LATEX_LETTERS = {
+    **{f"\\{letter}": letter for letter in "&%$#_{}"},
+    r"\textbackslash{}": "\\",
+    r"\textasciitilde{}": "~",
+    r"\textasciicircum{}": "^",
+    r"\textasciigrave{}": "`",
+    r"\textless{}": "<",
+    r"\textgreater{}": ">",
+    r"\textbar{}": "|",
+    r"\textendash{}": "–",
+    r"$\circ$": "○",
+    r"$\blacktriangle$": "▲",
+    r"$\blacktriangledown$": "▼",
+    "$-$": "−",
+    "{}": "",
+}
+LATEX_TOKEN = re.compile(
+    "|".join([*map(re.escape, sorted(LATEX_LETTERS, key=len, reverse=True)), r"[^\\&%$#_{}~^<>|`]"])
+)
+LETTERS = st.characters(exclude_categories=("C", "Z"), max_codepoint=0x17F) | st.sampled_from(" &%$#_{}~^\\|`*[]<>-")
+
+
+@cache
+def board_of_base() -> Board:
+    records = realistic_records(tasks=["base"], contexts=4)
+    return boards_of(records, summarise(records))["agnostic", "base"]
+
+
+def named(*names: str) -> Board:
+    """A board whose policies have these names."""
+    board = board_of_base()
+    return replace(board, methods=tuple(replace(board.methods[0], name=name) for name in names))
+
+
+def spaced(text: str) -> str:
+    return " ".join(text.split())
+
+
+def texts_of(board: Board) -> list[list[str]]:
+    return [[spaced(text) for text in row] for row in board_rows(board)]
+
+
+def read_latex(table: str) -> list[list[str]]:
+    """Reads a tabular as LaTeX does, and fails for a letter that is none in LaTeX's text."""
+    inside = table.split("\\toprule\n")[1].split("\\bottomrule")[0].replace("\\midrule\n", "")
+    rows = inside.split(" \\\\\n")
+    assert rows.pop() == ""
+    assert not [row for row in rows if row.startswith(("[", "*"))], "an argument of the row before"
+    return [[latex_text(cell) for cell in re.split(r"(?<!\\)&", row)] for row in rows]
+
+
+def latex_text(cell: str) -> str:
+    text, place = "", 0
+    assert "--" not in cell, "hyphens that join to a dash"
+    while place < len(cell):
+        token = LATEX_TOKEN.match(cell, place)
+        assert token, f"LaTeX cannot set {cell[place:]!r}"
+        text += LATEX_LETTERS.get(token[0], token[0])
+        place = token.end()
+    return spaced(text)
+
+
+def read_markdown(table: str) -> list[list[str]]:
+    """Reads a table as GitHub does."""
+    page = Elements(MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"]).render(table))
+    assert {tag for tag, _ in page.found} == {"table", "thead", "tbody", "tr", "th", "td"}, "no other element"
+    return [[spaced(text) for text in row] for row in page.rows]
+
+
+@pytest.mark.parametrize("name", [EVERY_SPECIAL, *SPECIAL_FIRST])
+def test_a_name_of_special_letters_is_read_as_it_was(name: str) -> None:
+    board = named(name, "snapkv")
+    assert texts_of(board)[1][0] == spaced(name)
+    assert read_latex(as_latex(board)) == texts_of(board)
+    assert read_markdown(as_markdown(board)) == texts_of(board)
+
+
+@given(st.text(LETTERS, min_size=1, max_size=30).filter(str.strip))
+@example("a\\")
+@example("*a*_b_")
+def test_any_name_is_read_as_it_was(name: str) -> None:
+    board = named(name)
+    assert read_latex(as_latex(board)) == texts_of(board)
+    assert read_markdown(as_markdown(board)) == texts_of(board)
+
+
+def test_a_usual_name_is_left_as_it_is_where_that_can_be_read() -> None:
+    assert "| adakv_snapkv |" in as_markdown(named("adakv_snapkv"))
+    assert "adakv\\_snapkv &" in as_latex(named("adakv_snapkv"))
+
+
+@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="pdflatex is not installed")
+def test_latex_sets_the_table(tmp_path: Path) -> None:
+    page = (
+        "\\documentclass{article}\\usepackage[T1]{fontenc}\\usepackage{booktabs,amssymb}\\begin{document}\n"
+        f"{as_latex(named(EVERY_SPECIAL, *SPECIAL_FIRST))}\\end{{document}}\n"
+    )
+    (tmp_path / "page.tex").write_text(page, encoding="utf-8")
+    command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "page.tex"]
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    assert ended.returncode == 0, ended.stdout[-2000:]
