@@ -26,7 +26,9 @@ def parse_points(
     names no levels, two kinds that one policy would take both, and a policy that takes none of what is given."""
     try:
         given = [Level(kind, value) for kind, text in texts.items() for value in KINDS[kind].parse(text)]
-        kinds = tuple(texts) or tuple(dict.fromkeys(policy.kinds[0] for policy in policies if policy.kinds))
+        # Controls stand beside what is named: their levels are run for their own sake only where nothing else is.
+        named = [policy for policy in policies if policy.kinds and policy.name not in CONTROLS] or policies
+        kinds = tuple(texts) or tuple(dict.fromkeys(policy.kinds[0] for policy in named if policy.kinds))
         if not given:
             defaults = {kind: KINDS[kind].few if comparing else KINDS[kind].default for kind in kinds}
             if needed := [kind for kind, text in defaults.items() if not text]:

@@ -17,6 +17,7 @@ from policies.declaration.names import CONTROLS, FULL
 UNCHANGED_FROM = 0.5  # at this ratio and above, outputs that are all those of the full cache are worth a look
 REMOVED_FROM = 0.1  # the mean share removed from which a context is compressed, whatever was asked for
 FEWEST_TOKENS = 8  # kept in a head, below which two methods may agree by chance: the last token is everybody's choice
+SAME_NATS = 1e-3  # likelihoods closer than this differ by rounding alone
 ORACLE = "oracle"
 KEY = ["task", "mode", "example_id", "question_id"]
 
@@ -60,8 +61,9 @@ def audit(
 ) -> tuple[list[Identical], list[Unchanged]]:
     """Lists what looks wrong in the records of a run. ``declared``: by policy, those that are the same by design.
 
-    Policies are compared by the digest of what is read where both have one, and else by their outputs; these say
-    nothing where they are all those of the full cache. Of random policies the first draw is looked at.
+    Policies are compared by the digest of what is read where both have one, and else by their outputs and by how likely
+    right answers are; outputs say nothing where they are all those of the full cache. Of random policies the first draw
+    is looked at.
     """
     sound = records[(records["status"] == "ok") & (records["repeat"] == 0)]
     seen = with_levels(sound).assign(
@@ -110,11 +112,13 @@ class _Seen:
     question: Numbers
     digest: Numbers
     output: Numbers
+    nats: NDArray[np.float64]  # mean negative log-likelihoods of the right answers, NaN where there is none
 
     @classmethod
     def of(cls, records: DataFrame) -> Self:
         ordered = records.sort_values("question")
-        return cls(*(ordered[name].to_numpy(dtype=np.int64) for name in ("question", "digest", "output")))
+        question, digest, output = (ordered[name].to_numpy(dtype=np.int64) for name in ("question", "digest", "output"))
+        return cls(question, digest, output, ordered["gold_nll"].to_numpy(dtype=np.float64))
 
     def shared_with(self, other: "_Seen") -> tuple["_Seen", "_Seen"]:
         """Selects the questions that both have, in the same order."""
@@ -122,7 +126,7 @@ class _Seen:
         return self._at(one), other._at(two)
 
     def _at(self, places: NDArray[np.intp]) -> "_Seen":
-        return _Seen(self.question[places], self.digest[places], self.output[places])
+        return _Seen(self.question[places], self.digest[places], self.output[places], self.nats[places])
 
 
 def _same(seen: _Seen, full: _Seen) -> bool:
@@ -139,4 +143,5 @@ def _identical(one: _Seen, other: _Seen, informative: bool) -> tuple[int, str] |
         return None
     if (first.digest >= 0).all() and (second.digest >= 0).all():
         return (count, "cache") if (first.digest == second.digest).all() else None
-    return (count, "outputs") if informative and (first.output == second.output).all() else None
+    alike = (first.output == second.output).all() and np.nanmax(np.abs(first.nats - second.nats), initial=0) < SAME_NATS
+    return (count, "outputs") if informative and alike else None

@@ -26,6 +26,7 @@ def records(**policies: tuple[list[str], list[str] | None]) -> pd.DataFrame:
             "question_id": f"base/{number // 2}/{number}",
             "status": "ok",
             "output_text": outputs[number],
+            "gold_nll": None if number == 3 else float(number),
             "cache_digest": digests[number] if digests else None,
         }
         for policy, (outputs, digests) in policies.items()
@@ -53,6 +54,15 @@ def test_where_kept_tokens_are_not_known_outputs_decide() -> None:
     identical, _ = audit(records(full=FULL, one=(CHANGED, None), other=(CHANGED, list("1234"))))
     assert [(found.one, found.other, found.by) for found in identical] == [("one", "other", "outputs")]
     assert audit(records(full=FULL, one=(CHANGED, None), other=(["a", "b", "y", "x"], None))) == ([], [])
+
+
+def test_the_same_outputs_with_other_likelihoods_are_two_policies() -> None:
+    """Two faults that hit little write the same words."""
+    found = records(full=FULL, one=(CHANGED, None), other=(CHANGED, None))
+    found.loc[found["policy"] == "other", "gold_nll"] += 0.01
+    assert audit(found) == ([], [])
+    found.loc[found["policy"] == "other", "gold_nll"] -= 0.00995
+    assert len(audit(found)[0]) == 1
 
 
 def test_outputs_that_are_those_of_the_full_cache_say_nothing_of_two_policies() -> None:
