@@ -89,7 +89,7 @@ def _question(text: str, row: Row, spans: tuple[Span, ...]) -> Question:
 
 
 def _no_rows(rng: random.Random, request: Request) -> Draft:
-    raise DatasetError(f"{IFEVAL.name} has no rows of its own: give them with --data")
+    raise DatasetError(f"{IFEVAL.name} has no rows of its own: run takes them from --data FILE")
 
 
 IFEVAL = Task(

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from kvbench.system.console import console, printable
+from kvbench.system.console import console, warn
 from kvbench.system.errors import KVBenchError
 from kvbench.system.places import is_place
 from leaderboards.terminal.result_table import ResultTable
@@ -20,7 +20,7 @@ from leaderboards.terminal.result_table import ResultTable
 VERSION = 1  # of the JSON object; one that lacks or renames anything gets another
 
 AsJSON = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")]
-Quiet = Annotated[bool, typer.Option("--quiet", help="Print results and errors, and no progress.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Print results, warnings and errors, and no progress.")]
 
 OUTPUT_OPTIONS: Mapping[str, Any] = {"as_json": AsJSON, "quiet": Quiet}
 
@@ -67,7 +67,7 @@ class Result:
         for note in self.notes:
             output.print(f"- {note}")
         for warning in self.warnings:
-            console.print(printable(warning), style="yellow", soft_wrap=True)
+            warn(warning)
         width = max(map(len, self.files), default=0) + 2
         for what, paths in self.files.items():
             for path in paths if isinstance(paths, Sequence) else [paths]:

@@ -22,7 +22,7 @@ from kvbench.publish.site_list import COMPARISON, ENTRY_FILES, RUN, enlist, fold
 from kvbench.store.identity import Identity
 from kvbench.store.merging import RunGroup, group_runs
 from kvbench.store.store import SUMMARY_FILE, Store
-from kvbench.system.console import console, printable
+from kvbench.system.console import warn
 from kvbench.system.errors import KVBenchError
 from kvbench.system.files import write_text_atomically
 from kvbench.system.side_by_side import side_by_side
@@ -88,11 +88,7 @@ def publish_summary(store: Store, records: DataFrame) -> list[SummaryRow]:
 def _warn(store: Store) -> None:
     if store.run.status != "complete":
         state = store.run.reason or store.run.status
-        console.print(
-            f"warning: {store.folder} is not complete ({printable(state)}): what is missing is blank",
-            style="yellow",
-            soft_wrap=True,
-        )
+        warn(f"warning: {store.folder} is not complete ({state}): what is missing is blank")
 
 
 def publish_site(store: Store, records: DataFrame, folder: Path | None) -> tuple[list[Path], list[SummaryRow]]:

@@ -71,14 +71,14 @@ class Store:
             if names := identity.differences(store.identity):
                 raise KVBenchError(
                     f"{folder} belongs to another run ({_difference(names[0], store.identity, identity)}): "
-                    "choose another --name, or delete that folder"
+                    "give the run another name, or delete that folder"
                 )
             store._set(status="started", reason=None)
             _remove_partial(folder)
             return store
         _remove_partial(folder)
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-            raise KVBenchError(f"{folder} exists and is no run of kvbench: choose another --name or --out")
+            raise KVBenchError(f"{folder} exists and is no run of kvbench: choose another name, or another --out")
         run = RunFile(
             schema_version=SCHEMA_VERSION,
             status="started",
@@ -201,7 +201,7 @@ class Store:
         what = f"{path} lacks '{metric.name}': the kvbench that wrote it did not have this metric."
         if metric.of_answer is not None:
             return KVBenchError(f"{what} python -m kvbench score {self.folder} computes it from the stored outputs")
-        return KVBenchError(f"{what} It does not follow from what is stored: run again with another --name")
+        return KVBenchError(f"{what} It does not follow from what is stored: run again under another name")
 
     def record_files_without_metrics(self) -> set[Path]:
         """Finds the record files of an earlier version, which lack metrics of this one."""

@@ -1,6 +1,7 @@
-"""What every command prints: tables for people, one JSON object for programs, and with --quiet nothing else."""
+"""What every command prints: tables for people, one JSON object for programs, and with --quiet warnings beside it."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -101,6 +102,24 @@ def test_a_quiet_command_prints_its_tables_in_80_columns_and_nothing_else(
     assert cli.out
     assert max(map(len, cli.out.splitlines())) <= 80
     assert all(line.startswith("error: ") for line in cli.err.splitlines())
+
+
+def test_a_quiet_command_tells_its_warnings_on_standard_error_and_no_progress(
+    cli: CommandLine, small_run: Store, tmp_path: Path
+) -> None:
+    run, site = Path(shutil.copytree(small_run.folder, tmp_path / "runs/first")), tmp_path / "site"
+    content = json.loads((run / "run.json").read_text())
+    (run / "run.json").write_text(json.dumps({**content, "status": "started"}))
+    warning = f"warning: {run} is not complete (started): what is missing is blank\n"
+    assert cli("site", run, "--out", site) == 0
+    assert cli.err.startswith(warning)
+    assert "page: " in cli.err
+    assert cli("site", run, "--out", site, "--quiet") == 0
+    assert (cli.out, cli.err) == ("", warning)
+    results = evaluation(tmp_path / "results/x", 1.0).parent
+    (results / "broken").mkdir()
+    assert cli("import-kvpress", results, "--out", site, "--quiet") == 1
+    assert [line.partition(":")[0] for line in cli.err.splitlines()] == ["left out", "error"]
 
 
 def test_a_fault_is_in_the_object_on_standard_error_and_in_the_status(cli: CommandLine, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Runs of the toy model, from Python and from the command line, and what they come to."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 import kvbench.experiments.collect
 import kvbench.run.unit
 from datasets_gen import TASKS, Example, Task
-from kvbench.cli.program import main
+from kvbench.cli.program import application, main
 from kvbench.experiments.grid import Grid
 from kvbench.experiments.setting import Setting
 from kvbench.models.load import LoadedModel
@@ -86,6 +87,15 @@ def small_command(model: Path, folder: Path, *more: object) -> list[object]:
     return ["run", *places, *small, *more]
 
 
+def options_in(message: str) -> list[str]:
+    """Lists the options that a message tells to use, but for those of another command that it names."""
+    return re.findall(r"(?<![\w-])--[a-z][a-z-]+", re.sub(r"kvbench [^:;(]*|(run|plan) --[a-z-]+", "", message))
+
+
+def options_of(command: str) -> set[str]:
+    return {option for parameter in application(command).params for option in parameter.opts}
+
+
 @dataclass
 class CommandLine:
     """Commands of kvbench in this process: ``out`` and ``err`` hold what the last one said."""
@@ -113,6 +123,9 @@ class CommandLine:
         (line,) = [line for line in self.err.splitlines() if line and not line.startswith("loading")]
         assert line.startswith("error: ")
         assert "unexpected" not in line
+        assert set(options_in(line)) <= {*map(str, words), *options_of(str(words[0]))}, (
+            f"options of no use here: {line}"
+        )
         return line
 
     def words(self, *more: object, model: Path | None = None) -> list[object]:

@@ -98,5 +98,5 @@ def check_length(model: LoadedModel, prompt: Prompt, steps: int) -> None:
         raise KVBenchError(
             f"{prompt.example.id} needs {longest} tokens and {model.name} takes {limit}, the least of its "
             "positions, its tokenizer's limit and its attention windows: use shorter contexts or answers "
-            "(--max-new-tokens), or another model"
+            "(run --max-new-tokens), or another model"
         )
