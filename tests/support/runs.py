@@ -12,7 +12,7 @@ import pytest
 import kvbench.experiments.collect
 import kvbench.run.unit
 from datasets_gen import TASKS, Example, Task
-from kvbench.cli.program import application, main
+from kvbench.cli.program import COMMANDS, application, main
 from kvbench.experiments.grid import Grid
 from kvbench.experiments.setting import Setting
 from kvbench.models.load import LoadedModel
@@ -88,12 +88,16 @@ def small_command(model: Path, folder: Path, *more: object) -> list[object]:
 
 
 def options_in(message: str) -> list[str]:
-    """Lists the options that a message tells to use, but for those of another command that it names."""
-    return re.findall(r"(?<![\w-])--[a-z][a-z-]+", re.sub(r"kvbench [^:;(]*|(run|plan) --[a-z-]+", "", message))
+    """Lists the options that a message names, but for those of another command that stands before them."""
+    return re.findall(
+        r"(?<![\w-])--[a-z][a-z-]+", re.sub(r"kvbench [^:;(]*|(run|plan|ray start) --[a-z-]+", "", message)
+    )
 
 
 def options_of(command: str) -> set[str]:
-    return {option for parameter in application(command).params for option in parameter.opts}
+    """Lists the options of a command; none where there is no such command."""
+    parameters = application(command).params if command in COMMANDS else ()
+    return {option for parameter in parameters for option in parameter.opts}
 
 
 @dataclass
