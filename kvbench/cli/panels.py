@@ -1,4 +1,4 @@
-"""How ``--help`` is laid out: a panel for each kind of option, and an example of each command."""
+"""Lays out ``--help``: a panel for each kind of option, and an example of each command."""
 
 from collections.abc import Mapping
 

@@ -27,7 +27,7 @@ OUTPUT_OPTIONS: Mapping[str, Any] = {"as_json": AsJSON, "quiet": Quiet}
 
 @dataclass(frozen=True)
 class Result:
-    """What a command found and wrote."""
+    """A command returns this: tables, a verdict, warnings and the files that it wrote."""
 
     tables: Sequence[ResultTable] = ()  # those of one name are one table for programs
     verdict: str = ""  # one line, above the tables

@@ -32,7 +32,7 @@ class PressCost(BaseModel):
 
 
 class TableBytes(BaseModel):
-    """What a table of a store weighs."""
+    """The bytes that a table of a store takes."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

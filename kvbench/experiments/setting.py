@@ -16,7 +16,7 @@ memory = LazyModule("kvbench.system.memory")  # it needs torch, and options are 
 
 @dataclass(frozen=True)
 class Setting:
-    """How a run treats and decodes every example."""
+    """The options by which a run treats and decodes every example."""
 
     policies: Sequence[Policy]
     points: Sequence[Point]  # the levels, and the draws of random policies at each

@@ -44,7 +44,7 @@ SUITES: Mapping[str, Suite] = {
 
 @dataclass(frozen=True)
 class Coverage:
-    """What a run covers."""
+    """The tasks, policies and tables that a run covers."""
 
     tasks: Sequence[Task]
     policies: str | None  # as ``--policies`` takes them

@@ -9,7 +9,7 @@ from policies import KINDS
 
 @dataclass(frozen=True)
 class Reproduction:
-    """How to make a run again."""
+    """The command that makes a run again."""
 
     command: str  # one line for a shell
     unknown: tuple[str, ...] = ()  # what the reader has to bring along, a sentence each

@@ -26,7 +26,7 @@ LONGEST_NAME = 80  # letters of a folder's name
 
 
 class Entry(BaseModel):
-    """What the list says of one site."""
+    """A row of the list of all sites."""
 
     model_config = ConfigDict(extra="forbid")
 

@@ -30,7 +30,8 @@ def _write(file: Path | BytesIO, table: pa.Table) -> None:
 
 
 def read_parquet(path: Path, columns: Sequence[str] | None = None) -> tuple[pa.Schema, pa.Table]:
-    """All columns that a file has, and the rows with those that are asked for. By a handle, which any place has."""
+    """Returns all columns that a file has, and the rows with those that are asked for. By a handle, which any place
+    has."""
     with path.open("rb") as file:
         parquet = pq.ParquetFile(file)
         schema = parquet.schema_arrow

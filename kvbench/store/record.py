@@ -1,4 +1,5 @@
-"""What a run stores of an answer: its record, and its question and context, which stand once for all records."""
+"""The row models of a store: the record of an answer, and its question and context, which stand once for all
+records."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal

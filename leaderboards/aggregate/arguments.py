@@ -21,8 +21,9 @@ Value = Any  # of an argument: a number, a truth value or a text
 
 @dataclass(frozen=True)
 class Arguments:
-    """What a policy ran with on a task. ``used``: by argument the values of all contexts, ascending, each once;
-    ``paper``: by argument the value of the paper, as kvpress has it, of those that contexts may be too short for."""
+    """The arguments that a policy ran with on a task. ``used``: by argument the values of all contexts, ascending, each
+    once; ``paper``: by argument the value of the paper, as kvpress has it, of those that contexts may be too short
+    for."""
 
     policy: str
     task: str
@@ -48,12 +49,12 @@ class Arguments:
 
     @property
     def written(self) -> str:
-        """All arguments, with the paper's values where they are others."""
+        """Writes all arguments, with the paper's values where they are others."""
         return ", ".join(self._written(name) for name in self.used)
 
     @property
     def reason(self) -> str:
-        """Why it is called adapted; empty where it is not."""
+        """Says why the policy is called adapted; nothing where it is not."""
         return ", ".join(self._written(name) for name in self.others)
 
     @property
@@ -80,7 +81,8 @@ def written_values(values: Sequence[Value]) -> str:
 
 
 def arguments_of_records(records: DataFrame) -> dict[tuple[str, str], Arguments]:
-    """By policy and task, what the records say. Policies without an argument have none."""
+    """Reads from the records, by policy and task, the arguments that each ran with. Policies without an argument have
+    none."""
     found = {}
     columns = records[["policy", "task", "press_arguments"]].drop_duplicates().astype(str)
     columns = columns.sort_values(list(columns.columns))  # the same whatever the order of the records is
@@ -130,15 +132,15 @@ def narrow_windows(presses: Sequence[Arguments]) -> str:
 
 
 def paper_arguments(policy: str) -> Mapping[str, float]:
-    """Those of a policy of the registry, or of the one that it protects; none of a plug-in."""
+    """Returns the paper's arguments of a policy of the registry, or of the one that it protects; none of a plug-in."""
     plain, way = plain_and_way(policy)
     known = POLICIES.get(policy) or (POLICIES.get(plain) if way != PLAIN else None)
     return known.paper_arguments if known else {}
 
 
 def adapted(records: DataFrame, policy: str, task: str) -> Arguments | None:
-    """What a policy ran with on a task, where that is not what its paper has; else None. Where the result says that it
-    is not ``ranked``, it is not to be ranked against others."""
+    """Returns what a policy ran with on a task, where that is not what its paper has; else None. Where the result says
+    that it is not ``ranked``, it is not to be ranked against others."""
     own = records[(records["policy"] == policy) & (records["task"] == task)]
     used = arguments_of_records(own).get((policy, task))
     return used if used is not None and used.adapted else None

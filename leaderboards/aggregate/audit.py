@@ -136,7 +136,7 @@ def _same(seen: _Seen, full: _Seen) -> bool:
 
 
 def _identical(one: _Seen, other: _Seen, informative: bool) -> tuple[int, str] | None:
-    """How many records they share, and what is the same in all of them."""
+    """Counts the records that two methods share, and tells what is the same in all of them."""
     first, second = one.shared_with(other)
     count = len(first.question)
     if count == 0:

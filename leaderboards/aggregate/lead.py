@@ -1,4 +1,4 @@
-"""What leads in each kind of task: the measures that policies are ranked by, and whether a model can do it at all."""
+"""Chooses the measures that policies are ranked by in each kind of task, and tells whether a model can do it at all."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,8 +14,8 @@ LEAST = 50.0  # percent of the first measure that the full cache must reach
 
 @dataclass(frozen=True)
 class Lead:
-    """What leads in one kind of task. A policy is ranked by the mean of its measures, each in percent of good: of one
-    of which less is better, what is missing to 100."""
+    """The measures that lead in one kind of task. A policy is ranked by the mean of its measures, each in percent of
+    good: of one of which less is better, what is missing to 100."""
 
     kind: str  # of task
     measures: tuple[Measure, ...]  # the first tells whether a model can do such a task

@@ -95,7 +95,8 @@ class Difference:
         return self.low is not None and self.high is not None and not self.low <= 0 <= self.high
 
     def written(self, factor: float = 1) -> str:
-        """As it is shown, such as ``+12 [+3, +20]``; with as many digits, up to two, as tell a clear one from 0."""
+        """Writes the difference as it is shown, such as ``+12 [+3, +20]``, with as many digits, up to two, as tell a
+        clear one from 0."""
         if self.low is None or self.high is None:
             return f"{factor * self.mean:+.0f}"
         nearest = factor * min(abs(self.low), abs(self.high))
@@ -264,7 +265,7 @@ def _duels_of_task(pair: tuple[str, str], task: str, cells: Sequence[_Cell]) -> 
 
 
 def _cells(table: AnswerTable, pairs: Sequence[tuple[str, str]], seed: int) -> dict[tuple[str, str], _Cell]:
-    """Those of the pairs that have a value of some measure."""
+    """Makes a cell of each pair that has a value of some measure."""
     places = {name: place for place, name in enumerate(table.policies)}
     known = [pair for pair in pairs if set(pair) <= set(places)]
     one, other = (np.array([places[pair[side]] for pair in known], dtype=np.intp) for side in (0, 1))

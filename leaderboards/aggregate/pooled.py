@@ -153,8 +153,8 @@ def _area(
 
 
 def area_weights(ratios: FloatArray) -> FloatArray:
-    """What each level counts in the mean height of a curve by the trapezoid rule, shape (levels,), summing to 1: from
-    the lowest ratio to the highest. All the same where ratios are not known, or all are one."""
+    """Returns what each level counts in the mean height of a curve by the trapezoid rule, shape (levels,), summing to
+    1: from the lowest ratio to the highest. All the same where ratios are not known, or all are one."""
     order = np.argsort(ratios)
     ordered = ratios[order]
     if not np.isfinite(ratios).all() or ordered[-1] <= ordered[0]:

@@ -1,4 +1,4 @@
-"""From records, one per question, to the rows of a board. Nothing is rounded and nothing incomplete is averaged."""
+"""Turns records, one per question, into the rows of a board. It rounds nothing and averages nothing incomplete."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -203,12 +203,12 @@ def _mean_ratio(level: Level, ratios: Sequence[float | None]) -> float | None:
 
 
 def _questions(records: Columns) -> int:
-    """How many questions some answers are to."""
+    """Counts the questions that some answers are to."""
     return len(np.unique(records["question"]))
 
 
 def _incomplete(group: Columns, expected: _Expected, repeats: int) -> str | None:
-    """Why a cell may enter no mean."""
+    """Says why a cell may enter no mean."""
     if not len(group):
         return NOT_RUN
     gaps = []

@@ -16,7 +16,7 @@ ADVICE = "look at the chat template, at the prompt, and at what it writes"
 
 @dataclass(frozen=True)
 class WrittenAnswer:
-    """What the model wrote with the full cache."""
+    """An answer that the model wrote with the full cache."""
 
     question: str
     golds: tuple[str, ...]
@@ -33,7 +33,7 @@ class Unmastered:
     answers: tuple[WrittenAnswer, ...]  # wrong ones, of different contexts as far as there are
 
     def __str__(self) -> str:
-        """In one line."""
+        """Writes the answer in one line."""
         outputs = ", ".join(repr(answer.output) for answer in self.answers)
         return f"{self.task}: {self.reason}: {ADVICE}: {outputs}"
 

@@ -1,4 +1,4 @@
-"""Whether a policy beats a control at the same realised budget, and which difference could have been told at all."""
+"""Tells whether a policy beats a control at the same realised budget, and which difference could have been seen."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

@@ -75,7 +75,7 @@ class Board:
 
     @property
     def reasons(self) -> list[str]:
-        """Why cells are blank, each once with the columns that they are in."""
+        """Says why cells are blank, each reason once with its columns."""
         columns_by_reason: dict[str, dict[str, None]] = {}
         for line in (*self.methods, *self.controls):
             for column, cell in zip(self.columns, line.cells, strict=True):
@@ -100,8 +100,8 @@ Column = tuple[BoardColumn, Cells]
 
 
 def boards_of(records: DataFrame, rows: Sequence[SummaryRow], standings: Standings | None = None) -> Boards:
-    """By mode and task, ``all`` among them. ``rows`` are those that the records add up to, and ``standings`` what has
-    been computed of them already, or nothing."""
+    """Makes the boards, by mode and task, ``all`` among them. ``rows`` are those that the records add up to, and
+    ``standings`` what has been computed of them already, or nothing."""
     standings = all_standings(records, rows) if standings is None else standings
     seconds = _seconds(records)
     shown = shown_of(sorted({row.at for row in rows if row.policy != FULL}))

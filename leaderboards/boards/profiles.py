@@ -69,12 +69,12 @@ class Profile:
 
     @cached_property
     def lead(self) -> Measured:
-        """What policies are ranked by, in percent: the mean of what leads the task."""
+        """Returns what policies are ranked by, in percent: the mean of the measures that lead the task."""
         return self.leads if isinstance(self.leads, Blank) else _mean(self.leads)
 
     @property
     def not_comparable(self) -> str:
-        """Why levels are not comparable between contexts, if they are not."""
+        """Says why levels are not comparable between contexts, if they are not."""
         return self.levels[-1].declared.not_comparable
 
     def estimate(self, values: FloatArray) -> Estimate:
@@ -125,8 +125,9 @@ class _Tally:
 
 @dataclass(frozen=True)
 class Profiles:
-    """All profiles of a run; each is computed when it is asked for, since together they fill hundreds of megabytes.
-    ``rows`` are those of :func:`~leaderboards.aggregate.summary.summarise`, which know what is blank and why."""
+    """Holds all profiles of a run; each is computed when it is asked for, since together they fill hundreds of
+    megabytes. ``rows`` are those of :func:`~leaderboards.aggregate.summary.summarise`, which know what is blank and
+    why."""
 
     rows: Mapping[tuple[str, str], Mapping[str, Mapping[Level, SummaryRow]]]
     tallies: Mapping[tuple[str, str], _Tally]
@@ -242,7 +243,7 @@ class Profiles:
 
 
 def _gap(cells: Sequence[tuple[str, Level]], rows: Mapping[Level, SummaryRow | None]) -> Blank | None:
-    """Why a policy has no profile at all."""
+    """Says why a policy has no profile at all."""
     if len({level.kind for _, level in cells}) > 1:
         return Blank(TWO_KINDS)
     for level, row in rows.items():

@@ -68,8 +68,8 @@ def ranks(board: BoardProfiles) -> dict[str, RankInterval | Blank]:
 
 
 def _ahead(one: tuple[Profile, FloatArray], other: tuple[Profile, FloatArray]) -> FloatArray:
-    """By how many points one area is above another, both to where the shorter curve ends. Noise of sums is rounded
-    away, which would else be as clear as any."""
+    """Returns by how many points one area is above another, both to where the shorter curve ends. Noise of sums is
+    rounded away, which would else be as clear as any."""
     shared = np.minimum(one[1], other[1])
     first, second = areas(one[0], shared), areas(other[0], shared)
     if isinstance(first, Blank) or isinstance(second, Blank):

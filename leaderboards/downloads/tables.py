@@ -84,7 +84,7 @@ def _contests_of(duel: Duel) -> dict[str, Any]:
 
 
 def pooled_sheet(name: str, pooled: Iterable[Pooled]) -> Sheet:
-    """What a comparison begins with."""
+    """Makes the sheet of the pooled differences, with which a comparison begins."""
     rows = [
         {
             "policy": one.policy,
@@ -130,7 +130,7 @@ def _first_reason(values: Mapping[str, float | Blank]) -> dict[str, Any]:
 
 
 def contrasts_sheet(name: str, contrasts: Sequence[Contrast]) -> Sheet:
-    """How and where two policies fail differently."""
+    """Makes the sheet that tells how and where two policies fail differently."""
     rows = [
         {
             "policy": one.policy,

@@ -22,8 +22,8 @@ NARROWEST = 6.0  # has room for a heading
 
 
 def save_map(found: HeatMap, key: Key, path: Path, heading: str, paper: Paper | None = None) -> None:
-    """With its numbers in the cells; blank ones are empty. As wide as the cells need, unless ``paper`` says how wide.
-    The format is that of the suffix: svg, png or pdf."""
+    """Writes a heat map with its numbers in the cells; blank ones are empty. It is as wide as the cells need, unless
+    ``paper`` says how wide. The format is that of the suffix: svg, png or pdf."""
     layer = found.layers[key]
     values = np.array(
         [[np.nan if isinstance(value, Blank) else value for value in row] for row in layer.values], dtype=np.float64

@@ -30,7 +30,7 @@ Grid = tuple[tuple[float | Blank, ...], ...]
 
 @dataclass(frozen=True)
 class Layer:
-    """What a heat map shows of one choice."""
+    """The cells that a heat map shows for one choice."""
 
     measure: Measure
     values: Grid  # in the unit of a row, shape (rows, columns)
@@ -98,7 +98,7 @@ class HeatMap:
 
     @property
     def headings(self) -> dict[str, str]:
-        """By measure, its name, unit and better end."""
+        """Returns by measure its name, unit and better end."""
         measures = {layer.measure.name: layer.measure for layer in self.layers.values()}
         return {
             name: f"{one.title}, {one.unit}" + (f"; {one.better} is better" if one.better else "")
@@ -215,7 +215,8 @@ def _by_policy(
     measures: Sequence[Measure],
     grid: Callable[[Measure, str], Grid],
 ) -> HeatMap:
-    """With a layer for each policy but the full cache, which is the first column of all of them, and for the mean."""
+    """Makes a map with a layer for each policy but the full cache, which is the first column of all of them, and for
+    the mean."""
     name, title, note, corner = words
     policies = [policy for policy in _methods_first(rows) if policy != FULL]
     methods = [policy for policy in policies if policy not in CONTROLS]

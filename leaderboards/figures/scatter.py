@@ -75,7 +75,7 @@ def over_levels(rows: Sequence[SummaryRow], both: Pair) -> Correlation | Blank:
 
 
 def told(found: Correlation | Blank) -> str:
-    """In a line.
+    """Writes the correlation in a line.
 
     >>> told(Correlation(0.5, 0.0004, -0.25, 0.04, 12))
     'r = 0.50 (p < 0.001), ρ = −0.25 (p = 0.040), 12 points'
@@ -94,7 +94,7 @@ def written_p(p: float) -> str:
 
 
 def _place(row: SummaryRow, both: Pair) -> tuple[float, float]:
-    """In the units shown; of a row that has both."""
+    """Returns the place of a row that has both measures, in the units shown."""
     across, up = ((one.value(row) or 0.0) * one.factor for one in both)
     return across, up
 
@@ -111,7 +111,7 @@ def _spot(style: LineStyle, row: SummaryRow, both: Pair) -> Spot:
 
 
 def _left_out(shown: Sequence[SummaryRow], known: Sequence[SummaryRow]) -> str:
-    """Why policies lack points, each reason once."""
+    """Says why policies lack points, each reason once."""
     missing: dict[str, dict[str, None]] = {}
     there = {(row.policy, row.at) for row in known}
     for row in shown:

@@ -40,7 +40,7 @@ def refuses(output: str) -> bool:
 
 
 def _under_defence(sample: Sample) -> FloatArray:
-    """What leaks in each attack on a prompt with a defence, NaN for everything else."""
+    """Returns what leaks in each attack on a prompt with a defence, and NaN for everything else."""
     return np.where(np.isnan(sample["defence_leakage"]), np.nan, sample["leakage"]).astype(np.float64)
 
 

@@ -49,7 +49,7 @@ class Grid:
 
 @dataclass(frozen=True)
 class Section:
-    """All about one opponent."""
+    """A part of the page: all about one opponent."""
 
     identifier: str
     other: str

@@ -77,7 +77,7 @@ def _least(results: Results, matrix: UseMatrix, figure: Address) -> Finding | No
 
 
 def _wrong(results: Results, figure: Address) -> Finding | None:
-    """How often what the first policy of the board still answers is wrong, at the last level at which it
+    """Tells how often what the first policy of the board still answers is wrong, at the last level at which it
     answers anything in each task."""
     task = ALL_TASKS if len(results.tasks) > 1 else results.tasks[0]
     board = results.boards.get((results.mode, task))

@@ -54,7 +54,7 @@ class PlacedBoard:
 
 @dataclass(frozen=True)
 class First:
-    """What stands on the first screen of some results."""
+    """The first screen of some results."""
 
     identifier: str
     label: str  # what tells these results from others, if there are any

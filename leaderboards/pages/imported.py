@@ -28,7 +28,7 @@ COLUMNS = (
 
 @dataclass(frozen=True)
 class Section:
-    """All about one data set, on one model in one setting."""
+    """A part of the page: all about one data set, on one model in one setting."""
 
     identifier: str
     title: str

@@ -47,7 +47,7 @@ def title_of(task: str, label: str) -> str:
 
 
 def note_of(results: Results, task: str) -> str:
-    """How much there is of a task, and what a reader has to know of it."""
+    """Says how many questions and contexts a task has, and what a reader has to know of it."""
     most = max((row for row in results.rows if row.task == task), key=lambda row: row.n)
     note = f"{_counted(most.n, 'question')} about {_counted(most.contexts, 'context')} in each cell"
     if most.chance is not None:

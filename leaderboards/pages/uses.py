@@ -112,5 +112,5 @@ def _cell(found: Sequence[SafeRatio | Blank]) -> Cell:
 
 
 def _badness(safe: SafeRatio) -> tuple[float, bool]:
-    """What is safe for less is worse; of what is safe for nothing, what is shown to be unsafe."""
+    """Orders cells: what is safe for less is worse; of what is safe for nothing, what is shown to be unsafe."""
     return safe.ratio, safe.outcome != "unsafe"

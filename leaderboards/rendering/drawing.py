@@ -13,7 +13,7 @@ from leaderboards.rendering.svg import part_of_a_page, placed
 
 @dataclass(frozen=True)
 class Drawing:
-    """What is drawn, and what it is called."""
+    """A drawing and its name."""
 
     frame: Frame
     marks: tuple[Mark, ...]  # those of one depth in the order in which they are drawn

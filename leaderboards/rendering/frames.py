@@ -30,12 +30,13 @@ class Axis:
 
     @classmethod
     def up_to(cls, title: str, top: float, steps: int = 5) -> Self:
-        """In equal steps from 0, with some room above."""
+        """Makes an axis in equal steps from 0, with some room above."""
         return cls(title, tuple(top * step / steps for step in range(steps + 1)), 0.0, top * 1.03)
 
     @classmethod
     def holding(cls, title: str, values: Sequence[float], steps: int = 5) -> Self:
-        """From 0, or the lowest value below it, to the highest, in round steps: for what has no highest possible."""
+        """Makes an axis from 0, or the lowest value below it, to the highest, in round steps, for values without a
+        bound."""
         low, high = min(0.0, *values, 0.0), max(0.0, *values, 0.0)
         rough = (high - low or 1.0) / steps
         power = 10.0 ** math.floor(math.log10(rough))
@@ -63,7 +64,7 @@ class Axis:
 
     @property
     def doubling(self) -> bool:
-        """Whether equal steps along it are factors of 2."""
+        """Tells whether equal steps along it are factors of 2."""
         return self.kind is not None and self.kind.doubling
 
     @property

@@ -1,4 +1,4 @@
-"""What matplotlib draws on axes of its own, such as a heat map, as SVG text to stand inside a page."""
+"""Turns what matplotlib draws on axes of its own, such as a heat map, into SVG text to stand inside a page."""
 
 import hashlib
 import html

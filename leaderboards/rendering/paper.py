@@ -1,4 +1,4 @@
-"""What a figure for print is drawn on: how wide it is, and whether it has a heading."""
+"""The paper that a figure for print is drawn on: how wide it is, and whether it has a heading."""
 
 import re
 import textwrap

@@ -1,4 +1,4 @@
-"""How each policy is drawn: the same colour, marker and dash in every curve and in every legend of a page."""
+"""Gives each policy its style: the same colour, marker and dash in every curve and in every legend of a page."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -41,7 +41,7 @@ REPEAT_DASHES = (SOLID, (4.0, 1.5), (1.2, 1.2))
 
 @dataclass(frozen=True)
 class LineStyle:
-    """How the line of a policy looks."""
+    """The look of the line of a policy."""
 
     policy: str
     index: int  # the place of the policy on the page, by which its line is found in the curves

@@ -84,7 +84,7 @@ def task_seed(seed: int, task: str) -> int:
 # Every policy at every ratio asks for the same weights, and drawing them is most of the work.
 @lru_cache(maxsize=16)
 def cluster_weights(clusters: int, seed: int, resamples: int) -> FloatArray:
-    """How often each cluster is drawn in each resample, shape (resamples, clusters).
+    """Counts how often each cluster is drawn in each resample, shape (resamples, clusters).
 
     In memory cluster by cluster, so that a sum over clusters is a few long additions.
     """

@@ -44,7 +44,7 @@ class Columns:
 
 
 def groups(frame: DataFrame, by: Sequence[str]) -> Iterator[tuple[tuple[Any, ...], NDArray[np.intp]]]:
-    """By the values of some columns, the places of the records that have them, in their order."""
+    """Returns by the values of some columns the places of the records that have them, in their order."""
     for key, places in frame.groupby(list(by), sort=False, observed=True).indices.items():
         yield key if isinstance(key, tuple) else (key,), np.sort(places)
 

@@ -23,7 +23,7 @@ SUBSETS = RESAMPLES - 1  # of more clusters: so many at random
 
 @lru_cache(maxsize=64)  # every two policies ask for the same
 def subsets(clusters: int, seed: int) -> FloatArray:
-    """Which clusters each subset holds, as 0 and 1, shape (subsets, clusters); none is empty."""
+    """Returns which clusters each subset holds, as 0 and 1, shape (subsets, clusters); none is empty."""
     if clusters <= ALL_UP_TO:
         drawn = (np.arange(1, 2**clusters)[:, None] >> np.arange(clusters)) & 1
     else:
@@ -52,7 +52,7 @@ class Tails:
 
     @classmethod
     def of(cls, means: FloatArray) -> list[Self]:
-        """Those of each row, shape (rows, subsets)."""
+        """Computes the means of each row, shape (rows, subsets)."""
         ordered, reach = np.sort(means, axis=1), _place(means.shape[1], ALPHA)
         ends = ordered[:, :reach].copy(), ordered[:, ::-1][:, :reach].copy()
         return [cls(low, high, means.shape[1]) for low, high in zip(*ends, strict=True)]

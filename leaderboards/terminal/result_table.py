@@ -20,7 +20,7 @@ def written(value: Any) -> str:
 
 @dataclass(frozen=True)
 class Column:
-    """How the values of one name are shown."""
+    """A column of a table: its name, and how its values are shown."""
 
     name: str
     title: str | None = None  # above the column, instead of the name

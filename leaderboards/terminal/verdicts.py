@@ -19,7 +19,8 @@ MOST_MEASURES = 2  # fit beside a verdict
 
 
 def pooled_table(pooled: Sequence[Pooled]) -> ResultTable:
-    """What a comparison begins with: a line for each opponent, or two where some tasks are judged by directives."""
+    """Makes the table that a comparison begins with: a line for each opponent, or two where some tasks are judged by
+    directives."""
     columns = (
         Column("policy", shown=False),
         Column("other", ""),
@@ -98,7 +99,7 @@ def short_verdict(duel: Duel) -> str:
 
 
 def explanation(duels: Sequence[Duel]) -> str:
-    """What a table of verdicts has to be read with."""
+    """Explains how a table of verdicts is read."""
     lead, levels = duels[0].lead.measure, max(duel.family for duel in duels)
     fewest = min(duel.contexts for duel in duels)
     lines = [f"points of difference; verdicts are on {lead.title}"]
@@ -119,7 +120,7 @@ def few_contexts(duels: Sequence[Duel]) -> list[str]:
 
 
 def summary_line(duels: Sequence[Duel]) -> str:
-    """How often it is better, worse and not distinguished."""
+    """Counts how often a policy is better, worse and not distinguished."""
     counts = Counter(duel.verdict for duel in duels)
     words = ", ".join(f"{verdict} in {counts[verdict]}" for verdict in VERDICTS)
     return f"{words} of {len(duels)} cells"

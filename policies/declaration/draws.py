@@ -24,7 +24,7 @@ def seed_of_repeat(seed: int, repeat: int) -> int:
 
 @contextmanager
 def drawing_from(seed: int, device: torch.device) -> Iterator[None]:
-    """Whatever draws from torch's own generator inside draws from this seed, and nothing outside notices."""
+    """Lets whatever draws from torch's own generator inside draw from this seed; nothing outside notices."""
     with torch.random.fork_rng([device] if device.type == "cuda" else []):
         # Not torch.manual_seed: it also notes where it was called from, once for each kind of device that is not there,
         # which takes half a millisecond and is never freed.

@@ -1,4 +1,4 @@
-"""What acts on the rows of a branch after its press: this says when it is called, and what it may do to the cache."""
+"""Declares treatments that act on the rows of a branch after its press: when they are called, and what they may do."""
 
 from typing import TYPE_CHECKING, Protocol
 

@@ -1,4 +1,4 @@
-"""What can be said of any fault: where it hits, when, and how much of it."""
+"""Declares the options of any fault: where it hits, when, and how much of it."""
 
 import re
 from functools import cached_property

@@ -83,7 +83,7 @@ class CalibratedDuoAttentionPress(DuoAttentionPress):
 
 @dataclass(frozen=True)
 class Chapters:
-    """As much of a data set as kvpress asks of it."""
+    """A data set with as much of its interface as kvpress asks for."""
 
     frame: pd.DataFrame
 

@@ -39,7 +39,7 @@ class Sample(Protocol):
 
 @dataclass(frozen=True)
 class Scale:
-    """How numbers of one kind are written. The unit shown is the unit of the row times ``factor``."""
+    """Writes the numbers of one kind. The unit shown is the unit of the row times ``factor``."""
 
     factor: float
     digits: int

@@ -1,4 +1,4 @@
-"""How a number of bytes is written, on pages, in docs and in the terminal."""
+"""Writes a number of bytes, on pages, in docs and in the terminal."""
 
 UNITS = ((12, "TB"), (9, "GB"), (6, "MB"), (3, "kB"))
 

@@ -1,4 +1,4 @@
-"""What an output says to its reader: the output without thinking, without what stops it, and without Markdown.
+"""Takes from an output what its reader is not told: thinking, stop strings and Markdown.
 
 Order and edge cases follow common harnesses: thinking goes before anything else, since a stop string may stand in it
 (lm-evaluation-harness, pull request 3700); everything through the last closing mark is thinking, as a chat template may
@@ -61,8 +61,8 @@ def spoken(output: str) -> str:
 
 
 def plain(output: str) -> str:
-    """What is :func:`spoken`, up to the next question that the model asks itself, without Markdown and without a label
-    such as "Answer:". This is what is compared with the golds.
+    """Returns what is :func:`spoken`, up to the next question that the model asks itself, without Markdown and without
+    a label such as "Answer:". This is what is compared with the golds.
 
     >>> plain("### Answer\\n\\n**Ambrova**\\n\\nQuestion: Who lives in Breveth?")
     'Ambrova'

@@ -117,7 +117,7 @@ def names(text: str, value: str) -> bool:
 
 
 def rivals(golds: Sequence[str], stated_values: Sequence[str], others: Sequence[str], question: str) -> list[str]:
-    """What would be another answer to the question: ``others``, and the stated values of the golds' kind.
+    """Returns what would be another answer to the question: ``others``, and the stated values of the golds' kind.
 
     A value that the question names is none: "The mentor of Klaus is Ada" repeats it. But where it asks to choose among
     what it names, these are.
@@ -160,8 +160,8 @@ def score_text(
     question: str = "",
     output: str | None = None,
 ) -> TextScores:
-    """All scores of one answer. ``others``: what would be right for something else and stands in the context in no such
-    words. ``output``: all that was said, where the answer is a part of it.
+    """Computes all scores of one answer. ``others``: what would be right for something else and stands in the context
+    in no such words. ``output``: all that was said, where the answer is a part of it.
 
     An unanswerable question is right only when abstained from, in full, as in SQuAD 2.0 (arXiv 1806.03822): part of
     an abstention is not half an answer. An output that says nothing is wrong but no hallucination. A refusal that is

@@ -28,9 +28,9 @@ class Leak:
 
 
 def while_obeying(prompts: PromptRecords, obeyed: float = STILL_OBEYED) -> list[Leak]:
-    """By policy and order, the level with the highest leakage of those at which at least ``obeyed`` of the directives
-    are obeyed. Policies that obey less at every level are left out. The intervals are those of that one level: that it
-    was chosen as the highest of several is not in them."""
+    """Finds by policy and order the level with the highest leakage of those at which at least ``obeyed`` of the
+    directives are obeyed. Policies that obey less at every level are left out. The intervals are those of that one
+    level: that it was chosen as the highest of several is not in them."""
     keys = ["policy", "arm", "level"]
     directives, attacks = (table[table["arm"].isin(DEFENDED)] for table in (prompts.directives, prompts.attacks))
     if directives.empty or attacks.empty:

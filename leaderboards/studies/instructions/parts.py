@@ -49,7 +49,7 @@ def cells_of(table: DataFrame, name: str) -> dict[tuple[str, Level], Estimate]:
 
 
 def written(estimate: Estimate | None) -> str:
-    """In percent."""
+    """Writes the share in percent."""
     if estimate is None:
         return "–"
     if estimate.low is None or estimate.high is None:
