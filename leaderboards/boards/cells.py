@@ -31,6 +31,12 @@ class Cell:
         return cls(reason=reason or NOT_MEASURED, detail=short)
 
     @property
+    def key(self) -> str:
+        """Returns what the table is sorted by in six digits, or nothing where the text says so much itself."""
+        written = "" if self.sort is None else f"{self.sort:.6g}"
+        return "" if written == self.text else written
+
+    @property
     def sign(self) -> str:
         """Returns what tells the tone to those who do not see colours."""
         return SIGNS[self.tone]

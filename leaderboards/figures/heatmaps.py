@@ -106,13 +106,17 @@ class HeatMap:
         }
 
     def data(self) -> Markup:
-        """Returns what the page's script needs to show any layer: a text for each cell, or the number of its reason."""
+        """Returns what the page's script needs to show any layer: for each row the texts of its cells with a space
+        between them, of a blank one "#" and the number of its reason."""
         reasons: dict[str, int] = {}
         layers = {
             BETWEEN.join(key): {
                 "measure": layer.measure.name,
-                "cells": [
-                    [reasons.setdefault(cell.reason, len(reasons)) if cell.reason else cell.text for cell in row]
+                "rows": [
+                    " ".join(
+                        f"#{reasons.setdefault(cell.reason, len(reasons))}" if cell.reason else cell.text
+                        for cell in row
+                    )
                     for row in layer.cells
                 ],
             }

@@ -207,15 +207,20 @@ def _board_data(results: Sequence[Results], boards: Sequence[PlacedBoard]) -> di
     whom."""
     # Their meanings stand there once, and not at each level of each board.
     columns: dict[tuple[str, str, bool], int] = {}
+    reasons: dict[str, int] = {}
     return {
-        "boards": [_one_board(placed, columns) for placed in boards],
+        "boards": [_one_board(placed, columns, reasons) for placed in boards],
         "columns": list(columns),
+        "reasons": list(reasons),
         "encounters": [encounters(one.duels) if one.duels else None for one in results],
     }
 
 
-def _one_board(placed: PlacedBoard, columns: dict[tuple[str, str, bool], int]) -> dict[str, Any]:
-    """Returns the data of a board. ``columns``: those of all boards, by their number, which this one adds to."""
+def _one_board(
+    placed: PlacedBoard, columns: dict[tuple[str, str, bool], int], reasons: dict[str, int]
+) -> dict[str, Any]:
+    """Returns the data of a board. ``columns`` and ``reasons``: those of all boards, by their number, which this one
+    adds to."""
     levels = placed.board.levels
     return {
         "id": placed.identifier,
@@ -234,18 +239,19 @@ def _one_board(placed: PlacedBoard, columns: dict[tuple[str, str, bool], int]) -
                     columns.setdefault((column.name, column.meaning, column.leads), len(columns))
                     for column in level.columns
                 ],
-                "rows": [[_cell_data(cell) for cell in line.cells] for line in level.lines],
+                "rows": ["|".join(_cell_data(cell, reasons) for cell in line.cells) for line in level.lines],
             }
             for level in levels
         ],
     }
 
 
-def _cell_data(cell: Cell) -> str | list[str | float]:
-    """Its texts and what it is sorted by; of a blank one, the reason."""
+def _cell_data(cell: Cell, reasons: dict[str, int]) -> str:
+    """Returns its text, what it is sorted by and what stands under it, with semicolons between them; of a blank one
+    "#" and the number of its reason among ``reasons``, which it adds to."""
     if cell.sort is None:
-        return cell.reason
-    return [cell.text, float(f"{cell.sort:.6g}"), *([cell.detail] if cell.detail else [])]
+        return f"#{reasons.setdefault(cell.reason, len(reasons))}"
+    return f"{cell.text};{cell.key};{cell.detail}".rstrip(";")
 
 
 def _facts(results: Sequence[Results], rows: Sequence[SummaryRow], tasks: Sequence[str]) -> list[tuple[str, str]]:

@@ -129,9 +129,9 @@ def _shortened(places: Sequence[str], most: int = 12) -> str:
 
 
 def _bars(layers: Sequence[float]) -> str:
-    """The outline of a small bar chart, as an SVG path."""
+    """A small bar chart as an SVG path, whose strokes are the bars."""
     return "".join(
-        f"M{index + 0.1:.1f} {BAR_HEIGHT}V{BAR_HEIGHT * (1 - share):.1f}h.8V{BAR_HEIGHT}Z"
+        f"M{index} {BAR_HEIGHT}V{round(BAR_HEIGHT * (1 - share), 1):g}"
         for index, share in enumerate(layers)
         if share > 0
     )

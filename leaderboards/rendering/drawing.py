@@ -18,11 +18,11 @@ class Drawing:
     frame: Frame
     marks: tuple[Mark, ...]  # those of one depth in the order in which they are drawn
     title: str
-    salt: str  # of the ids in print, different for each drawing of a run
+    salt: str  # of ids, different for each drawing of a page
 
     def svg(self) -> str:
         """Returns it as a part of a page, which has the legend."""
-        return part_of_a_page(self.frame, self.marks, self.title)
+        return part_of_a_page(self.frame, self.marks, self.title, self.salt)
 
     def places(self, points: Sequence[Place]) -> list[Place]:
         """Returns where points of the frame are in the ``viewBox`` of :meth:`svg`, from its upper left corner."""

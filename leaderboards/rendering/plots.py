@@ -1,5 +1,6 @@
 """A drawing on a page whose points tell their numbers."""
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,8 @@ from leaderboards.metrics import Interval, Measure
 from leaderboards.rendering.drawing import Drawing
 from leaderboards.rendering.paper import USUAL, Paper
 from leaderboards.rendering.templating import as_data
+
+INTERVAL = "95 % interval "
 
 
 @dataclass(frozen=True)
@@ -38,13 +41,20 @@ class Plot:
         return Markup(self.drawing.svg())
 
     def data(self) -> Markup:
-        """Returns the points for the page's script; places are those of the drawing's ``viewBox``."""
+        """Returns the points for the page's script; places are those of the drawing's ``viewBox``. A text of several
+        points is told once, and by its number at each; :data:`INTERVAL` is a tab."""
         places = self.drawing.places([(spot.x, spot.y) for spot in self.spots])
+        counts = Counter(text for spot in self.spots for text in (spot.level, *spot.lines))
+        numbers = {text: number for number, text in enumerate(text for text in counts if counts[text] > 1)}
         return as_data(
             {
                 "names": {str(index): name for index, name in self.names.items()},
+                "texts": [text.replace(INTERVAL, "\t") for text in numbers],
                 "spots": [
-                    [spot.index, round(x, 1), round(y, 1), spot.level, *spot.lines]
+                    [
+                        *(spot.index, round(x, 1), round(y, 1)),
+                        *(numbers.get(text, text.replace(INTERVAL, "\t")) for text in (spot.level, *spot.lines)),
+                    ]
                     for spot, (x, y) in zip(self.spots, places, strict=True)
                 ],
             }
@@ -62,4 +72,4 @@ def numbers(measure: Measure, row: SummaryRow) -> tuple[str, ...]:
 
 
 def in_words(interval: Interval, factor: float, digits: int) -> str:
-    return f"95 % interval {written_interval(interval, factor, digits)}"
+    return f"{INTERVAL}{written_interval(interval, factor, digits)}"

@@ -1,10 +1,11 @@
 """Drawings as SVG text to stand inside a page.
 
 Colours are style-sheet variables, so that a page can set them for light and for dark. Text stays text and takes the
-page's typeface. There are no ids, so that drawings cannot meet each other's, and places have tenths of a pixel. The
-marks look as matplotlib draws them in print, which takes ten times as long and three times the bytes.
+page's typeface. Places have tenths of a pixel. The marks look as matplotlib draws them in print, which takes ten times
+as long and three times the bytes.
 """
 
+import hashlib
 import html
 import math
 from collections.abc import Sequence
@@ -51,9 +52,10 @@ CORNERS: dict[str, tuple[Place, ...]] = {
 }
 
 
-def part_of_a_page(frame: Frame, marks: Sequence[Mark], title: str) -> str:
-    """Writes a frame and its marks; the page has the legend."""
-    above = "\n".join(_mark(frame, mark) for mark in sorted(marks, key=lambda mark: mark.depth))
+def part_of_a_page(frame: Frame, marks: Sequence[Mark], title: str, salt: str) -> str:
+    """Writes a frame and its marks; the page has the legend. ``salt``: makes ids that no other drawing of it has."""
+    ids = _Markers("m" + hashlib.sha256(salt.encode()).hexdigest()[:5])
+    above = "\n".join(_mark(frame, mark, ids) for mark in sorted(marks, key=lambda mark: mark.depth))
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH:g} {HEIGHT:g}" role="img">'
         f"<title>{html.escape(title)}</title>\n{_ground(frame)}\n{above}\n</svg>\n"
@@ -66,10 +68,28 @@ def placed(frame: Frame, place: Place) -> Place:
     return LEFT + (RIGHT - LEFT) * across, BOTTOM - (BOTTOM - TOP) * up
 
 
-def _mark(frame: Frame, mark: Mark) -> str:
+class _Markers:
+    """The markers of a drawing, each written where its policy has its first line."""
+
+    def __init__(self, prefix: str) -> None:
+        self.prefix = prefix
+        self.written: set[str] = set()
+
+    def of(self, style: LineStyle) -> tuple[str, str]:
+        """Returns the id of a policy's marker, and its definition, if it is still to be written."""
+        name = f"{self.prefix}{style.index}"
+        if name in self.written:
+            return name, ""
+        self.written.add(name)
+        (right, down), outline = _outline(style.marker, LINE_MARKER)
+        path = f'<path d="M{_number(right, 2)} {_number(down, 2)}{outline}" fill="currentColor"/>'
+        return name, f'<marker id="{name}" markerUnits="userSpaceOnUse" overflow="visible">{path}</marker>'
+
+
+def _mark(frame: Frame, mark: Mark, markers: _Markers) -> str:
     match mark:
         case Line(style, places):
-            return _group("policy", style, _line(frame, style, places))
+            return _group("policy", style, _line(frame, style, places, markers))
         case Dots(style, places):
             return _group("policy", style, _dots(frame, mark, places))
         case Band(style, outline):
@@ -85,18 +105,19 @@ def _group(kind: str, style: LineStyle, content: str) -> str:
     return f'<g class="{kind}" data-policy="{style.index}" style="color:var({style.variable})">{content}</g>'
 
 
-def _line(frame: Frame, style: LineStyle, places: Sequence[Place]) -> str:
+def _line(frame: Frame, style: LineStyle, places: Sequence[Place], markers: _Markers) -> str:
     ends = f'stroke-dasharray="{style.dash_array}"' if style.dashes else 'stroke-linecap="square"'
-    line = f'<path d="{_path(frame, places)}" fill="none" stroke="currentColor" stroke-width="{style.width:g}" {ends}/>'
+    looks = f'fill="none" stroke="currentColor" stroke-width="{style.width:g}" {ends}'
     if not style.marker:
-        return line
-    return f'{line}<path d="{_markers(frame, style.marker, LINE_MARKER, places)}" fill="currentColor"/>'
+        return f'<path d="{_path(frame, places)}" {looks}/>'
+    name, definition = markers.of(style)
+    return f'<path d="{_path(frame, places)}" {looks} style="marker:url(#{name})"/>{definition}'
 
 
 def _dots(frame: Frame, dots: Dots, places: Sequence[Place]) -> str:
     if not dots.style.control:
-        return f'<path d="{_markers(frame, dots.shape, DOT_MARKER, places)}" fill="currentColor"/>'
-    outline = _markers(frame, dots.shape, HOLLOW_MARKER, places)
+        return f'<path d="{_outlines(frame, dots.shape, DOT_MARKER, places)}" fill="currentColor"/>'
+    outline = _outlines(frame, dots.shape, HOLLOW_MARKER, places)
     join = ' stroke-linejoin="bevel"' if dots.shape == "*" else ""
     return f'<path d="{outline}" fill="none" stroke="currentColor" stroke-width=".9"{join}/>'
 
@@ -116,8 +137,8 @@ def _path(frame: Frame, places: Sequence[Place]) -> str:
     return "M" + "L".join(f"{_number(x)} {_number(y)}" for x, y in (placed(frame, place) for place in places))
 
 
-def _markers(frame: Frame, shape: str, size: float, places: Sequence[Place]) -> str:
-    """Writes the outlines of all markers of a line as one path."""
+def _outlines(frame: Frame, shape: str, size: float, places: Sequence[Place]) -> str:
+    """Writes the outlines of all dots of a policy as one path."""
     (right, down), outline = _outline(shape, size)
     starts = ((x + right, y + down) for x, y in (placed(frame, place) for place in places))
     return "".join(f"M{_number(x)} {_number(y)}{outline}" for x, y in starts)

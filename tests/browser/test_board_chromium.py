@@ -24,7 +24,7 @@ TITLE = f"{SHOWN}.map(each => each.querySelector('h3').textContent)"
 HEADINGS = f"[...{SHOWN}[0].querySelectorAll('thead th')].filter(each => !each.hidden).map(each => each.textContent)"
 COMPARED = (
     "[...document.querySelectorAll('#comparison-table tbody tr')]"
-    ".map(row => [...row.cells].map(cell => cell.querySelector('.value')?.textContent ?? cell.textContent))"
+    ".map(row => [...row.cells].map(cell => cell.querySelector('b')?.textContent ?? cell.textContent))"
 )
 
 
@@ -158,7 +158,7 @@ def test_a_level_takes_the_place_of_the_usual_ones(browser: Chromium, page: Path
     row = next(row for row in summarise(records) if (row.policy, row.task, row.ratio) == ("tova", "base", 0.7))
     cells = (
         f"[...{SHOWN}[0].querySelector('tr[data-name=tova]').cells].filter(cell => !cell.hidden)"
-        f".map(cell => cell.querySelector('.value')?.textContent)"
+        f".map(cell => cell.querySelector('b')?.textContent)"
     )
     shown = dict(zip(now, browser.evaluate(cells), strict=True))
     assert row.f1 is not None

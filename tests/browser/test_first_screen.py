@@ -19,7 +19,7 @@ HEIGHT = 900
 TASKS = ["base", "hops", "long_context", "arithmetic"]
 # Of the cells of a table that are shown, the texts that are wider than their cell, or stick out of the window.
 CUT = """selector => [...document.querySelectorAll(selector)].filter(each => each.offsetParent !== null)
-  .flatMap(cell => [...cell.querySelectorAll('.value, .sign')].filter(text => getComputedStyle(text).clipPath === 'none'
+  .flatMap(cell => [...cell.querySelectorAll('b, .sign')].filter(text => getComputedStyle(text).clipPath === 'none'
     && text.offsetParent !== null)
   .filter(text => { const [inner, outer] = [text, cell].map(one => one.getBoundingClientRect());
     return inner.left < outer.left - 1 || inner.right > outer.right + 1 || text.scrollWidth > text.clientWidth + 1

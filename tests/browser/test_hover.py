@@ -1,6 +1,5 @@
 """Plots that tell their numbers and maps that change their layer, in a real browser."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from leaderboards.figures.heatmaps import HeatMap, task_map
 from tests.support.chromium import Chromium, needs_chromium
 from tests.support.pages import HOSTILE_IN_A_BROWSER as HOSTILE
 from tests.support.pages import results_of, write_pages
+from tests.support.plots import told_by
 from tests.support.synthetic_records import failing, realistic_records
 
 pytestmark = needs_chromium
@@ -31,7 +31,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]
     """The front page of a run, and what its plot of hallucinations and its first map have to say."""
     results = results_of(realistic_records(contexts=6, ratios=(0.3, 0.6, 0.9), change=spoiled))
     cliffs = {standing.policy: standing[CLIFF] for standing in results.details.standings["agnostic", "all"]}
-    plot = json.loads(curve_plot(results.rows, "all", "agnostic", HALLUCINATION, cliffs).data())
+    plot = told_by(curve_plot(results.rows, "all", "agnostic", HALLUCINATION, cliffs))
     path = write_pages(tmp_path_factory.mktemp("site"), results)
     return path, {"plot": plot, "map": task_map(results.rows, "agnostic")}
 

@@ -95,7 +95,7 @@ def test_downloads_parse_back_to_what_the_pages_show(browser: Chromium, site: Pa
     browser.open(site / "task-base.html")
     shown = browser.evaluate(
         "[...document.querySelectorAll('.panel.f1 tbody.sortable tr')].map(row => "
-        "[row.querySelector('th').textContent.trim(), ...[...row.querySelectorAll('.value')].map(e => e.textContent)])"
+        "[row.querySelector('th').textContent.trim(), ...[...row.querySelectorAll('td b')].map(e => e.textContent)])"
     )
     assert len(shown) == 2 + 3
     for policy, *values in shown:

@@ -19,6 +19,7 @@ from leaderboards.rendering.paper import Paper
 from leaderboards.rendering.plots import Plot
 from leaderboards.rendering.style import line_styles
 from leaderboards.statistics.resampling import Blank, Estimate
+from tests.support.plots import told_by
 from tests.support.runs import CommandLine
 from tests.support.synthetic_records import realistic_records, summary_row
 
@@ -48,7 +49,7 @@ def drawn_at(plot: Plot, kind: str) -> dict[str, list[tuple[float, float]]]:
 
 def test_a_point_has_its_place_in_the_drawing_and_its_numbers() -> None:
     plot = curve_plot(ROWS, "base", "agnostic", HALLUCINATION)
-    data = json.loads(plot.data())
+    data = told_by(plot)
     full, snapkv, _ = (style.index for style in line_styles(ROWS).values())
     assert data["names"] == {"0": "full", "1": "snapkv", "2": "random"}
     assert [spot[3:] for spot in data["spots"] if spot[0] == snapkv] == [
@@ -65,7 +66,7 @@ def test_a_point_has_its_place_in_the_drawing_and_its_numbers() -> None:
 def test_places_are_those_of_the_drawing_over_budgets_too() -> None:
     rows = [one.model_copy(update={"level_kind": "budget", "level": 64 * one.ratio}) for one in ROWS if one.ratio]
     plot = curve_plot(rows, "base", "agnostic", HALLUCINATION)
-    spots = json.loads(plot.data())["spots"]
+    spots = told_by(plot)["spots"]
     assert drawn_at(plot, "policy")["snapkv"] == [pytest.approx(spot[1:3], abs=0.1) for spot in spots[:2]]
 
 

@@ -148,8 +148,8 @@ def test_the_data_of_a_map_has_every_layer_and_its_reasons(rows: list[SummaryRow
     found = shown(task_map(some, "agnostic"))
     data = json.loads(found.data())
     assert set(data["layers"]) == {f"{name}/{level}" for name in ("f1", "hallucination", "ger") for level in RATIOS}
-    cells = data["layers"]["f1/0.9"]["cells"]
-    assert data["reasons"][cells[1][0]] == "not run"
+    cells = [row.split(" ") for row in data["layers"]["f1/0.9"]["rows"]]
+    assert data["reasons"][int(cells[1][0].removeprefix("#"))] == "not run"
     assert cells[1][1] == f"{found.layers['f1', '0.9'].values[1][1]:.1f}"
     values = [row.f1 for row in some if row.task != "all" and row.f1 is not None]
     assert data["ends"]["f1"] == [min(values), max(values)], "the whole scale of colours is used"

@@ -63,7 +63,11 @@ def test_every_kind_of_mark_is_drawn_in_its_order_and_is_found_by_its_policy() -
     assert groups == [("band", "0"), ("policy", "0"), ("policy", "1"), ("cliff", "0"), ("cliff", "1")]
     (dots,) = [one[0] for one in root.iter() if one.get("class") == "policy" and one.get("data-policy") == "1"]
     assert (dots.get("d") or "").count("M") == 3
-    assert " id=" not in drawing.svg(), "drawings of a page cannot take each other's parts"
+    beside = Drawing(FRAME, marks, "A <title>", "other salt").svg()
+    ids = [re.findall(r' id="([^"]+)"', svg) for svg in (drawing.svg(), beside)]
+    assert len(ids[0]) == len(ids[1]) == 1, "the marker of the line"
+    assert not {*ids[0]} & {*ids[1]}, "drawings of a page cannot take each other's parts"
+    assert f"marker:url(#{ids[0][0]})" in drawing.svg()
     texts = [one.text for one in root.iter() if one.tag.endswith("}text")]
     assert texts == ["0", "0.2", "0.4", "0.6", "0.8", "1", "across & on", "-20", "0", "20", "40", "60", "80"]
 
@@ -73,5 +77,6 @@ def test_numbers_have_a_tenth_of_a_pixel_and_none_is_written_as_an_exponent() ->
     svg = Drawing(FRAME, (line,), "", "salt").svg()
     paths = re.findall(r' d="([^"]+)"', svg)
     assert paths
+    assert len(paths) == 4, "the grid, the axis, the line and its marker"
     for path in paths:
         assert re.fullmatch(r"[MLHVvlaZ\d. -]+", path), path

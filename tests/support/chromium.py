@@ -27,7 +27,7 @@ LOWEST_CONTRAST = """(() => {
   const light = ([r, g, b]) => 0.2126 * linear(r) + 0.7152 * linear(g) + 0.0722 * linear(b) + 0.05;
   const paper = parse(getComputedStyle(document.body).backgroundColor)[0];
   let lowest = 21;
-  for (const text of document.querySelectorAll('.heat td .value, .heat td .detail, .quiet, .key, .notes')) {
+  for (const text of document.querySelectorAll('.heat td b, .heat td i, .quiet, .key, .notes')) {
     const tile = text.closest('td');
     const ground = tile ? over(...parse(getComputedStyle(tile).backgroundColor), paper) : paper;
     const style = getComputedStyle(text);

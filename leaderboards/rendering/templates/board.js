@@ -3,7 +3,7 @@
 
 const source = document.getElementById("board-data");
 if (source) {
-  const { boards, columns, encounters } = JSON.parse(source.textContent);
+  const { boards, columns, reasons, encounters } = JSON.parse(source.textContent);
   for (const board of boards) for (const level of board.levels) level.columns = level.columns.map((index) => columns[index]);
   const form = document.getElementById("filters");
   const place = document.getElementById("comparison");
@@ -26,15 +26,17 @@ if (source) {
 
   const filled = (values) => {
     if (typeof values === "string") {
-      const blank = element("td", "blank", element("span", "value", "–"));
+      const blank = element("td", "blank", element("b", "", "–"));
       blank.title = values;
       return blank;
     }
     const [text, sort, detail] = values;
-    const made = element("td", "", element("span", "value", text), " ", element("span", "detail", detail ?? ""));
-    made.dataset.sort = sort;
+    const made = element("td", "", element("b", "", text), " ", element("i", "", detail ?? ""));
+    made.dataset.sort = sort || Number(text);
     return made;
   };
+
+  const cellsIn = (row) => row.split("|").map((cell) => filled(cell.startsWith("#") ? reasons[cell.slice(1)] : cell.split(";")));
 
   // Puts the columns of a level where those of the usual ones stand, or takes them away again.
   const setLevel = (board, level) => {
@@ -62,7 +64,7 @@ if (source) {
       made.title = meaning;
       return marked(made, index);
     }));
-    board.rows.forEach((row, index) => put(row, level.rows[index].map(filled).map(marked)));
+    board.rows.forEach((row, index) => put(row, cellsIn(level.rows[index]).map(marked)));
   };
 
   for (const board of boards) {
@@ -70,6 +72,14 @@ if (source) {
     board.table = board.element.querySelector("table");
     board.rows = [...board.table.querySelectorAll("tbody tr")];
     board.sort = sortable(board.table, "sort");
+    // Which columns are extra stands at their headings, and what a column means below the board.
+    const extra = [...board.table.tHead.rows[0].cells].map((heading) => heading.classList.contains("extra"));
+    for (const row of board.rows) [...row.cells].forEach((cell, index) => cell.classList.toggle("extra", extra[index]));
+    const meanings = board.element.querySelectorAll(".key b");
+    [...board.table.tHead.rows[0].cells].slice(1).forEach((heading, index) => {
+      const name = meanings[index].textContent;
+      heading.title = meanings[index].parentElement.textContent.slice(`${name}: `.length);
+    });
     for (const row of encounters[board.results] ? board.rows : []) {
       const pick = element("input", "pick");
       pick.type = "checkbox";
@@ -124,14 +134,14 @@ if (source) {
       mark.setAttribute("aria-hidden", "true");
       made.append(mark, element("span", "unseen", `${word}: `));
     }
-    made.append(element("span", "value", signed(mean)), " ");
-    made.append(element("span", "detail", low === NOTHING ? "" : `[${signed(low)}, ${signed(high)}]`));
+    made.append(element("b", "", signed(mean)), " ");
+    made.append(element("i", "", low === NOTHING ? "" : `[${signed(low)}, ${signed(high)}]`));
     return made;
   };
   const written = (thousandths) => (thousandths === 0 ? "<0.001" : (thousandths / 1000).toFixed(3));
   const cellsOf = (met, few) => {
     if (met === null) return [0, 1, 2].map(() => filled("not complete"));
-    return [difference(met.f1, met.verdict, few), element("td", "", element("span", "value", written(met.p))), difference(met.hallucination, met.hallucinates, few)];
+    return [difference(met.f1, met.verdict, few), element("td", "", element("b", "", written(met.p))), difference(met.hallucination, met.hallucinates, few)];
   };
 
   const summary = (found, one, other) => {

@@ -19,7 +19,11 @@ for (const source of document.querySelectorAll(".canvas > script")) {
     if (spots) return;
     const data = JSON.parse(source.textContent);
     names = data.names;
-    spots = data.spots.map(([policy, x, y, level, ...lines]) => ({ policy, x, y, level, lines }));
+    const written = (text) => (typeof text === "number" ? data.texts[text] : text).replace("\t", "95 % interval ");
+    spots = data.spots.map(([policy, x, y, ...texts]) => {
+      const [level, ...lines] = texts.map(written);
+      return { policy, x, y, level, lines };
+    });
     canvas.append(tip);
   };
   const part = (name, className, text) => {

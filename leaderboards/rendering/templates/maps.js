@@ -13,14 +13,15 @@ for (const source of document.querySelectorAll(".map > script")) {
     map.querySelector(".told").textContent = data.told[layer.measure];
     const reasons = [];
     const [low, high] = data.ends[layer.measure];
-    layer.cells.forEach((row, line) => row.forEach((content, column) => {
+    layer.rows.forEach((row, line) => row.split(" ").forEach((content, column) => {
       const cell = cells[line][column];
-      const blank = typeof content === "number";
+      const blank = content.startsWith("#");
+      const reason = blank ? data.reasons[content.slice(1)] : "";
       cell.className = blank ? "blank" : "";
       cell.textContent = blank ? "–" : content;
-      cell.title = blank ? data.reasons[content] : "";
+      cell.title = reason;
       cell.style.setProperty("--heat", blank ? 0 : (Number(content) - low) / (high - low || 1));
-      if (blank) reasons.push(`–: ${data.reasons[content]}`);
+      if (blank) reasons.push(`–: ${reason}`);
     }));
     tellReasons(map.querySelector(".why"), reasons);
   };

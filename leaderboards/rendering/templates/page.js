@@ -43,6 +43,10 @@ const tellReasons = (list, lines) => {
 // Makes the headings of a table buttons; returns what sorts it as the address says, under `name`, "descending:column".
 const sortable = (table, name) => {
   const bodies = [...table.querySelectorAll("tbody.sortable")];
+  // A cell that shows its number in full says it once.
+  for (const cell of table.querySelectorAll(".sortable td:not(.blank, [data-sort])")) {
+    cell.dataset.sort = Number(cell.querySelector("b").textContent);
+  }
   const original = bodies.map((body) => [...body.rows]);
   const headings = () => [...table.tHead.rows[table.tHead.rows.length - 1].cells];
   const wanted = () => {
