@@ -96,7 +96,3 @@ def test_findings_and_pages_lead_to_what_is_there(site: Path) -> None:
         assert name == FRONT or FRONT in links
         assert "method.html" in links
     assert {f"task-{task}.html" for task in TASKS} <= set(re.findall(r'href="([^"]+)"', pages[FRONT]))
-
-
-def test_the_first_page_is_light(site: Path) -> None:
-    assert (site / FRONT).stat().st_size < 1_000_000
