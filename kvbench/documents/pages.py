@@ -14,6 +14,7 @@ from kvbench.system.errors import KVBenchError
 
 ROOT = DOCS.parent
 BEGIN = re.compile(r"<!-- begin (.+?) -->\n")
+BLOCK = re.compile(r"(<!-- begin (.+?) -->\n).*?(<!-- end \2 -->)", re.DOTALL)
 
 
 def pages() -> list[Path]:
@@ -30,15 +31,13 @@ def blocks_of(text: str) -> list[str]:
 
 def filled(text: str, page: str) -> str:
     """Writes every table of a page anew; raises :class:`KVBenchError` for one that is unknown or has no end."""
+    complete = {match[2] for match in BLOCK.finditer(text)}
     for name in blocks_of(text):
         if name not in BLOCKS:
             raise KVBenchError(f"{page}: {unknown_name('table', name, BLOCKS)}")
-        block = re.compile(rf"(<!-- begin {name} -->\n).*?(<!-- end {name} -->)", re.DOTALL)
-        if not block.search(text):
+        if name not in complete:
             raise KVBenchError(f"{page}: the table '{name}' has no end: add <!-- end {name} --> behind it")
-        table = BLOCKS[name]()
-        text = block.sub(lambda match, table=table: f"{match[1]}{table}\n{match[2]}", text)  # type: ignore[misc]
-    return text
+    return BLOCK.sub(lambda match: f"{match[1]}{BLOCKS[match[2]]()}\n{match[3]}", text)
 
 
 if __name__ == "__main__":
