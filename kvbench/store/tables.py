@@ -101,10 +101,6 @@ class Rows:
     def questions(self) -> list[StoredQuestion]:
         return [row for row in self.tables.get(QUESTIONS.name, []) if isinstance(row, StoredQuestion)]
 
-    def by_policy(self) -> dict[str, list[Record]]:
-        policies = dict.fromkeys(record.policy for record in self.records)
-        return {policy: [record for record in self.records if record.policy == policy] for policy in policies}
-
     def to_tables(self) -> dict[str, pa.Table]:
         return {name: TABLES[name].of_rows(rows) for name, rows in self.tables.items()}
 

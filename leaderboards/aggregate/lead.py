@@ -1,12 +1,10 @@
 """Chooses the measures that policies are ranked by in each kind of task, and tells whether a model can do it at all."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from leaderboards.aggregate.row import F1, LEAKAGE, OBEYED, SummaryRow
 from leaderboards.metrics import Measure
 from leaderboards.statistics.bootstrap import FloatArray
-from policies.declaration.names import FULL
 
 ABOVE_CHANCE = 20.0  # points of F1 that the full cache must reach above a guess without the text
 LEAST = 50.0  # percent of the first measure that the full cache must reach
@@ -29,11 +27,6 @@ DIRECTIVES = Lead("directives", (OBEYED, LEAKAGE), "directives obeyed and leakag
 def lead_of(full: SummaryRow | None) -> Lead:
     """Returns what leads in a task, by what the full cache has there: where there are directives, these."""
     return QUESTIONS if full is None or OBEYED.value(full) is None else DIRECTIVES
-
-
-def leads_of(rows: Sequence[SummaryRow]) -> dict[str, Lead]:
-    """Returns what leads in each task, ``all`` left out, of rows of one mode."""
-    return {row.task: lead_of(row) for row in rows if row.policy == FULL and not row.mean_of}
 
 
 def good(measure: Measure, values: FloatArray) -> FloatArray:

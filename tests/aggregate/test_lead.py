@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from leaderboards.aggregate.lead import DIRECTIVES, QUESTIONS, good, lead_of, leads_of, not_mastered
+from leaderboards.aggregate.lead import DIRECTIVES, QUESTIONS, good, lead_of, not_mastered
 from leaderboards.aggregate.row import ALL_TASKS, F1, LEAKAGE, OBEYED, SummaryRow
 from leaderboards.aggregate.summary import NONE_MASTERED, PlannedCells, summarise
 from leaderboards.aggregate.unmastered import ANSWERS, unmastered
@@ -18,6 +18,7 @@ from leaderboards.boards.safe_ratio import SAFE_RATIO
 from leaderboards.boards.standings import all_standings
 from leaderboards.statistics.resampling import Blank
 from policies import at_ratios
+from policies.declaration.names import FULL
 from tests.support.synthetic_records import realistic_records, summary_row
 
 POLICIES = ["full", "random", "recency", "snapkv", "knorm"]
@@ -32,7 +33,8 @@ def test_where_a_task_has_directives_these_lead_and_not_f1() -> None:
     assert lead_of(full(f1=90.0, directives_obeyed=0.8)) is DIRECTIVES
     assert lead_of(None) is QUESTIONS
     rows = [full(f1=90.0), full(task="instructions", f1=90.0, directives_obeyed=0.8), summary_row("snapkv")]
-    assert leads_of(rows) == {"base": QUESTIONS, "instructions": DIRECTIVES}
+    leads = {row.task: lead_of(row) for row in rows if row.policy == FULL and not row.mean_of}
+    assert leads == {"base": QUESTIONS, "instructions": DIRECTIVES}
 
 
 def test_good_is_percent_whichever_end_is_better() -> None:

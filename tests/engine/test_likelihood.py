@@ -25,6 +25,7 @@ from kvbench.store.record import Record
 from policies import POLICIES, Policy, at_ratios
 from policies.declaration.draws import drawing_from, seed_of
 from tests.support.plain import plain_nll
+from tests.support.runs import by_policy
 from tests.support.toy import AGNOSTIC, NETWORKS, PLENTY, STEPS, model_of, pressing, toy_prompt, treat
 
 CLOSE = 2e-4  # nats, in float32: the answers cost about 10
@@ -136,7 +137,7 @@ def under_press(model: LoadedModel, trace: Trace, branch: Branch, number: int) -
 
 def collected(model: LoadedModel, setting: Setting) -> dict[str, list[Record]]:
     task = TASKS["base"]
-    return collect(model, task, [task.example(0, 1)], setting).by_policy()
+    return by_policy(collect(model, task, [task.example(0, 1)], setting))
 
 
 def test_the_rise_is_over_the_full_cache_whether_that_is_asked_for_or_not(llama: LoadedModel) -> None:

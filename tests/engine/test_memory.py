@@ -29,7 +29,7 @@ from kvbench.prompts.prompt import Prompt, build_prompts
 from kvbench.run.forecast import memory_plan, processes_within
 from kvbench.system.memory import free_bytes, is_out_of_memory, kv_share
 from policies import POLICIES, at_ratios
-from tests.support.runs import CommandLine
+from tests.support.runs import CommandLine, by_policy
 from tests.support.toy import (
     HEAD_SIZE,
     KEY_HEADS,
@@ -285,10 +285,10 @@ def test_a_run_records_that_memory_ended_and_show_tells(
 ) -> None:
     task = TASKS["base"]
     setting = Setting([POLICIES["full"], POLICIES["knorm"]], at_ratios((0.2, 0.5, 0.8)))
-    calm = collect(llama, task, [task.example(0, 0)], setting).by_policy()
+    calm = by_policy(collect(llama, task, [task.example(0, 0)], setting))
     assert {record.wave_halvings for own in calm.values() for record in own} == {0}
     room_for_rows(2)
-    halved = collect(llama, task, [task.example(0, 0)], setting).by_policy()
+    halved = by_policy(collect(llama, task, [task.example(0, 0)], setting))
     assert {record.wave_halvings for own in halved.values() for record in own} == {1}
     for policy, records in halved.items():
         assert [record.output_token_ids for record in records] == [r.output_token_ids for r in calm[policy]]

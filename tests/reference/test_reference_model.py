@@ -26,6 +26,7 @@ from kvbench.reference.evaluate import measure, scores
 from kvbench.reference.targets import TARGETS, Target
 from policies import at_ratios
 from policies.declaration.names import CONTROLS
+from tests.support.runs import by_policy
 
 EVERY_POLICY = choose_policies(None, list(TASKS.values()), "agnostic")
 SAMPLE = 24  # contexts of each task, the first of those that the README's scores are measured on
@@ -137,7 +138,7 @@ def test_every_policy_equals_kvpress_token_for_token(name: str, mode: Mode) -> N
 
 def test_at_ratio_zero_every_policy_is_the_full_cache(reference: LoadedModel) -> None:
     task = TASKS["base"]
-    records = collect(reference, task, [task.example(3, 0)], Setting(EVERY_POLICY, at_ratios((0.0,)))).by_policy()
+    records = by_policy(collect(reference, task, [task.example(3, 0)], Setting(EVERY_POLICY, at_ratios((0.0,)))))
     expected = [record.output_token_ids for record in records["full"]]
     for policy, answers in records.items():
         assert [record.output_token_ids for record in answers] == expected, policy
@@ -163,7 +164,7 @@ def test_compression_breaks_it(reference: LoadedModel) -> None:
     """A benchmark on which nothing breaks shows nothing: random eviction of nine tenths costs most of the answers, and
     who knows what to keep does better than every press."""
     task = TASKS["base"]
-    records = collect(reference, task, list(task.generate(5, 12)), Setting(EVERY_POLICY, at_ratios((0.9,)))).by_policy()
+    records = by_policy(collect(reference, task, list(task.generate(5, 12)), Setting(EVERY_POLICY, at_ratios((0.9,)))))
     mean_f1 = {policy: sum(record.f1 or 0.0 for record in of) / len(of) for policy, of in records.items()}
     assert mean_f1["random"] < mean_f1["full"] / 2
     assert mean_f1["oracle"] > max(score for policy, score in mean_f1.items() if policy not in CONTROLS)

@@ -26,7 +26,7 @@ from leaderboards.metrics.leakage import leakage
 from leaderboards.statistics.resampling import Estimate, Resampler
 from leaderboards.studies.instructions.obedience import accuracy, kept, leaks, prompt_records, rank_correlations
 from policies import POLICIES, Policy, at_ratios
-from tests.support.runs import CommandLine
+from tests.support.runs import CommandLine, by_policy
 from tests.support.study_records import BOTH, HALF, answer, attack, instructions_page, records, small_study
 from tests.support.synthetic_records import by_budget
 from tests.support.toy import LAYERS, ActingScorer, pressing
@@ -117,7 +117,7 @@ def test_spans_kept_tokens_and_budgets_are_those_of_a_hand(llama: LoadedModel) -
     rows = collect(
         llama, task, [worked_example()], Setting([latest(), latest("whitelist"), latest("fair")], at_ratios([0.5]))
     )
-    records = rows.by_policy()
+    records = by_policy(rows)
     by_hand = {
         "latest ": (range(21, 41), 3 / 12, 1.0),
         "latest whitelist": ([*range(12, 29), 38, 39, 40], 1.0, 1.0),

@@ -18,6 +18,7 @@ from kvbench.experiments.setting import Setting
 from kvbench.models.load import LoadedModel
 from kvbench.prompts.mode import Mode
 from kvbench.run.execute import execute
+from kvbench.store.record import Record
 from kvbench.store.store import Store
 from kvbench.store.tables import Rows
 from policies import POLICIES, Level, at_ratios, points_of
@@ -85,6 +86,12 @@ def small_command(model: Path, folder: Path, *more: object) -> list[object]:
     places = ["--model", model, "--out", folder / "runs", "--site", folder / "site"]
     small = ["--limit", 1, "--ratios", 0.5, "--policies", "full,knorm", "--name", "x", "--tasks", "base,hops"]
     return ["run", *places, *small, *more]
+
+
+def by_policy(rows: Rows) -> dict[str, list[Record]]:
+    """Groups the records of some rows by their policies, in order of first appearance."""
+    policies = dict.fromkeys(record.policy for record in rows.records)
+    return {policy: [record for record in rows.records if record.policy == policy] for policy in policies}
 
 
 def options_in(message: str) -> list[str]:
