@@ -25,6 +25,9 @@ DeviceMap = Annotated[
     Literal["auto"] | None, typer.Option(help="auto: spread the weights of a model over all GPUs of a worker.")
 ]
 Tasks = Annotated[str | None, typer.Option(help="Task names, comma-separated. Default: all.")]
+EveryTask = Annotated[
+    bool, typer.Option("--every-task", help="Count tasks too that the model cannot do with the full cache.")
+]
 Profile = Annotated[str, typer.Option(help="How many contexts of each task: quick, or as many as the paper has.")]
 Limit = Annotated[int | None, typer.Option(help="Contexts per task, instead of the profile's.")]
 Seed = Annotated[int, typer.Option(help="Seed of the examples and of random policies.")]

@@ -17,6 +17,7 @@ from policies import LazyModule, argument_warnings
 
 local = LazyModule("kvbench.run.local")
 reports = LazyModule("kvbench.run.report")
+reasons = LazyModule("leaderboards.aggregate.unmastered")
 runs = LazyModule("kvbench.run.execute")
 site_list = LazyModule("kvbench.publish.site_list")
 sites = LazyModule("kvbench.publish.site")
@@ -45,6 +46,7 @@ def command(
     site: options.Site = None,
     cell_seconds: options.CellSeconds = CELL_SECONDS,
     max_kv_gb: options.MaxKVGB = None,
+    every_task: options.EveryTask = False,
 ) -> Result:
     """Runs what is missing of a press and of those it is compared with, and tells where it is better or worse."""
     job = Job.of({**context.params, "policies": against, "levels": few})
@@ -57,7 +59,8 @@ def command(
     mine, others = press_and_others(press, against, [task for task, _ in executor.grid.tasks], mode)
     records = store.frame()
     rows = sites.publish_summary(store, records)
-    found = sites.publish_comparison(store, records, mine.name, [other.name for other in others], site)
+    unmastered = {} if every_task else reasons.reasons_by_task(rows)
+    found = sites.publish_comparison(store, records, mine.name, [other.name for other in others], site, unmastered)
     tables, warnings = [verdicts.pooled_table(found.pooled)], argument_warnings(mine, others)
     if found.presses:
         tables.append(verdicts.argument_table(found.presses))
@@ -66,7 +69,7 @@ def command(
         if not against_it:
             warnings.append(f"no verdict against {other.name}: no cell of both is complete")
             continue
-        tables += verdicts.verdict_tables(against_it)
+        tables += verdicts.verdict_tables(against_it, unmastered)
         if found.contrasts[other.name]:
             tables.append(verdicts.failure_table(found.contrasts[other.name]))
     more, fault = reports.warnings_of(store, records, executor.grid.setting.policies)

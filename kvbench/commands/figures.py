@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from rich.progress import track
 
-from kvbench.cli.parameters import Run
+from kvbench.cli.parameters import EveryTask, Run
 from kvbench.cli.result import Result
 from kvbench.experiments.options import choose
 from kvbench.publish.site import publish_summary
@@ -46,6 +46,7 @@ def command(
     width: Annotated[str | None, typer.Option(help="Of each figure, such as 3.25in or 8cm.")] = None,
     title: Annotated[bool, typer.Option(help="Whether a heading stands above each figure.")] = True,
     tables: Annotated[bool, typer.Option("--tables", help="Write the boards too, in LaTeX and in Markdown.")] = False,
+    every_task: EveryTask = False,
 ) -> Result:
     """Draws every curve, scatter and heat map of each task and mode, in each format."""
     suffixes = choose("format", formats, FORMATS)
@@ -53,7 +54,7 @@ def command(
     store = Store.open(run)
     make_folder("--out", out)
     records = store.frame()
-    rows = publish_summary(store, records)
+    rows = publish_summary(store, records, every_task)
     names = {row.policy: row.policy for row in rows}
     chosen = choose("policy", policies, names) if policies else []
     standings = all_standings(records, rows)

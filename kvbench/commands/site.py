@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from kvbench.cli.parameters import EveryTask
 from kvbench.cli.result import Result
 from kvbench.publish import site_list
 from kvbench.publish.site import publish_sites
@@ -19,6 +20,7 @@ def command(
         typer.Argument(metavar="RUN...", help="Folders or URLs of runs, such as runs/x.", parser=place_of),
     ],
     out: Annotated[Path | None, typer.Option(help="Folder of the pages. Default: of the runs' name, in site.")] = None,
+    every_task: EveryTask = False,
 ) -> Result:
     """Builds the pages of one or more runs. What may be compared stands on one board: runs that differ in nothing but
     tasks and policies."""
@@ -29,4 +31,4 @@ def command(
     stores = [Store.open(run) for run in runs]
     site_list.make_site_folder("--out", out)
     site_list.check_owner("--out", out, [store.folder.name for store in stores], site_list.RUN)
-    return Result(files={"page": publish_sites(stores, out)})
+    return Result(files={"page": publish_sites(stores, out, every_task)})

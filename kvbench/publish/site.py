@@ -28,10 +28,11 @@ from kvbench.system.files import write_text_atomically
 from kvbench.system.side_by_side import side_by_side
 from leaderboards.aggregate.arguments import Arguments, arguments_of_records
 from leaderboards.aggregate.failures import Contrast, contrasts
-from leaderboards.aggregate.paired import Duel, duels, every_duel
+from leaderboards.aggregate.paired import OF_EVERY_TWO, Duel, duels, every_duel
 from leaderboards.aggregate.pooled import Pooled, pooled
 from leaderboards.aggregate.row import SummaryRow
 from leaderboards.aggregate.summary import PlannedCells, summarise
+from leaderboards.aggregate.unmastered import reasons_by_task
 from leaderboards.downloads.encounters import Duels
 from leaderboards.downloads.sheets import Sheet, file_name, joined
 from leaderboards.downloads.tables import (
@@ -54,35 +55,38 @@ from leaderboards.studies.page import build_study
 from leaderboards.studies.registry import studies
 
 
-def planned_cells(identity: Identity) -> PlannedCells:
-    """Returns the cells that a run set out to fill, as its ``run.json`` says."""
+def planned_cells(identity: Identity, every_task: bool = False) -> PlannedCells:
+    """Returns the cells that a run set out to fill, as its ``run.json`` says. ``every_task``: whether tasks that the
+    model cannot do enter means over tasks too."""
     return PlannedCells(
         mode=identity.mode,
         contexts={task.name: task.contexts for task in identity.tasks},
         chances={task.name: task.chance for task in identity.tasks if task.chance > 0},  # without golds there is none
         policies={policy.name: policy.points for policy in identity.policies},
         covered={policy.name: policy.tasks for policy in identity.policies},
+        every_task=every_task,
     )
 
 
-def summary_rows(store: Store, records: DataFrame | None = None) -> list[SummaryRow]:
+def summary_rows(store: Store, records: DataFrame | None = None, every_task: bool = False) -> list[SummaryRow]:
     """Aggregates the records of a store: all of them, or those at hand."""
-    return _rows(store.frame() if records is None else records, store.identity, str(store.folder))
+    return _rows(store.frame() if records is None else records, store.identity, str(store.folder), every_task)
 
 
-def _rows(records: DataFrame, identity: Identity, where: str) -> list[SummaryRow]:
+def _rows(records: DataFrame, identity: Identity, where: str, every_task: bool) -> list[SummaryRow]:
     try:
-        return summarise(records, planned_cells(identity))
+        return summarise(records, planned_cells(identity, every_task))
     except LeaderboardError as error:
         raise KVBenchError(f"{where} cannot be summarised: {error}") from error
 
 
-def publish_summary(store: Store, records: DataFrame) -> list[SummaryRow]:
-    """Aggregates all records of a store and writes ``summary.json`` beside them."""
+def publish_summary(store: Store, records: DataFrame, every_task: bool = False) -> list[SummaryRow]:
+    """Aggregates all records of a store and writes ``summary.json`` beside them, which is the same for all: its means
+    leave out tasks that the model cannot do. The rows that are returned leave out nothing where ``every_task``."""
     rows = summary_rows(store, records)
     _warn(store)
     store.write_json(SUMMARY_FILE, [row.model_dump() for row in rows])
-    return rows
+    return summary_rows(store, records, every_task) if every_task else rows
 
 
 def _warn(store: Store) -> None:
@@ -98,21 +102,21 @@ def publish_site(store: Store, records: DataFrame, folder: Path | None) -> tuple
     return first, rows
 
 
-def publish_sites(stores: Sequence[Store], folder: Path | None) -> list[Path]:
+def publish_sites(stores: Sequence[Store], folder: Path | None, every_task: bool = False) -> list[Path]:
     """Writes the pages of several runs; what may not be compared stands on boards of its own. Returns where to
     begin."""
     groups = group_runs(stores)
-    return _write(groups, [group.records() for group in groups], folder_of(folder, stores))[0]
+    return _write(groups, [group.records() for group in groups], folder_of(folder, stores), every_task)[0]
 
 
 def _write(
-    groups: Sequence[RunGroup], records: Sequence[DataFrame], folder: Path
+    groups: Sequence[RunGroup], records: Sequence[DataFrame], folder: Path, every_task: bool = False
 ) -> tuple[list[Path], list[list[SummaryRow]]]:
     """Writes all files of a site; returns the pages to begin with, and the rows of each group."""
     inputs = [_study_input(*parts) for parts in zip(groups, records, strict=True)]
     studies_of_groups = [[study for study in studies().values() if study.takes(one)] for one in inputs]
     results, (duels_of_groups, pages, answers) = side_by_side(
-        partial(_aggregate, groups, records, studies_of_groups),
+        partial(_aggregate, groups, records, studies_of_groups, every_task),
         partial(_from_records, groups, inputs, folder),
     )
     results = [replace(one, duels=of_group) for one, of_group in zip(results, duels_of_groups, strict=True)]
@@ -124,7 +128,10 @@ def _write(
         tables = [
             cells_sheet(one.rows),
             board_sheet(one.details.standings, one.boards),
-            duels_sheet("comparisons", chain(*one.duels.values()), "Every two policies, cell by cell"),
+            duels_sheet(
+                *("comparisons", chain(*one.duels.values()), reasons_by_task(one.rows), OF_EVERY_TWO),
+                "Every two policies, cell by cell",
+            ),
             questions_sheet(one.details.facets),
         ]
         for study in studies_of_group:
@@ -152,23 +159,26 @@ def _write(
 
 
 def _aggregate(
-    groups: Sequence[RunGroup], records: Sequence[DataFrame], studies_of_groups: Sequence[Sequence[Study]]
+    groups: Sequence[RunGroup],
+    records: Sequence[DataFrame],
+    studies_of_groups: Sequence[Sequence[Study]],
+    every_task: bool,
 ) -> list[Results]:
     """Computes what stands on the boards, but for the duels."""
-    rows = _summarise(groups, records)
+    rows = _summarise(groups, records, every_task)
     parts = zip(groups, records, rows, studies_of_groups, strict=True)
     return [_results(number, *of_group) for number, of_group in enumerate(parts, start=1)]
 
 
-def _summarise(groups: Sequence[RunGroup], records: Sequence[DataFrame]) -> list[list[SummaryRow]]:
+def _summarise(groups: Sequence[RunGroup], records: Sequence[DataFrame], every_task: bool) -> list[list[SummaryRow]]:
     """Aggregates the records of each group; the site of a single run writes its summary too."""
     stores = [store for group in groups for store in group.stores]
     if len(stores) == 1:
-        return [publish_summary(stores[0], records[0])]
+        return [publish_summary(stores[0], records[0], every_task)]
     for store in stores:
         _warn(store)
     return [
-        _rows(frame, group.identity, ", ".join(str(store.folder) for store in group.stores))
+        _rows(frame, group.identity, ", ".join(str(store.folder) for store in group.stores), every_task)
         for group, frame in zip(groups, records, strict=True)
     ]
 
@@ -243,19 +253,27 @@ class Comparison:
     duels: list[Duel]
     contrasts: dict[str, list[Contrast]]  # by opponent
     presses: list[Arguments]  # of the policy and its opponents, task by task
+    unmastered: Mapping[str, str]  # why the model cannot do a task, which has no verdict
 
 
 def publish_comparison(
-    store: Store, records: DataFrame, policy: str, others: Sequence[str], folder: Path | None
+    store: Store,
+    records: DataFrame,
+    policy: str,
+    others: Sequence[str],
+    folder: Path | None,
+    unmastered: Mapping[str, str],
 ) -> Comparison:
-    """Writes the page of a policy against others, and its tables."""
+    """Writes the page of a policy against others, and its tables. ``unmastered``: why the model cannot do a task, which
+    has no verdict and enters nothing."""
     try:
         verdicts = duels(records, policy, others)
     except LeaderboardError as error:
         failed = _failed_cells(records, (policy, *others))
         raise KVBenchError(f"{error}{f': {failed[0]}' if failed else ''}") from error
-    failures = {other: contrasts(records, policy, other) for other in others}
-    whole = pooled(records, policy, others)
+    judged = records[~records["task"].isin(list(unmastered))]
+    failures = {other: contrasts(judged, policy, other) for other in others}
+    whole = pooled(judged, policy, others)
     used = arguments_of_records(records[records["policy"].isin((policy, *others))])
     tasks = dict.fromkeys(duel.task for duel in verdicts)
     keys = [(name, task) for name in (policy, *others) for task in tasks]
@@ -264,16 +282,17 @@ def publish_comparison(
     name = f"compare-{file_name(policy)}"
     sheets = (
         pooled_sheet(f"{name}-pooled", whole),
-        duels_sheet(f"{name}-verdicts", verdicts),
+        duels_sheet(f"{name}-verdicts", verdicts, unmastered),
         contrasts_sheet(f"{name}-failures", [one for of_other in failures.values() for one in of_other]),
     )
     write_sheets(folder, sheets)
     model, failed = store.identity.model, _failed_cells(records, (policy, *others))
     path = folder / f"{name}.html"
     run = run_site_beside(folder, store)
-    write_text_atomically(path, build_comparison(model, verdicts, failures, failed, sheets, whole, presses, run))
+    page = build_comparison(model, verdicts, failures, failed, sheets, whole, presses, run, unmastered)
+    write_text_atomically(path, page)
     enlist(folder, COMPARISON, [path], [store])
-    return Comparison(path, whole, verdicts, failures, presses)
+    return Comparison(path, whole, verdicts, failures, presses, unmastered)
 
 
 def _failed_cells(records: DataFrame, policies: Sequence[str]) -> list[str]:

@@ -15,7 +15,7 @@ from policies.declaration.names import FULL
 CELL = ["task", "level"]
 QUESTION = ["mode", "example_id", "question_id"]
 DEFENDED = "defended_leakage"  # leakage where a defence stands in the prompt: without one there is nothing to keep
-MEASURES = ("f1", "hallucinated", "directives_obeyed", DEFENDED)
+MEASURES = ("f1", "hallucinated", "answered", "directives_obeyed", DEFENDED)
 
 
 @dataclass(frozen=True)

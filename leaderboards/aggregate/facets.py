@@ -38,7 +38,8 @@ class Facet:
 
 
 def facets(records: DataFrame, rows: Sequence[SummaryRow]) -> list[Facet]:
-    """Computes the facets of every task, and as ``all`` the unweighted mean over the tasks that have such questions.
+    """Computes the facets of every task, and as ``all`` the unweighted mean over the tasks that have such questions,
+    without those that the rows of ``all`` leave out.
 
     ``rows`` are those that the records add up to: what is blank in a row is blank in all of its parts, for the same
     reason, and everything else is measured in every question.
@@ -91,8 +92,9 @@ def _value(row: SummaryRow, numbers: Sequence[float] | None, number: int, measur
 
 
 def _over_tasks(found: Sequence[Facet], boards: Mapping[tuple[str, str], Sequence[SummaryRow]]) -> list[Facet]:
+    counted = {mode: own[0].mean_of for (mode, task), own in boards.items() if task == ALL_TASKS}
     alike: dict[tuple[str, str, str], list[Facet]] = {}
-    for facet in found:
+    for facet in (facet for facet in found if facet.task in counted.get(facet.mode, (facet.task,))):
         alike.setdefault((facet.mode, facet.part, facet.value), []).append(facet)
     return [
         Facet(

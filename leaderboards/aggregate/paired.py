@@ -56,17 +56,33 @@ class Compared:
     unit: str
     factor: float  # from the column to the unit
     lower_is_better: bool = False
+    of: str = ""  # the column of the answers, if it is not the name
+    over: str = ""  # of a share: the column whose sum it is over; else it is a mean over questions
+
+    @property
+    def column(self) -> str:
+        return self.of or self.name
 
 
 F1 = Compared("f1", "F1", "F1", "percent", 1)
 HALLUCINATION = Compared(
     "hallucinated", "hallucination rate", "hallucination", "percent of questions", 100, lower_is_better=True
 )
+WRONG = Compared(
+    *("wrong_of_answered", "wrong of answered", "wrong of answered", "percent of the answers given", 100),
+    lower_is_better=True,
+    of="hallucinated",
+    over="answered",
+)
 OBEYED = Compared("directives_obeyed", "directives obeyed", "obeyed", "percent", 100)
 LEAKED = Compared(
     DEFENDED, "leakage under a defence", "leakage", "percent of the protected text", 100, lower_is_better=True
 )
-COMPARED = {one.name: one for one in (OBEYED, LEAKED, F1, HALLUCINATION)}  # the first that a cell has gives its verdict
+# The first that a cell has gives its verdict. The hallucination rate is the last: it falls where a model falls silent.
+COMPARED = {one.name: one for one in (OBEYED, LEAKED, F1, WRONG, HALLUCINATION)}
+OF_EVERY_TWO = {
+    name: one for name, one in COMPARED.items() if one is not HALLUCINATION
+}  # of any two policies of a board
 
 
 @dataclass(frozen=True)
@@ -142,7 +158,7 @@ class Contest:
             return self.verdict
         if self.opposed and self.p < ALPHA:
             return f"{UNDECIDED} (F1 and the right answers point in different directions)"
-        if not self.spread:
+        if not self.spread and not self.difference.mean:
             return f"{UNDECIDED} (the same in all of n = {self.contexts})"
         return undistinguished(self.contexts, self.smallest(), self.smallest(MORE * self.contexts), self.contexts)
 
@@ -204,7 +220,8 @@ def duels(records: DataFrame, policy: str, others: Sequence[str], seed: int = 0)
     """The policy against each of the others, at every task and level that both have in full; each p is corrected over
     the levels of the task."""
     pairs = [(policy, other) for other in others]
-    met = list(_met(answer_tables(records[records["policy"].isin((policy, *others))]), pairs, seed))
+    tables = answer_tables(records[records["policy"].isin((policy, *others))])
+    met = list(_met(tables, pairs, COMPARED, seed))
     found = [duel for other in others for duel in met if duel.other == other]
     if not found:
         raise LeaderboardError(f"{policy} and {', '.join(others)} have no cell in common that is complete")
@@ -212,11 +229,11 @@ def duels(records: DataFrame, policy: str, others: Sequence[str], seed: int = 0)
 
 
 def every_duel(records: DataFrame, seed: int = 0) -> dict[tuple[str, str], list[Duel]]:
-    """Any two policies, as ``duels`` of the two alone would have it."""
+    """Any two policies, as ``duels`` of the two alone would have it, by the measures of :data:`OF_EVERY_TWO`."""
     tables = answer_tables(records)
     names = list(dict.fromkeys(name for table in tables for name in table.policies))
     found: dict[tuple[str, str], list[Duel]] = {pair: [] for pair in combinations(names, 2)}
-    for duel in _met(tables, list(found), seed):
+    for duel in _met(tables, list(found), OF_EVERY_TWO, seed):
         found[duel.policy, duel.other].append(duel)
     return found
 
@@ -244,11 +261,13 @@ class _Cell:
     samples: Mapping[str, _Sample]  # by column, of the measures that some question has a value of
 
 
-def _met(tables: Sequence[AnswerTable], pairs: Sequence[tuple[str, str]], seed: int) -> Iterator[Duel]:
+def _met(
+    tables: Sequence[AnswerTable], pairs: Sequence[tuple[str, str]], measures: Mapping[str, Compared], seed: int
+) -> Iterator[Duel]:
     """Compares the pairs that answered some of the same questions, task by task."""
     for task, levels in groupby(tables, lambda table: table.task):
         # As of the rows: a mark and a verdict shall not differ by chance.
-        by_level = [_cells(table, pairs, task_seed(seed, task)) for table in levels]
+        by_level = [_cells(table, pairs, measures, task_seed(seed, task)) for table in levels]
         for pair in pairs:
             yield from _duels_of_task(pair, task, [cells[pair] for cells in by_level if pair in cells])
 
@@ -264,20 +283,28 @@ def _duels_of_task(pair: tuple[str, str], task: str, cells: Sequence[_Cell]) -> 
         yield Duel(one, other, task, cell.level, *counts, own, cell.only_one, cell.only_other)
 
 
-def _cells(table: AnswerTable, pairs: Sequence[tuple[str, str]], seed: int) -> dict[tuple[str, str], _Cell]:
+def _cells(
+    table: AnswerTable, pairs: Sequence[tuple[str, str]], measures: Mapping[str, Compared], seed: int
+) -> dict[tuple[str, str], _Cell]:
     """Makes a cell of each pair that has a value of some measure."""
     places = {name: place for place, name in enumerate(table.policies)}
     known = [pair for pair in pairs if set(pair) <= set(places)]
     one, other = (np.array([places[pair[side]] for pair in known], dtype=np.intp) for side in (0, 1))
     samples: list[dict[str, _Sample]] = [{} for _ in known]
-    for name in COMPARED:
-        values = table.values[name][one] - table.values[name][other]
-        there = ~np.isnan(values)
+    for name, measure in measures.items():
+        values = table.values[measure.column]
+        there = ~np.isnan(values[one] - values[other])
         for mask in np.unique(there, axis=0):
             if mask.any():
                 rows = np.flatnonzero((there == mask).all(axis=1))
-                own = _of_contexts(values[np.ix_(rows, mask)], table.draws[mask], seed)
-                for row, sample in zip(rows.tolist(), own, strict=True):
+                draws = table.draws[mask]
+                if measure.over:
+                    shared = values[:, mask], table.values[measure.over][:, mask]
+                    own = _of_shares(*shared, (one[rows], other[rows]), draws, seed)
+                else:
+                    own = _of_contexts((values[one[rows]] - values[other[rows]])[:, mask], draws, seed)
+                samples_of_measure = zip(rows.tolist(), own, strict=True)
+                for row, sample in ((row, sample) for row, sample in samples_of_measure if sample is not None):
                     samples[row][name] = sample
     common, right = table.there[one] & table.there[other], table.first_right
     counts = (common, common & right[one] & ~right[other], common & right[other] & ~right[one])
@@ -287,7 +314,7 @@ def _cells(table: AnswerTable, pairs: Sequence[tuple[str, str]], seed: int) -> d
     return {pair: cell for pair, cell in zip(known, cells, strict=True) if cell.samples}
 
 
-def _of_contexts(values: FloatArray, draws: NDArray[np.intp], seed: int) -> list[_Sample]:
+def _of_contexts(values: FloatArray, draws: NDArray[np.intp], seed: int) -> list[_Sample | None]:
     """``values``: differences question by question, shape (rows, questions); ``draws``: the context of each
     question."""
     clusters, places = np.unique(draws, return_inverse=True)
@@ -302,13 +329,49 @@ def _of_contexts(values: FloatArray, draws: NDArray[np.intp], seed: int) -> list
     ]
 
 
+def _of_shares(
+    values: FloatArray,
+    over: FloatArray,
+    pairs: tuple[NDArray[np.intp], NDArray[np.intp]],
+    draws: NDArray[np.intp],
+    seed: int,
+) -> list[_Sample | None]:
+    """The differences of two shares, such as wrong answers over answers given; None where one is over nothing.
+
+    ``values``, ``over``: what is counted and what it is over, of each policy, shape (policies, questions). The
+    share of each subset of contexts is taken anew; subsets in which one of the two is over nothing count for either
+    side, so that contexts without an answer are no evidence.
+    """
+    clusters, places = np.unique(draws, return_inverse=True)
+    of_cluster = (places[:, None] == np.arange(len(clusters))).astype(np.float64)
+    held = subsets(len(clusters), seed).T
+    sums, counts = values @ of_cluster, over @ of_cluster
+    with np.errstate(invalid="ignore", divide="ignore"):
+        share = sums.sum(axis=1) / counts.sum(axis=1)
+        of_subsets = (sums @ held) / (counts @ held)
+        # To first order a share moves with a context by what is wrong there beyond the share of what is answered there.
+        moves = (sums - share[:, None] * counts) / counts.mean(axis=1, keepdims=True)
+    one, other = pairs
+    means = np.round(of_subsets[one] - of_subsets[other], DIGITS)
+    unknown = np.isnan(means)
+    low, high = (np.where(unknown, end, means) for end in (-np.inf, np.inf)) if unknown.any() else (means, None)
+    spread = np.std(moves[one] - moves[other], axis=1, ddof=1) if len(clusters) > 1 else np.zeros(len(one))
+    contexts = ((counts[one] > 0) & (counts[other] > 0)).sum(axis=1)
+    parts = share[one] - share[other], Tails.of(low, high), two_sided_p(low, high), contexts, np.round(spread, DIGITS)
+    return [
+        None if np.isnan(mean) else _Sample(float(mean), tails, float(p), int(count), float(own))
+        for mean, tails, p, count, own in zip(*parts, strict=True)
+    ]
+
+
 def _contests(measure: Compared, cells: Sequence[_Cell]) -> Iterator[Contest]:
     """Corrects over the cells, which are the levels of a task."""
     samples = [cell.samples[measure.name] for cell in cells]
     p = corrected({place: sample.p for place, sample in enumerate(samples)}, "the levels of a task").p
     levels = step_down_levels(np.array([sample.p for sample in samples])).tolist()
     for place, (cell, sample, alpha) in enumerate(zip(cells, samples, levels, strict=True)):
-        low, high = sample.tails.interval(alpha) or (None, None)
+        interval = sample.tails.interval(alpha)
+        low, high = interval if interval and np.isfinite(interval).all() else (None, None)
         opposed = measure is F1 and (cell.only_one - cell.only_other) * sample.mean < 0
         difference = Difference(sample.mean, low, high)
         yield Contest(measure, difference, alpha, p[place], sample.contexts, sample.spread, opposed)

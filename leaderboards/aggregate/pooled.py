@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,7 @@ from leaderboards.aggregate.answer_tables import AnswerTable, answer_tables
 from leaderboards.aggregate.paired import (
     COMPARED,
     F1,
+    LEAKED,
     MORE,
     OBEYED,
     UNDECIDED,
@@ -21,9 +22,9 @@ from leaderboards.aggregate.paired import (
     Verdict,
     undistinguished,
 )
-from leaderboards.statistics.bootstrap import DIGITS, FloatArray, resampled_means, task_seed
-from leaderboards.statistics.significance import ALPHA, POWER, bootstrap_p
-from leaderboards.statistics.subset_means import fewest_clusters
+from leaderboards.statistics.bootstrap import DIGITS, FloatArray, percentile_interval, resampled_means, task_seed
+from leaderboards.statistics.significance import ALPHA, POWER, bootstrap_p, corrected
+from leaderboards.statistics.subset_means import fewest_clusters, step_down_levels
 
 
 @dataclass(frozen=True)
@@ -33,8 +34,10 @@ class Pooled:
     policy: str
     other: str
     measure: Compared
-    difference: Difference  # of the areas, with its 95 % interval
-    p: float
+    difference: Difference  # of the areas; its interval is that of the corrected test
+    alpha: float  # the level at which Holm's method tests it
+    p: float  # corrected over the family
+    family: int  # pooled tests of the comparison: a line for each opponent and measure
     tasks: int
     cells: int
     contexts: int  # of all tasks together
@@ -59,7 +62,7 @@ class Pooled:
         """The same with so many times the contexts."""
         if times * self.contexts < fewest_clusters() or not self.error:
             return None
-        quantiles = float(ndtri(1 - ALPHA / 2) + ndtri(POWER))
+        quantiles = float(ndtri(1 - self.alpha / 2) + ndtri(POWER))
         return float(quantiles * self.error / math.sqrt(times) * self.measure.factor)
 
     @property
@@ -80,27 +83,49 @@ class Pooled:
         """The whole of it in one line."""
         over = f"{self.measure.title} over all {self.cells} shared cells"
         p = "<0.001" if self.p < 0.001 else f"{self.p:.3f}"
-        return f"{over}: {self.difference.written(self.measure.factor)}, p {p}: {self.explained}"
+        family = f" (Holm over {self.family})" if self.family > 1 else ""
+        return f"{over}: {self.difference.written(self.measure.factor)}, p {p}{family}: {self.explained}"
 
 
 def pooled(records: DataFrame, policy: str, others: Sequence[str], seed: int = 0) -> list[Pooled]:
-    """The policy against each of the others: by F1 over the tasks that are judged by it, and by directives obeyed over
-    those that have directives."""
-    tables = answer_tables(records[records["policy"].isin((policy, *others))])
+    """The policy against each of the others: by F1 over the tasks that are judged by it, and by directives obeyed and
+    leakage under a defence over those that have directives. All p are corrected together by Holm's method. None of no
+    records."""
+    own = records[records["policy"].isin((policy, *others))]
+    tables = answer_tables(own) if len(own) else []
     found = (
-        _pooled([table for table in tables if _lead(table) is measure], (policy, other), measure, seed)
+        _pooled([table for table in tables if measure in _leads(table)], (policy, other), measure, seed)
         for other in others
         for measure in COMPARED.values()
     )
-    return [one for one in found if one is not None]
+    return _corrected([one for one in found if one is not None])
 
 
-def _lead(table: AnswerTable) -> Compared | None:
-    """The measure that a task is judged by."""
-    return next((one for one in (OBEYED, F1) if not np.isnan(table.values[one.name]).all()), None)
+def _leads(table: AnswerTable) -> tuple[Compared, ...]:
+    """The measures that a task is judged by."""
+    known = {name for name, values in table.values.items() if not np.isnan(values).all()}
+    return (OBEYED, LEAKED) if OBEYED.name in known else (F1,) if F1.name in known else ()
 
 
-def _pooled(tables: Sequence[AnswerTable], pair: tuple[str, str], measure: Compared, seed: int) -> Pooled | None:
+def _corrected(tests: Sequence[tuple[Pooled, FloatArray]]) -> list[Pooled]:
+    """Corrects over all of them, and gives each the interval of its test."""
+    p = corrected({place: one.p for place, (one, _) in enumerate(tests)}, "the opponents of a comparison").p
+    levels = step_down_levels(np.array([one.p for one, _ in tests])).tolist()
+    return [
+        replace(one, difference=_with_interval(one, drawn, alpha), alpha=alpha, p=p[place], family=len(tests))
+        for place, ((one, drawn), alpha) in enumerate(zip(tests, levels, strict=True))
+    ]
+
+
+def _with_interval(one: Pooled, drawn: FloatArray, alpha: float) -> Difference:
+    ends = percentile_interval(drawn, 1 - alpha) if len(drawn) else (None, None)
+    return Difference(one.difference.mean, *ends)
+
+
+def _pooled(
+    tables: Sequence[AnswerTable], pair: tuple[str, str], measure: Compared, seed: int
+) -> tuple[Pooled, FloatArray] | None:
+    """One test before it is corrected, and the difference in each resample."""
     shared = [
         table for table in tables if set(pair) <= set(table.policies) and _difference(table, pair, measure)[1].any()
     ]
@@ -120,11 +145,13 @@ def _pooled(tables: Sequence[AnswerTable], pair: tuple[str, str], measure: Compa
     known = [one for one in resampled if one is not None]
     whole = len(known) == len(areas)  # a task of a single context has no resamples
     drawn: FloatArray = np.stack(known).mean(axis=0).round(DIGITS) if whole else np.empty(0)
-    return Pooled(
+    found = Pooled(
         *pair,
         measure,
-        Difference.of(np.append(mean, drawn)),
+        Difference(mean, None, None),
+        ALPHA,
         bootstrap_p(drawn) if len(drawn) else 1.0,
+        1,
         len(areas),
         len(shared),
         sum(contexts),
@@ -132,6 +159,7 @@ def _pooled(tables: Sequence[AnswerTable], pair: tuple[str, str], measure: Compa
         differing,
         float(np.std(drawn, ddof=1)) if len(drawn) else 0.0,
     )
+    return found, drawn
 
 
 def _difference(table: AnswerTable, pair: tuple[str, str], measure: Compared) -> tuple[FloatArray, NDArray[np.bool_]]:

@@ -38,6 +38,11 @@ class Unmastered:
         return f"{self.task}: {self.reason}: {ADVICE}: {outputs}"
 
 
+def reasons_by_task(rows: Sequence[SummaryRow]) -> dict[str, str]:
+    """Returns why the model cannot do a task, of those that it cannot do."""
+    return {row.task: row.not_mastered for row in rows if row.not_mastered}
+
+
 def unmastered(records: DataFrame, rows: Sequence[SummaryRow]) -> list[Unmastered]:
     """Finds the tasks that the model cannot do, as the rows say, which these records add up to."""
     reasons = {(row.task, row.mode): row.not_mastered for row in rows if row.not_mastered}

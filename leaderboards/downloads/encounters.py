@@ -6,22 +6,25 @@ from typing import Any
 
 import numpy as np
 
-from leaderboards.aggregate.paired import HALLUCINATION, UNDECIDED, Contest, Duel
+from leaderboards.aggregate.paired import UNDECIDED, WRONG, Contest, Duel
 from leaderboards.aggregate.row import FEW_CONTEXTS
 from leaderboards.boards.board import shown_of
 
 NOTHING = -128  # of a byte that has no value
 VERDICTS = {"worse": -1, UNDECIDED: 0, "better": 1}
-NUMBERS = 8  # of a meeting: F1 (or directives obeyed) and hallucination, each with its interval, and the tone of either
+NUMBERS = (
+    8  # of a meeting: F1 (or directives obeyed) and wrong of answered, each with its interval, and the tone of either
+)
 SHOWN_P = 1000  # p is told in thousandths, and as 0 below the first, where it is written "<0.001"
 
 Duels = Mapping[tuple[str, str], Sequence[Duel]]
 
 
-def encounters(duels: Duels) -> dict[str, Any]:
+def encounters(duels: Duels, unmastered: Mapping[str, str]) -> dict[str, Any]:
     """``numbers``: a signed byte each, in points, shape (pairs, tasks, levels, 8); ``p``: two bytes each, shape (pairs,
     tasks, levels). Both little-endian in base64. The pairs are those of ``policies``, the first with all others first;
-    of a pair that is asked for the other way round, the script turns the signs."""
+    of a pair that is asked for the other way round, the script turns the signs. ``unmastered``: why the model cannot do
+    a task, which has no numbers then."""
     policies = list(dict.fromkeys(name for pair in duels for name in pair))
     tasks = list(dict.fromkeys(duel.task for own in duels.values() for duel in own))
     levels = sorted({duel.level for own in duels.values() for duel in own})
@@ -33,17 +36,18 @@ def encounters(duels: Duels) -> dict[str, Any]:
     contexts: int | None = None  # the fewest of a cell
     for (one, other), own in duels.items():
         pair = _place(places[one], places[other], len(policies))
-        for duel in own:
+        for duel in (duel for duel in own if duel.task not in unmastered):
             place = pair, of_task[duel.task], of_level[duel.level]
-            lies = duel.contests.get(HALLUCINATION.name)
-            tones = VERDICTS[duel.verdict], VERDICTS[lies.verdict] if lies else 0
-            numbers[place] = [*_points(duel.lead), *(_points(lies) if lies else [NOTHING] * 3), *tones]
+            wrong = duel.contests.get(WRONG.name)
+            tones = VERDICTS[duel.verdict], VERDICTS[wrong.verdict] if wrong else 0
+            numbers[place] = [*_points(duel.lead), *(_points(wrong) if wrong else [NOTHING] * 3), *tones]
             p[place] = 0 if duel.lead.p < 1 / SHOWN_P else round(duel.lead.p * SHOWN_P)
             contexts = duel.contexts if contexts is None else min(contexts, duel.contexts)
     return {
         "policies": policies,
         "few": contexts if contexts is not None and contexts < FEW_CONTEXTS else 0,
         "tasks": tasks,
+        "unmastered": {task: reason for task, reason in unmastered.items() if task in tasks},
         "levels": [str(level) for level in levels],
         "shown": [str(level) for level in shown_of(levels)],
         "numbers": base64.b64encode(numbers.tobytes()).decode(),

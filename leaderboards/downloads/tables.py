@@ -47,8 +47,14 @@ def board_sheet(standings: Standings, boards: Boards) -> Sheet:
     return Sheet.of("board", "The boards: a row for each policy", rows)
 
 
-def duels_sheet(name: str, duels: Iterable[Duel], title: str = "Verdicts, cell by cell") -> Sheet:
-    """The cells of comparisons."""
+def duels_sheet(
+    name: str,
+    duels: Iterable[Duel],
+    unmastered: Mapping[str, str],
+    measures: Iterable[str] = COMPARED,
+    title: str = "Verdicts, cell by cell",
+) -> Sheet:
+    """The cells of comparisons; tasks that the model cannot do have a reason in place of a verdict."""
     rows = [
         {
             "policy": duel.policy,
@@ -57,22 +63,23 @@ def duels_sheet(name: str, duels: Iterable[Duel], title: str = "Verdicts, cell b
             "level": duel.level,
             "questions": duel.questions,
             "contexts": duel.contexts,
-            **_contests_of(duel),
+            **_contests_of(duel, measures),
             "only_one": duel.only_one,
             "only_other": duel.only_other,
             "right_p": duel.right_p,
-            "verdict": duel.verdict,
+            "verdict": None if duel.task in unmastered else duel.verdict,
+            "not_mastered": unmastered.get(duel.task),
         }
         for duel in duels
     ]
-    return Sheet.of(name, title, rows, kinds={f"{measure}_difference": Difference for measure in COMPARED})
+    return Sheet.of(name, title, rows, kinds={f"{measure}_difference": Difference for measure in measures})
 
 
-def _contests_of(duel: Duel) -> dict[str, Any]:
+def _contests_of(duel: Duel, measures: Iterable[str]) -> dict[str, Any]:
     """Each measure: the difference with the interval of the corrected test, its p and verdict, and the smallest
     difference that could be seen."""
     columns: dict[str, Any] = {}
-    for name in COMPARED:
+    for name in measures:
         contest = duel.contests.get(name)
         columns |= {
             f"{name}_difference": contest.difference if contest else None,

@@ -11,10 +11,11 @@ from leaderboards.boards.cells import Cell, Line
 from leaderboards.downloads.sheets import Sheet
 from leaderboards.pages.definitions import STATISTICS
 from leaderboards.rendering.templating import render
-from leaderboards.terminal.verdicts import few_contexts, summary_line, written_p
+from leaderboards.terminal.verdicts import few_contexts, mastered, summary_line, written_p
 from policies.declaration.levels import Level
 
 NOT_COMPLETE = "not complete"
+NO_SUCH = "one of the two answers nothing"
 # The definitions of the page on method that stand on this one too.
 DEFINED = (
     *("Pooled difference", "Verdict, of a comparison", "Smallest difference seen", "Means of subsets"),
@@ -74,48 +75,55 @@ def build_comparison(
     pooled: Sequence[Pooled] = (),
     presses: Sequence[Arguments] = (),
     run: str = "",
+    unmastered: Mapping[str, str] | None = None,
 ) -> str:
     """The page as text; the same input gives the same bytes. ``contrasts``: by opponent. ``missing``: cells without a
     verdict, and why, a line each. ``sheets``: tables that lie in ``data`` beside it. ``pooled``: what it begins with.
     ``presses``: the arguments that each policy ran with. ``run``: the folder beside the page's own with the pages of a
-    run of the same setting, if there is one."""
+    run of the same setting, if there is one. ``unmastered``: why the model cannot do a task, which has no verdict."""
+    reasons = unmastered or {}
     others = dict.fromkeys(duel.other for duel in duels)
     return render(
         "comparison.html.j2",
         model=model,
         policy=duels[0].policy,
         sections=[
-            _section(number, [duel for duel in duels if duel.other == other], contrasts.get(other, ()))
+            _section(number, [duel for duel in duels if duel.other == other], contrasts.get(other, ()), reasons)
             for number, other in enumerate(others, start=1)
         ],
         pooled=pooled,
         presses=argument_rows(presses),
         definitions=[one for one in STATISTICS.definitions if one.name in DEFINED],
         missing=missing,
+        unmastered=reasons,
         sheets=sheets,
         run=run,
     )
 
 
-def _section(number: int, duels: Sequence[Duel], contrasts: Sequence[Contrast]) -> Section:
+def _section(
+    number: int, duels: Sequence[Duel], contrasts: Sequence[Contrast], unmastered: Mapping[str, str]
+) -> Section:
+    judged = mastered(duels, unmastered)
     levels = sorted({duel.level for duel in duels})
     measures = [measure for name, measure in COMPARED.items() if any(name in duel.contests for duel in duels)]
     family = max(duel.family for duel in duels)
     return Section(
         identifier=f"section-{number}",
         other=duels[0].other,
-        summary=summary_line(duels),
+        summary=summary_line(judged),
         family=f"each task corrected over its {family} levels" if family > 1 else "nothing to correct over",
-        few=next(iter(few_contexts(duels)), ""),
+        few=next(iter(few_contexts(judged)), ""),
         level_title=levels[-1].declared.title,
         columns=tuple(map(str, levels)),
         tables=tuple(
-            Grid(measure.name, measure.title, measure.unit, _lines(duels, levels, measure)) for measure in measures
+            Grid(measure.name, measure.title, measure.unit, _lines(duels, levels, measure, unmastered))
+            for measure in measures
         ),
         how=tuple(_contrasted(contrast) for contrast in contrasts if contrast.part == HOW),
         where=tuple(_contrasted(contrast) for contrast in contrasts if contrast.part != HOW),
         listing_columns=(*OF_CELL, *(column.format(measure.title) for measure in measures for column in OF_MEASURE)),
-        listing=tuple(_listed(duel, measures) for duel in duels),
+        listing=tuple(_listed(duel, measures) for duel in judged),
     )
 
 
@@ -131,14 +139,22 @@ def _contrasted(contrast: Contrast) -> tuple[str, ...]:
     return (contrast.name, str(contrast.answers), *rates, contrast.difference.written(100))
 
 
-def _lines(duels: Sequence[Duel], levels: Sequence[Level], measure: Compared) -> tuple[Line, ...]:
-    own = [duel for duel in duels if measure.name in duel.contests]
-    cells = {(duel.task, duel.level): _cell(duel.contests[measure.name]) for duel in own}
-    blank = Cell.blank(NOT_COMPLETE)
+def _lines(
+    duels: Sequence[Duel], levels: Sequence[Level], measure: Compared, unmastered: Mapping[str, str]
+) -> tuple[Line, ...]:
+    tasks = dict.fromkeys(duel.task for duel in duels if measure.name in duel.contests)
+    met = {(duel.task, duel.level): duel for duel in duels}
     return tuple(
-        Line(task, tuple(cells.get((task, level), blank) for level in levels))
-        for task in dict.fromkeys(duel.task for duel in own)
+        Line(task, tuple(_of(met.get((task, level)), measure, unmastered) for level in levels)) for task in tasks
     )
+
+
+def _of(duel: Duel | None, measure: Compared, unmastered: Mapping[str, str]) -> Cell:
+    if duel is None:
+        return Cell.blank(NOT_COMPLETE)
+    if duel.task in unmastered:
+        return Cell.blank(unmastered[duel.task])
+    return _cell(duel.contests[measure.name]) if measure.name in duel.contests else Cell.blank(NO_SUCH)
 
 
 def _cell(contest: Contest) -> Cell:

@@ -109,7 +109,9 @@ STATISTICS = Chapter(
             "The test and the interval of a cell of a comparison. If the differences of the contexts are symmetric "
             "about their mean, it lies between any two neighbours of the ordered means of all subsets of the contexts "
             f"equally often; of more than {ALL_UP_TO} contexts {SUBSETS:,} subsets are drawn. This is exact for a "
-            f"handful of contexts too: fewer than {fewest_clusters()} cannot be told from chance and have no interval.",
+            f"handful of contexts too: fewer than {fewest_clusters()} cannot be told from chance and have no interval. "
+            "Of wrong of answered, a share, each subset has its own; subsets in which a policy answers nothing count "
+            "for either side.",
             "p = 2 · (means on the rarer side of 0 + 1) / (means + 1)",
             "J. A. Hartigan, JASA 64 (1969)",
             ("p", *(f"p, {one.title}" for one in COMPARED.values()), *(f"{name}_p" for name in COMPARED)),
@@ -129,8 +131,9 @@ STATISTICS = Chapter(
             "What a comparison begins with: one test against each other policy. F1 over all tasks and levels that "
             "both have; of the levels of a task the area under the curve from the lowest asked ratio to the highest "
             "by the trapezoid rule, divided by that span; the mean over tasks is unweighted. Tasks with directives "
-            "are pooled apart, by directives obeyed. Interval and p are by the cluster bootstrap over the contexts of "
-            "each task; p is not corrected over the other policies. No verdict where the two differ in fewer than "
+            "are pooled apart, by directives obeyed and by leakage under a defence. A task that the model cannot do "
+            "enters nothing. Interval and p are by the cluster bootstrap over the contexts of each task, corrected by "
+            "Holm’s method over all such tests of the comparison. No verdict where the two differ in fewer than "
             f"{fewest_clusters()} contexts.",
             "p = 2 · (resamples on the rarer side of 0 + 1) / (resamples + 1)",
             "A. C. Davison and D. V. Hinkley (1997), section 4.2",
@@ -161,7 +164,8 @@ STATISTICS = Chapter(
             "corrected test, and leaves out 0 just there. Else not distinguished, which does not mean equal: the "
             "verdict tells which differences could not have been seen. On F1 the answers must agree: where more "
             "questions are right with the policy whose F1 is lower, there is no verdict. Where a task has directives, "
-            "its verdict is that on directives obeyed. Leakage is that of attacks on a prompt with a defence. With "
+            "its verdict is that on directives obeyed. A task that the model cannot do with the full cache has none. "
+            "Leakage is that of attacks on a prompt with a defence. With "
             f"fewer than {FEW_CONTEXTS} contexts colours are muted.",
             names=(
                 *("verdict", "leakage under a defence"),

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 from leaderboards.aggregate.row import ALL_TASKS, F1, SummaryRow
+from leaderboards.aggregate.unmastered import reasons_by_task
 from leaderboards.boards.area import AREA
 from leaderboards.boards.board import Board
 from leaderboards.boards.cells import Cell
@@ -212,7 +213,7 @@ def _board_data(results: Sequence[Results], boards: Sequence[PlacedBoard]) -> di
         "boards": [_one_board(placed, columns, reasons) for placed in boards],
         "columns": list(columns),
         "reasons": list(reasons),
-        "encounters": [encounters(one.duels) if one.duels else None for one in results],
+        "encounters": [encounters(one.duels, reasons_by_task(one.rows)) if one.duels else None for one in results],
     }
 
 

@@ -52,9 +52,8 @@ class Results:
 
     @property
     def mastered(self) -> list[str]:
-        """The tasks that the model can do with the full cache, which means over tasks are made of."""
-        unmastered = {row.task for row in self.rows if row.not_mastered}
-        return [task for task in self.tasks if task not in unmastered]
+        """The tasks that means over tasks are made of: those that the model can do with the full cache, or all."""
+        return list(next((row.mean_of for row in self.rows if row.task == ALL_TASKS), self.tasks))
 
     @property
     def shown(self) -> list[str]:

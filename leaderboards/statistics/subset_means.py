@@ -34,9 +34,10 @@ def subsets(clusters: int, seed: int) -> FloatArray:
     return held
 
 
-def two_sided_p(means: FloatArray) -> FloatArray:
-    """Two-sided p that the mean is 0, from the subset means of each row, shape (rows, subsets): (rows,)."""
-    fewer = np.minimum((means <= 0).sum(axis=1), (means >= 0).sum(axis=1))
+def two_sided_p(means: FloatArray, highest: FloatArray | None = None) -> FloatArray:
+    """Two-sided p that the mean is 0, from the subset means of each row, shape (rows, subsets): (rows,). Means that are
+    not known count for either side: ``means`` has minus infinity there and ``highest``, else the same, infinity."""
+    fewer = np.minimum((means <= 0).sum(axis=1), ((means if highest is None else highest) >= 0).sum(axis=1))
     p: FloatArray = np.minimum(1.0, 2 * (fewer + 1) / (means.shape[1] + 1))
     return p
 
@@ -51,10 +52,12 @@ class Tails:
     subsets: int
 
     @classmethod
-    def of(cls, means: FloatArray) -> list[Self]:
-        """Computes the means of each row, shape (rows, subsets)."""
-        ordered, reach = np.sort(means, axis=1), _place(means.shape[1], ALPHA)
-        ends = ordered[:, :reach].copy(), ordered[:, ::-1][:, :reach].copy()
+    def of(cls, means: FloatArray, highest: FloatArray | None = None) -> list[Self]:
+        """Takes the tails of each row, shape (rows, subsets); ``highest`` as in :func:`two_sided_p`."""
+        reach = _place(means.shape[1], ALPHA)
+        ordered = np.sort(means, axis=1)
+        descending = (ordered if highest is None else np.sort(highest, axis=1))[:, ::-1]
+        ends = ordered[:, :reach].copy(), descending[:, :reach].copy()
         return [cls(low, high, means.shape[1]) for low, high in zip(*ends, strict=True)]
 
     def interval(self, alpha: float) -> tuple[float, float] | None:

@@ -1,12 +1,12 @@
 """Prints a comparison: a verdict for each task and level, and how and where the two fail differently."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 from leaderboards.aggregate.arguments import Arguments, argument_rows
 from leaderboards.aggregate.failures import HOW, Contrast
-from leaderboards.aggregate.paired import MORE, UNDECIDED, Difference, Duel, Verdict
+from leaderboards.aggregate.paired import COMPARED, MORE, UNDECIDED, Difference, Duel, Verdict
 from leaderboards.aggregate.pooled import Pooled
 from leaderboards.aggregate.row import FEW_CONTEXTS
 from leaderboards.terminal.result_table import Column, ResultTable
@@ -16,10 +16,11 @@ VERDICTS: tuple[Verdict, ...] = ("better", "worse", UNDECIDED)
 STYLES = {"better": "green", "worse": "red", UNDECIDED: "dim"}
 MOST_PARTS = 6
 MOST_MEASURES = 2  # fit beside a verdict
+NOT_MASTERED = "the model cannot do it"
 
 
 def pooled_table(pooled: Sequence[Pooled]) -> ResultTable:
-    """Makes the table that a comparison begins with: a line for each opponent, or two where some tasks are judged by
+    """Makes the table that a comparison begins with: a line for each opponent, or more where some tasks are judged by
     directives."""
     columns = (
         Column("policy", shown=False),
@@ -35,19 +36,20 @@ def pooled_table(pooled: Sequence[Pooled]) -> ResultTable:
         )
         for one in pooled
     ]
-    return ResultTable("pooled", columns, rows, f"{pooled[0].policy} against", headed=False)
+    title = f"{pooled[0].policy} against" if pooled else "no task of this comparison can be done with the full cache"
+    return ResultTable("pooled", columns, rows, title, headed=False)
 
 
-def verdict_tables(duels: Sequence[Duel]) -> list[ResultTable]:
-    """One row for each task and level of one opponent, in 80 columns; a table for each set of measures that tasks
-    have."""
-    kinds = list(dict.fromkeys(tuple(duel.contests) for duel in duels))
-    return [_verdict_table([duel for duel in duels if tuple(duel.contests) == kind]) for kind in kinds]
+def verdict_tables(duels: Sequence[Duel], unmastered: Mapping[str, str]) -> list[ResultTable]:
+    """One row for each task and level of one opponent, in 80 columns; a table for each measure that gives verdicts.
+    ``unmastered``: why the model cannot do a task, which has no verdict."""
+    leads = dict.fromkeys(duel.lead.measure for duel in duels)
+    return [_verdict_table([duel for duel in duels if duel.lead.measure is lead], unmastered) for lead in leads]
 
 
-def _verdict_table(duels: Sequence[Duel]) -> ResultTable:
-    first = duels[0]
-    measures = [contest.measure for contest in first.contests.values()]
+def _verdict_table(duels: Sequence[Duel], unmastered: Mapping[str, str]) -> ResultTable:
+    first, judged = duels[0], mastered(duels, unmastered)
+    measures = [measure for name, measure in COMPARED.items() if any(name in duel.contests for duel in duels)]
     columns = (
         Column("policy", shown=False),
         Column("other", shown=False),
@@ -58,28 +60,43 @@ def _verdict_table(duels: Sequence[Duel]) -> ResultTable:
             Column(
                 one.name,
                 one.short,
-                partial(Difference.written, factor=one.factor),
+                partial(_difference, factor=one.factor),
                 right=True,
                 shown=place < MOST_MEASURES,
             )
             for place, one in enumerate(measures)
         ),
-        Column("verdict_in_words", "", style=lambda words: STYLES[words.partition(" ±")[0]]),
+        Column("verdict_in_words", "", style=lambda words: STYLES.get(words.partition(" ±")[0], "dim")),
         *(Column(f"{one.name}_{what}", shown=False) for one in measures for what in ("p", "verdict", "smallest")),
-        *(Column(name, shown=False) for name in ("verdict", "questions", "contexts", "family")),
+        *(Column(name, shown=False) for name in ("verdict", "not_mastered", "questions", "contexts", "family")),
     )
-    rows = [
-        (
-            *(duel.policy, duel.other, duel.task, duel.level.kind, duel.level.value),
-            *(contest.difference for contest in duel.contests.values()),
-            short_verdict(duel),
-            *(value for one in duel.contests.values() for value in (one.p, one.verdict, one.smallest())),
-            *(duel.verdict, duel.questions, duel.contexts, duel.family),
+    rows = []
+    for duel in duels:
+        reason = unmastered.get(duel.task)
+        contests = [None if reason else duel.contests.get(one.name) for one in measures]
+        rows.append(
+            (
+                *(duel.policy, duel.other, duel.task, duel.level.kind, duel.level.value),
+                *(one and one.difference for one in contests),
+                NOT_MASTERED if reason else short_verdict(duel),
+                *(value for one in contests for value in ((one.p, one.verdict, one.smallest()) if one else [None] * 3)),
+                *(None if reason else duel.verdict, reason, duel.questions, duel.contexts, duel.family),
+            )
         )
-        for duel in duels
+    title = f"{first.policy} against {first.other}: {summary_line(judged)}"
+    reasons = [
+        f"{task}: {unmastered[task]}" for task in dict.fromkeys(duel.task for duel in duels) if task in unmastered
     ]
-    title = f"{first.policy} against {first.other}: {summary_line(duels)}"
-    return ResultTable("verdicts", columns, rows, title, explanation(duels))
+    return ResultTable("verdicts", columns, rows, title, "\n".join([*explanation(judged), *reasons]))
+
+
+def _difference(difference: Difference | None, factor: float) -> str:
+    return "–" if difference is None else difference.written(factor)
+
+
+def mastered(duels: Sequence[Duel], unmastered: Mapping[str, str]) -> list[Duel]:
+    """Selects those of tasks that the model can do."""
+    return [duel for duel in duels if duel.task not in unmastered]
 
 
 def argument_table(presses: Sequence[Arguments]) -> ResultTable:
@@ -98,20 +115,22 @@ def short_verdict(duel: Duel) -> str:
     return duel.verdict if duel.verdict != UNDECIDED or smallest is None else f"{UNDECIDED} ±{smallest:.0f}"
 
 
-def explanation(duels: Sequence[Duel]) -> str:
-    """Explains how a table of verdicts is read."""
+def explanation(duels: Sequence[Duel]) -> list[str]:
+    """Explains in lines how a table of verdicts is read."""
+    if not duels:
+        return []
     lead, levels = duels[0].lead.measure, max(duel.family for duel in duels)
     fewest = min(duel.contexts for duel in duels)
     lines = [f"points of difference; verdicts are on {lead.title}"]
     lines += [f"intervals are those of the test: each task corrected over its {levels} levels (Holm)"] * (levels > 1)
     if any(duel.verdict == UNDECIDED for duel in duels):
         lines.append(f"±: smaller differences cannot be seen with {fewest} contexts; --limit {MORE * fewest} sees half")
-    return "\n".join([*lines, *few_contexts(duels)])
+    return [*lines, *few_contexts(duels)]
 
 
 def few_contexts(duels: Sequence[Duel]) -> list[str]:
     """Warns of verdicts from few contexts; empty where there are enough."""
-    fewest = min(duel.contexts for duel in duels)
+    fewest = min((duel.contexts for duel in duels), default=FEW_CONTEXTS)
     return (
         [f"only {fewest} context{'s' * (fewest > 1)}: verdicts from fewer than {FEW_CONTEXTS} say little"]
         if fewest < FEW_CONTEXTS
@@ -121,6 +140,8 @@ def few_contexts(duels: Sequence[Duel]) -> list[str]:
 
 def summary_line(duels: Sequence[Duel]) -> str:
     """Counts how often a policy is better, worse and not distinguished."""
+    if not duels:
+        return "no task that the model can do"
     counts = Counter(duel.verdict for duel in duels)
     words = ", ".join(f"{verdict} in {counts[verdict]}" for verdict in VERDICTS)
     return f"{words} of {len(duels)} cells"

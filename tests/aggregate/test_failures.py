@@ -104,7 +104,7 @@ def test_the_tables_fit_80_columns(records: pd.DataFrame) -> None:
     found = duels(renamed, name, ["knorm"])
     file = io.StringIO()
     console = Console(width=80, file=file)
-    for table in verdict_tables(found):
+    for table in verdict_tables(found, {}):
         console.print(table)
     console.print(failure_table(contrasts(renamed, name, "knorm")))
     lines = file.getvalue().splitlines()

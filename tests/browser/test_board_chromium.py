@@ -210,10 +210,10 @@ VERDICTS: tuple[Verdict, ...] = ("better", "worse", "not distinguished")
 
 
 def written(duel: Duel) -> list[str]:
-    """F1 with the p that is about it, and hallucination, as a comparison writes them."""
+    """F1 with the p that is about it, and wrong of answered, as a comparison writes them."""
     p = "<0.001" if duel.lead.p < 0.001 else f"{duel.lead.p:.3f}"
-    lies = 100 * duel.contests["hallucinated"].difference.mean
-    return [f"{round(duel.lead.difference.mean):+d}", p, f"{round(lies):+d}"]
+    wrong = 100 * duel.contests["wrong_of_answered"].difference.mean
+    return [f"{round(duel.lead.difference.mean):+d}", p, f"{round(wrong):+d}"]
 
 
 def test_two_rows_are_compared_with_the_numbers_of_compare(browser: Chromium, page: Path) -> None:
@@ -241,7 +241,7 @@ def test_two_rows_are_compared_with_the_numbers_of_compare(browser: Chromium, pa
             "[...document.querySelectorAll('#comparison-table .verdict')].map(each => each.className.split(' few')[0])"
         )
         told = [found[task, level] for task in TASKS for level in (0.5, 0.9)]
-        both = [(duel.verdict, duel.contests["hallucinated"].verdict) for duel in told]
+        both = [(duel.verdict, duel.contests["wrong_of_answered"].verdict) for duel in told]
         assert browser.evaluate(tones) == [f"verdict {verdict}" for verdicts in both for verdict in verdicts]
     browser.evaluate("document.getElementById('comparison-turn').click()")
     assert browser.evaluate("document.getElementById('comparison-title').textContent") == "random against full"

@@ -49,7 +49,7 @@ def test_only_what_is_missing_is_run_and_every_cell_has_a_verdict(
 ) -> None:
     assert cli(*words(cli, "run", "--policies", "snapkv,knorm", "--ratios", "0.3,0.5,0.9")) == 0
     calls = record_calls(monkeypatch)
-    compare = words(cli, "compare", f"{press}:Loud", "--against", "snapkv,knorm", "--ratios", "0.5,0.9")
+    compare = words(cli, "compare", f"{press}:Loud", "--against", "snapkv,knorm", "--ratios", "0.5,0.9", "--every-task")
     assert cli(*compare) == 0
     assert [(call.task, call.policies) for call in calls] == [
         (task, ("Loud",)) for task in ("base", "base", "hops", "hops")
@@ -81,6 +81,28 @@ def test_only_what_is_missing_is_run_and_every_cell_has_a_verdict(
     assert calls == []
 
 
+def test_a_task_that_the_model_cannot_do_is_blank_with_its_reason_unless_asked(
+    cli: CommandLine, tmp_path: Path
+) -> None:
+    """The toy model can do neither task."""
+    assert cli(*words(cli, "compare", "knorm", "--against", "snapkv", "--ratios", "0.5", "--json")) == 0
+    tables = json.loads(cli.out)["tables"]
+    assert tables["pooled"] == []
+    reason = "the model cannot do this task: F1 0.0 with the full cache, below 50"
+    rows = tables["verdicts"]
+    assert {(row["task"], row["verdict"], row["f1"], row["not_mastered"]) for row in rows} == {
+        (task, None, None, reason) for task in ("base", "hops")
+    }
+    page = (tmp_path / "site/compare-knorm.html").read_text()
+    assert f"base: {reason}" in page
+    assert "no task that the model can do" in page.lower()
+    assert cli(*words(cli, "compare", "knorm", "--against", "snapkv", "--ratios", "0.5")) == 0
+    told = " ".join(cli.out.split())
+    assert "no task of this comparison can be done with the full cache" in told
+    assert f"hops: {reason}" in told
+    assert "not distinguished" not in told
+
+
 def test_a_press_that_fails_is_one_line_with_its_reason(cli: CommandLine, tmp_path: Path, press: str) -> None:
     assert cli(*words(cli, "compare", f"{press}:Broken", "--against", "knorm", "--ratios", "0.5")) == 1
     assert "Broken and knorm, random, recency have no cell in common that is complete" in cli.complaint
@@ -109,7 +131,7 @@ def test_what_cannot_be_compared_is_refused_in_one_line(
 def test_cells_that_failed_are_told_of_and_the_others_have_their_verdict(
     cli: CommandLine, tmp_path: Path, press: str
 ) -> None:
-    given = ("compare", f"{press}:Picky", "--against", "knorm", "--ratios", "0.5,0.9")
+    given = ("compare", f"{press}:Picky", "--against", "knorm", "--ratios", "0.5,0.9", "--every-task")
     assert cli(*words(cli, *given)) == 1
     assert "not distinguished in" in " ".join(cli.out.split())
     assert "some cells failed, all others are complete: Picky" in cli.complaint

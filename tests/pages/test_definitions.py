@@ -49,7 +49,7 @@ def sheets() -> list[Sheet]:
         cells_sheet(rows),
         board_sheet(found, boards_of(records, rows, found)),
         questions_sheet(facets(records, rows)),
-        duels_sheet("verdicts", duels(records, "snapkv", ["knorm"])),
+        duels_sheet("verdicts", duels(records, "snapkv", ["knorm"]), {}),
         contrasts_sheet("failures", contrasts(records, "snapkv", "knorm")),
         imported_sheet([IMPORTED]),
         *instructions_page("toy", small_study())[1].sheets,

@@ -101,7 +101,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
             assert main(command) == 0, command
         for run, folder_of_page in (("compare-one", None), ("one", SITE / "one")):
             store = Store.open(Path("runs") / run)
-            publish_comparison(store, store.frame(), "snapkv", ["random"], folder_of_page)
+            publish_comparison(store, store.frame(), "snapkv", ["random"], folder_of_page, {})
     return folder / SITE
 
 

@@ -1,5 +1,6 @@
 """Paired comparisons, by hand and against what they have to do."""
 
+from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
@@ -8,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binomtest
+from statsmodels.stats.multitest import multipletests
 
-from leaderboards.aggregate.paired import Contest, Duel, duels, every_duel
+from leaderboards.aggregate.paired import OF_EVERY_TWO, Contest, Duel, duels, every_duel
 from leaderboards.aggregate.pooled import area_weights, pooled
 from leaderboards.errors import LeaderboardError
 from leaderboards.statistics.subset_means import smallest_detectable, subsets, two_sided_p
@@ -34,6 +36,7 @@ def records(**policies: list[float]) -> pd.DataFrame:
             "f1": score,
             "right": score >= 50,
             "hallucinated": score < 50,
+            "answered": True,
             "directives_obeyed": None,
             "leakage": None,
             "defence": "",
@@ -203,6 +206,55 @@ def test_a_verdict_on_hallucinations_has_its_own_test() -> None:
     assert (four.verdict, six.verdict) == ("not distinguished", "worse")
 
 
+def answering(mine: list[str], theirs: list[str]) -> pd.DataFrame:
+    """What two policies answer in each context in turn, to one question each: right, wrong or silent."""
+    rows = []
+    for policy, answers in (("mine", mine), ("theirs", theirs)):
+        for context, answer in enumerate(answers):
+            names = {"example_id": f"c{context}", "draw_id": f"c{context}", "question_id": "0"}
+            own = record(policy=policy, ratio=0.5, level=0.5, f1=100.0 * (answer == "right"), **names)
+            own |= {"right": answer == "right", "hallucinated": answer == "wrong", "answered": answer != "silent"}
+            rows.append(own)
+    return pd.DataFrame(rows)
+
+
+def wrong_of_answered(mine: list[str], theirs: list[str]) -> Contest:
+    (duel,) = duels(answering(mine, theirs), "mine", ["theirs"])
+    return duel.contests["wrong_of_answered"]
+
+
+def test_wrong_of_answered_is_over_the_answers_that_each_gives() -> None:
+    found = wrong_of_answered(
+        ["wrong"] * 2 + ["right"] * 2 + ["silent"] * 8, ["wrong"] * 2 + ["right"] * 8 + ["silent"] * 2
+    )
+    assert found.difference.mean == pytest.approx(2 / 4 - 2 / 10)
+    assert (found.contexts, found.verdict) == (4, "not distinguished")
+
+
+@pytest.mark.parametrize(("answered", "verdict"), [(4, "not distinguished"), (10, "worse")])
+def test_contexts_without_an_answer_are_no_evidence(answered: int, verdict: str) -> None:
+    """All answers given are wrong, against none: of four contexts chance could do that, whatever is silent beside."""
+    found = wrong_of_answered(["wrong"] * answered + ["silent"] * (12 - answered), ["right"] * 12)
+    assert found.difference.mean == 1.0
+    assert found.verdict == verdict
+    assert found.explained.startswith(verdict)
+
+
+def test_who_falls_silent_is_worse_by_f1_and_not_better_by_wrong_of_answered() -> None:
+    """Both are wrong in a third of what they answer; one answers half as often."""
+    mine, theirs = ["wrong", "right", "right", "silent", "silent", "silent"] * 8, ["wrong", "right", "right"] * 16
+    (duel,) = duels(answering(mine, theirs), "mine", ["theirs"])
+    assert duel.contests["hallucinated"].verdict == "better", "the raw rate falls"
+    assert duel.contests["wrong_of_answered"].difference.mean == pytest.approx(0, abs=1e-9)
+    assert duel.contests["wrong_of_answered"].verdict == "not distinguished"
+    assert duel.verdict == "worse"
+
+
+def test_who_answers_nothing_has_no_share_of_wrong_answers() -> None:
+    (duel,) = duels(answering(["silent"] * 8, ["right"] * 8), "mine", ["theirs"])
+    assert "wrong_of_answered" not in duel.contests
+
+
 def directed(obeyed: float, leaked: float, undefended: float) -> pd.DataFrame:
     """Twelve contexts, each with a question that has directives, and an attack with a defence and one without; ``mine``
     against a policy that obeys half and leaks half."""
@@ -232,8 +284,11 @@ def test_directives_obeyed_give_the_verdict_and_leakage_is_that_under_a_defence(
     (duel,) = duels(directed(*given), "mine", ["theirs"])
     assert set(duel.contests) == {"directives_obeyed", "defended_leakage"}
     assert (duel.verdict, duel.contests["defended_leakage"].verdict) == verdicts
-    (whole,) = pooled(directed(*given), "mine", ["theirs"])
-    assert (whole.measure.name, whole.verdict) == ("directives_obeyed", verdicts[0])
+    obeyed, leaked = pooled(directed(*given), "mine", ["theirs"])
+    assert [(one.measure.name, one.verdict) for one in (obeyed, leaked)] == list(
+        zip(("directives_obeyed", "defended_leakage"), verdicts, strict=True)
+    )
+    assert "(Holm over 2)" in obeyed.sentence
 
 
 def test_the_pooled_difference_is_the_area_over_all_shared_cells() -> None:
@@ -251,6 +306,25 @@ def test_the_pooled_difference_is_the_area_over_all_shared_cells() -> None:
     (back,) = pooled(both, "theirs", ["mine"])
     assert back.difference.mean == pytest.approx(-35)
     assert back.verdict == "worse"
+
+
+def test_pooled_tests_are_corrected_over_the_opponents_and_so_are_their_intervals() -> None:
+    rng = np.random.default_rng(1)
+    mine = list(100.0 * rng.integers(0, 2, 60))
+    others = {f"other{number}": list(100.0 * (rng.random(60) < 0.4 - 0.1 * number)) for number in range(4)}
+    frame = records(mine=mine, **others)
+    together = pooled(frame, "mine", list(others))
+    alone = [pooled(frame, "mine", [other])[0] for other in others]
+    expected = multipletests([one.p for one in alone], method="holm")[1]
+    assert [one.p for one in together] == pytest.approx(expected)
+    for one, single in zip(together, alone, strict=True):
+        assert one.difference.mean == single.difference.mean
+        assert None not in (one.difference.low, one.difference.high, single.difference.low)
+        assert (one.difference.low or 0) <= (single.difference.low or 0)
+        assert one.difference.is_clear == (one.p < 0.05)
+        assert "(Holm over 4)" in one.sentence
+        assert "Holm" not in single.sentence
+    assert {one.verdict for one in together} == {"better", "not distinguished"}
 
 
 def test_a_copy_and_few_contexts_are_not_distinguished_when_pooled() -> None:
@@ -299,7 +373,12 @@ def test_every_two_policies_are_as_their_own_comparison_has_them() -> None:
     found = every_duel(frame)
     assert set(found) == set(combinations(names, 2))
     for (one, other), own in found.items():
-        assert own == duels(frame, one, [other])
+        known = duels(frame, one, [other])
+        assert own == [
+            replace(duel, contests={name: duel.contests[name] for name in duel.contests if name in OF_EVERY_TWO})
+            for duel in known
+        ]
+        assert all({"f1", "wrong_of_answered"} <= set(duel.contests) for duel in own)
         cells = {(duel.task, duel.level.value) for duel in own}
         both_levels = {(task, ratio) for task in ("base", "hops") for ratio in (0.5, 0.9)}
         assert cells == both_levels - ({("hops", 0.9)} if "knorm" in (one, other) else set())

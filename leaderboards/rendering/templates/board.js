@@ -118,9 +118,9 @@ if (source) {
     const side = turn ? -1 : 1;
     return {
       f1: turned(own.subarray(0, 3), turn),
-      hallucination: turned(own.subarray(3, 6), turn),
+      wrong: turned(own.subarray(3, 6), turn),
       verdict: side * own[6],
-      hallucinates: side * own[7],
+      errs: side * own[7],
       p: found.thousandths(index),
     };
   };
@@ -139,9 +139,9 @@ if (source) {
     return made;
   };
   const written = (thousandths) => (thousandths === 0 ? "<0.001" : (thousandths / 1000).toFixed(3));
-  const cellsOf = (met, few) => {
-    if (met === null) return [0, 1, 2].map(() => filled("not complete"));
-    return [difference(met.f1, met.verdict, few), element("td", "", element("b", "", written(met.p))), difference(met.hallucination, met.hallucinates, few)];
+  const cellsOf = (met, few, reason) => {
+    if (met === null) return [0, 1, 2].map(() => filled(reason ?? "not complete"));
+    return [difference(met.f1, met.verdict, few), element("td", "", element("b", "", written(met.p))), difference(met.wrong, met.errs, few)];
   };
 
   const summary = (found, one, other) => {
@@ -159,12 +159,12 @@ if (source) {
     const table = document.getElementById("comparison-table");
     const [above, below] = [element("tr"), element("tr")];
     above.append(element("td"), ...levels.map((index) => heading(`at ${found.levels[index]}`, "colgroup", 3)));
-    below.append(heading("task", "col"), ...levels.flatMap(() => ["F1", "p", "hallucination"].map((text) => heading(text, "col"))));
+    below.append(heading("task", "col"), ...levels.flatMap(() => ["F1", "p", "wrong of answered"].map((text) => heading(text, "col"))));
     below.cells[0].className = "";
     table.tHead.replaceChildren(above, below);
     table.tBodies[0].replaceChildren(...found.tasks.map((task, index) => {
       const row = element("tr");
-      row.append(heading(task, "row"), ...levels.flatMap((at) => cellsOf(meeting(found, one, other, index, at), found.few)));
+      row.append(heading(task, "row"), ...levels.flatMap((at) => cellsOf(meeting(found, one, other, index, at), found.few, found.unmastered[task])));
       return row;
     }));
   };
