@@ -20,7 +20,7 @@ from leaderboards.figures.tradeoff import HELD, KEPT, tradeoff
 from leaderboards.pages.findings import Finding, findings_of
 from leaderboards.pages.method import TaskEntry
 from leaderboards.pages.results import Results, distinct, examples_page, labels_of, spread, task_page
-from leaderboards.pages.sections import note_of, sections_of, title_of
+from leaderboards.pages.sections import largest_of, note_of, sections_of, title_of
 from leaderboards.pages.tables import LISTING
 from leaderboards.pages.uses import UseMatrix, use_matrix
 from leaderboards.rendering.style import LineStyle, line_styles
@@ -50,6 +50,7 @@ class PlacedBoard:
     page: str  # the address of the page of its task, or nothing
     task: str
     number: int  # of its results among all of them, from 0 on
+    few: bool  # whether the contexts are too few for verdicts to be trusted, whose colours are muted then
     results: Results
 
 
@@ -197,6 +198,7 @@ def _placed(results: Sequence[Results], pages: Mapping[str, str]) -> list[Placed
             pages.get(task, ""),
             task,
             place,
+            largest_of(one, task).few_contexts,
             one,
         )
         for number, (place, one, label, task) in enumerate(shown, start=1)

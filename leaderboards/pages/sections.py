@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from leaderboards.aggregate.row import ALL_TASKS
+from leaderboards.aggregate.row import ALL_TASKS, SummaryRow
 from leaderboards.figures.gallery import Gallery, gallery
 from leaderboards.metrics import TABLES
 from leaderboards.pages.results import Results, distinct, examples_page, labels_of
@@ -46,15 +46,20 @@ def title_of(task: str, label: str) -> str:
     return f"{name}, {label}" if label else name
 
 
+def largest_of(results: Results, task: str) -> SummaryRow:
+    """Returns the row of a task with the most questions."""
+    return max((row for row in results.rows if row.task == task), key=lambda row: row.n)
+
+
 def note_of(results: Results, task: str) -> str:
     """Says how many questions and contexts a task has, and what a reader has to know of it."""
-    most = max((row for row in results.rows if row.task == task), key=lambda row: row.n)
+    most = largest_of(results, task)
     note = f"{_counted(most.n, 'question')} about {_counted(most.contexts, 'context')} in each cell"
     if most.chance is not None:
         note += f"; who guesses without the text reaches an F1 of {most.chance:.1f}"
     if most.few_contexts:
         few = f"as few contexts as {most.fewest_contexts} of a task" if task == ALL_TASKS else "so few contexts"
-        note += f"; with {few}, intervals are too narrow and verdicts too sure"
+        note += f"; with {few}, intervals are too narrow and verdicts too sure: their colours are muted"
     return f"Unweighted mean over the tasks; {note}" if task == ALL_TASKS else note
 
 

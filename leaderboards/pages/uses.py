@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from leaderboards.aggregate.row import ALL_TASKS
+from leaderboards.aggregate.row import ALL_TASKS, FEW_CONTEXTS
 from leaderboards.boards.cells import Cell, Line
 from leaderboards.boards.safe_ratio import SAFE_RATIO, SafeRatio
 from leaderboards.metrics.declaration.definition import Definition
@@ -39,6 +39,11 @@ class Use:
     tasks: tuple[str, ...]  # those of the results
     contexts: int  # of the task that has the fewest
 
+    @property
+    def few(self) -> bool:
+        """Tells whether there are too few contexts for a verdict to be trusted, whose colour is muted then."""
+        return self.contexts < FEW_CONTEXTS
+
 
 @dataclass(frozen=True)
 class UseMatrix:
@@ -47,6 +52,13 @@ class UseMatrix:
     uses: tuple[Use, ...]
     methods: tuple[Line, ...]
     controls: tuple[Line, ...]
+
+    @property
+    def few(self) -> str:
+        """Warns of uses with few contexts; empty where there are enough."""
+        few = [use for use in self.uses if use.few]
+        names = "every use" if few == list(self.uses) else ", ".join(use.name for use in few)
+        return f"Fewer than {FEW_CONTEXTS} contexts of {names}: colours are muted, such verdicts say little" * bool(few)
 
     @property
     def reasons(self) -> list[str]:

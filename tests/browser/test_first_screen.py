@@ -47,6 +47,25 @@ def test_the_matrix_and_a_number_are_on_the_first_screen(browser: Chromium, site
     assert browser.evaluate(f"({CUT})('.uses td')") == []
 
 
+@pytest.mark.parametrize(("contexts", "muted"), [(6, True), (10, False)])
+def test_colours_of_verdicts_are_muted_below_ten_contexts_with_a_warning(
+    browser: Chromium, tmp_path: Path, contexts: int, muted: bool
+) -> None:
+    records = realistic_records(tasks=["base", "hops"], contexts=contexts, ratios=[0.1, 0.5])
+    browser.open_quietly(write_pages(tmp_path, results_of(records)), 1300)
+    verdicts = "[...document.querySelectorAll('.uses td.safe, .uses td.unsafe, .board td.verdict')]"
+    strengths = browser.evaluate(
+        f"{verdicts}.map(each => Number(getComputedStyle(each).backgroundColor.match(/[\\d.]+/g)[3] ?? 1))"
+    )
+    assert len(strengths) > 10
+    coloured = [strength for strength in strengths if strength]
+    assert (max(coloured) < 0.2) == muted
+    warning = browser.evaluate("document.getElementById('safe').textContent.includes('such verdicts say little')")
+    assert warning == muted
+    note = browser.evaluate("document.querySelector('.board .quiet').textContent.includes('colours are muted')")
+    assert note == muted
+
+
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("page", [FRONT, task_page("hops")])
 def test_every_link_of_the_header_is_in_view(browser: Chromium, site: Path, page: str, width: int) -> None:
