@@ -7,6 +7,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from hashlib import sha256
 from types import MappingProxyType
 from typing import Any, Self
@@ -73,14 +74,18 @@ class Sheet:
         output = io.StringIO()
         writer = csv.writer(output, lineterminator="\r\n")
         writer.writerow(map(_guarded, self.columns))
-        writer.writerows([_cell(value) for value in row] for row in self.rows)
+        writer.writerows([_cell(value) for value in row] for row in self._plain_rows)
         return output.getvalue()
 
     def json(self) -> str:
         """A list of objects, one on a line each, as pandas reads it; text is as it is."""
         encode = json.JSONEncoder(allow_nan=False).encode  # which dumps would make anew for each of thousands of rows
-        lines = (encode(dict(zip(self.columns, map(_plain, row), strict=True))) for row in self.rows)
+        lines = (encode(dict(zip(self.columns, row, strict=True))) for row in self._plain_rows)
         return "[\n" + ",\n".join(lines) + "\n]\n"
+
+    @cached_property
+    def _plain_rows(self) -> list[list[Any]]:
+        return [[_plain(value) for value in row] for row in self.rows]
 
     def files(self) -> Iterator[tuple[str, str]]:
         """Name and text of each file."""
@@ -132,8 +137,7 @@ def _plain(value: Any) -> Any:
     return None if isinstance(number, float) and not math.isfinite(number) else number
 
 
-def _cell(value: Any) -> str | int | float:
-    plain = _plain(value)
+def _cell(plain: Any) -> str | int | float:
     if plain is None:
         return ""
     if plain is True or plain is False:

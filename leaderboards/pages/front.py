@@ -78,19 +78,13 @@ def page_renderers(results: Sequence[Results], entries: Sequence[TaskEntry] = ()
         "styles": styles,
         "listing_columns": LISTING,
     }
-    boards, examples = _placed(results, pages), _examples_pages(results)
+    examples = _examples_pages(results)
     front = partial(
         _front_page,
         results,
         facts=_facts(results, rows, tasks),
         task_pages=pages,
-        boards=boards,
-        board_data=_board_data(results, boards),
         shown=ALL_TASKS if pages else tasks[0],
-        firsts=[
-            _first(one, number, label, styles, pages)
-            for number, (one, label) in enumerate(zip(results, labels_of(results), strict=True), start=1)
-        ],
         teaching=any(one.model.split("/")[-1].startswith(TEACHING) for one in results),
         examples=[
             (f"{task}, {label}" if label else task, page)
@@ -117,16 +111,30 @@ def _examples_pages(results: Sequence[Results]) -> dict[str, list[tuple[str, str
     return pages
 
 
-def _front_page(results: Sequence[Results], shown: str, board_data: dict[str, Any], **values: Any) -> str:
+def _front_page(
+    results: Sequence[Results],
+    shown: str,
+    styles: Mapping[str, LineStyle],
+    task_pages: Mapping[str, str],
+    **values: Any,
+) -> str:
+    boards = _placed(results, task_pages)
     return render(
         "index.html.j2",
+        styles=styles,
+        task_pages=task_pages,
+        firsts=[
+            _first(one, number, label, styles, task_pages)
+            for number, (one, label) in enumerate(zip(results, labels_of(results), strict=True), start=1)
+        ],
+        boards=boards,
         studies=[
             (f"{title}, {label}" if label else title, page)
             for label, one in zip(labels_of(results), results, strict=True)
             for title, page in one.studies.items()
         ],
         scripts=(*SCRIPTS, "board.js"),
-        board_data=as_data(board_data),
+        board_data=as_data(_board_data(results, boards)),
         sections=sections_of(results, shown),
         **values,
     )

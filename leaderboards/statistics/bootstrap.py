@@ -34,15 +34,24 @@ def resampled_means(
     numbers = np.asarray(values, dtype=np.float64)
     known = ~np.isnan(numbers)
     counted = None if weights is None else weights[known]
-    names, positions = np.unique(np.asarray(clusters)[known], return_inverse=True)
-    if len(names) < 2:
+    of_known = np.asarray(clusters)[known]
+    count, positions = _numbered(of_known.dtype.str, of_known.tobytes())
+    if count < 2:
         return None
     sums = np.bincount(positions, weights=numbers[known])
     counts = np.bincount(positions, weights=counted).astype(np.float64)
-    drawn_sums, drawn_counts = np.stack([sums, counts]) @ cluster_weights(len(names), seed, resamples).T
+    drawn_sums, drawn_counts = np.stack([sums, counts]) @ cluster_weights(count, seed, resamples).T
     with np.errstate(invalid="ignore"):
         means: FloatArray = drawn_sums / drawn_counts
     return means
+
+
+@lru_cache(maxsize=256)  # the measures of a cell, and the cells of a task, are about the same contexts
+def _numbered(kind: str, clusters: bytes) -> tuple[int, NDArray[np.intp]]:
+    """Numbers clusters, an array of dtype ``kind`` as bytes, in their order: how many there are, and the number of
+    each."""
+    names, positions = np.unique(np.frombuffer(clusters, dtype=kind), return_inverse=True)
+    return len(names), positions
 
 
 def percentile_interval(means: FloatArray, level: float = LEVEL) -> tuple[float, float]:
