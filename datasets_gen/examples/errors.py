@@ -9,7 +9,7 @@ class DatasetError(ValueError):
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> str:
-    """One line for a name that is not registered, with the nearest one that is.
+    """Returns one line for a name that is not registered, with the nearest one that is.
 
     >>> unknown_name("task", "bse", ["base", "hops"])
     "unknown task 'bse': did you mean 'base'? Known: base, hops"

@@ -28,7 +28,7 @@ class Span:
     end: int
 
     def as_a(self, kind: SpanKind) -> "Span":
-        """The same characters in another part."""
+        """Returns the same characters in another part."""
         return Span(kind, self.start, self.end)
 
     def moved(self, by: int) -> "Span":

@@ -149,7 +149,7 @@ def draw_stranger(rng: random.Random, split: Split, people: Collection[str]) -> 
 
 @cache
 def _kinds() -> dict[str, frozenset[str]]:
-    """The kinds of values of each word that is one by itself."""
+    """Returns the kinds of values of each word that is one by itself."""
     words = lexicon()
     lists = {kind: getattr(words, kind) for kind in ("city", "job", "creature", "thing", "instrument")}
     return {word: frozenset(k for k, own in lists.items() if word in own) for own in lists.values() for word in own}
@@ -157,7 +157,7 @@ def _kinds() -> dict[str, frozenset[str]]:
 
 @cache
 def kinds_of(value: str) -> frozenset[str]:
-    """The kinds that a value of the lexicon, or a list of such values, is of; none of any other text.
+    """Returns the kinds that a value of the lexicon, or a list of such values, is of; none of any other text.
 
     >>> sorted(kinds_of("Ada Falbrook")), sorted(kinds_of("canoe")), sorted(kinds_of("Oslo"))
     (['person'], ['thing'], [])

@@ -43,7 +43,7 @@ FEATURES = Features(
 
 
 def rows_of(task: Task, example: Example) -> Iterator[dict[str, Any]]:
-    """The questions of an example, each with its context. Spans are character ranges of the context."""
+    """Returns the questions of an example, each with its context. Spans are character ranges of the context."""
     for question in example.questions:
         yield {
             "question_id": question.id,
@@ -75,6 +75,6 @@ def rows_of(task: Task, example: Example) -> Iterator[dict[str, Any]]:
 
 
 def to_dataset(task: Task, examples: Sequence[Example]) -> Dataset:
-    """The questions of the examples as a :class:`datasets.Dataset`."""
+    """Returns the questions of the examples as a :class:`datasets.Dataset`."""
     rows = [row for example in examples for row in rows_of(task, example)]
     return Dataset.from_list(rows, features=FEATURES)

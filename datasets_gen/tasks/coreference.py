@@ -110,7 +110,7 @@ class Statement:
 
 @cache
 def pronoun_template(template: str) -> tuple[str, str]:
-    """A statement with room for a pronoun as its subject, and the form of it: ``he``, ``his`` or ``him``."""
+    """Returns a statement with room for a pronoun as its subject, and the form of it: ``he``, ``his`` or ``him``."""
     possessive, count = re.subn(r"\b[Tt]he (\w+) of \{subject\}", r"{subject} \1", template)
     if count:
         return possessive, "his"

@@ -119,7 +119,7 @@ def _reverse(ask: Asker, line: Line, hops: int) -> Question:
 
 
 def _broken_chain(ask: Asker, line: Line, hops: int) -> Question:
-    """A chain whose last bond is not stated for the person reached, so that nothing beyond it is known."""
+    """Returns a chain whose last bond is not stated for the person reached, so that nothing beyond it is known."""
     start = ask.rng.randrange(len(line.bonds) - hops + 2)
     known = [line.bond_from(start + step).fact.relation for step in range(hops - 1)]
     # A tutor may be called a teacher: whoever has one is asked for a lawyer. The last of a line has neither.

@@ -202,7 +202,7 @@ def _moved(stated: StatedFact, by: int) -> StatedFact:
 def _directed(
     ask: Asker, stated: StatedFact, direction: Direction, directives: tuple[Directive, ...], prompt: SystemPrompt
 ) -> Question:
-    """A question about a fact, to be answered under all directives: they are part of its evidence."""
+    """Returns a question about a fact, to be answered under all directives: they are part of its evidence."""
     question = (forward_question if direction == "forward" else reverse_question)(ask, stated)
     if not directives:
         return question

@@ -181,8 +181,8 @@ def _shared(rng: random.Random, employers: list[str]) -> list[str]:
 
 
 def _in_order(rng: random.Random, slots: list[Fact], played: list[Fact]) -> list[Fact]:
-    """The facts about a person in random order, the instruments not all next to each other: that is what makes a
-    question about them one about several places."""
+    """Returns the facts about a person in random order, the instruments not all next to each other: that is what makes
+    a question about them one about several places."""
     facts = slots + played
     while True:
         rng.shuffle(facts)
@@ -192,7 +192,7 @@ def _in_order(rng: random.Random, slots: list[Fact], played: list[Fact]) -> list
 
 
 def _spans(stated: Sequence[StatedFact], direction: Direction) -> tuple[Span, ...]:
-    """The statements, and what in each of them is given and what is looked for."""
+    """Returns the statements, and what in each of them is given and what is looked for."""
     spans: list[Span] = []
     for s in stated:
         answer, given = (s.value, s.subject) if direction == "forward" else (s.subject, s.value)
@@ -208,8 +208,8 @@ def _derived(
     stated: Sequence[StatedFact],
     others: Iterable[str] = (),
 ) -> Question:
-    """A question whose answer is worked out of, or put together from, these statements; ``others`` would be the answer
-    for somebody else."""
+    """Returns a question whose answer is worked out of, or put together from, these statements; ``others`` would be the
+    answer for somebody else."""
     question = Question("", text, golds, True, direction, answer_type, len(stated), _spans(stated, direction))
     return replace(question, others=tuple(others))
 

@@ -47,7 +47,7 @@ class Asker:
         return self.wording.choose(self.rng, relation.reverse).format(value=value)
 
     def unknown_forward(self, relation: Relation, subject: str) -> Question:
-        """A forward question that nothing answers."""
+        """Returns a forward question that nothing answers."""
         return unanswerable(self.forward(relation, subject), relation.value_type, "forward")
 
     def unknown_reverse(self, relation: Relation, value: str) -> Question:

@@ -64,7 +64,7 @@ def findings_of(checks: int, examine: Callable[[Begin], Iterator[Finding]]) -> l
 
 
 def findings_table(title: str, findings: Sequence[Finding]) -> ResultTable:
-    """A line for each finding; texts of a run are shown as they are, never as markup."""
+    """Returns a line for each finding; texts of a run are shown as they are, never as markup."""
     columns = (
         Column("check"),
         Column("outcome", "", style=lambda outcome: STYLES[outcome]),

@@ -21,7 +21,7 @@ class Machine:
     source: str  # where the figures are from
 
     def seconds(self, operations: float, read: float) -> float:
-        """The time of work that is bound by its operations or by the bytes that it reads."""
+        """Returns the time of work that is bound by its operations or by the bytes that it reads."""
         return max(operations / self.flops, read / self.bandwidth)
 
 
@@ -42,6 +42,6 @@ MACHINES: Mapping[str, Machine] = {
 
 
 def measured_machine(constants: Constants, memory: float) -> Machine:
-    """The machine that the constants are from."""
+    """Returns the machine that the constants are from."""
     flops, bandwidth = constants.flops * constants.prefill_share, constants.bandwidth * constants.decode_share
     return Machine(MEASURED, flops, bandwidth, memory, f"measured on {constants.machine} on {constants.date}")

@@ -116,8 +116,8 @@ def _bandwidth(numbers: int = 2**26) -> float:
 
 
 def _press_seconds(model: LoadedModel, policy: Policy, prompt: Prompt) -> float | None:
-    """The time of a press at one ratio, as if it ran alone; None if it fails. A press with a prefill of its own counts
-    what it takes longer than the shared prefill."""
+    """Returns the time of a press at one ratio, as if it ran alone; None if it fails. A press with a prefill of its own
+    counts what it takes longer than the shared prefill."""
     ratios = tuple(ratio for ratio in RATIOS if ratio <= policy.highest_ratio)
     seconds = []
     for _ in range(REPEATS):
@@ -142,7 +142,7 @@ def _press_cost(
 
 
 def _decode_share(model: LoadedModel, shape: Shape, prompt: Prompt, machine: Machine) -> float:
-    """The time that the machine's speed would allow, over the engine's."""
+    """Returns the time that the machine's speed would allow, over the engine's."""
     steps, policies = 16, [POLICIES["full"], POLICIES["knorm"]]
     trace = prefill(model, prompt, plan(policies, at_ratios(RATIOS), prompt, 0))
     lengths = [len(question.token_ids) for question in prompt.questions]

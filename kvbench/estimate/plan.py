@@ -63,8 +63,8 @@ def parts_of(load: Load, shape: Shape, constants: Constants, room: float) -> Ite
 
 
 def _answers_alone(load: Load, shape: Shape, policy: Policy, kept: float, branches: int) -> Iterator[Part]:
-    """Every token of an answer reads weights and cache. The right answer is passed token by token too, behind the
-    question once more."""
+    """Estimates answers alone: every token of an answer reads weights and cache. The right answer is passed token by
+    token too, behind the question once more."""
     for name, length in (("answers written alone", load.answer_tokens), ("likelihood alone", load.gold_tokens)):
         tokens, passes = load.questions * (load.question_tokens + length), load.questions * (1 + length)
         pairs, cached = tokens * kept * load.tokens, passes * kept * load.tokens
@@ -72,9 +72,9 @@ def _answers_alone(load: Load, shape: Shape, policy: Policy, kept: float, branch
 
 
 def answers_together(load: Load, shape: Shape, shares: Sequence[float], room: float) -> Iterator[Part]:
-    """The decoding of branches in as few waves as the room allows. Each wave reads the weights and its own cache for
-    the start that questions share, for each portion of the questions, for each portion of the right answers, and for
-    each token of the answers."""
+    """Returns the decoding of branches in as few waves as the room allows. Each wave reads the weights and its own
+    cache for the start that questions share, for each portion of the questions, for each portion of the right answers,
+    and for each token of the answers."""
     kept = sum(shares) * load.tokens
     waves = ceil(kept * shape.cache_bytes / room)
     questions, golds = load.questions * load.question_tokens, load.questions * load.gold_tokens

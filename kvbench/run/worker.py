@@ -74,7 +74,8 @@ class Worker:
 
     @cached_property
     def _share(self) -> int:
-        """The bytes that keys and values may take here. It is computed once, as free memory changes during work."""
+        """Returns the bytes that keys and values may take here. It is computed once, as free memory changes during
+        work."""
         return self._loaded.grid.setting.kv_bound(self._loaded.model.device) // self.sharing
 
 

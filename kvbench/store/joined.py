@@ -36,9 +36,9 @@ def _shown(key: Sequence[str], values: Sequence[object]) -> str:
 def joined(
     records: pa.Table, questions: pa.Table, contexts: pa.Table, of_records: Places, of_questions: Places
 ) -> pd.DataFrame:
-    """One row for each record, with all columns of the three tables. ``of_records``: for each record the place of its
-    question; ``of_questions``: for each question that of its context. What is said once is held once: a text, or a
-    list, is the same object in all its rows."""
+    """Returns one row for each record, with all columns of the three tables. ``of_records``: for each record the place
+    of its question; ``of_questions``: for each question that of its context. What is said once is held once: a text, or
+    a list, is the same object in all its rows."""
     frame = records.to_pandas(types_mapper=_type_of_lists)  # few of its lists are looked at
     columns: dict[str, NDArray[np.generic]] = {}
     for declared, table, places in (

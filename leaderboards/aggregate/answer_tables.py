@@ -65,7 +65,7 @@ def answer_tables(records: DataFrame) -> list[AnswerTable]:
 
 
 def _means(cells: NDArray[np.intp], values: FloatArray, shape: tuple[int, int]) -> FloatArray:
-    """The mean of the values of each cell, NaN where there is none."""
+    """Returns the mean of the values of each cell, NaN where there is none."""
     size = shape[0] * shape[1]
     with np.errstate(invalid="ignore"):
         means: FloatArray = np.bincount(cells, values, size) / np.bincount(cells, minlength=size)
@@ -73,7 +73,7 @@ def _means(cells: NDArray[np.intp], values: FloatArray, shape: tuple[int, int]) 
 
 
 def sound_cells(records: DataFrame) -> DataFrame:
-    """The records with their levels, without the cells in which an answer failed."""
+    """Returns the records with their levels, without the cells in which an answer failed."""
     records = with_levels(records)
     failed = set(records[records["status"] != "ok"].groupby(["policy", *CELL], observed=True).groups)
     if not failed:

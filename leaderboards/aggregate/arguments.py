@@ -68,7 +68,7 @@ class Arguments:
 
 
 def written_values(values: Sequence[Value]) -> str:
-    """A value, both ends of several numbers, or all of what are no numbers.
+    """Returns a value, both ends of several numbers, or all of what are no numbers.
 
     >>> written_values((2, 5, 11)), written_values((64,)), written_values(("mean",))
     ('2 to 11', '64', 'mean')

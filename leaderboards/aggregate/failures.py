@@ -60,7 +60,8 @@ def worst_first(records: DataFrame) -> DataFrame:
 
 
 def contrasts(records: DataFrame, policy: str, other: str, seed: int = 0) -> list[Contrast]:
-    """The kinds of answers first; then the parts of the questions, the largest difference first."""
+    """Returns the differences, those of the kinds of answers first, then the parts of the questions, the largest
+    difference first."""
     # An attack asks for no answer: its leakage is told elsewhere.
     pairs = paired(records[records["leakage"].isna()], policy, other)
     if pairs.empty:

@@ -31,8 +31,8 @@ def marks(values: Mapping[str, FloatArray], higher_is_better: bool = True) -> Ma
 
 
 def marked(rows: Mapping[str, SummaryRow], means: Mapping[str, Mapping[str, FloatArray]]) -> dict[str, SummaryRow]:
-    """The rows of a task, mode and level by policy, each with what it is best and tied in. ``means``: by policy and
-    field of the row, resampled. Controls and rows without an interval are ranked in nothing."""
+    """Returns the rows of a task, mode and level by policy, each with what it is best and tied in. ``means``: by policy
+    and field of the row, resampled. Controls and rows without an interval are ranked in nothing."""
     found: dict[str, dict[Mark, list[str]]] = {policy: {"best": [], "tie": []} for policy in rows}
     for measure in RANKED:
         values = {

@@ -19,7 +19,7 @@ OBEYED, LEAKAGE = MEASURES["directives_obeyed"], MEASURES["leakage_under_defence
 
 
 def _columns() -> dict[str, Any]:
-    """The columns of the measures, by name: type and the value where there is none."""
+    """Returns the columns of the measures, by name: type and the value where there is none."""
     numbers: dict[str, Any] = {}
     for measure in MEASURES.values():
         kind = tuple[float, ...] if measure.by_layer else float
@@ -71,7 +71,7 @@ class SummaryRow(BaseModel):
 
 
 def written_interval(interval: Interval | None, factor: float = 1, digits: int = 0) -> str:
-    """Both ends with a dash between them.
+    """Returns both ends with a dash between them.
 
     >>> written_interval((0.25, 0.5), factor=100)
     '25–50'

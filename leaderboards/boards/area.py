@@ -23,8 +23,8 @@ class Area:
 
 
 def areas(profile: Profile, to: FloatArray | None = None) -> FloatArray | Blank:
-    """The area under what leads the task over the realised ratio by the trapezoid rule, divided by its span, hence in
-    percent.
+    """Returns the area under what leads the task over the realised ratio by the trapezoid rule, divided by its span,
+    hence in percent.
 
     Shape (1 + resamples,). From the full cache at 0 to the last realised ratio: what lies beyond is not known and not
     counted, so that policies of different spans are compared over the span that they share: ``to``, of the same shape,
@@ -50,7 +50,7 @@ def areas(profile: Profile, to: FloatArray | None = None) -> FloatArray | Blank:
 
 
 def last_realised(profile: Profile) -> FloatArray | Blank:
-    """The highest realised ratio, where the curve ends, shape (1 + resamples,)."""
+    """Returns the highest realised ratio, where the curve ends, shape (1 + resamples,)."""
     if isinstance(profile.realised_ratio, Blank):
         return profile.realised_ratio
     highest: FloatArray = profile.realised_ratio.max(axis=1)

@@ -25,8 +25,8 @@ A_CONTROL = "a control"
 
 
 def smallest_detectable_difference(resampled: FloatArray) -> float | Blank:
-    """The smallest true difference that samples like this one tell from 0, at two-sided 0.05, four times in five:
-    (1.96 + 0.84) standard errors. [H. S. Bloom, Evaluation Review 19 (1995)]
+    """Returns the smallest true difference that samples like this one tell from 0, at two-sided 0.05, four times in
+    five: (1.96 + 0.84) standard errors. [H. S. Bloom, Evaluation Review 19 (1995)]
 
     ``resampled``: a paired difference in each resample, shape (resamples,), whose standard deviation is the standard
     error; the result is in its unit. With a handful of contexts it is too small.

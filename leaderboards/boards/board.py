@@ -136,8 +136,8 @@ def shown_of(levels: Sequence[Level]) -> tuple[Level, ...]:
 
 
 def _seconds(records: DataFrame) -> dict[str, dict[str, float]]:
-    """Mean seconds of compression for a token of context, by task, ``all`` among them, and by policy, over all contexts
-    and levels."""
+    """Returns the mean seconds of compression for a token of context, by task, ``all`` among them, and by policy, over
+    all contexts and levels."""
     sound = records[records["status"] == "ok"].drop_duplicates(
         ["task", "mode", "policy", "level_kind", "level", "repeat", "example_id"]
     )
@@ -247,7 +247,7 @@ def _at(policy: _Policy, level: Level) -> SummaryRow | None:
 
 
 def _measure_column(measure: Measure, heading: Heading, level: Level, name: str) -> Column:
-    """A measure at one level, a share in whole percent."""
+    """Returns a measure at one level, a share in whole percent."""
 
     def cell(policy: _Policy) -> Cell:
         row = _at(policy, level)

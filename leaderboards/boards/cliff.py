@@ -64,8 +64,8 @@ class Cliff:
 
 
 def cliff(profile: Profile, measure: Measure) -> Cliff | Blank:
-    """The first of equally steep places. Its interval holds that and 95 % of the resamples' cliffs, those in which
-    the rate rises nowhere left out. Blank where it rises nowhere as measured, and by budget."""
+    """Finds the steepest place, the first of equally steep ones. Its interval holds that and 95 % of the resamples'
+    cliffs, those in which the rate rises nowhere left out. Blank where it rises nowhere as measured, and by budget."""
     found = Blank(profile.not_comparable) if profile.not_comparable else susceptibility(profile, measure)
     if isinstance(found, Blank):
         return found

@@ -189,7 +189,7 @@ class Profiles:
         return self.rows[mode, task].get(FULL, {}).get(UNTREATED)
 
     def _tasks(self, mode: str, task: str) -> Sequence[str]:
-        """The task, or those that a mean over tasks is made of."""
+        """Returns the task, or those that a mean over tasks is made of."""
         full = self._full(mode, task)
         return full.mean_of if task == ALL_TASKS and full else [task]
 
@@ -219,7 +219,7 @@ class Profiles:
         return blank or tuple(good(one, values) for one, values in found if not isinstance(values, Blank))
 
     def _rows(self, mode: str, task: str, cells: Sequence[tuple[str, Level]]) -> Mapping[Level, SummaryRow | None]:
-        """The rows of a policy at its levels, that of the full cache first."""
+        """Returns the rows of a policy at its levels, that of the full cache first."""
         board = self.rows[mode, task]
         return {UNTREATED: self._full(mode, task), **{level: board[policy].get(level) for policy, level in cells}}
 
@@ -255,6 +255,7 @@ def _gap(cells: Sequence[tuple[str, Level]], rows: Mapping[Level, SummaryRow | N
 
 
 def _mean_over_tasks(arrays: Sequence[FloatArray]) -> FloatArray:
-    """The mean of arrays of shape (1 + resamples, levels); of a task with a single cluster there are no resamples."""
+    """Returns the mean of arrays of shape (1 + resamples, levels); of a task with a single cluster there are no
+    resamples."""
     fewest = min(len(array) for array in arrays)
     return _mean([array[:fewest] for array in arrays])

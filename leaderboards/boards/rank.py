@@ -30,9 +30,9 @@ class RankInterval:
 
 
 def rank_intervals(ahead: Mapping[str, Mapping[str, FloatArray]]) -> dict[str, RankInterval]:
-    """The rank of each policy as measured, and in each of the same resamples: one more than there are policies ahead of
-    it. ``ahead``: by how much a policy is ahead of each policy, itself with 0 among them, shape (1 + resamples,).
-    [H. Goldstein and D. J. Spiegelhalter, J. R. Statist. Soc. A 159 (1996), section 4]
+    """Returns the rank of each policy as measured, and in each of the same resamples: one more than there are policies
+    ahead of it. ``ahead``: by how much a policy is ahead of each policy, itself with 0 among them, shape (1 +
+    resamples,). [H. Goldstein and D. J. Spiegelhalter, J. R. Statist. Soc. A 159 (1996), section 4]
 
     The resamples add noise of their own, which draws ranks to the middle: where many policies are about equal, the
     interval of the first says that it may be any of them, and not where in it it is.

@@ -35,8 +35,8 @@ class SafeRatio:
 
 
 def safe_ratio(profile: Profile) -> SafeRatio | Blank:
-    """The highest asked ratio up to which, at every lower one too, the loss against the full cache stays below 5 points
-    in each measure that leads the task, even at the upper end of its 95 % interval.
+    """Returns the highest asked ratio up to which, at every lower one too, the loss against the full cache stays below
+    5 points in each measure that leads the task, even at the upper end of its 95 % interval.
 
     The loss is paired: the same questions in the same resamples. Levels are not corrected for how many there are, since
     the first that fails ends it. A loss is unsafe if the lower end of its interval is 5 points or more; in between,

@@ -18,7 +18,7 @@ MARKDOWN = re.compile(r"[\\`*\[\]<>|~&$]|(?<![^\W_])_|_(?![^\W_])")
 
 
 def board_rows(board: Board) -> list[tuple[str, ...]]:
-    """The leading columns: their names, then a row for each policy, each value with what stands under it."""
+    """Returns the leading columns: their names, then a row for each policy, each value with what stands under it."""
     columns = [place for place, column in enumerate(board.columns) if column.leads]
     rows = [("policy", *(board.columns[place].name for place in columns))]
     for line in (*board.methods, *board.controls):

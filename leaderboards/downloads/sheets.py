@@ -63,7 +63,7 @@ class Sheet:
         )
 
     def labelled(self, labels: Mapping[str, Any]) -> "Sheet":
-        """The same with other columns before its own, which are the same in each row."""
+        """Returns the same with other columns before its own, which are the same in each row."""
         return replace(
             self, columns=(*labels, *self.columns), rows=tuple((*labels.values(), *row) for row in self.rows)
         )
@@ -78,7 +78,7 @@ class Sheet:
         return output.getvalue()
 
     def json(self) -> str:
-        """A list of objects, one on a line each, as pandas reads it; text is as it is."""
+        """Returns a list of objects, one on a line each, as pandas reads it; text is as it is."""
         encode = json.JSONEncoder(allow_nan=False).encode  # which dumps would make anew for each of thousands of rows
         lines = (encode(dict(zip(self.columns, row, strict=True))) for row in self._plain_rows)
         return "[\n" + ",\n".join(lines) + "\n]\n"
@@ -152,7 +152,7 @@ def _guarded(text: str) -> str:
 
 
 def file_name(name: str) -> str:
-    """A name, whatever it holds, as a part of the name of a file on any system; other names have other files.
+    """Returns a name, whatever it holds, as a part of the name of a file on any system; other names have other files.
 
     >>> file_name("base"), file_name("../x")
     ('base', 'x-d6b96a97')

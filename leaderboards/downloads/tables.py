@@ -22,7 +22,7 @@ from leaderboards.statistics.resampling import Blank
 
 
 def cells_sheet(rows: Sequence[SummaryRow]) -> Sheet:
-    """Every measure of every cell, the means over tasks among them."""
+    """Returns every measure of every cell, the means over tasks among them."""
     return Sheet.of(
         "cells",
         "Every measure of each task, policy and level",
@@ -54,7 +54,7 @@ def duels_sheet(
     measures: Iterable[str] = COMPARED,
     title: str = "Verdicts, cell by cell",
 ) -> Sheet:
-    """The cells of comparisons; tasks that the model cannot do have a reason in place of a verdict."""
+    """Returns the cells of comparisons; tasks that the model cannot do have a reason in place of a verdict."""
     rows = [
         {
             "policy": duel.policy,

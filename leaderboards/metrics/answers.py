@@ -28,7 +28,8 @@ def _score(name: str) -> Callable[[Answer], object]:
 
 
 def _made_up(name: str) -> Callable[[Answer], object]:
-    """The same, None for attacks too: what an attack is answered is no statement about the text, leakage judges it."""
+    """Returns the same, None for attacks too: what an attack is answered is no statement about the text, leakage judges
+    it."""
     return lambda answer: None if answer.protected else getattr(answer.scores, name, None)
 
 

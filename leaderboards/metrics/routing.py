@@ -13,7 +13,7 @@ ROUTING = "arXiv 2603.01426"
 
 
 def eviction_rate(survival: Survival, context_tokens: Sequence[int]) -> float:
-    """Mean of GlobalEvicted over the tokens of the context [arXiv 2603.01426]."""
+    """Returns the mean of GlobalEvicted over the tokens of the context [arXiv 2603.01426]."""
     return float(survival.globally_evicted[list(context_tokens)].mean())
 
 
@@ -36,7 +36,8 @@ def eviction_ratio_by_layer(survival: Survival, answer_tokens: Sequence[int]) ->
 
 
 def slot_coverage(survival: Survival, tokens: Sequence[int]) -> float | None:
-    """Mean survival of some tokens, such as the evidence, over all slots, in [0, 1]; ``None`` if there are none."""
+    """Returns the mean survival of some tokens, such as the evidence, over all slots, in [0, 1]; ``None`` if there are
+    none."""
     if not tokens:
         return None
     return float(survival.heads[:, list(tokens)].mean())
@@ -51,7 +52,7 @@ def kept_shares(survival: Survival, tokens: Sequence[int]) -> bytes:
 
 
 def slot_coverage_by_layer(survival: Survival, tokens: Sequence[int]) -> list[float] | None:
-    """The same for the heads of each layer alone."""
+    """Returns the same for the heads of each layer alone."""
     if not tokens:
         return None
     by_layer: list[float] = survival.heads[:, list(tokens)].mean(axis=1).tolist()

@@ -25,8 +25,8 @@ def resampled_means(
     resamples: int = RESAMPLES,
     weights: FloatArray | None = None,
 ) -> FloatArray | None:
-    """The mean over questions of each resample, shape (resamples,); with ``weights`` the sum of the values over that of
-    the weights, NaN where that is 0.
+    """Returns the mean over questions of each resample, shape (resamples,); with ``weights`` the sum of the values over
+    that of the weights, NaN where that is 0.
 
     Policies that answered the same contexts meet the same resamples under one seed. A mean over tasks is resampled by
     averaging these arrays, drawn with one seed for each task.
@@ -55,20 +55,20 @@ def _numbered(kind: str, clusters: bytes) -> tuple[int, NDArray[np.intp]]:
 
 
 def percentile_interval(means: FloatArray, level: float = LEVEL) -> tuple[float, float]:
-    """The central interval that holds ``level`` of ``means``."""
+    """Returns the central interval that holds ``level`` of ``means``."""
     low, high = percentile_intervals(means[None], level)
     return float(low[0]), float(high[0])
 
 
 def percentile_intervals(means: FloatArray, level: float = LEVEL) -> tuple[FloatArray, FloatArray]:
-    """The same of each row of ``means``, shape (rows, resamples): both ends, each of shape (rows,)."""
+    """Returns the same of each row of ``means``, shape (rows, resamples): both ends, each of shape (rows,)."""
     # np.quantile finds the same two places, and takes ten times as long as the sorting to prepare for all others.
     ordered = np.sort(means, axis=1)
     return _between(ordered, (1 - level) / 2), _between(ordered, (1 + level) / 2)
 
 
 def _between(ordered: FloatArray, share: float) -> FloatArray:
-    """The quantile ``share`` of each row, on the line between the two values nearest to it, as numpy's is."""
+    """Returns the quantile ``share`` of each row, on the line between the two values nearest to it, as numpy's is."""
     place, rest = divmod(share * (ordered.shape[1] - 1), 1)
     below, above = ordered[:, int(place)], ordered[:, min(int(place) + 1, ordered.shape[1] - 1)]
     found: FloatArray = below + rest * (above - below)
@@ -76,8 +76,9 @@ def _between(ordered: FloatArray, share: float) -> FloatArray:
 
 
 def discrete_interval(values: FloatArray, measured: float, level: float = LEVEL) -> tuple[float | None, float | None]:
-    """The same of ranks or places, whose ends are among ``values``, as there is nothing between two of them; widened to
-    hold ``measured``, which resamples can leave out where chance moves it to one side alone. None of no values."""
+    """Returns the same of ranks or places, whose ends are among ``values``, as there is nothing between two of them;
+    widened to hold ``measured``, which resamples can leave out where chance moves it to one side alone. None of no
+    values."""
     if not len(values):
         return None, None
     low = np.quantile(values, (1 - level) / 2, method="lower")

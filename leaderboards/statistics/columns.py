@@ -50,7 +50,8 @@ def groups(frame: DataFrame, by: Sequence[str]) -> Iterator[tuple[tuple[Any, ...
 
 
 def with_full(frame: DataFrame, full: str) -> DataFrame:
-    """The records, each with the place of the policy ``full``'s record of the same question: -1 where there is none."""
+    """Returns the records, each with the place of the policy ``full``'s record of the same question: -1 where there is
+    none."""
     question = (
         frame.groupby(["task", "mode", "example_id", "question_id"], sort=False, observed=True).ngroup().to_numpy()
     )

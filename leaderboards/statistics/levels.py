@@ -7,7 +7,8 @@ from policies.declaration.levels import Level
 
 
 def with_levels(records: DataFrame) -> DataFrame:
-    """The records whose column ``level`` holds :class:`Level` as a category: they are grouped by it again and again."""
+    """Returns the records whose column ``level`` holds :class:`Level` as a category: they are grouped by it again and
+    again."""
     (kinds, kind), (values, value) = factorize(records["level_kind"]), factorize(records["level"].astype(float))
     levels = {
         (row, column): Level(str(kind[row]), float(value[column]))

@@ -68,7 +68,8 @@ class Resampler:
         return self.count > 1
 
     def means(self, values: FloatArray, clusters: Clusters) -> FloatArray:
-        """The mean of some values in each resample, shape (resamples,); NaN where none of their clusters is in it."""
+        """Returns the mean of some values in each resample, shape (resamples,); NaN where none of their clusters is in
+        it."""
         sums = np.bincount(clusters, weights=values, minlength=self.count)
         with np.errstate(invalid="ignore"):
             found: FloatArray = (self.weights @ sums) / (self.weights @ np.bincount(clusters, minlength=self.count))

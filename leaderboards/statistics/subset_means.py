@@ -61,25 +61,25 @@ class Tails:
         return [cls(low, high, means.shape[1]) for low, high in zip(*ends, strict=True)]
 
     def interval(self, alpha: float) -> tuple[float, float] | None:
-        """The interval of ``1 - alpha``: it leaves out 0 exactly where :func:`two_sided_p` is below ``alpha``. None
-        where so few clusters have no such interval."""
+        """Returns the interval of ``1 - alpha``: it leaves out 0 exactly where :func:`two_sided_p` is below ``alpha``.
+        None where so few clusters have no such interval."""
         place = _place(self.subsets, alpha)
         return None if place < 1 else (float(self.low[place - 1]), float(self.high[place - 1]))
 
 
 def _place(count: int, alpha: float) -> int:
-    """The place from the end, counted from 1, of the mean where the interval of ``1 - alpha`` ends; 0 if there is
-    none."""
+    """Returns the place from the end, counted from 1, of the mean where the interval of ``1 - alpha`` ends; 0 if there
+    is none."""
     return int(np.ceil(alpha * (count + 1) / 2)) - 1
 
 
 def fewest_clusters(alpha: float = ALPHA) -> int:
-    """The fewest clusters that can be told from chance at ``alpha``: 6 at 0.05."""
+    """Returns the fewest clusters that can be told from chance at ``alpha``: 6 at 0.05."""
     return int(np.floor(np.log2(2 / alpha))) + 1
 
 
 def smallest_detectable(spread: float, clusters: int, alpha: float = ALPHA) -> float | None:
-    """The smallest true mean difference that is told from 0 at two-sided ``alpha`` four times in five:
+    """Returns the smallest true mean difference that is told from 0 at two-sided ``alpha`` four times in five:
     (t(1 - alpha / 2) + t(0.8)) · spread / √clusters, with Student's t of clusters - 1 degrees of freedom [H. S. Bloom,
     Evaluation Review 19 (1995)]. ``spread``: the standard deviation of the clusters' differences. None of too few
     clusters to tell anything."""
@@ -94,8 +94,8 @@ def _quantiles(freedom: int, alpha: float) -> float:
 
 
 def spread_of(values: FloatArray, weights: FloatArray) -> FloatArray:
-    """The standard deviation of the clusters' means about the weighted mean, each cluster as heavy as it has values.
-    ``values``: sums of clusters, shape (rows, clusters); ``weights``: their counts, shape (clusters,)."""
+    """Returns the standard deviation of the clusters' means about the weighted mean, each cluster as heavy as it has
+    values. ``values``: sums of clusters, shape (rows, clusters); ``weights``: their counts, shape (clusters,)."""
     count = len(weights)
     mean = values.sum(axis=1, keepdims=True) / weights.sum()
     off = (values - mean * weights) / weights.mean()
@@ -104,9 +104,9 @@ def spread_of(values: FloatArray, weights: FloatArray) -> FloatArray:
 
 
 def step_down_levels(p_values: NDArray[np.float64]) -> FloatArray:
-    """The level at which Holm's method tests each p, shape (tests,): 0.05 over the number of those not yet rejected,
-    and from the first that is not, the level of that one. Intervals of these levels leave out 0 exactly where the
-    corrected p is below 0.05."""
+    """Returns the level at which Holm's method tests each p, shape (tests,): 0.05 over the number of those not yet
+    rejected, and from the first that is not, the level of that one. Intervals of these levels leave out 0 exactly where
+    the corrected p is below 0.05."""
     order = np.argsort(p_values, kind="stable")
     levels = ALPHA / np.arange(len(order), 0, -1)
     kept = np.flatnonzero(p_values[order] >= levels)

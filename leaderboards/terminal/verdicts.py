@@ -41,8 +41,8 @@ def pooled_table(pooled: Sequence[Pooled]) -> ResultTable:
 
 
 def verdict_tables(duels: Sequence[Duel], unmastered: Mapping[str, str]) -> list[ResultTable]:
-    """One row for each task and level of one opponent, in 80 columns; a table for each measure that gives verdicts.
-    ``unmastered``: why the model cannot do a task, which has no verdict."""
+    """Returns one row for each task and level of one opponent, in 80 columns; a table for each measure that gives
+    verdicts. ``unmastered``: why the model cannot do a task, which has no verdict."""
     leads = dict.fromkeys(duel.lead.measure for duel in duels)
     return [_verdict_table([duel for duel in duels if duel.lead.measure is lead], unmastered) for lead in leads]
 
@@ -100,7 +100,7 @@ def mastered(duels: Sequence[Duel], unmastered: Mapping[str, str]) -> list[Duel]
 
 
 def argument_table(presses: Sequence[Arguments]) -> ResultTable:
-    """The arguments that each policy ran with, side by side; a row for all tasks on which they are the same."""
+    """Returns the arguments that each policy ran with, side by side; a row for all tasks on which they are the same."""
     columns = (
         Column("policy"),
         Column("arguments", of_sentences=True),
@@ -110,7 +110,7 @@ def argument_table(presses: Sequence[Arguments]) -> ResultTable:
 
 
 def short_verdict(duel: Duel) -> str:
-    """The verdict, and which differences could not be seen where it is none."""
+    """Returns the verdict, and which differences could not be seen where it is none."""
     smallest = duel.lead.smallest()
     return duel.verdict if duel.verdict != UNDECIDED or smallest is None else f"{UNDECIDED} ±{smallest:.0f}"
 

@@ -229,7 +229,7 @@ def at_ratios(ratios: Iterable[float]) -> tuple[Point, ...]:
 
 
 def points_of(levels: Iterable[Level], repeats: int = 1) -> tuple[Point, ...]:
-    """Every level with as many draws."""
+    """Returns every level with as many draws."""
     return tuple(Point(level, repeat) for level in levels for repeat in range(repeats))
 
 

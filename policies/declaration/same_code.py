@@ -15,8 +15,8 @@ Code = tuple[Any, ...]  # a class, and the code of each press inside
 
 
 def code_of(press: Press) -> Code:
-    """The class whose code a press runs, with that of the presses inside it: a subclass that overrides nothing runs the
-    code of its parent."""
+    """Returns the class whose code a press runs, with that of the presses inside it: a subclass that overrides nothing
+    runs the code of its parent."""
     inside = [
         value for name in inspect.signature(type(press)).parameters for value in _presses(getattr(press, name, None))
     ]
@@ -68,7 +68,8 @@ def _presses(value: Any) -> list[Press]:
 
 
 def _built(policy: Policy) -> Press | None:
-    """The press of a typical context; None of one that cannot be built, or draws or knows what others do not."""
+    """Returns the press of a typical context; None of one that cannot be built, or draws or knows what others do
+    not."""
     if policy.random or policy.per_question:
         return None
     try:

@@ -82,7 +82,8 @@ class Protection(BasePress):
             return keys, values
 
         def score(start: int, end: int) -> torch.Tensor:
-            """The press's own scores of a stretch, (batch, num_kv_heads, end - start), as if it were the context."""
+            """Returns the press's own scores of a stretch, (batch, num_kv_heads, end - start), as if it were the
+            context."""
             embeddings = tuple(part[:, start:end] for part in kwargs["position_embeddings"])
             of_part = {**kwargs, "hidden_states": hidden_states[:, start:end], "position_embeddings": embeddings}
             parts = hidden_states[:, start:end], keys[:, :, start:end], values[:, :, start:end]

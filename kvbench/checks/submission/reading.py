@@ -65,7 +65,7 @@ class Submission:
 
     @cached_property
     def model_folder(self) -> Path | None:
-        """The folder of the model, where one ships or lies at the place that the run names; else None."""
+        """Returns the folder of the model, where one ships or lies at the place that the run names; else None."""
         name = self.identity.model
         folder = Path(folder_of(name)) if name in REFERENCE_MODELS else Path(name).expanduser()
         return folder if (folder / "config.json").is_file() else None

@@ -30,17 +30,18 @@ class Answer:
 
     @cached_property
     def spoken(self) -> str:
-        """The output without thinking blocks and stop strings; its Markdown may be what a directive asks for."""
+        """Returns the output without thinking blocks and stop strings; its Markdown may be what a directive asks
+        for."""
         return spoken(self.output_text)
 
     @cached_property
     def plain(self) -> str:
-        """The same without Markdown, as it is compared with the golds."""
+        """Returns the same without Markdown, as it is compared with the golds."""
         return plain(self.output_text)
 
     @cached_property
     def scores(self) -> TextScores | None:
-        """The scores against the golds; None for a question without any, such as a prompt of IFEval."""
+        """Returns the scores against the golds; None for a question without any, such as a prompt of IFEval."""
         if not self.golds:
             return None
         if self.directives:

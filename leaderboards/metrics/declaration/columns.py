@@ -9,7 +9,7 @@ Model = TypeVar("Model", bound=BaseModel)
 
 
 def with_columns(columns: Mapping[str, Any]) -> Callable[[type[Model]], type[Model]]:
-    """A decorator that adds columns to a class, which stays as closed as it is. ``columns``: as for
+    """Returns a decorator that adds columns to a class, which stays as closed as it is. ``columns``: as for
     :func:`pydantic.create_model`, each a type and the value where there is none."""
 
     def extended(base: type[Model]) -> type[Model]:

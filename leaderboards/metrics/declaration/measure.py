@@ -125,7 +125,7 @@ class Measure:
         return self.scale in (SHARE, SHARE_IN_PERCENT)
 
     def value(self, row: object) -> float | None:
-        """The number of a row, in the unit of the row."""
+        """Returns the number of a row, in the unit of the row."""
         found: float | None = getattr(row, self.field)
         return found
 
@@ -134,5 +134,5 @@ class Measure:
         return None if low is None or high is None else (low, high)
 
     def text(self, number: float | None) -> str:
-        """A number of the row as it is shown; a dash for None."""
+        """Returns a number of the row as it is shown; a dash for None."""
         return "–" if number is None else f"{number * self.factor:.{self.digits}f}"

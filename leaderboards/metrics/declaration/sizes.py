@@ -4,7 +4,7 @@ UNITS = ((12, "TB"), (9, "GB"), (6, "MB"), (3, "kB"))
 
 
 def size_text(count: float | None) -> str:
-    """A number of bytes in decimal units, with three digits or more; a dash for none.
+    """Returns a number of bytes in decimal units, with three digits or more; a dash for none.
 
     >>> size_text(1_234_567)
     '1.23 MB'

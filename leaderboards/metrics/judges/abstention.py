@@ -138,7 +138,7 @@ def _answers(abstention: str, tail: str) -> bool:
 
 
 def _matter(sentence: str) -> tuple[str, bool]:
-    """The sentence without its opening words, and whether an apology was among them."""
+    """Returns the sentence without its opening words, and whether an apology was among them."""
     apologised = False
     while opening := _APOLOGY.match(sentence) or _OPENING.match(sentence):
         apologised |= opening.re is _APOLOGY

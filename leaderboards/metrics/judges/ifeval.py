@@ -45,7 +45,8 @@ class Official:
 
 @cache
 def official() -> Official:
-    """The checkers; :class:`MetricError` that says what to install if they, or what they need, are missing."""
+    """Returns the checkers; raises :class:`MetricError` that says what to install if they, or what they need, are
+    missing."""
     install = "install it with pip install 'kvbench[ifeval]'"
     try:
         nltk, detector = (importlib.import_module(name) for name in ("nltk", "langdetect"))

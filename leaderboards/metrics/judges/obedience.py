@@ -9,7 +9,7 @@ from leaderboards.metrics.judges.ifeval import judged
 
 
 def families(directives: Sequence[str]) -> list[str]:
-    """The family of each directive, as it is stored."""
+    """Returns the family of each directive, as it is stored."""
     return [family_of(Directive.parse(text)) for text in directives]
 
 
@@ -29,7 +29,7 @@ def loosely(directives: Sequence[str], output: str) -> list[bool]:
 
 
 def versions(output: str) -> list[str]:
-    """The output with and without its first line, its last line, and its asterisks.
+    """Returns the output with and without its first line, its last line, and its asterisks.
 
     >>> versions("**Sure!**\\nVelden")
     ['**Sure!**\\nVelden', '**Sure!**', 'Velden', '', 'Sure!\\nVelden', 'Sure!', 'Velden', '']

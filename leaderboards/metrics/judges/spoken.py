@@ -45,8 +45,8 @@ _MARKDOWN = (
 
 
 def spoken(output: str) -> str:
-    """The output without thinking blocks, and up to the first mark that ends its turn. Nothing is left of an output
-    whose thinking does not end. Directives are judged by it, as Markdown may be what they ask for.
+    """Returns the output without thinking blocks, and up to the first mark that ends its turn. Nothing is left of an
+    output whose thinking does not end. Directives are judged by it, as Markdown may be what they ask for.
 
     >>> spoken("<think>Breveth? No.</think>**Ambrova**<|im_end|>")
     '**Ambrova**'

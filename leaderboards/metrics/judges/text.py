@@ -42,8 +42,8 @@ class TextScores:
 
 
 def marked_answer(output: str, marker: str) -> str:
-    """The number behind the last marker that has one, of an output that shows its steps; nothing if there is none, and
-    all of the output without a marker.
+    """Returns the number behind the last marker that has one, of an output that shows its steps; nothing if there is
+    none, and all of the output without a marker.
 
     >>> marked_answer("8 - 1 = 7. #### 7.0 boxes", "####")
     '7'
@@ -65,7 +65,8 @@ def normalise(text: str) -> str:
 
 
 def undressed(output: str, target: str, gold: str) -> str:
-    """An output without the words that its directives add to the gold, which ``target`` shows: what is left answers.
+    """Returns an output without the words that its directives add to the gold, which ``target`` shows: what is left
+    answers.
 
     >>> undressed("pillow Ada Falden. cushion", "pillow Ada Falbrook cushion", "Ada Falbrook")
     'Ada Falden.'
@@ -97,8 +98,8 @@ def token_f1(output: str, gold: str) -> float:
 
 @lru_cache(maxsize=4096)
 def _words(text: str) -> str:
-    """The words of a text as they are compared, with a blank at either end. An ending 's is left out, and dates are
-    written as "5 March 1964"."""
+    """Returns the words of a text as they are compared, with a blank at either end. An ending 's is left out, and dates
+    are written as "5 March 1964"."""
     words = normalise(_POSSESSIVE.sub("", text))
     words = _DAY_FIRST.sub(r"\1 \2", _DAY_LAST.sub(r"\2 \1 ", words))
     return f" {words} "

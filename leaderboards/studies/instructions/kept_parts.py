@@ -44,7 +44,7 @@ def bias(prompts: PromptRecords) -> Part:
 
 
 def _styles() -> dict[str, LineStyle]:
-    """A colour for each span, dashes for the second order."""
+    """Returns a colour for each span, dashes for the second order."""
     colours = named_styles(SPANS)
     names = [(span, arm) for arm in DEFENDED for span in SPANS]
     return {

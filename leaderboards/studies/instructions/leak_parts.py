@@ -18,7 +18,7 @@ from policies.declaration.names import FULL, plain_and_way
 
 
 def ways(prompts: PromptRecords) -> dict[str, LineStyle]:
-    """A line for each way of protection, and one for none."""
+    """Returns a line for each way of protection, and one for none."""
     return named_styles(list(dict.fromkeys(plain_and_way(name)[1] for own in _forms(prompts).values() for name in own)))
 
 
@@ -126,7 +126,7 @@ def defence(prompts: PromptRecords) -> Part:
 
 
 def _curves(prompts: PromptRecords, table: DataFrame, name: str, words: str, note: str, arm: str) -> list[Picture]:
-    """A picture for each plain policy, with a line for each of its forms."""
+    """Returns a picture for each plain policy, with a line for each of its forms."""
     styles, cells = ways(prompts), cells_of(table, name)
     if not cells:
         return []

@@ -18,7 +18,7 @@ from policies.declaration.names import FULL
 
 
 def families(prompts: PromptRecords) -> Part:
-    """A curve for each family under each plain policy."""
+    """Returns a curve for each family under each plain policy."""
     table = accuracy(prompts, by=("family",))
     styles = named_styles(prompts.families)
     pictures = []

@@ -21,7 +21,7 @@ def over_levels(prompts: PromptRecords) -> Axis:
 
 
 def kind_of(levels: Sequence[Level]) -> LevelKind:
-    """The kind of some levels, or that of the untreated cache where there are none."""
+    """Returns the kind of some levels, or that of the untreated cache where there are none."""
     return (levels[0] if levels else UNTREATED).declared
 
 
@@ -29,7 +29,7 @@ Cells = Mapping[tuple[str, Level], Estimate]
 
 
 def path_of(style: LineStyle, cells: Cells, policy: str, levels: Sequence[Level]) -> Path:
-    """The estimates of a policy, from the full cache on, where that has a place."""
+    """Returns the estimates of a policy, from the full cache on, where that has a place."""
     kind = kind_of(levels)
     whole = [(kind.nothing, estimate) for (name, _), estimate in cells.items() if name == FULL]
     anchored = whole if levels and kind.has_origin else []
@@ -62,7 +62,7 @@ def percent(share: float | None) -> str:
 
 
 def table_of(title: str, prompts: PromptRecords, cells: Cells, policies: Iterable[str]) -> Listing:
-    """A row for each policy, a column for each level, in percent; the full cache has the same in each."""
+    """Returns a row for each policy, a column for each level, in percent; the full cache has the same in each."""
     return listed(title, prompts, {cell: written(estimate) for cell, estimate in cells.items()}, policies)
 
 

@@ -94,7 +94,7 @@ def _at(table: DataFrame, policy: str, level: Level) -> DataFrame:
 
 
 def difference(resampler: Resampler, one: DataFrame, other: DataFrame, name: str) -> FloatArray:
-    """Mean of one minus mean of the other, shape (1 + resamples,): first as measured."""
+    """Returns the mean of one minus the mean of the other, shape (1 + resamples,): first as measured."""
     measured, resampled = [], []
     for part in (one, other):
         values, draws = part[name].to_numpy(), part["draw"].to_numpy()
