@@ -23,10 +23,10 @@ from kvbench.models.snapshot import ModelChangedError
 from kvbench.prompts.mode import Mode
 from kvbench.prompts.prompt import INSTRUCTIONS, Prompt, TokenizedQuestion, answer_text, build_prompts
 from kvbench.store.record import Record, StoredContext, StoredQuestion
-from kvbench.store.scoring import text_scores
+from kvbench.store.scoring import outcome_scores, text_scores
 from kvbench.store.tables import CONTEXTS, QUESTIONS, RECORDS, TABLES, Rows, StoredTable
 from kvbench.system.errors import KVBenchError
-from leaderboards.metrics import METRICS, Kept, Survival
+from leaderboards.metrics import METRICS, Kept, Outcome, Survival
 from policies import FULL
 
 
@@ -108,11 +108,7 @@ def _finished(
     observers: Mapping[str, Observer],
 ) -> Iterator[FinishedAnswer]:
     answers = {(id(generation.branch), generation.question): generation for generation in generations}
-    full_nll = {
-        generation.question: generation.gold_nll
-        for generation in generations
-        if generation.branch.treatment.policy.name == FULL
-    }
+    of_full = {one.question: one for one in generations if one.branch.treatment.policy.name == FULL}
     for branch in trace.branches:
         if branch.treatment.reference:
             continue
@@ -123,7 +119,7 @@ def _finished(
             if generation and generation.final_cache:
                 survival = _survival(generation.final_cache.keep or ())
             values = _values(model, trace, branch, survival, number, generation)
-            values |= _likelihood(generation, full_nll.get(number))
+            values |= _against_full(generation, of_full.get(number))
             values |= {"task": context.task} | text_scores(values["output_text"], questions[number], context)
             record = Record.model_validate(values)
             yield FinishedAnswer(model, trace, branch, generation, questions[number], context, record, observers)
@@ -171,17 +167,23 @@ def _routing(prompt: Prompt, question: TokenizedQuestion, survival: Survival) ->
     return {metric.name: metric.of_kept(kept) for metric in METRICS.values() if metric.of_kept is not None}
 
 
-def _likelihood(generation: Generation | None, full_nll: float | None) -> dict[str, object]:
-    """Tells how likely the right answer is, and how much less than with the full cache."""
-    nll = generation.gold_nll if generation else None
-    return {"gold_nll": nll, "delta_nll": None if nll is None or full_nll is None else nll - full_nll}
+def _against_full(generation: Generation | None, full: Generation | None) -> dict[str, object]:
+    """Tells how likely the right answer is, how much less than with the full cache, and what became of its answer."""
+    if generation is None:
+        return {}
+    nll, full_nll = generation.gold_nll, full.gold_nll if full else None
+    delta = None if nll is None or full_nll is None else nll - full_nll
+    values: dict[str, object] = {"gold_nll": nll, "delta_nll": delta}
+    if full is None:
+        return values
+    return values | outcome_scores(Outcome(generation.token_ids == full.token_ids, generation.ended, generation.finite))
 
 
 def _digest(branch: Branch, generation: Generation) -> str | None:
     if generation.final_cache:
         return generation.final_cache.digest
     policy = branch.treatment.policy
-    return None if policy.prefill_treatment or policy.step_treatment else branch.digest
+    return None if policy.corrupts or policy.prefill_treatment or policy.step_treatment else branch.digest
 
 
 def _outcome(model: LoadedModel, trace: Trace, branch: Branch, generation: Generation) -> dict[str, object]:

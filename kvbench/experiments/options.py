@@ -30,7 +30,7 @@ def parse_points(
         named = [policy for policy in policies if policy.kinds and policy.name not in CONTROLS] or policies
         kinds = tuple(texts) or tuple(dict.fromkeys(policy.kinds[0] for policy in named if policy.kinds))
         if not given:
-            defaults = {kind: KINDS[kind].few if comparing else KINDS[kind].default for kind in kinds}
+            defaults = {kind: _default_levels(kind, policies, comparing) for kind in kinds}
             if needed := [kind for kind, text in defaults.items() if not text]:
                 raise KVBenchError(f"say at which levels: give {KINDS[needed[0]].option}")
             given = [Level(kind, value) for kind, text in defaults.items() for value in KINDS[kind].parse(text)]
@@ -41,6 +41,15 @@ def parse_points(
     if not 1 <= repeats <= MOST_REPEATS:
         raise KVBenchError(f"--repeats is 1 or more and at most {MOST_REPEATS}, not {repeats}")
     return points_of(given, repeats)
+
+
+def _default_levels(kind: str, policies: Sequence[Policy], comparing: bool) -> str:
+    """Joins the default levels of the policies that take a kind."""
+    if comparing:
+        return KINDS[kind].few
+    taking = (policy for policy in policies if kind in policy.kinds)
+    texts = dict.fromkeys(policy.default_levels.get(kind, KINDS[kind].default) for policy in taking)
+    return ",".join(filter(None, texts)) or KINDS[kind].default
 
 
 def _check_kinds(policy: Policy, kinds: Sequence[str]) -> None:

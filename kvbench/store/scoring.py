@@ -1,12 +1,14 @@
 """Scoring from what is stored: it needs the output text and no model."""
 
-from kvbench.store.record import StoredAnswer, StoredContext, StoredQuestion
+from kvbench.store.record import Record, StoredAnswer, StoredContext, StoredQuestion
 from kvbench.store.store import Store
 from kvbench.store.tables import RECORDS
 from kvbench.system.errors import KVBenchError
-from leaderboards.metrics import METRICS, Answer, MetricError
+from leaderboards.metrics import METRICS, Answer, MetricError, Outcome
+from policies import FULL
 
 SCORES = {metric.name: metric.of_answer for metric in METRICS.values() if metric.of_answer is not None}
+OUTCOMES = {metric.name: metric.of_outcome for metric in METRICS.values() if metric.of_outcome is not None}
 
 
 def text_scores(output: str | None, question: StoredQuestion, context: StoredContext) -> dict[str, object]:
@@ -33,6 +35,11 @@ def text_scores(output: str | None, question: StoredQuestion, context: StoredCon
         raise KVBenchError(str(error)) from error
 
 
+def outcome_scores(outcome: Outcome) -> dict[str, object]:
+    """Returns the scores that follow from how an answer ended beside the full cache's, by column."""
+    return {name: score(outcome) for name, score in OUTCOMES.items()}
+
+
 def scores_of(answer: StoredAnswer) -> dict[str, object]:
     """Returns the scores that follow from what is stored of an answer."""
     return text_scores(answer.record.output_text, answer.question, answer.context)
@@ -42,12 +49,29 @@ def rescore(store: Store) -> tuple[int, int]:
     """Scores all stored outputs again, also by metrics that the version which wrote them did not have; rewrites the
     files that change. Returns (records, records changed)."""
     total = changed = 0
+    of_full = _tokens_of_full(store) if store.record_files_without_metrics() else {}
     incomplete = store.record_files_without_metrics()
     for path, answers in store.read_files(add_metrics=True):
         scored = [answer.record.model_copy(update=scores_of(answer)) for answer in answers]
+        if path in incomplete:
+            scored = [_with_outcome(record, of_full.get((record.task, record.question_id))) for record in scored]
         differing = sum(answer.record != new for answer, new in zip(answers, scored, strict=True))
         if differing or path in incomplete:
             store.write_rows(RECORDS, path, scored)
         total += len(answers)
         changed += differing
     return total, changed
+
+
+def _tokens_of_full(store: Store) -> dict[tuple[str, str], list[int] | None]:
+    """Returns the tokens of the full cache's answers, by task and question."""
+    records = (answer.record for _, answers in store.read_files(add_metrics=True) for answer in answers)
+    return {(record.task, record.question_id): record.output_token_ids for record in records if record.policy == FULL}
+
+
+def _with_outcome(record: Record, full: list[int] | None) -> Record:
+    """Adds the outcome to a record of a version that did not have it; nothing made its logits infinite or NaN."""
+    if record.masked is not None or full is None or record.output_token_ids is None:
+        return record
+    outcome = Outcome(record.output_token_ids == full, bool(record.ended))
+    return record.model_copy(update=outcome_scores(outcome))

@@ -187,7 +187,7 @@ class Store:
         which wrote the file did not have is null; else, and for any other metric, that is refused."""
         schema, rows = _read(path, columns)
         if table is RECORDS and (missing := missing_metrics(schema)):
-            unknown = [metric for metric in missing if metric.of_answer is None]
+            unknown = [metric for metric in missing if not metric.of_stored]
             if unknown or not add_metrics:
                 raise self._of_earlier_version(path, (unknown or missing)[0])
             for metric in missing:
@@ -199,7 +199,7 @@ class Store:
 
     def _of_earlier_version(self, path: Path, metric: Metric) -> KVBenchError:
         what = f"{path} lacks '{metric.name}': the kvbench that wrote it did not have this metric."
-        if metric.of_answer is not None:
+        if metric.of_stored:
             return KVBenchError(f"{what} python -m kvbench score {self.folder} computes it from the stored outputs")
         return KVBenchError(f"{what} It does not follow from what is stored: run again under another name")
 

@@ -10,6 +10,7 @@ from leaderboards.metrics.declaration.columns import with_columns
 from leaderboards.metrics.declaration.kept import Kept, Survival
 from leaderboards.metrics.declaration.measure import Better, Heading, Interval, Measure, Over
 from leaderboards.metrics.declaration.metric import Metric
+from leaderboards.metrics.declaration.outcome import Outcome
 from leaderboards.metrics.registry import CURVES, MEASURES, METRICS, ON_BOARD, TABLES, definitions_of
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
     "Measure",
     "Metric",
     "MetricError",
+    "Outcome",
     "Over",
     "Survival",
     "definitions_of",

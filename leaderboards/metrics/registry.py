@@ -3,13 +3,16 @@
 from collections.abc import Mapping
 
 from leaderboards.errors import MetricError
-from leaderboards.metrics import answers, costs, directives, leakage, likelihood, routing
+from leaderboards.metrics import answers, costs, directives, leakage, likelihood, outcomes, routing
 from leaderboards.metrics.declaration.definition import Definition, definitions_in
 from leaderboards.metrics.declaration.measure import Measure
 from leaderboards.metrics.declaration.metric import Metric
 from policies.declaration.naming import by_name
 
-FAMILIES = (answers.METRICS, likelihood.METRICS, routing.METRICS, directives.METRICS, leakage.METRICS, costs.METRICS)
+FAMILIES = (
+    *(answers.METRICS, outcomes.METRICS, likelihood.METRICS, routing.METRICS),
+    *(directives.METRICS, leakage.METRICS, costs.METRICS),
+)
 
 
 METRICS: Mapping[str, Metric] = by_name("metrics", (metric for family in FAMILIES for metric in family), MetricError)

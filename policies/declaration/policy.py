@@ -1,13 +1,14 @@
 """A policy is a named way to build a kvpress press for a budget."""
 
 import inspect
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from policies.declaration.errors import PolicyError
 from policies.declaration.lazy import LazyModule
-from policies.declaration.levels import EVICTION, KINDS, RATIO, UNTREATED, Level, Point
+from policies.declaration.levels import EVICTION, KINDS, RATE, RATIO, UNTREATED, Level, Point
 from policies.declaration.steps import PrefillTreatment, StepTreatment
 
 kvpress = LazyModule("kvpress")
@@ -71,6 +72,13 @@ class Policy:
     per_question: bool = False  # one press for each question, as it is told where the answer lies
     more_tokens_than: int = 1  # that the context must have; kvpress asserts it
     highest_ratio: float = 1.0  # above it the policy has no press, and no cell is planned
+    rates_below: float = math.inf  # at these and higher rates it means nothing, and no cell is planned
+    # The text of levels, by kind, at which it runs where none are asked for; else those of the kind.
+    default_levels: Mapping[str, str] = field(default_factory=dict)
+    # It changes the rows that it keeps: which these are does not tell what is read, and they may hold NaN.
+    corrupts: bool = False
+    # Infinity or NaN of one question must not reach another: each is decoded from its own copy of what is kept.
+    own_rows: bool = False
     # The press rotates the keys that it keeps to new positions, so that decoding goes on from their number and not from
     # the length of the context.
     renumbers: bool = False
@@ -115,6 +123,7 @@ class Policy:
             for point in points
             if point.level.kind in self.kinds
             and point.level.least_share <= self.highest_ratio
+            and (point.level.kind != RATE.name or point.level.value < self.rates_below)
             and (self.random or point.repeat == 0)
         )
 

@@ -1,11 +1,13 @@
 """A fault damages rows of the cache. Which rows, and when, is the same for every kind; how is what a kind declares."""
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
 from policies.declaration.lazy import LazyModule
+from policies.declaration.levels import RATE
 from policies.declaration.policy import Situation
 from policies.declaration.steps import ABSENT, CacheRows
 from policies.faults.draws import Distribution, draw
@@ -32,6 +34,7 @@ class Site:
     step: int  # 0 before the question is read, 1 before the first token of the answer is, and so on
     tokens: "torch.Tensor"  # of the rows, as :meth:`CacheRows.tokens` gives them
     states: "torch.Tensor"  # as they are: (num_kv_heads, rows, head_dim)
+    rate: float  # the share of the units that are hit
 
     @cached_property
     def positions(self) -> "torch.Tensor":
@@ -67,6 +70,11 @@ class Fault:
     # Returns what each row would be if the fault hit all of it, of the shape and type of ``Site.states``.
     corrupt: Corrupt
     options: type[FaultOptions] = FaultOptions
+    default_rates: str = RATE.default  # as ``--rates`` takes them
+    rates_below: float = math.inf  # it means nothing at these and higher ones
+    # Whether infinity or NaN may come of it in numbers that are neither.
+    may_overflow: Callable[[FaultOptions], bool] = lambda options: False
+    hits_all: bool = False  # it chooses by itself: every value that it is aimed at goes through ``corrupt``
 
 
 @dataclass
@@ -100,7 +108,7 @@ class FaultTreatment:
             tokens = cache.tokens(layer)
             for tensor in TENSORS[self.options.tensor]:
                 states = getattr(cache, tensor)(layer)
-                site = Site(self.situation, self.options, layer, tensor, step, tokens, states)
+                site = Site(self.situation, self.options, layer, tensor, step, tokens, states, self.rate)
                 self._damage(cache, site)
 
     def _damage(self, cache: CacheRows, site: Site) -> None:
@@ -123,7 +131,9 @@ class FaultTreatment:
     def _hit(self, site: Site) -> "torch.Tensor":
         """Tells which values are hit: bool (num_kv_heads, rows, 1 or head_dim)."""
         options, (heads, _, size) = self.options, site.states.shape
-        if options.unit == "token":
+        if self.fault.hits_all or options.unit == "bit":
+            drawn = torch.full_like(site.positions, float(self.rate == 0), dtype=torch.float32)[..., None]
+        elif options.unit == "token":
             key = f"{self.situation.seed}/{self.situation.example_id}/{site.step}/tokens"
             drawn = draw("uniform", key, site.positions[:1]).expand(heads, -1)[..., None]
         elif options.unit == "row":

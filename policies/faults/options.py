@@ -35,7 +35,8 @@ class FaultOptions(BaseModel):
     layers: Parts = ("all",)  # indices, ranges such as 0-3, halves H1 and H2, quarters Q1 to Q4
     heads: Parts = ("all",)  # of keys and values: indices and ranges
     tokens: str = "all"  # all, evidence, answer, other than evidence, as many random ones as evidence, first4
-    unit: Literal["row", "value", "token"] = "row"  # of which the rate is a share; a row is one layer, head and token
+    # Of which the rate is a share; a row is one layer, head and token.
+    unit: Literal["bit", "row", "value", "token"] = "row"
     phase: Phase = "resident"  # once after the prefill, while it is written, before every pass that reads, before one
     step: int = Field(0, ge=0)  # with phase=step: 0 is before the question is read, 1 before the first answer token is
     persistence: Literal["persistent", "transient"] = "persistent"  # transient: clean again at the next step
@@ -48,6 +49,8 @@ class FaultOptions(BaseModel):
         for name in ("layers", "heads"):
             for part in getattr(self, name):
                 self._check_part(name, part)
+        if self.unit == "bit" and "bits" not in type(self).model_fields:
+            raise ValueError("unit=bit: only bitflip counts bits; say row, value or token")
         if self.step and self.phase != "step":
             raise ValueError("step goes with phase=step")
         if self.persistence == "transient" and self.phase in ("resident", "prefill_write"):
@@ -68,25 +71,26 @@ class FaultOptions(BaseModel):
 
     def layers_of(self, count: int) -> tuple[int, ...]:
         """Lists the layers of a model of so many layers; raises :class:`PolicyError` for one that it has not."""
-        return _chosen("layer", self.layers, count)
+        return chosen("layer", self.layers, count)
 
     def heads_of(self, count: int) -> tuple[int, ...]:
         """Lists the key-value heads of a layer of so many; raises :class:`PolicyError` for one that it has not."""
-        return _chosen("head", self.heads, count)
+        return chosen("head", self.heads, count)
 
 
-def _chosen(what: str, parts: "Sequence[str]", count: int) -> tuple[int, ...]:
-    chosen = set[int]()
+def chosen(what: str, parts: "Sequence[str]", count: int, whose: str = "the model") -> tuple[int, ...]:
+    """Lists the numbers that some parts name of ``count``; raises :class:`PolicyError` for one that is not there."""
+    numbers = set[int]()
     for part in parts:
         if part == "all":
-            chosen.update(range(count))
+            numbers.update(range(count))
         elif part[0] in PARTS:
             of = PARTS[part[0]]
             number = int(part[1]) - 1
-            chosen.update(range(number * count // of, (number + 1) * count // of))
+            numbers.update(range(number * count // of, (number + 1) * count // of))
         else:
             first, _, last = part.partition("-")
             if int(last or first) >= count:
-                raise PolicyError(f"{what}s={part}: the model has {count} {what}s, 0 to {count - 1}")
-            chosen.update(range(int(first), int(last or first) + 1))
-    return tuple(sorted(chosen))
+                raise PolicyError(f"{what}s={part}: {whose} has {count} {what}s, 0 to {count - 1}")
+            numbers.update(range(int(first), int(last or first) + 1))
+    return tuple(sorted(numbers))

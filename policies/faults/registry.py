@@ -13,12 +13,24 @@ from policies.declaration.naming import by_name, split_outside_brackets
 from policies.declaration.policy import Policy, Situation
 from policies.declaration.steps import StepTreatment
 from policies.eviction.controls import FULL
+from policies.faults.bias import BIAS
+from policies.faults.bitflip import BITFLIP
 from policies.faults.fault import Fault, FaultTreatment
 from policies.faults.gaussian import GAUSSIAN, GAUSSIAN_MATCHED
+from policies.faults.multiplicative import MULTIPLICATIVE_NORMAL, MULTIPLICATIVE_UNIFORM
 from policies.faults.options import FaultOptions
+from policies.faults.signs import SAME_SIGN, SIGN_FLIP
+from policies.faults.stale import STALE
 from policies.faults.zeros import ZEROS
 
-KINDS: Mapping[str, Fault] = by_name("faults", (GAUSSIAN, GAUSSIAN_MATCHED, ZEROS), PolicyError)
+KINDS: Mapping[str, Fault] = by_name(
+    "faults",
+    (
+        *(ZEROS, GAUSSIAN, GAUSSIAN_MATCHED, STALE),
+        *(MULTIPLICATIVE_UNIFORM, MULTIPLICATIVE_NORMAL, BIAS, SIGN_FLIP, SAME_SIGN, BITFLIP),
+    ),
+    PolicyError,
+)
 NAME = re.compile(r"(?P<kind>[a-z][a-z0-9_]*)(\((?P<options>[^()]*)\))?")
 
 
@@ -100,6 +112,10 @@ def _policy(plain: Policy, fault: Fault, options: FaultOptions, name: str) -> Po
         description=fault.description if plain is FULL else f"{plain.name}, then: {fault.description.lower()}",
         kinds=(RATE.name,) if options.rate is None else plain.kinds,
         random=True,
+        corrupts=True,
+        own_rows=fault.may_overflow(options),
+        rates_below=fault.rates_below,
+        default_levels={RATE.name: fault.default_rates},
         arguments={option: _text(value) for option, value in options},
         prefill_treatment=treat if once and options.persistence == "persistent" else None,
         step_treatment=None if once and options.persistence == "persistent" else treat,

@@ -1,5 +1,6 @@
 """Every fault in the batch against a plain loop over a plain cache, and which rows it touches."""
 
+import math
 from typing import Any
 
 import pytest
@@ -31,29 +32,43 @@ OPTIONS = (
     "phase=every_step,persistence=transient",
     "phase=step,step=2,persistence=transient",
 )
+KINDS_OPTIONED = (
+    "bitflip(rate=0.00001)",
+    "bitflip(bits=exponent,rate=0.0001)",
+    "bitflip(bits=[0-3,31],unit=value)",
+    "bitflip(phase=every_step,rate=0.000005)",
+    "multiplicative_uniform(low=0,high=2)",
+    "stale(page=4,phase=every_step)",
+    "bias(shift=-0.5)",
+)
 COMPOSED = ("knorm+zeros(rate=0.2)", "adakv_snapkv+zeros(rate=0.2,phase=every_step)", "merging_snapkv+zeros(rate=0.2)")
 
 
-def every() -> list[Policy]:
-    optioned = [find_policy(f"zeros({options})") for options in OPTIONS]
-    return [*FAULTS.values(), *optioned, *(find_policy(name) for name in COMPOSED)]
+def every(seed: int) -> list[Policy]:
+    """All kinds; with the first seed their options too."""
+    names = (*(f"zeros({options})" for options in OPTIONS), *KINDS_OPTIONED, *COMPOSED)
+    return [*FAULTS.values(), *(find_policy(name) for name in names if seed == 0)]
 
 
 @pytest.mark.parametrize("architecture", NETWORKS)
 @pytest.mark.parametrize("seed", [0, 1])
 def test_every_fault_is_that_of_a_plain_loop(architecture: str, seed: int) -> None:
     model, prompt = model_of(architecture), toy_prompt()
-    trace = treat(model, every(), (0.5,), prompt, seed, rates=(0.3,))
+    trace = treat(model, every(seed), (0.5,), prompt, seed, rates=(0.2,))
     generations = decode(model, trace, STEPS, PLENTY, gold=True)
     assert [branch.error for branch in trace.branches if branch.error] == []
-    assert {branch.treatment.policy.name for branch in trace.branches} == {policy.name for policy in every()}
+    assert {branch.treatment.policy.name for branch in trace.branches} == {policy.name for policy in every(seed)}
     for generation in generations:
         branch, number = generation.branch, generation.question
         gold = prompt.questions[number].gold_ids
         answer = plain_answer(model, trace, branch, number, STEPS, treatment_of(branch))
         assert list(generation.token_ids) == answer[0], branch.treatment.policy.name
         nll = plain_answer(model, trace, branch, number, STEPS, treatment_of(branch), gold)[1]
-        assert generation.gold_nll == pytest.approx(nll, abs=CLOSE), branch.treatment.policy.name
+        if math.isfinite(nll):
+            assert generation.gold_nll == pytest.approx(nll, rel=1e-5, abs=CLOSE), branch.treatment.policy.name
+        else:
+            assert generation.gold_nll is None, branch.treatment.policy.name
+            assert not generation.finite, branch.treatment.policy.name
 
 
 def treatment_of(branch: Branch) -> Any:
@@ -62,27 +77,32 @@ def treatment_of(branch: Branch) -> Any:
 
 
 def test_rate_0_is_the_full_cache_and_other_rates_are_not(llama: LoadedModel, prompt: Prompt) -> None:
-    for rate, changes in ((0.0, False), (0.5, True)):
+    for rate, changes in ((0.0, False), (0.2, True)):
         trace = treat(llama, [POLICIES["full"], *FAULTS.values()], (), prompt, rates=(rate,))
         found: dict[str, list[Any]] = {}
         for generation in decode(llama, trace, STEPS, PLENTY, gold=True):
             name = generation.branch.treatment.policy.name
             found.setdefault(name, []).append((generation.question, generation.token_ids, generation.gold_nll))
-        for name in FAULTS:
-            assert (sorted(found[name]) != sorted(found["full"])) == changes
+        for name, policy in FAULTS.items():
+            if policy.own_rows and not changes:  # another shape of the batch rounds otherwise
+                close = zip(sorted(found[name]), sorted(found["full"]), strict=True)
+                assert all(own[:2] == full[:2] and abs(own[2] - full[2]) < CLOSE for own, full in close)
+            else:
+                assert (sorted(found[name], key=str) != sorted(found["full"], key=str)) == changes, name
 
 
 def test_a_draw_is_the_same_alone_and_in_the_batch_and_another_in_the_next_repeat(
     llama: LoadedModel, prompt: Prompt
 ) -> None:
-    policies = list(FAULTS.values())
-    together = treat(llama, [POLICIES["knorm"], *policies], (0.5,), prompt, rates=(0.3,), repeats=2)
+    finite = {**FAULTS, "bitflip": find_policy("bitflip(bits=mantissa)")}
+    policies = list(finite.values())
+    together = treat(llama, [POLICIES["knorm"], *policies], (0.5,), prompt, rates=(0.2,), repeats=2)
     answers = {
         (g.branch.treatment.policy.name, g.branch.treatment.repeat, g.question): g.gold_nll
         for g in decode(llama, together, STEPS, largest_row(together), gold=True)
     }
     for policy in policies:
-        alone = treat(llama, [policy], (), prompt, rates=(0.3,), repeats=2)
+        alone = treat(llama, [policy], (), prompt, rates=(0.2,), repeats=2)
         for generation in decode(llama, alone, STEPS, PLENTY, gold=True):
             key = policy.name, generation.branch.treatment.repeat, generation.question
             assert generation.gold_nll == pytest.approx(answers[key], abs=CLOSE)

@@ -24,15 +24,16 @@ def answers_alone(model: LoadedModel, trace: Trace, branch: Branch, decoding: De
         started = model.clock()
         answer = Answer(branch, number, decoding.steps)
         with _under_press(model, branch, number) as cache:
-            _, token_ids = _write(model, trace, cache, answer, decoding)
+            _, token_ids, finite = _write(model, trace, cache, answer, decoding)
             tokens = trace.length + len(trace.prompt.questions[number].token_ids) + len(token_ids) - 1
             final_cache = _final_cache(model, trace, branch, cache, tokens)
             ended, seconds = token_ids[-1] in model.end_tokens(), model.clock() - started
-            generations.append(Generation(branch, number, tuple(token_ids), ended, seconds, final_cache))
+            of_press = final_cache, finite
+            generations.append(Generation(branch, number, tuple(token_ids), ended, seconds, *of_press))
         gold = trace.prompt.questions[number].gold_ids
         if decoding.gold and gold and branch.error is None:
             with _under_press(model, branch, number) as cache:
-                nll, _ = _write(model, trace, cache, Answer(branch, number, len(gold), gold, forced=True), decoding)
+                nll, _, _ = _write(model, trace, cache, Answer(branch, number, len(gold), gold, forced=True), decoding)
                 generations[-1] = replace(generations[-1], gold_nll=nll)
         if branch.error is not None:
             return []
@@ -56,13 +57,14 @@ def _under_press(model: LoadedModel, branch: Branch, number: int) -> Iterator[Dy
 
 def _write(
     model: LoadedModel, trace: Trace, cache: DynamicCache, answer: Answer, decoding: Decoding
-) -> tuple[float | None, list[int]]:
-    """Returns the likelihood of the right answer, if that is passed, and the tokens up to an end token."""
+) -> tuple[float | None, list[int], bool]:
+    """Returns the likelihood of the right answer, if that is passed, the tokens up to an end token, and whether all
+    logits were finite."""
     likelihood = GoldLikelihood([answer.gold], [answer.forced], model.device)
     source = PlainSource(model, trace, cache, answer)
     ends = model.end_tokens()
-    (token_ids,) = write_answers(source, decoding, likelihood, ends, 1).tolist()
-    return likelihood.means()[0], until_end(token_ids, ends)
+    written = write_answers(source, decoding, likelihood, ends, 1)
+    return likelihood.means()[0], until_end(written.tokens[0].tolist(), ends), bool(written.finite[0])
 
 
 class PlainSource:

@@ -31,8 +31,7 @@ def decode(
     """Answers every question of every sound branch, at most ``steps`` tokens each.
 
     ``max_kv_bytes`` bounds the keys and values that are decoded at once, ``None`` by a share of what is free. A branch
-    that does not fit alone fails. ``gold``: whether the likelihood of right answers is measured. The answers of a
-    reference end after one token.
+    that does not fit alone fails. ``gold``: whether the likelihood of right answers is measured.
     """
     check_length(model, trace.prompt, steps)
     decoding = Decoding(steps, sampler, observers, gold)

@@ -29,6 +29,7 @@ class Generation:
     ended: bool
     seconds: float  # an equal share of the time of all answers that were decoded together
     final_cache: FinalCache | None = None  # where a press acts while the answer is written
+    finite: bool = True  # no logit that a token was chosen from was infinite or NaN
     halvings: int = 0  # how often waves had been halved by then, as memory ended
     gold_nll: float | None = None  # mean negative log-likelihood of the right answer's tokens in nats, where measured
 

@@ -1,5 +1,6 @@
 """Measures how likely right answers are to a branch that is made to write them."""
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -39,6 +40,7 @@ class GoldLikelihood:
         return self._tokens[numbers, min(step, self._tokens.shape[1] - 1)]
 
     def means(self) -> list[float | None]:
-        """Returns the mean of each answer; ``None`` where nothing is measured."""
+        """Returns the mean of each answer; ``None`` where nothing is measured, or where a damaged cache gives NaN."""
         totals = self._total.tolist()
-        return [total / length if length else None for total, length in zip(totals, self.lengths, strict=True)]
+        means = [total / length if length else math.nan for total, length in zip(totals, self.lengths, strict=True)]
+        return [mean if math.isfinite(mean) else None for mean in means]

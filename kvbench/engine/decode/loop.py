@@ -97,10 +97,18 @@ class Decoding:
     gold: bool = False  # whether the likelihood of the right answers is measured
 
 
+@dataclass(frozen=True)
+class Written:
+    """Holds the tokens of every answer."""
+
+    tokens: torch.Tensor  # int64 (answers, most tokens); what follows an end token means nothing
+    finite: torch.Tensor  # bool (answers,): no logit that a token was chosen from was infinite or NaN
+
+
 def write_answers(
     source: Source, decoding: Decoding, likelihood: GoldLikelihood, ends: Collection[int], look_every: int
-) -> torch.Tensor:
-    """Writes the tokens of every answer, shape (answers, most tokens); what follows an end token means nothing.
+) -> Written:
+    """Writes every answer.
 
     Every ``look_every`` steps the answers that have ended are left out.
     """
@@ -111,11 +119,16 @@ def write_answers(
     any_forced = any(answer.forced for answer in source.answers)
     most = max(answer.most for answer in source.answers)
 
-    def choose(step: int, numbers: torch.Tensor, logits: torch.Tensor) -> torch.Tensor:
+    finite = torch.ones(len(source.answers), dtype=torch.bool, device=device)
+
+    def choose(
+        step: int, numbers: torch.Tensor, logits: torch.Tensor, ended_before: torch.Tensor | bool = False
+    ) -> torch.Tensor:
         likelihood.see(step, numbers, logits)
         seen = Step(source, step, numbers, logits)
         for observer in decoding.observers:
             observer.see(seen)
+        finite[numbers] &= _is_finite(logits) | ended_before
         tokens = decoding.sampler(seen)
         return torch.where(forced[numbers], likelihood.targets(step, numbers), tokens) if any_forced else tokens
 
@@ -138,8 +151,14 @@ def write_answers(
             numbers, latest, done = numbers[going], latest[going], done[going]
         if not len(numbers):
             break
-        latest = choose(step, numbers, source.step(latest))
+        latest = choose(step, numbers, source.step(latest), done)
         source.treat(step, numbers)
         answer_tokens[numbers, step] = latest
         done |= has_ended(step, numbers, latest)
-    return answer_tokens
+    return Written(answer_tokens, finite)
+
+
+def _is_finite(logits: torch.Tensor) -> torch.Tensor:
+    """Tells of each row whether it holds neither infinity nor NaN, which the least and the largest pass on."""
+    least, largest = logits.aminmax(dim=-1)
+    return torch.logical_and(least.isfinite(), largest.isfinite())

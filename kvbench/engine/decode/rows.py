@@ -17,7 +17,8 @@ class Row(Generic[Of]):
     """Describes one row of a batch.
 
     All questions of a branch share one row, which holds the kept keys once. A branch whose cache is treated between
-    steps has a row for each question, since what is done to the context for one question must not reach another.
+    steps has a row for each question, since what is done to the context for one question must not reach another; so has
+    one whose numbers may be infinite or NaN.
     """
 
     of: Of

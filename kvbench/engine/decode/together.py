@@ -32,27 +32,27 @@ def answers_of_wave(
     likelihood = GoldLikelihood([a.gold for a in answers], [a.forced for a in answers], model.device)
     source = WaveSource(model, Wave(trace, rows, decoding.gold), answers, likelihood)
     ends = set(model.end_tokens())
-    tokens = write_answers(source, decoding, likelihood, ends, LOOK_EVERY[model.device.type]).tolist()
+    written = write_answers(source, decoding, likelihood, ends, LOOK_EVERY[model.device.type])
     share = (model.clock() - started - source.gold_seconds) / len(answers)
     generations = []
-    for answer, token_ids in zip(answers, tokens, strict=True):
+    for answer, token_ids, finite in zip(answers, written.tokens.tolist(), written.finite.tolist(), strict=True):
         if not answer.forced:
             ids = until_end(token_ids[: answer.most], ends)
-            generations.append(Generation(answer.branch, answer.question, tuple(ids), ids[-1] in ends, share))
+            ended = ids[-1] in ends
+            generations.append(Generation(answer.branch, answer.question, tuple(ids), ended, share, finite=finite))
     nats = zip(answers, likelihood.means(), strict=True)
     return generations, {(id(a.branch), a.question): mean for a, mean in nats if mean is not None}
 
 
 def _answers_of(trace: Trace, row: Row[Branch], decoding: Decoding) -> list[Answer]:
-    """Lists one answer for each question of a row. The answers of a reference are of no interest; where a branch is
-    treated between steps, another row measures the likelihood."""
+    """Lists one answer for each question of a row. Where a branch is treated between steps, another row measures the
+    likelihood."""
     treatment = row.of.treatment
-    most = 1 if treatment.reference else decoding.steps
     by_step = treatment.policy.step_treatment is not None
     answers = []
     for number, gold in zip(row.questions, row.gold_ids(trace.prompt), strict=True):
         measured = gold if decoding.gold and row.forced == by_step else ()
-        answers.append(Answer(row.of, number, len(gold) if row.forced else most, measured, row.forced))
+        answers.append(Answer(row.of, number, len(gold) if row.forced else decoding.steps, measured, row.forced))
     return answers
 
 

@@ -126,15 +126,17 @@ def _rows(
     of: Of, treatment: Treatment, tokens: int, even: bool, prompt: Prompt, steps: int, token_bytes: int
 ) -> list[Row[Of]]:
     """Makes the rows of a branch. ``tokens``: how many of the context a head reads."""
-    if treatment.policy.step_treatment is None:
+    by_step = treatment.policy.step_treatment is not None
+    if not by_step and not treatment.policy.own_rows:
         size = (tokens + _room(prompt, treatment.questions, steps)) * token_bytes
         return [Row(of, treatment.questions, even, size, steps)]
     rows = []
-    steps = max(steps, *(len(question.gold_ids) for question in prompt.questions))
+    if by_step:
+        steps = max(steps, *(len(question.gold_ids) for question in prompt.questions))
     for number in treatment.questions:
         size = (tokens + _room(prompt, (number,), steps)) * token_bytes
         rows.append(Row(of, (number,), even, size, steps))
-        if prompt.questions[number].gold_ids:
+        if by_step and prompt.questions[number].gold_ids:
             rows.append(Row(of, (number,), even, size, steps, forced=True))
     return rows
 

@@ -22,7 +22,7 @@ class Treatment:
     questions: tuple[int, ...]  # their numbers in the prompt
     time_limit: TimeLimit  # of its press
     repeat: int = 0  # which draw of a random policy
-    reference: bool = False  # it tells how likely right answers are to the full cache, and is no result by itself
+    reference: bool = False  # it is the full cache that others are compared with, and no result by itself
 
     @property
     def level(self) -> Level:

@@ -9,13 +9,14 @@ from leaderboards.metrics.declaration.answer import Answer
 from leaderboards.metrics.declaration.definition import Definition
 from leaderboards.metrics.declaration.kept import Kept
 from leaderboards.metrics.declaration.measure import Better, Measure
+from leaderboards.metrics.declaration.outcome import Outcome
 
 
 @dataclass(frozen=True)
 class Metric:
     """Everything that follows from a metric: records, summary, board, curves, downloads and pages read it from here.
 
-    A metric that neither an answer nor what is kept tells is measured by whoever runs the model.
+    A metric that neither an answer, nor how it ended, nor what is kept tells is measured by whoever runs the model.
     """
 
     name: str  # the column of the records
@@ -28,7 +29,13 @@ class Metric:
     required: bool = False  # whether every record has a value, also where the answer failed
     of_answer: Callable[[Answer], object] | None = None  # computes it from what is stored of an answer
     of_kept: Callable[[Kept], object] | None = None  # computes it from what the cache had kept
+    of_outcome: Callable[[Outcome], object] | None = None  # computes it from how the answer ended
     measures: tuple[Measure, ...] = ()  # what it comes to in a cell
+
+    @property
+    def of_stored(self) -> bool:
+        """Tells whether it follows from the stored records of a run, so that those of an earlier version can get it."""
+        return self.of_answer is not None or self.of_outcome is not None
 
     @property
     def names(self) -> tuple[str, ...]:

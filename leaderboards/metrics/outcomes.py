@@ -1,0 +1,58 @@
+"""What a treatment does to the full cache's own answer, right or wrong: it stays, it is another, or there is none."""
+
+from collections.abc import Callable
+
+from leaderboards.metrics.declaration.definition import Definition
+from leaderboards.metrics.declaration.measure import SHARE_IN_PERCENT, Better, Measure, Over
+from leaderboards.metrics.declaration.metric import Metric
+from leaderboards.metrics.declaration.outcome import Outcome
+
+OUTCOMES = Definition(
+    "Masked, corrupted, DUE, unended",
+    "The outcome of a question against the full cache’s own answer to it in the same run, right or wrong. Masked: the "
+    "same tokens. Corrupted: other tokens, up to an end. DUE, a detected and unrecoverable error: infinity or NaN "
+    "among the logits that a token is chosen from, or other tokens without an end. The three add up to all questions: "
+    "a DUE stays in the denominator, and its tokens are scored as any answer. Unended: the answer has as many tokens "
+    "as it may and no end token, whatever the full cache does; only tokens beside the full cache’s make a DUE of it.",
+    "masked + corrupted + DUE = 1",
+    "outcomes of fault injection: masked, silent data corruption, detected unrecoverable error",
+    chapter="answers",
+)
+
+
+def _outcome(name: str, better: Better, line: str, of_outcome: Callable[[Outcome], bool]) -> Metric:
+    return Metric(
+        name=name,
+        type=bool,
+        unit="rate",
+        better=better,
+        line=line,
+        definition=OUTCOMES,
+        of_outcome=of_outcome,
+        measures=(
+            Measure(
+                name=name,
+                field=f"{name}_rate",
+                over=Over.ALL,
+                scale=SHARE_IN_PERCENT,
+                has_interval=True,
+                columns=(name,),
+                heading="DUE" if name == "due" else name,
+            ),
+        ),
+    )
+
+
+METRICS = (
+    _outcome("masked", "higher", "The answer has the tokens of the full cache's own answer", lambda one: one.masked),
+    _outcome(
+        "corrupted",
+        "lower",
+        "The answer has an end and other tokens than the full cache's own",
+        lambda one: one.corrupted,
+    ),
+    _outcome("due", "lower", "Infinity or NaN among the logits, or another answer without an end", lambda one: one.due),
+    _outcome(
+        "unended", "lower", "The answer has as many tokens as it may, and no end token", lambda one: not one.ended
+    ),
+)
