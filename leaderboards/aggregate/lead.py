@@ -2,9 +2,14 @@
 
 from dataclasses import dataclass
 
+from pandas import DataFrame
+
+from datasets_gen import Directive
 from leaderboards.aggregate.row import F1, LEAKAGE, OBEYED, SummaryRow
 from leaderboards.metrics import Measure
+from leaderboards.metrics.judges.obedience import strictly
 from leaderboards.statistics.bootstrap import FloatArray
+from policies.declaration.names import FULL
 
 ABOVE_CHANCE = 20.0  # points of F1 that the full cache must reach above a guess without the text
 LEAST = 50.0  # percent of the first measure that the full cache must reach
@@ -35,18 +40,35 @@ def good(measure: Measure, values: FloatArray) -> FloatArray:
     return percent if measure.better == "higher" else 100.0 - percent
 
 
-def not_mastered(full: SummaryRow | None, chance: float | None = None) -> str | None:
+def obeyed_by_silence(records: DataFrame) -> dict[tuple[str, str], float]:
+    """Measures what an answer obeys that only abstains, by task and mode: the mean over questions, in percent.
+
+    The checkers judge the phrase by which the task abstains; an output without a word obeys nothing. Left out are
+    questions with directives of IFEval, whose checkers may not be installed.
+    """
+    asked = records[(records["policy"] == FULL) & records["directives_obeyed"].notna()]
+    shares: dict[tuple[str, str], list[float]] = {}
+    columns = ("task", "mode", "directives", "abstentions")
+    for task, mode, texts, phrases in asked[list(columns)].itertuples(index=False):
+        if len(texts) and len(phrases) and not any(Directive.parse(text).is_of_ifeval for text in texts):
+            obeyed = strictly(list(texts), phrases[0])
+            shares.setdefault((str(task), str(mode)), []).append(100 * sum(obeyed) / len(obeyed))
+    return {board: sum(own) / len(own) for board, own in shares.items()}
+
+
+def not_mastered(full: SummaryRow | None, chance: float | None = None, silence: float | None = None) -> str | None:
     """Returns why a task tells nothing of policies, or None: the model cannot do it with the full cache.
 
-    ``full``: the row of the full cache. It has to reach 50 percent in what leads the task, and by F1 20 points above
-    ``chance``, in percent, too. Of directives none is known: a text that obeys half of them by accident is rare. A row
-    without a value tells nothing.
+    ``full``: the row of the full cache. It has to reach 50 percent in what leads the task, and 20 points above chance
+    too: by F1 above ``chance``, in percent; by directives above what ``silence`` obeys. A row without a value tells
+    nothing.
     """
     measure = lead_of(full).measures[0]
     value = None if full is None else measure.value(full)
     if value is None:
         return None
-    least = LEAST if measure is not F1 or chance is None else max(LEAST, chance + ABOVE_CHANCE)
+    guess = chance if measure is F1 else silence
+    least = LEAST if guess is None else max(LEAST, guess + ABOVE_CHANCE)
     reached = value * measure.factor
     if reached >= least:
         return None

@@ -48,6 +48,7 @@ class SummaryRow(BaseModel):
     mean_of: tuple[str, ...] = ()  # those that a row of ``all`` is the mean over
     not_mastered: str | None = None  # why the task tells nothing of policies: the model cannot do it
     chance: float | None = None  # F1, in percent, of the best guesser who does not see the text
+    obeyed_by_silence: float | None = None  # in percent of the directives: by an answer that only abstains
     # Names of measures: those in which the paired differences of all others at this task and level from this policy
     # leave out 0, and those in which it cannot be told from the best, or others from it where it is best. Controls are
     # in neither.

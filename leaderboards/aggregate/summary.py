@@ -8,7 +8,7 @@ from unicodedata import category
 import numpy as np
 from pandas import DataFrame, factorize, isna
 
-from leaderboards.aggregate.lead import not_mastered
+from leaderboards.aggregate.lead import not_mastered, obeyed_by_silence
 from leaderboards.aggregate.ranking import marked
 from leaderboards.aggregate.row import ALL_TASKS, SummaryRow
 from leaderboards.errors import LeaderboardError
@@ -88,7 +88,8 @@ def summarise(
     ``planned`` knows what is missing. A task that the model cannot do with the full cache enters no mean over tasks,
     unless the plan asks for it. The same records and seed give the same rows.
     """
-    records = _checked(records)
+    whole, records = records, _checked(records)
+    silence = obeyed_by_silence(whole) if {"directives", "abstentions"} <= set(whole.columns) else {}
     questions = {
         (str(task), str(mode)): len(group[list(QUESTION)].drop_duplicates())
         for (task, mode), group in records.groupby(["task", "mode"], sort=False, observed=True)
@@ -108,21 +109,25 @@ def summarise(
         key: _cell(key, found.get(key, nothing), _Expected.of(key, questions, planned), seed, resamples)
         for key in _in_order(list(wanted))
     }
-    cells = _judged(cells, planned.chances if planned else {})
+    cells = _judged(cells, planned.chances if planned else {}, silence)
     cells |= _overall(cells, every_task=planned is not None and planned.every_task)
     return _marked(cells)
 
 
-def _judged(cells: Mapping[Key, _Cell], chances: Mapping[str, float]) -> dict[Key, _Cell]:
+def _judged(
+    cells: Mapping[Key, _Cell], chances: Mapping[str, float], silence: Mapping[tuple[str, str], float]
+) -> dict[Key, _Cell]:
     """The cells, each with the chance of its task, and with why the model cannot do it, if so."""
     wholes = {key[:2]: cell.row for key, cell in cells.items() if key[2] == FULL}
-    reasons = {board: not_mastered(row, chances.get(board[0])) for board, row in wholes.items()}
-    return {
-        key: replace(
-            cell, row=cell.row.model_copy(update={"chance": chances.get(key[0]), "not_mastered": reasons.get(key[:2])})
-        )
-        for key, cell in cells.items()
+    judged = {
+        board: {
+            "chance": chances.get(board[0]),
+            "obeyed_by_silence": silence.get(board),
+            "not_mastered": not_mastered(wholes.get(board), chances.get(board[0]), silence.get(board)),
+        }
+        for board in {key[:2] for key in cells}
     }
+    return {key: replace(cell, row=cell.row.model_copy(update=judged[key[:2]])) for key, cell in cells.items()}
 
 
 def _checked(records: DataFrame) -> DataFrame:

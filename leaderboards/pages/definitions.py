@@ -1,6 +1,7 @@
 """Defines every measure, every column and every test in one home, for the page on method."""
 
 from leaderboards.aggregate.arguments import LEAST_SHARE
+from leaderboards.aggregate.lead import ABOVE_CHANCE
 from leaderboards.aggregate.paired import COMPARED, MORE
 from leaderboards.aggregate.row import FEW_CONTEXTS
 from leaderboards.boards.registry import derived_definitions
@@ -21,8 +22,10 @@ ANSWERS = Chapter(
         Definition(
             "Chance",
             "F1 of the best guesser who does not see the text, in percent: how often each answer is right for a "
-            "question of that form. Measured for each task by a blind solver.",
-            names=("chance",),
+            "question of that form. Measured for each task by a blind solver. Of directives: the share that an answer "
+            "obeys which only abstains, by the same checkers; an empty one obeys none. A model has to do better by "
+            f"{ABOVE_CHANCE:g} points.",
+            names=("chance", "obeyed_by_silence"),
         ),
     ),
 )

@@ -57,6 +57,8 @@ def note_of(results: Results, task: str) -> str:
     note = f"{_counted(most.n, 'question')} about {_counted(most.contexts, 'context')} in each cell"
     if most.chance is not None:
         note += f"; who guesses without the text reaches an F1 of {most.chance:.1f}"
+    if most.obeyed_by_silence is not None:
+        note += f"; silence obeys {most.obeyed_by_silence:.0f} % of the directives"
     if most.few_contexts:
         few = f"as few contexts as {most.fewest_contexts} of a task" if task == ALL_TASKS else "so few contexts"
         note += f"; with {few}, intervals are too narrow and verdicts too sure: their colours are muted"

@@ -6,7 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from leaderboards.aggregate.lead import DIRECTIVES, QUESTIONS, good, lead_of, not_mastered
+from leaderboards.aggregate.facets import facets
+from leaderboards.aggregate.lead import DIRECTIVES, QUESTIONS, good, lead_of, not_mastered, obeyed_by_silence
 from leaderboards.aggregate.row import ALL_TASKS, F1, LEAKAGE, OBEYED, SummaryRow
 from leaderboards.aggregate.summary import NONE_MASTERED, PlannedCells, summarise
 from leaderboards.aggregate.unmastered import ANSWERS, unmastered
@@ -18,8 +19,10 @@ from leaderboards.boards.safe_ratio import SAFE_RATIO
 from leaderboards.boards.standings import all_standings
 from leaderboards.statistics.resampling import Blank
 from policies import at_ratios
+from policies.declaration.levels import Level
 from policies.declaration.names import FULL
-from tests.support.synthetic_records import realistic_records, summary_row
+from tests.support.synthetic_profiles import value as value_of
+from tests.support.synthetic_records import frame, realistic_records, record, summary_row
 
 POLICIES = ["full", "random", "recency", "snapkv", "knorm"]
 
@@ -62,6 +65,37 @@ def test_a_model_can_do_a_task_by_what_the_full_cache_reaches(
     reason = not_mastered(row, chance)
     assert (reason is None) == mastered
     assert mastered or "the model cannot do this task" in (reason or "")
+
+
+def test_silence_obeys_what_the_checkers_say_and_a_model_has_to_do_better() -> None:
+    """Of the directives of two questions "I don't know" obeys one of two, and both."""
+    asked = [["avoid Concert", "upper"], ["avoid Mills", "avoid Maple"]]
+    records = frame(
+        [record(task="instructions", question_id=str(number), directives=own, directives_obeyed=0.9)
+         for number, own in enumerate(asked)]
+    )  # fmt: skip
+    assert obeyed_by_silence(records) == {("instructions", "agnostic"): pytest.approx(75)}
+    (row,) = [row for row in summarise(records, resamples=20) if row.task == "instructions"]
+    assert row.obeyed_by_silence == pytest.approx(75)
+    assert row.not_mastered == ("the model cannot do this task: directives obeyed 90.0 with the full cache, below 95")
+    assert not_mastered(full(directives_obeyed=0.9), silence=13.0) is None
+
+
+def test_kinds_of_questions_leave_out_what_the_model_cannot_do_as_the_board_does() -> None:
+    records = failing_at_hops()
+    plan = {policy: at_ratios([0.0] if policy == "full" else [0.5, 0.9]) for policy in POLICIES}
+    cells = PlannedCells("agnostic", {"base": 12, "hops": 12}, plan, every_task=True)
+    means = {}
+    for name, rows in (("usual", summarise(records, resamples=20)), ("asked", summarise(records, cells, resamples=20))):
+        found = {(one.task, one.value): one for one in facets(records, rows) if one.part == "question_type"}
+        ((_, value),) = [key for key in found if key[0] == ALL_TASKS]
+        at = "snapkv", Level("ratio", 0.5)
+        overall, *own = [value_of(found[task, value].values["f1"][at]) for task in (ALL_TASKS, "base", "hops")]
+        means[name] = overall
+        expected = own[:1] if name == "usual" else own
+        assert means[name] == pytest.approx(np.mean(expected))
+        assert found[ALL_TASKS, value].n == sum(found[task, value].n for task in ("base", "hops")[: len(expected)])
+    assert means["usual"] > means["asked"]
 
 
 def failing_at_hops() -> pd.DataFrame:
