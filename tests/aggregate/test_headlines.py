@@ -10,7 +10,8 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from leaderboards.aggregate.paired import UNDECIDED
+from leaderboards.aggregate.paired import UNDECIDED, Verdict, duels
+from leaderboards.aggregate.pooled import pooled
 from leaderboards.aggregate.row import SummaryRow
 from leaderboards.aggregate.summary import summarise
 from leaderboards.boards.area import AREA
@@ -183,6 +184,32 @@ def test_the_cliff_of_wrong_answers_is_where_they_rise_and_silence_has_none(
     assert not isinstance(wrong[WRONG_CLIFF], Blank)
     assert isinstance(silent[CLIFF], Blank), "the raw rate falls"
     assert standings["base", "copy"][WRONG_CLIFF] == Blank("wrong of answered rises nowhere")
+
+
+# The verdicts of a comparison with the copy of the full cache: a cell at the highest ratio, then the pooled tests.
+AGAINST_A_COPY: dict[str, dict[str, Verdict]] = {
+    "wrong": {"f1": "worse", "wrong_of_answered": "worse", "hallucinated": "worse"},
+    "silent": {"f1": "worse", "hallucinated": "better"},
+    "leaks": {"f1": UNDECIDED, "wrong_of_answered": UNDECIDED},
+    "disobeys": {"f1": UNDECIDED, "wrong_of_answered": UNDECIDED},
+}
+POOLED: dict[str, dict[str, Verdict]] = {
+    "wrong": {"f1": "worse", "directives_obeyed": UNDECIDED, "defended_leakage": UNDECIDED},
+    "silent": {"f1": "worse", "directives_obeyed": UNDECIDED, "defended_leakage": UNDECIDED},
+    "leaks": {"f1": UNDECIDED, "directives_obeyed": UNDECIDED, "defended_leakage": "worse"},
+    "disobeys": {"f1": UNDECIDED, "directives_obeyed": "worse", "defended_leakage": UNDECIDED},
+}
+
+
+@pytest.mark.parametrize("policy", AGAINST_A_COPY)
+def test_a_comparison_has_the_sign_of_the_truth(records: pd.DataFrame, policy: str) -> None:
+    """A silent policy has the lower raw rate of hallucinations, which therefore gives no verdict of its own."""
+    cell = next(
+        duel for duel in duels(records, policy, ["copy"]) if (duel.task, duel.level.value) == ("base", RATIOS[-1])
+    )
+    assert {name: cell.contests[name].verdict for name in AGAINST_A_COPY[policy]} == AGAINST_A_COPY[policy]
+    assert cell.verdict == AGAINST_A_COPY[policy]["f1"], "F1 decides"
+    assert {one.measure.name: one.verdict for one in pooled(records, policy, ["copy"])} == POOLED[policy]
 
 
 def test_every_headline_of_the_board_is_in_these_tables(records: pd.DataFrame, rows: Mapping[Any, SummaryRow]) -> None:
