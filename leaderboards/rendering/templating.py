@@ -16,7 +16,7 @@ from leaderboards.rendering.style import CONTROL_COLOUR, INK_COLOUR, SERIES_COLO
 
 def render(template: str, scripts: Sequence[str] = ("address.js", "page.js"), **values: Any) -> str:
     """A page as text, with its scripts as one; whatever is no :class:`~markupsafe.Markup` is escaped."""
-    code = "\n".join(_text(script) for script in scripts)
+    code = "\n".join(_without_comments(_text(script)) for script in scripts)
     return (
         _environment()
         .get_template(template)
@@ -52,6 +52,12 @@ def linked(page: bytes, other: str) -> bytes:
 
 def _text(name: str) -> str:
     return files("leaderboards.rendering").joinpath("templates", name).read_text(encoding="utf-8")
+
+
+def _without_comments(script: str) -> str:
+    """Leaves out indents and lines of comments, a quarter of a script, which stands on every page."""
+    lines = (line.strip() for line in script.splitlines())
+    return "\n".join(line for line in lines if line and not line.startswith("//"))
 
 
 def _palette() -> str:
