@@ -50,8 +50,9 @@ def _most(results: Results, matrix: UseMatrix, figure: Address) -> Finding | Non
         return Finding("No policy is shown to be safe for anything at any ratio that was asked.", "#safe")
     ratio, kept, use, policy = max(candidates, key=lambda one: one[:2])
     what = lead_of(rows[use.tasks[0], FULL, UNTREATED]).measures[0]
+    mark = " (adapted)" if policy in matrix.adapted else ""
     return Finding(
-        f"{policy} keeps {kept:.0f} % of {_noun(what.title)} up to ratio {ratio:g} on {use.name} "
+        f"{policy}{mark} keeps {kept:.0f} % of {_noun(what.title)} up to ratio {ratio:g} on {use.name} "
         f"({use.contexts} contexts).",
         figure(use.tasks[0], what.name),
     )

@@ -22,6 +22,9 @@ USES: Mapping[str, tuple[str, ...]] = {
     "arithmetic": ("arithmetic",),
 }
 NOT_RUN = "not run"
+ADAPTED_NOTE = (
+    "adapted: its press ran with other arguments than its paper’s, such as a smaller window; the board has them"
+)
 DEFINITION = Definition(
     "What is safe for what",
     "The safe ratio of a policy in each task; of a use with several tasks the lowest of theirs, since what is safe has "
@@ -52,6 +55,7 @@ class UseMatrix:
     uses: tuple[Use, ...]
     methods: tuple[Line, ...]
     controls: tuple[Line, ...]
+    adapted: frozenset[str]  # the policies that ran with other arguments than their papers' on some task
 
     @property
     def few(self) -> str:
@@ -62,13 +66,14 @@ class UseMatrix:
 
     @property
     def reasons(self) -> list[str]:
-        """Says why cells are blank, each reason once with its columns."""
+        """Says why cells are blank, each reason once with its columns, and what is said of a policy."""
         columns: dict[str, dict[str, None]] = {}
         for line in (*self.methods, *self.controls):
             for use, cell in zip(self.uses, line.cells, strict=True):
                 if cell.reason:
                     columns.setdefault(cell.reason, {})[use.name] = None
-        return [f"– in {', '.join(names)}: {reason}" for reason, names in columns.items()]
+        blank = [f"– in {', '.join(names)}: {reason}" for reason, names in columns.items()]
+        return [*blank, *([ADAPTED_NOTE] if self.adapted else [])]
 
 
 def uses_of(results: Results) -> tuple[Use, ...]:
@@ -96,7 +101,12 @@ def use_matrix(results: Results) -> UseMatrix:
         uses,
         tuple(line for line in lines if line.name not in CONTROLS),
         tuple(line for line in lines if line.name in CONTROLS),
+        frozenset(policy for policy in order if _is_adapted(results, policy)),
     )
+
+
+def _is_adapted(results: Results, policy: str) -> bool:
+    return any(board.adapted(policy) for (mode, _), board in results.boards.items() if mode == results.mode)
 
 
 def _board_lines(results: Results) -> Sequence[Line]:
