@@ -7,6 +7,7 @@ from kvbench.engine.treat.time_limit import TimeLimit
 from kvbench.experiments.catalogue import (
     EVERYTHING,
     at_some_level,
+    check_donors,
     check_names,
     check_scope,
     choose_policies,
@@ -43,6 +44,7 @@ def build_grid(job: Job, count: Count) -> Grid:
         policies = [POLICIES[FULL], *(policy for policy in (*others, press) if policy.name != FULL)]
         check_names(policies)
     points = parse_points(job.levels, policies, job.repeats, comparing=job.press is not None)
+    check_donors(policies, tasks)
     policies = at_some_level(policies, points, (job.policies or EVERYTHING).strip() == EVERYTHING)
     time_limit = TimeLimit(cell_bound(job.cell_seconds))
     bound = kv_bytes(job.max_kv_gb)

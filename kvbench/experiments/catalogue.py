@@ -26,6 +26,7 @@ from policies import (
     protected,
 )
 from policies.declaration.naming import split_outside_brackets
+from policies.declaration.shape import ModelShape
 from policies.faults.registry import FAULTS, damaged, fault_of, is_fault
 
 EVERYTHING = "all"
@@ -108,6 +109,24 @@ def check_is_press(policy: Policy) -> None:
     """Raises :class:`KVBenchError` for the full cache where a press is asked for."""
     if policy.name == FULL:
         raise KVBenchError(f"{FULL} is the whole cache and no press: name a press of python -m kvbench ls policies")
+
+
+def check_donors(policies: Sequence[Policy], tasks: Sequence[Task]) -> None:
+    """Raises :class:`KVBenchError` for a policy that takes rows of another context, on a task that has one context."""
+    alone = [task.name for task in tasks if task.most == 1]
+    for policy in policies:
+        if policy.needs_donor and alone:
+            raise KVBenchError(f"{policy.name} takes rows of another context, and {alone[0]} has one: give more data")
+
+
+def check_model(policies: Sequence[Policy], shape: ModelShape) -> None:
+    """Raises :class:`KVBenchError` for a policy that cannot treat a model of that shape."""
+    for policy in policies:
+        try:
+            if policy.check_model:
+                policy.check_model(shape)
+        except PolicyError as error:
+            raise KVBenchError(f"{policy.name}: {error}") from error
 
 
 def check_names(policies: Sequence[Policy]) -> None:

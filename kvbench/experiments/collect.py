@@ -1,7 +1,7 @@
 """Turns examples into rows of the store: prefill, treat, decode, score."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,7 @@ from kvbench.engine.decode.answers import check_length, decode
 from kvbench.engine.decode.generation import Generation
 from kvbench.engine.decode.loop import Observer
 from kvbench.engine.treat.branch import Branch, Trace
+from kvbench.engine.treat.donor import lazy_donor
 from kvbench.engine.treat.plan import plan, with_reference
 from kvbench.engine.treat.prefill import prefill
 from kvbench.experiments.question_fields import described_context, described_question
@@ -44,19 +45,27 @@ class FinishedAnswer:
     observers: Mapping[str, Observer]  # by table, what watched the decoding of the context
 
 
-def collect(model: LoadedModel, task: Task, examples: Sequence[Example], setting: Setting) -> Rows:
-    """Collects the rows that a store holds of some examples under a setting."""
+def collect(
+    model: LoadedModel,
+    task: Task,
+    examples: Sequence[Example],
+    setting: Setting,
+    donor_of: Callable[[Example], Example] | None = None,
+) -> Rows:
+    """Collects the rows that a store holds of some examples under a setting. ``donor_of`` makes another example of the
+    task, which is read if a policy takes rows of it."""
     rows = Rows()
     for example in examples:
         prompts = build_prompts(model.tokenizer, task, example, setting.mode)
         context = _context(task, example, prompts, setting.mode)
         rows.add(CONTEXTS.name, [context])
+        donor = _donor(model, task, example, setting.mode, donor_of)
         for prompt in prompts:
             check_length(model, prompt, task.max_new_tokens)  # before the work is done
             questions = [_question(task, prompt, question) for question in prompt.questions]
             rows.add(QUESTIONS.name, questions)
             observers = {name: observe() for name in setting.tables if (observe := TABLES[name].observe)}
-            trace, generations = _answers(model, task, prompt, setting, list(observers.values()))
+            trace, generations = _answers(model, task, prompt, setting, list(observers.values()), donor)
             answers = list(_finished(model, trace, generations, questions, context, observers))
             rows.add(RECORDS.name, [answer.record for answer in answers])
             for name in setting.tables:
@@ -67,6 +76,14 @@ def collect(model: LoadedModel, task: Task, examples: Sequence[Example], setting
 def _rows_of_study(table: StoredTable, answers: Sequence[FinishedAnswer]) -> Iterator[BaseModel]:
     for answer in answers:
         yield from table.fill(answer) if table.fill else ()
+
+
+def _donor(
+    model: LoadedModel, task: Task, example: Example, mode: Mode, donor_of: Callable[[Example], Example] | None
+) -> Callable[[], Trace] | None:
+    if donor_of is None:
+        return None
+    return lazy_donor(model, lambda: build_prompts(model.tokenizer, task, donor_of(example), mode)[0])
 
 
 def _context(task: Task, example: Example, prompts: Sequence[Prompt], mode: Mode) -> StoredContext:
@@ -88,10 +105,15 @@ def _question(task: Task, prompt: Prompt, question: TokenizedQuestion) -> Stored
 
 
 def _answers(
-    model: LoadedModel, task: Task, prompt: Prompt, setting: Setting, observers: Sequence[Observer]
+    model: LoadedModel,
+    task: Task,
+    prompt: Prompt,
+    setting: Setting,
+    observers: Sequence[Observer],
+    donor: Callable[[], Trace] | None,
 ) -> tuple[Trace, list[Generation]]:
     """Treats and decodes a prompt; raises :class:`ModelChangedError` if a press wrote to the model meanwhile."""
-    scorings = plan(setting.policies, setting.points, prompt, setting.seed, setting.time_limit)
+    scorings = plan(setting.policies, setting.points, prompt, setting.seed, setting.time_limit, donor)
     trace = prefill(model, prompt, with_reference(scorings, prompt))
     generations = decode(model, trace, task.max_new_tokens, setting.max_kv_bytes, observers=observers, gold=True)
     if change := model.snapshot.first_change():

@@ -33,6 +33,12 @@ class Grid:
     def example(self, task: Task, index: int) -> Example:
         return task.example(self.setting.seed, index, held_out=self.held_out)
 
+    def donor(self, task: Task, example: Example) -> Example:
+        """Returns the example whose rows a distractor puts into the cache: the next one, and the first after the last
+        where contexts were given. It does not depend on how many contexts a run has."""
+        following = example.index + 1
+        return self.example(task, following if task.most is None else following % task.most)
+
     def questions(self, task: Task, index: int) -> int:
         """Counts the questions of an example, which is made once for that."""
         if (task.name, index) not in self.counts:

@@ -3,8 +3,10 @@
 from dataclasses import dataclass
 
 from kvbench.experiments.build_grid import build_grid, leave_out
+from kvbench.experiments.catalogue import check_model
 from kvbench.experiments.grid import Grid
 from kvbench.models.load import LoadedModel, load_model, missing_weights
+from kvbench.models.shape import shape_of
 from kvbench.run.unit import check_first_contexts
 from kvbench.store.run_file import Job
 from kvbench.system.console import console
@@ -24,6 +26,10 @@ def load_job(job: Job) -> LoadedJob:
     """Loads the model of a job; options that make no sense, and contexts that the model cannot read, raise
     :class:`KVBenchError`, the options before anything is loaded."""
     grid = build_grid(job, lambda text: model.count_tokens(text))
+    if any(policy.check_model for policy in grid.setting.policies) and (
+        shape := shape_of(job.model, job.device, job.dtype)
+    ):
+        check_model(grid.setting.policies, shape)
     console.print(f"loading {job.model}", soft_wrap=True)
     model = load_model(job.model, job.device, job.dtype, job.device_map)
     settle()

@@ -1,6 +1,7 @@
 """A unit of work in plain values, so that it can be sent to any worker, and how it is run."""
 
 from dataclasses import dataclass, replace
+from functools import partial
 
 from datasets_gen import Task
 from kvbench.engine.decode.answers import check_length
@@ -54,7 +55,8 @@ def count_in(grid: Grid, part: Part) -> int:
 def rows_of(model: LoadedModel, grid: Grid, part: Part, max_kv_bytes: int) -> Rows:
     """Runs a part and returns its rows. ``max_kv_bytes``: this worker's share of the bound on keys and values."""
     task, setting = task_in(grid, part.task), replace(part.setting_in(grid), max_kv_bytes=max_kv_bytes)
-    return collect(model, task, [grid.example(task, part.index)], setting)
+    donor_of = partial(grid.donor, task)
+    return collect(model, task, [grid.example(task, part.index)], setting, donor_of)
 
 
 def check_first_contexts(model: LoadedModel, grid: Grid) -> None:

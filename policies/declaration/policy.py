@@ -4,12 +4,16 @@ import inspect
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from policies.declaration.errors import PolicyError
 from policies.declaration.lazy import LazyModule
 from policies.declaration.levels import EVICTION, KINDS, RATE, RATIO, UNTREATED, Level, Point
+from policies.declaration.shape import ModelShape
 from policies.declaration.steps import PrefillTreatment, StepTreatment
+
+if TYPE_CHECKING:
+    import torch  # for annotations alone
 
 kvpress = LazyModule("kvpress")
 
@@ -18,6 +22,16 @@ Attention = Literal["sdpa", "eager"]
 Prefill = Literal["shared", "private"]
 Counted = Literal["head", "layer", "cache", "nowhere"]
 Press = Any  # a kvpress.BasePress: kvpress has no types, and is not imported to name them
+
+
+class Donor(Protocol):
+    """Holds the full cache of another context of the same task, by layer, shape (num_kv_heads, tokens, head_dim)."""
+
+    @property
+    def keys(self) -> "Sequence[torch.Tensor]": ...
+
+    @property
+    def values(self) -> "Sequence[torch.Tensor]": ...
 
 
 @dataclass(frozen=True)
@@ -34,6 +48,7 @@ class Situation:
     evidence_tokens: tuple[int, ...] = ()  # likewise
     texts: Callable[[], Sequence[str]] = field(default=tuple, repr=False, compare=False)  # prose to calibrate heads on
     level: Level = UNTREATED  # what was asked for
+    donor: Callable[[], "Donor"] | None = field(default=None, repr=False, compare=False)  # reads another context
 
 
 @dataclass(frozen=True)
@@ -73,6 +88,9 @@ class Policy:
     more_tokens_than: int = 1  # that the context must have; kvpress asserts it
     highest_ratio: float = 1.0  # above it the policy has no press, and no cell is planned
     rates_below: float = math.inf  # at these and higher rates it means nothing, and no cell is planned
+    needs_donor: bool = False  # it takes rows of another context: ``Situation.donor``
+    # Raises :class:`PolicyError` for a model that it cannot treat, such as one without a layer that it is aimed at.
+    check_model: Callable[[ModelShape], None] | None = None
     # The text of levels, by kind, at which it runs where none are asked for; else those of the kind.
     default_levels: Mapping[str, str] = field(default_factory=dict)
     # It changes the rows that it keeps: which these are does not tell what is read, and they may hold NaN.

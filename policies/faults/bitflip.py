@@ -53,6 +53,11 @@ def _may_overflow(options: FaultOptions) -> bool:
     return not set(options.bits) <= {"mantissa", "sign"}
 
 
+def _check_dtype(options: FaultOptions, dtype: str) -> None:
+    assert isinstance(options, BitflipOptions)
+    options.bits_of(dtype)
+
+
 def _flipped(site: Site) -> "torch.Tensor":
     assert isinstance(site.options, BitflipOptions)
     dtype = site.states.dtype
@@ -76,5 +81,6 @@ BITFLIP = Fault(
     corrupt=_flipped,
     options=BitflipOptions,
     may_overflow=_may_overflow,
+    check_dtype=_check_dtype,
     default_rates="0,0.000001,0.00001,0.0001,0.001,0.01",
 )

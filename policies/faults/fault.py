@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 from policies.declaration.lazy import LazyModule
 from policies.declaration.levels import RATE
 from policies.declaration.policy import Situation
+from policies.declaration.shape import ModelShape
 from policies.declaration.steps import ABSENT, CacheRows
 from policies.faults.draws import Distribution, draw
 from policies.faults.options import FIRST, FaultOptions
@@ -74,7 +75,16 @@ class Fault:
     rates_below: float = math.inf  # it means nothing at these and higher ones
     # Whether infinity or NaN may come of it in numbers that are neither.
     may_overflow: Callable[[FaultOptions], bool] = lambda options: False
+    # Raises :class:`PolicyError` for options that a model has not, beside its layers and heads.
+    check_dtype: Callable[[FaultOptions, str], object] = lambda options, dtype: None
+    needs_donor: bool = False  # it takes rows of another context (``Situation.donor``)
     hits_all: bool = False  # it chooses by itself: every value that it is aimed at goes through ``corrupt``
+
+    def check_model(self, options: FaultOptions, shape: ModelShape) -> None:
+        """Raises :class:`PolicyError` in one line for layers, heads or bits that a model has not."""
+        options.layers_of(shape.layers)
+        options.heads_of(shape.kv_heads)
+        self.check_dtype(options, shape.dtype)
 
 
 @dataclass
@@ -98,6 +108,20 @@ class FaultTreatment:
     def after_step(self, cache: CacheRows, step: int) -> None:
         self._act(cache, step + 1)
 
+    def write(
+        self, layer: int, layers: int, keys: "torch.Tensor", values: "torch.Tensor", first: int
+    ) -> "tuple[torch.Tensor, torch.Tensor]":
+        """Returns what is written instead of the keys and values of new tokens, shape (num_kv_heads, tokens, head_dim)
+        each, in one of so many layers. ``first``: the position of the first one."""
+        if layer not in self.options.layers_of(layers):
+            return keys, values
+        tokens = (first + torch.arange(keys.shape[1], device=keys.device)).expand(len(keys), -1)
+        written: dict[States, torch.Tensor] = {"keys": keys, "values": values}
+        for tensor in TENSORS[self.options.tensor]:
+            site = self._site(layer, tensor, BEFORE_THE_QUESTION, tokens, written[tensor])
+            written[tensor] = self._damaged(site)
+        return written["keys"], written["values"]
+
     def _act(self, cache: CacheRows, step: int) -> None:
         self._restore(cache)
         if self.options.phase == "step" and step != self.options.step:
@@ -108,17 +132,20 @@ class FaultTreatment:
             tokens = cache.tokens(layer)
             for tensor in TENSORS[self.options.tensor]:
                 states = getattr(cache, tensor)(layer)
-                site = Site(self.situation, self.options, layer, tensor, step, tokens, states, self.rate)
-                self._damage(cache, site)
+                damaged = self._damaged(self._site(layer, tensor, step, tokens, states))
+                if damaged is states:
+                    continue
+                if self.options.persistence == "transient":
+                    self._clean[layer, tensor] = states
+                cache.write(layer, **{tensor: damaged})
 
-    def _damage(self, cache: CacheRows, site: Site) -> None:
+    def _site(self, layer: int, tensor: States, step: int, tokens: "torch.Tensor", states: "torch.Tensor") -> Site:
+        return Site(self.situation, self.options, layer, tensor, step, tokens, states, self.rate)
+
+    def _damaged(self, site: Site) -> "torch.Tensor":
+        """Returns the rows with what is hit of them; the very same where nothing is."""
         hit = self._hit(site)
-        if not bool(hit.any()):
-            return
-        damaged = torch.where(hit, self.fault.corrupt(site), site.states)
-        if self.options.persistence == "transient":
-            self._clean[site.layer, site.tensor] = site.states
-        cache.write(site.layer, **{site.tensor: damaged})
+        return torch.where(hit, self.fault.corrupt(site), site.states) if bool(hit.any()) else site.states
 
     def _restore(self, cache: CacheRows) -> None:
         """Puts back what a transient fault has damaged; rows that are newer stand behind it and are clean."""

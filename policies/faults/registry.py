@@ -8,13 +8,15 @@ from dataclasses import replace
 from pydantic import ValidationError
 
 from policies.declaration.errors import PolicyError
+from policies.declaration.lazy import LazyModule
 from policies.declaration.levels import RATE
 from policies.declaration.naming import by_name, split_outside_brackets
-from policies.declaration.policy import Policy, Situation
+from policies.declaration.policy import Policy, Press, Situation
 from policies.declaration.steps import StepTreatment
 from policies.eviction.controls import FULL
 from policies.faults.bias import BIAS
 from policies.faults.bitflip import BITFLIP
+from policies.faults.distractor import DISTRACTOR
 from policies.faults.fault import Fault, FaultTreatment
 from policies.faults.gaussian import GAUSSIAN, GAUSSIAN_MATCHED
 from policies.faults.multiplicative import MULTIPLICATIVE_NORMAL, MULTIPLICATIVE_UNIFORM
@@ -23,10 +25,12 @@ from policies.faults.signs import SAME_SIGN, SIGN_FLIP
 from policies.faults.stale import STALE
 from policies.faults.zeros import ZEROS
 
+presses = LazyModule("policies.presses.writing")
+
 KINDS: Mapping[str, Fault] = by_name(
     "faults",
     (
-        *(ZEROS, GAUSSIAN, GAUSSIAN_MATCHED, STALE),
+        *(ZEROS, GAUSSIAN, GAUSSIAN_MATCHED, DISTRACTOR, STALE),
         *(MULTIPLICATIVE_UNIFORM, MULTIPLICATIVE_NORMAL, BIAS, SIGN_FLIP, SAME_SIGN, BITFLIP),
     ),
     PolicyError,
@@ -103,7 +107,12 @@ def _policy(plain: Policy, fault: Fault, options: FaultOptions, name: str) -> Po
     def treat(situation: Situation, question_id: str = "") -> StepTreatment:
         return FaultTreatment(fault, options, situation)
 
+    def build(situation: Situation) -> Press:
+        return presses.WriteFaultPress(plain.build(situation), FaultTreatment(fault, options, situation).write)
+
     once = options.phase == "resident" or (options.phase == "step" and not options.step)
+    once = once and options.persistence == "persistent"
+    at_write = options.phase == "prefill_write"
     return replace(
         plain,
         name=name,
@@ -117,8 +126,12 @@ def _policy(plain: Policy, fault: Fault, options: FaultOptions, name: str) -> Po
         rates_below=fault.rates_below,
         default_levels={RATE.name: fault.default_rates},
         arguments={option: _text(value) for option, value in options},
-        prefill_treatment=treat if once and options.persistence == "persistent" else None,
-        step_treatment=None if once and options.persistence == "persistent" else treat,
+        build=build if at_write else plain.build,
+        prefill="private" if at_write else plain.prefill,
+        prefill_treatment=treat if once else None,
+        step_treatment=None if once or at_write else treat,
+        needs_donor=fault.needs_donor,
+        check_model=lambda shape: fault.check_model(options, shape),
         per_question=plain.per_question or options.is_aimed,
         same_as=(),
         baseline=None,

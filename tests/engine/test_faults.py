@@ -1,23 +1,33 @@
 """Every fault in the batch against a plain loop over a plain cache, and which rows it touches."""
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 from scipy.stats import binomtest
+from transformers import DynamicCache
 
+from datasets_gen import TASKS
 from kvbench.engine.decode.answers import decode
 from kvbench.engine.decode.loop import Step
 from kvbench.engine.decode.waves import rows_of, waves
 from kvbench.engine.treat.branch import Branch, Trace
-from kvbench.experiments.catalogue import find_policy
-from kvbench.models.load import LoadedModel
+from kvbench.engine.treat.donor import read_context
+from kvbench.experiments.catalogue import check_donors, check_model, find_policy
+from kvbench.experiments.grid import Grid
+from kvbench.experiments.setting import Setting
+from kvbench.models.load import LoadedModel, decoder_of
 from kvbench.prompts.prompt import Prompt
-from policies import POLICIES, Policy
-from policies.faults.registry import FAULTS
+from kvbench.system.errors import KVBenchError
+from policies import POLICIES, Level, Policy, Situation
+from policies.declaration.shape import ModelShape
+from policies.faults.fault import FaultTreatment, Site
+from policies.faults.registry import FAULTS, _parsed
+from policies.faults.registry import KINDS as FAULT_KINDS
 from tests.support.plain import plain_answer
-from tests.support.toy import NETWORKS, PLENTY, STEPS, model_of, toy_prompt, treat
+from tests.support.toy import LAYERS, NETWORKS, PLENTY, STEPS, model_of, toy_prompt, treat
 
 CLOSE = 5e-4  # nats in float32
 OPTIONS = (
@@ -40,6 +50,7 @@ KINDS_OPTIONED = (
     "multiplicative_uniform(low=0,high=2)",
     "stale(page=4,phase=every_step)",
     "bias(shift=-0.5)",
+    "distractor(phase=every_step)",
 )
 COMPOSED = ("knorm+zeros(rate=0.2)", "adakv_snapkv+zeros(rate=0.2,phase=every_step)", "merging_snapkv+zeros(rate=0.2)")
 
@@ -195,3 +206,161 @@ def test_a_higher_rate_hits_what_a_lower_one_hits_and_more(llama: LoadedModel, p
     low, high = (changed(llama, prompt, ["zeros"], rate)["zeros", 0] for rate in (0.1, 0.4))
     assert (high | ~low).all()
     assert high.sum() > low.sum()
+
+
+# --- while the context is read
+
+
+class WritingCache(DynamicCache):
+    """A plain cache into which a fault writes."""
+
+    def __init__(self, treatment: FaultTreatment) -> None:
+        super().__init__()
+        self.treatment = treatment
+
+    def update(self, key_states: Any, value_states: Any, layer_idx: int, *others: Any, **more: Any) -> Any:
+        first = self.get_seq_length(layer_idx)
+        keys, values = self.treatment.write(layer_idx, LAYERS, key_states[0], value_states[0], first)
+        return super().update(keys[None], values[None], layer_idx, *others, **more)
+
+
+WRITTEN = (
+    *(f"{name}(phase=prefill_write)" for name in FAULTS if name != "bitflip"),
+    "bitflip(phase=prefill_write,rate=0.00001)",
+    "bitflip(phase=prefill_write,bits=exponent,rate=0.01)",
+    "zeros(phase=prefill_write,layers=0,tensor=V,tokens=evidence)",
+)
+
+
+@pytest.mark.parametrize("architecture", NETWORKS)
+def test_a_fault_of_writing_is_that_of_a_plain_cache_that_it_writes_into(architecture: str) -> None:
+    model, prompt = model_of(architecture), toy_prompt()
+    trace = treat(model, [find_policy(name) for name in WRITTEN], (), prompt, rates=(0.1,))
+    generations = decode(model, trace, STEPS, PLENTY)
+    assert [branch.error for branch in trace.branches if branch.error] == []
+    for branch in trace.branches:
+        press: Any = branch.press
+        cache = WritingCache(press.write.__self__)
+        with torch.inference_mode():
+            decoder_of(model.network)(input_ids=torch.tensor([prompt.token_ids]), past_key_values=cache)
+        for plain, left in zip(cache.layers, branch.layers, strict=True):
+            assert left.keep is not None
+            assert left.keep.all()
+            if left.keys is not None:
+                assert same_bits(plain.keys, left.keys)
+                assert same_bits(plain.values, left.values)
+        rows = [generation for generation in generations if generation.branch is branch]
+        assert len(rows) == len(branch.treatment.questions)
+        for generation in rows:
+            expected = plain_answer(model, trace, branch, generation.question, STEPS)[0]
+            assert list(generation.token_ids) == expected, branch.treatment.policy.name
+
+
+def same_bits(one: Any, other: Any) -> bool:
+    return torch.equal(one[0].contiguous().view(torch.int32), other.contiguous().view(torch.int32))
+
+
+def test_later_layers_see_what_is_written_and_not_what_is_hit_after_the_prefill(
+    llama: LoadedModel, prompt: Prompt
+) -> None:
+    names = ["zeros(layers=0)", "zeros(layers=0,phase=prefill_write)"]
+    found = changed(llama, prompt, names, 0.5)
+    assert not found[names[0], 0][1].any()
+    assert found[names[1], 0][1].any()
+    assert (found[names[0], 0][0] == found[names[1], 0][0]).all()
+
+
+# --- what it refuses, and what becomes of answers
+
+
+def test_bits_of_every_dtype_flip_alone() -> None:
+    for dtype, exponent in ((torch.float32, 23), (torch.bfloat16, 7), (torch.float16, 10)):
+        states = torch.randn(2, 8, 4).to(dtype)
+        situation = Situation(0.0, 8, 0, "", level=Level("rate", 1.0))
+        for bits, mask in (("sign", 0), ("[0]", 1), (f"{exponent}", 2**exponent)):
+            _, options = _parsed(f"bitflip(bits={bits})")
+            tokens = torch.arange(8).expand(2, -1)
+            flipped = FAULT_KINDS["bitflip"].corrupt(Site(situation, options, 0, "keys", 0, tokens, states, 1.0))
+            if bits == "sign":
+                assert torch.equal(flipped, -states)
+            else:
+                whole = torch.int32 if dtype.itemsize == 4 else torch.int16
+                assert (flipped.view(whole) ^ states.view(whole)).eq(mask).all()
+
+
+def test_the_errors_of_sign_flips_and_of_same_sign_are_as_large_and_one_changes_signs() -> None:
+    states = torch.randn(2, 400, 64)
+    situation = Situation(0.0, 400, 0, "", level=Level("rate", 0.09))
+    for name, share in (("sign_flip", 0.09), ("same_sign", 0.0)):
+        fault, options = _parsed(name)
+        treatment = FaultTreatment(fault, options, situation)
+        keys, _ = treatment.write(0, 1, states, states, 0)
+        assert float((keys * states < 0).float().mean()) == pytest.approx(share, abs=0.01)
+        assert float(((keys / states) - 1).square().mean().sqrt()) == pytest.approx(0.6, abs=0.02)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("gausian", r"unknown policy 'gausian': did you mean 'gaussian'\?"),
+        ("zeros(tensr=K)", r"zeros has no option tensr: did you mean tensor\?"),
+        ("zeros(rate=1.5)", r"rate=1.5: .*less than or equal to 1"),
+        ("zeros(unit=bit)", r"unit=bit: only bitflip counts bits"),
+        ("bitflip(bits=exponents)", r"bits=exponents: say any, exponent"),
+        ("multiplicative_uniform(low=2,high=1)", r"low=2 is above high=1"),
+        ("same_sign(rate=0.3)", r"rate=0.3: .*less than 0.25"),
+        ("sign_flip(layers=Q5)", r"layers=Q5: give indices"),
+        ("decoding_knorm+zeros(rate=0.1,phase=every_step)", r"decodes alone: use phase=resident"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_one_line(name: str, message: str) -> None:
+    with pytest.raises(KVBenchError, match=message) as refused:
+        find_policy(name)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype", "message"),
+    [
+        ("zeros(layers=2)", "float32", r"layers=2: the model has 2 layers, 0 to 1"),
+        ("zeros(heads=[0,7])", "float32", r"heads=7: the model has 2 heads, 0 to 1"),
+        ("bitflip(bits=30)", "bfloat16", r"bits=30: bfloat16 has 16 bits, 0 to 15"),
+        ("knorm+bitflip(bits=16-31,rate=0.1)", "float16", r"bits=16-31: float16 has 16 bits"),
+    ],
+)
+def test_what_a_model_has_not_is_refused_in_one_line(name: str, dtype: str, message: str) -> None:
+    check_model([find_policy("zeros(layers=Q4)"), find_policy("bitflip(bits=sign)")], ModelShape(4, 2, dtype))
+    with pytest.raises(KVBenchError, match=message):
+        check_model([find_policy(name)], ModelShape(2, 2, dtype))
+
+
+def test_a_distractor_needs_a_second_context_and_takes_the_next_one() -> None:
+    policy, task = FAULTS["distractor"], TASKS["base"]
+    grid = Grid([], Setting([policy], ()))
+    check_donors([policy], [task, replace(task, most=2)])
+    assert grid.donor(task, task.example(0, 1)).index == 2
+    assert grid.donor(replace(task, most=2), task.example(0, 1)).index == 0
+    with pytest.raises(KVBenchError, match="distractor takes rows of another context, and base has one"):
+        check_donors([policy], [replace(task, most=1)])
+
+
+def test_a_distractor_holds_the_rows_of_the_donor(llama: LoadedModel, prompt: Prompt) -> None:
+    looking, length = Looking(), len(prompt.token_ids)
+    trace = treat(llama, [FAULTS["distractor"]], (), prompt, rates=(1.0,))
+    decode(llama, trace, STEPS, PLENTY, observers=[looking])
+    donor = read_context(llama, toy_prompt(index=prompt.example.index + 1))
+    places = torch.arange(length) % donor.length
+    for layer, (keys, values) in enumerate(looking.rows["distractor", 1.0, 0]):
+        assert torch.equal(keys[:, :length], donor.keys[layer][:, places])
+        assert torch.equal(values[:, :length], donor.values[layer][:, places])
+
+
+def test_an_answer_whose_logits_are_nan_is_no_failure_and_harms_no_other(llama: LoadedModel, prompt: Prompt) -> None:
+    policies = [POLICIES["full"], find_policy("bitflip(bits=exponent)")]
+    generations = decode(llama, treat(llama, policies, (), prompt, rates=(0.2,)), STEPS, PLENTY, gold=True)
+    by_name: dict[str, list[Any]] = {"full": [], policies[1].name: []}
+    for generation in generations:
+        by_name[generation.branch.treatment.policy.name].append(generation)
+    assert [len(of_policy) for of_policy in by_name.values()] == [len(prompt.questions)] * 2
+    assert all(one.finite and one.gold_nll is not None for one in by_name["full"])
+    assert not any(one.finite or one.gold_nll for one in by_name[policies[1].name])

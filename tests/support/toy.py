@@ -37,6 +37,7 @@ from kvbench.benchmarks.pipeline import AS_WRITTEN
 from kvbench.engine.decode.answers import decode
 from kvbench.engine.decode.generation import Generation, until_end
 from kvbench.engine.treat.branch import Branch, Trace
+from kvbench.engine.treat.donor import lazy_donor
 from kvbench.engine.treat.guard import attention_modules
 from kvbench.engine.treat.plan import plan
 from kvbench.engine.treat.prefill import prefill
@@ -159,7 +160,8 @@ def treat(
         *(Level("rate", rate) for rate in rates),
     ]
     points = points_of(levels, repeats)
-    return prefill(model, prompt, plan(policies, points, prompt, seed))
+    donor = lazy_donor(model, lambda: toy_prompt(index=prompt.example.index + 1))
+    return prefill(model, prompt, plan(policies, points, prompt, seed, donor=donor))
 
 
 # The tokens of answers, by policy, ratio and question.

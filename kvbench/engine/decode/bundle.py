@@ -68,6 +68,8 @@ class Bundle:
         self._spare_of_all = self._least_spare(slice(None))
         self.column = torch.zeros_like(columns.shared_ids[0])
         self.padding = torch.zeros_like(columns.shared_ids, dtype=torch.bool)
+        # A NaN in padding would be read through any mask.
+        self._may_overflow = any(row.of.treatment.policy.own_rows for row in rows)
         self.active = torch.ones(len(rows), columns.count, dtype=torch.bool, device=device)
         self.row_numbers = list(range(len(rows)))
         self.answering = self.active.numel()
@@ -202,6 +204,8 @@ class Bundle:
         first, behind = self.front + self.skipped[layer], self.front + self.kept[layer]
         cache = storage[self.rows_read]
         new = self._in_rows(states, len(cache)).transpose(1, 2)
+        if self._may_overflow:
+            new = new.masked_fill(self._padding[self.rows_read, None, self.places, None].to(new.device), 0.0)
         cache[:, :, behind + self.places.start : behind + self.places.stop] = new
         if self.alone:  # in padding that all of these rows have, or in the spare places before it
             cache[:, :, first - new.shape[2] : first] = new
@@ -287,4 +291,5 @@ def _rows_of(states: torch.Tensor, keep: torch.Tensor | None) -> torch.Tensor:
     if keep is None:
         return states
     index = kept_last(keep, int(keep.sum(-1).max()))
-    return states.gather(1, index[..., None].expand(-1, -1, states.shape[-1]))
+    rows = states.gather(1, index[..., None].expand(-1, -1, states.shape[-1]))
+    return rows.masked_fill(~keep.gather(1, index)[..., None], 0.0)  # a NaN would be read through any mask

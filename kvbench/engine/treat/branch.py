@@ -76,6 +76,8 @@ def new_branch(treatment: Treatment) -> Branch:
     branch = Branch(treatment)
     with faults_of(branch, "at the start"):
         branch.press = treatment.policy.press(treatment.situation)
+        if treatment.policy.needs_donor and treatment.situation.donor is not None:
+            treatment.situation.donor()  # now, as no press must act on it
         branch.arguments = arguments_of(branch.press) | dict(treatment.policy.arguments)
     return branch
 

@@ -1,6 +1,6 @@
 """The plan of a prefilled context: policies by levels and repeats, and the questions that each branch answers."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
@@ -9,6 +9,7 @@ from kvbench.engine.treat.time_limit import TimeLimit
 from kvbench.prompts.prompt import Prompt
 from policies import FULL, POLICIES, Level, Point, Policy, Situation
 from policies.declaration.draws import seed_of_repeat
+from policies.declaration.policy import Donor
 
 CALIBRATION_TEXTS = 8
 
@@ -55,8 +56,10 @@ def plan(
     prompt: Prompt,
     seed: int,
     time_limit: TimeLimit | None = None,
+    donor: Callable[[], Donor] | None = None,
 ) -> list[Scoring]:
-    """Lists all treatments of a prompt, grouped so that one scoring may serve all levels of a group."""
+    """Lists all treatments of a prompt, grouped so that one scoring may serve all levels of a group. ``donor`` reads
+    another context of the task."""
     time_limit = time_limit or TimeLimit()
     everything = tuple(range(len(prompt.questions)))
     scorings = []
@@ -66,9 +69,10 @@ def plan(
         for questions in groups:
             for repeat in sorted({point.repeat for point in policy_points}):
                 treatments = tuple(
-                    Treatment(policy, _situation(policy, point, prompt, questions, seed), questions, time_limit, repeat)
+                    Treatment(policy, replace(situation, donor=donor), questions, time_limit, repeat)
                     for point in policy_points
                     if point.repeat == repeat
+                    for situation in [_situation(policy, point, prompt, questions, seed)]
                 )
                 scorings.append(Scoring(policy, treatments))
     return scorings

@@ -35,7 +35,7 @@ def prefill_alone(model: LoadedModel, trace: Trace, branch: Branch) -> None:
             decoder_of(model.network)(input_ids=token_ids, past_key_values=cache)
         masked = [masks_of(module) for module in attention_modules(model)]
         branch.layers = [
-            _observed(trace, number, full[number], layer.keys, layer.values, masked[number])
+            _observed(trace, branch, number, full[number], (layer.keys, layer.values), masked[number])
             for number, layer in enumerate(cache.layers)
         ]
         if branch.treatment.policy.while_decoding:
@@ -44,17 +44,23 @@ def prefill_alone(model: LoadedModel, trace: Trace, branch: Branch) -> None:
 
 
 def _observed(
-    trace: Trace, number: int, full: tuple[torch.Tensor, torch.Tensor], keys: Any, values: Any, masked: Any
+    trace: Trace,
+    branch: Branch,
+    number: int,
+    full: tuple[torch.Tensor, torch.Tensor],
+    left: tuple[Any, Any],
+    masked: Any,
 ) -> LayerCache:
     """Compares a layer with its full keys and values to see what the press kept. Where its prefill computed other bits
     than the shared one, such as by another attention, the branch is read from its own rows."""
+    keys, values = left
     if keys is None or values is None:
         raise PressError("it emptied the cache")
-    left = observe(*full, keys, values, masked)
+    cache = observe(*full, keys, values, masked, nan=branch.treatment.policy.corrupts)
     same = torch.equal(full[0][0], trace.keys[number]) and torch.equal(full[1][0], trace.values[number])
-    if left.keep is None or same:
-        return left
-    return LayerCache(left.keep, left.held_rows, full[0][0], full[1][0])
+    if cache.keep is None or same:
+        return cache
+    return LayerCache(cache.keep, cache.held_rows, full[0][0], full[1][0])
 
 
 @contextmanager

@@ -1,0 +1,18 @@
+"""The shape of a model, read from its configuration before any weight is."""
+
+from transformers import AutoConfig
+
+from kvbench.models.load import choose_device, choose_dtype
+from kvbench.models.names import model_source
+from policies.declaration.shape import ModelShape
+
+
+def shape_of(model: str, device: str = "auto", dtype: str = "auto") -> ModelShape | None:
+    """Returns the shape of the cache, in the dtype that the model is loaded in; ``None`` for a configuration that
+    cannot be read, of which loading tells."""
+    numbers = str(choose_dtype(dtype, choose_device(device))).removeprefix("torch.")
+    try:
+        config = AutoConfig.from_pretrained(model_source(model)).get_text_config()
+        return ModelShape(config.num_hidden_layers, config.num_key_value_heads, numbers)
+    except (OSError, ValueError, AttributeError):
+        return None

@@ -1,0 +1,12 @@
+"""What is known of a model from its configuration alone."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class ModelShape:
+    """Tells how large the cache of a model is, and of which numbers."""
+
+    layers: int
+    kv_heads: int
+    dtype: str  # as torch names it, such as bfloat16

@@ -1,0 +1,27 @@
+"""Rows of another context: a page table that points to the cache of somebody else."""
+
+from typing import TYPE_CHECKING
+
+from policies.declaration.errors import PolicyError
+from policies.faults.fault import Fault, Site
+
+if TYPE_CHECKING:
+    import torch
+
+
+def _of_another_context(site: Site) -> "torch.Tensor":
+    """Gives each row that of the same layer, head and position in the donor; behind its end a donor begins again."""
+    if site.situation.donor is None:
+        raise PolicyError("distractor needs the rows of another context, and there is none here")
+    donor: torch.Tensor = getattr(site.situation.donor(), site.tensor)[site.layer].to(site.states.device)
+    index = (site.positions % donor.shape[1])[..., None].expand_as(site.states)
+    return donor.gather(1, index)
+
+
+DISTRACTOR = Fault(
+    name="distractor",
+    paper="KV Cache is More Robust Than You Think",
+    description="Rows of another context of the task at the same positions",
+    corrupt=_of_another_context,
+    needs_donor=True,
+)
