@@ -23,7 +23,7 @@ from torch.nn import functional as F
 from kvbench.engine.decode.columns import PLACES_AT_ONCE, make_columns, make_gold_columns
 from kvbench.engine.decode.rows import Row
 from kvbench.engine.treat.branch import Branch, Trace
-from kvbench.engine.treat.keep import LayerCache
+from kvbench.engine.treat.keep import LayerCache, kept_last
 
 
 class Bundle:
@@ -268,14 +268,6 @@ class Bundle:
 
 def _widest(portions: Sequence[slice]) -> int:
     return max(int(portion.stop - portion.start) for portion in portions)
-
-
-def kept_last(keep: torch.Tensor, longest: int) -> torch.Tensor:
-    """Returns the positions of the kept tokens in order, behind ``longest - kept`` others that mean nothing.
-
-    ``keep``: bool (..., tokens). Returns int64 (..., longest).
-    """
-    return keep.to(torch.int8).sort(dim=-1, stable=True).indices[..., keep.shape[-1] - longest :]
 
 
 def _counts(cache: LayerCache, keys: torch.Tensor) -> torch.Tensor:

@@ -3,9 +3,8 @@
 import torch
 from transformers import DynamicCache
 
-from kvbench.engine.decode.bundle import Bundle, kept_last
+from kvbench.engine.decode.bundle import Bundle
 from kvbench.engine.treat.branch import Branch
-from kvbench.engine.treat.keep import LayerCache
 from policies import ABSENT, UNKNOWN, CacheRows
 
 
@@ -44,7 +43,7 @@ class BundleCache(BranchCache):
 
     def tokens(self, layer: int) -> torch.Tensor:
         keys = self._bundle.keys[layer]
-        context = _tokens_of(self._branch.layers[layer]).to(keys.device)
+        context = self._branch.layers[layer].tokens.to(keys.device)
         behind = self._positions.to(keys.device).expand(keys.shape[1], -1)
         return torch.cat([context, behind], dim=1)
 
@@ -68,7 +67,7 @@ class BundleCache(BranchCache):
         """Returns the places of the rows in the storage."""
         bundle, device = self._bundle, self._bundle.keys[layer].device
         end = bundle.front + bundle.kept[layer]
-        start = end - bundle.shared_kept - _tokens_of(self._branch.layers[layer]).shape[1]
+        start = end - bundle.shared_kept - self._branch.layers[layer].tokens.shape[1]
         return torch.cat([torch.arange(start, end), end + self._behind]).to(device)
 
 
@@ -103,15 +102,3 @@ class PlainCache(BranchCache):
         assert keys is not None
         assert values is not None
         return keys[0], values[0]
-
-
-def _tokens_of(layer_cache: LayerCache) -> torch.Tensor:
-    """Returns the token of each row that a layer keeps of the context, int64 (num_kv_heads, rows). A head that keeps
-    fewer begins with absent rows."""
-    if layer_cache.keep is None:
-        assert layer_cache.keys is not None
-        return torch.full(layer_cache.keys.shape[:2], UNKNOWN, device=layer_cache.keys.device)
-    rows = int(layer_cache.keep.sum(-1).max())
-    tokens = kept_last(layer_cache.keep, rows)
-    absent = torch.arange(rows, device=tokens.device) < rows - layer_cache.keep.sum(-1, keepdim=True)
-    return tokens.masked_fill(absent, ABSENT)

@@ -3,9 +3,12 @@
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
+
+from policies import ABSENT, UNKNOWN
 
 
 class PressError(Exception):
@@ -26,6 +29,18 @@ class LayerCache:
     values: torch.Tensor | None = None
     filled: float = 1.0  # the share of the numbers read that are not in channels blanked for a whole head
 
+    @cached_property
+    def tokens(self) -> torch.Tensor:
+        """Returns the token of each row that is read of the context, int64 (num_kv_heads, rows). A head that keeps
+        fewer than another begins with absent rows."""
+        if self.keep is None:
+            assert self.keys is not None
+            return torch.full(self.keys.shape[:2], UNKNOWN, device=self.keys.device)
+        rows = int(self.keep.sum(-1).max())
+        tokens = kept_last(self.keep, rows)
+        absent = torch.arange(rows, device=tokens.device) < rows - self.keep.sum(-1, keepdim=True)
+        return tokens.masked_fill(absent, ABSENT)
+
     @property
     def read_rows(self) -> int:
         """Counts the key rows that the decoder reads over all heads."""
@@ -33,6 +48,14 @@ class LayerCache:
             return int(self.keep.sum())
         assert self.keys is not None
         return self.keys.shape[0] * self.keys.shape[1]
+
+
+def kept_last(keep: torch.Tensor, longest: int) -> torch.Tensor:
+    """Returns the positions of the kept tokens in order, behind ``longest - kept`` others that mean nothing.
+
+    ``keep``: bool (..., tokens). Returns int64 (..., longest).
+    """
+    return keep.to(torch.int8).sort(dim=-1, stable=True).indices[..., keep.shape[-1] - longest :]
 
 
 def kept_highest(scores: torch.Tensor, count: int) -> torch.Tensor:
