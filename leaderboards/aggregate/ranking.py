@@ -5,14 +5,15 @@ from typing import Literal
 
 import numpy as np
 
-from leaderboards.aggregate.row import SummaryRow
+from leaderboards.aggregate.row import HALLUCINATION, SummaryRow
 from leaderboards.metrics import CURVES, Measure
 from leaderboards.statistics.bootstrap import DIGITS, FloatArray, percentile_intervals
 from policies.declaration.names import CONTROLS
 
 Mark = Literal["best", "tie"]
 
-RANKED = tuple(measure for measure in CURVES if measure.better is not None)
+# A model that falls silent has the lowest hallucination rate: whoever is best by it may answer nothing.
+RANKED = tuple(measure for measure in CURVES if measure.better is not None and measure is not HALLUCINATION)
 
 
 def marks(values: Mapping[str, FloatArray], higher_is_better: bool = True) -> Mapping[str, Mark]:
@@ -53,6 +54,6 @@ def marked(rows: Mapping[str, SummaryRow], means: Mapping[str, Mapping[str, Floa
 
 def mark_of(row: SummaryRow | None, measure: Measure) -> Mark | None:
     """Returns the mark that stands beside a value."""
-    if row is None:
+    if row is None or measure not in RANKED:
         return None
     return "best" if measure.name in row.best_in else "tie" if measure.name in row.tied_in else None

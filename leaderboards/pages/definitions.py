@@ -76,7 +76,8 @@ BOARD = Chapter(
             "Best and tied, in a table",
             "At each ratio or budget, among the policies that are not controls. The best value is best where the "
             "intervals of the paired differences of all others from it leave out 0; others, and it with them, are "
-            "tied. These intervals are not corrected for how many there are, as the verdicts of a comparison are.",
+            "tied. These intervals are not corrected for how many there are, as the verdicts of a comparison are. The "
+            "raw hallucination rate has no marks, since it is lowest where a model falls silent.",
             names=("best_in", "tied_in"),
         ),
         Definition(

@@ -4,10 +4,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import urlencode
 
-from leaderboards.aggregate.ranking import mark_of
+from leaderboards.aggregate.ranking import RANKED, mark_of
 from leaderboards.aggregate.row import (
     F1,
     GER,
+    HALLUCINATION,
     KEPT_TOKENS,
     KV_BYTES,
     REALISED_RATIO,
@@ -16,6 +17,7 @@ from leaderboards.aggregate.row import (
     written_interval,
 )
 from leaderboards.boards.cells import Cell, Line, heat_of
+from leaderboards.figures.gallery import RAW_RATES
 from leaderboards.metrics import MEASURES, Measure
 from leaderboards.metrics.declaration.sizes import size_text
 from policies.declaration.names import CONTROLS, FULL
@@ -36,6 +38,16 @@ class Table:
     methods: tuple[Line, ...]
     controls: tuple[Line, ...]
     notes: tuple[str, ...]
+
+    @property
+    def ranked(self) -> bool:
+        """Tells whether the best of a column is marked."""
+        return self.measure in RANKED
+
+    @property
+    def caution(self) -> str:
+        """Says what the measure must not be read as, if there is such a thing."""
+        return RAW_RATES if self.measure is HALLUCINATION else ""
 
 
 def measure_table(rows: Sequence[SummaryRow], measure: Measure, highest: float, examples: str = "") -> Table:

@@ -4,7 +4,7 @@ import numpy as np
 from pandas import DataFrame
 
 from leaderboards.aggregate.ranking import mark_of, marks
-from leaderboards.aggregate.row import F1, HALLUCINATION, REALISED_RATIO, SummaryRow
+from leaderboards.aggregate.row import F1, HALLUCINATION, REALISED_RATIO, WRONG_OF_ANSWERED, SummaryRow
 from leaderboards.aggregate.summary import summarise
 from tests.support.synthetic_records import frame, realistic_records, record
 
@@ -59,10 +59,19 @@ def test_what_makes_a_context_hard_for_all_hides_no_difference() -> None:
         assert mark_of(None, F1) is None
 
 
-def test_of_hallucinations_fewer_is_better_and_equal_outputs_are_tied() -> None:
+def test_of_wrong_answers_fewer_is_better_and_equal_outputs_are_tied() -> None:
     hard = [0.0] * 8
     rows = found(answers(hard, snapkv=[100.0] * 8, tova=[0.0] * 8, knorm=[100.0] * 8), "base")
-    assert [mark_of(row, HALLUCINATION) for row in rows.values()] == ["tie", None, "tie"]
+    assert [mark_of(row, WRONG_OF_ANSWERED) for row in rows.values()] == ["tie", None, "tie"]
+
+
+def test_nobody_is_best_by_the_raw_rate_which_falls_with_silence() -> None:
+    rows = found(answers([0.0] * 8, snapkv=[100.0] * 8, tova=[0.0] * 8), "base")
+    assert rows["snapkv"].hallucination_rate == 0 < rows["tova"].hallucination_rate
+    assert all(mark_of(row, HALLUCINATION) is None for row in rows.values())
+    assert not any("hallucination_rate" in row.best_in + row.tied_in for row in rows.values())
+    stored = rows["snapkv"].model_copy(update={"best_in": ("hallucination_rate",)})
+    assert mark_of(stored, HALLUCINATION) is None, "of an earlier version"
 
 
 def test_controls_and_a_single_context_are_not_ranked() -> None:

@@ -87,7 +87,7 @@ class Measure:
     )
     undefined: str = ""  # the reason that stands where there is nothing to divide by
     paired: bool = False  # whether they look at what the full cache answers to the same questions
-    curve: bool = False  # whether it has a curve, and policies are ranked by it if an end is better
+    curve: bool = False  # whether it has a curve, and an end that is better may have marks
     table: bool = False  # whether it has a table of policies and levels
     board: Heading | None = None  # its column on the board
     heading: str = ""  # of its column in the table of every measure, if it stands there
