@@ -1,13 +1,14 @@
 """The findings of the front page: three sentences that are computed, each with the figure that shows it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from leaderboards.aggregate.lead import lead_of
-from leaderboards.aggregate.row import ALL_TASKS, WRONG_OF_ANSWERED
-from leaderboards.figures.tradeoff import kept_share
+from leaderboards.aggregate.row import ABSTENTION, ALL_TASKS, WRONG_OF_ANSWERED, SummaryRow, written_interval
+from leaderboards.figures.tradeoff import WHOLE, kept_share
 from leaderboards.pages.results import Results
-from leaderboards.pages.uses import Use, UseMatrix
+from leaderboards.pages.uses import Use, UseMatrix, safe_ratio_of
+from leaderboards.statistics.resampling import Blank
 from policies.declaration.levels import UNTREATED, Level
 from policies.declaration.names import FULL
 
@@ -36,7 +37,8 @@ def findings_of(results: Results, matrix: UseMatrix, section: str, pages: Mappin
 
 
 def _most(results: Results, matrix: UseMatrix, figure: Address) -> Finding | None:
-    """The highest safe ratio of a method; of several that share it, the one that keeps most there."""
+    """The highest safe ratio of a method, of a use with few contexts only where no other has one; of several that
+    share it, the one that keeps most there."""
     rows = {(row.task, row.policy, row.at): row for row in results.rows}
     candidates = []
     for line in matrix.methods:
@@ -45,15 +47,18 @@ def _most(results: Results, matrix: UseMatrix, figure: Address) -> Finding | Non
                 level = Level("ratio", cell.sort)
                 shares = [kept_share(rows, task, line.name, level) for task in use.tasks]
                 kept = min((share for share in shares if share is not None), default=0.0)
-                candidates.append((cell.sort, kept, use, line.name))
+                candidates.append((not use.few, cell.sort, kept, use, line.name))
     if not candidates:
         return Finding("No policy is shown to be safe for anything at any ratio that was asked.", "#safe")
-    ratio, kept, use, policy = max(candidates, key=lambda one: one[:2])
+    _, ratio, kept, use, policy = max(candidates, key=lambda one: one[:3])
     what = lead_of(rows[use.tasks[0], FULL, UNTREATED]).measures[0]
     mark = " (adapted)" if policy in matrix.adapted else ""
+    # More than the full cache has is noise, or an answer without distractors: not a gain to be told as a share.
+    remains = f"loses nothing that can be seen of {_noun(what.title)}"
+    if kept <= WHOLE:
+        remains = f"keeps {kept:.0f} % of {_noun(what.title)}"
     return Finding(
-        f"{policy}{mark} keeps {kept:.0f} % of {_noun(what.title)} up to ratio {ratio:g} on {use.name} "
-        f"({use.contexts} contexts).",
+        f"{policy}{mark} {remains} up to ratio {ratio:g} on {use.name} ({use.contexts} contexts).",
         figure(use.tasks[0], what.name),
     )
 
@@ -70,11 +75,22 @@ def _least(results: Results, matrix: UseMatrix, figure: Address) -> Finding | No
     lowest = min(best.values())
     uses = [use for use, ratio in best.items() if ratio == lowest]
     names = ", ".join(use.name for use in uses)
-    full = next(row for row in results.rows if (row.task, row.policy) == (uses[0].tasks[0], FULL))  # it is comparable
+    task = _binding(results, uses[0], [line.name for line in matrix.methods])
+    full = next(row for row in results.rows if (row.task, row.policy) == (task, FULL))  # it is comparable
     return Finding(
         f"No policy is shown to be safe for {names} {f'above ratio {lowest:g}' if lowest else 'at any ratio'}.",
-        figure(uses[0].tasks[0], lead_of(full).measures[0].name),
+        figure(task, lead_of(full).measures[0].name),
     )
+
+
+def _binding(results: Results, use: Use, policies: Sequence[str]) -> str:
+    """Returns the task of a use whose best policy is safe for the least, which decides what is safe for the use."""
+
+    def highest(task: str) -> float:
+        known = (safe_ratio_of(results, task, policy) for policy in policies)
+        return max((one.ratio for one in known if not isinstance(one, Blank)), default=0.0)
+
+    return min(use.tasks, key=highest)
 
 
 def _wrong(results: Results, figure: Address) -> Finding | None:
@@ -86,21 +102,27 @@ def _wrong(results: Results, figure: Address) -> Finding | None:
         return None
     policy = board.methods[0].name
     rows = {(row.policy, row.at): row for row in results.rows if row.task == task}
-    full = WRONG.value(rows[FULL, UNTREATED]) if (FULL, UNTREATED) in rows else None
+    full = rows.get((FULL, UNTREATED))
     # Where compression silences a model altogether there is no such share.
-    known = {
-        level: value
-        for (name, level), row in rows.items()
-        if name == policy and (value := WRONG.value(row)) is not None
-    }
-    if full is None or not known:
+    known = {level: row for (name, level), row in rows.items() if name == policy and WRONG.value(row) is not None}
+    if full is None or WRONG.value(full) is None or not known:
         return None
     level = max(known, key=lambda level: level.amount)
-    shares = [f"{WRONG.factor * value:.0f}" for value in (full, known[level])]
+    last = known[level]
+    abstained = ABSTENTION.value(last)
+    silent = "" if abstained is None else f"; it leaves {100 * abstained:.0f} % unanswered"
     return Finding(
-        f"At {level.where}, {shares[1]} % of the answers that {policy} still gives are wrong; "
-        f"with the full cache {shares[0]} %.",
+        f"At {level.where}, {_share_wrong(last)} of the answers that {policy} still gives are wrong{silent}. "
+        f"With the full cache {_share_wrong(full)} are wrong.",
         figure(task, WRONG.name),
+    )
+
+
+def _share_wrong(row: SummaryRow) -> str:
+    """Writes the share of wrong answers with its interval, such as "28 % (20–37)"."""
+    interval = WRONG.interval(row)
+    return f"{WRONG.factor * (WRONG.value(row) or 0):.0f} %" + (
+        f" ({written_interval(interval, WRONG.factor)})" if interval else ""
     )
 
 

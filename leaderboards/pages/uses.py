@@ -93,7 +93,7 @@ def use_matrix(results: Results) -> UseMatrix:
     uses = uses_of(results)
     order = [line.name for line in _board_lines(results)]
     lines = [
-        Line(policy, tuple(_cell([_safe_ratio(results, task, policy) for task in use.tasks]) for use in uses))
+        Line(policy, tuple(_cell([safe_ratio_of(results, task, policy) for task in use.tasks]) for use in uses))
         for policy in order
         if policy != FULL
     ]
@@ -117,7 +117,8 @@ def _board_lines(results: Results) -> Sequence[Line]:
     return (*board.methods, *board.controls)
 
 
-def _safe_ratio(results: Results, task: str, policy: str) -> SafeRatio | Blank:
+def safe_ratio_of(results: Results, task: str, policy: str) -> SafeRatio | Blank:
+    """Returns the safe ratio of a policy in a task, or why there is none."""
     for standing in results.details.standings.get((results.mode, task), ()):
         if standing.policy == policy:
             return standing[SAFE_RATIO]

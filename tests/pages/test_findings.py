@@ -1,0 +1,52 @@
+"""The findings of the first page: no noise is told as a gain, and what is told is what binds."""
+
+import pytest
+
+from leaderboards.pages.findings import findings_of
+from leaderboards.pages.results import task_page
+from leaderboards.pages.uses import use_matrix
+from tests.support.pages import results_of
+from tests.support.synthetic_records import frame, record
+
+RATIOS = (0.1, 0.5)
+# Of each task: its contexts, and the F1, of 80 with the full cache, that snapkv loses at each ratio.
+TASKS = {
+    "long_context": (4, (-9.0, -9.0)),
+    "hops": (12, (-3.0, 20.0)),
+    "base": (12, (1.0, 20.0)),
+    "knowledge": (12, (20.0, 20.0)),
+}
+
+
+@pytest.fixture(scope="module")
+def findings() -> dict[str, str]:
+    made = []
+    for task, (contexts, losses) in TASKS.items():
+        for place in range(contexts):
+            of_task = {"task": task, "example_id": f"{task}-{place}"}
+            made.append(record(**of_task, f1=80.0))
+            for ratio, loss in zip(RATIOS, losses, strict=True):
+                silent = {"abstained": True} if ratio == 0.5 and place % 4 == 0 else {}
+                wrong = {"hallucinated": True} if place % 4 == 1 else {}
+                made.append(record(**of_task, **silent, **wrong, policy="snapkv", ratio=ratio, f1=80.0 - loss))
+    results = results_of(frame(made), "reference")
+    pages = {task: task_page(task) for task in TASKS}
+    return {one.text: one.link for one in findings_of(results, use_matrix(results), "section-1", pages)}
+
+
+def test_more_than_the_full_cache_is_no_gain_and_ten_contexts_go_first(findings: dict[str, str]) -> None:
+    first = "snapkv loses nothing that can be seen of its F1 up to ratio 0.1 on multi-hop (12 contexts)."
+    assert findings[first] == "task-hops.html#section-1-f1-figure"
+
+
+def test_what_is_safe_for_least_leads_to_the_task_that_decides_it(findings: dict[str, str]) -> None:
+    least = "No policy is shown to be safe for short QA at any ratio."
+    assert findings[least] == "task-knowledge.html#section-1-f1-figure"
+
+
+def test_wrong_answers_stand_with_interval_and_silence(findings: dict[str, str]) -> None:
+    wrong = list(findings)[2]
+    assert wrong.startswith("At ratio 0.5, 33 % (")
+    assert wrong.endswith(
+        "that snapkv still gives are wrong; it leaves 25 % unanswered. With the full cache 0 % (0–0) are wrong."
+    )
