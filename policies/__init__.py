@@ -8,7 +8,7 @@ from policies.declaration.levels import KINDS, UNTREATED, Level, LevelKind, Poin
 from policies.declaration.names import CONTROLS, FULL, PLAIN, TO_BEAT, plain_and_way
 from policies.declaration.papers import TITLES
 from policies.declaration.plug_in import is_plug_in, load_even_if_broken, load_plug_in, plug_ins
-from policies.declaration.policy import Baseline, Policy, Situation, arguments_of, replaced_hooks
+from policies.declaration.policy import Baseline, HeadRows, Policy, Situation, arguments_of, replaced_hooks
 from policies.declaration.same_code import argument_warnings, code_of
 from policies.declaration.steps import ABSENT, UNKNOWN, CacheRows, PrefillTreatment, StepTreatment
 from policies.eviction.protection import PROTECTED, WAYS, protected
@@ -29,6 +29,7 @@ __all__ = [
     "WAYS",
     "Baseline",
     "CacheRows",
+    "HeadRows",
     "LazyModule",
     "Level",
     "LevelError",

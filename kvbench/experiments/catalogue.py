@@ -23,11 +23,11 @@ from policies import (
     load_plug_in,
     plain_and_way,
     plug_ins,
-    protected,
 )
+from policies.composition import TREATMENTS, composed, is_treatment, treatment_of
 from policies.declaration.naming import split_outside_brackets
 from policies.declaration.shape import ModelShape
-from policies.faults.registry import FAULTS, damaged, fault_of, is_fault
+from policies.treatments.options import kind_in
 
 EVERYTHING = "all"
 DEFAULT = "default"
@@ -74,7 +74,7 @@ def choose_policies(names: str | None, tasks: Sequence[Task], mode: Mode, even_i
         chosen = [
             policy
             for policy in known_policies().values()
-            if policy.name not in FAULTS and any(covers(policy, task, mode) for task in tasks)
+            if policy.name not in TREATMENTS and any(covers(policy, task, mode) for task in tasks)
         ]
     else:
         chosen = [find_policy(name, even_if_broken) for name in dict.fromkeys(split_outside_brackets(names))]
@@ -167,7 +167,7 @@ def known_policies() -> Mapping[str, Policy]:
     installed = plug_ins()
     if twice := POLICIES.keys() & installed.keys():
         raise KVBenchError(f"an installed package brings a policy '{min(twice)}', as kvbench does: rename it")
-    return {**POLICIES, **FAULTS, **installed}
+    return {**POLICIES, **TREATMENTS, **installed}
 
 
 def check_ratios(command: str, policies: Sequence[Policy]) -> None:
@@ -187,16 +187,16 @@ def single_policy(names: str) -> Policy:
 
 
 def find_policy(name: str, even_if_broken: bool = False) -> Policy:
-    """Finds a policy of the registry, of an installed package, a plug-in, a fault with its options, or one of them
-    protected or damaged: ``name+way``."""
+    """Finds a policy of the registry, of an installed package, a plug-in, a quantisation or fault with its options, or
+    one of them protected or treated, once or more often: ``name+way``."""
     if name in POLICIES:
         return POLICIES[name]
     plain, way = plain_and_way(name)
     if way != PLAIN:
         return _composed(plain, way)
     try:
-        if is_fault(name):
-            return fault_of(name)
+        if is_treatment(name):
+            return treatment_of(name)
         if is_plug_in(name):
             return load_even_if_broken(name) if even_if_broken else load_plug_in(name)
     except PolicyError as error:
@@ -209,15 +209,16 @@ def find_policy(name: str, even_if_broken: bool = False) -> Policy:
 
 def _unknown(name: str, known: Mapping[str, Policy]) -> str:
     """Says that there is no such policy. All names would fill the screen."""
-    close = difflib.get_close_matches(name, known, n=1, cutoff=0.4)
+    close = difflib.get_close_matches(kind_in(name), known, n=1, cutoff=0.4)
     meant = f"did you mean '{close[0]}'? " if close else ""
     return f"unknown policy '{name}': {meant}python -m kvbench ls policies lists all {len(known)}"
 
 
 def _composed(plain: str, way: str) -> Policy:
-    if way not in WAYS and not is_fault(way):
-        raise KVBenchError(f"{plain}+{way}: {unknown_name('protection or fault', way, [*WAYS, *FAULTS])}")
+    if way not in WAYS and not is_treatment(way):
+        kinds = "protection, quantisation or fault"
+        raise KVBenchError(f"{plain}+{way}: {unknown_name(kinds, kind_in(way), [*WAYS, *TREATMENTS])}")
     try:
-        return (protected if way in WAYS else damaged)(find_policy(plain), way)
+        return composed(find_policy(plain), way)
     except PolicyError as error:
         raise KVBenchError(str(error)) from error

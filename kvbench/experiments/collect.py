@@ -28,7 +28,7 @@ from kvbench.store.scoring import outcome_scores, text_scores
 from kvbench.store.tables import CONTEXTS, QUESTIONS, RECORDS, TABLES, Rows, StoredTable
 from kvbench.system.errors import KVBenchError
 from leaderboards.metrics import METRICS, Kept, Outcome, Survival
-from policies import FULL
+from policies import FULL, HeadRows
 
 
 @dataclass(frozen=True)
@@ -208,16 +208,26 @@ def _digest(branch: Branch, generation: Generation) -> str | None:
     return None if policy.corrupts or policy.prefill_treatment or policy.step_treatment else branch.digest
 
 
+def _stored_bytes(trace: Trace, branch: Branch) -> int:
+    """Counts the bytes that an allocator holds for a branch once the context is read, head by head."""
+    heads, _, size = trace.keys[0].shape
+    treatment, number_bytes = branch.treatment, trace.keys[0].element_size()
+    stored = treatment.policy.stored_bytes
+    if stored is None:
+        return 2 * size * number_bytes * sum(cache.held_rows for cache in branch.layers)
+    held = [cache.held_rows // heads for cache in branch.layers]  # all heads of a layer hold as many
+    return sum(heads * stored(treatment.situation, HeadRows(rows, size, number_bytes)) for rows in held)
+
+
 def _outcome(model: LoadedModel, trace: Trace, branch: Branch, generation: Generation) -> dict[str, object]:
     """Returns output and costs of a sound branch."""
     heads, length, size = trace.keys[0].shape
     ids = list(generation.token_ids)
-    row_bytes = 2 * size * trace.keys[0].element_size()
     if final := generation.final_cache:
-        read, allocated, tokens = float(final.rows), final.rows, final.tokens
+        read, tokens, kv_bytes = float(final.rows), final.tokens, 2 * size * final.rows * trace.keys[0].element_size()
     else:
         read = sum(cache.read_rows * cache.filled for cache in branch.layers)
-        allocated, tokens = sum(cache.held_rows for cache in branch.layers), length
+        tokens, kv_bytes = length, _stored_bytes(trace, branch)
     return {
         "output_text": answer_text(model.tokenizer, ids),
         "output_token_ids": ids,
@@ -225,7 +235,7 @@ def _outcome(model: LoadedModel, trace: Trace, branch: Branch, generation: Gener
         "cache_digest": _digest(branch, generation),
         "realised_ratio": 1 - read / (len(trace.keys) * heads * tokens),
         "kept_tokens": read / (len(trace.keys) * heads),
-        "kv_bytes": allocated * row_bytes,
+        "kv_bytes": kv_bytes,
         "compression_seconds": branch.seconds,
         "decode_seconds": generation.seconds,
         "wave_halvings": generation.halvings,

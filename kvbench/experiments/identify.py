@@ -55,8 +55,8 @@ def _arguments(policy: Policy) -> dict[str, int | float | str]:
     """Reads the arguments of a press for a context of :data:`ARGUMENTS_AT` tokens at a typical level; none if it cannot
     be built."""
     try:
-        press = policy.build(policy.typical_situation(ARGUMENTS_AT, ARGUMENTS_AT // 8))
-        return arguments_of(press) | dict(policy.arguments)
+        situation = policy.typical_situation(ARGUMENTS_AT, ARGUMENTS_AT // 8)
+        return arguments_of(policy.build(situation)) | policy.arguments_in(situation)
     except Exception:  # a plug-in's, which each record tells of
         return {}
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from pandas import DataFrame
 
-from policies import PLAIN, POLICIES, plain_and_way
+from policies.composition import built_in
 
 # Arguments that say how many of the last tokens a press looks at, or keeps whatever their scores are.
 WINDOWS = ("window_size", "sliding_window_size", "n_recent", "recent")
@@ -132,9 +132,8 @@ def narrow_windows(presses: Sequence[Arguments]) -> str:
 
 
 def paper_arguments(policy: str) -> Mapping[str, float]:
-    """Returns the paper's arguments of a policy of the registry, or of the one that it protects; none of a plug-in."""
-    plain, way = plain_and_way(policy)
-    known = POLICIES.get(policy) or (POLICIES.get(plain) if way != PLAIN else None)
+    """Returns the papers' arguments of a policy of this package, with what it protects or treats; none of a plug-in."""
+    known = built_in(policy)
     return known.paper_arguments if known else {}
 
 

@@ -13,6 +13,7 @@ from policies.declaration.errors import LevelError
 
 MOST_VALUES = 1000
 MOST_TOKENS = 10_000_000
+MOST_BITS = 23  # of a mantissa, in float32
 A_LITTLE = 1e-6  # of a token: or 1 - (1 - 63/96) of 96 tokens comes to 62.99, and kvpress keeps 62
 
 
@@ -172,6 +173,15 @@ def parse_budgets(text: str) -> tuple[float, ...]:
     return tuple(sorted(budgets))
 
 
+def parse_bits(text: str) -> tuple[float, ...]:
+    """``0,4,8`` or ``0:8:2``, counts of bits, as :func:`parse_numbers` reads them."""
+    counts = parse_numbers(text, "bits")
+    for count in counts:
+        if count != int(count) or not 0 <= count <= MOST_BITS:
+            raise LevelError(f"--bits {text}: {count} is no count of bits from 0 to {MOST_BITS}")
+    return tuple(float(count) + 0.0 for count in counts)
+
+
 def _share_beyond(budget: float, length: int) -> float:
     """Nothing goes of a context that is within the budget."""
     return max(0.0, 1 - (budget + A_LITTLE) / length)
@@ -218,7 +228,20 @@ RATE = LevelKind(
     few="0.02,0.1,0.5",
     usual=(0.02, 0.1),
 )
-KINDS: dict[str, LevelKind] = {kind.name: kind for kind in (RATIO, BUDGET, RATE)}
+BITS = LevelKind(
+    name="bits",
+    plural="bits",
+    help="Of the mantissa: how many low bits to set to zero, such as 4,8.",
+    parse=parse_bits,
+    nothing=0.0,
+    typical=4.0,
+    title="asked bits: the low bits of every mantissa that are set to zero",
+    axis="masked bits of the mantissa",
+    default="0:6:2",
+    few="2,4,6",
+    usual=(2, 6),
+)
+KINDS: dict[str, LevelKind] = {kind.name: kind for kind in (RATIO, BUDGET, RATE, BITS)}
 EVICTION = (RATIO.name, BUDGET.name)  # the kinds that a policy takes unless it declares others
 UNTREATED = Level(RATIO.name, RATIO.nothing)  # the one level of the full cache
 

@@ -17,10 +17,13 @@ if TYPE_CHECKING:
 
 kvpress = LazyModule("kvpress")
 
-Family = Literal["control", "scorer", "wrapper", "prefill", "decoding", "protection", "fault", "plug-in"]
+Family = Literal[
+    "control", "scorer", "wrapper", "prefill", "decoding", "protection", "quantisation", "fault", "plug-in"
+]
 Attention = Literal["sdpa", "eager"]
 Prefill = Literal["shared", "private"]
 Counted = Literal["head", "layer", "cache", "nowhere"]
+Argument = int | float | str
 Press = Any  # a kvpress.BasePress: kvpress has no types, and is not imported to name them
 
 
@@ -60,6 +63,15 @@ class Baseline:
 
 
 @dataclass(frozen=True)
+class HeadRows:
+    """Tells what one head of one layer holds."""
+
+    rows: int
+    size: int  # numbers in a key, and in a value
+    number_bytes: int  # of each as the model computes it
+
+
+@dataclass(frozen=True)
 class Policy:
     """A registry entry; it builds a fresh press each time and holds none."""
 
@@ -82,6 +94,10 @@ class Policy:
     # Builds what acts on the cache between steps, for the answer to the question of that id. Each question is then
     # decoded from a copy of what the press kept, together with all other branches.
     step_treatment: Callable[[Situation, str], StepTreatment] | None = None
+    # Counts the bytes that the keys and values of one head take, where they are not stored as the model computes them.
+    stored_bytes: Callable[[Situation, HeadRows], int] | None = None
+    # Puts a press around another, for a treatment of what the model writes while it reads the context.
+    wrap: Callable[[Press, Situation], Press] | None = None
     # The scores of the press, or of the press inside it, do not depend on the ratio: one scoring serves all ratios.
     ratio_free_score: bool = False
     per_question: bool = False  # one press for each question, as it is told where the answer lies
@@ -106,7 +122,8 @@ class Policy:
     # Arguments that are smaller on short contexts, with their values where the context is long enough: those of the
     # paper as kvpress has them. A name is that of the press's argument, or the end of it behind a dot.
     paper_arguments: Mapping[str, float] = field(default_factory=dict)
-    arguments: Mapping[str, int | float | str] = field(default_factory=dict)  # beside those of its press
+    arguments: Mapping[str, Argument] = field(default_factory=dict)  # beside those of its press
+    fitted: Callable[[Situation], Mapping[str, Argument]] = lambda _: {}  # of these, what depends on the situation
     weights: str = ""  # what has to be downloaded for a model, if anything
     same_as: tuple[str, ...] = ()  # keep the same by design: the identity audit does not report them
     baseline: Baseline | None = None  # how kvpress itself does the same, if by another press
@@ -129,6 +146,10 @@ class Policy:
     def takes_ratios(self) -> bool:
         """Tells whether it can be run at ratios; what takes no level at all can."""
         return not self.kinds or RATIO.name in self.kinds
+
+    def arguments_in(self, situation: Situation) -> dict[str, Argument]:
+        """Returns the arguments of its treatments in a situation, which stand beside those of its press."""
+        return {**self.arguments, **self.fitted(situation)}
 
     def points_among(self, points: Iterable[Point]) -> tuple[Point, ...]:
         """Selects the points at which it runs: of a kind that it takes, within its reach, and more than the first draw

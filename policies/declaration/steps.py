@@ -1,12 +1,15 @@
 """Declares treatments that act on the rows of a branch after its press: when they are called, and what they may do."""
 
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Literal, Protocol
 
 if TYPE_CHECKING:
     import torch  # for annotations alone: a list of policies needs no torch
 
 ABSENT = -1  # instead of a token's position: a head that keeps fewer tokens than another has no row there
 UNKNOWN = -2  # a row that is no single token of the context as it was: it is merged, turned or rewritten
+States = Literal["keys", "values"]
+TENSORS: Mapping[str, tuple[States, ...]] = {"K": ("keys",), "V": ("values",), "both": ("keys", "values")}  # in options
 
 
 class CacheRows(Protocol):

@@ -35,6 +35,8 @@ WAYS: Mapping[str, Way] = {
 def protected(plain: Policy, way: str) -> Policy:
     """Makes the policy around another, named ``plain+way``; raises :class:`PolicyError` if the other keeps tokens by
     anything but their scores."""
+    if plain.prefill_treatment or plain.step_treatment:
+        raise PolicyError(f"{plain.name}+{way}: protect first, as in knorm+{way}+int4")
     press = plain.build(plain.typical_situation(1024))
     by_score = isinstance(press, kvpress.ScorerPress) and type(press).compress is kvpress.ScorerPress.compress
     if not by_score or replaced_hooks(press) or plain.per_question:

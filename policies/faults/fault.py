@@ -1,16 +1,16 @@
 """A fault damages rows of the cache. Which rows, and when, is the same for every kind; how is what a kind declares."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from policies.declaration.lazy import LazyModule
 from policies.declaration.levels import RATE
 from policies.declaration.policy import Situation
 from policies.declaration.shape import ModelShape
-from policies.declaration.steps import ABSENT, CacheRows
+from policies.declaration.steps import ABSENT, TENSORS, CacheRows, States
 from policies.faults.draws import Distribution, draw
 from policies.faults.options import FIRST, FaultOptions
 
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 else:
     torch = LazyModule("torch")
 
-States = Literal["keys", "values"]
-TENSORS: Mapping[str, tuple[States, ...]] = {"K": ("keys",), "V": ("values",), "both": ("keys", "values")}
 BEFORE_THE_QUESTION = 0
 
 
@@ -123,7 +121,7 @@ class FaultTreatment:
         return written["keys"], written["values"]
 
     def _act(self, cache: CacheRows, step: int) -> None:
-        self._restore(cache)
+        self.restore(cache)
         if self.options.phase == "step" and step != self.options.step:
             return
         if self.options.phase == "resident" and step != BEFORE_THE_QUESTION:
@@ -147,7 +145,7 @@ class FaultTreatment:
         hit = self._hit(site)
         return torch.where(hit, self.fault.corrupt(site), site.states) if bool(hit.any()) else site.states
 
-    def _restore(self, cache: CacheRows) -> None:
+    def restore(self, cache: CacheRows) -> None:
         """Puts back what a transient fault has damaged; rows that are newer stand behind it and are clean."""
         for (layer, tensor), clean in self._clean.items():
             states = getattr(cache, tensor)(layer)

@@ -23,9 +23,11 @@ from kvbench.prompts.prompt import Prompt
 from kvbench.system.errors import KVBenchError
 from policies import POLICIES, Level, Policy, Situation
 from policies.declaration.shape import ModelShape
-from policies.faults.fault import FaultTreatment, Site
-from policies.faults.registry import FAULTS, _parsed
+from policies.faults.fault import Fault, FaultTreatment, Site
+from policies.faults.options import FaultOptions
+from policies.faults.registry import FAULTS
 from policies.faults.registry import KINDS as FAULT_KINDS
+from policies.treatments.options import kind_in, options_in
 from tests.support.plain import plain_answer
 from tests.support.toy import LAYERS, NETWORKS, PLENTY, STEPS, model_of, toy_prompt, treat
 
@@ -273,12 +275,17 @@ def test_later_layers_see_what_is_written_and_not_what_is_hit_after_the_prefill(
 # --- what it refuses, and what becomes of answers
 
 
+def parsed(name: str) -> tuple[Fault, FaultOptions]:
+    fault = FAULT_KINDS[kind_in(name)]
+    return fault, options_in(name, fault)
+
+
 def test_bits_of_every_dtype_flip_alone() -> None:
     for dtype, exponent in ((torch.float32, 23), (torch.bfloat16, 7), (torch.float16, 10)):
         states = torch.randn(2, 8, 4).to(dtype)
         situation = Situation(0.0, 8, 0, "", level=Level("rate", 1.0))
         for bits, mask in (("sign", 0), ("[0]", 1), (f"{exponent}", 2**exponent)):
-            _, options = _parsed(f"bitflip(bits={bits})")
+            _, options = parsed(f"bitflip(bits={bits})")
             tokens = torch.arange(8).expand(2, -1)
             flipped = FAULT_KINDS["bitflip"].corrupt(Site(situation, options, 0, "keys", 0, tokens, states, 1.0))
             if bits == "sign":
@@ -292,7 +299,7 @@ def test_the_errors_of_sign_flips_and_of_same_sign_are_as_large_and_one_changes_
     states = torch.randn(2, 400, 64)
     situation = Situation(0.0, 400, 0, "", level=Level("rate", 0.09))
     for name, share in (("sign_flip", 0.09), ("same_sign", 0.0)):
-        fault, options = _parsed(name)
+        fault, options = parsed(name)
         treatment = FaultTreatment(fault, options, situation)
         keys, _ = treatment.write(0, 1, states, states, 0)
         assert float((keys * states < 0).float().mean()) == pytest.approx(share, abs=0.01)
@@ -310,7 +317,10 @@ def test_the_errors_of_sign_flips_and_of_same_sign_are_as_large_and_one_changes_
         ("multiplicative_uniform(low=2,high=1)", r"low=2 is above high=1"),
         ("same_sign(rate=0.3)", r"rate=0.3: .*less than 0.25"),
         ("sign_flip(layers=Q5)", r"layers=Q5: give indices"),
-        ("decoding_knorm+zeros(rate=0.1,phase=every_step)", r"decodes alone: use phase=resident"),
+        (
+            "decoding_knorm+zeros(rate=0.1,phase=every_step)",
+            r"decodes alone, and zeros\(phase=every_step,rate=0.1\) acts more than once",
+        ),
     ],
 )
 def test_what_cannot_be_is_refused_in_one_line(name: str, message: str) -> None:

@@ -153,8 +153,10 @@ def treat(
     budgets: Sequence[int] = (),
     repeats: int = 1,
     rates: Sequence[float] = (),
+    levels: Sequence[Level] = (),
 ) -> Trace:
     levels = [
+        *levels,
         *(point.level for point in at_ratios(ratios)),
         *(Level("budget", float(budget)) for budget in budgets),
         *(Level("rate", rate) for rate in rates),

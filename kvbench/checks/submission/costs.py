@@ -11,13 +11,15 @@ from kvbench.checks.submission.routes import faults_of_layers, faults_of_routes,
 from kvbench.prompts.prompt import build_prompts
 from kvbench.store.record import Record, StoredAnswer, StoredQuestion
 from kvbench.store.tables import NOISE
-from policies import FULL, KINDS, POLICIES
+from policies import FULL, KINDS, HeadRows, Policy, Situation
+from policies.composition import built_in
 
 RATES = ("realised_ratio", "eviction_rate", "ger", "slot_coverage", "defence_kept", "directives_kept")
 RATES_BY_LAYER = ("ger_by_layer", "defence_kept_by_layer", "directives_kept_by_layer")
 TIMES = ("prefill_seconds", "compression_seconds", "decode_seconds")
 OF_FULL = {"realised_ratio": 0.0, "eviction_rate": 0.0, "ger": 0.0, "slot_coverage": 1.0}
 Lengths = Mapping[str, tuple[int, int, int]]
+Heads = tuple[int, int, int]  # how many, numbers in a key, bytes of each
 
 
 def check_costs(submission: Submission) -> Iterator[Finding]:
@@ -31,7 +33,7 @@ def check_costs(submission: Submission) -> Iterator[Finding]:
         if first:
             faults.append(f"{question.question_id}: {first}")
     for answer in submission.answers:
-        first = next(_faults(answer, whole.get(answer.record.question_id)), None)
+        first = next(_faults(answer, whole.get(answer.record.question_id), submission.heads), None)
         if first:
             faults.append(f"{place_of(answer.record)}: {first}")
     yield finding_of("costs", "ratios, tokens, bytes, times and routing metrics are possible", faults)
@@ -57,7 +59,7 @@ def _faults_of_counts(question: StoredQuestion, lengths: Lengths) -> Iterator[st
         yield f"context, answer and evidence have {counted} tokens, the tokenizer makes {expected}"
 
 
-def _faults(answer: StoredAnswer, whole: Record | None) -> Iterator[str]:
+def _faults(answer: StoredAnswer, whole: Record | None, heads: Heads | None) -> Iterator[str]:
     record, context_tokens = answer.record, answer.question.context_tokens
     rates = [(name, getattr(record, name)) for name in RATES]
     rates += [(name, value) for name in RATES_BY_LAYER for value in getattr(record, name) or ()]
@@ -75,7 +77,7 @@ def _faults(answer: StoredAnswer, whole: Record | None) -> Iterator[str]:
         if (record.ratio is None) != (ratio is None) or abs((record.ratio or 0.0) - (ratio or 0.0)) > NOISE:
             yield f"ratio is {record.ratio}, {record.point.where} of {context_tokens} tokens is {ratio}"
     if record.status == "ok":
-        yield from _faults_of_kept(record, context_tokens, whole)
+        yield from _faults_of_kept(record, context_tokens, whole, heads)
         yield from faults_of_routes(answer)
         if whole is not None and whole.ger_by_layer is not None:
             yield from faults_of_layers(record, len(whole.ger_by_layer))
@@ -90,7 +92,7 @@ def _is_object(text: str) -> bool:
         return False
 
 
-def _faults_of_kept(record: Record, context_tokens: int, whole: Record | None) -> Iterator[str]:
+def _faults_of_kept(record: Record, context_tokens: int, whole: Record | None, heads: Heads | None) -> Iterator[str]:
     """Compares the three numbers of what is kept: share, tokens and bytes."""
     realised, kept, size = record.realised_ratio, record.kept_tokens, record.kv_bytes
     if realised is None or kept is None or size is None or context_tokens < 1:
@@ -104,16 +106,28 @@ def _faults_of_kept(record: Record, context_tokens: int, whole: Record | None) -
     if not 0 <= kept < math.inf or size < 0:
         yield f"{kept} tokens and {size} bytes are kept"
     share = kept / context_tokens
-    if _counts_the_context_alone(record.policy):
+    policy = built_in(record.policy)
+    # One that acts while an answer is written is measured with question and answer, and so may be an unknown one.
+    if policy and not policy.while_decoding:
         if abs(1 - share - realised) > NOISE:
             yield f"realised_ratio is {realised}, {kept:g} of {context_tokens} tokens are kept"
-        if whole and whole.kv_bytes is not None and not share * whole.kv_bytes - 1 <= size <= whole.kv_bytes:
+        if policy.stored_bytes:
+            yield from _faults_of_stored(policy, record, context_tokens, heads)
+        elif whole and whole.kv_bytes is not None and not share * whole.kv_bytes - 1 <= size <= whole.kv_bytes:
             yield f"{size} bytes hold {share:.3f} of the {whole.kv_bytes} bytes of the full cache"
     elif realised < 1 - share - NOISE:
         yield f"realised_ratio is {realised}, and {kept:g} tokens are kept of {context_tokens} or more"
 
 
-def _counts_the_context_alone(policy: str) -> bool:
-    """Tells whether a policy is measured on the context. One that acts while an answer is written is measured with
-    question and answer, and so may be an unknown one."""
-    return policy in POLICIES and not POLICIES[policy].while_decoding
+def _faults_of_stored(policy: Policy, record: Record, context_tokens: int, heads: Heads | None) -> Iterator[str]:
+    """Counts codes, scales and zero points again, where all heads of a model that is here keep as many tokens."""
+    kept, size = record.kept_tokens, record.kv_bytes
+    if policy.stored_bytes is None or heads is None or kept is None or kept != int(kept):
+        return
+    if policy.counted == "head" and policy.frees and not policy.rewrites:
+        level = record.point.level
+        situation = Situation(level.share(context_tokens) or 0.0, context_tokens, 0, "", level=level)
+        count, numbers, number_bytes = heads
+        expected = count * policy.stored_bytes(situation, HeadRows(int(kept), numbers, number_bytes))
+        if size != expected:
+            yield f"{size} bytes hold {kept:g} tokens, {policy.name} stores them in {expected}"

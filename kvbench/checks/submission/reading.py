@@ -6,9 +6,10 @@ from functools import cached_property
 from pathlib import Path
 
 import pyarrow as pa
+import torch
 from pandas import DataFrame
 from pydantic import ValidationError
-from transformers import AutoTokenizer, PreTrainedTokenizerBase
+from transformers import AutoConfig, AutoTokenizer, PreTrainedTokenizerBase
 
 from datasets_gen import Example, Task
 from kvbench.checks.findings import Finding, finding_of
@@ -69,6 +70,17 @@ class Submission:
         name = self.identity.model
         folder = Path(folder_of(name)) if name in REFERENCE_MODELS else Path(name).expanduser()
         return folder if (folder / "config.json").is_file() else None
+
+    @cached_property
+    def heads(self) -> tuple[int, int, int] | None:
+        """Counts the key-value heads of all layers, the numbers in a key, and the bytes of each, of a model that is
+        here."""
+        if self.model_folder is None:
+            return None
+        config = AutoConfig.from_pretrained(str(self.model_folder)).get_text_config()
+        size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+        number_bytes = getattr(torch, self.identity.dtype).itemsize
+        return config.num_hidden_layers * config.num_key_value_heads, size, number_bytes
 
     @cached_property
     def tokenizer(self) -> PreTrainedTokenizerBase | None:

@@ -78,7 +78,7 @@ def new_branch(treatment: Treatment) -> Branch:
         branch.press = treatment.policy.press(treatment.situation)
         if treatment.policy.needs_donor and treatment.situation.donor is not None:
             treatment.situation.donor()  # now, as no press must act on it
-        branch.arguments = arguments_of(branch.press) | dict(treatment.policy.arguments)
+        branch.arguments = arguments_of(branch.press) | treatment.policy.arguments_in(treatment.situation)
     return branch
 
 

@@ -1,0 +1,88 @@
+"""Groups of numbers that share a scale, and integers of few bits for each."""
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from policies.declaration.lazy import LazyModule
+from policies.declaration.policy import HeadRows
+from policies.quantisation.options import Axis
+from policies.quantisation.quantisation import Codes
+
+if TYPE_CHECKING:
+    import torch
+else:
+    torch = LazyModule("torch")
+
+
+def in_groups(states: "torch.Tensor", group: int) -> "torch.Tensor":
+    """Divides the last dimension: (..., length) to (..., groups, group).
+
+    The last group may have fewer numbers: its last one is repeated, which changes neither its least nor its largest.
+    """
+    missing = -states.shape[-1] % group
+    padding = states[..., -1:].expand(*states.shape[:-1], missing)
+    grouped: torch.Tensor = torch.cat([states, padding], dim=-1).unflatten(-1, (-1, group))
+    return grouped
+
+
+@dataclass(frozen=True)
+class IntegerFormat:
+    """Encodes each group in integers of so many bits.
+
+    Asymmetric: in equal steps from the least number of the group, the zero point, to the largest, as in KIVI.
+    Symmetric: from minus the largest magnitude to plus, without a zero point. Scale and zero point have the type of the
+    model. The arithmetic between is in float32, unless ``in_own_type``, as quanto computes.
+    """
+
+    bits: int
+    axis: Axis
+    group: int
+    symmetric: bool = False
+    in_own_type: bool = False
+
+    @property
+    def over_tokens(self) -> bool:
+        return self.axis == "channel"
+
+    def encode(self, states: "torch.Tensor") -> Codes:
+        """Encodes rows of shape (num_kv_heads, rows, head_dim); groups are counted from the first row, or channel."""
+        turned = states.transpose(1, 2) if self.over_tokens else states
+        length = turned.shape[-1]
+        grouped = in_groups(turned, min(self.group, length))
+        kind = states.dtype if self.in_own_type else torch.float32
+        lowest, scale = (part.to(states.dtype).to(kind) for part in self._zero_and_scale(grouped.to(kind)))
+        step = torch.where(scale > 0, scale, torch.ones_like(scale))
+        least, offset = (-self._steps, 1 << (self.bits - 1)) if self.symmetric else (0, 0)  # codewords are 0 and more
+        numbers = ((grouped.to(kind) - lowest) / step).round().clamp(least, self._steps).int() + offset
+
+        def back(parts: "torch.Tensor") -> "torch.Tensor":
+            flat = parts.flatten(-2)[..., :length]
+            return (flat.transpose(1, 2) if self.over_tokens else flat).contiguous()
+
+        def decode(codes: "torch.Tensor") -> "torch.Tensor":
+            of_groups = in_groups(codes.transpose(1, 2) if self.over_tokens else codes, min(self.group, length))
+            return back((scale * (of_groups - offset).to(kind) + lowest).to(states.dtype))
+
+        return Codes(back(numbers), self.bits, decode)
+
+    @property
+    def _steps(self) -> int:
+        """Counts the steps from the zero point to the largest code."""
+        bits = self.bits - 1 if self.symmetric else self.bits
+        return (1 << bits) - 1
+
+    def _zero_and_scale(self, grouped: "torch.Tensor") -> "tuple[torch.Tensor, torch.Tensor]":
+        lowest, highest = grouped.amin(-1, keepdim=True), grouped.amax(-1, keepdim=True)
+        if self.symmetric:
+            return torch.zeros_like(lowest), torch.maximum(-lowest, highest) / self._steps
+        return lowest, (highest - lowest) / self._steps
+
+    def code_bytes(self, head: HeadRows) -> int:
+        """Counts the bytes of the codewords, packed without gaps."""
+        return math.ceil(head.rows * head.size * self.bits / 8)
+
+    def bytes(self, head: HeadRows) -> int:
+        across, along = (head.size, head.rows) if self.over_tokens else (head.rows, head.size)
+        groups = across * math.ceil(along / self.group)
+        return self.code_bytes(head) + groups * (1 if self.symmetric else 2) * head.number_bytes

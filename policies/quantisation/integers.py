@@ -1,0 +1,38 @@
+"""Integers of 8, 4, 3 and 2 bits, in KIVI's layout unless options say otherwise."""
+
+from policies.declaration.policy import Situation
+from policies.declaration.steps import TENSORS, States
+from policies.quantisation.groups import IntegerFormat
+from policies.quantisation.like_transformers import FlatFormat
+from policies.quantisation.options import USUAL_RESIDUAL, Axis, IntegerOptions
+from policies.quantisation.quantisation import Format, Formats, Quantisation
+
+
+def integers(bits: int) -> Quantisation:
+    """Declares integers of so many bits for keys and values alike, unless options say otherwise."""
+
+    def formats(options: IntegerOptions, situation: Situation) -> Formats:
+        layout: dict[States, tuple[int, Axis]] = {
+            "keys": (options.k_bits or bits, options.k_axis),
+            "values": (options.v_bits or bits, options.v_axis),
+        }
+        flat, symmetric = options.like == "transformers", options.scheme == "symmetric"
+        found: dict[States, Format] = {}
+        for tensor in TENSORS[options.tensor]:
+            stored = IntegerFormat(*layout[tensor], options.group, symmetric, in_own_type=flat)
+            found[tensor] = FlatFormat(stored) if flat else stored
+        return found
+
+    return Quantisation(
+        name=f"int{bits}",
+        paper="KIVI, arXiv 2402.02750",
+        description=f"Integers of {bits} bits: groups of keys by channel, of values by token",
+        options=IntegerOptions,
+        formats=formats,
+        residual=lambda options, situation: options.residual_in(situation),
+        as_in_transformers=lambda options: options.like == "transformers",
+        paper_arguments={"residual": USUAL_RESIDUAL},
+    )
+
+
+INTEGERS = tuple(integers(bits) for bits in (8, 4, 3, 2))

@@ -1,0 +1,105 @@
+"""One treatment behind another, such as ``snapkv+int4+zeros(rate=0.01)``: evict, quantise, then damage what is left."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol, runtime_checkable
+
+from policies.declaration.errors import PolicyError
+from policies.declaration.levels import KINDS
+from policies.declaration.policy import Argument, Policy, Press, Situation
+from policies.declaration.shape import ModelShape
+from policies.declaration.steps import CacheRows, PrefillTreatment, StepTreatment
+
+
+@runtime_checkable
+class Restoring(Protocol):
+    """Damages rows for one step alone."""
+
+    def restore(self, cache: CacheRows) -> None:
+        """Puts back what is damaged for the step that is over."""
+
+
+@dataclass
+class Chain:
+    """Calls treatments in order. What acts once is called after the prefill alone."""
+
+    once: Sequence[PrefillTreatment | StepTreatment]
+    at_steps: Sequence[StepTreatment]
+
+    def after_prefill(self, cache: CacheRows) -> None:
+        for treatment in self.once:
+            treatment.after_prefill(cache)
+
+    def after_step(self, cache: CacheRows, step: int) -> None:
+        for treatment in reversed(self.at_steps):  # before any other reads rows that were damaged for one step
+            if isinstance(treatment, Restoring):
+                treatment.restore(cache)
+        for treatment in self.at_steps:
+            treatment.after_step(cache, step)
+
+
+def followed_by(plain: Policy, way: Policy) -> Policy:
+    """Makes the policy that treats what another leaves as ``way`` treats the full cache, named ``plain+way``.
+
+    Its level is that of the other. Raises :class:`PolicyError` if the two do not go together.
+    """
+    name = f"{plain.name}+{way.name}"
+    if way.kinds:
+        kind = KINDS[way.kinds[0]]
+        example = f"{plain.name}+{way.name.partition('(')[0]}({kind.name}={kind.typical:g})"
+        raise PolicyError(f"{name}: say at which {kind.name}, as in {example}")
+    if plain.while_decoding and (way.step_treatment or way.wrap):
+        raise PolicyError(f"{name}: {plain.name} decodes alone, and {way.name} acts more than once: leave one out")
+
+    def chain(situation: Situation, question_id: str = "") -> Chain:
+        once: list[PrefillTreatment | StepTreatment] = []
+        at_steps: list[StepTreatment] = []
+        for policy in (plain, way):
+            if policy.prefill_treatment:
+                once.append(policy.prefill_treatment(situation))
+            if policy.step_treatment:
+                at_steps.append(policy.step_treatment(situation, question_id))
+                once.append(at_steps[-1])
+        return Chain(once, at_steps)
+
+    def build(situation: Situation) -> Press:
+        press = plain.build(situation)
+        return way.wrap(press, situation) if way.wrap else press
+
+    def check_model(shape: ModelShape) -> None:
+        for policy in (plain, way):
+            if policy.check_model:
+                policy.check_model(shape)
+
+    by_step = plain.step_treatment or way.step_treatment
+    return replace(
+        plain,
+        name=name,
+        family=way.family,
+        paper=way.paper,
+        description=f"{plain.name}, then: {way.description[0].lower()}{way.description[1:]}",
+        build=build,
+        prefill="private" if way.wrap else plain.prefill,
+        wrap=None,
+        random=plain.random or way.random,
+        corrupts=plain.corrupts or way.corrupts,
+        own_rows=plain.own_rows or way.own_rows,
+        needs_donor=plain.needs_donor or way.needs_donor,
+        check_model=check_model,
+        arguments=_side_by_side(plain.arguments, way.arguments, way.name),
+        fitted=lambda situation: _side_by_side(plain.fitted(situation), way.fitted(situation), way.name),
+        paper_arguments={**way.paper_arguments, **plain.paper_arguments},
+        stored_bytes=way.stored_bytes or plain.stored_bytes,
+        prefill_treatment=None if by_step else chain,
+        step_treatment=chain if by_step else None,
+        per_question=plain.per_question or way.per_question,
+        same_as=(),
+        baseline=None,
+        by_default=False,
+    )
+
+
+def _side_by_side(first: Mapping[str, Argument], second: Mapping[str, Argument], name: str) -> Mapping[str, Argument]:
+    """Joins the arguments of two treatments; one of the second that the first has too stands behind its name."""
+    kind = name.partition("(")[0]
+    return {**first, **{f"{kind}.{key}" if key in first else key: value for key, value in second.items()}}

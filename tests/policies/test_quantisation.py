@@ -1,0 +1,195 @@
+"""Codes of a quantisation: how many there are, how far values move, which rows are quantised, and what they take."""
+
+from typing import Literal
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kvbench.experiments.catalogue import find_policy
+from kvbench.system.errors import KVBenchError
+from policies import HeadRows, Level, PolicyError, Situation
+from policies.composition import built_in
+from policies.quantisation.floats import FloatFormat
+from policies.quantisation.groups import IntegerFormat, in_groups
+from policies.quantisation.like_transformers import FlatFormat
+from policies.quantisation.mantissa import MaskedFormat
+from policies.quantisation.window import rows_in_codes
+
+ROUNDING = 1e-5  # of float32
+
+
+@st.composite
+def rows(draw: st.DrawFn) -> torch.Tensor:
+    shape = draw(st.integers(1, 3)), draw(st.integers(1, 40)), draw(st.integers(1, 40))
+    generator = torch.Generator().manual_seed(draw(st.integers(0, 2**32)))
+    spread = draw(st.sampled_from([1e-3, 1.0, 300.0]))
+    return torch.randn(shape, generator=generator) * spread + draw(st.sampled_from([0.0, 5.0]))
+
+
+@given(rows(), st.integers(2, 8), st.sampled_from(["channel", "token"]), st.sampled_from([1, 5, 16, 64]), st.booleans())
+@settings(max_examples=200, deadline=None)
+def test_a_group_has_no_more_codes_than_its_bits_and_no_value_moves_by_more_than_half_a_step(
+    states: torch.Tensor, bits: int, axis: Literal["channel", "token"], group: int, symmetric: bool
+) -> None:
+    codes = IntegerFormat(bits, axis, group, symmetric).encode(states)
+    read = codes.read()
+    assert read.shape == states.shape
+    assert codes.numbers.min() >= 0
+    assert codes.numbers.max() < 2**bits
+    turn = (lambda one: one.transpose(1, 2)) if axis == "channel" else (lambda one: one)
+    before, after = (in_groups(turn(one), group) for one in (states, read))
+    lowest, highest = before.amin(-1, keepdim=True), before.amax(-1, keepdim=True)
+    whole = 2 * torch.maximum(-lowest, highest) if symmetric else highest - lowest
+    step = whole / (2**bits - 2 if symmetric else 2**bits - 1)
+    assert ((after - before).abs() <= step / 2 + ROUNDING * before.abs().amax(-1, keepdim=True)).all()
+    for one in after.flatten(0, -2):
+        assert len(one.unique()) <= 2**bits
+
+
+@given(rows(), st.integers(2, 8), st.sampled_from(["channel", "token"]), st.booleans())
+@settings(max_examples=50, deadline=None)
+def test_another_codeword_reads_as_another_value_of_the_same_group(
+    states: torch.Tensor, bits: int, axis: Literal["channel", "token"], symmetric: bool
+) -> None:
+    codes = IntegerFormat(bits, axis, 16, symmetric).encode(states)
+    flipped = codes.numbers.clone()
+    flipped[0, 0, 0] ^= 1
+    differs = codes.decode(flipped) != codes.read()
+    assert differs.sum() <= 1
+    assert (
+        differs[0, 0, 0]
+        or states.numel() == 1
+        or float(states.std()) == 0
+        or not bool((codes.read() != 0).any())
+        or (len(in_groups(states.transpose(1, 2) if axis == "channel" else states, 16)[0, 0, 0].unique()) == 1)
+    )
+
+
+def test_values_of_one_group_are_those_counted_by_hand() -> None:
+    states = torch.tensor([[[0.0, 1.0, 2.2, 6.0]]])
+    assert IntegerFormat(2, "token", 64).encode(states).read().tolist() == [[[0.0, 0.0, 2.0, 6.0]]]
+    assert IntegerFormat(2, "token", 2).encode(states).read().flatten().tolist() == pytest.approx([0, 1, 2.2, 6.0])
+    assert IntegerFormat(2, "token", 64, symmetric=True).encode(-states).read().tolist() == [[[0.0, 0.0, 0.0, -6.0]]]
+    assert IntegerFormat(2, "channel", 64).encode(states.transpose(1, 2)).read().flatten().tolist() == [0, 0, 2, 6]
+
+
+def test_the_last_group_may_have_fewer_values_and_a_constant_group_stays() -> None:
+    states = torch.tensor([[[0.0, 1.0, 3.0, 5.0, 7.0]]])
+    read = IntegerFormat(2, "token", 3).encode(states).read()
+    assert read.flatten().tolist() == pytest.approx([0, 1, 3, 5, 7])
+    assert IntegerFormat(2, "token", 64).encode(torch.full((1, 2, 3), 0.7)).read().eq(0.7).all()
+
+
+def test_groups_that_do_not_divide_are_refused_where_transformers_refuses_them() -> None:
+    stored = FlatFormat(IntegerFormat(4, "token", 64, in_own_type=True))
+    with pytest.raises(PolicyError, match="groups of 64 do not divide 96 numbers"):
+        stored.encode(torch.zeros(1, 1, 96))
+
+
+def test_fp8_is_a_cast_that_saturates_and_a_scale_reaches_the_largest_number() -> None:
+    states = torch.tensor([[[0.1, -3.0, 500.0, 1e6]]])
+    read = FloatFormat("float8_e4m3fn", None).encode(states).read()
+    assert read.flatten().tolist() == pytest.approx([0.1015625, -3.0, 448.0, 448.0])
+    assert FloatFormat("float8_e5m2", None).encode(states).read().flatten().tolist()[3] == 57344
+    scaled = FloatFormat("float8_e4m3fn", 2).encode(states).read()
+    assert torch.allclose(scaled, states, rtol=2**-4, atol=0.01)
+
+
+def test_masked_bits_are_zero_and_all_others_stay() -> None:
+    for dtype, mantissa in ((torch.float32, 23), (torch.bfloat16, 7), (torch.float16, 10)):
+        states = torch.randn(2, 3, 8, generator=torch.Generator().manual_seed(0)).to(dtype)
+        kind = torch.int32 if dtype == torch.float32 else torch.int16
+        read = MaskedFormat(3).encode(states).read()
+        assert (read.view(kind) & 7).eq(0).all()
+        assert (read.view(kind) >> 3).equal(states.view(kind) >> 3)
+        assert MaskedFormat(0).encode(states).read().equal(states)
+        with pytest.raises(PolicyError, match=f"has {mantissa} bits, and {mantissa + 1} are to be masked"):
+            MaskedFormat(mantissa + 1).encode(states)
+
+
+@given(st.integers(0, 300), st.integers(0, 64), st.booleans())
+def test_no_row_goes_back_into_the_window_and_the_window_never_holds_more_than_asked(
+    held: int, residual: int, over_tokens: bool
+) -> None:
+    coded = rows_in_codes(held, residual, over_tokens)
+    assert 0 <= held - coded <= residual
+    assert coded <= rows_in_codes(held + 1, residual, over_tokens)
+
+
+# --- bytes
+
+
+def stored(name: str, head: HeadRows, ratio: float = 0.0, level: Level | None = None) -> int:
+    policy = find_policy(name)
+    assert policy.stored_bytes
+    situation = Situation(ratio, 80, 0, "", level=level or Level("ratio", ratio))
+    return policy.stored_bytes(situation, head)
+
+
+def test_bytes_are_those_counted_by_hand() -> None:
+    head = HeadRows(rows=80, size=32, number_bytes=2)
+    window_of_keys, window_of_values = 0, 10  # an eighth of 80; 80 keys are eight full windows
+    keys = 80 * 32 // 2 + 32 * 2 * (2 + 2)  # codes; 32 channels by 2 groups of 64 tokens, each with scale and zero
+    values = 70 * 32 // 2 + 70 * (2 + 2)  # codes; a group of all 32 channels for each token
+    exact = (window_of_keys + window_of_values) * 32 * 2
+    assert stored("int4", head) == keys + values + exact
+    assert stored("int4(scheme=symmetric)", head) == keys - 32 * 2 * 2 + values - 70 * 2 + exact
+    assert stored("int4(tensor=V)", head) == 80 * 32 * 2 + values + 10 * 32 * 2
+    assert stored("int4(v_bits=2)", head) == keys + values - 70 * 32 // 4 + exact
+    assert stored("snapkv+int4", head) == stored("snapkv+int4+zeros(rate=0.1)", head) == stored("int4", head)
+    assert stored("int4(residual=80)", head) == 80 * 32 // 2 + 32 * 2 * 4 + 80 * 32 * 2
+    assert stored("int4(like=transformers,k_axis=token)", head) == 2 * (80 * 32 // 2) + 2 * (40 * 4)
+    assert stored("fp8_e4m3", head) == 2 * 80 * 32
+    assert stored("fp8_e4m3(scale=group,group=16)", head) == 2 * 80 * (32 + 2 * 2)
+    assert stored("mantissa", head, level=Level("bits", 4.0)) == 2 * 80 * 32 * 12 // 8
+
+
+def test_the_window_is_recorded_as_it_is_used() -> None:
+    for length, ratio, window in ((80, 0.0, 10), (80, 0.5, 5), (4000, 0.0, 128)):
+        situation = Situation(ratio, length, 0, "")
+        assert find_policy("snapkv+int4").arguments_in(situation)["residual"] == window
+        assert find_policy("int4(residual=7)").arguments_in(situation)["residual"] == 7
+
+
+# --- names
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("int4(kbits=2)", "int4 has no option kbits: did you mean k_bits?"),
+        ("int4(k_bits=1)", "k_bits=1: Input should be greater than or equal to 2"),
+        ("int4(group=0)", "group=0: Input should be greater than or equal to 1"),
+        ("int5", "unknown policy 'int5': did you mean 'int"),
+        ("int4(like=transformers,scheme=symmetric)", "like=transformers goes with scheme=asymmetric"),
+        ("snapkv+int5(k_bits=2)", r"snapkv\+int5\(k_bits=2\): unknown protection, quantisation or fault 'int5'"),
+        ("snapkv+zeroes(rate=1)", "unknown protection, quantisation or fault 'zeroes': did you mean 'zeros'"),
+        ("snapkv+mantissa", r"say at which bits, as in snapkv\+mantissa\(bits=4\)"),
+        ("snapkv+zeros", r"say at which rate, as in snapkv\+zeros\(rate=0.05\)"),
+        ("snapkv+int4+fair", r"protect first, as in knorm\+fair\+int4"),
+        ("decoding_knorm+int4", "decoding_knorm decodes alone, and int4 acts at every step"),
+        ("mantissa(bits=24)", "bits=24: Input should be less than or equal to 23"),
+    ],
+)
+def test_a_name_that_means_nothing_is_answered_in_one_line(name: str, said: str) -> None:
+    with pytest.raises(KVBenchError, match=said) as caught:
+        find_policy(name)
+    assert "\n" not in str(caught.value)
+
+
+def test_one_chain_has_one_name_and_is_found_again_by_it() -> None:
+    for name in (
+        "snapkv+int4(v_bits=2)+zeros(rate=0.01)",
+        "h2o+fair+int8",
+        "int2+gaussian(rate=0.5)",
+        "fp8_e5m2",
+    ):
+        policy = find_policy(name)
+        again = built_in(policy.name)
+        assert again
+        assert (again.name, again.kinds, again.arguments) == (policy.name, policy.kinds, policy.arguments)
+    assert find_policy("snapkv+int4( v_bits = 2, group=64)").name == "snapkv+int4(v_bits=2)"
+    assert find_policy("zeros(rate=0.1)+int2").arguments["int2.tensor"] == "both"
+    assert built_in("file.py:Press") is None
