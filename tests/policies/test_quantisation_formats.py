@@ -169,7 +169,7 @@ def test_the_window_is_recorded_as_it_is_used() -> None:
         ("snapkv+mantissa", r"say at which bits, as in snapkv\+mantissa\(bits=4\)"),
         ("snapkv+zeros", r"say at which rate, as in snapkv\+zeros\(rate=0.05\)"),
         ("snapkv+int4+fair", r"protect first, as in knorm\+fair\+int4"),
-        ("decoding_knorm+int4", "decoding_knorm decodes alone, and int4 acts at every step"),
+        ("decoding_knorm+int4", "decoding_knorm decodes alone, and int4 acts more than once"),
         ("mantissa(bits=24)", "bits=24: Input should be less than or equal to 23"),
     ],
 )
