@@ -3,11 +3,17 @@
 from typing import Any
 
 import pytest
+import torch
+from transformers import QuantizedCache
+from transformers.utils import is_optimum_quanto_available
 
+from datasets_gen import TASKS
 from kvbench.engine.decode.answers import decode
 from kvbench.engine.treat.branch import Branch
 from kvbench.experiments.catalogue import find_policy
-from policies import Level, Policy
+from kvbench.models.load import decoder_of, load_model
+from kvbench.prompts.prompt import build_prompts
+from policies import POLICIES, Level, Policy
 from policies.quantisation.registry import QUANTISATIONS
 from tests.support.plain import plain_answer
 from tests.support.toy import NETWORKS, PLENTY, STEPS, model_of, toy_prompt, treat
@@ -34,6 +40,7 @@ COMPOSED = (
     "zeros(rate=0.1)+int2",
     "decoding_knorm+mantissa(bits=0)",
 )
+LONGER = 12  # tokens of an answer: more than one window of four
 BITS = tuple(Level("bits", value) for value in (0.0, 19.0))
 
 
@@ -61,3 +68,48 @@ def treatment_of(branch: Branch) -> Any:
     build = branch.treatment.policy.step_treatment
     assert build
     return build(branch.treatment.situation, "")
+
+
+@pytest.mark.skipif(not is_optimum_quanto_available(), reason="optimum-quanto is not installed: kvbench[quant]")
+@pytest.mark.parametrize("bits", [2, 4])
+@pytest.mark.parametrize("residual", [1, 4, 128])
+@pytest.mark.parametrize("architecture", ["llama", "qwen2"])
+def test_the_quantised_cache_of_transformers_gives_the_same_tokens(architecture: str, bits: int, residual: int) -> None:
+    model, prompt = model_of(architecture), toy_prompt()
+    policy = find_policy(f"int{bits}(like=transformers,k_axis=token,residual={residual})")
+    trace = treat(model, [policy], (), prompt)
+    generations = decode(model, trace, LONGER, PLENTY)
+    assert len(generations) == len(prompt.questions)
+    for generation in generations:
+        config = model.network.config.get_text_config()
+        cache = QuantizedCache("quanto", config, nbits=bits, residual_length=residual)
+        ids, written = list(prompt.token_ids), list[int]()
+        with torch.inference_mode():
+            decoder_of(model.network)(input_ids=torch.tensor([ids]), past_key_values=cache)
+            pending = list(prompt.questions[generation.question].token_ids)
+            while len(written) < len(generation.token_ids):
+                positions = torch.arange(len(ids), len(ids) + len(pending))[None]
+                logits = model.network(
+                    input_ids=torch.tensor([pending]), past_key_values=cache, position_ids=positions
+                ).logits
+                ids += pending
+                pending = [int(logits[0, -1].argmax())]
+                written += pending
+        assert list(generation.token_ids) == written
+
+
+def test_int8_hardly_moves_the_likelihood_of_right_answers_and_int2_does() -> None:
+    model, task = load_model("reference", "cpu"), TASKS["base"]
+    moved: dict[str, list[float]] = {}
+    for example in task.generate(0, 2):
+        (prompt, *_) = build_prompts(model.tokenizer, task, example, "agnostic")
+        trace = treat(model, [POLICIES["full"], QUANTISATIONS["int8"], QUANTISATIONS["int2"]], (), prompt)
+        found = decode(model, trace, 1, PLENTY, gold=True)
+        full = {g.question: g.gold_nll for g in found if g.branch.treatment.policy.name == "full"}
+        for one in found:
+            moved.setdefault(one.branch.treatment.policy.name, []).append(
+                (one.gold_nll or 0) - (full[one.question] or 0)
+            )
+    means = {name: sum(each) / len(each) for name, each in moved.items()}
+    assert abs(means["int8"]) < 5e-3
+    assert abs(means["int2"]) > 10 * abs(means["int8"])
