@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import torch
 from transformers import QuantizedCache
-from transformers.utils import is_optimum_quanto_available
+from transformers.utils.import_utils import is_optimum_quanto_available
 
 from datasets_gen import TASKS
 from kvbench.engine.decode.answers import decode
