@@ -263,10 +263,10 @@ from tests.support.toy import toy_model
 
 collect = kvbench.run.unit.collect
 
-def stopping(model, task, examples, setting):
+def stopping(model, task, examples, *others):
     while examples[0].index == 4:
         time.sleep(1)
-    return collect(model, task, examples, setting)
+    return collect(model, task, examples, *others)
 
 kvbench.run.unit.collect = stopping
 kvbench.run.resume.CONTEXTS_IN_CHUNK = 1

@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
-    """However slow the machine: five minutes mean that it never comes."""
+    """Waits for it on a slow machine too: five minutes mean that it never comes."""
     for _ in range(6000):
         if condition():
             return

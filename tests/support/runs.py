@@ -66,12 +66,12 @@ def record_calls(monkeypatch: pytest.MonkeyPatch) -> list[Call]:
     calls: list[Call] = []
     collect = kvbench.experiments.collect.collect
 
-    def recorded(model: LoadedModel, task: Task, examples: Sequence[Example], setting: Setting) -> Rows:
+    def recorded(model: LoadedModel, task: Task, examples: Sequence[Example], setting: Setting, *others: Any) -> Rows:
         names = tuple(policy.name for policy in setting.policies)
         levels = tuple(point.level.value for point in setting.points)
         repeats = tuple(point.repeat for point in setting.points)
         calls.append(Call(task.name, examples[0].index, names, levels, repeats))
-        return collect(model, task, examples, setting)
+        return collect(model, task, examples, setting, *others)
 
     monkeypatch.setattr(kvbench.run.unit, "collect", recorded)
     return calls
