@@ -72,11 +72,16 @@ class Pooled:
             return self.verdict
         if not self.differing:
             return f"{UNDECIDED} (the same in all of n = {self.contexts})"
-        if self.p < ALPHA:
+        if self._too_few_differ:
             return (
                 f"{UNDECIDED} (they differ in {self.differing} of n = {self.contexts}, {fewest_clusters()} are needed)"
             )
         return undistinguished(self.contexts, self.smallest, self._smallest_with(MORE), self.limit)
+
+    @property
+    def _too_few_differ(self) -> bool:
+        """Tells whether no test is possible: its p and interval mean nothing then."""
+        return self.verdict == UNDECIDED and self.p < ALPHA
 
     @property
     def sentence(self) -> str:
@@ -84,6 +89,10 @@ class Pooled:
         over = f"{self.measure.title} over all {self.cells} shared cells"
         p = "<0.001" if self.p < 0.001 else f"{self.p:.3f}"
         family = f" (Holm over {self.family})" if self.family > 1 else ""
+        if self._too_few_differ:
+            return (
+                f"{over}: {Difference(self.difference.mean, None, None).written(self.measure.factor)}: {self.explained}"
+            )
         return f"{over}: {self.difference.written(self.measure.factor)}, p {p}{family}: {self.explained}"
 
 

@@ -143,7 +143,8 @@ BEATS_DEFINITION = Definition(
     "curve ends, with its paired interval. Better or worse where the interval leaves out 0 and p, two-sided "
     "from the resamples and corrected by Holm’s method over all policies and both controls of a board, is "
     f"below {ALPHA:g}; else {UNDECIDED}.",
-    "p = 2 · (resamples on the rarer side of 0 + 1) / (resamples + 1)",
+    "p = 2 · (resamples on the rarer side of 0 + 1) / (resamples + 1); "
+    "with none there, 2 · Φ(−|mean| / spread) of the resamples, if smaller",
     "A. C. Davison and D. V. Hinkley, Bootstrap Methods and their Application (1997), section 4.2",
     chapter="board",
 )

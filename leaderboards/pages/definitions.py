@@ -139,7 +139,8 @@ STATISTICS = Chapter(
             "enters nothing. Interval and p are by the cluster bootstrap over the contexts of each task, corrected by "
             "Holm’s method over all such tests of the comparison. No verdict where the two differ in fewer than "
             f"{fewest_clusters()} contexts.",
-            "p = 2 · (resamples on the rarer side of 0 + 1) / (resamples + 1)",
+            "p = 2 · (resamples on the rarer side of 0 + 1) / (resamples + 1); "
+            "with none there, 2 · Φ(−|mean| / spread) of the resamples, if smaller",
             "A. C. Davison and D. V. Hinkley (1997), section 4.2",
             ("cells", *with_interval("difference")),
         ),
