@@ -29,7 +29,7 @@ from kvbench.system.side_by_side import side_by_side
 from leaderboards.aggregate.arguments import Arguments, arguments_of_records
 from leaderboards.aggregate.failures import Contrast, contrasts
 from leaderboards.aggregate.paired import OF_EVERY_TWO, Duel, duels, every_duel
-from leaderboards.aggregate.pooled import Pooled, pooled
+from leaderboards.aggregate.pooled import Pooled, pooled, with_cells
 from leaderboards.aggregate.row import SummaryRow
 from leaderboards.aggregate.summary import PlannedCells, summarise
 from leaderboards.aggregate.unmastered import reasons_by_task
@@ -273,7 +273,7 @@ def publish_comparison(
         raise KVBenchError(f"{error}{f': {failed[0]}' if failed else ''}") from error
     judged = records[~records["task"].isin(list(unmastered))]
     failures = {other: contrasts(judged, policy, other) for other in others}
-    whole = pooled(judged, policy, others)
+    whole = with_cells(pooled(judged, policy, others), [duel for duel in verdicts if duel.task not in unmastered])
     used = arguments_of_records(records[records["policy"].isin((policy, *others))])
     tasks = dict.fromkeys(duel.task for duel in verdicts)
     keys = [(name, task) for name in (policy, *others) for task in tasks]

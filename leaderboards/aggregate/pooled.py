@@ -19,6 +19,7 @@ from leaderboards.aggregate.paired import (
     UNDECIDED,
     Compared,
     Difference,
+    Duel,
     Verdict,
     undistinguished,
 )
@@ -44,6 +45,7 @@ class Pooled:
     limit: int  # contexts of the task that has most
     differing: int  # contexts in which the two differ at all
     error: float  # the standard error, from the resamples
+    verdicts: tuple[Verdict, ...] = ()  # of the cells that it pools, each on its own
 
     @property
     def verdict(self) -> Verdict:
@@ -93,7 +95,13 @@ class Pooled:
             return (
                 f"{over}: {Difference(self.difference.mean, None, None).written(self.measure.factor)}: {self.explained}"
             )
-        return f"{over}: {self.difference.written(self.measure.factor)}, p {p}{family}: {self.explained}"
+        return f"{over}: {self.difference.written(self.measure.factor)}, p {p}{family}: {self.explained}{self._by_cell}"
+
+    @property
+    def _by_cell(self) -> str:
+        """Says where single cells are clear: a policy may be better on the whole and clearly worse somewhere."""
+        better, worse = self.verdicts.count("better"), self.verdicts.count("worse")
+        return f"; of the cells better in {better}, worse in {worse}" if better or worse else ""
 
 
 def pooled(records: DataFrame, policy: str, others: Sequence[str], seed: int = 0) -> list[Pooled]:
@@ -108,6 +116,18 @@ def pooled(records: DataFrame, policy: str, others: Sequence[str], seed: int = 0
         for measure in COMPARED.values()
     )
     return _corrected([one for one in found if one is not None])
+
+
+def with_cells(lines: Sequence[Pooled], duels: Sequence[Duel]) -> list[Pooled]:
+    """Gives each line the verdicts of the cells that it pools."""
+
+    def verdicts(one: Pooled) -> tuple[Verdict, ...]:
+        mine = (duel for duel in duels if duel.other == one.other and one.measure.name in duel.contests)
+        return tuple(
+            duel.contests[one.measure.name].verdict for duel in mine if one.measure in (LEAKED, duel.lead.measure)
+        )
+
+    return [replace(one, verdicts=verdicts(one)) for one in lines]
 
 
 def _leads(table: AnswerTable) -> tuple[Compared, ...]:

@@ -12,7 +12,7 @@ from scipy.stats import binomtest
 from statsmodels.stats.multitest import multipletests
 
 from leaderboards.aggregate.paired import OF_EVERY_TWO, Contest, Duel, duels, every_duel
-from leaderboards.aggregate.pooled import area_weights, pooled
+from leaderboards.aggregate.pooled import area_weights, pooled, with_cells
 from leaderboards.errors import LeaderboardError
 from leaderboards.statistics.subset_means import smallest_detectable, subsets, two_sided_p
 from tests.support.synthetic_records import realistic_records, record
@@ -393,3 +393,15 @@ def test_the_full_cache_is_met_at_every_level() -> None:
     by = frame.groupby(["policy", "ratio"]).f1.mean()
     assert half.lead.difference.mean == pytest.approx(by["full", 0.0] - by["knorm", 0.5])
     assert most.lead.difference.mean == pytest.approx(by["full", 0.0] - by["knorm", 0.9])
+
+
+def test_a_pooled_line_says_where_single_cells_are_clear() -> None:
+    """Better on the whole may be clearly worse somewhere: at 0.9 all is lost that the other has there."""
+    higher = at_levels({0.1: CLEAR, 0.5: CLEAR})
+    lower = records(mine=[0.0] * 20, theirs=CLEAR).assign(ratio=0.9, level=0.9)
+    frame = pd.concat([higher, lower], ignore_index=True)
+    (line,) = with_cells(pooled(frame, "mine", ["theirs"]), duels(frame, "mine", ["theirs"]))
+    assert line.verdicts == ("better", "better", "worse")
+    assert line.sentence.endswith("; of the cells better in 2, worse in 1")
+    (alone,) = pooled(frame, "mine", ["theirs"])
+    assert "cells better" not in alone.sentence
