@@ -10,7 +10,7 @@ from kvbench.cli.result import Result
 from kvbench.estimate.constants import FILE, Constants
 from kvbench.estimate.machine import MACHINES, MEASURED
 from kvbench.experiments.build_grid import check_job
-from kvbench.experiments.catalogue import EVERYTHING
+from kvbench.experiments.catalogue import DEFAULT
 from kvbench.models.names import model_source
 from kvbench.store.run_file import Job
 from kvbench.system.console import console
@@ -38,7 +38,7 @@ def command(
     limit: options.Limit = None,
     context_tokens: Annotated[int | None, typer.Option(help="Tokens of every context. Default: the task's.")] = None,
     questions: Annotated[float | None, typer.Option(help="Questions about a context. Default: the task's.")] = None,
-    policies: Annotated[str, typer.Option(help="As in run: names, all, or default.")] = EVERYTHING,
+    policies: Annotated[str, typer.Option(help="As in run: names, all, or default.")] = DEFAULT,
     levels: options.LevelTexts = options.NONE_GIVEN,
     repeats: options.Repeats = 1,
     mode: options.Mode = "agnostic",

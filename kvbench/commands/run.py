@@ -43,7 +43,7 @@ def command(
     policies: Annotated[
         str | None,
         typer.Option(
-            help="Names and file.py:Press, comma-separated, or all, or default; the controls run beside them."
+            help="Names and file.py:Press, comma-separated, or all; the controls run beside them. Default: default."
         ),
     ] = None,
     levels: options.LevelTexts = options.NONE_GIVEN,

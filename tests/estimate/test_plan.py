@@ -268,3 +268,12 @@ def test_the_command_prints_a_plan(cli: CommandLine) -> None:
 )
 def test_what_cannot_be_planned_is_one_line(cli: CommandLine, arguments: list[str], message: str) -> None:
     assert message in cli.error("plan", "--tasks", "base", *arguments)
+
+
+def test_a_plan_counts_the_policies_that_a_run_takes(cli: CommandLine) -> None:
+    """The README shows the plan of a run beside the command of the run: neither names policies."""
+    told = []
+    for policies in ([], ["--policies", "default"], ["--policies", "all"]):
+        assert cli("plan", "--tasks", "base", "--limit", "2", "--json", *policies) == 0
+        told.append(json.loads(cli.out)["figures"])
+    assert told[0] == told[1] != told[2]
