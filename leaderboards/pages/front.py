@@ -16,13 +16,14 @@ from leaderboards.boards.board import Board
 from leaderboards.boards.cells import Cell
 from leaderboards.downloads.encounters import encounters
 from leaderboards.figures.gallery import Picture
-from leaderboards.figures.tradeoff import HELD, KEPT, tradeoff
+from leaderboards.figures.tradeoff import HELD, KEPT, WHOLE, tradeoff
 from leaderboards.pages.findings import Finding, findings_of
 from leaderboards.pages.method import TaskEntry
 from leaderboards.pages.results import Results, distinct, examples_page, labels_of, spread, task_page
 from leaderboards.pages.sections import largest_of, note_of, sections_of, title_of
 from leaderboards.pages.tables import LISTING
 from leaderboards.pages.uses import UseMatrix, use_matrix
+from leaderboards.rendering.plots import Plot
 from leaderboards.rendering.style import LineStyle, line_styles
 from leaderboards.rendering.templating import as_data, render
 from leaderboards.statistics.resampling import Blank
@@ -153,8 +154,18 @@ def _first(
         if isinstance(plot, Blank)
         else Picture("tradeoff", f"{KEPT.capitalize()} over {HELD}", TRADEOFF_UNIT, plot),
         findings_of(results, matrix, f"section-{number}", pages),
-        _notes(results),
+        [*_notes(results), *([] if isinstance(plot, Blank) else _upright(plot))],
     )
+
+
+def _upright(plot: Plot) -> list[str]:
+    """Explains the lines of policies that hold all bytes at each level."""
+    held: dict[int, set[float]] = {}
+    for spot in plot.spots:
+        held.setdefault(spot.index, set()).add(spot.x)
+    names = [plot.names[line] for line, bytes_held in held.items() if min(bytes_held) > WHOLE - 0.5]
+    masks = "masks tokens and frees" if len(names) == 1 else "mask tokens and free"
+    return [f"Upright at 100 % of the bytes: {', '.join(names)} {masks} none."] if names else []
 
 
 def _notes(results: Results) -> list[str]:

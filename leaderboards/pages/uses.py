@@ -2,8 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 
-from leaderboards.aggregate.row import ALL_TASKS, FEW_CONTEXTS
+from leaderboards.aggregate.row import ALL_TASKS, FEW_CONTEXTS, KEPT_TOKENS
 from leaderboards.boards.cells import Cell, Line
 from leaderboards.boards.safe_ratio import SAFE_RATIO, SafeRatio
 from leaderboards.metrics.declaration.definition import Definition
@@ -41,6 +42,7 @@ class Use:
     name: str
     tasks: tuple[str, ...]  # those of the results
     contexts: int  # of the task that has the fewest
+    tokens: float | None  # of a context in the full cache, mean over its tasks; None where the full cache was not run
 
     @property
     def few(self) -> bool:
@@ -83,9 +85,17 @@ def uses_of(results: Results) -> tuple[Use, ...]:
     for task in results.tasks:
         tasks_by_use.setdefault(names.get(task, task), []).append(task)
     contexts = {task: max(row.contexts for row in results.rows if row.task == task) for task in results.tasks}
+    lengths = {row.task: tokens for row in results.rows if row.policy == FULL and (tokens := KEPT_TOKENS.value(row))}
     return tuple(
-        Use(name, tuple(tasks), min(contexts[task] for task in tasks)) for name, tasks in tasks_by_use.items() if tasks
+        Use(name, tuple(tasks), min(contexts[task] for task in tasks), _mean_length(lengths, tasks))
+        for name, tasks in tasks_by_use.items()
+        if tasks
     )
+
+
+def _mean_length(lengths: Mapping[str, float], tasks: Sequence[str]) -> float | None:
+    known = [lengths[task] for task in tasks if task in lengths]
+    return fmean(known) if known else None
 
 
 def use_matrix(results: Results) -> UseMatrix:

@@ -3,10 +3,11 @@
 import pytest
 
 from leaderboards.pages.findings import findings_of
+from leaderboards.pages.front import FRONT
 from leaderboards.pages.results import task_page
 from leaderboards.pages.uses import use_matrix
-from tests.support.pages import results_of
-from tests.support.synthetic_records import frame, record
+from tests.support.pages import build_pages, results_of
+from tests.support.synthetic_records import frame, realistic_records, record
 
 RATIOS = (0.1, 0.5)
 # Of each task: its contexts, and the F1, of 80 with the full cache, that snapkv loses at each ratio.
@@ -50,3 +51,14 @@ def test_wrong_answers_stand_with_interval_and_silence(findings: dict[str, str])
     assert wrong.endswith(
         "that snapkv still gives are wrong; it leaves 25 % unanswered. With the full cache 0 % (0–0) are wrong."
     )
+
+
+def test_the_matrix_names_tasks_and_the_length_of_contexts_and_upright_lines_are_explained() -> None:
+    records = realistic_records(tasks=["base", "knowledge", "hops"], policies=["full", "snapkv"], contexts=4)
+    records.loc[records["policy"] == "snapkv", "kv_bytes"] = records.loc[records["policy"] == "full", "kv_bytes"].max()
+    records.loc[records["policy"] == "full", "kept_tokens"] = records["task"].map({"base": 1000.0, "knowledge": 3000.0})
+    page = build_pages([results_of(records, "reference")])[FRONT]
+    assert "<small>base, knowledge</small>" in page
+    assert ">tokens each</th><td>2,000</td>" in page
+    assert "Upright at 100 % of the bytes: snapkv masks tokens and frees none." in page
+    assert "hold the truth in 82 % of simulated runs" in page
