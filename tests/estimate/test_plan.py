@@ -275,5 +275,5 @@ def test_a_plan_counts_the_policies_that_a_run_takes(cli: CommandLine) -> None:
     told = []
     for policies in ([], ["--policies", "default"], ["--policies", "all"]):
         assert cli("plan", "--tasks", "base", "--limit", "2", "--json", *policies) == 0
-        told.append(json.loads(cli.out)["figures"])
+        told.append(json.loads(cli.out)["tables"]["figures"])
     assert told[0] == told[1] != told[2]
