@@ -63,6 +63,8 @@ class Elements(HTMLParser):
                 self._open.append(self.headings)
             for texts in self._open:
                 texts.append("")
+        elif tag == "small":  # what a heading is of follows it in small print
+            self._open = [texts for texts in self._open if texts is not self.headings]
 
     def handle_endtag(self, tag: str) -> None:
         self._hidden = False
