@@ -7,7 +7,7 @@ from pydantic import field_validator
 
 from policies.declaration.errors import PolicyError
 from policies.declaration.lazy import LazyModule
-from policies.faults.fault import Fault, Site
+from policies.faults.fault import MORE_ROBUST, Fault, Site
 from policies.faults.options import FaultOptions, Parts, chosen
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def _flipped(site: Site) -> "torch.Tensor":
 
 BITFLIP = Fault(
     name="bitflip",
-    paper="KV Cache is More Robust Than You Think",
+    paper=MORE_ROBUST,
     description="Bits that flip in the model's own numbers; a flip may make infinity or NaN of one",
     corrupt=_flipped,
     options=BitflipOptions,

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from policies.declaration.errors import PolicyError
-from policies.faults.fault import Fault, Site
+from policies.faults.fault import MORE_ROBUST, Fault, Site
 
 if TYPE_CHECKING:
     import torch
@@ -20,7 +20,7 @@ def _of_another_context(site: Site) -> "torch.Tensor":
 
 DISTRACTOR = Fault(
     name="distractor",
-    paper="KV Cache is More Robust Than You Think",
+    paper=MORE_ROBUST,
     description="Rows of another context of the task at the same positions",
     corrupt=_of_another_context,
     needs_donor=True,

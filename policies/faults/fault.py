@@ -20,6 +20,9 @@ else:
     torch = LazyModule("torch")
 
 BEFORE_THE_QUESTION = 0
+# The papers that the kinds are from.
+MORE_ROBUST = "KV Cache is More Robust Than You Think"
+EFFECT_OF_ERROR = "Effect of KV Cache Error on Inference Accuracy"
 
 
 @dataclass(frozen=True)
@@ -160,7 +163,8 @@ class FaultTreatment:
             drawn = torch.full_like(site.positions, float(self.rate == 0), dtype=torch.float32)[..., None]
         elif options.unit == "token":
             key = f"{self.situation.seed}/{self.situation.example_id}/{site.step}/tokens"
-            drawn = draw("uniform", key, site.positions[:1]).expand(heads, -1)[..., None]
+            # One number for a token, in whatever place of a head it stands: heads may keep different tokens.
+            drawn = draw("uniform", key, site.positions.reshape(1, -1)).view(heads, -1, 1)
         elif options.unit == "row":
             drawn = site.draw("uniform", "rows")[..., None]
         else:

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import Field
 
-from policies.faults.fault import Fault, Site
+from policies.faults.fault import MORE_ROBUST, Fault, Site
 from policies.faults.options import FaultOptions
 
 if TYPE_CHECKING:
@@ -29,14 +29,14 @@ def _matched(site: Site) -> "torch.Tensor":
 
 GAUSSIAN = Fault(
     name="gaussian",
-    paper="KV Cache is More Robust Than You Think",
+    paper=MORE_ROBUST,
     description="Gaussian noise of a given spread instead of what was written",
     corrupt=_gaussian,
     options=GaussianOptions,
 )
 GAUSSIAN_MATCHED = Fault(
     name="gaussian_matched",
-    paper="KV Cache is More Robust Than You Think",
+    paper=MORE_ROBUST,
     description="Gaussian noise of the mean and spread of the layer",
     corrupt=_matched,
 )

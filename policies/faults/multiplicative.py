@@ -4,13 +4,12 @@ from typing import TYPE_CHECKING
 
 from pydantic import Field, model_validator
 
-from policies.faults.fault import Fault, Site
+from policies.faults.fault import EFFECT_OF_ERROR, Fault, Site
 from policies.faults.options import FaultOptions
 
 if TYPE_CHECKING:
     import torch
 
-EFFECT_OF_ERROR = "Effect of KV Cache Error on Inference Accuracy"
 EVERYWHERE = "0,1"  # the text damages all values
 
 

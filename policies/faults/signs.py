@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Literal
 from pydantic import Field
 
 from policies.declaration.lazy import LazyModule
-from policies.faults.fault import Fault, Site
+from policies.faults.fault import EFFECT_OF_ERROR, Fault, Site
 from policies.faults.options import FaultOptions
 
 if TYPE_CHECKING:
@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 else:
     torch = LazyModule("torch")
 
-EFFECT_OF_ERROR = "Effect of KV Cache Error on Inference Accuracy"
 UP_TO_A_FIFTH = "0,0.01,0.02,0.05,0.1,0.2"
 
 

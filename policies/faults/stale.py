@@ -6,7 +6,7 @@ from pydantic import Field
 
 from policies.declaration.lazy import LazyModule
 from policies.declaration.steps import ABSENT
-from policies.faults.fault import Fault, Site
+from policies.faults.fault import MORE_ROBUST, Fault, Site
 from policies.faults.options import FaultOptions
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def _stale(site: Site) -> "torch.Tensor":
 
 STALE = Fault(
     name="stale",
-    paper="KV Cache is More Robust Than You Think",
+    paper=MORE_ROBUST,
     description="Rows that hold what stands one page of 16 before them: a page that was not overwritten",
     corrupt=_stale,
     options=StaleOptions,

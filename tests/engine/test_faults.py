@@ -28,7 +28,7 @@ from policies.faults.options import FaultOptions
 from policies.faults.registry import FAULTS
 from policies.faults.registry import KINDS as FAULT_KINDS
 from policies.treatments.options import kind_in, options_in
-from tests.support.plain import plain_answer
+from tests.support.plain import plain_answer, plain_rows
 from tests.support.toy import LAYERS, NETWORKS, PLENTY, STEPS, model_of, toy_prompt, treat
 
 CLOSE = 5e-4  # nats in float32
@@ -374,3 +374,18 @@ def test_an_answer_whose_logits_are_nan_is_no_failure_and_harms_no_other(llama: 
     assert [len(of_policy) for of_policy in by_name.values()] == [len(prompt.questions)] * 2
     assert all(one.finite and one.gold_nll is not None for one in by_name["full"])
     assert not any(one.finite or one.gold_nll for one in by_name[policies[1].name])
+
+
+def test_a_token_that_is_hit_is_hit_in_every_head_that_keeps_it(llama: LoadedModel, prompt: Prompt) -> None:
+    trace = treat(llama, [find_policy("knorm+zeros(rate=0.4,unit=token)")], (0.5,), prompt)
+    (branch,) = trace.branches
+    rows = plain_rows(trace, branch)
+    treatment_of(branch).after_prefill(rows)
+    hit: dict[int, set[bool]] = {}
+    for layer in range(rows.layers):
+        for tokens, keys in zip(rows.tokens(layer), rows.keys(layer), strict=True):
+            for token, is_hit in zip(tokens.tolist(), (keys == 0).all(-1).tolist(), strict=True):
+                hit.setdefault(token, set()).add(is_hit)
+    assert {True} in hit.values()
+    assert {False} in hit.values()
+    assert all(len(found) == 1 for found in hit.values())
