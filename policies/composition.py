@@ -1,4 +1,4 @@
-"""What a name such as ``snapkv+whitelist+int4+zeros(rate=0.01)`` is made of: evict, protect, quantise, damage."""
+"""Policies of several parts, such as ``snapkv+whitelist+int4+zeros(rate=0.01)``: evict, protect, quantise, damage."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""What a treatment does to the full cache's own answer, right or wrong: it stays, it is another, or there is none."""
+"""Outcomes of a treatment against the full cache's own answer, right or wrong: the same, another, or none that ends."""
 
 from collections.abc import Callable
 

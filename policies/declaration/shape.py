@@ -1,4 +1,4 @@
-"""What is known of a model from its configuration alone."""
+"""The shape of a model, as its configuration tells it before any weight is loaded."""
 
 from dataclasses import dataclass
 

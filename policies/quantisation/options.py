@@ -1,4 +1,4 @@
-"""What can be said of a quantisation."""
+"""The options of every quantisation."""
 
 from typing import Literal
 
