@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -24,6 +25,7 @@ from leaderboards.boards.standings import all_standings
 from leaderboards.downloads.print_tables import WRITERS
 from leaderboards.downloads.sheets import file_name
 from leaderboards.errors import LeaderboardError
+from leaderboards.figures.captions import captions_page, data_sentences, map_caption, picture_caption
 from leaderboards.figures.gallery import Details, Gallery, gallery
 from leaderboards.figures.heat_drawing import save_map
 from leaderboards.figures.heatmaps import MEAN, HeatMap
@@ -32,7 +34,17 @@ from leaderboards.rendering.paper import USUAL, Paper
 FORMATS = {name: name for name in ("svg", "png", "pdf")}
 LEVELS = ("0.5", "0.9")  # at which tasks are set against policies, where a run has them
 
-Figure = tuple[str, str, Callable[[Path], None]]  # its name, the stem of its file, and what writes it
+CAPTIONS = "captions.md"
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A figure that can be written to files."""
+
+    name: str
+    stem: str  # of its files
+    caption: str
+    save: Callable[[Path], None]
 
 
 def command(
@@ -59,20 +71,25 @@ def command(
     chosen = choose("policy", policies, names) if policies else []
     standings = all_standings(records, rows)
     details = Details(standings, facets(records, rows))
+    model = store.identity.model
+    model = Path(model).name if Path(model).is_absolute() else model
     figures: list[Figure] = []
     for task, mode in dict.fromkeys((row.task, row.mode) for row in rows):
-        figures += _figures(gallery(rows, task, mode, details), task, mode, chosen, paper)
+        data = data_sentences(rows, task, mode, printable(model))
+        figures += _figures(gallery(rows, task, mode, details), task, mode, data, chosen, paper)
     if only:
-        wanted = choose("figure", only, {name: name for name, _, _ in figures})
-        figures = [figure for figure in figures if figure[0] in wanted]
-    for _, stem, save in track(figures, "figures", console=console):
+        wanted = choose("figure", only, {figure.name: figure.name for figure in figures})
+        figures = [figure for figure in figures if figure.name in wanted]
+    for figure in track(figures, "figures", console=console):
         for suffix in suffixes:
-            save(out / f"{stem}.{suffix}")
+            figure.save(out / f"{figure.stem}.{suffix}")
+    captions = out / CAPTIONS
+    write_text_atomically(captions, captions_page([(figure.stem, figure.caption) for figure in figures]))
     if tables:
         for (mode, task), board in boards_of(records, rows, standings).items():
             for suffix, write in WRITERS.items():
                 write_text_atomically(out / f"board-{file_name(task)}-{file_name(mode)}.{suffix}", write(board))
-    return Result(files={"figures": out})
+    return Result(files={"figures": out, "captions": captions})
 
 
 def _paper(width: str | None, title: bool) -> Paper:
@@ -82,17 +99,21 @@ def _paper(width: str | None, title: bool) -> Paper:
         raise KVBenchError(f"--width: {error}") from error
 
 
-def _figures(shown: Gallery, task: str, mode: str, policies: Sequence[str], paper: Paper | None) -> Iterator[Figure]:
+def _figures(
+    shown: Gallery, task: str, mode: str, data: str, policies: Sequence[str], paper: Paper | None
+) -> Iterator[Figure]:
     where = printable(f"{'mean over tasks' if task == ALL_TASKS else task}, {mode}")
     place = f"{file_name(task)}-{file_name(mode)}"
     for picture in shown.pictures:
-        yield picture.name, f"{picture.name}-{place}", partial(picture.plot.save, paper=paper or USUAL)
+        save: Callable[[Path], None] = partial(picture.plot.save, paper=paper or USUAL)
+        yield Figure(picture.name, f"{picture.name}-{place}", printable(picture_caption(picture, data)), save)
     for one in shown.maps:
         for measure, option in _layers(one, policies):
             layer = one.layers[measure, option]
             heading = f"{one.title}, {option}, {layer.measure.title}, {layer.measure.unit}: {where}"
             stem = "-".join((one.name, measure, re.sub(r"[^A-Za-z0-9._+-]+", "-", option), place))
-            yield one.name, stem, partial(save_map, one, (measure, option), heading=heading, paper=paper)
+            save = partial(save_map, one, (measure, option), heading=heading, paper=paper)
+            yield Figure(one.name, stem, printable(map_caption(one, (measure, option), where, data)), save)
 
 
 def _layers(heat_map: HeatMap, policies: Sequence[str]) -> list[tuple[str, str]]:

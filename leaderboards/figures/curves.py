@@ -70,10 +70,11 @@ def curve_plot(
 
 
 def _vertical(measure: Measure, lines: Iterable[Sequence[Sequence[Point]]]) -> Axis:
+    title = f"{measure.title}, {measure.unit}"
     if measure.top is not None:
-        return Axis.up_to(measure.unit, measure.top)
+        return Axis.up_to(title, measure.top)
     points = [point for runs in lines for run in runs for point in run]
-    return Axis.holding(measure.unit, [end for _, value, interval in points for end in (value, *(interval or ()))])
+    return Axis.holding(title, [end for _, value, interval in points for end in (value, *(interval or ()))])
 
 
 def _points(

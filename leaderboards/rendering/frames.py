@@ -81,7 +81,7 @@ class Axis:
 
 @dataclass(frozen=True)
 class Frame:
-    """Two axes with little ink. The title of the vertical one stands above a drawing, and is not drawn."""
+    """Two axes with little ink. On a page the title of the vertical one stands above the drawing, in print beside."""
 
     horizontal: Axis
     vertical: Axis

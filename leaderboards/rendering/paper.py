@@ -35,7 +35,16 @@ class Paper:
 
     def heading(self, text: str) -> str:
         """A heading in lines that are no wider than the figure, or nothing."""
-        return textwrap.fill(text, int(self.width * LETTERS)) if self.headed else ""
+        return self.below(text) if self.headed else ""
+
+    def below(self, text: str) -> str:
+        """The label of the lower axis in lines that are no wider than the figure."""
+        return textwrap.fill(text, int(self.width * LETTERS))
+
+    @staticmethod
+    def beside(text: str, height: float) -> str:
+        """The label of an upright axis in lines that are no longer than ``height``, in inches."""
+        return textwrap.fill(text, max(1, int(height * LETTERS)))
 
 
 USUAL = Paper()

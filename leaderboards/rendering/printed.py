@@ -35,6 +35,9 @@ def save(frame: Frame, marks: Sequence[Mark], salt: str, path: Path, heading: st
         named: set[str] = set()
         for mark in marks:
             _add(axes, mark, named)
+        axes.set_xlabel(paper.below(frame.horizontal.title), color=INK, labelpad=4)
+        upright = paper.beside(frame.vertical.title, SHAPE * paper.width)
+        axes.set_ylabel(upright, color=INK, labelpad=4)
         axes.set_title(paper.heading(heading), loc="left", color=INK, fontsize="medium")
         handles, labels = axes.get_legend_handles_labels()
         count = math.ceil(len(labels) / paper.legend_columns)
@@ -61,7 +64,6 @@ def _dress(axes: "Axes", frame: Frame) -> None:
     _scale(axes, frame.horizontal, frame.vertical)
     axes.set_xticks(frame.horizontal.ticks, [f"{tick:g}" for tick in frame.horizontal.ticks])
     axes.set_yticks(frame.vertical.ticks, [f"{tick:g}" for tick in frame.vertical.ticks])
-    axes.set_xlabel(frame.horizontal.title, color=INK, labelpad=4)
     axes.tick_params(colors=INK, length=0, pad=5)
     axes.grid(axis="y", color=INK, alpha=0.22, linewidth=0.6, clip_on=False)
     axes.set_axisbelow(True)

@@ -13,6 +13,7 @@ from leaderboards.boards.cliff import CLIFF, Cliff
 from leaderboards.boards.correlation import CORRELATION, Correlation
 from leaderboards.boards.standings import all_standings
 from leaderboards.errors import LeaderboardError
+from leaderboards.figures.captions import data_sentences, picture_caption
 from leaderboards.figures.curves import curve_plot
 from leaderboards.figures.gallery import Details, gallery
 from leaderboards.rendering.paper import Paper
@@ -159,7 +160,9 @@ def test_a_narrow_figure_has_its_width_and_no_heading_is_cut(tmp_path: Path) -> 
     assert len(lines) > 1
     assert max(map(len, lines)) <= 38
     plot.save(tmp_path / "bare.svg", Paper.parse("8cm", headed=False))
-    assert "F1, percent" not in (tmp_path / "bare.svg").read_text()
+    bare = (tmp_path / "bare.svg").read_text()
+    assert "F1, percent: base" not in bare
+    assert ">F1, percent<" in bare, "the axis says what is drawn"
     for wrong in ("3.25", "in", "0.1mm", "-3in", "nanin"):
         with pytest.raises(LeaderboardError, match=r"3\.25in"):
             Paper.parse(wrong)
@@ -170,7 +173,14 @@ def test_the_command_draws_what_is_asked_for_and_writes_the_boards(cli: CommandL
     some = ("--only", "f1,ger", "--width", "3.25in", "--no-title", "--formats", "svg", "--tables")
     assert cli("figures", run, "--out", out, *some) == 0
     names = {path.name for path in out.iterdir()}
-    assert {name.split("-")[0] for name in names} == {"f1", "ger", "board"}
+    assert {name.split("-")[0] for name in names} == {"f1", "ger", "board", "captions.md"}
+    captions = (out / "captions.md").read_text()
+    assert {f"{stem}.svg" for stem in re.findall("^## (.+)$", captions, re.MULTILINE)} == {
+        name for name in names if name.endswith(".svg")
+    }
+    what = "F1 (percent) over the asked ratio, base, agnostic: a line for each policy; higher is better."
+    data = f"Model {cli.model.name}; 1 context. The cache is compressed before the question is seen."
+    assert f"{what} {data}" in captions, "and no word of bands, which a single context does not have"
     assert not [name for name in names if name.startswith("ger-hallucination")]
     latex, markdown = ((out / f"board-base-agnostic.{suffix}").read_text() for suffix in ("tex", "md"))
     rows = [line.strip("| \n").split(" | ") for line in markdown.splitlines()]
@@ -181,6 +191,14 @@ def test_the_command_draws_what_is_asked_for_and_writes_the_boards(cli: CommandL
     assert "streaming\\_llm" not in latex or "streaming_llm" not in latex
     assert "did you mean 'ger'" in cli.error("figures", run, "--out", out, "--only", "gre")
     assert "--width: '3' is no width" in cli.error("figures", run, "--out", out, "--width", "3")
+
+
+def test_a_caption_tells_of_bands_and_over_what_a_mean_is() -> None:
+    rows = summarise(realistic_records(tasks=["base", "hops"], contexts=3))
+    (f1,) = [one for one in gallery(rows, "all", "agnostic", Details()).pictures if one.name == "f1"]
+    text = picture_caption(f1, data_sentences(rows, "all", "agnostic", "reference"))
+    assert "Bands are 95 % intervals" in text
+    assert "Model reference; at least 3 contexts of each task; means are over base, hops." in text
 
 
 def test_the_command_draws_every_figure_of_every_task(cli: CommandLine, toy_run: Path) -> None:

@@ -13,6 +13,7 @@ from leaderboards.aggregate.row import F1, GER, HALLUCINATION, SummaryRow
 from leaderboards.aggregate.summary import summarise
 from leaderboards.figures.heat_drawing import save_map
 from leaderboards.figures.heatmaps import MEAN, HeatMap, layer_map, question_map, task_map
+from leaderboards.rendering.paper import Paper
 from leaderboards.statistics.resampling import Blank
 from policies import Level
 from tests.support.synthetic_records import failing, realistic_records, record
@@ -168,7 +169,12 @@ def test_a_map_is_printed_with_its_numbers(rows: list[SummaryRow], tmp_path: Pat
     found = shown(task_map(rows, "agnostic"))
     save_map(found, (F1.name, "0.5"), tmp_path / "tasks.svg", "F1 at 0.5")
     text = (tmp_path / "tasks.svg").read_text()
-    for words in ("F1 at 0.5", "hops", "snapkv", found.layers[F1.name, "0.5"].cells[0][0].text):
+    number = found.layers[F1.name, "0.5"].cells[0][0].text
+    for words in ("F1 at 0.5", "hops", "snapkv", number, "policy", "task", "F1, percent"):
         assert f">{words}<" in text, words
+    save_map(found, (F1.name, "0.5"), tmp_path / "narrow.svg", "", Paper(2.5, headed=False))
+    narrow = (tmp_path / "narrow.svg").read_text()
+    assert f">{number}<" not in narrow, "its cells are too narrow for numbers"
+    assert ">F1, percent<" in narrow
     save_map(found, (F1.name, "0.5"), tmp_path / "tasks.png", "F1 at 0.5")
     assert imread(tmp_path / "tasks.png").shape[1] >= 1800
