@@ -38,6 +38,8 @@ class DerivedMeasure(Generic[Value]):
     line: str  # what it is, in one line
     definition: Definition  # what it is, in a paragraph
     of_board: OfBoard[Value]  # computes it for every policy of a board: a value, or a Blank
+    # Over all tasks it is this of its values by task; without such a function it is ``of_board`` of their mean.
+    over_tasks: Callable[[Mapping[str, Value]], Value] | None = field(default=None, kw_only=True)
     columns: Mapping[str, str]  # the columns of the download, and the attribute of the value that each holds
     heading: str = ""  # of its column on the board, if it stands there
     cell: Callable[[Any], Cell] | None = None  # its cell there

@@ -163,7 +163,7 @@ class Profiles:
 
     def presses(self, mode: str, task: str) -> dict[str, list[Arguments]]:
         """Returns what each policy of a board ran with, task by task; of those without arguments nothing."""
-        keys = {policy: [(policy, one) for one in self._tasks(mode, task)] for policy in self.rows[mode, task]}
+        keys = {policy: [(policy, one) for one in self.tasks(mode, task)] for policy in self.rows[mode, task]}
         known = {policy: [self.arguments[key] for key in own if key in self.arguments] for policy, own in keys.items()}
         return {policy: [one for one in own if one.used] for policy, own in known.items()}
 
@@ -173,7 +173,7 @@ class Profiles:
         own = {level: row for level, row in board[policy].items() if level != UNTREATED}
         cells = [(policy, level) for level in sorted(own, key=lambda level: level.amount)]
         rows = self._rows(mode, task, cells)
-        tasks = self._tasks(mode, task)
+        tasks = self.tasks(mode, task)
         measured = {one.field: self._measured(one, mode, tasks, cells, rows) for one in SHOWN}
         fewest = min((row.fewest_contexts if row else 0) for row in rows.values())
         return Profile(
@@ -188,7 +188,7 @@ class Profiles:
     def _full(self, mode: str, task: str) -> SummaryRow | None:
         return self.rows[mode, task].get(FULL, {}).get(UNTREATED)
 
-    def _tasks(self, mode: str, task: str) -> Sequence[str]:
+    def tasks(self, mode: str, task: str) -> Sequence[str]:
         """Returns the task, or those that a mean over tasks is made of."""
         full = self._full(mode, task)
         return full.mean_of if task == ALL_TASKS and full else [task]
@@ -202,7 +202,7 @@ class Profiles:
         blank = _gap(cells, rows)
         if blank:
             return blank
-        found = [self._leads_of_task(mode, one, cells) for one in self._tasks(mode, task)]
+        found = [self._leads_of_task(mode, one, cells) for one in self.tasks(mode, task)]
         known = [one for one in found if not isinstance(one, Blank)]
         if len(known) < len(found):
             return next(one for one in found if isinstance(one, Blank))

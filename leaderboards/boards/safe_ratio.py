@@ -1,8 +1,9 @@
 """The safe ratio: up to which ratio can a cache be compressed?"""
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from math import inf
-from typing import Literal
+from typing import Literal, get_args
 
 from leaderboards.aggregate.summary import ONE_CONTEXT
 from leaderboards.boards.cells import Cell
@@ -13,7 +14,7 @@ from leaderboards.statistics.resampling import Blank, Estimate
 
 TOLERATED_LOSS = 5.0  # points of what leads the task
 
-Outcome = Literal["safe", "unsafe", "not shown", "not tried"]
+Outcome = Literal["unsafe", "not shown", "not tried", "safe"]  # the worst first
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,13 @@ class SafeRatio:
     # In points against the full cache on the same questions, at each asked level: of that measure that leads the task
     # whose interval reaches highest.
     losses: tuple[Estimate, ...]
+    unsafe_from: float | None = None  # the lowest asked ratio that is shown to be unsafe
+    tasks: tuple[str, ...] = ()  # over several tasks: those that decide it
+
+    @property
+    def shown(self) -> float | None:
+        """Returns the ratio, or None where no ratio is shown to be safe."""
+        return self.ratio or None
 
     @property
     def outcome(self) -> Outcome:
@@ -53,15 +61,44 @@ def safe_ratio(profile: Profile) -> SafeRatio | Blank:
     lost = [lead[:, :1] - lead[:, 1:] for lead in profile.leads]
     by_level = [[profile.estimate(own[:, place]) for own in lost] for place in range(len(profile.levels) - 1)]
     losses = tuple(max(own, key=_upper) for own in by_level)
-    safe = 0.0
-    beyond: Outcome = "not tried"
-    for level, own in zip(profile.levels[1:], by_level, strict=True):
-        if max(map(_upper, own)) >= TOLERATED_LOSS:
-            is_unsafe = any(loss.low is not None and loss.low >= TOLERATED_LOSS for loss in own)
-            beyond = "unsafe" if is_unsafe else "not shown"
-            break
-        safe = level.value
-    return SafeRatio(safe, beyond, profile.contexts, losses)
+    outcomes = {level.value: _outcome(own) for level, own in zip(profile.levels[1:], by_level, strict=True)}
+    beyond = next(((ratio, one) for ratio, one in outcomes.items() if one != "safe"), (inf, "not tried"))
+    return SafeRatio(
+        max((ratio for ratio in outcomes if ratio < beyond[0]), default=0.0),
+        beyond[1],
+        profile.contexts,
+        losses,
+        next((ratio for ratio, one in outcomes.items() if one == "unsafe"), None),
+    )
+
+
+def lowest(by_task: Mapping[str, SafeRatio | Blank]) -> SafeRatio | Blank:
+    """Returns what is safe in each of some tasks: the lowest of their safe ratios, and what is worst beyond it. Blank
+    where one of them is. A mean over tasks may be safe where none of its parts is, since it has more contexts."""
+    for task, one in by_task.items():
+        if isinstance(one, Blank):
+            return Blank(f"{task}: {one.reason}" if len(by_task) > 1 else one.reason, one.short)
+    known = {task: one for task, one in by_task.items() if not isinstance(one, Blank)}
+    worst = min(known.values(), key=_badness)
+    tasks = tuple(task for task, one in known.items() if _badness(one) == _badness(worst))
+    return replace(
+        worst,
+        contexts=min(known[task].contexts for task in tasks),
+        unsafe_from=min((one.unsafe_from for one in known.values() if one.unsafe_from is not None), default=None),
+        tasks=tasks,
+    )
+
+
+def _badness(safe: SafeRatio) -> tuple[float, int]:
+    """What is safe for less is worse; of what is safe for the same, what is shown to be unsafe beyond it."""
+    return safe.ratio, get_args(Outcome).index(safe.beyond)
+
+
+def _outcome(losses: Sequence[Estimate]) -> Outcome:
+    """Of one level, by the loss in each measure that leads the task."""
+    if max(map(_upper, losses)) < TOLERATED_LOSS:
+        return "safe"
+    return "unsafe" if any(loss.low is not None and loss.low >= TOLERATED_LOSS for loss in losses) else "not shown"
 
 
 def _upper(loss: Estimate) -> float:
@@ -69,9 +106,16 @@ def _upper(loss: Estimate) -> float:
 
 
 def _cell(safe: SafeRatio) -> Cell:
-    if safe.outcome == "not shown":
-        return Cell("not shown", f"n = {safe.contexts}", 0.0)
-    return Cell(f"{safe.ratio:g}" if safe.ratio else safe.outcome, "", safe.ratio)
+    few = f"n = {safe.contexts}" if safe.outcome == "not shown" else ""
+    more = f" +{len(safe.tasks) - 1}" if len(safe.tasks) > 1 else ""
+    where = f"in {safe.tasks[0]}{more}" if safe.tasks else ""
+    lines = (unsafe_from(safe), ", ".join(filter(None, (where, few))))
+    return Cell(f"{safe.ratio:g}" if safe.ratio else safe.outcome, "\n".join(filter(None, lines)), safe.ratio)
+
+
+def unsafe_from(safe: SafeRatio) -> str:
+    """Says from which ratio on it is unsafe, where that is known and not told by the outcome."""
+    return "" if safe.unsafe_from is None or safe.outcome == "unsafe" else f"unsafe from {safe.unsafe_from:g}"
 
 
 SAFE_RATIO = DerivedMeasure(
@@ -79,7 +123,8 @@ SAFE_RATIO = DerivedMeasure(
     unit="asked ratio",
     better="higher",
     bounds=(0, 1),
-    line="up to which the loss in what leads the task stays below 5 points, also at the upper end of its interval",
+    line="up to which the loss in what leads the task stays below 5 points, also at the upper end of its interval; "
+    "below it the lowest ratio that is surely unsafe, and over all tasks the task that decides, and how many more do",
     definition=Definition(
         "Safe ratio",
         "The highest asked ratio up to which, at every lower one too, the loss against the full cache on the same "
@@ -87,16 +132,21 @@ SAFE_RATIO = DerivedMeasure(
         "or, where a task has directives, of directives obeyed and of what does not leak under a defence, each on its "
         "own. “Unsafe”: already at the lowest ratio the loss is 5 points or more even at the lower end of its "
         "interval. “Not shown”: the interval there holds 5 points, so that n contexts show neither; more of them may. "
-        "The same is told of the next ratio beyond the safe one.",
+        "“Unsafe from 0.4”: of all asked ratios 0.4 is the lowest at which the loss is shown to be 5 points or more; "
+        "between the safe ratio and this one nothing is shown. Over all tasks it is the lowest of the tasks that the "
+        "mean counts, with the task that decides: unsafe where one of them is, not shown where one of them is.",
         f"safe ratio = max α such that upper(lead(full) − lead(β)) < {TOLERATED_LOSS:g} for all β ≤ α",
         chapter="board",
     ),
     of_board=each(safe_ratio),
+    over_tasks=lowest,
     columns={
-        "safe_ratio": "ratio",
+        "safe_ratio": "shown",
         "safe_ratio_outcome": "outcome",
         "safe_ratio_beyond": "beyond",
+        "safe_ratio_unsafe_from": "unsafe_from",
         "safe_ratio_contexts": "contexts",
+        "safe_ratio_tasks": "tasks",
     },
     heading="safe ratio",
     cell=_cell,

@@ -1,16 +1,17 @@
 """Standings: all derived measures of every policy of a board."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pandas import DataFrame
 
 from leaderboards.aggregate.arguments import Arguments
-from leaderboards.aggregate.row import SummaryRow
+from leaderboards.aggregate.row import ALL_TASKS, SummaryRow
 from leaderboards.boards.declaration import BoardProfiles, DerivedMeasure, Value
 from leaderboards.boards.profiles import Profiles
 from leaderboards.boards.registry import DERIVED
+from leaderboards.statistics.resampling import Blank
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,7 @@ Standings = Mapping[tuple[str, str], Sequence[Standing]]  # by mode and task, ``
 
 
 def standings(profiles: Profiles, mode: str, task: str) -> list[Standing]:
-    """Computes the standing of every policy of a board, in the order of its rows."""
+    """Computes the standing of every policy of a board, in the order of its rows; over all tasks that of their mean."""
     board = BoardProfiles(mode, task, profiles.of_board(mode, task), profiles.presses(mode, task))
     columns = {measure.name: measure.of_board(board) for measure in DERIVED}
     return [
@@ -51,4 +52,20 @@ def standings(profiles: Profiles, mode: str, task: str) -> list[Standing]:
 def all_standings(records: DataFrame, rows: Sequence[SummaryRow], seed: int = 0) -> Standings:
     """Computes the standings of every board. ``rows`` are those that the records add up to."""
     profiles = Profiles.of(records, rows, seed)
-    return {(mode, task): standings(profiles, mode, task) for mode, task in profiles.rows}
+    found = {(mode, task): standings(profiles, mode, task) for mode, task in profiles.rows}
+    for mode, task in found:
+        if task == ALL_TASKS:
+            by_task = {one: found[mode, one] for one in profiles.tasks(mode, task)}
+            found[mode, task] = [_over_tasks(standing, by_task) for standing in found[mode, task]]
+    return found
+
+
+def _over_tasks(mean: Standing, by_task: Mapping[str, Sequence[Standing]]) -> Standing:
+    """Returns a standing over all tasks, of which some measures are no measures of the mean."""
+    own = {task: one for task, of_task in by_task.items() for one in of_task if one.policy == mean.policy}
+    values = {
+        measure.name: measure.over_tasks({task: one[measure] for task, one in own.items()})
+        for measure in DERIVED
+        if measure.over_tasks is not None and not isinstance(mean[measure], Blank)
+    }
+    return replace(mean, values={**mean.values, **values})

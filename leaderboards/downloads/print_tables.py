@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Mapping
 
 from leaderboards.boards.board import Board
+from leaderboards.boards.cells import Cell
 
 LATEX = str.maketrans(
     {
@@ -24,8 +25,13 @@ def board_rows(board: Board) -> list[tuple[str, ...]]:
     for line in (*board.methods, *board.controls):
         cells = [line.cells[place] for place in columns]
         name = f"{line.name} (adapted)" if board.adapted(line.name) else line.name
-        rows.append((name, *(f"{cell.text} ({cell.detail})" if cell.detail else cell.text for cell in cells)))
+        rows.append((name, *map(_in_one_line, cells)))
     return rows
+
+
+def _in_one_line(cell: Cell) -> str:
+    detail = cell.detail.replace("\n", ", ")
+    return f"{cell.text} ({detail})" if detail else cell.text
 
 
 def as_latex(board: Board) -> str:

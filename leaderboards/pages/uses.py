@@ -6,7 +6,7 @@ from statistics import fmean
 
 from leaderboards.aggregate.row import ALL_TASKS, FEW_CONTEXTS, KEPT_TOKENS
 from leaderboards.boards.cells import Cell, Line
-from leaderboards.boards.safe_ratio import SAFE_RATIO, SafeRatio
+from leaderboards.boards.safe_ratio import SAFE_RATIO, SafeRatio, lowest, unsafe_from
 from leaderboards.metrics.declaration.definition import Definition
 from leaderboards.pages.results import Results, distinct
 from leaderboards.statistics.resampling import Blank
@@ -103,7 +103,7 @@ def use_matrix(results: Results) -> UseMatrix:
     uses = uses_of(results)
     order = [line.name for line in _board_lines(results)]
     lines = [
-        Line(policy, tuple(_cell([safe_ratio_of(results, task, policy) for task in use.tasks]) for use in uses))
+        Line(policy, tuple(_cell({task: safe_ratio_of(results, task, policy) for task in use.tasks}) for use in uses))
         for policy in order
         if policy != FULL
     ]
@@ -135,15 +135,9 @@ def safe_ratio_of(results: Results, task: str, policy: str) -> SafeRatio | Blank
     return Blank(NOT_RUN)
 
 
-def _cell(found: Sequence[SafeRatio | Blank]) -> Cell:
-    """The cell of a use: the worst of its tasks."""
-    blanks = [one for one in found if isinstance(one, Blank)]
-    if blanks:
-        return Cell.blank(blanks[0].reason)
-    worst = min((one for one in found if not isinstance(one, Blank)), key=_badness)
-    return Cell(f"{worst.ratio:g}" if worst.ratio else worst.outcome, "", worst.ratio)
-
-
-def _badness(safe: SafeRatio) -> tuple[float, bool]:
-    """Orders cells: what is safe for less is worse; of what is safe for nothing, what is shown to be unsafe."""
-    return safe.ratio, safe.outcome != "unsafe"
+def _cell(by_task: Mapping[str, SafeRatio | Blank]) -> Cell:
+    """The cell of a use: what is safe in each of its tasks."""
+    safe = lowest(by_task)
+    if isinstance(safe, Blank):
+        return Cell.blank(safe.reason)
+    return Cell(f"{safe.ratio:g}" if safe.ratio else safe.outcome, unsafe_from(safe), safe.ratio)

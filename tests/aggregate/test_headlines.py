@@ -170,6 +170,19 @@ def test_over_both_tasks_whoever_harms_neither_is_first(standings: Mapping[tuple
     assert all(known[policy] > 1 for policy in METHODS if policy != "copy")
 
 
+def test_what_harms_one_task_is_safe_over_neither_and_that_task_is_named(
+    standings: Mapping[tuple[str, str], Standing],
+) -> None:
+    """A mean over tasks would halve the harm, and call safe what one of them does not bear."""
+    for policy in METHODS:
+        safe = value(standings["all", policy][SAFE_RATIO])
+        harmed = tuple(task for task, policies in HARMED.items() if policy in policies)
+        if harmed:
+            assert (safe.outcome, safe.shown, safe.tasks) == ("unsafe", None, harmed), policy
+        else:
+            assert (safe.shown, safe.beyond) == (0.9, "not tried"), policy
+
+
 def test_a_copy_beats_a_control_that_harms_and_harm_does_not(standings: Mapping[tuple[str, str], Standing]) -> None:
     beats_random = BEATS[0]
     copy, wrong = (value(standings["base", policy][beats_random]) for policy in ("copy", "wrong"))

@@ -125,8 +125,12 @@ def test_the_board_holds_every_number_with_its_interval_or_its_reason() -> None:
         named = dict(zip(table.columns, line[1:], strict=True))
         assert (named["hallucinated at 0.9"], named["GER at 0.9"]) == (most.hallucination_rate, most.ger)
         assert named["ms / 1,000 tokens"] == pytest.approx(1e6 * 0.001 / 150)
-    for name in ("rank", "area", "safe_ratio", "cliff"):
+    for name in ("rank", "area", "cliff"):
         assert (table[name].isna() == table[f"{name}_reason"].notna()).all(), name
+    is_safe = table["safe_ratio_outcome"] == "safe"
+    assert (table["safe_ratio"].notna() == is_safe).all(), "a number stands beside safe alone, as on the page"
+    assert (table["safe_ratio_outcome"].isna() == table["safe_ratio_reason"].notna()).all()
+    assert set(table.loc[~is_safe, "safe_ratio_outcome"].dropna()) <= {"unsafe", "not shown"}
     for name in ("area", "rank", "cliff", "beats_random_difference"):
         known = table[table[name].notna()]
         assert len(known)

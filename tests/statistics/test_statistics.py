@@ -18,7 +18,7 @@ from leaderboards.boards.cliff import cliff, susceptibility
 from leaderboards.boards.correlation import correlation, ger_against
 from leaderboards.boards.profiles import Profile
 from leaderboards.boards.rank import RankInterval, rank_intervals
-from leaderboards.boards.safe_ratio import safe_ratio
+from leaderboards.boards.safe_ratio import SAFE_RATIO, SafeRatio, lowest, safe_ratio
 from leaderboards.statistics.bootstrap import (
     DIGITS,
     FloatArray,
@@ -184,6 +184,35 @@ def test_a_ratio_is_safe_only_if_every_lower_one_is() -> None:
     assert value(safe_ratio(losing((0, 0, 0), (6, 0, 0), (6, 0, 0)))).ratio == 0
     assert value(safe_ratio(losing((0, 9, 0), (0, 9, 0), (0, 9, 0)))).ratio == 0.25
     assert value(safe_ratio(losing((0, 5, 0), (0, 5, 0)))).ratio == 0.25, "5 points are not below 5"
+
+
+def test_what_is_unsafe_from_where_stands_above_what_is_safe_and_may_leave_a_gap() -> None:
+    gap = value(safe_ratio(losing((0, 6, 9), (0, 3, 9), (0, 9, 9))))
+    assert (gap.ratio, gap.beyond, gap.unsafe_from) == (0.25, "not shown", 0.75)
+    assert SAFE_RATIO.cell_of(gap).detail == "unsafe from 0.75"
+    unsafe = value(safe_ratio(losing((9, 9, 9), (8, 9, 9), (9, 9, 9))))
+    assert (unsafe.outcome, unsafe.unsafe_from) == ("unsafe", 0.25)
+    assert SAFE_RATIO.cell_of(unsafe).detail == "", "it says so already"
+    whole = value(safe_ratio(losing((0, 0, 0), (0, 0, 0))))
+    assert (whole.beyond, whole.unsafe_from) == ("not tried", None)
+
+
+def test_over_tasks_what_is_safe_is_safe_in_each_and_the_task_that_decides_is_named() -> None:
+    safe = value(safe_ratio(losing((0, 0, 0), (0, 0, 0))))
+    half = value(safe_ratio(losing((0, 0, 9), (0, 0, 9))))
+    doubtful = value(safe_ratio(losing((6, 9, 9), (3, 9, 9), (9, 9, 9))))
+    unsafe = value(safe_ratio(losing((9, 9, 9), (8, 9, 9), (9, 9, 9))))
+
+    def told(**by_task: SafeRatio) -> tuple[str, float | None, tuple[str, ...]]:
+        found = value(lowest(by_task))
+        return found.outcome, found.shown, found.tasks
+
+    assert told(base=safe, hops=half) == ("safe", 0.5, ("hops",))
+    assert told(base=half, hops=doubtful) == ("not shown", None, ("hops",))
+    assert told(base=doubtful, hops=unsafe, other=safe, last=unsafe) == ("unsafe", None, ("hops", "last"))
+    assert value(lowest({"base": safe, "hops": doubtful})).unsafe_from == 0.5
+    assert SAFE_RATIO.cell_of(lowest({"base": half, "hops": half})).detail == "unsafe from 0.75\nin base +1"
+    assert lowest({"base": safe, "hops": Blank("failed")}) == Blank("hops: failed")
 
 
 @given(st.lists(st.floats(0, 100), min_size=2, max_size=6), st.floats(0, 4.9))
