@@ -12,9 +12,11 @@ from kvbench.estimate.plan import Plan
 from kvbench.estimate.shape import Shape
 from kvbench.experiments.build_grid import build_grid
 from kvbench.experiments.catalogue import EVERYTHING
-from kvbench.prompts.context_length import count_by
+from kvbench.prompts.context_length import check_takes_length, count_by
 from kvbench.store.run_file import Job
 from kvbench.system.errors import KVBenchError
+
+LONG = "long_context"
 
 
 @dataclass(frozen=True)
@@ -39,13 +41,16 @@ class Request:
         if self.machine not in machines:
             raise KVBenchError(unknown_name("machine", self.machine, machines))
         grid = build_grid(self.job, count_by(self.job.model))
-        loads = [load_of(grid, task, contexts, self.context_tokens, self.questions) for task, contexts in grid.tasks]
+        if self.context_tokens is not None:
+            check_takes_length([task for task, _ in grid.tasks])
+        # As in a run, every other task keeps its own lengths.
+        lengths = {LONG: self.context_tokens}
+        loads = [load_of(grid, task, contexts, lengths.get(task.name), self.questions) for task, contexts in grid.tasks]
         return Plan(loads, self.shape, machines[self.machine], constants)
 
 
 LARGE = Shape("70.6 B, 80 layers", 80, 64, 8, 128, 70_600_000_000, 2)
 MIDDLE = Shape("8.0 B, 32 layers", 32, 32, 8, 128, 8_030_000_000, 2)
-LONG = "long_context"
 # The plans that the documents show.
 EXAMPLES: Mapping[str, Request] = {
     "full catalogue": Request(LARGE, Job(tasks=LONG, limit=100, policies=EVERYTHING), context_tokens=131_072),

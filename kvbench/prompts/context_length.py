@@ -22,13 +22,21 @@ def lengthen(
     a relative depth. ``count`` counts the tokens of a text, and ``counted_by`` names the model with these tokens."""
     if tokens is None and depth is None:
         return list(tasks)
-    if LONG_CONTEXT not in tasks:
-        names = ", ".join(task.name for task in tasks)
-        raise KVBenchError(f"--context-tokens and --depth are for the task {LONG_CONTEXT.name}, not for {names}")
+    check_takes_length(tasks)
     if tokens is None:
         raise KVBenchError("--depth needs a length: give --context-tokens too")
     name = Path(counted_by).name
     return [context_of_tokens(tokens, count, depth, name) if task is LONG_CONTEXT else task for task in tasks]
+
+
+def check_takes_length(tasks: Sequence[Task]) -> None:
+    """Raises :class:`KVBenchError` if none of the tasks has contexts of a length that can be chosen."""
+    if LONG_CONTEXT not in tasks:
+        names = ", ".join(task.name for task in tasks)
+        raise KVBenchError(
+            f"--context-tokens: lengths are for the task {LONG_CONTEXT.name}, not for {names}; for system prompts of "
+            "real length, run the task ifeval with rows of your own"
+        )
 
 
 def lengthen_by_tokenizer(tokenizer: str | None, task: Task, tokens: int | None, depth: float | None) -> Task:

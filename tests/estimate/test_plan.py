@@ -19,11 +19,13 @@ from kvbench.estimate.load import Load, load_of
 from kvbench.estimate.machine import MACHINES, Machine, measured_machine
 from kvbench.estimate.page import assumptions, hours
 from kvbench.estimate.plan import Plan, answers_together, parts_of
+from kvbench.estimate.request import Request
 from kvbench.estimate.shape import Shape, shape_of
 from kvbench.experiments.grid import Grid
 from kvbench.experiments.setting import Setting
 from kvbench.models.load import LoadedModel
 from kvbench.prompts.prompt import build_prompts
+from kvbench.store.run_file import Job
 from kvbench.system.errors import KVBenchError
 from policies import POLICIES, at_ratios
 from tests.support.runs import CommandLine
@@ -260,6 +262,8 @@ def test_the_command_prints_a_plan(cli: CommandLine) -> None:
         (["--layers", "0", "--heads", "4", "--key-heads", "2", "--parameters", "1"], "1 or more layers, not 0"),
         (["--layers", "2", "--heads", "5", "--key-heads", "2", "--parameters", "1"], "cannot share 2 key heads"),
         (["--machine", "h10"], "unknown machine 'h10': did you mean 'h100'"),
+        (["--context-tokens", "900"], "--context-tokens: lengths are for the task long_context, not for base"),
+        (["--context-tokens", "900"], "for system prompts of real length, run the task ifeval with rows of your own"),
         (["--context-tokens", "0"], "--context-tokens is 1 or more, not 0"),
         (["--questions", "nan"], "--questions is 1 or more, not nan"),
         (["--constants", "/nowhere.json"], "/nowhere.json cannot be read"),
@@ -268,6 +272,16 @@ def test_the_command_prints_a_plan(cli: CommandLine) -> None:
 )
 def test_what_cannot_be_planned_is_one_line(cli: CommandLine, arguments: list[str], message: str) -> None:
     assert message in cli.error("plan", "--tasks", "base", *arguments)
+
+
+def test_a_chosen_length_is_that_of_long_contexts_alone() -> None:
+    """A run leaves every other task its own lengths."""
+    job = Job(tasks="long_context,base", limit=2, policies="knorm")
+    own, asked = (
+        {load.task: load.tokens for load in Request(SHAPE, job, tokens).plan(CONSTANTS).loads}
+        for tokens in (None, 32_768)
+    )
+    assert asked == {"long_context": 32_768, "base": own["base"]}
 
 
 def test_a_plan_counts_the_policies_that_a_run_takes(cli: CommandLine) -> None:
