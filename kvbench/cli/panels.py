@@ -28,6 +28,7 @@ EXAMPLES: Mapping[str, str] = {
     "ls": "ls policies --family scorer",
     "export": "export --task hops --limit 100",
     "compare": "compare mine.py:MyPress --against snapkv --tasks base",
+    "claims": "claims --only F,E --limit 16",
     "doctor": "doctor mine.py:MyPress",
     "show": "show runs/first --policy snapkv --ratio 0.9",
     "import-kvpress": "import-kvpress results",

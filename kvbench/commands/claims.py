@@ -1,0 +1,101 @@
+"""``python -m kvbench claims``: what five texts say of KV caches, put to the test on a model."""
+
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kvbench.cli import parameters as options
+from kvbench.cli.result import Result
+from kvbench.experiments.build_grid import check_job
+from kvbench.experiments.options import check_count
+from kvbench.publish import site_list
+from kvbench.store.run_file import Job
+from kvbench.system.errors import KVBenchError
+from kvbench.system.files import check_writable
+from leaderboards.claims.declaration import LARGER, Claim, Experiment
+from leaderboards.claims.registry import chosen_claims
+from leaderboards.errors import LeaderboardError
+from policies import LazyModule
+
+if TYPE_CHECKING:
+    from kvbench.store.store import Store
+
+local = LazyModule("kvbench.run.local")
+published = LazyModule("kvbench.publish.claims")
+runs = LazyModule("kvbench.run.execute")
+tables = LazyModule("leaderboards.terminal.claims")
+
+
+def command(
+    model: options.Model = "reference",
+    larger: Annotated[
+        str | None, typer.Option(help="A larger model of the same family, for claims about size.", metavar="MODEL")
+    ] = None,
+    only: Annotated[
+        str | None, typer.Option(help="Texts by their letters and claims, such as F,E2. Default: all.")
+    ] = None,
+    limit: options.Limit = None,
+    seed: options.Seed = 0,
+    device: options.Device = "auto",
+    dtype: options.Dtype = "auto",
+    out: options.Runs = Path("runs"),
+    site: options.Site = None,
+) -> Result:
+    """Runs what is missing for each claim, and tells which claims hold on a model."""
+    try:
+        claims = chosen_claims(only)
+    except LeaderboardError as error:
+        raise KVBenchError(f"--only {only}: {error}") from error
+    if limit is not None:
+        check_count("--limit", limit)
+    jobs = {
+        name: job_of(experiment, size, limit, seed, device, dtype)
+        for name, experiment, size in experiments_of(claims, model, larger)
+    }
+    for job in jobs.values():
+        check_job(job)
+    site_list.make_site_folder("--site", site)
+    check_writable("--out", out)
+    stores = {name: _run(job, name, out) for name, job in jobs.items()}
+    register = published.publish_register(claims, model, larger, stores, seed, site)
+    return Result([tables.claims_table(register.judgements)], register.verdict, files=register.files)
+
+
+def experiments_of(claims: list[Claim], model: str, larger: str | None) -> list[tuple[str, Experiment, str]]:
+    """Lists what the claims need, each experiment once: its name, itself, and the model that it takes."""
+    found: dict[str, tuple[str, Experiment, str]] = {}
+    for claim in claims:
+        for experiment in claim.experiments:
+            found[experiment.name] = (experiment.name, experiment, model)
+            if claim.two_sizes and larger:
+                name = experiment.name + LARGER
+                found[name] = (name, experiment, larger)
+    return list(found.values())
+
+
+def job_of(experiment: Experiment, model: str, limit: int | None, seed: int, device: str, dtype: str) -> Job:
+    """Returns the options of the run that an experiment asks for."""
+    return Job(
+        model=model,
+        device=device,
+        dtype=dtype,
+        suite=experiment.suite,
+        tasks=experiment.tasks,
+        policies=experiment.policies,
+        levels=dict(experiment.levels),
+        repeats=experiment.repeats,
+        limit=limit or experiment.contexts,
+        seed=seed,
+        mode=experiment.mode,
+    )
+
+
+def _run(job: Job, name: str, out: Path) -> "Store":
+    """Runs what neither an earlier start nor a run beside it has."""
+    executor = local.on_this_machine(job)
+    folder = out / f"claims-{name.split()[0]}-{Path(job.model).resolve().name}-{executor.identity.short_hash()}"
+    store: Store = runs.complete(executor, folder, shlex.join(["python", "-m", "kvbench", *sys.argv[1:]]))
+    return store

@@ -1,0 +1,77 @@
+"""Declares claims: what a text says, the experiment that puts it to the test, and the number that decides.
+
+A claim is one file ``leaderboards/claims/<text>/<identifier>_<words>.py``, which holds ``CLAIM``. Its threshold was
+written down before anything was run (``docs/claims.md``).
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from leaderboards.claims.evidence import Evidence
+from leaderboards.statistics.bootstrap import FloatArray
+from leaderboards.statistics.resampling import Blank
+
+LARGER = " of the larger model"  # follows the name of an experiment
+Side = Literal["at least", "at most", "above", "below"]
+
+
+@dataclass(frozen=True)
+class Text:
+    """A text that makes claims."""
+
+    letter: str  # with which the identifiers of its claims begin
+    title: str
+    models: str  # that it was about
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """Says what has to be run for a claim: the options of a run. Claims with equal experiments share one run."""
+
+    name: str
+    tasks: str
+    policies: str
+    levels: tuple[tuple[str, str], ...]  # kind, and the text of its option
+    contexts: int
+    repeats: int = 1
+    mode: Literal["agnostic", "aware"] = "agnostic"
+    suite: str | None = None
+
+
+@dataclass(frozen=True)
+class Statistic:
+    """A number that a claim is about. ``values``: as measured, then of each resample, shape (1 + resamples,). ``n``:
+    the contexts that it rests on."""
+
+    values: FloatArray
+    n: int
+    part: str = ""  # of the claim: a policy, or a setting, where there are several
+    note: str = ""  # what else the same records say, such as which band it is
+
+
+Measure = Callable[[Mapping[str, Evidence]], Sequence[Statistic] | Blank]
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A claim, and what decides about it."""
+
+    identifier: str
+    text: Text
+    words: str  # what the text says, in one line
+    reported: str  # the numbers that it gives
+    statistic: str  # what is measured, in one sentence
+    side: Side  # on which of the threshold the statistic has to lie
+    threshold: float
+    experiments: tuple[Experiment, ...]
+    measure: Measure  # of the evidence by the name of its experiment; a Blank says why there is nothing to decide
+    unit: str = ""  # of the statistic
+    remark: str = ""  # where the text's own numbers say something else than its words: with the arithmetic
+    two_sizes: bool = False  # it compares the model with a larger one of its family
+
+    @property
+    def evidence(self) -> tuple[str, ...]:
+        """Names the evidence that it takes: experiments, and the same of the larger model."""
+        names = tuple(experiment.name for experiment in self.experiments)
+        return (*names, *(name + LARGER for name in names)) if self.two_sizes else names

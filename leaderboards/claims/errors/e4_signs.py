@@ -1,0 +1,31 @@
+"""Claim E4: wrong signs are far worse than the same error without a change of sign."""
+
+from collections.abc import Mapping
+
+from leaderboards.claims.declaration import Claim, Statistic
+from leaderboards.claims.errors.tables import FLIPPED, FLIPPED_SHARE, SAME_SIGN, SCORES, SIGNS
+from leaderboards.claims.evidence import Evidence
+from leaderboards.claims.texts import E
+
+
+def _measure(evidence: Mapping[str, Evidence]) -> list[Statistic]:
+    found = []
+    for score in SCORES:
+        of_task = score.of(evidence, SIGNS)
+        flipped, same = (of_task.kept(error, FLIPPED_SHARE, score.column) for error in (FLIPPED, SAME_SIGN))
+        note = f"keeps {flipped[0]:.2f} with wrong signs, {same[0]:.2f} without"
+        found.append(Statistic(flipped - same, of_task.contexts, score.part, note))
+    return found
+
+
+CLAIM = Claim(
+    identifier="E4",
+    text=E,
+    words="Wrong signs are far worse than an error of the same size that changes no sign.",
+    reported='"catastrophic", without a figure',
+    statistic="what sign flips of 5 % of the values keep, less what an equal root mean square error without flips does",
+    side="below",
+    threshold=0.0,
+    experiments=(SIGNS,),
+    measure=_measure,
+)

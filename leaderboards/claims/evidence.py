@@ -1,0 +1,113 @@
+"""Evidence for a claim: means over the records of an experiment, as measured and in the same resamples of contexts.
+
+Every number is an array of shape (1 + resamples,), so that ratios, differences and areas are plain arithmetic, and what
+is set against one another varies together. Draws of a random treatment belong to their context: whoever resamples
+contexts resamples draws too.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from pandas import DataFrame, factorize
+
+from leaderboards.metrics import METRICS
+from leaderboards.statistics.bootstrap import RESAMPLES, FloatArray, task_seed
+from leaderboards.statistics.resampling import Resampler
+from policies.declaration.levels import KINDS
+from policies.declaration.names import FULL
+
+LEAST_CLEAN = 0.5  # of a perfect score, which the full cache must reach: what fails has nothing to lose
+FEWEST_CONTEXTS = 6  # below it no test of contexts can tell anything
+
+
+class NoEvidenceError(Exception):
+    """Raised where records that a claim needs are not there; the message says which."""
+
+
+@dataclass(frozen=True)
+class TaskEvidence:
+    """The records of one task."""
+
+    task: str
+    records: DataFrame
+    seed: int
+
+    @cached_property
+    def _drawn(self) -> tuple[DataFrame, Resampler]:
+        numbers, names = factorize(self.records["draw_id"], sort=True)
+        return self.records.assign(draw=numbers), Resampler.of(len(names), task_seed(self.seed, self.task), RESAMPLES)
+
+    @property
+    def contexts(self) -> int:
+        return self._drawn[1].count
+
+    def mean(self, policy: str, level: float | None = None, column: str = "right", **where: object) -> FloatArray:
+        """Averages a column over the answers of a policy at a level: shape (1 + resamples,).
+
+        ``level``: None for a policy that has no levels. An answer that failed or is NaN counts as 0, and stays in the
+        denominator. ``where``: values that other columns must have. :class:`NoEvidenceError` without records.
+        """
+        records, resampler = self._drawn
+        chosen = (records["policy"] == policy) & (records[column].notna() | (records["status"] != "ok"))
+        if level is not None:
+            chosen &= np.isclose(records["level"].astype(float), level)
+        for name, value in where.items():
+            chosen &= records[name] == value
+        here = records[chosen]
+        if here.empty:
+            at = "" if level is None else f" at {level:g}"
+            raise NoEvidenceError(f"{policy}{at} has no records of {self.task}")
+        values = here[column].fillna(0).to_numpy(dtype=np.float64)
+        draws = here["draw"].to_numpy()
+        return np.concatenate([[values.mean()], resampler.means(values, draws)])
+
+    def clean(self, column: str = "right", **where: object) -> FloatArray:
+        """Averages the same over the answers of the full cache; :class:`NoEvidenceError` where the model has less than
+        half of it right."""
+        found = self.mean(FULL, None, column, **where)
+        bounds = METRICS[column].bounds  # truth values have none
+        least = LEAST_CLEAN * (bounds[1] if bounds else 1.0)
+        if found[0] < least:
+            raise NoEvidenceError(f"{self.task}: the full cache reaches {found[0]:.3g} of {column}, not {least:g}")
+        return found
+
+    def kept(self, policy: str, level: float | None, column: str = "right", **where: object) -> FloatArray:
+        """Returns what a treatment keeps of a perfect score, which the full cache must reach, as a share of it."""
+        with np.errstate(invalid="ignore", divide="ignore"):
+            share: FloatArray = self.mean(policy, level, column, **where) / self.clean(column, **where)
+        return share
+
+    def levels(self, policy: str) -> tuple[float, ...]:
+        """Lists the levels of a policy, the least treated first."""
+        here = self.records[self.records["policy"] == policy]
+        pairs = set(zip(here["level_kind"], here["level"].astype(float), strict=True))
+        return tuple(value for kind, value in sorted(pairs, key=lambda pair: KINDS[pair[0]].amount(pair[1])))
+
+    def area(self, policy: str, levels: Sequence[float], column: str = "right") -> FloatArray:
+        """Returns the area under what is kept over the levels, from the untreated cache on, over their span: the mean
+        height of the curve."""
+        values = np.stack([self.clean(column) / self.clean(column), *(self.kept(policy, at, column) for at in levels)])
+        places = np.array([0.0, *levels])
+        heights = (values[1:] + values[:-1]) / 2
+        found: FloatArray = (np.diff(places)[:, None] * heights).sum(axis=0) / places[-1]
+        return found
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """The records of an experiment on one model, with the seed of its resamples."""
+
+    records: DataFrame
+    seed: int = 0
+
+    @cached_property
+    def tasks(self) -> tuple[str, ...]:
+        return tuple(map(str, self.records["task"].unique()))
+
+    def of(self, task: str) -> TaskEvidence:
+        """Returns the records of a task; :class:`NoEvidenceError` where there are none."""
+        if task not in self.tasks:
+            raise NoEvidenceError(f"there are no records of {task}")
+        return TaskEvidence(task, self.records[self.records["task"] == task], self.seed)

@@ -1,0 +1,29 @@
+"""Claim F2: structured noise is survivable."""
+
+from collections.abc import Mapping
+
+from leaderboards.claims.declaration import Claim, Statistic
+from leaderboards.claims.evidence import Evidence
+from leaderboards.claims.faults.noise import DISTRACTOR, KINDS_OF_NOISE, TASK
+from leaderboards.claims.texts import F
+
+RATE = 0.3
+
+
+def _measure(evidence: Mapping[str, Evidence]) -> list[Statistic]:
+    found = evidence[KINDS_OF_NOISE.name].of(TASK)
+    return [Statistic(found.kept(DISTRACTOR, RATE), found.contexts)]
+
+
+CLAIM = Claim(
+    identifier="F2",
+    text=F,
+    words="Structured noise is survivable.",
+    reported="with 30 % of the entries from another prompt 0.50 of 0.87 are right (7B), and 0.07 of 0.66 (1.5B)",
+    statistic="right answers with 30 % of the entries from another context, as a share of the full cache's",
+    side="at least",
+    threshold=0.5,
+    experiments=(KINDS_OF_NOISE,),
+    measure=_measure,
+    remark="The text's small model keeps 0.07 / 0.66 = 0.11 of its score, which does not bear out its own sentence.",
+)

@@ -1,0 +1,30 @@
+"""Claim F3: rows of another prompt hurt least, then zeros, then Gaussian noise."""
+
+from collections.abc import Mapping
+
+from leaderboards.claims.declaration import Claim, Statistic
+from leaderboards.claims.evidence import Evidence
+from leaderboards.claims.faults.noise import DISTRACTOR, GAUSSIAN, KINDS_OF_NOISE, RATES, TASK, ZEROS
+from leaderboards.claims.texts import F
+
+
+def _measure(evidence: Mapping[str, Evidence]) -> list[Statistic]:
+    found = evidence[KINDS_OF_NOISE.name].of(TASK)
+    distractor, zeros, gaussian = (found.area(kind, RATES) for kind in (DISTRACTOR, ZEROS, GAUSSIAN))
+    return [
+        Statistic(distractor - zeros, found.contexts, "distractor above zeros"),
+        Statistic(zeros - gaussian, found.contexts, "zeros above gaussian"),
+    ]
+
+
+CLAIM = Claim(
+    identifier="F3",
+    text=F,
+    words="Rows of another prompt hurt least, then zeros, then Gaussian noise.",
+    reported="at every rate up to 0.3",
+    statistic="difference of the areas under what is kept over rates up to 0.3, same contexts and draws",
+    side="above",
+    threshold=0.0,
+    experiments=(KINDS_OF_NOISE,),
+    measure=_measure,
+)

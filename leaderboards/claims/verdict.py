@@ -1,0 +1,107 @@
+"""Judges claims: holds, does not hold, or undecided.
+
+The rule is the same for all (``docs/claims.md``): the 95 % interval of the statistic, by the cluster bootstrap over
+contexts, lies on the claim's side of the threshold as a whole, on the other side, or on both. Statistics of one text
+that were tested together are corrected by Holm's method.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from leaderboards.claims.declaration import Claim, Statistic
+from leaderboards.claims.evidence import FEWEST_CONTEXTS, Evidence, NoEvidenceError
+from leaderboards.statistics.resampling import Blank, Estimate
+from leaderboards.statistics.significance import ALPHA, bootstrap_p, corrected
+
+Verdict = Literal["holds", "does not hold", "undecided"]
+VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
+ONE_SIZE = "it takes two sizes of one family: give the larger one by --larger"
+MOST_NEEDED = 100_000  # contexts, beyond which a number says nothing
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """One row of the register."""
+
+    claim: Claim
+    part: str
+    estimate: Estimate | None
+    p: float | None  # that the statistic is at the threshold, corrected over the claims of the text that were tested
+    verdict: Verdict
+    why: str  # it is undecided, or what else the records say
+
+
+def judge(claims: Sequence[Claim], evidence: Mapping[str, Evidence | Blank]) -> list[Judgement]:
+    """Judges claims by the records of their experiments, which go by name; a Blank says why there are none."""
+    measured = {claim.identifier: _measured(claim, evidence) for claim in claims}
+    tests = {
+        (claim.text.letter, claim.identifier, found.part): bootstrap_p(found.values[1:] - claim.threshold)
+        for claim in claims
+        if not isinstance(parts := measured[claim.identifier], Blank)
+        for found in parts
+        if found.n >= FEWEST_CONTEXTS
+    }
+    p_values = {
+        key: p
+        for letter in dict.fromkeys(claim.text.letter for claim in claims)
+        for key, p in corrected({k: v for k, v in tests.items() if k[0] == letter}, f"text {letter}").p.items()
+    }
+    return [one for claim in claims for one in _judgements(claim, measured[claim.identifier], p_values)]
+
+
+def _measured(claim: Claim, evidence: Mapping[str, Evidence | Blank]) -> Sequence[Statistic] | Blank:
+    own: dict[str, Evidence] = {}
+    for name in claim.evidence:
+        found = evidence.get(name, Blank(ONE_SIZE))
+        if isinstance(found, Blank):
+            return found
+        own[name] = found
+    try:
+        return claim.measure(own)
+    except NoEvidenceError as error:
+        return Blank(str(error))
+
+
+def _judgements(
+    claim: Claim, measured: Sequence[Statistic] | Blank, p_values: Mapping[tuple[str, str, str], float]
+) -> list[Judgement]:
+    if isinstance(measured, Blank):
+        return [Judgement(claim, "", None, None, "undecided", measured.reason)]
+    return [
+        _judgement(claim, found, p_values.get((claim.text.letter, claim.identifier, found.part))) for found in measured
+    ]
+
+
+def _judgement(claim: Claim, found: Statistic, p: float | None) -> Judgement:
+    estimate = Estimate.of(float(found.values[0]), found.values[1:], found.n)
+    if p is None:
+        why = f"{found.n} contexts: fewer than {FEWEST_CONTEXTS} decide nothing"
+        return Judgement(claim, found.part, estimate, None, "undecided", why)
+    if estimate.interval is None:
+        return Judgement(claim, found.part, estimate, None, "undecided", "many resamples have no value")
+    on_side = _is_on_side(claim, estimate.mean)
+    low, high = estimate.interval
+    is_clear = not low <= claim.threshold <= high
+    if is_clear and p < ALPHA:
+        return Judgement(claim, found.part, estimate, p, "holds" if on_side else "does not hold", found.note)
+    why = "undecided once corrected for the claims tested with it" if is_clear else needed(claim, estimate)
+    return Judgement(claim, found.part, estimate, p, "undecided", "; ".join(filter(None, (why, found.note))))
+
+
+def _is_on_side(claim: Claim, value: float) -> bool:
+    return value >= claim.threshold if claim.side in ("at least", "above") else value <= claim.threshold
+
+
+def needed(claim: Claim, estimate: Estimate) -> str:
+    """Says how many contexts would decide, if the statistic stayed where it is: an interval shrinks by the square root
+    of their number."""
+    assert estimate.interval is not None
+    low, high = estimate.interval
+    distance = abs(estimate.mean - claim.threshold)
+    half = max(high - estimate.mean, estimate.mean - low)
+    contexts = math.inf if distance == 0 else estimate.n * (half / distance) ** 2
+    if contexts > MOST_NEEDED:
+        return "it lies at the threshold: no number of contexts would decide"
+    return f"about {math.ceil(contexts):,} contexts would decide"
