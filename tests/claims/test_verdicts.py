@@ -7,7 +7,8 @@ import pytest
 from pandas import DataFrame
 
 from kvbench.commands.claims import experiments_of, job_of
-from kvbench.experiments.build_grid import build_grid, check_job, count_by
+from kvbench.experiments.build_grid import build_grid, check_job
+from kvbench.prompts.context_length import count_by
 from leaderboards.claims.declaration import LARGER, Claim, Experiment, Statistic
 from leaderboards.claims.evidence import Evidence, NoEvidenceError
 from leaderboards.claims.registry import chosen_claims, claims
