@@ -8,6 +8,7 @@ import torch
 
 from datasets_gen import TASKS, Task
 from kvbench.checks.findings import Begin, Finding, Outcome, silent
+from kvbench.checks.scores import Scores, judge, recording
 from kvbench.engine.decode.answers import decode
 from kvbench.engine.treat.branch import Branch, Trace
 from kvbench.engine.treat.plan import plan
@@ -97,6 +98,14 @@ def _runs(patient: Patient) -> Result:
 
 def _error(branches: Sequence[Branch]) -> str:
     return next((branch.error for branch in branches if branch.error), "")
+
+
+def _scores(patient: Patient) -> Result:
+    seen: list[Scores] = []
+    policy = recording(patient.policy, seen)
+    for ratio in {SOME[0], patient.middle}:
+        patient.treat(patient.prompts[0], [ratio], policy)
+    return judge(seen)
 
 
 def _prefill(patient: Patient) -> Result:
@@ -267,6 +276,7 @@ def _time(patient: Patient) -> Result:
 
 CHECKS: Mapping[str, Callable[[Patient], Result]] = {
     RUNS: _runs,
+    "do its scores choose?": _scores,
     "does it share the prefill?": _prefill,
     "is the budget kept?": _budget,
     "does ratio 0 change nothing?": _ratio_zero,

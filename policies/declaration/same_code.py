@@ -17,10 +17,14 @@ Code = tuple[Any, ...]  # a class, and the code of each press inside
 def code_of(press: Press) -> Code:
     """Returns the class whose code a press runs, with that of the presses inside it: a subclass that overrides nothing
     runs the code of its parent."""
-    inside = [
+    return (_class_of(type(press)), *map(code_of, presses_inside(press)))
+
+
+def presses_inside(press: Press) -> list[Press]:
+    """Lists the presses that are arguments of a press, but not those inside these."""
+    return [
         value for name in inspect.signature(type(press)).parameters for value in _presses(getattr(press, name, None))
     ]
-    return (_class_of(type(press)), *map(code_of, inside))
 
 
 def argument_warnings(policy: Policy, others: Sequence[Policy]) -> list[str]:

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 import torch
-from kvpress import BasePress, KnormPress
+from kvpress import AdaKVPress, BasePress, KnormPress
 
-from kvbench.checks.doctor import admit, examine
+from kvbench.checks.doctor import CHECKS, admit, examine
 from kvbench.models.load import LoadedModel
 from policies import POLICIES, Policy, load_plug_in
 from tests.support.runs import CommandLine
-from tests.support.toy import ActingPress, ActingScorer, pressing, toy_model
+from tests.support.toy import AGNOSTIC, ActingPress, ActingScorer, pressing, toy_model
 
 PRESS = """
 from dataclasses import dataclass
@@ -94,8 +94,80 @@ def test_what_is_broken_is_found(name: str) -> None:
 )
 def test_registered_policies_are_sound(llama: LoadedModel, name: str) -> None:
     findings = findings_of(llama, POLICIES[name])
-    assert len(findings) == 11
+    assert len(findings) == 12
     assert [text for outcome, text in findings.values() if outcome == "wrong"] == []
+
+
+NOT_FINITE = "scores are not finite: kept tokens are arbitrary"
+ALL_EQUAL = "all scores are equal: the press keeps by position alone"
+CHOOSE = "they are finite where they decide, and tell the tokens apart"
+Act = Callable[[torch.Tensor], torch.Tensor]
+
+
+def marking(mark: float) -> Act:
+    """Scores by norm, with a mark on four tokens."""
+
+    def act(keys: torch.Tensor) -> torch.Tensor:
+        scores = keys.norm(dim=-1)
+        scores[..., :4] = mark
+        return scores
+
+    return act
+
+
+def mostly_equal(keys: torch.Tensor) -> torch.Tensor:
+    scores = torch.ones_like(keys[..., 0])
+    scores[..., :4] = 2
+    return scores
+
+
+SCORES: dict[str, tuple[Act, str, str]] = {
+    "infinite": (lambda keys: torch.full_like(keys[..., 0], torch.inf), "wrong", NOT_FINITE),
+    "logarithm of 0": (lambda keys: torch.log(keys[..., 0].clamp(0, 0)), "wrong", NOT_FINITE),
+    "equal": (lambda keys: torch.ones_like(keys[..., 0]), "note", ALL_EQUAL),
+    "four above the others": (mostly_equal, "note", "of the scores are equal: among these the press keeps by position"),
+    "four marked to be kept": (marking(torch.inf), "ok", CHOOSE),
+    "four marked to be evicted": (marking(-torch.inf), "ok", CHOOSE),
+}
+
+
+@pytest.mark.parametrize("inside", [False, True], ids=["alone", "inside AdaKV"])
+@pytest.mark.parametrize("name", SCORES)
+def test_scores_that_choose_nothing_are_found(llama: LoadedModel, name: str, inside: bool) -> None:
+    act, outcome, text = SCORES[name]
+
+    def build(situation: Any) -> BasePress:
+        press = ActingScorer(situation.ratio, lambda module, hidden_states, keys, *_: act(keys))
+        return AdaKVPress(press) if inside else press
+
+    found, said = CHECKS["do its scores choose?"](admit(pressing("made up", build), llama))
+    assert found == outcome
+    assert text in said
+
+
+def test_scores_of_a_press_that_does_not_derive_from_a_scorer_are_seen(llama: LoadedModel) -> None:
+    """Nothing else would notice: it drops tokens by numbers that are none."""
+
+    class Own(ActingPress):
+        def score(self, keys: torch.Tensor) -> torch.Tensor:
+            return keys[..., 0] * torch.nan
+
+        def compress(self, module: Any, hidden_states: Any, keys: Any, values: Any, *_: Any) -> Any:
+            rows = self.score(keys).topk(keys.shape[2] // 2).indices.sort().values
+            rows = rows.unsqueeze(-1).expand(-1, -1, -1, keys.shape[-1])
+            return keys.gather(2, rows), values.gather(2, rows)
+
+    patient = admit(pressing("own", lambda _: Own(keeps_a_third)), llama)
+    assert CHECKS["does it run?"](patient)[0] == "ok"
+    assert CHECKS["do its scores choose?"](patient) == ("wrong", NOT_FINITE)
+
+
+@pytest.mark.parametrize("name", AGNOSTIC)
+def test_scores_of_registered_policies_choose(llama: LoadedModel, name: str) -> None:
+    policy = POLICIES[name]
+    if not policy.takes_ratios or policy.while_decoding or policy.name == "full":
+        pytest.skip("it is not examined by ratios at the prefill")
+    assert CHECKS["do its scores choose?"](admit(policy, llama))[0] == "ok"
 
 
 COPY = """
