@@ -14,9 +14,10 @@ from leaderboards.boards.cells import SIGNS, Cell
 from leaderboards.boards.declaration import BoardProfiles, DerivedMeasure
 from leaderboards.boards.profiles import Profile
 from leaderboards.metrics.declaration.definition import Definition
-from leaderboards.statistics.bootstrap import DIGITS, FloatArray
+from leaderboards.statistics.bootstrap import DIGITS, FloatArray, percentile_interval
 from leaderboards.statistics.resampling import Blank
 from leaderboards.statistics.significance import ALPHA, POWER, bootstrap_p, corrected
+from leaderboards.statistics.subset_means import step_down_levels
 from policies.declaration.names import CONTROLS, TO_BEAT
 
 NO_SPREAD = "all resamples are equal"
@@ -43,7 +44,8 @@ def smallest_detectable_difference(resampled: FloatArray) -> float | Blank:
 class Against:
     """A policy against another at the same realised budget."""
 
-    difference: Difference  # of the areas in points, this one minus the other
+    # Of the areas in points, this one minus the other. On a board its interval is that of the corrected test.
+    difference: Difference
     span: float  # both areas are over the realised ratios from 0 to this one, as far as both go
     smallest: float | Blank  # the smallest detectable difference, in points
     p: float  # corrected over the family of the board
@@ -56,7 +58,17 @@ class Against:
 
 
 def against(one: Profile, other: Profile) -> Against | Blank:
-    """``p`` is not corrected yet. Blank from a single context, which has no interval."""
+    """Returns one test by itself, not corrected. Blank from a single context, which has no interval."""
+    found = _differences(one, other)
+    if isinstance(found, Blank):
+        return found
+    differences, span = found
+    smallest = smallest_detectable_difference(differences[1:])
+    return Against(Difference.of(differences), span, smallest, bootstrap_p(differences[1:]))
+
+
+def _differences(one: Profile, other: Profile) -> tuple[FloatArray, float] | Blank:
+    """Returns the difference of the areas as measured and in each resample, and the span of both."""
     end, other_end = last_realised(one), last_realised(other)
     if isinstance(end, Blank):
         return end
@@ -73,29 +85,40 @@ def against(one: Profile, other: Profile) -> Against | Blank:
     differences = np.round(first - second, DIGITS)  # noise of sums would be as clear as any
     if len(differences) < 2:
         return Blank(ONE_CONTEXT)
-    return Against(
-        Difference.of(differences),
-        float(shared[0]),
-        smallest_detectable_difference(differences[1:]),
-        bootstrap_p(differences[1:]),
-    )
+    return differences, float(shared[0])
 
 
 @lru_cache(maxsize=1)  # the columns of both controls ask for the same board
 def against_controls(board: BoardProfiles) -> Mapping[tuple[str, str], Against | Blank]:
-    """Compares each method with each control, by the names of both. p is corrected over all of them that are not
-    blank."""
-    duels = {
-        (policy, control): against(profile, board.profiles[control])
+    """Compares each method with each control, by the names of both. p and the interval are corrected over all of them
+    that are not blank."""
+    pairs = {
+        (policy, control): (profile, board.profiles[control])
         for policy, profile in board.profiles.items()
         for control in TO_BEAT
         if control in board.profiles and policy not in CONTROLS
     }
+    duels = {names: against(*pair) for names, pair in pairs.items()}
     p_values = {names: duel.p for names, duel in duels.items() if isinstance(duel, Against)}
     family = corrected(p_values, f"better than {' or '.join(TO_BEAT)}: {board.task}, {board.mode}")
+    levels = dict(zip(p_values, step_down_levels(np.array(list(p_values.values()))).tolist(), strict=True))
     return {
-        names: replace(duel, p=family.p[names]) if isinstance(duel, Against) else duel for names, duel in duels.items()
+        names: _corrected(duel, pairs[names], family.p[names], levels[names]) if isinstance(duel, Against) else duel
+        for names, duel in duels.items()
     }
+
+
+def _corrected(duel: Against, pair: tuple[Profile, Profile], p: float, level: float) -> Against:
+    """Returns the same with the corrected p, and with the interval of the test at the level at which Holm's method
+    makes it: a reader would take a narrower one for a verdict."""
+    found = _differences(*pair)
+    if isinstance(found, Blank):
+        raise TypeError("what is blank has no test")
+    low, high = percentile_interval(found[0][1:], 1 - level)
+    # Between two resamples an interval may end beside 0 where p just misses its level: 0 is not ruled out then.
+    if p >= ALPHA:
+        low, high = min(low, 0.0), max(high, 0.0)
+    return replace(duel, difference=Difference(duel.difference.mean, low, high), p=p)
 
 
 def _beats(control: str) -> DerivedMeasure[Against | Blank]:
@@ -113,7 +136,8 @@ def _beats(control: str) -> DerivedMeasure[Against | Blank]:
         unit="points",
         better="higher",
         bounds=(-100, 100),
-        line="area minus that of the control over the same realised ratios, in points; corrected by Holm’s method",
+        line="area minus that of the control over the same realised ratios, in points; verdict and interval are of the "
+        "test corrected by Holm’s method over the board",
         definition=BEATS_DEFINITION,
         of_board=of_board,
         columns={
@@ -140,9 +164,10 @@ def _cell(found: Against) -> Cell:
 BEATS_DEFINITION = Definition(
     "Beats random? Beats recency?",
     "The area minus that of the control, both over the realised ratios from 0 to where the shorter "
-    "curve ends, with its paired interval. Better or worse where the interval leaves out 0 and p, two-sided "
-    "from the resamples and corrected by Holm’s method over all policies and both controls of a board, is "
-    f"below {ALPHA:g}; else {UNDECIDED}.",
+    "curve ends, with its paired interval. Better or worse where p, two-sided from the resamples and corrected by "
+    "Holm’s method over all policies and both controls of a board, is "
+    f"below {ALPHA:g}; else {UNDECIDED}. The interval is that of the corrected test, wider than one of 95 %, and "
+    "leaves out 0 only where the verdict says so.",
     "p = 2 · (resamples on the rarer side of 0 + 1) / (resamples + 1); "
     "with none there, 2 · Φ(−|mean| / spread) of the resamples, if smaller",
     "A. C. Davison and D. V. Hinkley, Bootstrap Methods and their Application (1997), section 4.2",

@@ -6,13 +6,15 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from leaderboards.aggregate.paired import UNDECIDED
 from leaderboards.aggregate.row import HALLUCINATION
 from leaderboards.aggregate.summary import summarise
 from leaderboards.boards.area import AREA, Area, area_under_curve, areas
-from leaderboards.boards.beats import BEATS, against
+from leaderboards.boards.beats import BEATS, against, against_controls
 from leaderboards.boards.board import boards_of
 from leaderboards.boards.cliff import CLIFF, cliff, susceptibility
 from leaderboards.boards.correlation import CORRELATION
+from leaderboards.boards.declaration import BoardProfiles
 from leaderboards.boards.profiles import Profiles
 from leaderboards.boards.rank import RANK, RankInterval, rank_intervals
 from leaderboards.boards.registry import DERIVED, FIRST_COLUMNS
@@ -22,7 +24,8 @@ from leaderboards.downloads.tables import board_sheet
 from leaderboards.pages.definitions import chapters
 from leaderboards.statistics.bootstrap import percentile_interval
 from leaderboards.statistics.resampling import Blank
-from tests.support.synthetic_profiles import value
+from leaderboards.statistics.significance import ALPHA
+from tests.support.synthetic_profiles import profile, value
 from tests.support.synthetic_records import failing, frame, realistic_records, record, summary_row
 
 RANDOM, RECENCY = BEATS
@@ -251,6 +254,27 @@ def test_intervals_hold_the_truth_as_often_as_they_say() -> None:
     assert hits["cliff"] >= 270
     assert hits["rank"] >= 270
     assert too_safe <= 8, "0.5 loses 20 points"
+
+
+def test_the_interval_beside_a_verdict_is_that_of_its_test() -> None:
+    """It leaves out 0 exactly where a policy is better or worse, and is wider than that of one test by itself."""
+    # Each better than the control by so many standard errors.
+    leads = {f"press_{lead:g}": lead for lead in np.arange(1.8, 3.6, 0.15)}
+    noise = np.random.default_rng(5).normal(size=(2001, len(leads)))
+    noise[0] = 0
+    profiles = {
+        name: profile(f1=[(80, 60 + lead + wave, 60 + lead + wave, 60 + lead + wave) for wave in waves], policy=name)
+        for (name, lead), waves in zip(leads.items(), noise.T, strict=True)
+    } | {"random": profile(f1=[(80, 60, 60, 60)] * 2001, policy="random")}
+    seen = []
+    for (policy, _), found in against_controls(BoardProfiles("agnostic", "base", profiles)).items():
+        corrected, alone = value(found), value(against(profiles[policy], profiles["random"]))
+        own, single = corrected.difference, alone.difference
+        assert own.mean == single.mean
+        assert own.low <= single.low <= single.high <= own.high
+        assert own.is_clear == (corrected.verdict != UNDECIDED) == (corrected.p < ALPHA)
+        seen.append((single.is_clear, own.is_clear))
+    assert set(seen) == {(False, False), (True, False), (True, True)}, "a single test would tell more of them apart"
 
 
 # Declarations
