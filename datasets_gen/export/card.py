@@ -86,7 +86,7 @@ class Part:
 
 
 def dataset_card(task: Task, parts: Sequence[Part]) -> str:
-    """The README of a dataset folder, with the header that the Hugging Face hub reads."""
+    """Writes the README of a dataset folder, with the header that the Hugging Face hub reads."""
     questions = sum(part.questions for part in parts)
     return CARD.format(
         name=task.name,

@@ -1,4 +1,4 @@
-"""Examples as a Hugging Face dataset: one row for each question."""
+"""Writes examples as a Hugging Face dataset: one row for each question."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict

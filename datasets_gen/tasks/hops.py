@@ -83,7 +83,7 @@ def _question(ask: Asker, line: Line, longest: int, unanswerable_share: float, r
 
 
 def _subject_phrase(bonds: list[Relation], person: str) -> str:
-    """Such as "the teacher of the mentor of X" for bonds (mentor, teacher) starting from X."""
+    """Returns such as "the teacher of the mentor of X" for bonds (mentor, teacher) starting from X."""
     phrase = person
     for bond in bonds:
         phrase = f"the {bond.name} of {phrase}"
@@ -91,7 +91,7 @@ def _subject_phrase(bonds: list[Relation], person: str) -> str:
 
 
 def _forward_chain(ask: Asker, line: Line, hops: int) -> Question:
-    """``hops - 1`` bonds, then an attribute or, where there is one, one more bond of the person reached."""
+    """Draws ``hops - 1`` bonds, then an attribute or, where there is one, one more bond of the person reached."""
     to_attribute = ask.rng.random() < 0.7 or hops > len(line.bonds)
     start = ask.rng.randrange(len(line.bonds) - hops + 1 + to_attribute)
     links = [line.bond_from(start + step) for step in range(hops - 1)]

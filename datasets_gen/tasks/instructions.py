@@ -109,8 +109,8 @@ def _kinds_of(rng: random.Random, size: Size, request: Request) -> list[str]:
 
 
 def _draw_kinds(rng: random.Random, count: int) -> list[str]:
-    """At most ``count`` kinds of directives that one answer can obey together. A kind is drawn the more often the more
-    others it clashes with, or it would seldom be among several."""
+    """Draws at most ``count`` kinds of directives that one answer can obey together. A kind is drawn the more often the
+    more others it clashes with, or it would seldom be among several."""
     kinds: list[str] = []
     while len(kinds) < count and (left := [kind for kind in KINDS if compatible(kind, kinds)]):
         kinds += rng.choices(left, [clashes_of(kind) + 1 for kind in left])
@@ -130,8 +130,8 @@ def _draw_ground(rng: random.Random, split: Split, size: Size, kinds: Sequence[s
 
 
 def _draw_shared_ground(rng: random.Random, split: Split, size: Size, fitting: Sequence[Relation]) -> Ground:
-    """Everybody works for a bank, say, and the word is forbidden. Every plain answer then disobeys, and none is given
-    away by the word, as it would be if that were part of a single value."""
+    """Draws facts that share a word: everybody works for a bank, say, and the word is forbidden. Every plain answer
+    then disobeys, and none is given away by the word, as it would be if that were part of a single value."""
     people = draw_people(rng, split, size.people[1])
     only = rng.choice([relation for relation in fitting if relation.value_kind in ("organisation", "event")])
     words = lexicon()

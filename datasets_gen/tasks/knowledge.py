@@ -173,7 +173,7 @@ def _drawn_apart(draw: Callable[[], list[str]], worked_out: Callable[[str], str]
 
 
 def _shared(rng: random.Random, employers: list[str]) -> list[str]:
-    """One to three of the people, as many as there are at most, work for the same."""
+    """Lets one to three of the people, as many as there are at most, work for the same."""
     together = min(len(employers), rng.randint(1, 3))
     dealt = employers[:1] * together + employers[together:]
     rng.shuffle(dealt)
@@ -245,7 +245,7 @@ def _decade(ask: Asker, lives: Lives, missing: bool) -> Question | None:
 
 
 def _older(ask: Asker, lives: Lives, missing: bool) -> Question | None:
-    """No two were born in the same year, or there would be no telling."""
+    """Asks which of two is older. No two were born in the same year, or there would be no telling."""
     born = lives.of(BIRTHDAY)
     if len(born) < 2:
         return None
@@ -332,7 +332,7 @@ def _lists(lives: Lives, person: str) -> tuple[str, ...]:
 
 
 def _listed(names: Sequence[str]) -> str:
-    """Such as "cello, flute and harp"."""
+    """Returns such as "cello, flute and harp"."""
     return " and ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else names[0]
 
 
@@ -347,8 +347,8 @@ def _repertoire(ask: Asker, lives: Lives, missing: bool) -> Question | None:
 
 
 def _staff(ask: Asker, lives: Lives, missing: bool) -> Question | None:
-    """Never unanswerable: of an organisation that is not mentioned one could say that none of these people work for
-    it."""
+    """Asks who works somewhere. It is never unanswerable: of an organisation that is not mentioned one could say that
+    none of these people work for it."""
     employed = lives.of(EMPLOYER)
     if missing or not employed:
         return None

@@ -44,7 +44,8 @@ class Verb:
 
 
 def _period(name: str, kind: str, value_type: AnswerType, common: Verb, held_out: Verb) -> Period:
-    """The year stands first or last; a sentence with the second verb is not seen in training."""
+    """States a fact of a year. The year stands first or last; a sentence with the second verb is not seen in
+    training."""
     was, be = common.was, common.be
 
     def asking(end: str) -> Phrasings:
@@ -283,8 +284,8 @@ def _shared(rng: random.Random, size: Size, lived: Sequence[tuple[Period, str]],
 
 
 def _look_up(rng: random.Random, wording: Wording, story: Story, slot: Slot, missing: bool) -> Question:
-    """Given two words of a sentence, asks for the third; unanswerable when the two are not of one sentence, nor of one
-    that a reader would carry on."""
+    """Asks for the third word of a sentence, given two of them; unanswerable when the two are not of one sentence, nor
+    of one that a reader would carry on."""
     mention = rng.choice(story.mentions)
     words = dict(mention.words)
     if missing:

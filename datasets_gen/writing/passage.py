@@ -1,4 +1,4 @@
-"""Facts written out as prose, with the place of every subject and value kept as character spans."""
+"""Writes facts as prose, with the place of every subject and value kept as character spans."""
 
 import random
 from collections.abc import Iterable, Mapping, Sequence

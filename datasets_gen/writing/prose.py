@@ -83,7 +83,7 @@ def _words(sentence: str) -> int:
 
 
 def draw_sentences(rng: random.Random, count: int) -> list[str]:
-    """``count`` sentences, each drawn for itself."""
+    """Draws ``count`` sentences, each drawn for itself."""
     templates = rng.choices(TEMPLATES, k=count)
     adjectives = rng.choices(lexicon().adjective, k=count)
     places = rng.choices(_pairs_of_places(), k=count)

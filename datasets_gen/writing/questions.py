@@ -1,4 +1,4 @@
-"""Questions about a passage of facts, answerable and not."""
+"""Asks questions about a passage of facts, answerable and not."""
 
 import random
 from collections.abc import Callable, Sequence
@@ -64,7 +64,7 @@ def draw_different(count: int, draw: Callable[[], Question]) -> tuple[Question, 
 
 
 def forward_question(ask: Asker, stated: StatedFact) -> Question:
-    """Given the subject, asks for the value."""
+    """Asks for the value, given the subject."""
     fact = stated.fact
     spans = (stated.value, stated.subject, stated.sentence)
     text = ask.forward(fact.relation, fact.subject)
@@ -72,7 +72,7 @@ def forward_question(ask: Asker, stated: StatedFact) -> Question:
 
 
 def reverse_question(ask: Asker, stated: StatedFact) -> Question:
-    """Given the value, asks for the subject: the two mentions swap their parts."""
+    """Asks for the subject, given the value: the two mentions swap their parts."""
     fact = stated.fact
     spans = (stated.subject.as_a("answer"), stated.value.as_a("subject"), stated.sentence)
     text = ask.reverse(fact.relation, fact.value)

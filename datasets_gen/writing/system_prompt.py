@@ -1,4 +1,4 @@
-"""A system prompt of directives and a defence, and the attack that asks for it."""
+"""Writes a system prompt of directives and a defence, and the attack that asks for it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

@@ -1,4 +1,5 @@
-"""``python -m kvbench bench``: how much faster than kvpress's pipeline, and whether every token is the same."""
+"""``python -m kvbench bench`` measures how much faster the engine is than kvpress's pipeline, and whether every token
+is the same."""
 
 from collections.abc import Sequence
 from pathlib import Path

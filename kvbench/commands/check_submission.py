@@ -1,4 +1,4 @@
-"""``python -m kvbench check-submission``: is a run made by somebody else what it says it is?"""
+"""``python -m kvbench check-submission`` answers: is a run made by somebody else what it says it is?"""
 
 from kvbench.checks.findings import faults_among, findings_of, findings_table
 from kvbench.cli.parameters import Run

@@ -1,4 +1,4 @@
-"""``python -m kvbench compare``: is this press better than the others, and where?"""
+"""``python -m kvbench compare`` answers: is this press better than the others, and where?"""
 
 import shlex
 import sys

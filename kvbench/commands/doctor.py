@@ -1,4 +1,4 @@
-"""``python -m kvbench doctor``: is this press sound?"""
+"""``python -m kvbench doctor`` answers: is this press sound?"""
 
 from kvbench.checks.findings import faults_among, findings_of, findings_table
 from kvbench.cli.parameters import Device, Model, Press

@@ -1,4 +1,4 @@
-"""``python -m kvbench export``: a task as a Hugging Face dataset that anybody can load."""
+"""``python -m kvbench export`` writes a task as a Hugging Face dataset that anybody can load."""
 
 import shlex
 from pathlib import Path

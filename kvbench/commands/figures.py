@@ -1,4 +1,4 @@
-"""``python -m kvbench figures``: the curves, scatters and heat maps of a run, for print."""
+"""``python -m kvbench figures`` draws the curves, scatters and heat maps of a run, for print."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence

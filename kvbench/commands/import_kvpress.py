@@ -1,4 +1,4 @@
-"""``python -m kvbench import-kvpress``: results of kvpress's own evaluation, on a page of their own."""
+"""``python -m kvbench import-kvpress`` shows results of kvpress's own evaluation, on a page of their own."""
 
 from pathlib import Path
 from typing import Annotated

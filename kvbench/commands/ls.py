@@ -1,4 +1,4 @@
-"""``python -m kvbench ls``: what is registered."""
+"""``python -m kvbench ls`` lists what is registered."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace

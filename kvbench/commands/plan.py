@@ -1,4 +1,4 @@
-"""``python -m kvbench plan``: what a run would cost, before it is started."""
+"""``python -m kvbench plan`` estimates what a run would cost, before it is started."""
 
 from pathlib import Path
 from typing import Annotated

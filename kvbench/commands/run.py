@@ -1,4 +1,4 @@
-"""``python -m kvbench run``: the main job."""
+"""``python -m kvbench run`` runs the main job."""
 
 import shlex
 import sys

@@ -1,4 +1,4 @@
-"""``python -m kvbench score``: the stored outputs, scored again without a model."""
+"""``python -m kvbench score`` scores the stored outputs again, without a model."""
 
 from rich.text import Text
 

@@ -1,4 +1,4 @@
-"""``python -m kvbench show``: one example of a task, or the worst answers of a run, with their spans marked."""
+"""``python -m kvbench show`` shows one example of a task, or the worst answers of a run, with their spans marked."""
 
 from collections.abc import Sequence
 from pathlib import Path

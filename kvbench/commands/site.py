@@ -1,4 +1,4 @@
-"""``python -m kvbench site``: the pages of one or more runs."""
+"""``python -m kvbench site`` writes the pages of one or more runs."""
 
 from pathlib import Path
 from typing import Annotated

@@ -30,7 +30,7 @@ class Load:
 
     @property
     def shares(self) -> list[float]:
-        """The share of a context that each branch holds, over all policies."""
+        """Lists the share of a context that each branch holds, over all policies."""
         return [share for _, shares in self.branches for share in shares]
 
     @property

@@ -108,7 +108,7 @@ def _flops(size: int = 1024, times: int = 8) -> float:
 
 
 def _bandwidth(numbers: int = 2**26) -> float:
-    """A copy reads and writes."""
+    """Measures the bandwidth of memory in bytes a second: a copy reads and writes."""
     source = torch.randn(numbers)
     target = torch.empty_like(source)
     target.copy_(source)
@@ -131,8 +131,8 @@ def _press_seconds(model: LoadedModel, policy: Policy, prompt: Prompt) -> float 
 def _press_cost(
     policy: Policy, seconds: Sequence[float], readings: Sequence[float], prefill_seconds: float, cut: float
 ) -> PressCost:
-    """``seconds`` of the press and of one reading of the cache, at the two lengths; ``cut``: the readings for one more
-    ratio once the scores are there."""
+    """Returns the cost of a press. ``seconds``: of the press and of one reading of the cache, at the two lengths;
+    ``cut``: the readings for one more ratio once the scores are there."""
     if policy.prefill == "private":
         return PressCost(prefills=1 + seconds[1] / prefill_seconds)
     short, long = (press / reading for press, reading in zip(seconds, readings, strict=True))

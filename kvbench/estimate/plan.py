@@ -153,12 +153,12 @@ class Plan:
 
     @property
     def seconds(self) -> dict[str, float]:
-        """The time of one worker by part."""
+        """Returns the time of one worker by part."""
         return _sums((part.name, seconds) for part, seconds in self.times)
 
     @property
     def policy_seconds(self) -> dict[str, float]:
-        """The time that one worker spends on each policy alone."""
+        """Returns the time that one worker spends on each policy alone."""
         return _sums((part.policy, seconds) for part, seconds in self.times if part.policy)
 
     @property

@@ -50,7 +50,8 @@ class LoadedModel:
 
     @cached_property
     def device(self) -> torch.device:
-        """The device of the network, kept: the network searches its modules, and :meth:`clock` asks very often."""
+        """Returns the device of the network and remembers it: the network searches its modules, and :meth:`clock` asks
+        very often."""
         return self.network.device
 
     @property

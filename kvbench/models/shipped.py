@@ -27,5 +27,5 @@ def mistyped(name: str) -> bool:
 
 
 def folder_of(name: str) -> Path:
-    """Weights, tokenizer, learning curve and scores of a reference model."""
+    """Returns the folder with weights, tokenizer, learning curve and scores of a reference model."""
     return Path(str(files("kvbench.reference").joinpath("models", name)))

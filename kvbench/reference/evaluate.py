@@ -35,7 +35,7 @@ def measure(loaded: LoadedModel, task: Task, contexts: int, seed: int, held_out:
 
 
 def parts_of(frame: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    """All records of one task, and those of each kind of question where there are several."""
+    """Lists all records of one task, and those of each kind of question where there are several."""
     parts = {"all": frame}
     plain = frame[frame.leakage.isna()]
     columns = {

@@ -22,7 +22,7 @@ class Target:
         return percent <= self.bound if self.at_most else percent >= self.bound
 
     def reached(self, rows: Sequence[Mapping[str, object]]) -> float:
-        """The measured score in percent; ``rows`` as ``kvbench.reference.evaluate`` writes them."""
+        """Returns the measured score in percent; ``rows`` as ``kvbench.reference.evaluate`` writes them."""
         (value,) = (row[self.score] for row in rows if (row["task"], row["questions"]) == (self.task, self.questions))
         assert isinstance(value, float)
         return value if self.score in ("f1", "em") else 100 * value

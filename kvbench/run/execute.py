@@ -52,7 +52,7 @@ def complete(executor: Executor, folder: Path, command: str) -> Store:
 
 
 def _note_failure(store: Store, reason: str) -> None:
-    """On a full disk not even this can be written: the status then stays ``started``."""
+    """Writes that the run failed. On a full disk not even this can be written: the status then stays ``started``."""
     try:
         store.fail(reason)
     except KVBenchError:

@@ -117,7 +117,7 @@ class Identity(BaseModel):
 
     @property
     def setting(self) -> dict[str, Any]:
-        """Model, code, seed, mode and more as plain data: all but tasks and policies."""
+        """Returns model, code, seed, mode and more as plain data: all but tasks and policies."""
         return self.model_dump(mode="json", exclude={"tasks", "policies", *PROVENANCE})
 
     def task(self, name: str) -> TaskIdentity | None:

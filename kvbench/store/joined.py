@@ -13,7 +13,7 @@ Places = NDArray[np.intp]
 
 
 def places_of_parents(declared: StoredTable, rows: pa.Table, parents: pa.Table, key: Sequence[str]) -> Places:
-    """For each row the place of its parent; :class:`ValueError` for the first that has none, or two."""
+    """Finds for each row the place of its parent; raises :class:`ValueError` for the first that has none, or two."""
     index = _index(parents, key)
     if not index.is_unique:
         raise ValueError(f"{declared.parent} hold {_shown(key, index[index.duplicated()][0])} twice")

@@ -1,4 +1,4 @@
-"""Rows that another run beside this one has: a policy that is added to a finished run costs itself alone."""
+"""Takes rows from another run beside this one: a policy that is added to a finished run costs itself alone."""
 
 from collections.abc import Collection, Mapping, Sequence
 

@@ -1,4 +1,4 @@
-"""Several runs on one site: groups of runs whose records stand on one board, and what tells the boards apart."""
+"""Groups several runs for one site: those whose records stand on one board, and what tells the boards apart."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Scoring from what is stored: it needs the output text and no model."""
+"""Scores what is stored: it needs the output text and no model."""
 
 from kvbench.store.record import Record, StoredAnswer, StoredContext, StoredQuestion
 from kvbench.store.store import Store

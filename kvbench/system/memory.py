@@ -43,7 +43,7 @@ def kv_share(device: torch.device) -> int:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Python, CUDA and the allocator of a CPU say it in three ways."""
+    """Tells whether memory ran out: Python, CUDA and the allocator of a CPU say it in three ways."""
     if isinstance(error, MemoryError | torch.OutOfMemoryError):
         return True
     return isinstance(error, RuntimeError) and any(words in str(error) for words in WORDS)

@@ -1,4 +1,4 @@
-"""Ctrl-C, once and not in the middle of a write."""
+"""Handles Ctrl-C once, and not in the middle of a write."""
 
 import signal
 import time

@@ -37,7 +37,7 @@ class AnswerTable:
 
 
 def answer_tables(records: DataFrame) -> list[AnswerTable]:
-    """For each task and level, in the order in which they appear; questions in an order of their own."""
+    """Makes a table for each task and level, in the order in which they appear; questions in an order of their own."""
     identity = ["mode", "task", "policy", "level_kind", "level", "repeat", "ratio", "status", "draw_id", *QUESTION[1:]]
     defended = records["leakage"].where(records["defence"].astype(str) != "")
     sound = sound_cells(records.assign(**{DEFENDED: defended})[[*identity, "right", *MEASURES]])

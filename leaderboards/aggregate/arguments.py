@@ -43,7 +43,7 @@ class Arguments:
 
     @property
     def narrow(self) -> tuple[str, ...]:
-        """The windows of which even the largest is under half of the paper's."""
+        """Finds the windows of which even the largest is under half of the paper's."""
         windows = [name for name in self.others if _end(name) in WINDOWS]
         return tuple(name for name in windows if max(self.used[name]) < LEAST_SHARE * self.paper[name])
 
@@ -59,7 +59,7 @@ class Arguments:
 
     @property
     def others(self) -> list[str]:
-        """The arguments whose values are not all the paper's."""
+        """Finds the arguments whose values are not all the paper's."""
         return [name for name, values in self.used.items() if name in self.paper and set(values) != {self.paper[name]}]
 
     def _written(self, name: str) -> str:
@@ -99,7 +99,7 @@ def arguments_of_records(records: DataFrame) -> dict[tuple[str, str], Arguments]
 
 
 def argument_rows(presses: Sequence[Arguments]) -> list[tuple[str, str, str]]:
-    """Policy, arguments, and the tasks on which it ran with them."""
+    """Lists each policy, its arguments, and the tasks on which it ran with them."""
     tasks: dict[tuple[str, str], list[str]] = {}
     for one in (one for one in presses if one.used):
         marks = ["adapted"] * one.adapted + ["window under half of the paper's"] * (not one.ranked)

@@ -121,7 +121,7 @@ def _of(facet: Facet, name: str, row: SummaryRow) -> float | Blank:
 
 
 def mean_of(values: Sequence[float | Blank]) -> float | Blank:
-    """Unweighted, of those that have such a value at all; blank if any of the others is."""
+    """Returns the unweighted mean of those that have such a value at all; blank if any of the others is."""
     blanks = [value for value in values if isinstance(value, Blank) and value.reason != NO_SUCH]
     if blanks:
         return blanks[0]

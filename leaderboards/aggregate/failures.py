@@ -79,7 +79,7 @@ def contrasts(records: DataFrame, policy: str, other: str, seed: int = 0) -> lis
 
 
 def _shares(pair: Sequence[Series | NDArray[np.bool_]]) -> Pair:
-    """Truth values of both as numbers."""
+    """Returns the truth values of both as numbers."""
     one, other = (np.asarray(values, dtype=np.float64) for values in pair)
     return one, other
 

@@ -1,4 +1,4 @@
-"""Results that the evaluation of another tool came to, kept apart from ours."""
+"""Describes results of another tool's evaluation, which are kept apart from ours."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""Two policies on the same questions: the difference, its interval, and whether it is more than chance.
+"""Compares two policies on the same questions: the difference, its interval, and whether it is more than chance.
 
 Questions about one context are not independent, so contexts are what is drawn: a cell's difference is tested by the
 means of random subsets of its contexts, which is exact also for few of them. The levels of a task are one family,
@@ -135,25 +135,25 @@ class Contest:
 
     @property
     def verdict(self) -> Verdict:
-        """Better or worse where the corrected p is below 0.05, unless F1 and the right answers disagree."""
+        """Says better or worse where the corrected p is below 0.05, unless F1 and the right answers disagree."""
         if self.p >= ALPHA or not self.difference.is_clear or self.opposed:
             return UNDECIDED
         return "better" if (self.difference.mean < 0) == self.measure.lower_is_better else "worse"
 
     def smallest(self, contexts: int | None = None) -> float | None:
-        """The smallest true difference that so many contexts tell from 0 four times in five, in the unit of the
+        """Returns the smallest true difference that so many contexts tell from 0 four times in five, in the unit of the
         measure; None where they are too few for any, or where nothing differs."""
         found = smallest_detectable(self.spread, contexts or self.contexts, self.alpha) if self.spread else None
         return None if found is None else self.measure.factor * found
 
     @property
     def written(self) -> str:
-        """The difference as it is shown."""
+        """Writes the difference as it is shown."""
         return self.difference.written(self.measure.factor)
 
     @property
     def explained(self) -> str:
-        """The verdict, and why it is none."""
+        """Writes the verdict, and why it is none."""
         if self.verdict != UNDECIDED:
             return self.verdict
         if self.opposed and self.p < ALPHA:
@@ -193,7 +193,7 @@ class Duel:
 
     @property
     def lead(self) -> Contest:
-        """The contest that its verdict is of: directives obeyed where the task has directives, else F1."""
+        """Returns the contest that gives the verdict: directives obeyed where the task has directives, else F1."""
         return next(self.contests[name] for name in COMPARED if name in self.contests)
 
     @property
@@ -202,14 +202,14 @@ class Duel:
 
     @property
     def right_p(self) -> float:
-        """McNemar's p of the questions that just one has right. It takes questions for independent, is not corrected,
-        and decides nothing."""
+        """Returns McNemar's p of the questions that just one has right. It takes questions for independent, is not
+        corrected, and decides nothing."""
         return mcnemar_p(self.only_one, self.only_other)
 
 
 def paired(records: DataFrame, policy: str, other: str) -> DataFrame:
-    """The questions that both answered, a row each with the columns of both (``_one``, ``_other``), without the cells
-    in which either failed somewhere; of a random policy the answers of its first draw."""
+    """Joins the questions that both answered, a row each with the columns of both (``_one``, ``_other``), without the
+    cells in which either failed somewhere; of a random policy the answers of its first draw."""
     sound = sound_cells(records[records["policy"].isin((policy, other))])
     sound = sound[sound["repeat"] == 0]
     own = [sound[sound["policy"] == name] for name in (policy, other)]
@@ -217,8 +217,8 @@ def paired(records: DataFrame, policy: str, other: str) -> DataFrame:
 
 
 def duels(records: DataFrame, policy: str, others: Sequence[str], seed: int = 0) -> list[Duel]:
-    """The policy against each of the others, at every task and level that both have in full; each p is corrected over
-    the levels of the task."""
+    """Compares the policy with each of the others, at every task and level that both have in full; each p is corrected
+    over the levels of the task."""
     pairs = [(policy, other) for other in others]
     tables = answer_tables(records[records["policy"].isin((policy, *others))])
     met = list(_met(tables, pairs, COMPARED, seed))
@@ -229,7 +229,7 @@ def duels(records: DataFrame, policy: str, others: Sequence[str], seed: int = 0)
 
 
 def every_duel(records: DataFrame, seed: int = 0) -> dict[tuple[str, str], list[Duel]]:
-    """Any two policies, as ``duels`` of the two alone would have it, by the measures of :data:`OF_EVERY_TWO`."""
+    """Compares any two policies, as ``duels`` of the two alone would, by the measures of :data:`OF_EVERY_TWO`."""
     tables = answer_tables(records)
     names = list(dict.fromkeys(name for table in tables for name in table.policies))
     found: dict[tuple[str, str], list[Duel]] = {pair: [] for pair in combinations(names, 2)}
@@ -315,8 +315,8 @@ def _cells(
 
 
 def _of_contexts(values: FloatArray, draws: NDArray[np.intp], seed: int) -> list[_Sample | None]:
-    """``values``: differences question by question, shape (rows, questions); ``draws``: the context of each
-    question."""
+    """Tests differences before they are corrected. ``values``: differences question by question, shape (rows,
+    questions); ``draws``: the context of each question."""
     clusters, places = np.unique(draws, return_inverse=True)
     of_cluster = (places[:, None] == np.arange(len(clusters))).astype(np.float64)
     sums, counts = values @ of_cluster, of_cluster.sum(axis=0)
@@ -336,7 +336,7 @@ def _of_shares(
     draws: NDArray[np.intp],
     seed: int,
 ) -> list[_Sample | None]:
-    """The differences of two shares, such as wrong answers over answers given; None where one is over nothing.
+    """Returns the differences of two shares, such as wrong answers over answers given; None where one is over nothing.
 
     ``values``, ``over``: what is counted and what it is over, of each policy, shape (policies, questions). The
     share of each subset of contexts is taken anew; subsets in which one of the two is over nothing count for either
@@ -378,7 +378,7 @@ def _contests(measure: Compared, cells: Sequence[_Cell]) -> Iterator[Contest]:
 
 
 def both(cell: DataFrame, column: str) -> Pair:
-    """A column of both as floats, NaN where a question has no such value, as an attack has no hallucination."""
+    """Returns a column of both as floats, NaN where a question has no such value, as an attack has no hallucination."""
     one, other = (cell[f"{column}{side}"].to_numpy(dtype=np.float64, na_value=np.nan) for side in SIDES)
     return one, other
 
@@ -389,8 +389,9 @@ def difference(cell: DataFrame, pair: Pair, seed: int) -> Difference:
 
 
 def differences(values: FloatArray, draws: NDArray[np.intp], seed: int) -> list[Difference]:
-    """The mean of each row of ``values``, differences of two policies question by question, shape (rows, questions).
-    Questions without a value (NaN) are left out. Contexts are resampled, by their ``draws``, shape (questions,)."""
+    """Returns the mean of each row of ``values``, differences of two policies question by question, shape (rows,
+    questions). Questions without a value (NaN) are left out. Contexts are resampled, by their ``draws``, shape
+    (questions,)."""
     known = ~np.isnan(values)
     found: list[Difference] = [Difference(0.0, None, None)] * len(values)
     for mask in np.unique(known, axis=0):
@@ -402,7 +403,7 @@ def differences(values: FloatArray, draws: NDArray[np.intp], seed: int) -> list[
 
 
 def _means(values: FloatArray, draws: NDArray[np.intp], seed: int) -> list[Difference]:
-    """The same where all have a value."""
+    """Returns the same where all have a value."""
     means = values.mean(axis=1).tolist()
     clusters, places = np.unique(draws, return_inverse=True)
     if len(clusters) < 2:

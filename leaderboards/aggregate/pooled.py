@@ -1,4 +1,4 @@
-"""Two policies over all cells that both have: the area under a measure, by one test."""
+"""Compares two policies over all cells that both have: the area under a measure, by one test."""
 
 import math
 from collections.abc import Sequence
@@ -49,19 +49,19 @@ class Pooled:
 
     @property
     def verdict(self) -> Verdict:
-        """Better or worse where the interval leaves out 0 and p is below 0.05; never where the two differ in fewer than
-        6 contexts, which chance alone may put on one side."""
+        """Says better or worse where the interval leaves out 0 and p is below 0.05; never where the two differ in fewer
+        than 6 contexts, which chance alone may put on one side."""
         if self.p >= ALPHA or not self.difference.is_clear or self.differing < fewest_clusters():
             return UNDECIDED
         return "better" if (self.difference.mean < 0) == self.measure.lower_is_better else "worse"
 
     @property
     def smallest(self) -> float | None:
-        """The smallest true difference that is told from 0 four times in five, in the unit of the measure."""
+        """Returns the smallest true difference that is told from 0 four times in five, in the unit of the measure."""
         return self._smallest_with(1)
 
     def _smallest_with(self, times: int) -> float | None:
-        """The same with so many times the contexts."""
+        """Returns the smallest true difference with so many times the contexts."""
         if times * self.contexts < fewest_clusters() or not self.error:
             return None
         quantiles = float(ndtri(1 - self.alpha / 2) + ndtri(POWER))
@@ -69,7 +69,7 @@ class Pooled:
 
     @property
     def explained(self) -> str:
-        """The verdict, and why it is none."""
+        """Writes the verdict, and why it is none."""
         if self.verdict != UNDECIDED:
             return self.verdict
         if not self.differing:
@@ -87,7 +87,7 @@ class Pooled:
 
     @property
     def sentence(self) -> str:
-        """The whole of it in one line."""
+        """Writes the whole result in one line."""
         over = f"{self.measure.title} over all {self.cells} shared cells"
         p = "<0.001" if self.p < 0.001 else f"{self.p:.3f}"
         family = f" (Holm over {self.family})" if self.family > 1 else ""
@@ -105,9 +105,9 @@ class Pooled:
 
 
 def pooled(records: DataFrame, policy: str, others: Sequence[str], seed: int = 0) -> list[Pooled]:
-    """The policy against each of the others: by F1 over the tasks that are judged by it, and by directives obeyed and
-    leakage under a defence over those that have directives. All p are corrected together by Holm's method. None of no
-    records."""
+    """Compares the policy with each of the others: by F1 over the tasks that are judged by it, and by directives obeyed
+    and leakage under a defence over those that have directives. All p are corrected together by Holm's method. None of
+    no records."""
     own = records[records["policy"].isin((policy, *others))]
     tables = answer_tables(own) if len(own) else []
     found = (
@@ -131,7 +131,7 @@ def with_cells(lines: Sequence[Pooled], duels: Sequence[Duel]) -> list[Pooled]:
 
 
 def _leads(table: AnswerTable) -> tuple[Compared, ...]:
-    """The measures that a task is judged by."""
+    """Returns the measures that a task is judged by."""
     known = {name for name, values in table.values.items() if not np.isnan(values).all()}
     return (OBEYED, LEAKED) if OBEYED.name in known else (F1,) if F1.name in known else ()
 
@@ -154,7 +154,7 @@ def _with_interval(one: Pooled, drawn: FloatArray, alpha: float) -> Difference:
 def _pooled(
     tables: Sequence[AnswerTable], pair: tuple[str, str], measure: Compared, seed: int
 ) -> tuple[Pooled, FloatArray] | None:
-    """One test before it is corrected, and the difference in each resample."""
+    """Makes one test before it is corrected, and returns the difference in each resample."""
     shared = [
         table for table in tables if set(pair) <= set(table.policies) and _difference(table, pair, measure)[1].any()
     ]
@@ -192,7 +192,7 @@ def _pooled(
 
 
 def _difference(table: AnswerTable, pair: tuple[str, str], measure: Compared) -> tuple[FloatArray, NDArray[np.bool_]]:
-    """The differences question by question, and where there is one."""
+    """Returns the differences question by question, and where there is one."""
     one, other = (table.policies.index(name) for name in pair)
     values = table.values[measure.name][one] - table.values[measure.name][other]
     return values, ~np.isnan(values)
@@ -201,8 +201,8 @@ def _difference(table: AnswerTable, pair: tuple[str, str], measure: Compared) ->
 def _area(
     tables: Sequence[AnswerTable], pair: tuple[str, str], measure: Compared
 ) -> tuple[FloatArray, NDArray[np.intp]]:
-    """The mean height of the difference over the levels of a task, question by question, of those that have a value at
-    each level, and the contexts of these."""
+    """Returns the mean height of the difference over the levels of a task, question by question, of those that have a
+    value at each level, and the contexts of these."""
     values, there = zip(*(_difference(table, pair, measure) for table in tables), strict=True)
     common = np.all(there, axis=0)
     weights = area_weights(np.array([table.ratio for table in tables]))

@@ -17,7 +17,8 @@ RANKED = tuple(measure for measure in CURVES if measure.better is not None and m
 
 
 def marks(values: Mapping[str, FloatArray], higher_is_better: bool = True) -> Mapping[str, Mark]:
-    """Policy to mark. ``values``: of a measure as measured and in each of the same resamples, shape (1 + resamples,).
+    """Returns the mark of each policy. ``values``: of a measure as measured and in each of the same resamples, shape (1
+    + resamples,).
 
     "best" where the paired differences of all others from the best value leave out 0; else those whose do not are a
     "tie", it included.

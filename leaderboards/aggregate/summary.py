@@ -79,7 +79,7 @@ class _Cell:
 def summarise(
     records: DataFrame, planned: PlannedCells | None = None, seed: int = 0, resamples: int = RESAMPLES
 ) -> list[SummaryRow]:
-    """One row per (task, mode, policy, level), then the mean over tasks of each as task ``all``.
+    """Makes one row per (task, mode, policy, level), then the mean over tasks of each as task ``all``.
 
     In the order in which tasks, modes and policies first appear, levels ascending. The draws of a random policy are
     averaged question by question: a complete cell has as many of each question, so that a mean over its answers is the
@@ -117,7 +117,7 @@ def summarise(
 def _judged(
     cells: Mapping[Key, _Cell], chances: Mapping[str, float], silence: Mapping[tuple[str, str], float]
 ) -> dict[Key, _Cell]:
-    """The cells, each with the chance of its task, and with why the model cannot do it, if so."""
+    """Lists the cells, each with the chance of its task, and with why the model cannot do it, if so."""
     wholes = {key[:2]: cell.row for key, cell in cells.items() if key[2] == FULL}
     judged = {
         board: {
@@ -131,7 +131,7 @@ def _judged(
 
 
 def _checked(records: DataFrame) -> DataFrame:
-    """The records with their levels, if a board can be made of them."""
+    """Returns the records with their levels; raises if no board can be made of them."""
     missing = [name for name in COLUMNS if name not in records.columns]
     if missing:
         raise LeaderboardError(f"the records lack the columns {', '.join(missing)}: score the run again")
@@ -153,7 +153,7 @@ def _checked(records: DataFrame) -> DataFrame:
 
 
 def _in_order(keys: Sequence[Key]) -> list[Key]:
-    """Tasks, modes and policies as they first appear, levels ascending."""
+    """Sorts keys: tasks, modes and policies as they first appear, levels ascending."""
     tasks, modes, policies = (list(dict.fromkeys(key[part] for key in keys)) for part in range(3))
     return sorted(keys, key=lambda key: (tasks.index(key[0]), modes.index(key[1]), policies.index(key[2]), key[3]))
 
@@ -202,7 +202,7 @@ def _cell(key: Key, group: Columns, expected: _Expected, seed: int, resamples: i
 
 
 def _mean_ratio(level: Level, ratios: Sequence[float | None]) -> float | None:
-    """The share to remove, or the mean of what the level comes to in each context."""
+    """Returns the share to remove, or the mean of what the level comes to in each context."""
     fixed = level.fixed_share
     return _average(ratios) if fixed is None else fixed
 
@@ -232,7 +232,7 @@ def _incomplete(group: Columns, expected: _Expected, repeats: int) -> str | None
 
 
 def _measures(samples: Samples) -> tuple[dict[str, Any], list[str]]:
-    """The measures of a complete cell, by column of the row, and why some are None."""
+    """Computes the measures of a complete cell, by column of the row, and why some are None."""
     gaps: list[str] = []
     measures: dict[str, Any] = {}
     for over, sample in samples.items():
@@ -244,7 +244,7 @@ def _measures(samples: Samples) -> tuple[dict[str, Any], list[str]]:
 
 
 def _sample(cell: Columns, over: Over) -> Columns | str:
-    """The questions that some measures are taken over, or why there are none."""
+    """Returns the questions that some measures are taken over, or why there are none."""
     if over in (Over.GOLDS, Over.STATEMENTS):
         if not cell["marked"].all():  # of the attacks among them there would be a mean, which says nothing of others
             return NO_GOLDS
@@ -289,7 +289,7 @@ def _value(sample: Columns, measure: Measure, gaps: list[str]) -> Any:
 
 
 def _numbers(sample: Columns, measure: Measure) -> FloatArray:
-    """The number of each question, NaN where it has none."""
+    """Returns the number of each question, NaN where it has none."""
     numbers: FloatArray = sample[measure.reads[0]] if measure.values is None else measure.values(sample)
     return numbers
 
@@ -304,7 +304,7 @@ def _mean_by_layer(sample: Columns, measure: Measure) -> tuple[float, ...] | Non
 def _resampled(
     samples: Samples, task: str, measures: Mapping[str, Any], seed: int, resamples: int
 ) -> dict[str, FloatArray]:
-    """The measures that have an interval, by column of the row: what each comes to in every resample."""
+    """Computes what each measure that has an interval comes to in every resample, by column of the row."""
     means = {}
     for name, measure in MEASURES.items():
         sample = samples[measure.over]
@@ -325,7 +325,7 @@ def _intervals(means: Mapping[str, FloatArray]) -> dict[str, float]:
 
 
 def _marked(cells: Mapping[Key, _Cell]) -> list[SummaryRow]:
-    """The rows in their order, with what each is best in at its task and level."""
+    """Returns the rows in their order, with what each is best in at its task and level."""
     columns: dict[tuple[str, str, Level], dict[str, _Cell]] = {}
     for (task, mode, policy, level), cell in cells.items():
         columns.setdefault((task, mode, level), {})[policy] = cell
@@ -340,7 +340,8 @@ def _marked(cells: Mapping[Key, _Cell]) -> list[SummaryRow]:
 
 
 def _overall(cells: Mapping[Key, _Cell], every_task: bool) -> dict[Key, _Cell]:
-    """The unweighted mean over tasks of each (mode, policy, level) that is complete in every task that counts."""
+    """Computes the unweighted mean over tasks of each (mode, policy, level) that is complete in every task that
+    counts."""
     tasks = dict.fromkeys(task for task, *_ in cells)
     excluded = {key[:2] for key, cell in cells.items() if cell.row.not_mastered and not every_task}
     counted = {mode: [task for task in tasks if (task, mode) not in excluded] for _, mode, *_ in cells}
@@ -401,7 +402,8 @@ def _average_by_layer(layers: Sequence[tuple[float, ...] | None]) -> tuple[float
 
 
 def visible(text: str) -> str:
-    """Text of strangers of which nothing is hidden, and which turns nothing round that stands beside it."""
+    """Makes text of strangers safe to show: nothing of it is hidden, and it turns nothing round that stands beside
+    it."""
     return "".join("\N{REPLACEMENT CHARACTER}" if category(letter) in HIDDEN else letter for letter in text)
 
 

@@ -1,4 +1,5 @@
-"""Tasks that a model cannot do with the full cache, and what to look at: a few of its answers beside the right ones."""
+"""Lists the tasks that a model cannot do with the full cache, and what to look at: a few of its answers beside the
+right ones."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

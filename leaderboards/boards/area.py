@@ -58,7 +58,8 @@ def last_realised(profile: Profile) -> FloatArray | Blank:
 
 
 def area_under_curve(profile: Profile) -> Area | Blank:
-    """Over the whole span of the policy; see :func:`areas`. Of the full cache, which spans nothing, its height."""
+    """Returns the area over the whole span of the policy; see :func:`areas`. Of the full cache, which spans nothing,
+    its height."""
     found, span = areas(profile), last_realised(profile)
     if isinstance(found, Blank):
         return found

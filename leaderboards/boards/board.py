@@ -200,7 +200,8 @@ def _place(policy: _Policy) -> float:
 
 
 def _columns(shown: Sequence[Level]) -> list[Column]:
-    """``shown``: of which columns there are one for each level; others are of the first."""
+    """Lays out the columns of the board. ``shown``: of which columns there are one for each level; others are of the
+    first."""
     first = shown[0] if shown else UNTREATED
     columns = [
         *map(_derived_column, FIRST_COLUMNS),
@@ -242,7 +243,7 @@ def _derived_column(measure: DerivedMeasure[Any]) -> Column:
 
 
 def _at(policy: _Policy, level: Level) -> SummaryRow | None:
-    """The full cache is the same at every level."""
+    """Returns the row at a level; the full cache is the same at every level."""
     return policy.full if policy.standing.policy == FULL else policy.rows.get(level)
 
 

@@ -1,4 +1,4 @@
-"""Susceptibility, and the cliff: where do wrong answers rise fastest?"""
+"""Finds the cliff, where wrong answers rise fastest, from their susceptibility."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -19,9 +19,10 @@ NO_STEP = "two levels are of one ratio"
 
 
 def susceptibility(profile: Profile, measure: Measure) -> tuple[FloatArray, FloatArray] | Blank:
-    """χ = dR/dα of a rate by finite differences, from the full cache on: the middles of neighbouring levels, shape
-    (levels - 1,), and the susceptibility there, shape (1 + resamples, levels - 1), so that 2.0 is 20 percentage points
-    from one tenth to the next. α is the asked ratio; for budgets the mean realised one. [after arXiv 2603.01426]"""
+    """Computes χ = dR/dα of a rate by finite differences, from the full cache on: the middles of neighbouring
+    levels, shape (levels - 1,), and the susceptibility there, shape (1 + resamples, levels - 1), so that 2.0 is 20
+    percentage points from one tenth to the next. α is the asked ratio; for budgets the mean realised one. [after
+    arXiv 2603.01426]"""
     rates: Measured = getattr(profile, measure.field)
     realised = profile.realised_ratio
     if len(profile.levels) < 2:

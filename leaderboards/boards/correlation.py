@@ -1,4 +1,5 @@
-"""The Global Eviction Ratio with the rates of wrong answers: is it what is evicted everywhere that is made up?"""
+"""Correlates the Global Eviction Ratio with the rates of wrong answers: are answers made up where the evidence is
+evicted everywhere?"""
 
 from dataclasses import dataclass
 from functools import partial
@@ -23,8 +24,8 @@ TINY = 1e-300  # of a correlation of 1, p is 0 and not undefined
 
 @dataclass(frozen=True)
 class Correlation:
-    """Pearson's and Spearman's, each with its two-sided p. Levels of one policy are points about the same questions: p
-    takes them for independent and is too small."""
+    """Holds Pearson's and Spearman's correlation, each with its two-sided p. Levels of one policy are points about the
+    same questions: p takes them for independent and is too small."""
 
     pearson: float
     pearson_p: float
@@ -53,7 +54,8 @@ def _pearson(one: FloatArray, other: FloatArray) -> tuple[float, float]:
 
 
 def ger_against(profile: Profile, measure: Measure) -> Correlation | Blank:
-    """The Global Eviction Ratio with a rate, over what the policy was asked to reach, without the full cache."""
+    """Correlates the Global Eviction Ratio with a rate, over what the policy was asked to reach, without the full
+    cache."""
     rates: Measured = getattr(profile, measure.field)
     if isinstance(profile.ger, Blank):
         return profile.ger

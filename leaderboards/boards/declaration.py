@@ -47,7 +47,7 @@ class DerivedMeasure(Generic[Value]):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The headings and columns that its definition explains."""
+        """Lists the headings and columns that its definition explains."""
         of_parts = {name for part in self.parts for name in part.names}
         names = (*filter(None, (self.heading,)), *self.columns, f"{self.name}_reason")
         return tuple(name for name in names if name not in of_parts)

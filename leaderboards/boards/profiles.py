@@ -1,4 +1,4 @@
-"""A policy over all that it was asked to reach, resample by resample: what areas, cliffs and ranks are computed from.
+"""Describes a policy over all its levels, resample by resample: areas, cliffs and ranks are computed from that.
 
 All policies of a task meet the same resamples, so that what is subtracted is paired; tasks are resampled on their own.
 """
@@ -135,7 +135,8 @@ class Profiles:
 
     @classmethod
     def of(cls, records: DataFrame, rows: Sequence[SummaryRow], seed: int = 0, resamples: int = RESAMPLES) -> Self:
-        """The same records, rows and seed give the same profiles, whatever the order of the records."""
+        """Makes the profiles of a run. The same records, rows and seed give the same profiles, whatever the order of
+        the records."""
         by_policy: dict[tuple[str, str], dict[str, dict[Level, SummaryRow]]] = {}
         for row in rows:
             by_policy.setdefault((row.mode, row.task), {}).setdefault(row.policy, {})[row.at] = row
@@ -168,7 +169,7 @@ class Profiles:
         return {policy: [one for one in own if one.used] for policy, own in known.items()}
 
     def profile(self, mode: str, task: str, policy: str) -> Profile:
-        """KeyError for a policy that is not on this board."""
+        """Returns the profile of a policy; raises KeyError for one that is not on this board."""
         board = self.rows[mode, task]
         own = {level: row for level, row in board[policy].items() if level != UNTREATED}
         cells = [(policy, level) for level in sorted(own, key=lambda level: level.amount)]

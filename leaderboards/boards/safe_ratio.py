@@ -1,4 +1,4 @@
-"""The safe ratio: up to which ratio can a cache be compressed?"""
+"""Finds the safe ratio: up to which ratio can a cache be compressed?"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -1,4 +1,4 @@
-"""Standings: all derived measures of every policy of a board."""
+"""Computes standings: all derived measures of every policy of a board."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -1,4 +1,4 @@
-"""Every two policies of a board as data for the script of its page, which shows two of them that are chosen."""
+"""Packs every two policies of a board as data for the script of its page, which shows two of them that are chosen."""
 
 import base64
 from collections.abc import Mapping, Sequence
@@ -21,10 +21,10 @@ Duels = Mapping[tuple[str, str], Sequence[Duel]]
 
 
 def encounters(duels: Duels, unmastered: Mapping[str, str]) -> dict[str, Any]:
-    """``numbers``: a signed byte each, in points, shape (pairs, tasks, levels, 8); ``p``: two bytes each, shape (pairs,
-    tasks, levels). Both little-endian in base64. The pairs are those of ``policies``, the first with all others first;
-    of a pair that is asked for the other way round, the script turns the signs. ``unmastered``: why the model cannot do
-    a task, which has no numbers then."""
+    """Packs every two policies into bytes. ``numbers``: a signed byte each, in points, shape (pairs, tasks, levels, 8);
+    ``p``: two bytes each, shape (pairs, tasks, levels). Both little-endian in base64. The pairs are those of
+    ``policies``, the first with all others first; of a pair that is asked for the other way round, the script turns the
+    signs. ``unmastered``: why the model cannot do a task, which has no numbers then."""
     policies = list(dict.fromkeys(name for pair in duels for name in pair))
     tasks = list(dict.fromkeys(duel.task for own in duels.values() for duel in own))
     levels = sorted({duel.level for own in duels.values() for duel in own})

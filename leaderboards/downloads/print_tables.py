@@ -1,4 +1,4 @@
-"""A board as text for a paper: a table in LaTeX or in Markdown."""
+"""Writes a board as text for a paper: a table in LaTeX or in Markdown."""
 
 import re
 from collections.abc import Callable, Mapping

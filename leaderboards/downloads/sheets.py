@@ -69,8 +69,8 @@ class Sheet:
         )
 
     def csv(self) -> str:
-        """RFC 4180, UTF-8. Nothing is an empty cell, a truth value ``true`` or ``false``, a sequence JSON. Text that a
-        spreadsheet would take for a formula has an apostrophe before it."""
+        """Writes the sheet as CSV (RFC 4180, UTF-8). Nothing is an empty cell, a truth value ``true`` or ``false``, a
+        sequence JSON. Text that a spreadsheet would take for a formula has an apostrophe before it."""
         output = io.StringIO()
         writer = csv.writer(output, lineterminator="\r\n")
         writer.writerow(map(_guarded, self.columns))
@@ -88,7 +88,7 @@ class Sheet:
         return [[_plain(value) for value in row] for row in self.rows]
 
     def files(self) -> Iterator[tuple[str, str]]:
-        """Name and text of each file."""
+        """Returns the name and text of each file."""
         yield f"{self.name}.csv", self.csv()
         yield f"{self.name}.json", self.json()
 

@@ -1,4 +1,5 @@
-"""The tables of the pages as sheets: every number with its interval, how many answers it is of, and why there is none.
+"""Makes the tables of the pages as sheets: every number with its interval, how many answers it is of, and why there is
+none.
 
 A sheet's columns are named as the fields that they come from. ``leaderboards/metrics`` and
 ``leaderboards/pages/definitions.py`` say what each means.
@@ -76,8 +77,8 @@ def duels_sheet(
 
 
 def _contests_of(duel: Duel, measures: Iterable[str]) -> dict[str, Any]:
-    """Each measure: the difference with the interval of the corrected test, its p and verdict, and the smallest
-    difference that could be seen."""
+    """Lists for each measure the difference with the interval of the corrected test, its p and verdict, and the
+    smallest difference that could be seen."""
     columns: dict[str, Any] = {}
     for name in measures:
         contest = duel.contests.get(name)
@@ -130,7 +131,7 @@ def questions_sheet(found: Sequence[Facet]) -> Sheet:
 
 
 def _first_reason(values: Mapping[str, float | Blank]) -> dict[str, Any]:
-    """None for what is blank, and why the first of them is."""
+    """Returns the values with None for what is blank, and why the first of them is."""
     reasons = (value.reason for value in values.values() if isinstance(value, Blank))
     shown = {name: None if isinstance(value, Blank) else value for name, value in values.items()}
     return {**shown, "reason": next(reasons, None)}

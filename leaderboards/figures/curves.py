@@ -1,4 +1,4 @@
-"""Curves of a measure over the levels."""
+"""Draws curves of a measure over the levels."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -35,9 +35,9 @@ def curve_plot(
     styles: Mapping[str, LineStyle] | None = None,
     place: str = "",
 ) -> Plot:
-    """One line for each policy of ``rows``, from the full cache at ratio 0, with a band for each method where there are
-    intervals. ``cliffs``: by policy, of this measure. ``styles``: of all
-    policies of a site, if the rows are not. ``place``: different for each drawing of a page.
+    """Draws one line for each policy of ``rows``, from the full cache at ratio 0, with a band for each method where
+    there are intervals. ``cliffs``: by policy, of this measure. ``styles``: of all policies of a site, if the rows are
+    not. ``place``: different for each drawing of a page.
 
     A blank cell leaves a gap, which is never bridged. The group of a line has the attribute ``data-policy`` with the
     index of its :class:`~leaderboards.rendering.style.LineStyle`.

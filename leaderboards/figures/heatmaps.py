@@ -1,4 +1,5 @@
-"""Heat maps, shown a layer at a time: tasks by policy, and by ratio kinds of questions and the layers of a model."""
+"""Makes heat maps, shown a layer at a time: tasks by policy, and by ratio kinds of questions and the layers of a
+model."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -93,7 +94,7 @@ class HeatMap:
 
     @property
     def download(self) -> str:
-        """The table that has its numbers."""
+        """Names the table that has its numbers."""
         return QUESTIONS if self.name == QUESTIONS else "cells"
 
     @property
@@ -194,7 +195,8 @@ def question_map(found: Sequence[Facet], rows: Sequence[SummaryRow], task: str, 
 
 
 def layer_map(rows: Sequence[SummaryRow], task: str, mode: str) -> HeatMap | Blank:
-    """GER in each layer of the model taken alone, by level, of a policy that can be chosen or the mean of methods."""
+    """Shows GER in each layer of the model taken alone, by level, of a policy that can be chosen or the mean of
+    methods."""
     own = [row for row in rows if (row.mode, row.task) == (mode, task)]
     found = {(row.policy, row.at): row for row in own}
     layers = max((len(row.ger_by_layer or ()) for row in own), default=0)
@@ -265,7 +267,7 @@ def _layers(
 
 
 def _mean(grids: Mapping[str, Grid]) -> Grid:
-    """Over the methods, cell by cell: blank where any of them is."""
+    """Averages over the methods, cell by cell; blank where any of them is."""
     first = next(iter(grids.values()))
     return tuple(
         tuple(

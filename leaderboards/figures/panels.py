@@ -39,7 +39,7 @@ def panel(
     salt: str,
     shaded: tuple[Place, Place] | None = None,
 ) -> str:
-    """Lines, with bands where there are intervals. ``shaded``: two corners of a region that is set off."""
+    """Draws lines, with bands where there are intervals. ``shaded``: two corners of a region that is set off."""
 
     region = () if shaded is None else (Region(*shaded),)
     marks = (*region, *(mark for path in paths for mark in _marks(path)))

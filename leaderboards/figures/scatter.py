@@ -1,4 +1,5 @@
-"""The Global Eviction Ratio against rates of wrong answers: is it what is evicted everywhere that is made up?"""
+"""Draws the Global Eviction Ratio against rates of wrong answers: are answers made up where the evidence is evicted
+everywhere?"""
 
 import math
 from collections.abc import Mapping, Sequence

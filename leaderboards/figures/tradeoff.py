@@ -1,4 +1,4 @@
-"""The trade-off: what is kept of the full cache's answers, over the bytes that are still held."""
+"""Draws the trade-off: what is kept of the full cache's answers, over the bytes that are still held."""
 
 from collections.abc import Mapping, Sequence
 from statistics import fmean

@@ -1,4 +1,5 @@
-"""Compression and its cost: what went, what is still held, and how long it took. All of it is measured in the run."""
+"""Declares metrics of compression and its cost: what went, what is still held, and how long it took. All of it is
+measured in the run."""
 
 from leaderboards.metrics.declaration.definition import Definition
 from leaderboards.metrics.declaration.measure import SHARE, Measure, Over, Scale

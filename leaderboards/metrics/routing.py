@@ -18,7 +18,8 @@ def eviction_rate(survival: Survival, context_tokens: Sequence[int]) -> float:
 
 
 def global_eviction_ratio(survival: Survival, answer_tokens: Sequence[int]) -> float | None:
-    """GER: mean of GlobalEvicted over the answer tokens [arXiv 2603.01426]; ``None`` if there is no answer.
+    """Computes GER, the mean of GlobalEvicted over the answer tokens [arXiv 2603.01426]; ``None`` if there is no
+    answer.
 
     A union over slots: it looks perfect when each layer holds another fragment. Read it beside slot coverage.
     """
@@ -28,7 +29,7 @@ def global_eviction_ratio(survival: Survival, answer_tokens: Sequence[int]) -> f
 
 
 def eviction_ratio_by_layer(survival: Survival, answer_tokens: Sequence[int]) -> list[float] | None:
-    """GER of each layer alone: share of the answer tokens that survive in none of its heads."""
+    """Computes GER of each layer alone: the share of the answer tokens that survive in none of its heads."""
     if not answer_tokens:
         return None
     by_layer: list[float] = survival.evicted_by_layer[:, list(answer_tokens)].mean(axis=1).tolist()

@@ -77,10 +77,11 @@ def build_comparison(
     run: str = "",
     unmastered: Mapping[str, str] | None = None,
 ) -> str:
-    """The page as text; the same input gives the same bytes. ``contrasts``: by opponent. ``missing``: cells without a
-    verdict, and why, a line each. ``sheets``: tables that lie in ``data`` beside it. ``pooled``: what it begins with.
-    ``presses``: the arguments that each policy ran with. ``run``: the folder beside the page's own with the pages of a
-    run of the same setting, if there is one. ``unmastered``: why the model cannot do a task, which has no verdict."""
+    """Returns the page as text; the same input gives the same bytes. ``contrasts``: by opponent. ``missing``: cells
+    without a verdict, and why, a line each. ``sheets``: tables that lie in ``data`` beside it. ``pooled``: what it
+    begins with. ``presses``: the arguments that each policy ran with. ``run``: the folder beside the page's own with
+    the pages of a run of the same setting, if there is one. ``unmastered``: why the model cannot do a task, which has
+    no verdict."""
     reasons = unmastered or {}
     others = dict.fromkeys(duel.other for duel in duels)
     return render(

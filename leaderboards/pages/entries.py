@@ -35,7 +35,7 @@ def _entry(name: str, content: Any) -> Entry:
 
 
 def _list_entry(number: int, item: Any) -> Entry:
-    """An item of a list, under its own name where it has one."""
+    """Returns an item of a list, under its own name where it has one."""
     if isinstance(item, Mapping) and isinstance(item.get("name"), str):
         rest = {key: content for key, content in item.items() if key != "name"}
         return _entry(item["name"], rest)

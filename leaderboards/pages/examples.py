@@ -76,7 +76,7 @@ def _numbered(shown: DataFrame, by: list[str]) -> list[int]:
 
 
 def _first(rows: Sequence[Mapping[Any, Any]], numbers: list[int]) -> list[Mapping[Any, Any]]:
-    """The first row of each number, in their order."""
+    """Returns the first row of each number, in their order."""
     found: dict[int, Mapping[Any, Any]] = {}
     for row, number in zip(rows, numbers, strict=True):
         found.setdefault(number, row)

@@ -37,7 +37,7 @@ def findings_of(results: Results, matrix: UseMatrix, section: str, pages: Mappin
 
 
 def _most(results: Results, matrix: UseMatrix, figure: Address) -> Finding | None:
-    """The highest safe ratio of a method, of a use with few contexts only where no other has one; of several that
+    """Finds the highest safe ratio of a method, of a use with few contexts only where no other has one; of several that
     share it, the one that keeps most there."""
     rows = {(row.task, row.policy, row.at): row for row in results.rows}
     candidates = []
@@ -64,7 +64,7 @@ def _most(results: Results, matrix: UseMatrix, figure: Address) -> Finding | Non
 
 
 def _least(results: Results, matrix: UseMatrix, figure: Address) -> Finding | None:
-    """The use whose best policy is safe for the least."""
+    """Finds the use whose best policy is safe for the least."""
     best: dict[Use, float] = {}
     for line in matrix.methods:
         for use, cell in zip(matrix.uses, line.cells, strict=True):

@@ -1,4 +1,4 @@
-"""The page of results that another tool's evaluation came to: marked as such, and never mixed with ours."""
+"""Makes the page of results of another tool's evaluation: marked as such, and never mixed with ours."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -39,7 +39,7 @@ class Section:
 def build_imported(
     source: str, rows: Sequence[Imported], broken: Sequence[str] = (), sheets: Sequence[Sheet] = ()
 ) -> str:
-    """The page as text; the same input gives the same bytes. ``broken``: what could not be read, a line each.
+    """Returns the page as text; the same input gives the same bytes. ``broken``: what could not be read, a line each.
     ``sheets``: tables that lie in ``data`` beside it."""
     groups: dict[tuple[str, str, str], list[Imported]] = {}
     for row in rows:
@@ -80,7 +80,8 @@ def _texts(row: Imported, rows: Sequence[Imported]) -> tuple[str, ...]:
 
 
 def _rank(row: Imported, rows: Iterable[Imported]) -> str:
-    """One more than there are better ones by the same score: equals share a rank, and no score has none."""
+    """Returns the rank, one more than there are better ones by the same score: equals share a rank, and no score has
+    none."""
     name, value = row.headline
     if value is None:
         return BLANK

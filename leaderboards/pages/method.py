@@ -40,7 +40,7 @@ class TaskExample:
 
     @property
     def excerpt(self) -> tuple[Piece, ...]:
-        """The context with what answers the question marked; of a long one, what is around that."""
+        """Returns the context with what answers the question marked; of a long one, what is around that."""
         return tuple(_pieces(self))
 
 
@@ -105,7 +105,7 @@ class Downloads:
 
 
 def build_method(method: Method, downloads: Downloads | None = None) -> str:
-    """The page as text; the same input gives the same bytes."""
+    """Returns the page as text; the same input gives the same bytes."""
     return render(
         "method.html.j2",
         method=method,

@@ -1,4 +1,5 @@
-"""Results that stand on one board: the rows of runs of one model in one setting, and what tells them from others."""
+"""Holds the results that stand on one board: the rows of runs of one model in one setting, and what tells them from
+others."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -52,12 +53,14 @@ class Results:
 
     @property
     def mastered(self) -> list[str]:
-        """The tasks that means over tasks are made of: those that the model can do with the full cache, or all."""
+        """Lists the tasks that means over tasks are made of: those that the model can do with the full cache, or
+        all."""
         return list(next((row.mean_of for row in self.rows if row.task == ALL_TASKS), self.tasks))
 
     @property
     def shown(self) -> list[str]:
-        """The mean over tasks first, which is left out where there is one task, whose equal it would be."""
+        """Lists the mean over tasks, then each task. The mean is left out where there is one task, which it would
+        equal."""
         return [ALL_TASKS, *self.tasks] if len(self.tasks) > 1 else self.tasks
 
 
@@ -72,7 +75,7 @@ def labels_of(results: Sequence[Results]) -> list[str]:
 
 
 def spread(run: Mapping[str, Any]) -> dict[str, Any]:
-    """The facts of a run at one level: what identifies it lies under ``identity`` in ``run.json``."""
+    """Spreads the facts of a run on one level: what identifies it lies under ``identity`` in ``run.json``."""
     identity = run.get("identity")
     outside = {name: content for name, content in run.items() if name != "identity" or not isinstance(content, Mapping)}
     return {**outside, **identity} if isinstance(identity, Mapping) else outside
@@ -83,10 +86,10 @@ def distinct(names: Iterable[str]) -> list[str]:
 
 
 def task_page(task: str) -> str:
-    """The file name of the page of a task."""
+    """Returns the file name of the page of a task."""
     return f"task-{file_name(task)}.html"
 
 
 def examples_page(task: str, number: int = 1) -> str:
-    """The file name of the examples of a task, of the first results of a site or of others."""
+    """Returns the file name of the examples of a task, of the first results of a site or of others."""
     return f"examples-{file_name(task)}.html" if number == 1 else f"examples-{file_name(task)}.{number}.html"

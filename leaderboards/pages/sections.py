@@ -13,7 +13,7 @@ from leaderboards.rendering.style import LineStyle, line_styles
 
 @dataclass(frozen=True)
 class Section:
-    """Its figures, its tables, and every measure."""
+    """Holds the figures and the tables of one task, and every measure."""
 
     identifier: str
     title: str
@@ -25,7 +25,8 @@ class Section:
 
 
 def sections_of(results: Sequence[Results], task: str) -> list[Section]:
-    """One for each of the results that show the task; lines and heat are the same on all pages of a site."""
+    """Makes a section for each of the results that show the task; lines and heat are the same on all pages of a
+    site."""
     styles = line_styles([row for one in results for row in one.rows])
     highest = {
         measure.name: max(

@@ -51,8 +51,8 @@ class Table:
 
 
 def measure_table(rows: Sequence[SummaryRow], measure: Measure, highest: float, examples: str = "") -> Table:
-    """The table of one task and mode, whose ``rows`` these are. ``highest``: the value of full heat. ``examples``: the
-    name of the page of examples, if there is one."""
+    """Makes the table of one task and mode, whose ``rows`` these are. ``highest``: the value of full heat.
+    ``examples``: the name of the page of examples, if there is one."""
     levels = sorted({row.at for row in rows if row.policy != FULL})
     found = {(row.policy, row.at): row for row in rows}
     notes: dict[str, list[str]] = {}
@@ -131,7 +131,7 @@ BESIDE: Mapping[str, tuple[str, Callable[[SummaryRow], str]]] = {
 
 
 def _examples_at(row: SummaryRow, page: str) -> str:
-    """The address of the examples of a row, beside the page."""
+    """Returns the address of the examples of a row, beside the page."""
     return f"{page}#{urlencode({'policy': row.policy, 'level': str(row.at)})}"
 
 
@@ -141,7 +141,7 @@ def _shortened(places: Sequence[str], most: int = 12) -> str:
 
 
 def _bars(layers: Sequence[float]) -> str:
-    """A small bar chart as an SVG path, whose strokes are the bars."""
+    """Draws a small bar chart as an SVG path, whose strokes are the bars."""
     return "".join(
         f"M{index} {BAR_HEIGHT}V{round(BAR_HEIGHT * (1 - share), 1):g}"
         for index, share in enumerate(layers)
@@ -154,7 +154,7 @@ LISTING = ("policy", "level", "questions", "contexts", *(measure.heading for mea
 
 
 def listing(rows: Sequence[SummaryRow]) -> list[tuple[str, ...]]:
-    """Every measure of every row as text, in the columns of ``LISTING``; rates in percent."""
+    """Writes every measure of every row as text, in the columns of ``LISTING``; rates in percent."""
     return [_listed(row) for row in rows]
 
 
@@ -164,7 +164,7 @@ def _listed(row: SummaryRow) -> tuple[str, ...]:
 
 
 def _written(measure: Measure, row: SummaryRow) -> str:
-    """A number, with its interval for the measures that have a table of their own."""
+    """Writes a number, with its interval for the measures that have a table of their own."""
     value, interval = measure.value(row), measure.interval(row) if measure.table else None
     if value is not None and measure.writer is not None:
         return measure.writer(value)

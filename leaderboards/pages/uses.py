@@ -136,7 +136,7 @@ def safe_ratio_of(results: Results, task: str, policy: str) -> SafeRatio | Blank
 
 
 def _cell(by_task: Mapping[str, SafeRatio | Blank]) -> Cell:
-    """The cell of a use: what is safe in each of its tasks."""
+    """Makes the cell of a use: what is safe in each of its tasks."""
     safe = lowest(by_task)
     if isinstance(safe, Blank):
         return Cell.blank(safe.reason)

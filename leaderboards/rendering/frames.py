@@ -24,7 +24,7 @@ class Axis:
 
     @classmethod
     def around(cls, title: str, ticks: tuple[float, ...]) -> Self:
-        """A little beyond the ticks at both ends."""
+        """Makes an axis that reaches a little beyond the ticks at both ends."""
         margin = 0.03 * (ticks[-1] - ticks[0] or ticks[-1])  # of a single level too
         return cls(title, ticks, ticks[0] - margin, ticks[-1] + margin)
 
@@ -47,7 +47,8 @@ class Axis:
 
     @classmethod
     def over(cls, levels: Sequence[Level]) -> Self:
-        """The levels of the first kind: on a scale that doubles, as papers choose budgets, or from 0 on."""
+        """Makes an axis of the levels of the first kind: on a scale that doubles, as papers choose budgets, or from 0
+        on."""
         first = min(set(levels) - {UNTREATED}, default=UNTREATED)
         kind, values = first.declared, sorted({level.value for level in levels if level.kind == first.kind})
         if kind.doubling:
@@ -59,7 +60,7 @@ class Axis:
 
     @property
     def origin(self) -> float | None:
-        """The place of the untreated cache, if it has one."""
+        """Returns the place of the untreated cache, if it has one."""
         return self.kind.nothing if self.kind is not None and self.kind.has_origin else None
 
     @property
@@ -69,7 +70,7 @@ class Axis:
 
     @property
     def ticks_inside(self) -> list[float]:
-        """The ticks between its ends."""
+        """Returns the ticks between its ends."""
         return [tick for tick in self.ticks if self.first <= tick <= self.last]
 
     def share(self, value: float) -> float:

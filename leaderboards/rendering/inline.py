@@ -34,7 +34,7 @@ def drawn(draw: Callable[["Axes"], None], title: str, salt: str) -> str:
 
 
 def _body(figure: "Figure", salt: str) -> str:
-    """The drawing alone: no prologue, no size, and ids that no other drawing has."""
+    """Returns the drawing alone: no prologue, no size, and ids that no other drawing has."""
     buffer = io.StringIO()
     figure.savefig(buffer, format="svg", transparent=True, metadata=NO_METADATA)
     svg = buffer.getvalue()

@@ -64,7 +64,7 @@ class Break:
 
     @property
     def bar(self) -> tuple[Place, Place] | None:
-        """The ends of the interval as places, if it is shown."""
+        """Returns the ends of the interval as places, if it is shown."""
         if not self.clear or self.ends is None or self.ends[0] >= self.ends[1]:
             return None
         return (self.ends[0], self.place[1]), (self.ends[1], self.place[1])
@@ -83,5 +83,5 @@ Mark = Line | Dots | Band | Break | Region
 
 
 def _depth(style: LineStyle) -> int:
-    """Lines of controls lie under those of methods."""
+    """Returns the depth of a line: lines of controls lie under those of methods."""
     return 2 if style.control else 3

@@ -34,16 +34,16 @@ class Paper:
         return max(1, int(self.width / ENTRY))
 
     def heading(self, text: str) -> str:
-        """A heading in lines that are no wider than the figure, or nothing."""
+        """Returns a heading in lines that are no wider than the figure, or nothing."""
         return self.below(text) if self.headed else ""
 
     def below(self, text: str) -> str:
-        """The label of the lower axis in lines that are no wider than the figure."""
+        """Returns the label of the lower axis in lines that are no wider than the figure."""
         return textwrap.fill(text, int(self.width * LETTERS))
 
     @staticmethod
     def beside(text: str, height: float) -> str:
-        """The label of an upright axis in lines that are no longer than ``height``, in inches."""
+        """Returns the label of an upright axis in lines that are no longer than ``height``, in inches."""
         return textwrap.fill(text, max(1, int(height * LETTERS)))
 
 

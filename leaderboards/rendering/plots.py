@@ -1,4 +1,4 @@
-"""A drawing on a page whose points tell their numbers."""
+"""Puts a drawing on a page, whose points tell their numbers."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -65,7 +65,7 @@ class Plot:
 
 
 def numbers(measure: Measure, row: SummaryRow) -> tuple[str, ...]:
-    """The value of a row and its interval, if it has one."""
+    """Returns the value of a row and its interval, if it has one."""
     interval = measure.interval(row)
     own = measure.text(measure.value(row))
     return (own,) if interval is None else (own, in_words(interval, measure.factor, measure.digits))

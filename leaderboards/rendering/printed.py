@@ -1,4 +1,4 @@
-"""Drawings for print, by matplotlib, which is imported only here: a page does without it."""
+"""Draws for print, by matplotlib, which is imported only here: a page does without it."""
 
 import math
 from collections.abc import Sequence
@@ -47,7 +47,7 @@ def save(frame: Frame, marks: Sequence[Mark], salt: str, path: Path, heading: st
 
 
 def printing(salt: str) -> AbstractContextManager[None]:
-    """The settings in which a figure is made and saved."""
+    """Applies the settings in which a figure is made and saved."""
     settings = {
         "svg.fonttype": "none",
         "pdf.fonttype": 42,  # TrueType, whole: journals refuse the outlines that are the default

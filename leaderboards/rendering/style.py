@@ -58,20 +58,20 @@ class LineStyle:
 
     @property
     def dash_array(self) -> str:
-        """The dashes as SVG writes them, in pixels."""
+        """Returns the dashes as SVG writes them, in pixels."""
         return " ".join(f"{dash * self.width:g}" for dash in self.dashes)
 
 
 def line_styles(rows: Sequence[SummaryRow]) -> dict[str, LineStyle]:
-    """A style for each policy, in order of first appearance. A policy looks the same on every page and site: only a
-    colour that another policy of the site has already gives way, and then the next one is taken."""
+    """Returns a style for each policy, in order of first appearance. A policy looks the same on every page and site:
+    only a colour that another policy of the site has already gives way, and then the next one is taken."""
     policies = list(dict.fromkeys(row.policy for row in rows))
     slots = _slots([policy for policy in policies if policy not in CONTROLS])
     return {policy: _style(policy, index, slots.get(policy, 0)) for index, policy in enumerate(policies)}
 
 
 def named_styles(names: Sequence[str]) -> dict[str, LineStyle]:
-    """A style for each of some names that are no policies."""
+    """Returns a style for each of some names that are no policies."""
     return {name: _style(name, index, index) for index, name in enumerate(names)}
 
 

@@ -1,4 +1,4 @@
-"""Drawings as SVG text to stand inside a page.
+"""Writes drawings as SVG text to stand inside a page.
 
 Colours are style-sheet variables, so that a page can set them for light and for dark. Text stays text and takes the
 page's typeface. Places have tenths of a pixel. The marks look as matplotlib draws them in print, which takes ten times

@@ -1,4 +1,4 @@
-"""Templates to pages: one file each, with its style and its script inside, and no remote origin."""
+"""Turns templates into pages: one file each, with its style and its script inside, and no remote origin."""
 
 import base64
 import hashlib
@@ -15,7 +15,7 @@ from leaderboards.rendering.style import CONTROL_COLOUR, INK_COLOUR, SERIES_COLO
 
 
 def render(template: str, scripts: Sequence[str] = ("address.js", "page.js"), **values: Any) -> str:
-    """A page as text, with its scripts as one; whatever is no :class:`~markupsafe.Markup` is escaped."""
+    """Returns a page as text, with its scripts as one; whatever is no :class:`~markupsafe.Markup` is escaped."""
     code = "\n".join(_without_comments(_text(script)) for script in scripts)
     return (
         _environment()
@@ -41,12 +41,12 @@ def _environment() -> Environment:
 
 
 def as_data(content: Any) -> Markup:
-    """JSON that cannot close its script element: no "<", and nothing outside of ASCII."""
+    """Returns JSON that cannot close its script element: no "<", and nothing outside of ASCII."""
     return Markup(json.dumps(content, separators=(",", ":")).replace("<", "\\u003c"))
 
 
 def linked(page: bytes, other: str) -> bytes:
-    """A page on which the link to another is shown, which templates hide as long as that is not there."""
+    """Returns the page with the link to another shown, which templates hide as long as the other is not there."""
     return page.replace(f'<li hidden data-page="{other}">'.encode(), f'<li data-page="{other}">'.encode())
 
 
@@ -61,7 +61,7 @@ def _without_comments(script: str) -> str:
 
 
 def _palette() -> str:
-    """The colours of the curves as style-sheet variables, for light and for dark."""
+    """Returns the colours of the curves as style-sheet variables, for light and for dark."""
     named = {f"--series-{number}": colours for number, colours in enumerate(SERIES_COLOURS)}
     named |= {"--control-curve": CONTROL_COLOUR, "--ink-curve": INK_COLOUR}
     light = "".join(f"{name}:{colours[0]};" for name, colours in named.items())

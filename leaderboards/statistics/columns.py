@@ -1,4 +1,4 @@
-"""Records as numpy columns: a board asks thousands of times for some rows of a few of them."""
+"""Reads records as numpy columns: a board asks thousands of times for some rows of a few of them."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ class Columns:
 
     @property
     def full(self) -> "Columns":
-        """The full cache's records of the same questions, in the order of these; see :func:`with_full`."""
+        """Returns the full cache's records of the same questions, in the order of these; see :func:`with_full`."""
         return Columns(self.columns, self.columns[FULL_PLACE][self.places])
 
     def __len__(self) -> int:
@@ -39,7 +39,7 @@ class Columns:
         return self if mask.all() else Columns(self.columns, self.places[mask])
 
     def at(self, places: NDArray[np.intp]) -> "Columns":
-        """Others, by their places among all records."""
+        """Returns other records, by their places among all records."""
         return Columns(self.columns, places)
 
 

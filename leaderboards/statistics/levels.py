@@ -1,4 +1,4 @@
-"""Levels in tables of records: there, each is two columns, the kind and the value."""
+"""Stores levels in tables of records, each in two columns: the kind and the value."""
 
 import numpy as np
 from pandas import Categorical, DataFrame, factorize

@@ -1,4 +1,4 @@
-"""Many measures of the same resamples: what is set against one another has to vary together."""
+"""Takes many measures of the same resamples, because measures that are compared have to vary together."""
 
 from dataclasses import dataclass
 from typing import Self
@@ -52,7 +52,7 @@ Clusters = NDArray[np.intp]
 
 @dataclass(frozen=True)
 class Resampler:
-    """Resamples of ``count`` clusters, which are contexts that were drawn together; they go by their numbers.
+    """Draws resamples of ``count`` clusters, which are contexts that were drawn together; they go by their numbers.
     ``weights``: how often each is drawn, shape (resamples, count)."""
 
     count: int

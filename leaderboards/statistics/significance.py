@@ -1,4 +1,4 @@
-"""Tests of one difference, and what is left of their p-values when many are made.
+"""Tests one difference, and corrects p-values where many are tested.
 
 Correction over a family: S. Holm, Scandinavian Journal of Statistics 6 (1979), which bounds the chance of any false
 claim; Y. Benjamini and Y. Hochberg, J. R. Statist. Soc. B 57 (1995), which bounds the share of false ones.
@@ -54,9 +54,9 @@ def _holm(p_values: FloatArray) -> FloatArray:
 
 @lru_cache(maxsize=4096)  # counts are small, and a board asks for them thousands of times
 def mcnemar_p(only_one: int, only_other: int) -> float:
-    """Two-sided p that each of two is as likely to be the only one that is right (Q. McNemar, Psychometrika 12, 1947):
-    exact below 25 such questions, else by chi-square with Edwards' continuity correction. Takes questions for
-    independent, also those about one context."""
+    """Returns the two-sided p that each of two is as likely to be the only one that is right (Q. McNemar, Psychometrika
+    12, 1947): exact below 25 such questions, else by chi-square with Edwards' continuity correction. Takes questions
+    for independent, also those about one context."""
     discordant = only_one + only_other
     if discordant < EXACT_BELOW:
         return min(1.0, 2 * float(bdtr(min(only_one, only_other), discordant, 0.5)))
@@ -64,8 +64,9 @@ def mcnemar_p(only_one: int, only_other: int) -> float:
 
 
 def bootstrap_p(resampled: FloatArray) -> float:
-    """Two-sided p that a difference is 0, from the resamples on either side of it, shape (resamples,): below 0.05 about
-    where the 95 % interval leaves out 0, and never 0. [A. C. Davison and D. V. Hinkley (1997), section 4.2]
+    """Returns the two-sided p that a difference is 0, from the resamples on either side of it, shape (resamples,):
+    below 0.05 about where the 95 % interval leaves out 0, and never 0. [A. C. Davison and D. V. Hinkley (1997), section
+    4.2]
 
     Where all are on one side, their number alone would bound it, and corrected over many policies nothing could be
     told from anything: p is then the tail of a normal distribution of their mean and spread, if that is smaller.

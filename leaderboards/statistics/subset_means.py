@@ -1,4 +1,4 @@
-"""Tests and intervals of a mean over few clusters: means of random subsets of them.
+"""Tests the mean over few clusters, and gives its interval, by means of random subsets of them.
 
 If the clusters' values are symmetric about their mean, that mean lies between any two neighbours of the ordered means
 of all subsets equally often [J. A. Hartigan, JASA 64 (1969), 1303-1317]. The interval between two of them is the
@@ -35,8 +35,9 @@ def subsets(clusters: int, seed: int) -> FloatArray:
 
 
 def two_sided_p(means: FloatArray, highest: FloatArray | None = None) -> FloatArray:
-    """Two-sided p that the mean is 0, from the subset means of each row, shape (rows, subsets): (rows,). Means that are
-    not known count for either side: ``means`` has minus infinity there and ``highest``, else the same, infinity."""
+    """Returns the two-sided p that the mean is 0, from the subset means of each row, shape (rows, subsets): (rows,).
+    Means that are not known count for either side: ``means`` has minus infinity there and ``highest``, else the same,
+    infinity."""
     fewer = np.minimum((means <= 0).sum(axis=1), ((means if highest is None else highest) >= 0).sum(axis=1))
     p: FloatArray = np.minimum(1.0, 2 * (fewer + 1) / (means.shape[1] + 1))
     return p

@@ -71,7 +71,7 @@ def _some(levels: Sequence[Level]) -> list[Level]:
 
 
 def _written(measure: Measure, row: SummaryRow | None) -> str:
-    """Four characters at most, so that ten columns fit."""
+    """Writes a number in four characters at most, so that ten columns fit."""
     if row is None:
         return ""
     text = measure.text(measure.value(row))

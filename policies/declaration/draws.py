@@ -37,7 +37,7 @@ def drawing_from(seed: int, device: torch.device) -> Iterator[None]:
 
 @dataclass
 class SeededScore:
-    """Put before a scorer press that draws from torch's generator, it makes its scores the same in every run."""
+    """Makes the scores of a press that draws from torch's generator the same in every run."""
 
     seed: int = 0
     example_id: str = ""

@@ -123,7 +123,8 @@ def _decimal(number: str, text: str) -> Decimal:
 
 
 def parse_numbers(text: str, plural: str) -> tuple[Decimal, ...]:
-    """``0.1,0.5`` or ``0.1:0.9:0.1`` (first, last, step), ascending and each once; ``plural`` names the kind.
+    """Reads ``0.1,0.5`` or ``0.1:0.9:0.1`` (first, last, step): numbers ascending, each once; ``plural`` names the
+    kind.
 
     Counted in decimals: in floats 0.1 + 0.2 would ask for 0.30000000000000004, and keep one token less.
     """
@@ -164,7 +165,7 @@ def parse_rates(text: str) -> tuple[float, ...]:
 
 
 def parse_budgets(text: str) -> tuple[float, ...]:
-    """``64,128,256``, tokens to keep in every head, ascending and each once."""
+    """Reads ``64,128,256``, tokens to keep in every head: counts ascending, each once."""
     budgets = set()
     for part in text.split(","):
         if not part.strip().isdecimal() or not 0 < int(part) < MOST_TOKENS:
@@ -174,7 +175,7 @@ def parse_budgets(text: str) -> tuple[float, ...]:
 
 
 def parse_bits(text: str) -> tuple[float, ...]:
-    """``0,4,8`` or ``0:8:2``, counts of bits, as :func:`parse_numbers` reads them."""
+    """Reads ``0,4,8`` or ``0:8:2``, counts of bits, as :func:`parse_numbers` does."""
     counts = parse_numbers(text, "bits")
     for count in counts:
         if count != int(count) or not 0 <= count <= MOST_BITS:
@@ -183,7 +184,7 @@ def parse_bits(text: str) -> tuple[float, ...]:
 
 
 def _share_beyond(budget: float, length: int) -> float:
-    """Nothing goes of a context that is within the budget."""
+    """Returns the share of a context that is beyond the budget: nothing of one within it."""
     return max(0.0, 1 - (budget + A_LITTLE) / length)
 
 

@@ -114,7 +114,7 @@ def _of_entry_point(entry: Any) -> Policy:
 
 
 def _origin(module: ModuleType) -> str:
-    """Hash of the file that it stands in, and of all that this takes from files of its package or beside it."""
+    """Hashes the file that it stands in, and of all that this takes from files of its package or beside it."""
     digest, pending, seen = hashlib.sha256(), [(Path(str(module.__file__)), module.__name__)], set[Path]()
     package = module.__name__.partition(".")[0]
     while pending:

@@ -44,7 +44,7 @@ class PrefillTreatment(Protocol):
     """
 
     def after_prefill(self, cache: CacheRows) -> None:
-        """Called before any question is read."""
+        """Is called before any question is read."""
 
 
 class StepTreatment(PrefillTreatment, Protocol):
@@ -54,4 +54,5 @@ class StepTreatment(PrefillTreatment, Protocol):
     """
 
     def after_step(self, cache: CacheRows, step: int) -> None:
-        """Called when the question has been read (step 0), and when each token of the answer but the last has been."""
+        """Is called when the question has been read (step 0), and when each token of the answer but the last has
+        been."""

@@ -21,7 +21,7 @@ def _simlayerkv(situation: Situation) -> Press:
 
 
 def _composed(situation: Situation) -> Press:
-    """Either part removes as large a share of what it is given."""
+    """Composes two presses, each of which removes as large a share of what it is given."""
     each = 1 - (1 - situation.ratio) ** 0.5
     length = situation.context_length
     return kvpress.ComposedPress(

@@ -24,7 +24,7 @@ scorer = partial(Policy, family="scorer")
 
 
 def observation_window(context_length: int) -> int:
-    """SnapKV's window: kvpress's 64 tokens, but at most a sixteenth of the context.
+    """Returns SnapKV's window: kvpress's 64 tokens, but at most a sixteenth of the context.
 
     The window itself is always kept. At 64 of 120 tokens it alone would fill the budget above a ratio of 0.47, and
     which of its equal scores survive would be left to chance.
@@ -49,13 +49,15 @@ def _compactor(situation: Situation) -> Press:
 
 
 def _lagkv(situation: Situation) -> Press:
-    """kvpress falls back on the most recent tokens where the context is shorter than two lags and the sink."""
+    """Builds LagKV. kvpress falls back on the most recent tokens where the context is shorter than two lags and the
+    sink."""
     lag = max(1, min(LONGEST_LAG, (situation.context_length - SINK) // 8))
     return kvpress.LagKVPress(situation.ratio, n_sink=SINK, lag_size=lag)
 
 
 def _pyramidkv(situation: Situation) -> Press:
-    """kvpress gives every layer the same, and so is SnapKV, where the highest layer would get less than the window."""
+    """Builds PyramidKV. kvpress gives every layer the same, and so is SnapKV, where the highest layer would get less
+    than the window."""
     window = max(1, min(LONGEST_WINDOW, situation.context_length // 64))
     kept = int(situation.context_length * (1 - situation.ratio))
     return kvpress.PyramidKVPress(situation.ratio, window_size=window, beta=max(2, min(STEEPEST, kept // window)))

@@ -44,7 +44,8 @@ def _block(situation: Situation) -> Press:
 
 
 def _criticalkv_expected_attention(situation: Situation) -> Press:
-    """kvpress warns that the norms of the values would be counted twice."""
+    """Builds CriticalKV around expected attention. kvpress warns that the norms of the values would be counted
+    twice."""
     return kvpress.CriticalKVPress(kvpress.ExpectedAttentionPress(situation.ratio, n_sink=SINK, use_vnorm=False))
 
 

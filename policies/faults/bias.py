@@ -1,4 +1,4 @@
-"""Values that are all off in one direction, as by a wrong zero point."""
+"""Shifts all values in one direction, as a wrong zero point does."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""Bits that flip in memory, in the model's own numbers."""
+"""Flips bits in memory, in the model's own numbers."""
 
 import re
 from typing import TYPE_CHECKING, Literal

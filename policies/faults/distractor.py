@@ -1,4 +1,4 @@
-"""Rows of another context: a page table that points to the cache of somebody else."""
+"""Puts in rows of another context, as a page table does that points to the cache of somebody else."""
 
 from typing import TYPE_CHECKING
 

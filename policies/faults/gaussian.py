@@ -1,4 +1,4 @@
-"""Rows that hold noise instead of what was written."""
+"""Puts noise into rows, instead of what was written."""
 
 from typing import TYPE_CHECKING
 

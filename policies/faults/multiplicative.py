@@ -1,4 +1,4 @@
-"""Every value is off by a share of itself, as after a coarse code: it is multiplied by 1 + an error that is drawn."""
+"""Changes every value by a share of itself, as a coarse code does: it is multiplied by 1 + an error that is drawn."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""Values of the wrong sign, and errors as large that change no sign."""
+"""Turns the signs of values, or makes errors as large that change no sign."""
 
 from typing import TYPE_CHECKING, Literal
 

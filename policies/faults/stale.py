@@ -1,4 +1,4 @@
-"""Rows that were not overwritten: a slot still holds what it held before."""
+"""Leaves rows that should be overwritten: a slot still holds what it held before."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""Rows that read as zeros: a page that was never filled, an offload that returns nothing."""
+"""Makes rows read as zeros: a page that was never filled, an offload that returns nothing."""
 
 from policies.declaration.lazy import LazyModule
 from policies.faults.fault import MORE_ROBUST, Fault

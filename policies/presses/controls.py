@@ -21,7 +21,7 @@ class FullPress(BasePress):
 
 @dataclass
 class RandomControlPress(ScorerPress):
-    """Scores drawn independently for each layer, head and example from (seed, example, layer).
+    """Draws scores independently for each layer, head and example from (seed, example, layer).
 
     kvpress's own ``RandomPress``, when seeded, evicts the same tokens in every layer and in every example of one
     length, which inflates the Global Eviction Ratio. Drawn in float32 on the CPU, so that every device agrees.

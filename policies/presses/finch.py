@@ -7,7 +7,8 @@ from kvpress import BasePress, FinchPress
 
 @dataclass
 class KnownQuestionFinchPress(FinchPress):
-    """Told how many tokens the question has, where kvpress's finds a delimiter that it adds to the vocabulary."""
+    """Is told how many tokens the question has, where kvpress's press finds a delimiter that it adds to the
+    vocabulary."""
 
     window_size: int = 1
 

@@ -36,8 +36,8 @@ def parts_of(spans: Spans, length: int) -> list[tuple[int, int]]:
 
 
 def shared_out(total: int, weights: torch.Tensor) -> torch.Tensor:
-    """``total`` in whole numbers, in proportion to the weights (…, parts), by the largest remainders; earlier parts
-    first where those are equal."""
+    """Shares out ``total`` in whole numbers, in proportion to the weights (…, parts), by the largest remainders;
+    earlier parts first where those are equal."""
     exact = weights.double() / weights.double().sum(-1, keepdim=True) * total
     counts = exact.floor().long()
     missing = total - counts.sum(-1, keepdim=True)
@@ -109,8 +109,9 @@ def _check_scores(scores: torch.Tensor, shape: Sequence[int], press: ScorerPress
 
 
 def _as_order(scores: torch.Tensor, press: ScorerPress) -> torch.Tensor:
-    """StreamingLLM scores with 1 and 0 for the ratio that it was asked for, which ranks nothing where another number of
-    tokens is to be kept. What it keeps at any ratio are the sinks and the most recent: that is an order of all."""
+    """Turns scores that rank nothing into an order: StreamingLLM scores with 1 and 0 for the ratio that it was asked
+    for, which ranks nothing where another number of tokens is to be kept. What it keeps at any ratio are the sinks and
+    the most recent: that is an order of all."""
     if not isinstance(press, StreamingLLMPress):
         return scores
     length = scores.shape[-1]

@@ -1,4 +1,4 @@
-"""Presses of kvpress that sketch the keys at random, with the same sketch in every run."""
+"""Declares presses of kvpress that sketch the keys at random, with the same sketch in every run."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""A fault of what is written into the cache while the context is read."""
+"""Damages what is written into the cache while the context is read."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager

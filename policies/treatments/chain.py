@@ -1,4 +1,5 @@
-"""One treatment behind another, such as ``snapkv+int4+zeros(rate=0.01)``: evict, quantise, then damage what is left."""
+"""Calls one treatment after another, such as ``snapkv+int4+zeros(rate=0.01)``: evict, quantise, then damage what is
+left."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -27,7 +27,7 @@ def check_code(submission: Submission) -> Iterator[Finding]:
 
 
 def check_model(submission: Submission) -> Iterator[Finding]:
-    """Other code may ship another model under the same name; this code does not."""
+    """Checks that a shipped model is the one of this code: other code may ship another one under the same name."""
     identity = submission.identity
     if identity.model not in REFERENCE_MODELS:
         yield note("model", f"{identity.model} does not ship with kvbench: its outputs are taken as they are")

@@ -78,7 +78,7 @@ class Observer(Protocol):
     """Sees what is decoded and changes nothing."""
 
     def see(self, step: Step) -> None:
-        """Called at every step, before tokens are chosen; the right answers that are passed at once it does not see."""
+        """Is called at every step, before tokens are chosen. It does not see right answers that are passed at once."""
 
 
 def greedy(step: Step) -> torch.Tensor:

@@ -53,12 +53,12 @@ class Answer:
 
     @cached_property
     def obeyed_strictly(self) -> list[bool]:
-        """For each directive, whether the output obeys it as it stands."""
+        """Tells for each directive whether the output obeys it as it stands."""
         return strictly(self.directives, self.spoken)
 
     @cached_property
     def obeyed_loosely(self) -> list[bool]:
-        """For each directive, whether any of the eight versions of the output obeys it."""
+        """Tells for each directive whether any of the eight versions of the output obeys it."""
         return loosely(self.directives, self.spoken)
 
     def _scores_without_directives(self) -> TextScores:

@@ -34,7 +34,7 @@ class Sample(Protocol):
 
     @property
     def full(self) -> Self:
-        """The full cache's records of the same questions, in the same order."""
+        """Returns the full cache's records of the same questions, in the same order."""
 
 
 @dataclass(frozen=True)
@@ -95,12 +95,12 @@ class Measure:
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """The columns of the records that it is computed from."""
+        """Lists the columns of the records that it is computed from."""
         return self.columns or (self.field,)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The headings and columns that stand for it."""
+        """Lists the headings and columns that stand for it."""
         headings = (self.title, self.heading, self.board.name if self.board else "")
         return (*filter(None, headings), *self.row_columns)
 

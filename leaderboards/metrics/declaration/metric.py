@@ -39,5 +39,5 @@ class Metric:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The headings and columns that its definition explains."""
+        """Lists the headings and columns that its definition explains."""
         return (self.name, *(name for measure in self.measures for name in measure.names))

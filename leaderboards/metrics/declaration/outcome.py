@@ -1,4 +1,4 @@
-"""How an answer ended beside the full cache's own: the input of the metrics of outcomes."""
+"""Describes how an answer ended, compared with the full cache's own: the input of the metrics of outcomes."""
 
 from dataclasses import dataclass
 

@@ -151,7 +151,8 @@ def _bare(text: str) -> str:
 
 
 def _folded(sentence: str) -> str:
-    """Small letters, without contractions and without marks other than those between the parts of a sentence."""
+    """Folds a sentence to small letters, without contractions and without marks other than those between the parts of a
+    sentence."""
     text = sentence.lower().replace("’", "'").replace("‘", "'")
     text = _NOT.sub(r"\1 not", text)
     text = re.sub(r"\b(?:cannot|can'?t)\b", "can not", text)

@@ -87,7 +87,8 @@ def judged(directive: Directive, output: str, judgement: Judgement) -> bool:
 
 
 def check_directives(directives: Sequence[tuple[str, Directive]]) -> None:
-    """:class:`MetricError` for the first directive that the checkers cannot judge by; each comes with where it is."""
+    """Raises :class:`MetricError` for the first directive that the checkers cannot judge by; each comes with where it
+    is."""
     checkers = official()
     for where, directive in directives:
         try:

@@ -58,7 +58,7 @@ def marked_answer(output: str, marker: str) -> str:
 
 
 def normalise(text: str) -> str:
-    """SQuAD's normalisation: lower case, without punctuation, articles and extra white space (arXiv 1606.05250); and
+    """Normalises as SQuAD does: lower case, without punctuation, articles and extra white space (arXiv 1606.05250); and
     without "and", which would be a third of a wrong list of two."""
     plain = text.lower().translate(_PUNCTUATION)
     return " ".join(re.sub(r"\b(a|an|the|and)\b", " ", plain).split())
@@ -82,12 +82,12 @@ def undressed(output: str, target: str, gold: str) -> str:
 
 
 def exact_match(output: str, golds: Sequence[str]) -> float:
-    """100 if the normalised output is a normalised gold, else 0."""
+    """Returns 100 if the normalised output is a normalised gold, else 0."""
     return 100.0 * any(normalise(output) == normalise(gold) for gold in golds)
 
 
 def token_f1(output: str, gold: str) -> float:
-    """SQuAD's token F1 of one gold, in percent."""
+    """Computes SQuAD's token F1 of one gold, in percent."""
     said, wanted = normalise(output).split(), normalise(gold).split()
     if not said + wanted:
         return 100.0

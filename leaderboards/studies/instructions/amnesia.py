@@ -1,4 +1,4 @@
-"""Selective amnesia: a cache that still obeys its directives and has lost the defence (arXiv 2510.00231)."""
+"""Finds selective amnesia: a cache that still obeys its directives and has lost the defence (arXiv 2510.00231)."""
 
 from dataclasses import dataclass
 

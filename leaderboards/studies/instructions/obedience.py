@@ -87,7 +87,7 @@ def _attacks(attacked: DataFrame) -> DataFrame:
 
 
 def accuracy(prompts: PromptRecords, by: Sequence[str] = ()) -> DataFrame:
-    """Directive accuracy of each policy and level, and of each group within: ``strict`` and ``loose``
+    """Computes the directive accuracy of each policy and level, and of each group within: ``strict`` and ``loose``
     :class:`Estimate`, and ``relative``, the strict one over that of the full cache, None where there is none or 0."""
     rows = []
     groups = ["policy", "level", *by]
@@ -120,8 +120,8 @@ def leaks(prompts: PromptRecords, by: Sequence[str] = ("arm",)) -> DataFrame:
 
 
 def kept(prompts: PromptRecords) -> DataFrame:
-    """Eviction bias: the mean share of the tokens of ``defence`` and of ``directives`` that survives, over layers and
-    heads, by policy, level and order; and layer by layer. Policies that rewrite the cache have none."""
+    """Computes eviction bias: the mean share of the tokens of ``defence`` and of ``directives`` that survives, over
+    layers and heads, by policy, level and order; and layer by layer. Policies that rewrite the cache have none."""
     caches = prompts.caches[prompts.caches["arm"].isin(DEFENDED) & prompts.caches["defence_kept"].notna()]
     rows = [
         (
@@ -137,8 +137,8 @@ def kept(prompts: PromptRecords) -> DataFrame:
 
 @dataclass(frozen=True)
 class RankCorrelation:
-    """Spearman's, of the families' order by accuracy with that under the full cache; None where either order does not
-    exist, as all are equal. ``group``: all prompts, or those with one directive or several."""
+    """Holds Spearman's correlation of the families' order by accuracy with that under the full cache; None where either
+    order does not exist, as all are equal. ``group``: all prompts, or those with one directive or several."""
 
     policy: str
     level: Level
@@ -147,7 +147,7 @@ class RankCorrelation:
 
 
 def rank_correlations(prompts: PromptRecords) -> list[RankCorrelation]:
-    """At each level of each policy: do the same families stay the easy ones?"""
+    """Correlates ranks at each level of each policy: do the same families stay the easy ones?"""
     several = prompts.directives["several"]
     parts = {"all": prompts.directives, "single": prompts.directives[~several], "several": prompts.directives[several]}
     return [one for group, part in parts.items() for one in _rank_correlations(prompts, group, part)]
@@ -169,7 +169,8 @@ def _rank_correlations(prompts: PromptRecords, group: str, part: DataFrame) -> I
 
 
 def _by_family(resampler: Resampler, cell: DataFrame, families: Sequence[str]) -> FloatArray:
-    """Strict accuracy of each family, shape (1 + resamples, families): first as measured, then as resampled."""
+    """Computes the strict accuracy of each family, shape (1 + resamples, families): first as measured, then as
+    resampled."""
     columns = []
     for family in families:
         own = cell[cell["family"] == family]
@@ -179,7 +180,7 @@ def _by_family(resampler: Resampler, cell: DataFrame, families: Sequence[str]) -
 
 
 def _spearman(one: FloatArray, other: FloatArray) -> FloatArray:
-    """Row by row; NaN where a row has a family without a value, or no order."""
+    """Computes Spearman's correlation row by row; NaN where a row has a family without a value, or no order."""
     ranks = [stats.rankdata(profile, axis=1, nan_policy="propagate") for profile in (one, other)]
     centred = [rank - rank.mean(axis=1, keepdims=True) for rank in ranks]
     products = np.prod([(part**2).sum(axis=1) for part in centred], axis=0)

@@ -1,4 +1,4 @@
-"""Figures of papers, to stand beside ours under their names."""
+"""Holds figures of papers, to stand beside ours under their names."""
 
 from collections.abc import Mapping
 
