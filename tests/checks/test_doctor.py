@@ -108,7 +108,7 @@ def marking(mark: float) -> Act:
     """Scores by norm, with a mark on four tokens."""
 
     def act(keys: torch.Tensor) -> torch.Tensor:
-        scores = keys.norm(dim=-1)
+        scores: torch.Tensor = keys.norm(dim=-1)
         scores[..., :4] = mark
         return scores
 
@@ -150,7 +150,7 @@ def test_scores_of_a_press_that_does_not_derive_from_a_scorer_are_seen(llama: Lo
 
     class Own(ActingPress):
         def score(self, keys: torch.Tensor) -> torch.Tensor:
-            return keys[..., 0] * torch.nan
+            return torch.full_like(keys[..., 0], torch.nan)
 
         def compress(self, module: Any, hidden_states: Any, keys: Any, values: Any, *_: Any) -> Any:
             rows = self.score(keys).topk(keys.shape[2] // 2).indices.sort().values

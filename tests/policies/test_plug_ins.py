@@ -126,9 +126,27 @@ def test_so_is_the_code_that_it_takes_from_beside_it(tmp_path: Path, monkeypatch
         assert load_plug_in(text).origin != first
 
 
+def test_a_name_that_only_an_import_tells_is_a_plug_in(tmp_path: Path) -> None:
+    for number, code in enumerate(
+        (
+            "from kvpress import *",
+            "import kvpress\ndef __getattr__(name):\n    return getattr(kvpress, name)",
+            "import kvpress\nglobals()['KnormPress'] = kvpress.KnormPress",
+            "import kvpress\nfor KnormPress in [kvpress.KnormPress]:\n    pass",
+            "try:\n    from kvpress import KnormPress\nexcept ImportError:\n    KnormPress = None",
+            "import kvpress\nif True:\n    (KnormPress, other) = kvpress.KnormPress, 3",
+        )
+    ):
+        (tmp_path / f"some{number}.py").write_text(code + "\n")
+        assert isinstance(load_plug_in(f"{tmp_path / f'some{number}.py'}:KnormPress").press(SITUATION), KnormPress)
+
+
 REFUSED = {
     "no file": ("nowhere.py:Loud", "there is no file nowhere.py"),
-    "no such name": ("{file}:Lout", "has no 'Lout': it has Loud, Kept, decoding, gives_none, breaks, leaves, ready$"),
+    "no such name": (
+        "{file}:Lout",
+        "has no 'Lout': did you mean 'Loud'[?] It has Loud, Kept, decoding, gives_none, breaks, leaves, ready$",
+    ),
     "a file alone": ("{file}", "is a file: name a press in it, as .*presses.py:Loud, .*presses.py:Kept"),
     "no press": ("{file}:NoPress", "NoPress is no press: derive it from kvpress.BasePress"),
     "gives none": ("{file}:gives_none", "it gives a NoneType, which is no kvpress.BasePress"),
@@ -172,14 +190,14 @@ def test_what_is_mistyped_is_refused_and_what_is_broken_is_recorded(file: str) -
 
 
 def test_a_file_named_like_what_it_lacks_is_broken_and_not_missing(tmp_path: Path) -> None:
-    (tmp_path / "nothing_there_press.py").write_text("import nothing_there\n")
+    (tmp_path / "nothing_there_press.py").write_text("import nothing_there\nPress = None\n")
     with pytest.raises(BrokenPlugInError):
         load_plug_in(f"{tmp_path / 'nothing_there_press.py'}:Press")
 
 
 @pytest.mark.parametrize("content", ["import nothing_there", "def f(:", "raise SystemExit(3)", "1 / 0"])
 def test_a_file_that_does_not_import_is_refused_in_one_line(tmp_path: Path, content: str) -> None:
-    (tmp_path / "bad.py").write_text(content)
+    (tmp_path / "bad.py").write_text(f"{content}\nPress = None\n")
     with pytest.raises(PolicyError, match=r"bad\.py cannot be imported: [A-Z].*\(bad\.py:1\)$") as refused:
         load_plug_in(f"{tmp_path / 'bad.py'}:Press")
     assert "\n" not in str(refused.value)
