@@ -5,7 +5,7 @@ from policies.declaration.errors import LevelError, PolicyError
 from policies.declaration.faults import where_in_user_code
 from policies.declaration.lazy import LazyModule
 from policies.declaration.levels import KINDS, UNTREATED, Level, LevelKind, Point, at_ratios, by_kind, points_of
-from policies.declaration.names import CONTROLS, FULL, PLAIN, TO_BEAT, plain_and_way
+from policies.declaration.names import CONTROLS, FULL, PLAIN, REFERENCES, TO_BEAT, plain_and_way
 from policies.declaration.papers import TITLES
 from policies.declaration.plug_in import is_plug_in, load_even_if_broken, load_plug_in, plug_ins
 from policies.declaration.policy import Baseline, HeadRows, Policy, Situation, arguments_of, replaced_hooks
@@ -22,6 +22,7 @@ __all__ = [
     "PLAIN",
     "POLICIES",
     "PROTECTED",
+    "REFERENCES",
     "TITLES",
     "TO_BEAT",
     "UNKNOWN",

@@ -1,4 +1,4 @@
-"""Policies of several parts, such as ``snapkv+whitelist+int4+zeros(rate=0.01)``: evict, protect, quantise, damage."""
+"""Policies of several parts, such as ``snapkv+pages16+int4+zeros(rate=0.01)``: evict pages, quantise, damage."""
 
 from collections.abc import Mapping
 
@@ -10,14 +10,21 @@ from policies.faults.registry import FAULTS, fault_of
 from policies.quantisation.registry import QUANTISATIONS, quantisation_of
 from policies.registry import POLICIES
 from policies.treatments.chain import followed_by
+from policies.treatments.deployed import DEPLOYMENTS, as_deployed, deployed
 from policies.treatments.options import is_one_of
 
+EVERY_WAY = (*WAYS, *DEPLOYMENTS)  # to change what another policy keeps
 TREATMENTS: Mapping[str, Policy] = {**QUANTISATIONS, **FAULTS}  # of what an eviction leaves, and of the full cache
 
 
 def is_treatment(name: str) -> bool:
     """Tells whether a name is that of a fault or a quantisation, with options or without."""
     return is_one_of(name, TREATMENTS)
+
+
+def is_way(name: str) -> bool:
+    """Tells whether a name is that of a way to protect or to deploy a policy, with options or without."""
+    return name in WAYS or is_one_of(name, DEPLOYMENTS)
 
 
 def treatment_of(name: str) -> Policy:
@@ -27,9 +34,11 @@ def treatment_of(name: str) -> Policy:
 
 
 def composed(plain: Policy, way: str) -> Policy:
-    """Makes the policy ``plain+way``, which protects what another evicts or treats what it leaves; raises
+    """Makes the policy ``plain+way``, which protects what another evicts, deploys it, or treats what it leaves; raises
     :class:`PolicyError` in one line if they do not go together."""
-    return protected(plain, way) if way in WAYS else followed_by(plain, treatment_of(way))
+    if is_way(way):
+        return protected(plain, way) if way in WAYS else as_deployed(plain, way)
+    return followed_by(plain, treatment_of(way))
 
 
 def built_in(name: str) -> Policy | None:
@@ -42,8 +51,10 @@ def built_in(name: str) -> Policy | None:
         if way == PLAIN:
             return treatment_of(name) if is_treatment(name) else None
         known = built_in(plain)
-        if known is None or not (way in WAYS or is_treatment(way)):
+        if known is None or not (is_way(way) or is_treatment(way)):
             return None
-        return around(known, way) if way in WAYS else followed_by(known, treatment_of(way))
+        if is_way(way):
+            return around(known, way) if way in WAYS else deployed(known, way)
+        return followed_by(known, treatment_of(way))
     except PolicyError:
         return None

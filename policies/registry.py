@@ -13,6 +13,7 @@ from policies.eviction.private_prefill import PRIVATE_PREFILL
 from policies.eviction.protection import PROTECTION
 from policies.eviction.scorers import SCORERS
 from policies.eviction.wrappers import WRAPPERS
+from policies.treatments.deployed import DEPLOYED
 
 POLICIES: Mapping[str, Policy] = by_name(
     "policies",
@@ -22,6 +23,7 @@ POLICIES: Mapping[str, Policy] = by_name(
         *WRAPPERS,
         *LAYERS_AND_CHANNELS,
         *PROTECTION,
+        *DEPLOYED,
         *PRIVATE_PREFILL,
         *DECODING,
         *PRETRAINED,

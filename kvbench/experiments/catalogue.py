@@ -8,13 +8,12 @@ from datasets_gen import Task, unknown_name
 from kvbench.prompts.mode import Mode, Scope
 from kvbench.system.errors import KVBenchError
 from policies import (
-    CONTROLS,
     FULL,
     KINDS,
     PLAIN,
     POLICIES,
+    REFERENCES,
     TO_BEAT,
-    WAYS,
     Point,
     Policy,
     PolicyError,
@@ -24,7 +23,7 @@ from policies import (
     plain_and_way,
     plug_ins,
 )
-from policies.composition import TREATMENTS, composed, is_treatment, treatment_of
+from policies.composition import EVERY_WAY, TREATMENTS, composed, is_treatment, is_way, treatment_of
 from policies.declaration.naming import split_outside_brackets
 from policies.declaration.shape import ModelShape
 from policies.treatments.options import kind_in
@@ -142,7 +141,7 @@ def with_references(chosen: Sequence[Policy]) -> list[Policy]:
     is no board, and the plain policy inside each that protects instructions."""
     names = {policy.name for policy in chosen}
     plain = {p.around.name: p.around for p in chosen if p.around is not None and p.around.name not in names}
-    controls = [POLICIES[name] for name in CONTROLS if name not in {*names, *plain}]
+    controls = [POLICIES[name] for name in REFERENCES if name not in {*names, *plain}]
     return [*controls, *plain.values(), *chosen]
 
 
@@ -215,9 +214,9 @@ def _unknown(name: str, known: Mapping[str, Policy]) -> str:
 
 
 def _composed(plain: str, way: str) -> Policy:
-    if way not in WAYS and not is_treatment(way):
-        kinds = "protection, quantisation or fault"
-        raise KVBenchError(f"{plain}+{way}: {unknown_name(kinds, kind_in(way), [*WAYS, *TREATMENTS])}")
+    if not (is_way(way) or is_treatment(way)):
+        kinds = "protection, deployment, quantisation or fault"
+        raise KVBenchError(f"{plain}+{way}: {unknown_name(kinds, kind_in(way), [*EVERY_WAY, *TREATMENTS])}")
     try:
         return composed(find_policy(plain), way)
     except PolicyError as error:

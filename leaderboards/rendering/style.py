@@ -35,7 +35,13 @@ MARKERS = {
     "X": "M-3.6-1.8L-1.8-3.6L0-1.8L1.8-3.6L3.6-1.8L1.8 0L3.6 1.8L1.8 3.6L0 1.8L-1.8 3.6L-3.6 1.8L-1.8 0Z",
 }
 SOLID: tuple[float, ...] = ()
-CONTROL_DASHES = {FULL: (7.0, 3.0), "oracle": SOLID, "random": (1.0, 1.6), "recency": (4.0, 1.6, 1.0, 1.6)}
+CONTROL_DASHES = {
+    FULL: (7.0, 3.0),
+    "oracle": SOLID,
+    "random": (1.0, 1.6),
+    "random+ends": (1.0, 3.2),
+    "recency": (4.0, 1.6, 1.0, 1.6),
+}
 REPEAT_DASHES = (SOLID, (4.0, 1.5), (1.2, 1.2))
 
 

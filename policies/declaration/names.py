@@ -3,7 +3,8 @@
 import re
 
 FULL = "full"
-CONTROLS = (FULL, "oracle", "random", "recency")
+REFERENCES = (FULL, "oracle", "random", "recency")  # of every run
+CONTROLS = (*REFERENCES, "random+ends")  # have no rank; the last one is in a run that names no policies
 TO_BEAT = ("random", "recency")  # a method that is no better than these should look like it
 PLAIN = "plain"  # the way of a policy that protects nothing
 # As policies are named; a plug-in with arguments ends with a bracket.

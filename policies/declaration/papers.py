@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 TITLES: Mapping[str, str] = {
     "arXiv 2306.14048": "H2O: Heavy-Hitter Oracle for Efficient Generative Inference of Large Language Models",
+    "arXiv 2309.06180": "Efficient Memory Management for Large Language Model Serving with PagedAttention",
     "arXiv 2309.17453": "Efficient Streaming Language Models with Attention Sinks",
     "arXiv 2401.06104": "Transformers are Multi-State RNNs",
     "arXiv 2404.14469": "SnapKV: LLM Knows What You are Looking for Before Generation",
@@ -25,6 +26,8 @@ TITLES: Mapping[str, str] = {
     "arXiv 2505.23416": "KVzip: Query-Agnostic KV Cache Compression with Context Reconstruction",
     "arXiv 2506.05345": "Inference-Time Hyper-Scaling with KV Cache Compression",
     "arXiv 2507.08143": "Compactor: Calibrated Query-Agnostic KV Cache Compression with Approximate Leverage Scores",
+    "arXiv 2509.04377": "PagedEviction: Structured Block-wise KV Cache Pruning for Efficient "
+    "Large Language Model Inference",
     "arXiv 2509.05165": "KVCompose: Efficient Structured KV Cache Compression with Composite Tokens",
     "arXiv 2509.15038": "Value-Guided KV Compression for LLMs via Approximated CUR Decomposition",
     "arXiv 2510.00231": "The Pitfalls of KV Cache Compression",

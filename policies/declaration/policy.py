@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 kvpress = LazyModule("kvpress")
 
 Family = Literal[
-    "control", "scorer", "wrapper", "prefill", "decoding", "protection", "quantisation", "fault", "plug-in"
+    "control", "scorer", "wrapper", "prefill", "decoding", "protection", "deployed", "quantisation", "fault", "plug-in"
 ]
 Attention = Literal["sdpa", "eager"]
 Prefill = Literal["shared", "private"]

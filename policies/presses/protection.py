@@ -12,6 +12,9 @@ from policies.declaration.errors import PolicyError
 
 Spans = Sequence[tuple[int, int]]
 Scores = Callable[..., torch.Tensor]
+# Added to an order of tokens, this many times their number for those that must stay: also the mean of a page of 16
+# tokens with one of these is then above that of any other.
+MUST_STAY = 64
 
 
 def check_spans(spans: Spans, length: int) -> list[tuple[int, int]]:
@@ -88,8 +91,8 @@ class Protection(BasePress):
             of_part = {**kwargs, "hidden_states": hidden_states[:, start:end], "position_embeddings": embeddings}
             parts = hidden_states[:, start:end], keys[:, :, start:end], values[:, :, start:end]
             scores: torch.Tensor = self.press.score(module, *parts, attentions, of_part)
-            _check_scores(scores, parts[1].shape[:3], self.press)
-            return _as_order(scores.float(), self.press)
+            check_scores(scores, parts[1].shape[:3], self.press)
+            return as_order(scores.float(), self.press)
 
         kept = compute_n_kept(keys.shape[2], self.compression_ratio)
         index = self.kept(score, kept, keys.shape[2])[..., None].expand(-1, -1, -1, keys.shape[-1])
@@ -100,7 +103,7 @@ class Protection(BasePress):
         raise NotImplementedError
 
 
-def _check_scores(scores: torch.Tensor, shape: Sequence[int], press: ScorerPress) -> None:
+def check_scores(scores: torch.Tensor, shape: Sequence[int], press: ScorerPress) -> None:
     """Raises for scores with which the press itself would fail."""
     if scores.shape != torch.Size(shape):
         raise PolicyError(f"{type(press).__name__} scored with shape {tuple(scores.shape)} and not {tuple(shape)}")
@@ -108,7 +111,7 @@ def _check_scores(scores: torch.Tensor, shape: Sequence[int], press: ScorerPress
         raise PolicyError(f"{type(press).__name__} scored with NaN")
 
 
-def _as_order(scores: torch.Tensor, press: ScorerPress) -> torch.Tensor:
+def as_order(scores: torch.Tensor, press: ScorerPress) -> torch.Tensor:
     """Turns scores that rank nothing into an order: StreamingLLM scores with 1 and 0 for the ratio that it was asked
     for, which ranks nothing where another number of tokens is to be kept. What it keeps at any ratio are the sinks and
     the most recent: that is an order of all."""
@@ -116,7 +119,7 @@ def _as_order(scores: torch.Tensor, press: ScorerPress) -> torch.Tensor:
         return scores
     length = scores.shape[-1]
     order = torch.arange(length, device=scores.device, dtype=scores.dtype)
-    order[: press.n_sink] += length
+    order[: press.n_sink] += MUST_STAY * length
     return order.expand_as(scores)
 
 

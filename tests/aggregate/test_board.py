@@ -14,7 +14,7 @@ from tests.support.chromium import Chromium, needs_chromium
 from tests.support.pages import results_of, write_pages
 from tests.support.synthetic_records import by_budget, failed, failing, frame, realistic_records, record
 
-POLICIES = ("full", "oracle", "random", "recency", "snapkv", "knorm", "expected_attention")
+POLICIES = ("full", "oracle", "random", "recency", "random+ends", "snapkv", "knorm", "expected_attention")
 
 
 @pytest.fixture(scope="module")

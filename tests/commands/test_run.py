@@ -21,7 +21,7 @@ from kvbench.experiments.options import contexts_of
 from kvbench.experiments.setting import Setting
 from kvbench.store.store import Store
 from leaderboards.aggregate.row import ALL_TASKS
-from policies import CONTROLS, POLICIES, at_ratios
+from policies import POLICIES, REFERENCES, at_ratios
 from policies.declaration.levels import RATIO
 from tests.support.processes import wait_until
 from tests.support.runs import CommandLine
@@ -74,7 +74,7 @@ def test_a_run_scores_directives_attacks_and_worked_out_answers(cli: CommandLine
 
 
 def test_a_run_writes_records_summary_and_page_and_controls_run_beside_what_is_asked_for(toy_run: Path) -> None:
-    assert list(Store.open(toy_run / "runs/x").frame().policy.unique()) == [*CONTROLS, "knorm"]
+    assert list(Store.open(toy_run / "runs/x").frame().policy.unique()) == [*REFERENCES, "knorm"]
     summary = json.loads((toy_run / "runs/x/summary.json").read_text())
     needed = {"task", "mode", "policy", "ratio", "n", "f1", "em", "abstention_rate", "hallucination_rate", "ger"}
     assert all(needed | {"slot_coverage", "realised_ratio"} <= set(row) for row in summary)
@@ -135,7 +135,7 @@ def test_a_failing_policy_is_recorded_and_all_others_go_on(cli: CommandLine, mon
     assert "broken failed in layer 0: ZeroDivisionError: division by zero" in cli.err
     frame = Store.open(cli.folder / "runs/x").frame()
     outcomes = frame.groupby("policy").status.unique().map(list).to_dict()
-    assert outcomes == {**{name: ["ok"] for name in (*CONTROLS, "knorm")}, "broken": ["failed"]}
+    assert outcomes == {**{name: ["ok"] for name in (*REFERENCES, "knorm")}, "broken": ["failed"]}
     assert Store.open(cli.folder / "runs/x").run.status == "complete"
     rows = json.loads((cli.folder / "runs/x/summary.json").read_text())
     of_tasks = [row for row in rows if row["task"] != ALL_TASKS]
@@ -168,5 +168,5 @@ def test_plug_ins_that_cannot_be_used_fail_alone(cli: CommandLine, tmp_path: Pat
     assert "(also failed: NoPress)" in cli.complaint
     frame = Store.open(cli.folder / "runs/x").frame()
     outcomes = frame.groupby("policy").status.unique().map(list).to_dict()
-    assert outcomes == {**{name: ["ok"] for name in (*CONTROLS, "knorm")}, "Press": ["failed"], "NoPress": ["failed"]}
+    assert outcomes == {**{name: ["ok"] for name in (*REFERENCES, "knorm")}, "Press": ["failed"], "NoPress": ["failed"]}
     assert set(frame[frame.policy == "NoPress"].reason.str.endswith("derive it from kvpress.BasePress")) == {True}

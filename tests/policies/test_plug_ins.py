@@ -274,7 +274,10 @@ def test_any_press_that_keeps_by_score_can_be_protected_and_its_plain_form_runs_
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("keydiff+fiar", "keydiff+fiar: unknown protection, quantisation or fault 'fiar': did you mean 'fair'"),
+        (
+            "keydiff+fiar",
+            "keydiff+fiar: unknown protection, deployment, quantisation or fault 'fiar': did you mean 'fair'",
+        ),
         ("knrom+fair", "unknown policy 'knrom': did you mean 'knorm'"),
         ("kvzip+fair", "kvzip+fair cannot be built: kvzip keeps tokens otherwise than by their scores"),
         ("oracle+fair", "oracle keeps tokens otherwise than by their scores"),

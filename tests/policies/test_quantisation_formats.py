@@ -164,8 +164,14 @@ def test_the_window_is_recorded_as_it_is_used() -> None:
         ("int4(group=0)", "group=0: Input should be greater than or equal to 1"),
         ("int5", "unknown policy 'int5': did you mean 'int"),
         ("int4(like=transformers,scheme=symmetric)", "like=transformers goes with scheme=asymmetric"),
-        ("snapkv+int5(k_bits=2)", r"snapkv\+int5\(k_bits=2\): unknown protection, quantisation or fault 'int5'"),
-        ("snapkv+zeroes(rate=1)", "unknown protection, quantisation or fault 'zeroes': did you mean 'zeros'"),
+        (
+            "snapkv+int5(k_bits=2)",
+            r"snapkv\+int5\(k_bits=2\): unknown protection, deployment, quantisation or fault 'int5'",
+        ),
+        (
+            "snapkv+zeroes(rate=1)",
+            "unknown protection, deployment, quantisation or fault 'zeroes': did you mean 'zeros'",
+        ),
         ("snapkv+mantissa", r"say at which bits, as in snapkv\+mantissa\(bits=4\)"),
         ("snapkv+zeros", r"say at which rate, as in snapkv\+zeros\(rate=0.05\)"),
         ("snapkv+int4+fair", r"protect first, as in knorm\+fair\+int4"),

@@ -16,6 +16,7 @@ POLICIES = {
     "oracle": 0.05,
     "random": 1.0,
     "recency": 1.3,
+    "random+ends": 0.95,
     "streaming_llm": 1.15,
     "snapkv": 0.42,
     "tova": 0.5,

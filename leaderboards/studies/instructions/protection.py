@@ -19,6 +19,7 @@ GAIN_FROM, GAIN_TO = Level("ratio", 0.4), Level("ratio", 0.7)  # where the paper
 def forms_of(policies: Sequence[str]) -> dict[str, list[str]]:
     """Lists by plain policy itself, if it is there, and its protected forms, without the controls that nobody
     protects."""
+    policies = [policy for policy in policies if policy not in CONTROLS or plain_and_way(policy)[1] == PLAIN]
     protected = {plain for plain, way in map(plain_and_way, policies) if way != PLAIN}
     named = dict.fromkeys(plain_and_way(policy)[0] for policy in policies)
     return {

@@ -1,0 +1,134 @@
+"""Policies as a serving engine can run them: ``snapkv+pages16`` frees whole pages, ``+shared`` chooses once for all
+heads of a layer, and ``+ends`` keeps the first and last tenth of a context.
+
+An engine such as vLLM (arXiv 2309.06180) holds a page of 16 tokens for all heads of a layer at once, which is
+``snapkv+shared+pages16``; one with a table of pages for each head, such as KV-Compress (arXiv 2410.00161), can do
+``snapkv+pages16``. Pages come last.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from policies.declaration.errors import PolicyError
+from policies.declaration.lazy import LazyModule
+from policies.declaration.naming import by_name
+from policies.declaration.policy import Policy, Press, Situation, replaced_hooks
+from policies.eviction.controls import RANDOM
+from policies.eviction.scorers import SNAPKV
+from policies.treatments.options import kind_in, name_with, options_in
+
+kvpress = LazyModule("kvpress")
+presses = LazyModule("policies.presses.deployed")
+
+
+class NoOptions(BaseModel):
+    """Declares a way that has no options."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class JoinedScores(NoOptions):
+    """Declares how the scores of several tokens, or of a token in several heads, become one."""
+
+    by: Literal["mean", "max"] = "mean"
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """Declares a way to deploy a policy."""
+
+    name: str
+    paper: str
+    description: str  # behind the name of the plain policy
+    wrap: Callable[[float, Press, Any], Press]  # of a ratio, the press, and the options
+    options: type[BaseModel] = JoinedScores
+    budget: str = ""  # how a ratio is reached, where that changes
+    last: bool = False  # what it makes is no ranking of tokens: no other way goes around it
+
+
+DEPLOYMENTS: Mapping[str, Deployment] = by_name(
+    "ways to deploy",
+    (
+        Deployment(
+            name="pages16",
+            paper="arXiv 2509.04377",
+            description="whole pages of 16 tokens by the mean of their scores",
+            wrap=lambda ratio, press, options: presses.PagesPress(ratio, press, options.by),
+            budget="as many whole pages in every head as come nearest; the last one stays while it is not full",
+            last=True,
+        ),
+        Deployment(
+            name="shared",
+            paper="arXiv 2309.06180",
+            description="the same tokens in all heads of a layer, by the mean of their scores",
+            wrap=lambda ratio, press, options: presses.SharedPress(ratio, press, options.by),
+        ),
+        Deployment(
+            name="ends",
+            paper="-",
+            description="the first and last tenth of the context kept first",
+            wrap=lambda ratio, press, options: presses.EndsPress(ratio, press),
+            options=NoOptions,
+        ),
+    ),
+    PolicyError,
+)
+
+
+def as_deployed(plain: Policy, way: str) -> Policy:
+    """Makes the policy ``plain+way``; raises :class:`PolicyError` in one line for options that the way has not, and for
+    a policy whose choice cannot be told from scores of tokens."""
+    policy = deployed(plain, way)
+    name = kind_in(way)
+    if plain.prefill_treatment or plain.step_treatment:
+        raise PolicyError(f"{policy.name}: evict first, as in knorm+{name}+int4")
+    press = plain.build(plain.typical_situation(1024))
+    if isinstance(press, kvpress.ScorerPress) and any(f"+{one.name}" in plain.name for one in _LAST):
+        raise PolicyError(f"{policy.name}: pages come last, as in knorm+{name}+pages16")
+    by_score = isinstance(press, kvpress.ScorerPress) and type(press).compress is kvpress.ScorerPress.compress
+    if not by_score or replaced_hooks(press):
+        raise PolicyError(f"{policy.name} cannot be built: {plain.name} keeps tokens otherwise than by their scores")
+    return policy
+
+
+def deployed(plain: Policy, way: str) -> Policy:
+    """Does the same for a policy that is known to keep tokens by their scores: nothing is built to see it."""
+    deployment = DEPLOYMENTS[kind_in(way)]
+    options = options_in(way, deployment)
+
+    def build(situation: Situation) -> Press:
+        return deployment.wrap(situation.ratio, plain.build(situation), options)
+
+    return replace(
+        plain,
+        name=f"{plain.name}+{name_with(deployment, options)}",
+        family="deployed",
+        paper=deployment.paper,
+        description=f"{plain.name}, {deployment.description}",
+        build=build,
+        budget=deployment.budget or plain.budget,
+        counted="nowhere" if deployment.last else plain.counted,
+        same_as=(),
+        baseline=None,
+        around=plain.around or plain,
+        by_default=False,
+    )
+
+
+_LAST = [deployment for deployment in DEPLOYMENTS.values() if deployment.last]
+# What a policy gains because it always keeps the ends, as many do, this one gains too.
+RANDOM_ENDS = replace(
+    deployed(RANDOM, "ends"),
+    family="control",
+    description="Random tokens, the first and last tenth of the context kept first",
+    by_default=True,
+)
+# As an example of each; the rest are built when they are named.
+DEPLOYED = (
+    RANDOM_ENDS,
+    *(deployed(SNAPKV, way) for way in DEPLOYMENTS),
+    deployed(deployed(SNAPKV, "shared"), "pages16"),
+)
