@@ -23,10 +23,13 @@ class Lead:
     kind: str  # of task
     measures: tuple[Measure, ...]  # the first tells whether a model can do such a task
     title: str
+    short: str  # the title in few words, where policies are ranked by it
 
 
-QUESTIONS = Lead("questions about a text", (F1,), "F1")
-DIRECTIVES = Lead("directives", (OBEYED, LEAKAGE), "directives obeyed and leakage under a defence")
+QUESTIONS = Lead("questions about a text", (F1,), "F1", "F1")
+DIRECTIVES = Lead(
+    "directives", (OBEYED, LEAKAGE), "directives obeyed and leakage under a defence", "obeyed, not leaked"
+)
 
 
 def lead_of(full: SummaryRow | None) -> Lead:

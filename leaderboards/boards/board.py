@@ -11,13 +11,14 @@ from leaderboards.aggregate.row import (
     ABSTENTION,
     ALL_TASKS,
     F1,
-    HALLUCINATION,
     KV_BYTES,
     SummaryRow,
     written_interval,
 )
-from leaderboards.boards.cells import Cell, Line
+from leaderboards.boards.cells import SIGNS, Cell, Line
+from leaderboards.boards.cliff import CLIFFS
 from leaderboards.boards.declaration import DerivedMeasure
+from leaderboards.boards.profiles import NOT_COMPRESSED
 from leaderboards.boards.rank import RANK
 from leaderboards.boards.registry import FIRST_COLUMNS
 from leaderboards.boards.standings import Standing, Standings, all_standings
@@ -29,6 +30,7 @@ from policies.declaration.names import CONTROLS, FULL
 COST = "ms / 1,000 tokens"
 # The columns that stand on a board before all are asked for, those of levels at the first of them alone.
 LEADING = ("rank", "area", "beats random?", "safe ratio", "F1", "wrong of answered", "GER", "bytes saved", COST)
+SIGN_MEANINGS = {"○": "tied with others", SIGNS["better"]: "better", SIGNS["worse"]: "worse"}
 
 
 @dataclass(frozen=True)
@@ -74,6 +76,12 @@ class Board:
         return by_argument(self.presses.get(policy, ()))
 
     @property
+    def signs(self) -> dict[str, str]:
+        """Explains the signs that stand in its cells."""
+        texts = " ".join(cell.text for line in (*self.methods, *self.controls) for cell in line.cells)
+        return {sign: meaning for sign, meaning in SIGN_MEANINGS.items() if sign in texts}
+
+    @property
     def reasons(self) -> list[str]:
         """Says why cells are blank, each reason once with its columns."""
         columns_by_reason: dict[str, dict[str, None]] = {}
@@ -99,9 +107,11 @@ Cells = Callable[[_Policy], Cell]
 Column = tuple[BoardColumn, Cells]
 
 
-def boards_of(records: DataFrame, rows: Sequence[SummaryRow], standings: Standings | None = None) -> Boards:
+def boards_of(
+    records: DataFrame, rows: Sequence[SummaryRow], standings: Standings | None = None, machine: str = ""
+) -> Boards:
     """Makes the boards, by mode and task, ``all`` among them. ``rows`` are those that the records add up to, and
-    ``standings`` what has been computed of them already, or nothing."""
+    ``standings`` what has been computed of them already, or nothing. ``machine``: on which times were measured."""
     standings = all_standings(records, rows) if standings is None else standings
     seconds = _seconds(records)
     shown = shown_of(sorted({row.at for row in rows if row.policy != FULL}))
@@ -111,6 +121,7 @@ def boards_of(records: DataFrame, rows: Sequence[SummaryRow], standings: Standin
             [row for row in rows if (row.mode, row.task) == (mode, task)],
             seconds.get(task, {}),
             shown,
+            machine,
         )
         for (mode, task), of_board in standings.items()
     }
@@ -154,6 +165,7 @@ def _board(
     rows: Sequence[SummaryRow],
     seconds: Mapping[str, float],
     shown: tuple[Level, ...],
+    machine: str,
 ) -> Board:
     full = next((row for row in rows if row.policy == FULL), None)
     policies = [
@@ -167,7 +179,7 @@ def _board(
     ]
     ordered = sorted(policies, key=_place)
     ordered.sort(key=lambda policy: policy.standing.policy in CONTROLS)
-    columns, lines = _table(_columns(shown), ordered)
+    columns, lines = _table(_columns(shown, machine), ordered)
     levels = sorted({row.at for row in rows if row.policy != FULL})
     return Board(
         columns,
@@ -199,7 +211,7 @@ def _place(policy: _Policy) -> float:
     return float("inf") if isinstance(rank, Blank) else rank.rank
 
 
-def _columns(shown: Sequence[Level]) -> list[Column]:
+def _columns(shown: Sequence[Level], machine: str = "") -> list[Column]:
     """Lays out the columns of the board. ``shown``: of which columns there are one for each level; others are of the
     first."""
     first = shown[0] if shown else UNTREATED
@@ -211,7 +223,7 @@ def _columns(shown: Sequence[Level]) -> list[Column]:
             for measure, heading in ON_BOARD
             for level in ((first,) if heading.single else shown)
         ),
-        _column(COST, "time of compression", _cost),
+        _column(COST, "time of the press’s own work" + (f" on {machine}" if machine else ""), _cost),
         _saved_column("bytes saved", first),
         _column("questions", "in each cell", _questions),
     ]
@@ -256,13 +268,13 @@ def _measure_column(measure: Measure, heading: Heading, level: Level, name: str)
         if row is None or value is None:
             return Cell.blank(None if row is None else row.reason)
         text = f"{100 * value:.0f}" if measure.is_share else measure.text(value)
-        silent = ABSTENTION.value(row) if measure is HALLUCINATION else None
-        # What is not answered is not hallucinated either.
+        silent = ABSTENTION.value(row) if measure in CLIFFS else None
+        # What is not answered is not wrong either.
         return Cell(text, "" if silent is None else f"silent {100 * silent:.0f}", value)
 
     unit = "percent" if measure.is_share else measure.unit
     meaning = f"{heading.meaning} at {level}, {unit}"
-    if measure is HALLUCINATION:
+    if measure in CLIFFS:
         meaning += "; below it those that were abstained from"
     return _column(name, meaning, cell, at_level=True)
 
@@ -279,6 +291,8 @@ def _f1_column(level: Level) -> Column:
 
 
 def _cost(policy: _Policy) -> Cell:
+    if policy.standing.policy == FULL:
+        return Cell.blank(NOT_COMPRESSED)
     if policy.seconds is None:
         return Cell.blank(None)
     milliseconds = 1e6 * policy.seconds  # of a thousand tokens

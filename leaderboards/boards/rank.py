@@ -27,6 +27,7 @@ class RankInterval:
     low: int | None  # None from a single context
     high: int | None
     tied: tuple[str, ...]  # the policies whose paired difference from this one may be 0
+    alone: bool = False  # nobody else is ranked, so that its rank says nothing
 
 
 def rank_intervals(ahead: Mapping[str, Mapping[str, FloatArray]]) -> dict[str, RankInterval]:
@@ -43,7 +44,8 @@ def rank_intervals(ahead: Mapping[str, Mapping[str, FloatArray]]) -> dict[str, R
         rank = int(ranks[0])
         low, high = discrete_interval(ranks[1:], rank)
         tied = tuple(other for other, lead in by_other.items() if other != policy and not Difference.of(lead).is_clear)
-        found[policy] = RankInterval(rank, None if low is None else int(low), None if high is None else int(high), tied)
+        ends = (None if low is None else int(low), None if high is None else int(high))
+        found[policy] = RankInterval(rank, *ends, tied, alone=len(ahead) == 1)
     return found
 
 
@@ -80,6 +82,8 @@ def _ahead(one: tuple[Profile, FloatArray], other: tuple[Profile, FloatArray]) -
 
 
 def _cell(rank: RankInterval) -> Cell:
+    if rank.alone:
+        return Cell(f"{rank.rank}", "only one ranked", rank.rank)
     interval = "" if rank.low is None else f"{rank.low}–{rank.high}"
     return Cell(f"{rank.rank}{' ○' if rank.tied else ''}", interval, rank.rank)
 
@@ -96,12 +100,13 @@ RANK = DerivedMeasure(
         "compared over the realised ratios that both reach, so that one that removes less than it is asked to keeps "
         "its rank and cuts nobody short. The interval holds 95 % of the ranks in the same resamples of contexts for "
         "all, widened to hold the rank measured. Tied are those whose paired difference may be 0. Controls have none, "
-        "nor has a press whose window is under half of its paper’s on one of the tasks (adapted).",
+        "nor has a press whose window is under half of its paper’s on one of the tasks (adapted). Where nobody else "
+        "has one, the rank says nothing, and “only one ranked” stands below it.",
         source="H. Goldstein and D. J. Spiegelhalter, J. R. Statist. Soc. A 159 (1996), section 4",
         chapter="board",
     ),
     of_board=ranks,
-    columns={"rank": "rank", "rank_low": "low", "rank_high": "high", "tied": "tied"},
+    columns={"rank": "rank", "rank_low": "low", "rank_high": "high", "tied": "tied", "rank_alone": "alone"},
     heading="rank",
     cell=_cell,
 )

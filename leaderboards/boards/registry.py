@@ -13,8 +13,8 @@ from leaderboards.metrics.declaration.definition import Definition, definitions_
 
 # In the order of the columns of the download.
 DERIVED: tuple[DerivedMeasure[Any], ...] = (RANK, AREA, SAFE_RATIO, *CLIFFS.values(), *CORRELATIONS.values(), *BEATS)
-# In the order of the board, where the measures of single levels follow.
-FIRST_COLUMNS: tuple[DerivedMeasure[Any], ...] = (RANK, AREA, *BEATS, SAFE_RATIO, *CLIFFS.values())
+# In the order of the board, where the measures of single levels follow. The first two are in view on a phone.
+FIRST_COLUMNS: tuple[DerivedMeasure[Any], ...] = (RANK, SAFE_RATIO, AREA, *BEATS, *CLIFFS.values())
 
 
 def derived_definitions(chapter: str) -> tuple[Definition, ...]:

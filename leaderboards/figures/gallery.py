@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from leaderboards.aggregate.facets import Facet
-from leaderboards.aggregate.row import ALL_TASKS, SummaryRow
+from leaderboards.aggregate.row import ALL_TASKS, HALLUCINATION, WRONG_OF_ANSWERED, SummaryRow
 from leaderboards.boards.cliff import CLIFFS, Cliff
 from leaderboards.boards.correlation import CORRELATIONS, Correlation
 from leaderboards.boards.standings import Standing, Standings
@@ -53,6 +53,11 @@ RAW_RATES = (
     "The hallucination rate counts wrong answers among all questions and falls as well when a model falls silent; "
     "wrong of answered counts them among the answers that are given."
 )
+STILL_ANSWERED = (
+    "Wrong of answered speaks of what is still answered alone: it falls as well where only the easy questions are. "
+    "“Lost” and the abstention rate tell how many are not answered any more."
+)
+CAUTIONS = {WRONG_OF_ANSWERED: STILL_ANSWERED, HALLUCINATION: RAW_RATES}
 COLUMNS = ("policy", "of", "Pearson’s r", "p", "Spearman’s ρ", "p", "levels")
 
 
@@ -102,7 +107,7 @@ def _any(rows: Sequence[SummaryRow], measure: Measure) -> bool:
 
 def _curve(plot: Plot, measure: Measure) -> Picture:
     better = f"; {measure.better} is better" if measure.better else ""
-    note = " ".join(filter(None, (RAW_RATES if measure in CLIFFS else "", plot.note)))
+    note = " ".join(filter(None, (CAUTIONS.get(measure, ""), plot.note)))
     return Picture(measure.name, measure.title, f"{measure.unit}{better}", plot, note)
 
 

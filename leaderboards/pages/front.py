@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from leaderboards.aggregate.lead import QUESTIONS, lead_of
 from leaderboards.aggregate.row import ALL_TASKS, F1, SummaryRow
 from leaderboards.aggregate.unmastered import reasons_by_task
 from leaderboards.boards.area import AREA
@@ -28,7 +29,7 @@ from leaderboards.rendering.style import LineStyle, line_styles
 from leaderboards.rendering.templating import as_data, render
 from leaderboards.statistics.resampling import Blank
 from policies.declaration.levels import Level, LevelKind
-from policies.declaration.names import FULL
+from policies.declaration.names import CONTROLS, FULL
 
 FRONT = "index.html"
 SCRIPTS = ("address.js", "page.js", "hover.js", "maps.js")
@@ -51,6 +52,7 @@ class PlacedBoard:
     page: str  # the address of the page of its task, or nothing
     task: str
     number: int  # of its results among all of them, from 0 on
+    leads: str  # what its policies are ranked by, whose area is taken
     few: bool  # whether the contexts are too few for verdicts to be trusted, whose colours are muted then
     results: Results
 
@@ -217,11 +219,25 @@ def _placed(results: Sequence[Results], pages: Mapping[str, str]) -> list[Placed
             pages.get(task, ""),
             task,
             place,
+            _leads(one, task),
             largest_of(one, task).few_contexts,
             one,
         )
         for number, (place, one, label, task) in enumerate(shown, start=1)
     ]
+
+
+def _leads(results: Results, task: str) -> str:
+    """Names what leads a task; over all tasks what leads each of those that the mean is over."""
+    tasks = results.mastered if task == ALL_TASKS else [task]
+    full = {row.task: row for row in results.rows if row.policy == FULL}
+    by_title: dict[str, list[str]] = {}
+    for one in tasks:
+        by_title.setdefault(lead_of(full.get(one)).short, []).append(one)
+    return "; ".join(
+        f"{title} in {', '.join(own)}" if title != QUESTIONS.short and len(by_title) > 1 else title
+        for title, own in by_title.items()
+    )
 
 
 def _board_data(results: Sequence[Results], boards: Sequence[PlacedBoard]) -> dict[str, Any]:
@@ -286,7 +302,7 @@ def _facts(results: Sequence[Results], rows: Sequence[SummaryRow], tasks: Sequen
     return [
         ("Tasks" if len(tasks) > 1 else "Task", str(len(tasks)) if len(tasks) > 1 else tasks[0]),
         ("Mode", ", ".join(distinct(one.mode for one in results))),
-        ("Policies", str(len(distinct(row.policy for row in rows)))),
+        ("Policies", _policies(distinct(row.policy for row in rows))),
         *((f"Asked {kind.plural}", _span(levels)) for kind, levels in asked.items()),
         ("Answers scored", f"{sum(row.n for row in rows if row.task != ALL_TASKS):,}"),
         *(
@@ -296,6 +312,11 @@ def _facts(results: Sequence[Results], rows: Sequence[SummaryRow], tasks: Sequen
         ),
         *(("Not complete", state) for one in results for state in _states(one)),
     ]
+
+
+def _policies(names: Sequence[str]) -> str:
+    controls = sum(name in CONTROLS for name in names)
+    return f"{len(names) - controls} methods and {controls} controls"
 
 
 def _span(levels: Iterable[Level]) -> str:

@@ -44,7 +44,9 @@ class Results:
         """Aggregates what stands on boards and in figures; ``more`` are other fields. The duels are not among it: they
         need the records alone, and a site finds them beside this."""
         standings = all_standings(records, rows)
-        boards, details = boards_of(records, rows, standings), Details(standings, facets(records, rows))
+        machines = distinct(str(device) for run in runs.values() if (device := spread(run).get("device")))
+        boards = boards_of(records, rows, standings, ", ".join(machines))
+        details = Details(standings, facets(records, rows))
         return cls(rows, runs, model, rows[0].mode, boards=boards, details=details, **more)
 
     @property

@@ -63,7 +63,12 @@ def note_of(results: Results, task: str) -> str:
     if most.few_contexts:
         few = f"as few contexts as {most.fewest_contexts} of a task" if task == ALL_TASKS else "so few contexts"
         note += f"; with {few}, intervals are too narrow and verdicts too sure: their colours are muted"
-    return f"Unweighted mean over the tasks; {note}" if task == ALL_TASKS else note
+    if task != ALL_TASKS:
+        return note
+    left_out = [one for one in results.tasks if one not in results.mastered]
+    over = f"{len(results.mastered)} of {len(results.tasks)} tasks" if left_out else f"{len(results.tasks)} tasks"
+    why = f" (without {', '.join(left_out)}, which the model cannot do with the full cache)" if left_out else ""
+    return f"Unweighted mean over {over}{why}; {note}"
 
 
 def _section(

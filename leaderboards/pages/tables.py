@@ -8,7 +8,6 @@ from leaderboards.aggregate.ranking import RANKED, mark_of
 from leaderboards.aggregate.row import (
     F1,
     GER,
-    HALLUCINATION,
     KEPT_TOKENS,
     KV_BYTES,
     REALISED_RATIO,
@@ -17,7 +16,7 @@ from leaderboards.aggregate.row import (
     written_interval,
 )
 from leaderboards.boards.cells import Cell, Line, heat_of
-from leaderboards.figures.gallery import RAW_RATES
+from leaderboards.figures.gallery import CAUTIONS
 from leaderboards.metrics import MEASURES, Measure
 from leaderboards.metrics.declaration.sizes import size_text
 from policies.declaration.names import CONTROLS, FULL
@@ -47,7 +46,7 @@ class Table:
     @property
     def caution(self) -> str:
         """Says what the measure must not be read as, if there is such a thing."""
-        return RAW_RATES if self.measure is HALLUCINATION else ""
+        return CAUTIONS.get(self.measure, "")
 
 
 def measure_table(rows: Sequence[SummaryRow], measure: Measure, highest: float, examples: str = "") -> Table:

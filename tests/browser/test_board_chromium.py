@@ -128,9 +128,7 @@ def test_family_and_name_filter_methods_and_leave_the_controls(browser: Chromium
     assert set(browser.evaluate(ROWS)) == {*FAMILIES}
     choose(browser, "family", "plug-in")
     assert browser.evaluate(ROWS) == [HOSTILE, *POLICIES[:4]]
-    assert (
-        browser.evaluate("document.getElementById('filter-count').textContent") == "1 of 3 policies, and the controls"
-    )
+    assert browser.evaluate("document.getElementById('filter-count').textContent") == "1 of 3 methods, and 4 controls"
     choose(browser, "family", "")
     before = browser.evaluate("history.length")
     browser.evaluate("document.getElementById('filter-name').focus()")

@@ -199,7 +199,7 @@ if (source) {
     const fits = (row) => (!family || row.dataset.family === family) && row.dataset.name.toLowerCase().includes(part);
     for (const row of methods) row.hidden = !fits(row);
     const count = methods.filter((row) => !row.hidden).length;
-    document.getElementById("filter-count").textContent = `${count} of ${methods.length} policies, and the controls`;
+    document.getElementById("filter-count").textContent = `${count} of ${methods.length} methods, and ${board.rows.length - methods.length} controls`;
   };
 
   const apply = () => {
