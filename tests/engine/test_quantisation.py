@@ -15,8 +15,9 @@ from kvbench.models.load import decoder_of, load_model
 from kvbench.prompts.prompt import build_prompts
 from policies import POLICIES, Level, Policy
 from policies.quantisation.registry import QUANTISATIONS
+from tests.support.engine_paths import all_on_one_architecture, first_of_each_path
 from tests.support.plain import plain_answer
-from tests.support.toy import NETWORKS, PLENTY, STEPS, model_of, toy_prompt, treat
+from tests.support.toy import PLENTY, STEPS, model_of, toy_prompt, treat
 
 # Nats. What is left of the last bits of float32, by which a pass over many branches differs from one alone, moves a
 # value of question or answer over the border between two codes now and then.
@@ -48,13 +49,14 @@ def every() -> list[Policy]:
     return [*QUANTISATIONS.values(), *(find_policy(name) for name in (*OPTIONED, *COMPOSED[:-1]))]
 
 
-@pytest.mark.parametrize("architecture", NETWORKS)
-def test_every_quantisation_is_that_of_a_plain_loop(architecture: str) -> None:
+@pytest.mark.parametrize(("architecture", "tries_all"), all_on_one_architecture())
+def test_every_quantisation_is_that_of_a_plain_loop(architecture: str, tries_all: bool) -> None:
+    policies = every() if tries_all else first_of_each_path(every())
     model, prompt = model_of(architecture), toy_prompt(task="instructions", index=0)
-    trace = treat(model, every(), (0.5,), prompt, levels=BITS)
+    trace = treat(model, policies, (0.5,), prompt, levels=BITS)
     generations = decode(model, trace, STEPS, PLENTY, gold=True)
     assert [branch.error for branch in trace.branches if branch.error] == []
-    assert {branch.treatment.policy.name for branch in trace.branches} == {policy.name for policy in every()}
+    assert {branch.treatment.policy.name for branch in trace.branches} == {policy.name for policy in policies}
     for generation in generations:
         branch, number = generation.branch, generation.question
         gold = prompt.questions[number].gold_ids

@@ -1,4 +1,4 @@
-"""One policy for each path through the engine, where trying all of them would tell little more.
+"""Chooses one policy for each path through the engine, where trying all of them would tell little more.
 
 The others are marked ``slow``: ``make test-all`` tries them too.
 """
@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 from policies import Policy
+from tests.support.toy import NETWORKS
 
 
 def path_of(policy: Policy) -> tuple[object, ...]:
-    """What the engine looks at when it treats a context and decodes: policies that agree in it run through the same
-    code but for their press."""
+    """Returns what the engine looks at when it treats a context and decodes: policies that agree in it run through the
+    same code but for their press or treatment."""
     return (
         policy.prefill,
         policy.frees,
@@ -25,11 +26,15 @@ def path_of(policy: Policy) -> tuple[object, ...]:
         not policy.kinds,
         policy.counted,
         policy.baseline is not None,
+        policy.prefill_treatment is not None,
+        policy.step_treatment is not None,
+        policy.own_rows,
+        policy.needs_donor,
     )
 
 
 def first_of_each_path(policies: Iterable[Policy]) -> list[Policy]:
-    """The first policy of each path, in the order of the policies."""
+    """Returns the first policy of each path, in the order of the policies."""
     firsts: dict[tuple[object, ...], Policy] = {}
     for policy in policies:
         firsts.setdefault(path_of(policy), policy)
@@ -37,10 +42,27 @@ def first_of_each_path(policies: Iterable[Policy]) -> list[Policy]:
 
 
 def one_of_each_path(policies: Iterable[Policy]) -> list[Any]:
-    """All of them as parameters of a test, slow but for the first of each path."""
+    """Returns all of them as parameters of a test, slow but for the first of each path."""
     policies = list(policies)
     firsts = first_of_each_path(policies)
     return [
         pytest.param(policy, id=policy.name, marks=[] if policy in firsts else [pytest.mark.slow])
         for policy in policies
     ]
+
+
+def all_on_one_architecture() -> list[Any]:
+    """Returns parameters of a test, an architecture and whether it tries all policies: all on the first architecture,
+    the first of each path on every other, and all on these too where slow tests run."""
+    first, *others = NETWORKS
+    return [
+        pytest.param(first, True, id=f"{first}-all"),
+        *(pytest.param(name, False, id=f"{name}-each path") for name in others),
+        *(pytest.param(name, True, id=f"{name}-all", marks=pytest.mark.slow) for name in others),
+    ]
+
+
+def first_architecture() -> list[Any]:
+    """Returns all architectures as parameters of a test, slow but for the first."""
+    first, *others = NETWORKS
+    return [first, *(pytest.param(name, marks=pytest.mark.slow) for name in others)]
