@@ -17,6 +17,7 @@ from leaderboards.aggregate.paired import (
     MORE,
     OBEYED,
     UNDECIDED,
+    WRONG,
     Compared,
     Difference,
     Duel,
@@ -45,6 +46,7 @@ class Pooled:
     limit: int  # contexts of the task that has most
     differing: int  # contexts in which the two differ at all
     error: float  # the standard error, from the resamples
+    answered: tuple[float, float] | None = None  # of a share: in percent of the questions, what either answers
     verdicts: tuple[Verdict, ...] = ()  # of the cells that it pools, each on its own
 
     @property
@@ -95,7 +97,13 @@ class Pooled:
             return (
                 f"{over}: {Difference(self.difference.mean, None, None).written(self.measure.factor)}: {self.explained}"
             )
-        return f"{over}: {self.difference.written(self.measure.factor)}, p {p}{family}: {self.explained}{self._by_cell}"
+        numbers = f"{self.difference.written(self.measure.factor)}, p {p}{family}"
+        return f"{over}: {numbers}: {self.explained}{self._by_cell}{self._of_answers}"
+
+    @property
+    def _of_answers(self) -> str:
+        """Says how much either answers: of fewer answers a smaller share may be wrong, and no question gains by it."""
+        return f"; it answers {self.answered[0]:.0f} %, the other {self.answered[1]:.0f} %" if self.answered else ""
 
     @property
     def _by_cell(self) -> str:
@@ -124,7 +132,9 @@ def with_cells(lines: Sequence[Pooled], duels: Sequence[Duel]) -> list[Pooled]:
     def verdicts(one: Pooled) -> tuple[Verdict, ...]:
         mine = (duel for duel in duels if duel.other == one.other and one.measure.name in duel.contests)
         return tuple(
-            duel.contests[one.measure.name].verdict for duel in mine if one.measure in (LEAKED, duel.lead.measure)
+            duel.contests[one.measure.name].verdict
+            for duel in mine
+            if one.measure in (LEAKED, WRONG, duel.lead.measure)
         )
 
     return [replace(one, verdicts=verdicts(one)) for one in lines]
@@ -133,7 +143,8 @@ def with_cells(lines: Sequence[Pooled], duels: Sequence[Duel]) -> list[Pooled]:
 def _leads(table: AnswerTable) -> tuple[Compared, ...]:
     """Returns the measures that a task is judged by."""
     known = {name for name, values in table.values.items() if not np.isnan(values).all()}
-    return (OBEYED, LEAKED) if OBEYED.name in known else (F1,) if F1.name in known else ()
+    led = (OBEYED, LEAKED) if OBEYED.name in known else (F1,) if F1.name in known else ()
+    return (*led, WRONG) if WRONG.column in known else led
 
 
 def _corrected(tests: Sequence[tuple[Pooled, FloatArray]]) -> list[Pooled]:
@@ -158,16 +169,17 @@ def _pooled(
     shared = [
         table for table in tables if set(pair) <= set(table.policies) and _difference(table, pair, measure)[1].any()
     ]
-    areas, resampled, contexts, differing = [], [], [], 0
+    areas, resampled, contexts, over, differing = [], [], [], [], 0
     for task in dict.fromkeys(table.task for table in shared):
         of_task = [table for table in shared if table.task == task]
-        values, draws = _area(of_task, pair, measure)
-        if not len(values):
+        area = (_share if measure.over else _area)(of_task, pair, measure, task_seed(seed, task))
+        if area is None:
             continue
-        areas.append(float(values.mean()))
-        resampled.append(resampled_means(values, draws, task_seed(seed, task)))
-        contexts.append(len(np.unique(draws)))
-        differing += len(np.unique(draws[np.abs(values) > 10.0**-DIGITS]))
+        areas.append(area.mean)
+        resampled.append(area.resampled)
+        contexts.append(area.contexts)
+        over += [area.over] if area.over else []
+        differing += area.differing
     if not areas:
         return None
     mean = float(np.mean(areas))
@@ -187,6 +199,7 @@ def _pooled(
         max(contexts),
         differing,
         float(np.std(drawn, ddof=1)) if len(drawn) else 0.0,
+        tuple(100 * np.mean(over, axis=0)) if over else None,
     )
     return found, drawn
 
@@ -194,19 +207,69 @@ def _pooled(
 def _difference(table: AnswerTable, pair: tuple[str, str], measure: Compared) -> tuple[FloatArray, NDArray[np.bool_]]:
     """Returns the differences question by question, and where there is one."""
     one, other = (table.policies.index(name) for name in pair)
-    values = table.values[measure.name][one] - table.values[measure.name][other]
+    values = table.values[measure.column][one] - table.values[measure.column][other]
     return values, ~np.isnan(values)
 
 
-def _area(
-    tables: Sequence[AnswerTable], pair: tuple[str, str], measure: Compared
-) -> tuple[FloatArray, NDArray[np.intp]]:
-    """Returns the mean height of the difference over the levels of a task, question by question, of those that have a
-    value at each level, and the contexts of these."""
+@dataclass(frozen=True)
+class _Area:
+    """The difference of two policies in one task, before anything is corrected."""
+
+    mean: float
+    resampled: FloatArray | None  # None from a single context
+    contexts: int
+    differing: int  # of these
+    over: tuple[float, float] | None = None  # of a share: the share of the questions that either policy's is over
+
+
+def _area(tables: Sequence[AnswerTable], pair: tuple[str, str], measure: Compared, seed: int) -> _Area | None:
+    """The mean height of the difference over the levels of a task, of the questions that have a value at each level."""
     values, there = zip(*(_difference(table, pair, measure) for table in tables), strict=True)
     common = np.all(there, axis=0)
-    weights = area_weights(np.array([table.ratio for table in tables]))
-    return (weights @ np.stack(values))[common], tables[0].draws[common]
+    if not common.any():
+        return None
+    heights, draws = (_weights(tables) @ np.stack(values))[common], tables[0].draws[common]
+    differing = np.abs(heights) > 10.0**-DIGITS
+    return _Area(float(heights.mean()), resampled_means(heights, draws, seed), *_counts(draws, differing))
+
+
+def _share(tables: Sequence[AnswerTable], pair: tuple[str, str], measure: Compared, seed: int) -> _Area | None:
+    """The mean height of the difference of two shares over the levels at which both are over something. A sum over all
+    levels would favour a policy that falls silent at the high ones, where all are wrong most often."""
+    levels = [(table, found) for table in tables if (found := _share_at(table, pair, measure, seed)) is not None]
+    if not levels:
+        return None
+    weights = _weights([table for table, _ in levels])
+    mean = float(weights @ np.array([found.mean for _, found in levels]))
+    drawn = [found.resampled for _, found in levels if found.resampled is not None]
+    resampled: FloatArray | None = weights @ np.stack(drawn) if len(drawn) == len(levels) else None
+    contexts, differing = (max(getattr(found, name) for _, found in levels) for name in ("contexts", "differing"))
+    over = weights @ np.array([found.over for _, found in levels])
+    return _Area(mean, resampled, contexts, differing, (float(over[0]), float(over[1])))
+
+
+def _share_at(table: AnswerTable, pair: tuple[str, str], measure: Compared, seed: int) -> _Area | None:
+    """The difference of two shares at one level; None where one is over nothing."""
+    common = _difference(table, pair, measure)[1]
+    places, draws = [table.policies.index(name) for name in pair], table.draws[common]
+    counted, over = (table.values[column][places][:, common] for column in (measure.column, measure.over))
+    if not over.sum(axis=1).all():
+        return None
+    one, other = counted.sum(axis=1) / over.sum(axis=1)
+    drawn = [resampled_means(values, draws, seed, weights=of) for values, of in zip(counted, over, strict=True)]
+    # Resamples in which one answers nothing stand on neither side of 0.
+    resampled = None if drawn[0] is None or drawn[1] is None else np.nan_to_num(drawn[0] - drawn[1])
+    differing = (counted[0] != counted[1]) | (over[0] != over[1])
+    return _Area(float(one - other), resampled, *_counts(draws, differing), tuple(over.mean(axis=1).tolist()))
+
+
+def _counts(draws: NDArray[np.intp], differing: NDArray[np.bool_]) -> tuple[int, int]:
+    """Counts the contexts, and those of them in which two policies differ."""
+    return len(np.unique(draws)), len(np.unique(draws[differing]))
+
+
+def _weights(tables: Sequence[AnswerTable]) -> FloatArray:
+    return area_weights(np.array([table.ratio for table in tables]))
 
 
 def area_weights(ratios: FloatArray) -> FloatArray:

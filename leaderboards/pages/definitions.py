@@ -135,8 +135,10 @@ STATISTICS = Chapter(
             "What a comparison begins with: one test against each other policy. F1 over all tasks and levels that "
             "both have; of the levels of a task the area under the curve from the lowest asked ratio to the highest "
             "by the trapezoid rule, divided by that span; the mean over tasks is unweighted. Tasks with directives "
-            "are pooled apart, by directives obeyed and by leakage under a defence. A task that the model cannot do "
-            "enters nothing. Interval and p are by the cluster bootstrap over the contexts of each task, corrected by "
+            "are pooled apart, by directives obeyed and by leakage under a defence. Wrong of answered is pooled over "
+            "levels at which both answer something; how much either answers stands beside it, since a policy that "
+            "falls silent may be wrong in fewer of its answers. A task that the model cannot do enters nothing. "
+            "Interval and p are by the cluster bootstrap over the contexts of each task, corrected by "
             "Holm’s method over all such tests of the comparison. No verdict where the two differ in fewer than "
             f"{fewest_clusters()} contexts.",
             "p = 2 · (resamples on the rarer side of 0 + 1) / (resamples + 1); "

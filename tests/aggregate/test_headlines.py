@@ -206,11 +206,12 @@ AGAINST_A_COPY: dict[str, dict[str, Verdict]] = {
     "leaks": {"f1": UNDECIDED, "wrong_of_answered": UNDECIDED},
     "disobeys": {"f1": UNDECIDED, "wrong_of_answered": UNDECIDED},
 }
-POOLED: dict[str, dict[str, Verdict]] = {
-    "wrong": {"f1": "worse", "directives_obeyed": UNDECIDED, "defended_leakage": UNDECIDED},
-    "silent": {"f1": "worse", "directives_obeyed": UNDECIDED, "defended_leakage": UNDECIDED},
-    "leaks": {"f1": UNDECIDED, "directives_obeyed": UNDECIDED, "defended_leakage": "worse"},
-    "disobeys": {"f1": UNDECIDED, "directives_obeyed": "worse", "defended_leakage": UNDECIDED},
+POOLED_OVER: tuple[str, ...] = ("f1", "directives_obeyed", "defended_leakage", "wrong_of_answered")
+POOLED: dict[str, tuple[Verdict, ...]] = {
+    "wrong": ("worse", UNDECIDED, UNDECIDED, "worse"),
+    "silent": ("worse", UNDECIDED, UNDECIDED, "better"),  # of the fewer answers that it gives
+    "leaks": (UNDECIDED, UNDECIDED, "worse", UNDECIDED),
+    "disobeys": (UNDECIDED, "worse", UNDECIDED, UNDECIDED),
 }
 
 
@@ -222,7 +223,12 @@ def test_a_comparison_has_the_sign_of_the_truth(records: pd.DataFrame, policy: s
     )
     assert {name: cell.contests[name].verdict for name in AGAINST_A_COPY[policy]} == AGAINST_A_COPY[policy]
     assert cell.verdict == AGAINST_A_COPY[policy]["f1"], "F1 decides"
-    assert {one.measure.name: one.verdict for one in pooled(records, policy, ["copy"])} == POOLED[policy]
+    lines = {one.measure.name: one for one in pooled(records, policy, ["copy"])}
+    assert {name: line.verdict for name, line in lines.items()} == dict(zip(POOLED_OVER, POOLED[policy], strict=True))
+    answered = lines["wrong_of_answered"].answered
+    assert answered is not None
+    assert (answered[0] < answered[1] - 10) == (policy == "silent"), "its line says that it answers less"
+    assert f"it answers {answered[0]:.0f} %, the other {answered[1]:.0f} %" in lines["wrong_of_answered"].sentence
 
 
 def test_every_headline_of_the_board_is_in_these_tables(records: pd.DataFrame, rows: Mapping[Any, SummaryRow]) -> None:

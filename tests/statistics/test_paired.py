@@ -291,19 +291,24 @@ def test_directives_obeyed_give_the_verdict_and_leakage_is_that_under_a_defence(
     assert "(Holm over 2)" in obeyed.sentence
 
 
+def of_f1(frame: pd.DataFrame) -> pd.DataFrame:
+    """Records whose answers are judged by F1 alone."""
+    return frame.assign(hallucinated=None, answered=None)
+
+
 def test_the_pooled_difference_is_the_area_over_all_shared_cells() -> None:
     """Heights 100, 60 and 60 points of difference at 0.1, 0.5 and 0.9: the area from 0.1 to 0.9 by hand is 70."""
     frame = at_levels({0.1: CLEAR, 0.5: CLOSE, 0.9: CLOSE})
-    (alone,) = pooled(frame, "mine", ["theirs"])
+    (alone,) = pooled(of_f1(frame), "mine", ["theirs"])
     assert alone.difference.mean == pytest.approx(70)
     assert (alone.tasks, alone.cells, alone.contexts, alone.verdict) == (1, 3, 10, "better")
     both = pd.concat([frame, at_levels({0.5: [0.0] * 20}, task="hops")], ignore_index=True)
-    (two,) = pooled(both, "mine", ["theirs"])
+    (two,) = pooled(of_f1(both), "mine", ["theirs"])
     assert two.difference.mean == pytest.approx(35), "each task weighs the same"
     assert (two.tasks, two.cells, two.contexts) == (2, 4, 20)
     assert two.difference.low is not None
     assert two.difference.low > 0
-    (back,) = pooled(both, "theirs", ["mine"])
+    (back,) = pooled(of_f1(both), "theirs", ["mine"])
     assert back.difference.mean == pytest.approx(-35)
     assert back.verdict == "worse"
 
@@ -312,7 +317,7 @@ def test_pooled_tests_are_corrected_over_the_opponents_and_so_are_their_interval
     rng = np.random.default_rng(1)
     mine = list(100.0 * rng.integers(0, 2, 60))
     others = {f"other{number}": list(100.0 * (rng.random(60) < 0.4 - 0.1 * number)) for number in range(4)}
-    frame = records(mine=mine, **others)
+    frame = of_f1(records(mine=mine, **others))
     together = pooled(frame, "mine", list(others))
     alone = [pooled(frame, "mine", [other])[0] for other in others]
     expected = multipletests([one.p for one in alone], method="holm")[1]
@@ -327,12 +332,26 @@ def test_pooled_tests_are_corrected_over_the_opponents_and_so_are_their_interval
     assert {one.verdict for one in together} == {"better", "not distinguished"}
 
 
+def test_wrong_of_answered_is_pooled_and_corrected_together_with_f1() -> None:
+    """One question in two is wrong, or all of one policy's; where nothing is answered a level says nothing."""
+    clear = records(mine=[100.0, 0.0] * 10, theirs=[0.0] * 20)
+    silent = at_levels({0.9: [0.0] * 20}).assign(answered=False, hallucinated=False)
+    f1, wrong = pooled(pd.concat([clear, silent], ignore_index=True), "mine", ["theirs"])
+    assert (f1.measure.name, wrong.measure.name) == ("f1", "wrong_of_answered")
+    assert f1.family == wrong.family == 2
+    assert wrong.difference.mean == pytest.approx(-0.5)
+    assert wrong.verdict == "better"
+    assert "it answers 100 %, the other 100 %" in wrong.sentence
+    back = pooled(clear, "theirs", ["mine"])[1]
+    assert back.verdict == "worse"
+
+
 def test_a_copy_and_few_contexts_are_not_distinguished_when_pooled() -> None:
-    (copy,) = pooled(records(mine=CLOSE, theirs=CLOSE), "mine", ["theirs"])
+    (copy,) = pooled(of_f1(records(mine=CLOSE, theirs=CLOSE)), "mine", ["theirs"])
     assert copy.sentence == (
         "F1 over all 1 shared cells: +0 [+0, +0], p 1.000: not distinguished (the same in all of n = 10)"
     )
-    (five,) = pooled(records(mine=[100.0] * 10, theirs=[0.0] * 8 + [50.0] * 2), "mine", ["theirs"])
+    (five,) = pooled(of_f1(records(mine=[100.0] * 10, theirs=[0.0] * 8 + [50.0] * 2)), "mine", ["theirs"])
     assert (five.verdict, five.differing) == ("not distinguished", 5)
     assert "they differ in 5 of n = 5, 6 are needed" in five.explained
 
@@ -340,7 +359,7 @@ def test_a_copy_and_few_contexts_are_not_distinguished_when_pooled() -> None:
 def test_pooled_noise_says_what_could_not_be_seen() -> None:
     rng = np.random.default_rng(4)
     one, other = (list(100.0 * rng.integers(0, 2, 40)) for _ in range(2))
-    (found,) = pooled(records(mine=one, theirs=other), "mine", ["theirs"])
+    (found,) = pooled(of_f1(records(mine=one, theirs=other)), "mine", ["theirs"])
     assert found.smallest is not None
     assert found.verdict == "not distinguished"
     seen, half = f"{found.smallest:.0f}", f"{found.smallest / 2:.0f}"
@@ -400,8 +419,8 @@ def test_a_pooled_line_says_where_single_cells_are_clear() -> None:
     higher = at_levels({0.1: CLEAR, 0.5: CLEAR})
     lower = records(mine=[0.0] * 20, theirs=CLEAR).assign(ratio=0.9, level=0.9)
     frame = pd.concat([higher, lower], ignore_index=True)
-    (line,) = with_cells(pooled(frame, "mine", ["theirs"]), duels(frame, "mine", ["theirs"]))
+    (line,) = with_cells(pooled(of_f1(frame), "mine", ["theirs"]), duels(frame, "mine", ["theirs"]))
     assert line.verdicts == ("better", "better", "worse")
     assert line.sentence.endswith("; of the cells better in 2, worse in 1")
-    (alone,) = pooled(frame, "mine", ["theirs"])
+    (alone,) = pooled(of_f1(frame), "mine", ["theirs"])
     assert "cells better" not in alone.sentence
