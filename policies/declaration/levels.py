@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
+from functools import partial
 from itertools import groupby
 
 from policies.declaration.errors import LevelError
@@ -146,22 +147,14 @@ def parse_numbers(text: str, plural: str) -> tuple[Decimal, ...]:
     return tuple(sorted(values))
 
 
-def parse_ratios(text: str) -> tuple[float, ...]:
-    """Ratios in [0, 1), as :func:`parse_numbers` reads them."""
-    ratios = parse_numbers(text, "ratios")
-    for ratio in ratios:
-        if not 0 <= float(ratio) < 1:
-            raise LevelError(f"--ratios {text}: {ratio} is outside [0, 1): a ratio is the share of the cache removed")
-    return tuple(float(ratio) + 0.0 for ratio in ratios)  # -0 is 0
-
-
-def parse_rates(text: str) -> tuple[float, ...]:
-    """Rates in [0, 1], as :func:`parse_numbers` reads them."""
-    rates = parse_numbers(text, "rates")
-    for rate in rates:
-        if not 0 <= float(rate) <= 1:
-            raise LevelError(f"--rates {text}: {rate} is outside [0, 1]: a rate is the share of the cache that is hit")
-    return tuple(float(rate) + 0.0 for rate in rates)
+def parse_shares(text: str, plural: str, meaning: str, whole: bool = False) -> tuple[float, ...]:
+    """Returns shares in [0, 1), or with ``whole`` in [0, 1], as :func:`parse_numbers` reads them."""
+    shares = [(float(number) + 0.0, number) for number in parse_numbers(text, plural)]  # -0 is 0
+    for share, number in shares:
+        if not 0 <= share <= 1 or (share == 1 and not whole):
+            end = "]" if whole else ")"
+            raise LevelError(f"--{plural} {text}: {number} is outside [0, 1{end}: a {plural[:-1]} is {meaning}")
+    return tuple(share for share, _ in shares)
 
 
 def parse_budgets(text: str) -> tuple[float, ...]:
@@ -192,7 +185,7 @@ RATIO = LevelKind(
     name="ratio",
     plural="ratios",
     help="0.1,0.5 or first:last:step, in [0, 1).",
-    parse=parse_ratios,
+    parse=partial(parse_shares, plural="ratios", meaning="the share of the cache removed"),
     nothing=0.0,
     typical=0.5,
     title="asked ratio: the share of the cache to remove",
@@ -220,7 +213,7 @@ RATE = LevelKind(
     name="rate",
     plural="rates",
     help="Of faults: shares of the cache to damage, such as 0.01,0.1, in [0, 1].",
-    parse=parse_rates,
+    parse=partial(parse_shares, plural="rates", meaning="the share of the cache that is hit", whole=True),
     nothing=0.0,
     typical=0.05,
     title="asked rate: the share of rows, values or tokens that a fault hits",
