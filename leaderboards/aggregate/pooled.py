@@ -169,7 +169,7 @@ def _pooled(
     shared = [
         table for table in tables if set(pair) <= set(table.policies) and _difference(table, pair, measure)[1].any()
     ]
-    areas, resampled, contexts, over, differing = [], [], [], [], 0
+    areas, resampled, contexts, over, differing, cells = [], [], [], [], 0, 0
     for task in dict.fromkeys(table.task for table in shared):
         of_task = [table for table in shared if table.task == task]
         area = (_share if measure.over else _area)(of_task, pair, measure, task_seed(seed, task))
@@ -180,6 +180,7 @@ def _pooled(
         contexts.append(area.contexts)
         over += [area.over] if area.over else []
         differing += area.differing
+        cells += area.levels
     if not areas:
         return None
     mean = float(np.mean(areas))
@@ -194,7 +195,7 @@ def _pooled(
         bootstrap_p(drawn) if len(drawn) else 1.0,
         1,
         len(areas),
-        len(shared),
+        cells,
         sum(contexts),
         max(contexts),
         differing,
@@ -219,6 +220,7 @@ class _Area:
     resampled: FloatArray | None  # None from a single context
     contexts: int
     differing: int  # of these
+    levels: int = 1
     over: tuple[float, float] | None = None  # of a share: the share of the questions that either policy's is over
 
 
@@ -230,7 +232,8 @@ def _area(tables: Sequence[AnswerTable], pair: tuple[str, str], measure: Compare
         return None
     heights, draws = (_weights(tables) @ np.stack(values))[common], tables[0].draws[common]
     differing = np.abs(heights) > 10.0**-DIGITS
-    return _Area(float(heights.mean()), resampled_means(heights, draws, seed), *_counts(draws, differing))
+    counts = (*_counts(draws, differing), len(tables))
+    return _Area(float(heights.mean()), resampled_means(heights, draws, seed), *counts)
 
 
 def _share(tables: Sequence[AnswerTable], pair: tuple[str, str], measure: Compared, seed: int) -> _Area | None:
@@ -245,7 +248,7 @@ def _share(tables: Sequence[AnswerTable], pair: tuple[str, str], measure: Compar
     resampled: FloatArray | None = weights @ np.stack(drawn) if len(drawn) == len(levels) else None
     contexts, differing = (max(getattr(found, name) for _, found in levels) for name in ("contexts", "differing"))
     over = weights @ np.array([found.over for _, found in levels])
-    return _Area(mean, resampled, contexts, differing, (float(over[0]), float(over[1])))
+    return _Area(mean, resampled, contexts, differing, len(levels), (float(over[0]), float(over[1])))
 
 
 def _share_at(table: AnswerTable, pair: tuple[str, str], measure: Compared, seed: int) -> _Area | None:
@@ -260,7 +263,7 @@ def _share_at(table: AnswerTable, pair: tuple[str, str], measure: Compared, seed
     # Resamples in which one answers nothing stand on neither side of 0.
     resampled = None if drawn[0] is None or drawn[1] is None else np.nan_to_num(drawn[0] - drawn[1])
     differing = (counted[0] != counted[1]) | (over[0] != over[1])
-    return _Area(float(one - other), resampled, *_counts(draws, differing), tuple(over.mean(axis=1).tolist()))
+    return _Area(float(one - other), resampled, *_counts(draws, differing), over=tuple(over.mean(axis=1).tolist()))
 
 
 def _counts(draws: NDArray[np.intp], differing: NDArray[np.bool_]) -> tuple[int, int]:

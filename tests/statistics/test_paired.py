@@ -339,6 +339,7 @@ def test_wrong_of_answered_is_pooled_and_corrected_together_with_f1() -> None:
     f1, wrong = pooled(pd.concat([clear, silent], ignore_index=True), "mine", ["theirs"])
     assert (f1.measure.name, wrong.measure.name) == ("f1", "wrong_of_answered")
     assert f1.family == wrong.family == 2
+    assert (f1.cells, wrong.cells) == (2, 1)
     assert wrong.difference.mean == pytest.approx(-0.5)
     assert wrong.verdict == "better"
     assert "it answers 100 %, the other 100 %" in wrong.sentence
