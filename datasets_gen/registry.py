@@ -7,6 +7,7 @@ from datasets_gen.examples.task import Task
 from datasets_gen.tasks.arithmetic import ARITHMETIC
 from datasets_gen.tasks.base import BASE
 from datasets_gen.tasks.coreference import COREFERENCE
+from datasets_gen.tasks.gsm8k import GSM8K
 from datasets_gen.tasks.hops import HOPS
 from datasets_gen.tasks.ifeval import IFEVAL
 from datasets_gen.tasks.instructions import INSTRUCTIONS
@@ -31,7 +32,7 @@ TASKS = by_name(
 )
 
 # Tasks whose rows come from elsewhere: they take part where they are named, and have no contexts before they have rows.
-FROM_DATA = by_name((IFEVAL,))
+FROM_DATA = by_name((IFEVAL, GSM8K))
 
 
 def get_task(name: str) -> Task:

@@ -8,6 +8,7 @@ from pathlib import Path
 from datasets_gen.examples.directives import Directive
 from datasets_gen.examples.errors import DatasetError, unknown_name
 from datasets_gen.examples.ifeval_kinds import ARGUMENTS
+from datasets_gen.examples.jsonl import field_of, mapping_of, read_entries, text_of
 
 ROLES = ["system", "user"]
 
@@ -23,17 +24,7 @@ class Row:
 
 def read_rows(path: Path) -> tuple[Row, ...]:
     """Reads the rows of a JSONL file; raises :class:`DatasetError` that names the first line that is none."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise DatasetError(
-            f"--data {path} cannot be read ({error.strerror}): give a JSONL file of IFEval rows"
-        ) from error
-    except UnicodeDecodeError as error:
-        raise DatasetError(f"--data {path} is no text in UTF-8: give a JSONL file of IFEval rows") from error
-    # Not splitlines: a string of JSON may hold other line separators as they are.
-    lines = [(f"{path}, line {number}", line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
-    return rows_of(((where, _parsed(line, where)) for where, line in lines), str(path))
+    return rows_of(read_entries(path, "IFEval"), str(path))
 
 
 def rows_of(entries: Iterable[tuple[str, object]], source: str) -> tuple[Row, ...]:
@@ -51,25 +42,15 @@ def rows_of(entries: Iterable[tuple[str, object]], source: str) -> tuple[Row, ..
     return tuple(rows)
 
 
-def _parsed(line: str, where: str) -> object:
-    try:
-        entry: object = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        said = f"{error.msg} at column {error.colno}" if isinstance(error, json.JSONDecodeError) else str(error)
-        raise DatasetError(f"{where}: no JSON ({said}): each line is one row") from error
-    return entry
-
-
-def _row(entry: object, where: str) -> Row:
-    if not isinstance(entry, Mapping):
-        raise DatasetError(f"{where}: the row is no JSON object")
+def _row(row: object, where: str) -> Row:
+    entry = mapping_of(row, where)
     directives = _directives(entry, where)
     if entry.get("messages") is None:
-        return Row(_text(entry, "prompt", where), "", directives)
+        return Row(text_of(entry, "prompt", where), "", directives)
     messages = [message for message in _list(entry, "messages", where) if isinstance(message, Mapping)]
     if [message.get("role") for message in messages] != ROLES:
         raise DatasetError(f"{where}: 'messages' are one of the role system and then one of the role user")
-    system, user = (_text(message, "content", where) for message in messages)
+    system, user = (text_of(message, "content", where) for message in messages)
     return Row(user, system, directives)
 
 
@@ -102,20 +83,7 @@ def _directive(kind: object, given: object, where: str) -> Directive:
 
 
 def _list(entry: Mapping[str, object], name: str, where: str) -> list[object]:
-    value = _field(entry, name, where)
+    value = field_of(entry, name, where)
     if not isinstance(value, list):
         raise DatasetError(f"{where}: '{name}' is no list")
     return value
-
-
-def _text(entry: Mapping[str, object], name: str, where: str) -> str:
-    value = _field(entry, name, where)
-    if not isinstance(value, str) or not value.strip():
-        raise DatasetError(f"{where}: '{name}' is no text, or an empty one")
-    return value
-
-
-def _field(entry: Mapping[str, object], name: str, where: str) -> object:
-    if entry.get(name) is None:
-        raise DatasetError(f"{where}: '{name}' is missing")
-    return entry[name]

@@ -1,4 +1,4 @@
-"""Gives the task ``ifeval`` its rows, from a file or from its data set on the hub."""
+"""Gives tasks whose rows come from elsewhere their rows, from a file or from their data set on the hub."""
 
 import importlib
 from collections.abc import Sequence
@@ -6,33 +6,50 @@ from pathlib import Path
 
 from huggingface_hub import constants
 
-from datasets_gen import Directive, Task
+from datasets_gen import FROM_DATA, Directive, Task
+from datasets_gen.tasks import gsm8k
 from datasets_gen.tasks.ifeval import IFEVAL, Placement, ifeval_of
-from datasets_gen.tasks.ifeval_rows import Row, read_rows, rows_of
+from datasets_gen.tasks.ifeval_rows import read_rows, rows_of
 from kvbench.system.errors import KVBenchError, first_line
 from kvbench.system.hub import fault_of_hub
 from leaderboards.metrics import MetricError
 from leaderboards.metrics.judges.ifeval import check_directives, official
 
 HUB = "google/IFEval"
+GSM8K_HUB = "openai/gsm8k"
 
 
 def with_data(
     tasks: Sequence[Task], data: Path | None, defence: Placement | None, otherwise: Placement = "none"
 ) -> list[Task]:
-    """Returns the tasks, with rows in ``ifeval``. ``otherwise`` is the place of the defence if none is given."""
-    if IFEVAL not in tasks:
-        if data is not None or defence is not None:
-            names = ", ".join(task.name for task in tasks)
-            raise KVBenchError(f"--data and --defence are for the task {IFEVAL.name}, not for {names}")
-        return list(tasks)
-    ifeval = ifeval_of(read_rows(data) if data is not None else hub_rows(), defence or otherwise)
-    return [ifeval if task is IFEVAL else task for task in tasks]
+    """Returns the tasks, with rows in those whose rows come from elsewhere. ``otherwise`` is the place of the defence
+    if none is given."""
+    taking = [task.name for task in tasks if task.name in FROM_DATA]
+    names = ", ".join(task.name for task in tasks)
+    if data is not None and not taking:
+        raise KVBenchError(f"--data is for the tasks {' and '.join(FROM_DATA)}, not for {names}")
+    if data is not None and len(taking) > 1:
+        raise KVBenchError(f"--data {data} has rows of one task: name one of {' and '.join(taking)}")
+    if defence is not None and IFEVAL.name not in taking:
+        raise KVBenchError(f"--defence is for the task {IFEVAL.name}, not for {names}")
+    return [_with_rows(task, data, defence or otherwise) if task.name in taking else task for task in tasks]
+
+
+def _with_rows(task: Task, data: Path | None, defence: Placement) -> Task:
+    if task.name == IFEVAL.name:
+        return ifeval_of(read_rows(data) if data is not None else rows_of(hub_entries(HUB), HUB), defence)
+    if data is not None:
+        return gsm8k.gsm8k_of(gsm8k.read_rows(data))
+    shots = hub_entries(GSM8K_HUB, name="main", split=f"train[:{gsm8k.SHOTS}]")
+    asked = hub_entries(GSM8K_HUB, name="main", split="test")
+    return gsm8k.gsm8k_of(gsm8k.rows_of([*shots, *asked], GSM8K_HUB))
 
 
 def check_judges(tasks: Sequence[Task], mode: str) -> None:
-    """Raises :class:`KVBenchError` if a directive of ifeval cannot be judged, or its contexts cannot be compressed in
-    this mode. It runs before anything is loaded."""
+    """Raises :class:`KVBenchError` if a directive of ifeval cannot be judged, or contexts that hold their question are
+    to be compressed with it. It runs before anything is loaded."""
+    if mode == "aware" and any(task.name == gsm8k.GSM8K.name for task in tasks):
+        raise KVBenchError("--mode aware: contexts of gsm8k hold their problem already: use --mode agnostic")
     for task in (task for task in tasks if task.name == IFEVAL.name):
         if mode == "aware" and task.role == "user":
             raise KVBenchError("--mode aware: plain rows of ifeval hold their request already: use --mode agnostic")
@@ -48,18 +65,18 @@ def _directives_of(task: Task) -> list[tuple[str, Directive]]:
     return [(one.id, directive) for one in examples for question in one.questions for directive in question.directives]
 
 
-def hub_rows() -> tuple[Row, ...]:
-    """Loads all rows of the data set from the hub, or from an earlier download."""
+def hub_entries(hub: str, split: str = "train", **named: str) -> list[tuple[str, object]]:
+    """Loads rows of a data set from the hub, or from an earlier download, each with its place."""
     datasets = importlib.import_module("datasets")  # takes a second, and few commands need it
     fault = fault_of_hub()
     if fault:  # the library would ask for each file again and again
         constants.HF_HUB_OFFLINE = datasets.config.HF_HUB_OFFLINE = True
     datasets.disable_progress_bars()
     try:
-        loaded = datasets.load_dataset(HUB, split="train")
+        loaded = datasets.load_dataset(hub, split=split, **named)
     except Exception as error:  # the network, the hub and the cache raise anything
         raise KVBenchError(
-            f"{HUB} cannot be loaded ({fault or f'{type(error).__name__}: {first_line(error)}'}): "
+            f"{hub} cannot be loaded ({fault or f'{type(error).__name__}: {first_line(error)}'}): "
             "give a local file of its rows with --data"
         ) from error
-    return rows_of(((f"{HUB}, row {number}", row) for number, row in enumerate(loaded, 1)), HUB)
+    return [(f"{hub}, row {number}", row) for number, row in enumerate(loaded, 1)]

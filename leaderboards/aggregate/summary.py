@@ -1,6 +1,6 @@
 """Turns records, one per question, into the rows of a board. It rounds nothing and averages nothing incomplete."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Sized
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 from unicodedata import category
@@ -296,7 +296,7 @@ def _numbers(sample: Columns, measure: Measure) -> FloatArray:
 
 def _mean_by_layer(sample: Columns, measure: Measure) -> tuple[float, ...] | None:
     layers = list(sample[measure.reads[0]])
-    if any(layer is None for layer in layers) or len({len(layer) for layer in layers}) != 1:
+    if not all(isinstance(layer, Sized) for layer in layers) or len({len(layer) for layer in layers}) != 1:
         return None
     return tuple(float(mean) for mean in np.mean(np.asarray(layers, dtype=np.float64), axis=0))
 

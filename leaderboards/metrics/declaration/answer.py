@@ -6,7 +6,7 @@ from functools import cached_property
 
 from datasets_gen import Directive, undone
 from leaderboards.metrics.judges.obedience import loosely, strictly
-from leaderboards.metrics.judges.spoken import plain, spoken
+from leaderboards.metrics.judges.spoken import plain, spoken, until_next_question
 from leaderboards.metrics.judges.text import TextScores, marked_answer, score_text, undressed
 
 
@@ -48,7 +48,9 @@ class Answer:
             return self._scores_without_directives()
         values = self.golds, self.answerable, self.abstentions, self.stated_values, self.other_values, self.question
         if self.answer_marker:  # which may look like Markdown
-            return score_text(marked_answer(self.spoken, self.answer_marker), *values, output=self.plain)
+            return score_text(
+                marked_answer(until_next_question(self.spoken), self.answer_marker), *values, output=self.plain
+            )
         return score_text(self.plain, *values)
 
     @cached_property

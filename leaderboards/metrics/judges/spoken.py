@@ -60,6 +60,15 @@ def spoken(output: str) -> str:
     return _ENDS.split(output, maxsplit=1)[0]
 
 
+def until_next_question(spoken_output: str) -> str:
+    """Cuts off what a model that was not trained to chat goes on with: another question.
+
+    >>> until_next_question("8 - 1 = 7. #### 7\\n\\nQuestion: How many are 2 and 2?")
+    '8 - 1 = 7. #### 7'
+    """
+    return _NEXT.split(spoken_output.strip(), maxsplit=1)[0].rstrip()
+
+
 def plain(output: str) -> str:
     """Returns what is :func:`spoken`, up to the next question that the model asks itself, without Markdown and without
     a label such as "Answer:". This is what is compared with the golds.
@@ -67,7 +76,7 @@ def plain(output: str) -> str:
     >>> plain("### Answer\\n\\n**Ambrova**\\n\\nQuestion: Who lives in Breveth?")
     'Ambrova'
     """
-    text = _NEXT.split(spoken(output).strip(), maxsplit=1)[0]
+    text = until_next_question(spoken(output))
     for mark, left in _MARKDOWN:
         text = mark.sub(left, text)
     label = _LABEL.match(text)

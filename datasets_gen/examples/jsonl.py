@@ -1,0 +1,54 @@
+"""Reads rows from a file of JSON lines, and the fields of a row; every fault names the file and the line."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+from datasets_gen.examples.errors import DatasetError
+
+
+def read_entries(path: Path, kind: str) -> list[tuple[str, object]]:
+    """Returns the entries of a file, each with its place; raises :class:`DatasetError` for the first line that is no
+    JSON. ``kind`` names the rows that the file should have."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise DatasetError(
+            f"--data {path} cannot be read ({error.strerror}): give a JSONL file of {kind} rows"
+        ) from error
+    except UnicodeDecodeError as error:
+        raise DatasetError(f"--data {path} is no text in UTF-8: give a JSONL file of {kind} rows") from error
+    # Not splitlines: a string of JSON may hold other line separators as they are.
+    lines = [(f"{path}, line {number}", line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
+    return [(where, _parsed(line, where)) for where, line in lines]
+
+
+def _parsed(line: str, where: str) -> object:
+    try:
+        entry: object = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        said = f"{error.msg} at column {error.colno}" if isinstance(error, json.JSONDecodeError) else str(error)
+        raise DatasetError(f"{where}: no JSON ({said}): each line is one row") from error
+    return entry
+
+
+def mapping_of(entry: object, where: str) -> Mapping[str, object]:
+    """Returns a row that is a JSON object."""
+    if not isinstance(entry, Mapping):
+        raise DatasetError(f"{where}: the row is no JSON object")
+    return entry
+
+
+def field_of(entry: Mapping[str, object], name: str, where: str) -> object:
+    """Returns a field that is there and not null."""
+    if entry.get(name) is None:
+        raise DatasetError(f"{where}: '{name}' is missing")
+    return entry[name]
+
+
+def text_of(entry: Mapping[str, object], name: str, where: str) -> str:
+    """Returns a field that is a text with something in it."""
+    value = field_of(entry, name, where)
+    if not isinstance(value, str) or not value.strip():
+        raise DatasetError(f"{where}: '{name}' is no text, or an empty one")
+    return value

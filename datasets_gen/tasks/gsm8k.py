@@ -1,0 +1,108 @@
+"""Task ``gsm8k``: word problems of GSM8K (arXiv 2110.14168), for real models.
+
+The context, all of which is compressed, is a few worked problems and the problem itself: texts that damage the cache of
+GSM8K damage that of the whole prompt. Nothing is asked behind it. The answer is the number behind the last ``####``, as
+in the worked problems, and an answer without one is wrong (the strict match of lm-eval). The rows come from elsewhere:
+``GSM8K`` alone has none.
+"""
+
+import hashlib
+import random
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+from datasets_gen.examples.errors import DatasetError
+from datasets_gen.examples.example import Span
+from datasets_gen.examples.jsonl import mapping_of, read_entries, text_of
+from datasets_gen.examples.task import Draft, Request, Task
+from datasets_gen.tasks.arithmetic import MARKER
+from datasets_gen.writing.questions import answerable
+
+SHOTS = 4  # rows at the beginning that are shown as worked problems, and not asked
+QUICK = 8  # problems
+INSTRUCTION = f"Answer the last question step by step, as the others are answered. End with {MARKER} and the number."
+CALCULATION = re.compile(r"<<.*?>>")  # of the calculator that the solutions were written for: no word of the solution
+NUMBER = re.compile(r"-?\d[\d,]*(\.\d+)?")
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A problem of GSM8K."""
+
+    question: str
+    solution: str  # its steps, which end with the marker and the number
+    number: str  # without commas
+
+
+def read_rows(path: Path) -> tuple[Row, ...]:
+    """Reads the rows of a JSONL file; raises :class:`DatasetError` that names the first line that is none."""
+    return rows_of(read_entries(path, "GSM8K"), str(path))
+
+
+def rows_of(entries: Iterable[tuple[str, object]], source: str) -> tuple[Row, ...]:
+    """Makes rows of entries with the fields ``question`` and ``answer``, each of which comes with its place."""
+    rows = tuple(_row(entry, where) for where, entry in entries)
+    if len(rows) <= SHOTS:
+        raise DatasetError(
+            f"{source} has {len(rows)} rows: the first {SHOTS} are shown as worked problems, give {SHOTS + 1} or more"
+        )
+    return rows
+
+
+def _row(entry: object, where: str) -> Row:
+    row = mapping_of(entry, where)
+    question, answer = (text_of(row, name, where).strip() for name in ("question", "answer"))
+    steps, marker, number = CALCULATION.sub("", answer).rpartition(MARKER)
+    if not marker or not NUMBER.fullmatch(number.strip()):
+        raise DatasetError(f"{where}: 'answer' does not end with {MARKER} and a number")
+    number = number.strip().replace(",", "")
+    return Row(question, f"{steps.strip()}\n{MARKER} {number}", number)
+
+
+def gsm8k_of(rows: Sequence[Row]) -> Task:
+    """Makes the task over some rows, in their order: the first ones are worked problems of every context."""
+    digest = hashlib.sha256(ascii(tuple(rows)).encode()).hexdigest()[:8]
+    count = len(rows) - SHOTS
+    return replace(
+        GSM8K,
+        make=partial(_make, tuple(rows[:SHOTS]), tuple(rows[SHOTS:])),
+        contexts={"quick": min(QUICK, count), "paper": count},
+        variant=f"{SHOTS}-shot.{digest}",
+        most=count,
+    )
+
+
+def _make(shots: Sequence[Row], rows: Sequence[Row], rng: random.Random, request: Request) -> Draft:
+    """Takes a row as it is; nothing is drawn."""
+    if request.split != "test":
+        raise DatasetError(f"{GSM8K.name} has a test split only, not '{request.split}'")
+    row = rows[request.number]
+    worked = [f"Question: {shot.question}\nAnswer: {shot.solution}" for shot in shots]
+    before = "\n\n".join([INSTRUCTION, *worked, "Question: "])
+    spans = (Span("fact", len(before), len(before) + len(row.question)),)
+    question = answerable("", row.number, "numeral", "forward", spans)
+    return Draft(f"{before}{row.question}", (), (replace(question, type="manipulated", target=row.solution),))
+
+
+def _no_rows(rng: random.Random, request: Request) -> Draft:
+    raise DatasetError(f"{GSM8K.name} has no rows of its own: run takes them from --data FILE")
+
+
+GSM8K = Task(
+    name="gsm8k",
+    version="1.0.0",
+    description="Word problems of GSM8K behind four worked ones, from --data FILE or the hub, for real models",
+    make=_no_rows,
+    top_level=0,
+    chance=0.0,  # numbers are too many to guess one
+    contexts={"quick": 0, "paper": 0},
+    questions_per_context=1,
+    instruction="",
+    max_new_tokens=512,
+    answer_marker=MARKER,
+    most=0,
+    paper="arXiv 2110.14168",
+)

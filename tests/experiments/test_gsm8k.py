@@ -1,0 +1,146 @@
+"""Task ``gsm8k``: its rows, what is compressed, how answers are judged, and a run from end to end."""
+
+import json
+from pathlib import Path
+
+import pytest
+from datasets import Dataset
+from transformers import PreTrainedTokenizerFast
+
+import kvbench.experiments.data
+from datasets_gen import DatasetError
+from datasets_gen.tasks.gsm8k import GSM8K, INSTRUCTION, SHOTS, gsm8k_of, read_rows, rows_of
+from kvbench.prompts.prompt import build_prompts, chat_template
+from kvbench.store.store import Store
+from leaderboards.metrics import Answer
+from tests.support.runs import CommandLine
+
+ROWS = Path(__file__).parents[1] / "data" / "gsm8k.jsonl"
+
+
+def test_a_row_loses_the_marks_of_the_calculator_and_the_commas_of_its_number() -> None:
+    rows = read_rows(ROWS)
+    assert (rows[0].solution, rows[0].number) == ("The baker has 12 - 5 = 7 rolls left.\n#### 7", "7")
+    assert [row.number for row in rows] == ["7", "24", "25", "120", "1350", "-5"]
+
+
+def test_worked_problems_and_the_problem_are_the_context_and_the_problem_is_the_evidence() -> None:
+    task = gsm8k_of(read_rows(ROWS))
+    assert task.contexts == {"quick": 2, "paper": 2}
+    example = task.example(0, 1)
+    (question,) = example.questions
+    assert example.context.startswith(f"{INSTRUCTION}\n\nQuestion: A baker has 12 rolls")
+    assert example.context.count("\nAnswer: ") == SHOTS
+    assert example.context.endswith("\n\nQuestion: The temperature is 3 degrees and falls by 8. What is it then?")
+    (span,) = question.spans
+    assert example.context[span.start : span.end] == "The temperature is 3 degrees and falls by 8. What is it then?"
+    assert (question.text, question.golds) == ("", ("-5",))
+    assert question.written == "3 - 8 = -5 degrees.\n#### -5"
+    assert "-5" not in example.context
+    with pytest.raises(DatasetError, match="a test split only"):
+        task.example(0, 0, "train")
+
+
+def test_the_version_tells_the_rows() -> None:
+    rows = read_rows(ROWS)
+    assert gsm8k_of(rows).full_version == gsm8k_of(read_rows(ROWS)).full_version
+    assert gsm8k_of(rows).full_version != gsm8k_of(rows[:5]).full_version
+
+
+def test_the_whole_prompt_is_compressed(tokenizer: PreTrainedTokenizerFast) -> None:
+    task = gsm8k_of(read_rows(ROWS))
+    example = task.example(0, 0)
+    (prompt,) = build_prompts(tokenizer, task, example, "agnostic")
+    template = chat_template(tokenizer, "user")
+    assert tokenizer.decode(list(prompt.questions[0].token_ids)) == template.tail
+    assert tokenizer.decode(list(prompt.token_ids)) == template.head + example.context
+    assert prompt.questions[0].evidence_tokens
+
+
+@pytest.mark.parametrize(
+    ("output", "em"),
+    [
+        ("900 + 450 = 1350.\n#### 1350", 100.0),
+        ("So there are\n#### 1,350 people", 100.0),
+        ("#### $1350.00", 100.0),
+        ("#### 1350\n\nQuestion: A cow has 4 legs. How many have 2?\nAnswer: #### 8", 100.0),
+        ("900 + 450 = 1350.", 0.0),
+        ("#### 13500", 0.0),
+        ("#### -1350", 0.0),
+        ("", 0.0),
+    ],
+)
+def test_the_number_behind_the_marker_is_matched_exactly(output: str, em: float) -> None:
+    question = gsm8k_of(read_rows(ROWS)).example(0, 0).questions[0]
+    answer = Answer(
+        output_text=output,
+        question=question.text,
+        golds=question.golds,
+        target=question.written,
+        answerable=True,
+        abstentions=GSM8K.abstentions,
+        stated_values=(),
+        other_values=(),
+        answer_marker=GSM8K.answer_marker,
+        directives=(),
+        protected="",
+        defence="",
+    )
+    assert answer.scores is not None
+    assert answer.scores.em == em
+
+
+def test_a_run_reads_the_rows_of_a_file(cli: CommandLine, tmp_path: Path) -> None:
+    words = cli.words("--tasks", "gsm8k", "--limit", "2", "--max-new-tokens", "8", "--data", ROWS)
+    assert cli(*words) == 0, cli.err
+    frame = Store.open(tmp_path / "runs/x").frame()
+    assert set(frame.status) == {"ok"}
+    assert set(frame.target) == {row.solution for row in read_rows(ROWS)[SHOTS:]}
+    assert frame.gold_nll.notna().all()
+    assert frame.em.notna().all()
+
+
+def test_rows_come_from_the_hub_where_no_file_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    rows = [json.loads(line) for line in ROWS.read_text().splitlines()]
+
+    def load(hub: str, split: str, name: str) -> Dataset:
+        asked.append((hub, name, split))
+        return Dataset.from_list(rows[:SHOTS] if split.startswith("train") else rows[SHOTS:])
+
+    monkeypatch.setattr(kvbench.experiments.data, "fault_of_hub", lambda: "")
+    monkeypatch.setattr("datasets.load_dataset", load)
+    (task,) = kvbench.experiments.data.with_data([GSM8K], None, None)
+    assert asked == [("openai/gsm8k", "main", "train[:4]"), ("openai/gsm8k", "main", "test")]
+    assert task.example(0, 1).context == gsm8k_of(read_rows(ROWS)).example(0, 1).context
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (["--mode", "aware"], "contexts of gsm8k hold their problem already: use --mode agnostic"),
+        (["--defence", "after"], "--defence is for the task ifeval, not for gsm8k"),
+        (["--tasks", "gsm8k,ifeval"], "has rows of one task: name one of"),
+        (["--data", "/nowhere"], "--data /nowhere cannot be read"),
+    ],
+)
+def test_bad_input_is_one_clear_line(cli: CommandLine, more: list[str], said: str, tmp_path: Path) -> None:
+    assert said in cli.error(*cli.words("--tasks", "gsm8k", "--data", ROWS, *more))
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        ({"question": "How many?"}, "row 5: 'answer' is missing"),
+        ({"question": "How many?", "answer": "Seven."}, "row 5: 'answer' does not end with #### and a number"),
+        ({"question": " ", "answer": "#### 7"}, "row 5: 'question' is no text"),
+        (7, "row 5: the row is no JSON object"),
+    ],
+)
+def test_a_row_that_is_none_is_named(row: object, said: str) -> None:
+    rows: list[object] = [{"question": "How many?", "answer": "#### 7"}] * SHOTS
+    with pytest.raises(DatasetError, match=said):
+        rows_of([(f"row {number}", one) for number, one in enumerate([*rows, row], 1)], "the rows")
+    with pytest.raises(DatasetError, match="the rows has 4 rows: the first 4 are shown as worked problems"):
+        rows_of([("a row", one) for one in rows], "the rows")
