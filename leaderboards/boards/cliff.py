@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
+from numpy.typing import NDArray
 
 from leaderboards.aggregate.row import HALLUCINATION, WRONG_OF_ANSWERED, written_interval
 from leaderboards.boards.cells import Cell
@@ -35,10 +36,20 @@ def susceptibility(profile: Profile, measure: Measure) -> tuple[FloatArray, Floa
         if isinstance(realised, Blank):
             return realised
         ratios = realised[0]
-    steps = np.abs(np.diff(ratios))
-    if (steps <= FLAT).any():
-        return Blank(NO_STEP)
-    return (ratios[:-1] + ratios[1:]) / 2, np.diff(rates, axis=1) / steps
+    return Blank(NO_STEP) if (np.abs(np.diff(ratios)) <= FLAT).any() else slopes(ratios, rates)
+
+
+def slopes(ratios: FloatArray, rates: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Returns the middles of neighbouring ratios, shape (levels - 1,), and how fast rates of shape (1 + resamples,
+    levels) rise there."""
+    return (ratios[:-1] + ratios[1:]) / 2, np.diff(rates, axis=1) / np.abs(np.diff(ratios))
+
+
+def steepest(slopes: FloatArray) -> NDArray[np.intp]:
+    """Returns the place of the steepest slope of each row, the first of equally steep ones; what differs by the noise
+    of sums alone is equally steep."""
+    places: NDArray[np.intp] = np.argmax(slopes >= slopes.max(axis=1, keepdims=True) - FLAT, axis=1)
+    return places
 
 
 @dataclass(frozen=True)
@@ -70,14 +81,13 @@ def cliff(profile: Profile, measure: Measure) -> Cliff | Blank:
     found = Blank(profile.not_comparable) if profile.not_comparable else susceptibility(profile, measure)
     if isinstance(found, Blank):
         return found
-    ratios, slopes = found
-    if slopes[0].max() <= FLAT:
+    ratios, rises = found
+    if rises[0].max() <= FLAT:
         return Blank(f"{measure.title.lower()} rises nowhere")
-    # What differs by the noise of sums alone is equally steep.
-    places = np.argmax(slopes >= slopes.max(axis=1, keepdims=True) - FLAT, axis=1)
-    rising = places[1:][slopes[1:].max(axis=1) > FLAT]
+    places = steepest(rises)
+    rising = places[1:][rises[1:].max(axis=1) > FLAT]
     low, high = discrete_interval(ratios[rising], float(ratios[places[0]]))
-    return Cliff(float(ratios[places[0]]), low, high, profile.estimate(slopes[:, places[0]]))
+    return Cliff(float(ratios[places[0]]), low, high, profile.estimate(rises[:, places[0]]))
 
 
 def _cell(cliff: Cliff) -> Cell:

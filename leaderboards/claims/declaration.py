@@ -5,15 +5,17 @@ written down before anything was run (``docs/claims.md``).
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
-from leaderboards.claims.evidence import Evidence
+from leaderboards.claims.evidence import Evidence, NoEvidenceError
 from leaderboards.statistics.bootstrap import FloatArray
 from leaderboards.statistics.resampling import Blank
 
 LARGER = " of the larger model"  # follows the name of an experiment
-Side = Literal["at least", "at most", "above", "below"]
+# That a statistic is other than a number can be shown, and that it is that number cannot: such a claim holds, or is
+# undecided.
+Side = Literal["at least", "at most", "above", "below", "other than"]
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,27 @@ class Statistic:
     note: str = ""  # what else the same records say, such as which band it is
 
 
-Measure = Callable[[Mapping[str, Evidence]], Sequence[Statistic] | Blank]
+@dataclass(frozen=True)
+class NoStatistic:
+    """Stands for a part of a claim that the records cannot decide, and says why."""
+
+    part: str
+    reason: str
+
+
+Measured = Sequence[Statistic | NoStatistic]
+Measure = Callable[[Mapping[str, Evidence]], Measured | Blank]
+
+
+def each_part(parts: Mapping[str, Callable[[], Statistic]]) -> Measured:
+    """Measures the parts of a claim by their names: where one lacks evidence, the others are judged all the same."""
+    found: list[Statistic | NoStatistic] = []
+    for part, measure in parts.items():
+        try:
+            found.append(replace(measure(), part=part))
+        except NoEvidenceError as error:
+            found.append(NoStatistic(part, str(error)))
+    return found
 
 
 @dataclass(frozen=True)

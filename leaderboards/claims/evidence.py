@@ -5,7 +5,7 @@ is set against one another varies together. Draws of a random treatment belong t
 contexts resamples draws too.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -49,19 +49,36 @@ class TaskEvidence:
         ``level``: None for a policy that has no levels. An answer that failed or is NaN counts as 0, and stays in the
         denominator. ``where``: values that other columns must have. :class:`NoEvidenceError` without records.
         """
-        records, resampler = self._drawn
+        here = self._chosen(policy, level, column, where)
+        values = np.nan_to_num(here[column].to_numpy(dtype=np.float64))
+        return np.concatenate([[values.mean()], self._drawn[1].means(values, here["draw"].to_numpy())])
+
+    def by_context(self, policy: str, level: float | None, column: str, **where: object) -> FloatArray:
+        """Averages the same context by context: shape (contexts,), NaN of contexts without such an answer."""
+        here = self._chosen(policy, level, column, {})
+        for name, value in where.items():
+            here = here[here[name] == value]
+        means = here[column].astype(np.float64).fillna(0).groupby(here["draw"]).mean()
+        found: FloatArray = means.reindex(range(self.contexts)).to_numpy()
+        return found
+
+    @cached_property
+    def weights(self) -> FloatArray:
+        """How often each context counts: once as measured, then as drawn in each resample, shape (1 + resamples,
+        contexts)."""
+        return np.concatenate([np.ones((1, self.contexts)), self._drawn[1].weights])
+
+    def _chosen(self, policy: str, level: float | None, column: str, where: Mapping[str, object]) -> DataFrame:
+        records = self._drawn[0]
         chosen = (records["policy"] == policy) & (records[column].notna() | (records["status"] != "ok"))
         if level is not None:
             chosen &= np.isclose(records["level"].astype(float), level)
         for name, value in where.items():
             chosen &= records[name] == value
-        here = records[chosen]
-        if here.empty:
+        if not chosen.any():
             at = "" if level is None else f" at {level:g}"
             raise NoEvidenceError(f"{policy}{at} has no records of {self.task}")
-        values = here[column].fillna(0).to_numpy(dtype=np.float64)
-        draws = here["draw"].to_numpy()
-        return np.concatenate([[values.mean()], resampler.means(values, draws)])
+        return records[chosen]
 
     def clean(self, column: str = "right", **where: object) -> FloatArray:
         """Averages the same over the answers of the full cache; :class:`NoEvidenceError` where the model has less than

@@ -10,8 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from leaderboards.claims.declaration import Claim, Statistic
+import numpy as np
+
+from leaderboards.claims.declaration import Claim, Measured, NoStatistic, Statistic
 from leaderboards.claims.evidence import FEWEST_CONTEXTS, Evidence, NoEvidenceError
+from leaderboards.statistics.bootstrap import FloatArray
 from leaderboards.statistics.resampling import Blank, Estimate
 from leaderboards.statistics.significance import ALPHA, bootstrap_p, corrected
 
@@ -37,11 +40,11 @@ def judge(claims: Sequence[Claim], evidence: Mapping[str, Evidence | Blank]) -> 
     """Judges claims by the records of their experiments, which go by name; a Blank says why there are none."""
     measured = {claim.identifier: _measured(claim, evidence) for claim in claims}
     tests = {
-        (claim.text.letter, claim.identifier, found.part): bootstrap_p(found.values[1:] - claim.threshold)
+        (claim.text.letter, claim.identifier, found.part): bootstrap_p(_known(found.values[1:]) - claim.threshold)
         for claim in claims
         if not isinstance(parts := measured[claim.identifier], Blank)
         for found in parts
-        if found.n >= FEWEST_CONTEXTS
+        if isinstance(found, Statistic) and found.n >= FEWEST_CONTEXTS and len(_known(found.values[1:]))
     }
     p_values = {
         key: p
@@ -51,7 +54,7 @@ def judge(claims: Sequence[Claim], evidence: Mapping[str, Evidence | Blank]) -> 
     return [one for claim in claims for one in _judgements(claim, measured[claim.identifier], p_values)]
 
 
-def _measured(claim: Claim, evidence: Mapping[str, Evidence | Blank]) -> Sequence[Statistic] | Blank:
+def _measured(claim: Claim, evidence: Mapping[str, Evidence | Blank]) -> Measured | Blank:
     own: dict[str, Evidence] = {}
     for name in claim.evidence:
         found = evidence.get(name, Blank(ONE_SIZE))
@@ -65,7 +68,7 @@ def _measured(claim: Claim, evidence: Mapping[str, Evidence | Blank]) -> Sequenc
 
 
 def _judgements(
-    claim: Claim, measured: Sequence[Statistic] | Blank, p_values: Mapping[tuple[str, str, str], float]
+    claim: Claim, measured: Measured | Blank, p_values: Mapping[tuple[str, str, str], float]
 ) -> list[Judgement]:
     if isinstance(measured, Blank):
         return [Judgement(claim, "", None, None, "undecided", measured.reason)]
@@ -74,24 +77,41 @@ def _judgements(
     ]
 
 
-def _judgement(claim: Claim, found: Statistic, p: float | None) -> Judgement:
+def _judgement(claim: Claim, found: Statistic | NoStatistic, p: float | None) -> Judgement:
+    if isinstance(found, NoStatistic):
+        return Judgement(claim, found.part, None, None, "undecided", found.reason)
     estimate = Estimate.of(float(found.values[0]), found.values[1:], found.n)
     if p is None:
         why = f"{found.n} contexts: fewer than {FEWEST_CONTEXTS} decide nothing"
         return Judgement(claim, found.part, estimate, None, "undecided", why)
     if estimate.interval is None:
         return Judgement(claim, found.part, estimate, None, "undecided", "many resamples have no value")
-    on_side = _is_on_side(claim, estimate.mean)
     low, high = estimate.interval
     is_clear = not low <= claim.threshold <= high
     if is_clear and p < ALPHA:
-        return Judgement(claim, found.part, estimate, p, "holds" if on_side else "does not hold", found.note)
+        return Judgement(
+            claim,
+            found.part,
+            estimate,
+            p,
+            "holds" if _is_on_side(claim, estimate.mean) else "does not hold",
+            found.note,
+        )
     why = "undecided once corrected for the claims tested with it" if is_clear else needed(claim, estimate)
     return Judgement(claim, found.part, estimate, p, "undecided", "; ".join(filter(None, (why, found.note))))
 
 
 def _is_on_side(claim: Claim, value: float) -> bool:
-    return value >= claim.threshold if claim.side in ("at least", "above") else value <= claim.threshold
+    """Tells it of a value that is not at the threshold."""
+    if claim.side == "other than":
+        return True
+    return value > claim.threshold if claim.side in ("at least", "above") else value < claim.threshold
+
+
+def _known(resampled: FloatArray) -> FloatArray:
+    """Returns the resamples in which a statistic has a value."""
+    values: FloatArray = resampled[~np.isnan(resampled)]
+    return values
 
 
 def needed(claim: Claim, estimate: Estimate) -> str:

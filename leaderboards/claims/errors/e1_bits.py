@@ -1,19 +1,29 @@
 """Claim E1: 8 and 4 bits keep the control."""
 
 from collections.abc import Mapping
+from functools import partial
 
-from leaderboards.claims.declaration import Claim, Statistic
-from leaderboards.claims.errors.tables import QUANTISED, SCORES
+from leaderboards.claims.declaration import Claim, Measured, Statistic, each_part
+from leaderboards.claims.errors.tables import QUANTISED, SCORES, Score
 from leaderboards.claims.evidence import Evidence
 from leaderboards.claims.texts import E
 
+BITS = ("int8", "int4")
 
-def _measure(evidence: Mapping[str, Evidence]) -> list[Statistic]:
-    parts = [(score, score.of(evidence, QUANTISED), bits) for score in SCORES for bits in ("int8", "int4")]
-    return [
-        Statistic(found.kept(bits, None, score.column), found.contexts, f"{bits}, {score.part}")
-        for score, found, bits in parts
-    ]
+
+def _measure(evidence: Mapping[str, Evidence]) -> Measured:
+    return each_part(
+        {
+            f"{bits}, {score.part}": partial(_kept, evidence, score, bits)
+            for score in SCORES
+            for bits in ("int8", "int4")
+        }
+    )
+
+
+def _kept(evidence: Mapping[str, Evidence], score: Score, bits: str) -> Statistic:
+    found = score.of(evidence, QUANTISED)
+    return Statistic(found.kept(bits, None, score.column), found.contexts)
 
 
 CLAIM = Claim(

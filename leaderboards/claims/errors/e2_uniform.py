@@ -1,18 +1,21 @@
 """Claim E2: centred uniform error keeps most of the score."""
 
 from collections.abc import Mapping
+from functools import partial
 
-from leaderboards.claims.declaration import Claim, Statistic
-from leaderboards.claims.errors.tables import CENTRED, ERRORS, EVERYWHERE, SCORES
+from leaderboards.claims.declaration import Claim, Measured, Statistic, each_part
+from leaderboards.claims.errors.tables import CENTRED, ERRORS, EVERYWHERE, SCORES, Score
 from leaderboards.claims.evidence import Evidence
 from leaderboards.claims.texts import E
 
 
-def _measure(evidence: Mapping[str, Evidence]) -> list[Statistic]:
-    parts = [(score, score.of(evidence, ERRORS)) for score in SCORES]
-    return [
-        Statistic(found.kept(CENTRED, EVERYWHERE, score.column), found.contexts, score.part) for score, found in parts
-    ]
+def _measure(evidence: Mapping[str, Evidence]) -> Measured:
+    return each_part({score.part: partial(_kept, evidence, score) for score in SCORES})
+
+
+def _kept(evidence: Mapping[str, Evidence], score: Score) -> Statistic:
+    found = score.of(evidence, ERRORS)
+    return Statistic(found.kept(CENTRED, EVERYWHERE, score.column), found.contexts)
 
 
 CLAIM = Claim(

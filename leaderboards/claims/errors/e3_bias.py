@@ -1,21 +1,23 @@
 """Claim E3: biased error is far worse than centred error of equal spread."""
 
 from collections.abc import Mapping
+from functools import partial
 
-from leaderboards.claims.declaration import Claim, Statistic
-from leaderboards.claims.errors.tables import BIASED, CENTRED, ERRORS, EVERYWHERE, SCORES
+from leaderboards.claims.declaration import Claim, Measured, Statistic, each_part
+from leaderboards.claims.errors.tables import BIASED, CENTRED, ERRORS, EVERYWHERE, SCORES, Score
 from leaderboards.claims.evidence import Evidence
 from leaderboards.claims.texts import E
 
 
-def _measure(evidence: Mapping[str, Evidence]) -> list[Statistic]:
-    found = []
-    for score in SCORES:
-        of_task = score.of(evidence, ERRORS)
-        centred, biased = (of_task.kept(error, EVERYWHERE, score.column) for error in (CENTRED, BIASED))
-        note = f"keeps {biased[0]:.2f} with the bias, {centred[0]:.2f} without"
-        found.append(Statistic(biased - centred, of_task.contexts, score.part, note))
-    return found
+def _measure(evidence: Mapping[str, Evidence]) -> Measured:
+    return each_part({score.part: partial(_difference, evidence, score) for score in SCORES})
+
+
+def _difference(evidence: Mapping[str, Evidence], score: Score) -> Statistic:
+    found = score.of(evidence, ERRORS)
+    centred, biased = (found.kept(error, EVERYWHERE, score.column) for error in (CENTRED, BIASED))
+    note = f"keeps {biased[0]:.2f} with the bias, {centred[0]:.2f} without"
+    return Statistic(biased - centred, found.contexts, note=note)
 
 
 CLAIM = Claim(

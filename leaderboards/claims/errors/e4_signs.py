@@ -1,21 +1,23 @@
 """Claim E4: wrong signs are far worse than the same error without a change of sign."""
 
 from collections.abc import Mapping
+from functools import partial
 
-from leaderboards.claims.declaration import Claim, Statistic
-from leaderboards.claims.errors.tables import FLIPPED, FLIPPED_SHARE, SAME_SIGN, SCORES, SIGNS
+from leaderboards.claims.declaration import Claim, Measured, Statistic, each_part
+from leaderboards.claims.errors.tables import FLIPPED, FLIPPED_SHARE, SAME_SIGN, SCORES, SIGNS, Score
 from leaderboards.claims.evidence import Evidence
 from leaderboards.claims.texts import E
 
 
-def _measure(evidence: Mapping[str, Evidence]) -> list[Statistic]:
-    found = []
-    for score in SCORES:
-        of_task = score.of(evidence, SIGNS)
-        flipped, same = (of_task.kept(error, FLIPPED_SHARE, score.column) for error in (FLIPPED, SAME_SIGN))
-        note = f"keeps {flipped[0]:.2f} with wrong signs, {same[0]:.2f} without"
-        found.append(Statistic(flipped - same, of_task.contexts, score.part, note))
-    return found
+def _measure(evidence: Mapping[str, Evidence]) -> Measured:
+    return each_part({score.part: partial(_difference, evidence, score) for score in SCORES})
+
+
+def _difference(evidence: Mapping[str, Evidence], score: Score) -> Statistic:
+    found = score.of(evidence, SIGNS)
+    flipped, same = (found.kept(error, FLIPPED_SHARE, score.column) for error in (FLIPPED, SAME_SIGN))
+    note = f"keeps {flipped[0]:.2f} with wrong signs, {same[0]:.2f} without"
+    return Statistic(flipped - same, found.contexts, note=note)
 
 
 CLAIM = Claim(

@@ -1,27 +1,39 @@
 """Claim E5: normal error degrades quickly with its spread, and more than uniform error of a larger spread."""
 
 from collections.abc import Mapping
+from functools import partial
 
 import numpy as np
 
-from leaderboards.claims.declaration import Claim, Statistic
-from leaderboards.claims.errors.tables import ERRORS, EVERYWHERE, NORMALS, SCORES, STDS, WIDE
+from leaderboards.claims.declaration import Claim, Measured, Statistic, each_part
+from leaderboards.claims.errors.tables import ERRORS, EVERYWHERE, NORMALS, SCORES, STDS, WIDE, Score
 from leaderboards.claims.evidence import Evidence
 from leaderboards.claims.texts import E
 
 
-def _measure(evidence: Mapping[str, Evidence]) -> list[Statistic]:
-    found = []
-    for score in SCORES:
-        of_task = score.of(evidence, ERRORS)
-        kept = np.stack([of_task.kept(error, EVERYWHERE, score.column) for error in NORMALS])
-        places = np.array(STDS) - np.mean(STDS)
-        slope = places @ kept / (places @ places)
-        note = "keeps " + ", ".join(f"{share:.2f} at {std:g}" for share, std in zip(kept[:, 0], STDS, strict=True))
-        found.append(Statistic(slope, of_task.contexts, f"slope over the spread, {score.part}", note))
-        wide = of_task.kept(WIDE, EVERYWHERE, score.column)
-        found.append(Statistic(kept[-1] - wide, of_task.contexts, f"normal less wide uniform, {score.part}"))
-    return found
+def _measure(evidence: Mapping[str, Evidence]) -> Measured:
+    measures = {"slope over the spread": _slope, "normal less wide uniform": _difference}
+    return each_part(
+        {
+            f"{name}, {score.part}": partial(measure, evidence, score)
+            for score in SCORES
+            for name, measure in measures.items()
+        }
+    )
+
+
+def _slope(evidence: Mapping[str, Evidence], score: Score) -> Statistic:
+    found = score.of(evidence, ERRORS)
+    kept = np.stack([found.kept(error, EVERYWHERE, score.column) for error in NORMALS])
+    places = np.array(STDS) - np.mean(STDS)
+    note = "keeps " + ", ".join(f"{share:.2f} at {std:g}" for share, std in zip(kept[:, 0], STDS, strict=True))
+    return Statistic(places @ kept / (places @ places), found.contexts, note=note)
+
+
+def _difference(evidence: Mapping[str, Evidence], score: Score) -> Statistic:
+    found = score.of(evidence, ERRORS)
+    normal, wide = (found.kept(error, EVERYWHERE, score.column) for error in (NORMALS[-1], WIDE))
+    return Statistic(normal - wide, found.contexts, note=f"keeps {normal[0]:.2f} and {wide[0]:.2f}")
 
 
 CLAIM = Claim(

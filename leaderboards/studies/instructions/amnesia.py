@@ -1,9 +1,10 @@
 """Finds selective amnesia: a cache that still obeys its directives and has lost the defence (arXiv 2510.00231)."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pandas import DataFrame, concat
 
+from leaderboards.statistics.bootstrap import FloatArray
 from leaderboards.statistics.resampling import Estimate
 from leaderboards.studies.instructions.obedience import DEFENDED, PromptRecords
 from leaderboards.studies.instructions.protection import difference
@@ -25,6 +26,7 @@ class Leak:
     obeyed: float  # the mean there
     leakage: float
     more: Estimate  # leakage than under the full cache, on the same draws
+    values: FloatArray = field(compare=False, repr=False)  # that this is of, shape (1 + resamples,)
 
 
 def while_obeying(prompts: PromptRecords, obeyed: float = STILL_OBEYED) -> list[Leak]:
@@ -54,7 +56,7 @@ def while_obeying(prompts: PromptRecords, obeyed: float = STILL_OBEYED) -> list[
         own = attacks[here]
         more = difference(prompts.resampler, own, whole[row["arm"]], "leakage")
         estimate = prompts.resampler.estimate_of(more, len(own))
-        leaks.append(Leak(row["policy"], row["arm"], row["level"], row["strict"], row["leakage"], estimate))
+        leaks.append(Leak(row["policy"], row["arm"], row["level"], row["strict"], row["leakage"], estimate, more))
     return leaks
 
 

@@ -156,19 +156,19 @@ def rank_correlations(prompts: PromptRecords) -> list[RankCorrelation]:
 def _rank_correlations(prompts: PromptRecords, group: str, part: DataFrame) -> Iterator[RankCorrelation]:
     families = list(dict.fromkeys(part["family"]))
     profiles = {
-        (str(policy), level): _by_family(prompts.resampler, cell, families)
+        (str(policy), level): by_family(prompts.resampler, cell, families)
         for (policy, level), cell in part.groupby(["policy", "level"], sort=False, observed=True)
     }
     whole = next((profile for (policy, _), profile in profiles.items() if policy == FULL), None)
     for (policy, level), profile in profiles.items():
         if whole is not None and policy != FULL:
-            correlations = _spearman(profile, whole)
+            correlations = spearman(profile, whole)
             known = not np.isnan(correlations[0])
             estimate = prompts.resampler.estimate_of(correlations, len(families)) if known else None
             yield RankCorrelation(policy, level, group, estimate)
 
 
-def _by_family(resampler: Resampler, cell: DataFrame, families: Sequence[str]) -> FloatArray:
+def by_family(resampler: Resampler, cell: DataFrame, families: Sequence[str]) -> FloatArray:
     """Computes the strict accuracy of each family, shape (1 + resamples, families): first as measured, then as
     resampled."""
     columns = []
@@ -179,7 +179,7 @@ def _by_family(resampler: Resampler, cell: DataFrame, families: Sequence[str]) -
     return np.stack(columns, axis=1)
 
 
-def _spearman(one: FloatArray, other: FloatArray) -> FloatArray:
+def spearman(one: FloatArray, other: FloatArray) -> FloatArray:
     """Computes Spearman's correlation row by row; NaN where a row has a family without a value, or no order."""
     ranks = [stats.rankdata(profile, axis=1, nan_policy="propagate") for profile in (one, other)]
     centred = [rank - rank.mean(axis=1, keepdims=True) for rank in ranks]

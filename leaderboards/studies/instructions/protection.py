@@ -1,7 +1,7 @@
 """Measures what protecting the instructions of a prompt gains over the plain policy (arXiv 2510.00231)."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from pandas import DataFrame
@@ -41,6 +41,7 @@ class Gain:
     # like protection.
     failed: int
     whole: float | None  # the share of contexts in which the protected policy keeps both spans whole, if it is known
+    values: FloatArray = field(compare=False, repr=False)  # that the estimate is of, shape (1 + resamples,)
 
 
 def all_gains(prompts: PromptRecords) -> list[Gain]:
@@ -79,7 +80,7 @@ def protection_gain(prompts: PromptRecords, plain: str, protected: str) -> Gain 
         return None
     mean: FloatArray = np.mean(gains, axis=0)
     estimate = prompts.resampler.estimate_of(mean, len(shared))
-    return Gain(plain, protected, estimate, tuple(shared), failed, _whole(prompts, protected, shared))
+    return Gain(plain, protected, estimate, tuple(shared), failed, _whole(prompts, protected, shared), mean)
 
 
 def _whole(prompts: PromptRecords, policy: str, levels: Sequence[Level]) -> float | None:

@@ -1,0 +1,35 @@
+"""Claim R1: accuracy is flat to moderate compression."""
+
+from collections.abc import Mapping
+from functools import partial
+
+from leaderboards.claims.declaration import Claim, Measured, Statistic, each_part
+from leaderboards.claims.evidence import Evidence
+from leaderboards.claims.routing.routes import OVER_RATIOS, POLICIES, Routes
+from leaderboards.claims.texts import R
+from policies.declaration.names import FULL
+
+MODERATE = 0.4
+
+
+def _measure(evidence: Mapping[str, Evidence]) -> Measured:
+    routes = Routes.of(evidence)
+    return each_part({policy: partial(_kept, routes, policy) for policy in POLICIES})
+
+
+def _kept(routes: Routes, policy: str) -> Statistic:
+    kept = routes.mean(policy, MODERATE, "f1") / routes.mean(FULL, None, "f1")
+    return Statistic(kept, routes.contexts, note=routes.left_out)
+
+
+CLAIM = Claim(
+    identifier="R1",
+    text=R,
+    words="Accuracy is flat to moderate compression.",
+    reported="on many tasks, without one figure for all",
+    statistic="F1 at an asked ratio of 0.4 as a share of the full cache's, mean over the tasks, by policy",
+    side="at least",
+    threshold=0.9,
+    experiments=(OVER_RATIOS,),
+    measure=_measure,
+)

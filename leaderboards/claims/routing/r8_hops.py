@@ -1,0 +1,36 @@
+"""Claim R8: chains of facts and facts about several people break first."""
+
+from collections.abc import Mapping
+from functools import partial
+
+from leaderboards.claims.declaration import Claim, Measured, Statistic, each_part
+from leaderboards.claims.evidence import Evidence, TaskEvidence
+from leaderboards.claims.routing.routes import ONE_FACT, OVER_RATIOS, SEVERAL_FACTS, mean_of_policies
+from leaderboards.claims.texts import R
+
+
+def _measure(evidence: Mapping[str, Evidence]) -> Measured:
+    found = evidence[OVER_RATIOS.name]
+    return each_part({task: partial(_lower, found.of(ONE_FACT), found, task) for task in SEVERAL_FACTS})
+
+
+def _lower(one_fact: TaskEvidence, evidence: Evidence, task: str) -> Statistic:
+    several = evidence.of(task)
+    ratios = mean_of_policies(one_fact), mean_of_policies(several)
+    note = f"{ONE_FACT} loses 5 points at {ratios[0][0]:.2f}, {task} at {ratios[1][0]:.2f}"
+    return Statistic(ratios[0] - ratios[1], min(one_fact.contexts, several.contexts), note=note)
+
+
+CLAIM = Claim(
+    identifier="R8",
+    text=R,
+    words="Chains of facts and several people break first.",
+    reported='"heterogeneous cliffs", without one figure',
+    statistic="the ratio at which base has lost 5 points of F1, less that at which the other task has, mean over the "
+    "same policies",
+    side="above",
+    threshold=0.0,
+    experiments=(OVER_RATIOS,),
+    measure=_measure,
+    unit="asked ratio",
+)

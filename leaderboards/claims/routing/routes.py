@@ -1,0 +1,86 @@
+"""The experiments of text R: policies over ratios, about one fact, chains of facts, and facts about several people."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from leaderboards.claims.declaration import Experiment
+from leaderboards.claims.evidence import Evidence, NoEvidenceError, TaskEvidence
+from leaderboards.statistics.bootstrap import FloatArray
+from policies.declaration.names import FULL
+
+POLICIES = ("streaming_llm", "snapkv", "knorm", "expected_attention", "h2o")
+RATIOS = tuple(round(tenth / 10, 1) for tenth in range(1, 10))
+ONE_FACT, SEVERAL_FACTS = "base", ("hops", "multi_entity")
+OVER_RATIOS = Experiment(
+    name="routes",
+    tasks=",".join((ONE_FACT, *SEVERAL_FACTS)),
+    policies=",".join(POLICIES),
+    levels=(("ratio", ",".join(map(str, RATIOS))),),
+    contexts=16,
+)
+LOST = 5.0  # points of F1, as for the safe ratio of a board
+
+
+@dataclass(frozen=True)
+class Routes:
+    """The tasks of the experiment that the model can do: what is said of all of them is their mean."""
+
+    tasks: tuple[TaskEvidence, ...]
+    left_out: str  # says which it cannot do, if any
+
+    @classmethod
+    def of(cls, evidence: Mapping[str, Evidence]) -> "Routes":
+        found, failed = [], []
+        for task in evidence[OVER_RATIOS.name].tasks:
+            of_task = evidence[OVER_RATIOS.name].of(task)
+            try:
+                of_task.clean("f1")
+            except NoEvidenceError as error:
+                failed.append(str(error))
+            else:
+                found.append(of_task)
+        if not found:
+            raise NoEvidenceError("; ".join(failed))
+        return cls(tuple(found), f"left out: {'; '.join(failed)}" if failed else "")
+
+    @property
+    def contexts(self) -> int:
+        return sum(task.contexts for task in self.tasks)
+
+    def mean(self, policy: str, level: float | None, column: str) -> FloatArray:
+        """Averages the means of the tasks."""
+        means: FloatArray = np.mean([task.mean(policy, level, column) for task in self.tasks], axis=0)
+        return means
+
+    def over_ratios(self, column: str) -> FloatArray:
+        """Averages the means of all policies at each ratio, the full cache first: shape (1 + resamples, ratios + 1)."""
+        means = [np.mean([self.mean(policy, ratio, column) for policy in POLICIES], axis=0) for ratio in RATIOS]
+        return np.stack([self.mean(FULL, None, column), *means], axis=1)
+
+
+def holds_up_to(found: TaskEvidence, policy: str) -> FloatArray:
+    """Returns the ratio at which the loss of F1 against the full cache first reaches 5 points, on the line between two
+    ratios, and the highest ratio where it never does: shape (1 + resamples,).
+
+    It is the safe ratio of a board as a number that resamples can have: that one asks for the upper end of an interval
+    of each loss, which a resample has not.
+    """
+    whole = found.clean("f1")
+    losses = np.stack([whole - whole, *(whole - found.mean(policy, ratio, "f1") for ratio in RATIOS)], axis=1)
+    ratios = np.array([0.0, *RATIOS])
+    too_much = losses >= LOST
+    place = np.where(too_much.any(axis=1), too_much.argmax(axis=1), len(RATIOS))
+    rows = np.arange(len(losses))
+    before, after = losses[rows, place - 1], losses[rows, place]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        share = np.where(too_much.any(axis=1), (LOST - before) / (after - before), 1.0)
+    crossed: FloatArray = ratios[place - 1] + share * (ratios[place] - ratios[place - 1])
+    return crossed
+
+
+def mean_of_policies(found: TaskEvidence) -> FloatArray:
+    """Averages it over the policies."""
+    means: FloatArray = np.mean([holds_up_to(found, policy) for policy in POLICIES], axis=0)
+    return means

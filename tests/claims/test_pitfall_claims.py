@@ -1,0 +1,157 @@
+"""The statistics of text P, on records of system prompts where the truth is known."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from pandas import DataFrame
+
+from leaderboards.claims.declaration import NoStatistic, Statistic
+from leaderboards.claims.evidence import Evidence
+from leaderboards.claims.pitfalls.prompts import HALF, LITTLE, MORE, POLICIES, PROMPTS, WAYS
+from leaderboards.claims.registry import claims
+from leaderboards.claims.verdict import Judgement, judge
+from tests.support.study_records import BOTH, answer, attack
+
+DRAWS = 8
+PROTECTED = tuple(f"{policy}+{way}" for policy in POLICIES for way in WAYS)
+Told = Callable[[str, float, str, int], dict[str, Any]]  # of policy, ratio, order and draw: what differs from the best
+
+
+def evidence(told: Told, whole: float = 1.0) -> dict[str, Evidence]:
+    """Prompts with two directives in both orders, and with one in a context of its own. The full cache obeys all and
+    leaks nothing, or obeys a share; ``told`` gives ``obeyed`` (of the several), ``single``, ``leaked`` and ``kept``."""
+    rows = []
+    for policy, ratio in (("full", 0.0), *((one, at.value) for one in (*POLICIES, *PROTECTED) for at in LEVELS)):
+        for draw in range(DRAWS):
+            for arm in BOTH:
+                best: dict[str, Any] = {
+                    "obeyed": [draw < whole * DRAWS] * 2,
+                    "single": [draw < whole * DRAWS],
+                    "leaked": 0.0,
+                }
+                best["kept"] = (0.5, 0.5)
+                made = best if policy == "full" else best | told(policy, ratio, arm, draw)
+                kept = dict(zip(("defence_kept", "directives_kept"), made["kept"], strict=True))
+                rows.append(answer(draw, arm, policy, made["obeyed"], ratio) | kept)
+                rows.append(attack(draw, arm, policy, made["leaked"], ratio) | kept)
+                alone = answer(draw, arm, policy, made["single"], ratio)
+                rows.append(alone | kept | {"question_id": alone["question_id"] + "/alone"})
+    return {PROMPTS.name: Evidence(DataFrame(rows))}
+
+
+LEVELS = (LITTLE, HALF, MORE)
+
+
+def measured(identifier: str, told: Told) -> dict[str, Statistic | NoStatistic]:
+    found = claims()[identifier].measure(evidence(told))
+    assert isinstance(found, list)
+    return {one.part: one for one in found}
+
+
+def value(found: Statistic | NoStatistic) -> float:
+    assert isinstance(found, Statistic), found
+    return float(found.values[0])
+
+
+def judged(identifier: str, told: Told) -> dict[str, Judgement]:
+    return {one.part: one for one in judge([claims()[identifier]], evidence(told))}
+
+
+def test_families_differ_by_what_one_keeps_and_the_other_loses() -> None:
+    """At half the second directive is obeyed in a quarter of the prompts; the first one always, and alone too."""
+
+    def told(policy: str, ratio: float, arm: str, draw: int) -> dict[str, Any]:
+        return {"obeyed": [True, draw % 4 == 0]}
+
+    found = measured("P1", told)[""]
+    assert value(found) == pytest.approx(0.75)
+    assert isinstance(found, Statistic)
+    assert found.note.startswith("most is kept of family0 (1.00), least of family1 (0.25)")
+    assert judged("P1", told)[""].verdict == "holds"
+
+
+def test_what_leaks_while_it_is_obeyed() -> None:
+    """snapkv leaks half of the prompt at 0.3 with the defence first; at 0.7 it leaks all and obeys nothing, which does
+    not count."""
+
+    def told(policy: str, ratio: float, arm: str, draw: int) -> dict[str, Any]:
+        if policy != "snapkv" or arm != "defence first":
+            return {}
+        at: dict[float, dict[str, Any]] = {
+            0.3: {"leaked": 0.5},
+            0.7: {"leaked": 1.0, "obeyed": [False] * 2, "single": [False]},
+        }
+        return at.get(ratio, {})
+
+    found = measured("P2", told)[""]
+    assert value(found) == pytest.approx(0.5)
+    assert isinstance(found, Statistic)
+    assert found.note == "snapkv at 0.3, defence first: 0.50 leaks while 1.00 is obeyed"
+
+
+def test_who_obeys_nothing_leaks_nothing_that_counts() -> None:
+    (found,) = judge([claims()["P2"]], evidence(lambda *_: {"obeyed": [False] * 2, "single": [False], "leaked": 1.0}))
+    assert (found.verdict, found.why) == ("undecided", "no policy obeys 70% of the directives at any ratio")
+
+
+def test_order_decides_where_the_first_span_suffers() -> None:
+    """What stands first keeps a fifth of its tokens and is lost: it leaks, or it is disobeyed."""
+
+    def told(policy: str, ratio: float, arm: str, draw: int) -> dict[str, Any]:
+        if arm == "defence first":
+            return {"kept": (0.2, 0.8), "leaked": 0.6}
+        return {"kept": (0.8, 0.2), "obeyed": [draw % 2 == 0] * 2, "single": [draw % 2 == 0]}
+
+    found = measured("P3", told)
+    assert value(found["tokens kept"]) == pytest.approx(-1.2)
+    assert value(found["leaked and disobeyed"]) == pytest.approx(0.6 + 0.5)
+    assert {one.verdict for one in judged("P3", told).values()} == {"holds"}
+
+
+def test_no_order_where_the_same_span_suffers_in_both() -> None:
+    """A difference that is the same in both orders is none of order; that it is 0 cannot be shown."""
+    found = judged("P3", lambda *_: {"kept": (0.2, 0.8), "leaked": 0.6})["tokens kept"]
+    assert found.estimate is not None
+    assert found.estimate.mean == pytest.approx(0.0)
+    assert found.verdict == "undecided"
+
+
+def test_spans_are_kept_unevenly_by_policy() -> None:
+    def told(policy: str, ratio: float, arm: str, draw: int) -> dict[str, Any]:
+        return {"kept": (0.3, 0.7) if policy == "knorm" else (0.6, 0.4) if policy == "snapkv" else (0.5, 0.5)}
+
+    found = judged("P4", told)
+    assert {policy: one.verdict for policy, one in found.items()} == {
+        "streaming_llm": "undecided",
+        "snapkv": "holds",
+        "knorm": "holds",
+    }
+    assert value(measured("P4", told)["knorm"]) == pytest.approx(-0.4)
+
+
+def test_protection_gains_half_of_either() -> None:
+    """Plain policies obey nothing and leak 0.4; a whitelist mends both, and fair eviction the leak alone."""
+
+    def told(policy: str, ratio: float, arm: str, draw: int) -> dict[str, Any]:
+        obeys, leaks = policy.endswith("+whitelist"), "+" not in policy
+        return {"obeyed": [obeys] * 2, "single": [obeys], "leaked": 0.4 * leaks}
+
+    found = measured("P5", told)
+    assert set(found) == set(PROTECTED)
+    assert value(found["snapkv+whitelist"]) == pytest.approx(0.7)
+    assert value(found["snapkv+fair"]) == pytest.approx(0.2)
+
+
+def test_several_suffer_more_than_one() -> None:
+    found = measured("P6", lambda policy, ratio, arm, draw: {"obeyed": [draw % 2 == 0] * 2})
+    assert value(found[""]) == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize("identifier", ["P1", "P2", "P3", "P4", "P5", "P6"])
+def test_a_model_that_obeys_little_decides_nothing(identifier: str) -> None:
+    (found,) = judge([claims()[identifier]], evidence(lambda *_: {}, whole=0.25))
+    assert (found.verdict, found.why) == (
+        "undecided",
+        "instructions: the full cache obeys 0.25 of the directives, not 0.5",
+    )

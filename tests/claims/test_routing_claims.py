@@ -1,0 +1,216 @@
+"""The statistics of text R, on records where the truth is known."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from pandas import DataFrame
+
+from leaderboards.claims.declaration import LARGER, Claim, NoStatistic, Statistic
+from leaderboards.claims.evidence import Evidence
+from leaderboards.claims.registry import claims
+from leaderboards.claims.routing.r7_aware import AGNOSTIC, AWARE
+from leaderboards.claims.routing.r7_aware import POLICIES as AWARE_POLICIES
+from leaderboards.claims.routing.r7_aware import RATIOS as AWARE_RATIOS
+from leaderboards.claims.routing.routes import OVER_RATIOS, POLICIES, RATIOS, Routes, holds_up_to
+from leaderboards.claims.verdict import judge
+
+TASKS = ("base", "hops", "multi_entity")
+CONTEXTS, QUESTIONS = 12, 4
+Answer = Callable[[str, str, float, int, int], dict[str, Any]]  # of task, policy, ratio, context and question
+
+
+def records(answer: Answer, tasks: tuple[str, ...] = TASKS, policies: tuple[str, ...] = POLICIES) -> DataFrame:
+    """Rows of the full cache and of policies over ratios; the last question of each context has no answer."""
+    cells = [("full", 0.0), *((policy, ratio) for policy in policies for ratio in RATIOS)]
+    return DataFrame(
+        {
+            "task": task,
+            "policy": policy,
+            "level_kind": "ratio",
+            "level": ratio,
+            "draw_id": f"{task}/{context:02}",
+            "question_id": f"{task}/{context:02}/{question}",
+            "status": "ok",
+            "answerable": question < QUESTIONS - 1,
+            "f1": 100.0,
+            "hallucinated": False,
+            "abstained": False,
+            "answered": True,
+            "ger": 0.0 if question < QUESTIONS - 1 else None,
+        }
+        | answer(task, policy, ratio, context, question)
+        for task in tasks
+        for policy, ratio in cells
+        for context in range(CONTEXTS)
+        for question in range(QUESTIONS)
+    )
+
+
+def measured(identifier: str, answer: Answer) -> dict[str, Statistic | NoStatistic]:
+    return of_evidence(claims()[identifier], {OVER_RATIOS.name: Evidence(records(answer))})
+
+
+def of_evidence(claim: Claim, evidence: dict[str, Evidence]) -> dict[str, Statistic | NoStatistic]:
+    found = claim.measure(evidence)
+    assert isinstance(found, list)
+    return {one.part: one for one in found}
+
+
+def value(found: Statistic | NoStatistic) -> float:
+    assert isinstance(found, Statistic), found
+    return float(found.values[0])
+
+
+def test_flat_is_what_f1_keeps_at_0_4_by_policy() -> None:
+    """snapkv keeps 60 of 80 points at 0.4, whatever it does elsewhere; the others keep all."""
+
+    def answer(task: str, policy: str, ratio: float, context: int, question: int) -> dict[str, Any]:
+        return {"f1": {0.4: 60.0, 0.5: 0.0}.get(ratio, 80.0) if policy == "snapkv" else 80.0}
+
+    found = measured("R1", answer)
+    assert list(found) == list(POLICIES)
+    assert value(found["snapkv"]) == pytest.approx(0.75)
+    assert value(found["knorm"]) == pytest.approx(1.0)
+
+
+def test_a_task_that_the_model_cannot_do_is_left_out_and_named() -> None:
+    def answer(task: str, policy: str, ratio: float, context: int, question: int) -> dict[str, Any]:
+        return {"f1": 20.0 if task == "hops" else 90.0}
+
+    routes = Routes.of({OVER_RATIOS.name: Evidence(records(answer))})
+    assert [task.task for task in routes.tasks] == ["base", "multi_entity"]
+    assert routes.left_out == "left out: hops: the full cache reaches 20 of f1, not 50"
+
+
+@pytest.mark.parametrize(("last_before", "peak"), [(0.8, 0.85), (0.3, 0.35)])
+def test_cliff_is_where_the_rate_rises_fastest(last_before: float, peak: float) -> None:
+    def answer(task: str, policy: str, ratio: float, context: int, question: int) -> dict[str, Any]:
+        return {"hallucinated": ratio > last_before and (context + question) % 2 == 0}
+
+    found = measured("R2", answer)["hallucinated, of all answers"]
+    assert value(found) == pytest.approx(peak)
+
+
+def test_cliff_among_statements_is_seen_where_a_model_falls_silent() -> None:
+    """At 0.9 half of the questions are withheld, and half of the rest is made up; of all answers a quarter is, as
+    before."""
+
+    def answer(task: str, policy: str, ratio: float, context: int, question: int) -> dict[str, Any]:
+        silent = ratio > 0.8 and question % 2 == 0
+        return {"answered": not silent, "abstained": silent, "hallucinated": question == 1}
+
+    found = measured("R2", answer)
+    of_all = found["hallucinated, of all answers"]
+    assert isinstance(of_all, NoStatistic)
+    assert of_all.reason == "the rate rises nowhere"
+    assert value(found["hallucinated, of those that state something"]) == pytest.approx(0.85)
+
+
+def test_eviction_goes_with_hallucination_within_a_ratio() -> None:
+    """GER and made-up answers are the same contexts: the correlation is 1, though both fall over the ratios."""
+
+    def answer(task: str, policy: str, ratio: float, context: int, question: int) -> dict[str, Any]:
+        gone = context % 3 == 0
+        return {"ger": float(gone) * (1 - ratio) if question < 3 else None, "hallucinated": gone and ratio < 0.5}
+
+    found = measured("R3", answer)["hallucinated, of all answers"]
+    assert value(found) > 0.7
+    (judged,) = [
+        one
+        for one in judge([claims()["R3"]], {OVER_RATIOS.name: Evidence(records(answer))})
+        if one.part == "hallucinated, of all answers"
+    ]
+    assert judged.verdict == "holds"
+
+
+def test_what_rises_with_the_ratio_alone_is_no_partial_correlation() -> None:
+    """Over ratios both rise; within one, all contexts have one GER, and there is nothing to correlate."""
+
+    def answer(task: str, policy: str, ratio: float, context: int, question: int) -> dict[str, Any]:
+        made_up = (context * 5 + question) % 12 < 12 * ratio
+        return {"ger": ratio if question < 3 else None, "hallucinated": made_up}
+
+    found = measured("R3", answer)["hallucinated, of all answers"]
+    assert isinstance(found, NoStatistic)
+    assert found.reason == "within a ratio GER is the same for all contexts, or the rate is"
+
+
+def test_partial_correlation_is_that_of_residuals() -> None:
+    """As measured, it is Pearson's of what is left of both once the means of task, policy and ratio are taken off."""
+    rng = np.random.default_rng(0)
+    evicted = rng.random((len(TASKS), len(POLICIES), len(RATIOS), CONTEXTS))
+    made_up = (rng.random(evicted.shape) + evicted > 1).astype(float)
+    places = {
+        name: {one: place for place, one in enumerate(of)}
+        for name, of in (("task", TASKS), ("policy", POLICIES), ("ratio", RATIOS))
+    }
+
+    def answer(task: str, policy: str, ratio: float, context: int, question: int) -> dict[str, Any]:
+        if policy == "full":
+            return {}
+        at = places["task"][task], places["policy"][policy], places["ratio"][ratio], context
+        return {"ger": evicted[at] if question < 3 else None, "hallucinated": bool(made_up[at])}
+
+    residuals = [(values - values.mean(axis=-1, keepdims=True)).ravel() for values in (evicted, made_up)]
+    expected = np.corrcoef(*residuals)[0, 1]
+    assert value(measured("R3", answer)["hallucinated, of all answers"]) == pytest.approx(expected)
+
+
+def test_five_points_are_lost_on_the_line_between_two_ratios() -> None:
+    """Nothing is lost at 0.5 and 20 points at 0.6: 5 points a quarter of the way. knorm never loses 5."""
+
+    def answer(task: str, policy: str, ratio: float, context: int, question: int) -> dict[str, Any]:
+        return {"f1": 80.0 if policy == "snapkv" and ratio > 0.5 else 96.0 if policy == "knorm" and ratio else 100.0}
+
+    found = Evidence(records(answer)).of("base")
+    assert holds_up_to(found, "snapkv")[0] == pytest.approx(0.525)
+    assert holds_up_to(found, "knorm")[0] == pytest.approx(0.9)
+
+
+def breaks_at(ratios: dict[str, float]) -> Answer:
+    """Everything is right up to a ratio, by task, and nothing beyond."""
+
+    def answer(task: str, policy: str, ratio: float, context: int, question: int) -> dict[str, Any]:
+        return {"f1": 100.0 * (ratio <= ratios[task] + 1e-9)}
+
+    return answer
+
+
+def test_several_facts_break_first_where_they_do() -> None:
+    found = measured("R8", breaks_at({"base": 0.7, "hops": 0.3, "multi_entity": 0.7}))
+    assert value(found["hops"]) == pytest.approx(0.4)
+    assert value(found["multi_entity"]) == pytest.approx(0.0)
+
+
+def test_larger_models_are_set_against_smaller_ones_task_by_task() -> None:
+    evidence = {
+        OVER_RATIOS.name: Evidence(records(breaks_at({"base": 0.5, "hops": 0.5, "multi_entity": 0.5}))),
+        OVER_RATIOS.name + LARGER: Evidence(records(breaks_at({"base": 0.3, "hops": 0.5, "multi_entity": 0.6}))),
+    }
+    found = of_evidence(claims()["R9"], evidence)
+    assert [round(value(found[task]), 2) for task in TASKS] == [-0.2, 0.0, 0.1]
+
+
+def in_mode(right: float, abstained: bool, questions: int = CONTEXTS) -> Evidence:
+    def answer(task: str, policy: str, ratio: float, context: int, question: int) -> dict[str, Any]:
+        treated = policy != "full" and ratio in AWARE_RATIOS
+        unanswerable = question == QUESTIONS - 1
+        return {"f1": right if treated else 100.0, "abstained": unanswerable and (abstained or not treated)}
+
+    made = records(answer, ("base",), AWARE_POLICIES)
+    return Evidence(made[made["draw_id"] < f"base/{questions:02}"])
+
+
+def test_the_question_helps_accuracy_and_hurts_honesty() -> None:
+    """With the question F1 rises from 40 to 90, and what has no answer is answered."""
+    found = of_evidence(claims()["R7"], {AGNOSTIC.name: in_mode(40, True), AWARE.name: in_mode(90, False)})
+    assert value(found["F1 gained, of 1"]) == pytest.approx(0.5)
+    assert value(found["abstentions on unanswerable questions lost"]) == pytest.approx(1.0)
+
+
+def test_modes_that_were_asked_other_questions_are_not_compared() -> None:
+    evidence = {AGNOSTIC.name: in_mode(40, True), AWARE.name: in_mode(90, False, questions=8)}
+    (judged,) = judge([claims()["R7"]], evidence)
+    assert (judged.verdict, judged.why) == ("undecided", "the two modes were asked other questions")
