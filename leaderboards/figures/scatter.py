@@ -112,10 +112,16 @@ def _spot(style: LineStyle, row: SummaryRow, both: Pair) -> Spot:
 
 
 def _left_out(shown: Sequence[SummaryRow], known: Sequence[SummaryRow]) -> str:
-    """Says why policies lack points, each reason once."""
-    missing: dict[str, dict[str, None]] = {}
+    """Says which policies lack points at which levels, and why, each reason once: the tasks in which it holds stand
+    where the cells are blank."""
+    missing: dict[str, dict[str, list[str]]] = {}
     there = {(row.policy, row.at) for row in known}
     for row in shown:
         if (row.policy, row.at) not in there and row.policy != FULL:
-            missing.setdefault(row.reason or "not measured", {})[row.policy] = None
-    return "; ".join(f"{', '.join(policies)}: {reason}" for reason, policies in missing.items())
+            reason = (row.reason or "not measured").rpartition(": ")[2]
+            missing.setdefault(reason, {}).setdefault(row.policy, []).append(str(row.at))
+    told_of = {
+        reason: [f"{policy} at {', '.join(levels)}" for policy, levels in policies.items()]
+        for reason, policies in missing.items()
+    }
+    return "; ".join(f"{', '.join(policies)} ({reason})" for reason, policies in told_of.items())

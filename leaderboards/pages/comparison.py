@@ -47,6 +47,11 @@ class Grid:
     unit: str
     lines: tuple[Line, ...]
 
+    @property
+    def reasons(self) -> list[str]:
+        """Says why cells are blank, each reason once: the title of a cell is nowhere on a phone."""
+        return list(dict.fromkeys(cell.reason for line in self.lines for cell in line.cells if cell.sort is None))
+
 
 @dataclass(frozen=True)
 class Section:
@@ -94,6 +99,7 @@ def build_comparison(
         ],
         pooled=pooled,
         presses=argument_rows(presses),
+        adapted={one.policy for one in presses if one.adapted},
         definitions=[one for one in STATISTICS.definitions if one.name in DEFINED],
         missing=missing,
         unmastered=reasons,
@@ -137,7 +143,8 @@ def _listed(duel: Duel, measures: Sequence[Compared]) -> tuple[str, ...]:
 def _contrasted(contrast: Contrast) -> tuple[str, ...]:
     """Returns the row of a contrast as texts, rates in percent."""
     rates = (f"{100 * rate:.0f}" for rate in (contrast.rate, contrast.other_rate))
-    return (contrast.name, str(contrast.answers), *rates, contrast.difference.written(100))
+    alone = " (no interval from one context)" if contrast.difference.low is None else ""
+    return (contrast.name, str(contrast.answers), *rates, contrast.difference.written(100) + alone)
 
 
 def _lines(
@@ -160,4 +167,10 @@ def _of(duel: Duel | None, measure: Compared, unmastered: Mapping[str, str]) -> 
 
 def _cell(contest: Contest) -> Cell:
     text, _, interval = contest.written.partition(" ")
-    return Cell(text, interval, contest.difference.mean, tone=contest.verdict, reason=contest.explained)
+    return Cell(
+        text,
+        interval or f"no interval, n = {contest.contexts}",
+        contest.difference.mean,
+        tone=contest.verdict,
+        reason=contest.explained,
+    )

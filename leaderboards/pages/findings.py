@@ -58,7 +58,7 @@ def _most(results: Results, matrix: UseMatrix, figure: Address) -> Finding | Non
     if kept <= WHOLE:
         remains = f"keeps {kept:.0f} % of {_noun(what.title)}"
     return Finding(
-        f"{policy}{mark} {remains} up to ratio {ratio:g} on {use.name} ({use.contexts} contexts).",
+        f"{policy}{mark} {remains} up to ratio {ratio:g} on {use.with_tasks}, {use.contexts} contexts.",
         figure(use.tasks[0], what.name),
     )
 
@@ -74,7 +74,7 @@ def _least(results: Results, matrix: UseMatrix, figure: Address) -> Finding | No
         return None
     lowest = min(best.values())
     uses = [use for use, ratio in best.items() if ratio == lowest]
-    names = ", ".join(use.name for use in uses)
+    names = ", ".join(use.with_tasks for use in uses)
     task = _binding(results, uses[0], [line.name for line in matrix.methods])
     full = next(row for row in results.rows if (row.task, row.policy) == (task, FULL))  # it is comparable
     return Finding(

@@ -8,6 +8,7 @@ from leaderboards.figures.gallery import Gallery, gallery
 from leaderboards.metrics import TABLES
 from leaderboards.pages.results import Results, distinct, examples_page, labels_of
 from leaderboards.pages.tables import Table, listing, measure_table
+from leaderboards.pages.uses import with_use
 from leaderboards.rendering.style import LineStyle, line_styles
 
 
@@ -43,7 +44,7 @@ def sections_of(results: Sequence[Results], task: str) -> list[Section]:
 
 
 def title_of(task: str, label: str) -> str:
-    name = "All tasks" if task == ALL_TASKS else task
+    name = "All tasks" if task == ALL_TASKS else with_use(task)
     return f"{name}, {label}" if label else name
 
 

@@ -45,6 +45,12 @@ class Use:
     tokens: float | None  # of a context in the full cache, mean over its tasks; None where the full cache was not run
 
     @property
+    def with_tasks(self) -> str:
+        """Returns its name with its tasks, such as ``system prompt (instructions)``; one that is named as its task
+        alone."""
+        return self.name if [self.name] == list(self.tasks) else f"{self.name} ({', '.join(self.tasks)})"
+
+    @property
     def few(self) -> bool:
         """Tells whether there are too few contexts for a verdict to be trusted, whose colour is muted then."""
         return self.contexts < FEW_CONTEXTS
@@ -76,6 +82,12 @@ class UseMatrix:
                     columns.setdefault(cell.reason, {})[use.name] = None
         blank = [f"– in {', '.join(names)}: {reason}" for reason, names in columns.items()]
         return [*blank, *([ADAPTED_NOTE] if self.adapted else [])]
+
+
+def with_use(task: str) -> str:
+    """Returns the name of a task with what it stands for, such as ``instructions (system prompt)``."""
+    use = next((use for use, tasks in USES.items() if task in tasks), task)
+    return task if use in (task, task.replace("_", " ")) else f"{task} ({use})"
 
 
 def uses_of(results: Results) -> tuple[Use, ...]:

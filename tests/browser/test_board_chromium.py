@@ -112,11 +112,11 @@ def test_model_mode_and_task_choose_one_board_and_never_mix(browser: Chromium, p
     browser.open(page)
     assert browser.evaluate(TITLE) == [f"All tasks, {HOSTILE}, agnostic"]
     choose(browser, "task", "hops")
-    assert browser.evaluate(TITLE) == [f"hops, {HOSTILE}, agnostic"]
+    assert browser.evaluate(TITLE) == [f"hops (multi-hop), {HOSTILE}, agnostic"]
     choose(browser, "mode", "aware")
-    assert browser.evaluate(TITLE) == [f"base, {HOSTILE}, aware"], "which has no other task"
+    assert browser.evaluate(TITLE) == [f"base (short QA), {HOSTILE}, aware"], "which has no other task"
     choose(browser, "model", "other")
-    assert browser.evaluate(TITLE) == ["hops, other, agnostic"], "what was chosen comes back where it is there"
+    assert browser.evaluate(TITLE) == ["hops (multi-hop), other, agnostic"], "what was chosen comes back"
     hidden = (
         "[...document.querySelectorAll('#filters label')].filter(each => each.hidden).map(each => each.textContent)"
     )
@@ -268,7 +268,7 @@ def test_the_address_restores_everything_and_a_choice_is_a_step_to_take_back(bro
         " [...document.querySelectorAll('[role=tab][aria-selected=true]')].map(each => each.id)]"
     )
     chosen = browser.evaluate(everything)
-    assert chosen[1] == ["hops, other, agnostic"]
+    assert chosen[1] == ["hops (multi-hop), other, agnostic"]
     assert chosen[4:] == ["snapkv against tova", "rank", ["section-1-f1-tab", "section-3-hallucination-tab"]]
     browser.open(page, fragment=chosen[0][1:])
     assert browser.evaluate(everything) == chosen
@@ -280,6 +280,6 @@ def test_the_address_restores_everything_and_a_choice_is_a_step_to_take_back(bro
     choose(browser, "task", "base")
     assert browser.evaluate("window.steps") == 1, "a step that the browser's button takes back"
     changing_the_address(browser, "document.querySelector('nav a[href=\"#section-1\"]').click()")
-    assert browser.evaluate(TITLE) == ["base, other, agnostic"], "a place on the page chooses nothing"
+    assert browser.evaluate(TITLE) == ["base (short QA), other, agnostic"], "a place on the page chooses nothing"
     changing_the_address(browser, f"location.hash = {chosen[0]!r}")  # as the button does
     assert browser.evaluate(everything) == chosen

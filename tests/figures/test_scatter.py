@@ -53,7 +53,7 @@ def test_every_policy_and_level_is_a_point_with_its_numbers() -> None:
 def test_what_has_no_ger_is_not_drawn_and_says_why() -> None:
     rewrites = [row("merging", ratio, None, 0.5, "it rewrites the cache") for ratio in (0.3, 0.6)]
     found = found_of([*small(), *rewrites])
-    assert found.plot.note == "merging: it rewrites the cache"
+    assert found.plot.note == "merging at 0.3, 0.6 (it rewrites the cache)"
     assert len(found.plot.spots) == 9
     assert scatter(rewrites, "base", "agnostic", HALLUCINATION) == Blank("it rewrites the cache")
 

@@ -80,7 +80,7 @@ def tables_of(pages: dict[str, str]) -> list[str]:
 
 def test_the_mean_is_on_the_front_page_and_each_task_on_its_own(pages: dict[str, str]) -> None:
     assert list(pages) == [FRONT, "task-base.html", "task-hops.html"]
-    for page, title in zip(pages.values(), ("All tasks", "base", "hops"), strict=True):
+    for page, title in zip(pages.values(), ("All tasks", "base (short QA)", "hops (multi-hop)"), strict=True):
         assert re.findall(r'<section id="section-\d+" class="task".*?<h2[^>]*>([^<]+)</h2>', page, re.DOTALL) == [title]
         trade_off = page.count('id="first-1-tradeoff-figure"')
         assert trade_off == (title == "All tasks")

@@ -78,7 +78,11 @@ def test_a_site_of_several_runs(run: Callable[..., Store], tmp_path: Path, cli: 
     assert cli("site", *(tmp_path / name for name in names), "--out", site) == 0
     assert cli.err.split()[-2:] == ["page:", str(site / "index.html")]
     page = (site / "index.html").read_text()
-    titles = [f"{task}, {mode}" for mode in ("agnostic", "aware") for task in ("All tasks", "base", "hops")]
+    titles = [
+        f"{task}, {mode}"
+        for mode in ("agnostic", "aware")
+        for task in ("All tasks", "base (short QA)", "hops (multi-hop)")
+    ]
     boards = re.findall(r'<section class="board".*?</section>', page, re.DOTALL)
     assert [re.findall(r"<h3[^>]*>([^<]+)</h3>", board) for board in boards] == [[title] for title in titles]
     assert ["<span>snapkv</span>" in board for board in boards] == [True] * 3 + [False] * 3
