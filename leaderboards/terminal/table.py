@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from rich import box
+from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
@@ -36,7 +37,7 @@ def terminal_table(rows: Sequence[SummaryRow], measure: Measure = F1) -> ResultT
     return ResultTable("scores", [Column(name) for name in names], plain, view=_by_level(rows, measure))
 
 
-def _by_level(rows: Sequence[SummaryRow], measure: Measure) -> Table:
+def _by_level(rows: Sequence[SummaryRow], measure: Measure) -> Group:
     """Policies by level, the mean over tasks, in 80 columns.
 
     Of the first mode that the rows hold. Of more than ten columns an even choice is shown, both ends
@@ -50,8 +51,8 @@ def _by_level(rows: Sequence[SummaryRow], measure: Measure) -> Table:
         title += f" (guessing without the text: {own[0].chance:.1f})"
     if levels and levels[0].declared.note:
         title += f", {levels[0].declared.note}"
-    table = Table(title=title, box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0))
-    table.add_column("policy", no_wrap=True, overflow="ellipsis", max_width=POLICY_WIDTH)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0))
+    table.add_column("policy", overflow="fold", max_width=POLICY_WIDTH)
     for level in levels:
         table.add_column(str(level) if level.kind == levels[0].kind else "all", justify="right", no_wrap=True)
     for policy in dict.fromkeys(row.policy for row in own):
@@ -60,7 +61,7 @@ def _by_level(rows: Sequence[SummaryRow], measure: Measure) -> Table:
             row = found.get((policy, level))
             cells.append(Text(_written(measure, row), style="bold" if mark_of(row, measure) == "best" else ""))
         table.add_row(Text(policy), *cells, style="dim" if policy in CONTROLS else None)
-    return table
+    return Group(Text(title, "italic"), table)
 
 
 def _some(levels: Sequence[Level]) -> list[Level]:

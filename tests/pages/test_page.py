@@ -250,12 +250,16 @@ def test_the_terminal_table_fits_80_columns_and_loses_no_policy(rows: list[Summa
     many = [
         summary_row("a/very/long/path/to/file.py:MyPress", task="all", level=step / 20, f1=100.0) for step in range(20)
     ]
-    for of_run, policies in ((rows, list(POLICIES)), (many, ["a/very/long/path/…"])):
+    folded = ["a/very/long/path/t", "o/file.py:MyPress"]
+    for of_run, policies in ((rows, list(POLICIES)), (many, folded)):
         for measure in (F1, HALLUCINATION):
-            lines = printed(of_run, measure).splitlines()
-            assert max(map(len, lines)) <= 80
-            assert not [line for line in lines[3:] if "…" in line.removeprefix(policies[0])], "no number is cut"
-            assert [line.split()[0] for line in lines[3:]] == policies
+            title, head, _, *lines = printed(of_run, measure).splitlines()
+            assert title.startswith(f"{measure.title}, {measure.unit}, mean over tasks"), "in one line"
+            assert max(map(len, (title, head, *lines))) <= 80
+            assert "…" not in "".join(lines), "neither a name nor a number is cut"
+            assert [line.split()[0] for line in lines] == policies
+            numbers = [number for line in lines for number in line.split()[1:]]
+            assert all(re.fullmatch(r"\d+(\.\d)?|–", number) for number in numbers), "no number is broken"
 
 
 def in_budgets(one: dict[str, Any]) -> dict[str, Any]:
