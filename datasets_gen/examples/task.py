@@ -27,6 +27,7 @@ class Request:
     held_out: bool = False  # whether it takes the phrasings that training never shows
     arm: Arm = ""  # the way in which the draw is written, empty where that is drawn too
     number: int = 0  # of the draw among those of its seed
+    taught: bool = False  # whether it takes those too that training alone shows
 
 
 @dataclass(frozen=True)
@@ -75,8 +76,11 @@ class Task:
         level: int | None = None,
         questions: int | None = None,
         held_out: bool = False,
+        taught: bool = False,
     ) -> Example:
         """Makes example ``index`` of a seed: the same bytes on every machine, whatever else was generated.
+
+        ``taught``: also in the phrasings that training alone shows.
 
         ``random.Random`` seeds itself from a string through SHA-512, which PYTHONHASHSEED does not touch.
         """
@@ -94,7 +98,7 @@ class Task:
         arm = self.arms[way]
         identity = f"{draw}/{arm}" if arm else draw
         rng = random.Random(f"{self.version}/{draw}")
-        draft = self.make(rng, Request(split, level, questions, held_out, arm, number))
+        draft = self.make(rng, Request(split, level, questions, held_out, arm, number, taught))
         numbered = tuple(replace(question, id=f"{identity}/{i}") for i, question in enumerate(draft.questions))
         return Example(
             identity, self.name, split, index, draft.context, draft.stated_values, numbered, draft.spans, arm, draw

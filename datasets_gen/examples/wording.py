@@ -4,6 +4,10 @@ import random
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from datasets_gen.examples.taught import TAUGHT
+
+TAUGHT_SHARE = 0.6  # of the texts of training
+
 
 @dataclass(frozen=True)
 class Phrasings:
@@ -11,6 +15,11 @@ class Phrasings:
 
     common: tuple[str, ...]
     held_out: tuple[str, ...]  # never seen in training, so that they tell a skill from a formula
+
+    @property
+    def taught(self) -> tuple[str, ...]:
+        """Lists the phrasings that training shows beside the common ones, and no test."""
+        return TAUGHT.get(self.common[0], ())
 
 
 def phrasings(*common: str, held_out: Iterable[str]) -> Phrasings:
@@ -23,6 +32,11 @@ class Wording:
 
     count: int
     held_out: bool = False
+    taught: bool = False  # where there is more than one, it takes those too that training alone shows
 
     def choose(self, rng: random.Random, phrasings: Phrasings) -> str:
-        return rng.choice(phrasings.held_out if self.held_out else phrasings.common[: self.count])
+        if self.held_out:
+            return rng.choice(phrasings.held_out)
+        if self.taught and self.count > 1 and phrasings.taught and rng.random() < TAUGHT_SHARE:
+            return rng.choice(phrasings.taught)
+        return rng.choice(phrasings.common[: self.count])

@@ -130,7 +130,7 @@ class Story:
 
 def make(rng: random.Random, request: Request) -> Draft:
     size = SIZES[request.level]
-    wording = Wording(size.phrasings, request.held_out)
+    wording = Wording(size.phrasings, request.held_out, request.taught)
     story, accounts = _story(rng, request, size, wording)
     while len({account.count for account in accounts}) < len(accounts):  # the name would not matter
         story, accounts = _story(rng, request, size, wording)

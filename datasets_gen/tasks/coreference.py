@@ -210,7 +210,7 @@ class Story:
 
 def make(rng: random.Random, request: Request) -> Draft:
     size = SIZES[request.level]
-    wording = Wording(size.phrasings, request.held_out)
+    wording = Wording(size.phrasings, request.held_out, request.taught)
     people = draw_people(rng, request.split, rng.randint(*size.people))
     story = Story(rng, wording, size.references, people)
     for fact in _in_order(rng, _draw_facts(rng, size, people)):

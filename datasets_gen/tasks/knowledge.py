@@ -125,7 +125,7 @@ class Lives:
 
 def make(rng: random.Random, request: Request) -> Draft:
     size = SIZES[request.level]
-    wording = Wording(size.phrasings, request.held_out)
+    wording = Wording(size.phrasings, request.held_out, request.taught)
     lives = _lives(rng, request, size, wording)
     ask = Asker(rng, wording)
     possible = len(lives.single) + len(lives.unshared) + len(lives.people) * ("part" in size.types)

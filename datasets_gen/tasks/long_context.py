@@ -40,7 +40,7 @@ def make(rng: random.Random, request: Request, fill: Fill | None = None, depth: 
     The prose has a generator of its own: of one seed, contexts of any length and depth tell and ask the same.
     """
     people_range, facts_range, words_range, phrasings = SIZES[request.level]
-    wording = Wording(phrasings, request.held_out)
+    wording = Wording(phrasings, request.held_out, request.taught)
     people = draw_people(rng, request.split, rng.randint(*people_range))
     facts = draw_facts(rng, people, ATTRIBUTES, facts_range)
     rng.shuffle(facts)

@@ -208,7 +208,7 @@ class Story:
 
 def make(rng: random.Random, request: Request) -> Draft:
     size = SIZES[request.level]
-    wording = Wording(size.phrasings, request.held_out)
+    wording = Wording(size.phrasings, request.held_out, request.taught)
     *people, stranger = draw_people(rng, request.split, rng.randint(*size.people) + 1)
     mentions: list[Mention] = []
     text = ""

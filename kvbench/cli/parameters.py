@@ -42,7 +42,9 @@ MaxKVGB = Annotated[
     float | None, typer.Option(help="Bound on live keys and values. Default: a quarter of what is free, half on a GPU.")
 ]
 Tag = Annotated[str, typer.Option(help="Only questions with these tags, comma-separated, such as reverse.")]
-ContextTokens = Annotated[int | None, typer.Option(help="Length of the contexts of long_context.")]
+ContextTokens = Annotated[
+    int | None, typer.Option(help="Tokens of every context, set in prose. Default: its own length.")
+]
 Depth = Annotated[float | None, typer.Option(help="Where in them the facts stand, 0 to 1. Default: scattered.")]
 Tokenizer = Annotated[
     str | None, typer.Option(help="What counts tokens: reference, a folder, or a hub name. Default: reference.")

@@ -2,8 +2,10 @@
 
 import csv
 import json
+from collections.abc import Sequence
 
 from kvbench.models.shipped import HOW_MADE, REFERENCE_MODELS, folder_of
+from kvbench.reference.training.read_profile import SLOT_SHARE, ReadProfile
 from kvbench.system.markdown import table
 
 TEXT = """---
@@ -44,6 +46,15 @@ measured them; F1 and right in percent, directives obeyed and leakage from 0 to 
 
 {scores}
 """
+LEVELS = "▁▂▃▄▅▆▇█"
+PROFILE = """
+## Where it reads
+
+Right answers in percent where keys and values of the context are replaced with noise of their own mean and spread,
+after the context has read itself undisturbed.
+
+{profiles}
+"""
 
 
 def model_card(name: str) -> str:
@@ -57,7 +68,7 @@ def model_card(name: str) -> str:
         (row["task"], row["questions"], row["n"], *("" if row[n] is None else f"{row[n]:.2f}" for n in names))
         for row in measured["scores"]
     ]
-    return TEXT.format(
+    text = TEXT.format(
         name=name,
         description=REFERENCE_MODELS[name],
         layers=config["num_hidden_layers"],
@@ -73,3 +84,33 @@ def model_card(name: str) -> str:
         seed=measured["seed"],
         scores=table(("task", "questions", "n", "F1", "right", "directives obeyed", "leakage"), rows),
     )
+    return text + profile_section([ReadProfile(**profile) for profile in measured.get("read_profiles", ())])
+
+
+def profile_section(profiles: Sequence[ReadProfile]) -> str:
+    """A bar for each layer, as long as what is still right without it; nothing for a model that was not measured."""
+    if not profiles:
+        return ""
+    columns = (
+        "questions",
+        "nothing",
+        "each layer alone, from the first",
+        "the upper half",
+        f"{SLOT_SHARE:.0%} of all slots",
+    )
+    rows = [
+        (
+            profile.part,
+            f"{profile.undisturbed:.0f}",
+            " ".join(f"{percent:.0f}" for percent in profile.without_layer) + f" `{bars(profile.without_layer)}`",
+            f"{profile.without_from[len(profile.without_from) // 2]:.0f}",
+            f"{profile.without_slots:.0f}",
+        )
+        for profile in profiles
+    ]
+    return PROFILE.format(profiles=table(columns, rows))
+
+
+def bars(percents: Sequence[float]) -> str:
+    """Such as ``█▂█`` for 99, 20 and 100 percent."""
+    return "".join(LEVELS[min(len(LEVELS) - 1, int(percent / 100 * len(LEVELS)))] for percent in percents)

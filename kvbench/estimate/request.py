@@ -43,9 +43,7 @@ class Request:
         grid = build_grid(self.job, count_by(self.job.model))
         if self.context_tokens is not None:
             check_takes_length([task for task, _ in grid.tasks])
-        # As in a run, every other task keeps its own lengths.
-        lengths = {LONG: self.context_tokens}
-        loads = [load_of(grid, task, contexts, lengths.get(task.name), self.questions) for task, contexts in grid.tasks]
+        loads = [load_of(grid, task, contexts, self.context_tokens, self.questions) for task, contexts in grid.tasks]
         return Plan(loads, self.shape, machines[self.machine], constants)
 
 

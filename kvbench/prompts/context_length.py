@@ -1,4 +1,4 @@
-"""Gives the task ``long_context`` contexts of a chosen length."""
+"""Gives generated tasks contexts of a chosen length."""
 
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -7,8 +7,9 @@ from pathlib import Path
 from huggingface_hub import logging as hub_logging
 from tokenizers import Tokenizer
 
-from datasets_gen import Task, unknown_name
+from datasets_gen import FROM_DATA, Task, unknown_name
 from datasets_gen.tasks.long_context import LONG_CONTEXT, context_of_tokens
+from datasets_gen.writing.in_prose import in_tokens
 from kvbench.models.shipped import REFERENCE_MODELS, folder_of, mistyped
 from kvbench.system.errors import KVBenchError, first_line
 
@@ -18,25 +19,29 @@ Count = Callable[[str], int]
 def lengthen(
     tasks: Sequence[Task], tokens: int | None, depth: float | None, count: Count, counted_by: str = ""
 ) -> list[Task]:
-    """Returns the tasks, with contexts of so many tokens in ``long_context``. Its evidence is scattered, or together at
-    a relative depth. ``count`` counts the tokens of a text, and ``counted_by`` names the model with these tokens."""
+    """Returns the tasks with contexts of so many tokens: what they state stands in prose about no one, scattered, or
+    together at a relative depth. ``count`` counts the tokens of a text, ``counted_by`` names the model with these
+    tokens."""
     if tokens is None and depth is None:
         return list(tasks)
     check_takes_length(tasks)
     if tokens is None:
         raise KVBenchError("--depth needs a length: give --context-tokens too")
     name = Path(counted_by).name
-    return [context_of_tokens(tokens, count, depth, name) if task is LONG_CONTEXT else task for task in tasks]
+    return [_lengthened(task, tokens, depth, count, name) for task in tasks]
+
+
+def _lengthened(task: Task, tokens: int, depth: float | None, count: Count, counted_by: str) -> Task:
+    if task is LONG_CONTEXT:  # has prose of its own already
+        return context_of_tokens(tokens, count, depth, counted_by)
+    return in_tokens(task, tokens, count, depth, counted_by)
 
 
 def check_takes_length(tasks: Sequence[Task]) -> None:
-    """Raises :class:`KVBenchError` if none of the tasks has contexts of a length that can be chosen."""
-    if LONG_CONTEXT not in tasks:
-        names = ", ".join(task.name for task in tasks)
-        raise KVBenchError(
-            f"--context-tokens: lengths are for the task {LONG_CONTEXT.name}, not for {names}; for system prompts of "
-            "real length, run the task ifeval with rows of your own"
-        )
+    """Raises :class:`KVBenchError` for a task whose contexts are not generated."""
+    for task in tasks:
+        if task.name in FROM_DATA:
+            raise KVBenchError(f"--context-tokens and --depth are for generated contexts: those of {task.name} are not")
 
 
 def lengthen_by_tokenizer(tokenizer: str | None, task: Task, tokens: int | None, depth: float | None) -> Task:

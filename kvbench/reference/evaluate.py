@@ -1,6 +1,7 @@
 """``python -m kvbench.reference.evaluate``: what a reference model reaches with the full cache, on the test split."""
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -12,6 +13,7 @@ from kvbench.experiments.collect import collect
 from kvbench.experiments.setting import Setting
 from kvbench.models.load import LoadedModel, load_model
 from kvbench.models.shipped import folder_of
+from kvbench.reference.training.read_profile import lines_of, read_profiles
 from kvbench.run.workers import Workers
 from kvbench.system.files import write_text_atomically
 from policies import POLICIES
@@ -81,7 +83,15 @@ def main(
             shown = "  ".join(f"{score} {row[score]:.2f}" for score in SCORES if row[score] is not None)
             print(f"{task.name:<16}{row['questions']:<30}{row['n']:>6}  {shown}", flush=True)
         rows += mine
-    content = {"fingerprint": loaded.fingerprint, "contexts_per_task": contexts, "seed": seed, "scores": rows}
+    profiles = read_profiles(model, contexts, seed)
+    print("\n".join(line for profile in profiles for line in lines_of(profile)), flush=True)
+    content = {
+        "fingerprint": loaded.fingerprint,
+        "contexts_per_task": contexts,
+        "seed": seed,
+        "scores": rows,
+        "read_profiles": [asdict(profile) for profile in profiles],
+    }
     path = out or folder_of(model) / "full_cache.json"
     write_text_atomically(path, json.dumps(content, indent=1) + "\n")
 

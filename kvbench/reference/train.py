@@ -2,7 +2,7 @@
 kvbench.reference.train`` does it with two processes, each on a core.
 
 A copying warm-up forms the attention circuit that finds a token by its neighbour; then the tasks, each from its own
-lowest level up. The state is written every ``CHECKPOINT_EVERY`` steps and a run that was killed goes on from it. The
+lowest level up. The state is written every ``CHECKPOINT_EVERY`` seconds and a run that was killed goes on from it. The
 learning curve is appended to a CSV that is committed with the model.
 """
 
@@ -18,17 +18,23 @@ import typer
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from datasets_gen import TASKS
-from kvbench.reference.training.architecture import ARCHITECTURES, new_model
-from kvbench.reference.training.batches import evaluation_batch, training_batch
+from kvbench.models.shipped import REFERENCE_MODELS, folder_of
+from kvbench.reference.training.architecture import ARCHITECTURES, SHAPES, new_model
+from kvbench.reference.training.batches import Batch, evaluation_batch, training_batch
 from kvbench.reference.training.conversion import under_tokens, without_norms
 from kvbench.reference.training.crew import Crew
 from kvbench.reference.training.lessons import Curriculum, Lesson
 from kvbench.reference.training.losses import COPY_BATCH, COPY_LENGTH, answer_logits, copying_loss, task_loss
+from kvbench.reference.training.read_profile import PARTS, read_profile
+from kvbench.reference.training.reads import HiddenShares, Readable, draw_readable
+from kvbench.reference.training.state import begin_with_state, read_state, write_state
 from kvbench.reference.training.tokenizer import END, train_tokenizer
+from kvbench.reference.training.widening import narrow_model, spread_reader, widen
 from kvbench.system.errors import KVBenchError
 
-CHECKPOINT_EVERY = 100
-EVALUATE_EVERY = 250
+CHECKPOINT_EVERY = 180.0  # seconds
+EVALUATE_EVERY = 1000
+PROFILE_CONTEXTS = 8
 EVALUATION_CONTEXTS = 16  # of each task
 WATCHED_SEED = 1000
 TOKENIZER_SEED = 0  # all models have the same
@@ -36,7 +42,10 @@ COPY_STEPS = 1200  # at most
 COPY_LOSS = 0.2  # the warm-up ends here
 BATCHES = 2  # whose gradients make a step: each is of one task
 WARMUP_STEPS = 50
-DECAY_SHARE = 0.3  # of all steps, at the end: the learning rate falls linearly to nothing
+FALL_TO = 0.02  # of the learning rate, at the end of its fall
+HIDDEN = HiddenShares(layers=0.6, heads=0.3, tokens=0.6, run=0.3)
+HIDDEN_OVER = 150  # steps over which the hidden shares rise to the whole
+ALONE_HIDDEN = 0.25  # of the hidden shares, while a task is practised alone: no chain is learned without its links
 MUON_RATE = 3e-3
 ADAM_RATE = 2e-3
 MUON_DECAY = 0.3
@@ -75,10 +84,14 @@ def make_optimizers(model: PreTrainedModel) -> list[torch.optim.Optimizer]:
     ]
 
 
-def rate_factor(step: int, total: int, decay_share: float = DECAY_SHARE) -> float:
-    """Warm-up, constant, then linear decay over the last share of the steps."""
-    decay = int(total * decay_share)
-    return min(1.0, (step + 1) / WARMUP_STEPS, max(0.02, (total - step) / max(decay, 1)))
+def rate_factor(step: int, fall_from: int | None = None, end: int = 0) -> float:
+    """Warm-up, then a constant rate until the step from which it falls linearly, to :data:`FALL_TO` at the end.
+
+    Nothing before the fall depends on the end: a training goes on for as long as there is time, and its fall begins
+    from a checkpoint when that is decided.
+    """
+    fallen = 1.0 if fall_from is None else max(FALL_TO, (end - step) / max(1, end - fall_from))
+    return min(1.0, (step + 1) / WARMUP_STEPS, fallen)
 
 
 @torch.no_grad()
@@ -102,6 +115,18 @@ def exact_matches(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, se
     return rates
 
 
+@dataclass(frozen=True)
+class Plan:
+    """How a training goes on. ``fall_from``: the step from which the learning rate falls, until the last of ``steps``;
+    None while that is not decided. ``confident``: without questions that cannot be answered."""
+
+    steps: int = 1_000_000
+    fall_from: int | None = None
+    shape: str = "narrow"
+    hidden: HiddenShares = HIDDEN
+    confident: bool = False
+
+
 class Trainer:
     """Model, optimizers and progress, written together and restored together."""
 
@@ -109,28 +134,38 @@ class Trainer:
         self,
         folder: Path,
         seed: int,
-        total_steps: int,
+        plan: Plan = Plan(),
         name: str = "reference",
         crew: Crew | None = None,
         earlier: Path | None = None,
-        decay_share: float = DECAY_SHARE,
+        state: Path | None = None,
+        narrow: Path | None = None,
     ) -> None:
         """``earlier``: the folder of a training of ``reference-qwen``, whose weights and lessons are begun with.
-        ``decay_share``: of the steps, at their end, over which the learning rate falls to nothing."""
-        self.folder, self.seed, self.total_steps, self.decay_share = folder, seed, total_steps, decay_share
+        ``state``: one that :meth:`keep` wrote, from which a training goes on where there is no checkpoint.
+        ``narrow``: the folder of a model of the narrow shape that is widened and begun with."""
+        self.folder, self.seed, self.plan = folder, seed, plan
+        if state and not folder.exists():
+            begin_with_state(state, folder)
         self.crew = crew or Crew()
         folder.mkdir(parents=True, exist_ok=True)
         torch.manual_seed(seed)
         self.tokenizer = self._tokenizer()
-        self.model = new_model(self.tokenizer, name)
+        self.model = new_model(self.tokenizer, name, SHAPES[plan.shape])
         self.optimizers = make_optimizers(self.model)
         self.progress = Progress()
         self.checkpoint = folder / "checkpoint.pt"
         self.curve = folder / "learning_curve.csv"
         if self.checkpoint.exists():
             self._restore()
+        elif state:
+            self.progress = Progress.of(read_state(state, self.model))
         elif earlier:
             self._inherit(earlier)
+        elif narrow:
+            widen(self.model, narrow_model(narrow, self.tokenizer))
+            spread_reader(self.model)
+            self.progress = Progress(copying=False, curriculum=Curriculum.at_the_top())
 
     def _tokenizer(self) -> PreTrainedTokenizerFast:
         """Learned once and kept: weights mean nothing under another numbering of the tokens."""
@@ -156,7 +191,7 @@ class Trainer:
     def _inherit(self, earlier: Path) -> None:
         state: dict[str, Any] = torch.load(earlier / "checkpoint.pt", weights_only=True)
         known = PreTrainedTokenizerFast.from_pretrained(earlier / "tokenizer").get_vocab()
-        source = new_model(self.tokenizer, "reference-qwen")
+        source = new_model(self.tokenizer, "reference-qwen", SHAPES[self.plan.shape])
         source.load_state_dict(under_tokens(state["model"], known, self.tokenizer.get_vocab()))
         curriculum = Progress.of(state["progress"]).curriculum
         if type(source) is type(self.model):
@@ -187,6 +222,7 @@ class Trainer:
         p = self.progress
         row = {"step": p.step, "minutes": round(p.seconds / 60, 1), "tokens": p.tokens}
         row |= {name: round(rate, 1) for name, rate in rates.items()}
+        row |= self._profile()
         new = not self.curve.exists() or not self.curve.read_text()
         with self.curve.open("a", newline="") as handle:
             writer = csv.DictWriter(handle, list(row))
@@ -195,10 +231,21 @@ class Trainer:
             writer.writerow(row)
         return row
 
+    def _profile(self) -> dict[str, float]:
+        """What the answers lose where the context cannot be read, in points."""
+        costs: dict[str, float] = {}
+        with torch.compiler.set_stance("force_eager"):
+            for task, hops in PARTS:
+                found = read_profile(self.model, self.tokenizer, TASKS[task], hops, PROFILE_CONTEXTS, WATCHED_SEED)
+                costs[f"{task}_worst_layer"] = round(found.worst_layer, 1)
+                costs[f"{task}_upper_half"] = round(found.upper_half, 1)
+                costs[f"{task}_slots"] = round(found.slots, 1)
+        return costs
+
     def step(self) -> None:
         started = time.perf_counter()
         p = self.progress
-        factor = rate_factor(p.step, self.total_steps, self.decay_share)
+        factor = rate_factor(p.step, self.plan.fall_from, self.plan.steps)
         for optimizer, rate in zip(self.optimizers, (MUON_RATE, ADAM_RATE), strict=True):
             for group in optimizer.param_groups:
                 group["lr"] = rate * factor
@@ -229,9 +276,10 @@ class Trainer:
         assigned = [p.curriculum.assign(self.seed, p.batches + number) for number in range(BATCHES)]
         learned = torch.zeros(BATCHES, 2, dtype=torch.float64)  # answer loss and tokens
         for number in range(self.crew.rank, BATCHES, self.crew.size):
-            batch = training_batch(self.tokenizer, self.seed, assigned[number])
+            batch = training_batch(self.tokenizer, self.seed, assigned[number], self.plan.confident)
+            readable = self._readable(batch, p.batches + number)
             with torch.autocast("cpu", torch.bfloat16):
-                loss, answer_loss = task_loss(self.model, batch)
+                loss, answer_loss = task_loss(self.model, batch, readable)
             (loss / BATCHES).backward()
             learned[number] = torch.tensor([answer_loss, int((batch.segments >= 0).sum())])
         self.crew.add_up([learned])
@@ -239,10 +287,22 @@ class Trainer:
         p.batches += BATCHES
         p.tokens += int(learned[:, 1].sum())
         for one, answer_loss in zip(assigned, learned[:, 0].tolist(), strict=True):
-            p.curriculum.note(one, answer_loss, p.step / self.total_steps)
+            p.curriculum.note(one, answer_loss)
+
+    def _readable(self, batch: Batch, number: int) -> Readable:
+        """What questions of a batch can read in each layer; the same for the same number of the batch and step."""
+        share = min(1.0, self.progress.step / HIDDEN_OVER) * (ALONE_HIDDEN if self.progress.curriculum.alone() else 1.0)
+        generator = torch.Generator().manual_seed(self.seed * 1_000_003 + number)
+        config = self.model.config
+        size = (config.num_hidden_layers, config.num_key_value_heads, len(batch.segments), batch.layout.context_width)
+        return draw_readable(generator, self.plan.hidden.scaled(share), *size)
 
     def _add_up_gradients(self) -> None:
         self.crew.add_up([weight.grad for weight in self.model.parameters() if weight.grad is not None])
+
+    def keep(self, folder: Path) -> None:
+        """Writes what the training needs to go on elsewhere."""
+        write_state(folder, self.model, self.tokenizer, asdict(self.progress), self.curve)
 
     def export(self, folder: Path) -> None:
         """An ordinary checkpoint. float16 halves the size and rounds ten times finer than bfloat16."""
@@ -256,12 +316,11 @@ class Trainer:
     def standing(self) -> str:
         """One line on how far the training is."""
         p = self.progress
-        left = p.seconds / p.step * (self.total_steps - p.step) / 60
         if p.copying:
             where = f"copying loss {p.copying_loss:.3f}"
         else:
             where = " ".join(f"{name[:6]}:{at.level}/{at.answer_loss:.2f}" for name, at in p.curriculum.lessons.items())
-        return f"step {p.step} {where} {p.tokens / p.seconds:,.0f} tokens/s {left:.0f} min left"
+        return f"step {p.step} {where} {p.tokens:,} tokens, {p.tokens / p.seconds:,.0f} a second"
 
 
 def prepared(crew: Crew, make: Callable[[], Trainer]) -> Trainer:
@@ -275,8 +334,7 @@ def prepared(crew: Crew, make: Callable[[], Trainer]) -> Trainer:
 
 
 def train_to_the_end(trainer: Trainer, steps: int) -> None:
-    if trainer.crew.is_first and not (trainer.progress.copying or trainer.progress.step):
-        print(trainer.evaluate(), flush=True)  # what was taken over
+    saved = time.monotonic()
     while trainer.progress.step < steps:
         trainer.step()
         step, copying = trainer.progress.step, trainer.progress.copying
@@ -286,27 +344,49 @@ def train_to_the_end(trainer: Trainer, steps: int) -> None:
             print(trainer.standing(), flush=True)
         if not copying and (step % EVALUATE_EVERY == 0 or step == steps):
             print(trainer.evaluate(), flush=True)
-        if step % CHECKPOINT_EVERY == 0:
+        if time.monotonic() - saved >= CHECKPOINT_EVERY or step == steps:
             trainer.save()
+            saved = time.monotonic()
 
 
 def main(
     work: Annotated[Path, typer.Option(help="Folder of the checkpoint and the learning curve.")] = Path("training"),
     out: Annotated[Path, typer.Option(help="Where the finished checkpoint goes.")] = Path("training/model"),
-    steps: Annotated[int, typer.Option(help="Steps in all; a resumed run counts those taken.")] = 4000,
+    steps: Annotated[int, typer.Option(help="Steps in all; a resumed run counts those taken.")] = 1_000_000,
+    fall: Annotated[int, typer.Option(help="Of the steps, the last ones, in which the learning rate falls.")] = 0,
+    shape: Annotated[str, typer.Option(help="full, small, or narrow as the models of before.")] = "full",
+    hidden: Annotated[bool, typer.Option("--hidden/--all-readable", help="Whether reads are hidden.")] = True,
     seed: Annotated[int, typer.Option(help="Seed of weights, tokenizer and data.")] = 0,
     name: Annotated[str, typer.Option("--model", help="reference or reference-qwen.")] = "reference",
     earlier: Annotated[Path | None, typer.Option("--from", help="WORK of a reference-qwen to begin with.")] = None,
-    decay: Annotated[float, typer.Option(help="Share of the steps over which the learning rate falls.")] = DECAY_SHARE,
+    confident: Annotated[bool, typer.Option("--confident", help="Only questions that can be answered.")] = False,
+    state: Annotated[Path | None, typer.Option(help="Folder to go on from where WORK has no checkpoint.")] = None,
+    widened: Annotated[str | None, typer.Option(help="A model of the narrow shape to begin with, widened.")] = None,
+    keep: Annotated[Path | None, typer.Option(help="Write such a folder from WORK, and train no further.")] = None,
+    again: Annotated[str | None, typer.Option(help="TASK:LEVEL to practise again from; trains no further.")] = None,
     compiled: Annotated[bool, typer.Option("--compile/--no-compile", help="Needs a C++ compiler.")] = True,
 ) -> None:
     """Trains a reference model, resuming from WORK if it was interrupted."""
     if name not in ARCHITECTURES:
         raise KVBenchError(f"--model {name}: choose one of {', '.join(ARCHITECTURES)}")
-    if not 0 <= decay <= 1:
-        raise KVBenchError(f"--decay {decay:g}: it is a share, from 0 to 1")
+    if shape not in SHAPES:
+        raise KVBenchError(f"--shape {shape}: choose one of {', '.join(SHAPES)}")
+    if not 0 <= fall <= steps:
+        raise KVBenchError(f"--fall {fall}: it is a number of the --steps, which are {steps}")
+    plan = Plan(steps, steps - fall if fall else None, shape, HIDDEN if hidden else HiddenShares(), confident)
+    narrow = None
+    if widened:
+        narrow = folder_of(widened) if widened in REFERENCE_MODELS else Path(widened)
     crew = Crew.join()
-    trainer = prepared(crew, lambda: Trainer(work, seed, steps, name, crew, earlier, decay))
+    trainer = prepared(crew, lambda: Trainer(work, seed, plan, name, crew, earlier, state, narrow))
+    if keep:
+        trainer.keep(keep)
+        return
+    if again:
+        task, level = again.split(":")
+        trainer.progress.curriculum.go_back(task, int(level))
+        trainer.save()
+        return
     if compiled:
         for layer in trainer.model.model.layers:
             layer.compile(dynamic=True)

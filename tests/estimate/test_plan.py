@@ -262,8 +262,6 @@ def test_the_command_prints_a_plan(cli: CommandLine) -> None:
         (["--layers", "0", "--heads", "4", "--key-heads", "2", "--parameters", "1"], "1 or more layers, not 0"),
         (["--layers", "2", "--heads", "5", "--key-heads", "2", "--parameters", "1"], "cannot share 2 key heads"),
         (["--machine", "h10"], "unknown machine 'h10': did you mean 'h100'"),
-        (["--context-tokens", "900"], "--context-tokens: lengths are for the task long_context, not for base"),
-        (["--context-tokens", "900"], "for system prompts of real length, run the task ifeval with rows of your own"),
         (["--context-tokens", "0"], "--context-tokens is 1 or more, not 0"),
         (["--questions", "nan"], "--questions is 1 or more, not nan"),
         (["--constants", "/nowhere.json"], "/nowhere.json cannot be read"),
@@ -274,20 +272,7 @@ def test_what_cannot_be_planned_is_one_line(cli: CommandLine, arguments: list[st
     assert message in cli.error("plan", "--tasks", "base", *arguments)
 
 
-def test_a_chosen_length_is_that_of_long_contexts_alone() -> None:
-    """A run leaves every other task its own lengths."""
+def test_a_chosen_length_is_that_of_every_context() -> None:
     job = Job(tasks="long_context,base", limit=2, policies="knorm")
-    own, asked = (
-        {load.task: load.tokens for load in Request(SHAPE, job, tokens).plan(CONSTANTS).loads}
-        for tokens in (None, 32_768)
-    )
-    assert asked == {"long_context": 32_768, "base": own["base"]}
-
-
-def test_a_plan_counts_the_policies_that_a_run_takes(cli: CommandLine) -> None:
-    """The README shows the plan of a run beside the command of the run: neither names policies."""
-    told = []
-    for policies in ([], ["--policies", "default"], ["--policies", "all"]):
-        assert cli("plan", "--tasks", "base", "--limit", "2", "--json", *policies) == 0
-        told.append(json.loads(cli.out)["tables"]["figures"])
-    assert told[0] == told[1] != told[2]
+    loads = Request(SHAPE, job, 32_768).plan(CONSTANTS).loads
+    assert {load.task: load.tokens for load in loads} == {"long_context": 32_768, "base": 32_768}

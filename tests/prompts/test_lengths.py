@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from datasets import Dataset
 
-from datasets_gen import TASKS
+from datasets_gen import FROM_DATA, TASKS
 from kvbench.cli.program import main
 from kvbench.prompts.context_length import count_by, lengthen
 from kvbench.system.errors import KVBenchError
@@ -26,13 +26,14 @@ def test_without_a_length_tasks_stay_as_they_are() -> None:
     assert lengthen(list(TASKS.values()), None, None, len) == list(TASKS.values())
 
 
-def test_other_tasks_stay_as_they_are_and_the_version_tells_the_length() -> None:
-    base, long = lengthen([TASKS["base"], *LONG], 900, 0.25, len)
-    assert base is TASKS["base"]
-    assert long.name == "long_context"
-    assert len(long.example(0, 0).context) <= 900
-    (other,) = lengthen(LONG, 900, 0.75, len)
-    assert len({task.full_version for task in (*LONG, long, other)}) == 3
+def test_every_task_gets_the_length_and_its_version_tells_it() -> None:
+    tasks = lengthen(list(TASKS.values()), 2400, 0.25, len)
+    assert [task.name for task in tasks] == list(TASKS)
+    for task in tasks:
+        assert 0.98 * 2400 <= len(task.example(0, 0).context) <= 2400
+    others = lengthen(list(TASKS.values()), 2400, 0.75, len)
+    for three in zip(TASKS.values(), tasks, others, strict=True):
+        assert len({task.full_version for task in three}) == 3
 
 
 def test_tokens_are_counted_as_the_tokenizer_does(tokenizer: Path) -> None:
@@ -51,7 +52,6 @@ def test_export_writes_contexts_of_the_length_that_is_asked_for(tokenizer: Path,
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["base", "--context-tokens", "900"], "are for the task long_context, not for base"),
         (["long_context", "--depth", "0.5"], "--depth needs a length"),
         (["long_context", "--context-tokens", "900", "--depth", "2"], "from 0, the beginning, to 1, the end, not 2"),
         (["long_context", "--context-tokens", "200000"], "131072 tokens at most"),
@@ -67,6 +67,6 @@ def test_bad_lengths_are_one_clear_line(
 
 
 def test_a_run_takes_them_too(cli: CommandLine) -> None:
-    assert "are for the task long_context" in cli.error("run", "--tasks", "base", "--context-tokens", "900")
-    with pytest.raises(KVBenchError, match="not for base, hops"):
-        lengthen([TASKS["base"], TASKS["hops"]], 900, None, len)
+    assert "--depth needs a length" in cli.error("run", "--tasks", "base", "--depth", "0.5")
+    with pytest.raises(KVBenchError, match="those of ifeval are not"):
+        lengthen([TASKS["base"], FROM_DATA["ifeval"]], 900, None, len)

@@ -14,15 +14,18 @@ import kvbench.reference.training.batches as batches
 import kvbench.reference.training.losses as losses
 from datasets_gen import TASKS
 from kvbench.models.load import load_model
-from kvbench.reference.train import WARMUP_STEPS, Trainer, prepared, rate_factor, train_to_the_end
-from kvbench.reference.training.architecture import ARCHITECTURES
+from kvbench.reference.train import WARMUP_STEPS, Plan, Trainer, prepared, rate_factor, train_to_the_end
+from kvbench.reference.training.architecture import ARCHITECTURES, SHAPES, new_model
 from kvbench.reference.training.batches import training_batch
 from kvbench.reference.training.conversion import under_tokens
 from kvbench.reference.training.crew import Crew
 from kvbench.reference.training.lessons import Assignment
 from kvbench.reference.training.losses import states_of
 from kvbench.reference.training.tokenizer import train_tokenizer
+from kvbench.reference.training.widening import COPIED_INTO, READER, spread_reader, widen
 from tests.support.toy import toy_tokenizer
+
+QUICK = Plan(steps=10)
 
 
 def curve_of(trainer: Trainer) -> list[dict[str, str]]:
@@ -35,6 +38,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(train, "train_tokenizer", lambda seed: train_tokenizer(seed, contexts=50))
     monkeypatch.setattr(train, "TASKS", {"base": TASKS["base"], "hops": TASKS["hops"]})
     monkeypatch.setattr(train, "EVALUATION_CONTEXTS", 4)
+    monkeypatch.setattr(train, "PROFILE_CONTEXTS", 1)
     monkeypatch.setattr(train, "COPY_STEPS", 1)
     monkeypatch.setattr(losses, "COPY_BATCH", 2)
     monkeypatch.setattr(batches, "PLACES", 300)
@@ -46,14 +50,14 @@ def test_training_goes_on_after_a_kill_as_if_nothing_had_happened(tmp_path: Path
         for _ in range(count):
             trainer.step()
 
-    undisturbed = Trainer(tmp_path / "undisturbed", 0, 10)
+    undisturbed = Trainer(tmp_path / "undisturbed", 0, QUICK)
     steps(undisturbed, 5)
-    first = Trainer(tmp_path / "killed", 0, 10)
+    first = Trainer(tmp_path / "killed", 0, QUICK)
     steps(first, 3)
     first.save()
     steps(first, 1)  # lost with the kill
     first.evaluate()
-    second = Trainer(tmp_path / "killed", 0, 10)
+    second = Trainer(tmp_path / "killed", 0, QUICK)
     assert second.progress.step == 3
     assert curve_of(second) == []  # the row of the lost step is gone
     steps(second, 2)
@@ -63,13 +67,33 @@ def test_training_goes_on_after_a_kill_as_if_nothing_had_happened(tmp_path: Path
     second.evaluate()
     (row,) = curve_of(second)
     assert row["step"] == "5"
-    assert list(row) == ["step", "minutes", "tokens", "base", "hops"]
+    assert list(row)[:5] == ["step", "minutes", "tokens", "base", "hops"]
+    assert {"base_worst_layer", "base_upper_half", "hops_slots"} <= set(row)
+
+
+@pytest.mark.usefixtures("small")
+def test_a_training_goes_on_elsewhere_from_what_was_kept_of_it(tmp_path: Path) -> None:
+    here = Trainer(tmp_path / "here", 0, QUICK)
+    for _ in range(3):
+        here.step()
+    here.evaluate()
+    here.keep(tmp_path / "kept")
+    there = Trainer(tmp_path / "there", 0, QUICK, state=tmp_path / "kept")
+    assert there.progress == here.progress
+    assert there.tokenizer.get_vocab() == here.tokenizer.get_vocab()
+    assert curve_of(there) == curve_of(here)
+    for name, weight in here.model.state_dict().items():
+        assert torch.allclose(there.model.state_dict()[name], weight, atol=1e-3)
+    there.step()
+    there.save()
+    again = Trainer(tmp_path / "there", 0, QUICK, state=tmp_path / "kept")
+    assert again.progress.step == 4, "its own checkpoint counts for more"
 
 
 @pytest.mark.usefixtures("small")
 def test_the_llama_model_is_made_from_the_qwen_model(tmp_path: Path) -> None:
     """Its queries and keys are as long as the norms make those of the other, and it begins where that one stood."""
-    source = Trainer(tmp_path / "normed", 0, 10, "reference-qwen")
+    source = Trainer(tmp_path / "normed", 0, QUICK, "reference-qwen")
     for _ in range(2):
         source.step()
     with torch.no_grad():
@@ -79,7 +103,7 @@ def test_the_llama_model_is_made_from_the_qwen_model(tmp_path: Path) -> None:
             if "o_proj" in name:
                 weight.normal_(std=0.05)
     source.save()
-    made = Trainer(tmp_path / "plain", 0, 10, "reference", earlier=tmp_path / "normed")
+    made = Trainer(tmp_path / "plain", 0, QUICK, "reference", earlier=tmp_path / "normed")
     assert made.tokenizer.get_vocab() == source.tokenizer.get_vocab()
     assert made.progress.curriculum == source.progress.curriculum
     assert (made.progress.step, made.progress.copying) == (0, False)
@@ -90,7 +114,7 @@ def test_the_llama_model_is_made_from_the_qwen_model(tmp_path: Path) -> None:
     alike = torch.nn.functional.cosine_similarity(states[tokens], expected[tokens], dim=-1)
     assert alike.mean() > 0.95
     made.save()
-    again = Trainer(tmp_path / "plain", 0, 10, "reference", earlier=tmp_path / "nowhere")
+    again = Trainer(tmp_path / "plain", 0, QUICK, "reference", earlier=tmp_path / "nowhere")
     assert torch.equal(again.model.lm_head.weight, made.model.lm_head.weight)
 
 
@@ -100,7 +124,7 @@ def train_in_a_crew(rank: int, folder: Path, port: int) -> None:
     torch.set_num_threads(1)
     train.COPY_STEPS, losses.COPY_BATCH, batches.PLACES = 1, 2, 300
     crew = Crew(rank, 2)
-    trainer = prepared(crew, lambda: Trainer(folder, 0, 10, crew=crew))
+    trainer = prepared(crew, lambda: Trainer(folder, 0, QUICK, crew=crew))
     train_to_the_end(trainer, 3)
     crew.wait()
     torch.save((trainer.model.state_dict(), asdict(trainer.progress)), folder / f"{rank}.pt")
@@ -109,7 +133,7 @@ def train_in_a_crew(rank: int, folder: Path, port: int) -> None:
 
 @pytest.mark.usefixtures("small")
 def test_two_processes_learn_what_one_learns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    alone = Trainer(tmp_path, 0, 10)
+    alone = Trainer(tmp_path, 0, QUICK)
     for _ in range(3):
         alone.step()
     with socket.socket() as free:
@@ -136,7 +160,7 @@ def test_two_processes_learn_what_one_learns(tmp_path: Path, monkeypatch: pytest
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 @pytest.mark.usefixtures("small")
 def test_an_export_is_an_ordinary_checkpoint(architecture: str, tmp_path: Path) -> None:
-    trainer = Trainer(tmp_path / "work", 0, 10, architecture)
+    trainer = Trainer(tmp_path / "work", 0, QUICK, architecture)
     trainer.export(tmp_path / "model")
     files = {path.name for path in (tmp_path / "model").iterdir()}
     assert {"config.json", "model.safetensors", "tokenizer.json", "generation_config.json"} <= files
@@ -167,10 +191,38 @@ def test_words_keep_their_embeddings_under_another_numbering_and_new_ones_get_or
     assert not (table == new).all(dim=1).any()
 
 
-def test_the_rate_rises_stays_and_falls_over_the_share_that_is_asked_for() -> None:
-    late, always = ([rate_factor(step, 1000, share) for step in range(1000)] for share in (0.3, 1.0))
-    assert late[0] < late[WARMUP_STEPS] == late[600] == 1
-    assert late[850] == pytest.approx(0.5)
-    assert always[500] == pytest.approx(0.5)
-    assert always[WARMUP_STEPS:] == sorted(always[WARMUP_STEPS:], reverse=True)
-    assert min(late[-1], always[-1]) > 0
+def test_the_rate_rises_and_stays_until_it_is_to_fall() -> None:
+    """Nothing before the fall depends on where it will be: a training can go on for as long as there is time."""
+    constant, falling = ([rate_factor(step, start, 1000) for step in range(1000)] for start in (None, 700))
+    assert constant[0] < constant[WARMUP_STEPS] == constant[999] == 1
+    assert falling[:700] == constant[:700]
+    assert falling[850] == pytest.approx(0.5)
+    assert falling[700:] == sorted(falling[700:], reverse=True)
+    assert falling[-1] > 0
+
+
+@torch.no_grad()
+def test_a_widened_model_does_what_the_narrow_one_does_until_the_reader_is_spread() -> None:
+    torch.manual_seed(0)
+    narrow = new_model(toy_tokenizer(), "reference-qwen")
+    for layer in narrow.model.layers:
+        for part in (layer.self_attn.o_proj, layer.mlp.down_proj):
+            torch.nn.init.normal_(part.weight, std=0.1)
+    batch = training_batch(toy_tokenizer(), 0, Assignment("base", 5, 0, None))
+    tokens = batch.segments >= 0
+    wide = new_model(toy_tokenizer(), "reference-qwen", SHAPES["full"])
+    widen(wide, narrow)
+
+    def alike() -> float:
+        """How much the logits of the two point the same way; a token's own has more in the wide model."""
+        wide_logits, narrow_logits = (one.lm_head(states_of(one, batch)[-1])[tokens] for one in (wide, narrow))
+        return float(torch.nn.functional.cosine_similarity(wide_logits, narrow_logits, dim=-1).mean())
+
+    widened = alike()
+    assert widened > 0.9
+    spread_reader(wide)
+    assert alike() < widened
+    reader = wide.model.layers[READER].self_attn.state_dict()
+    for number, layer in enumerate(wide.model.layers):
+        same = all(torch.equal(weights, reader[name]) for name, weights in layer.self_attn.state_dict().items())
+        assert same == (number == READER or number in COPIED_INTO)

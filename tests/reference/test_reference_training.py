@@ -14,6 +14,7 @@ from kvbench.prompts.mode import Mode
 from kvbench.reference.train import Progress, exact_matches
 from kvbench.reference.training.architecture import ARCHITECTURES, new_model
 from kvbench.reference.training.batches import (
+    DEPTHS,
     PLACES,
     QUESTIONS,
     ROW_LENGTH,
@@ -26,7 +27,6 @@ from kvbench.reference.training.batches import (
 from kvbench.reference.training.lessons import (
     ALONE,
     ALONE_BATCHES,
-    LEVELS_SHARE,
     MASTERED,
     MOST_EXAMPLES,
     PATIENCE,
@@ -103,19 +103,19 @@ def test_answers_are_what_is_learned_with_all_their_steps_and_directives(name: s
     assert (batch.labels[batch.segments <= 0] < 0).all()
 
 
-def test_bridges_are_the_first_and_the_last_name_on_the_way_read_where_the_answer_is_asked_for() -> None:
+def test_bridges_are_the_names_on_the_way_one_after_the_other_read_where_the_answer_is_asked_for() -> None:
     tokenizer, batch = toy_tokenizer(), batch_of("hops")
     chains = 0
     for row, example in enumerate(batch.examples):
         for number, question in enumerate(example.questions, 1):
             mine = batch.segments[row] == number
-            first, last = (of_layer[row][mine & (of_layer[row] >= 0)].tolist() for of_layer in batch.bridges)
+            known = [of_depth[row][mine & (of_depth[row] >= 0)].tolist() for of_depth in batch.bridges]
             if not mine.any() or not question.bridges:
-                assert first == last == []
+                assert known == [[]] * DEPTHS
                 continue
             chains += 1
-            names = question.bridges[0], question.bridges[-1]
-            assert [first, last] == [[tokenizer.encode(f" {name}")[0]] for name in names]
+            names = [*question.bridges, *[question.bridges[-1]] * DEPTHS][:DEPTHS]
+            assert known == [[tokenizer.encode(f" {name}")[0]] for name in names]
             (place,) = (mine & (batch.bridges[0, row] >= 0)).nonzero()
             assert place == (mine & (batch.labels[row] >= 0)).nonzero()[0]
     assert chains > 5
@@ -166,6 +166,25 @@ def test_an_evaluation_leaves_no_question_out() -> None:
         assert [example.id for example in whole.examples] == [f"{name}/test/0/{index}" for index in range(3, 7)]
 
 
+@every_task
+def test_a_confident_model_is_asked_nothing_that_cannot_be_answered(name: str) -> None:
+    assigned = Assignment(name, TASKS[name].top_level, 0, "agnostic")
+    batch = training_batch(toy_tokenizer(), 0, assigned, confident=True)
+    assert all(question.answerable for example in batch.examples for question in example.questions)
+    texts = {question.text for example in batch_of(name).examples for question in example.questions}
+    assert {question.text for question in batch.examples[0].questions} <= texts
+
+
+def test_a_batch_set_in_prose_is_longer_and_one_of_running_text_says_so() -> None:
+    plain = training_batch(toy_tokenizer(), 0, Assignment("base", 5, 0, None))
+    prosaic = training_batch(toy_tokenizer(), 0, Assignment("base", 5, 0, None, words=300, running=True))
+    assert prosaic.layout.context_width > plain.layout.context_width + 250
+    assert prosaic.running
+    assert not plain.running
+    asked = [[question.text for question in example.questions] for example in prosaic.examples]
+    assert asked == [[question.text for question in example.questions] for example in plain.examples[: len(asked)]]
+
+
 def test_rows_are_filled_in_the_order_of_the_questions() -> None:
     half = ROW_LENGTH // 2
     assert row_starts([half + 1, half, half - 1], ROW_LENGTH) == [0, ROW_LENGTH, half + 1]
@@ -175,10 +194,10 @@ def test_rows_are_filled_in_the_order_of_the_questions() -> None:
 # --- lessons
 
 
-def taught(curriculum: Curriculum, name: str, level: int, loss: float, share: float, times: int) -> int:
+def taught(curriculum: Curriculum, name: str, level: int, loss: float, times: int) -> int:
     """The level after so many batches of a task."""
     for _ in range(times):
-        curriculum.note(Assignment(name, level, 0, None), loss, share)
+        curriculum.note(Assignment(name, level, 0, None), loss)
     return curriculum.lessons[name].level
 
 
@@ -192,33 +211,23 @@ def together() -> Curriculum:
 
 def test_a_level_is_left_when_it_is_mastered_and_settled() -> None:
     curriculum = together()
-    assert taught(curriculum, "knowledge", 0, MASTERED / 2, 0.0, SETTLED - 1) == 0
-    assert taught(curriculum, "knowledge", 0, MASTERED / 2, 0.0, 1) == 1
+    assert taught(curriculum, "knowledge", 0, MASTERED / 2, SETTLED - 1) == 0
+    assert taught(curriculum, "knowledge", 0, MASTERED / 2, 1) == 1
     assert curriculum.lessons["knowledge"].batches == 0
-    assert taught(curriculum, "knowledge", 1, 2 * MASTERED, 0.0, 3 * SETTLED) == 1, "not mastered"
-    again = taught(curriculum, "knowledge", 0, 0.0, 0.0, 3 * SETTLED)
+    assert taught(curriculum, "knowledge", 1, 2 * MASTERED, 3 * SETTLED) == 1, "not mastered"
+    again = taught(curriculum, "knowledge", 0, 0.0, 3 * SETTLED)
     assert again == 1, "what is repeated of lower levels does not count"
     assert curriculum.lessons["coreference"].level == 0
 
 
 def test_a_level_is_left_when_nothing_is_learned_there_any_more() -> None:
     curriculum = together()
-    assert taught(curriculum, "knowledge", 0, 0.5, 0.0, PATIENCE) == 0
-    assert taught(curriculum, "knowledge", 0, 0.5, 0.0, 1) == 1
+    assert taught(curriculum, "knowledge", 0, 0.5, PATIENCE) == 0
+    assert taught(curriculum, "knowledge", 0, 0.5, 1) == 1
     falling = [5 * 0.99**batch for batch in range(2 * PATIENCE)]
     curriculum = together()
     for loss in falling:
-        assert taught(curriculum, "knowledge", 0, loss, 0.0, 1) == 0
-
-
-def test_no_task_stays_below_its_top_when_its_share_of_the_steps_is_over() -> None:
-    curriculum = together()
-    top = TASKS["hops"].top_level
-    for level in range(ALONE["hops"] + 1, top):
-        due = LEVELS_SHARE * (level + 1) / top
-        assert taught(curriculum, "hops", level, 9.0, due - 0.01, 2) == level
-        assert taught(curriculum, "hops", level, 9.0, due, 1) == level + 1
-    assert taught(curriculum, "hops", top, 0.0, 1.0, 3 * SETTLED) == top
+        assert taught(curriculum, "knowledge", 0, loss, 1) == 0
 
 
 def test_every_task_is_taught_and_each_batch_takes_new_examples() -> None:
@@ -230,7 +239,7 @@ def test_every_task_is_taught_and_each_batch_takes_new_examples() -> None:
         assert assigned.first == number * MOST_EXAMPLES
         assert 0 <= assigned.level <= curriculum.lessons[assigned.task].level
         seen[assigned.task] += 1
-        curriculum.note(assigned, 1.0, number / 400)
+        curriculum.note(assigned, 1.0)
     for name, share in SHARES.items():
         assert abs(seen[name] / 400 - share / sum(SHARES.values())) < 0.05
 
@@ -254,9 +263,9 @@ def test_the_first_levels_of_some_are_practised_alone_until_they_are_mastered_or
         for level in range(last + 1):
             assigned = [curriculum.assign(0, number) for number in range(50)]
             assert {(one.task, one.level) for one in assigned} == {(name, level)}
-            assert taught(curriculum, name, level, 0.5, 0.99, 2 * PATIENCE) == level, "a guess does not end it"
+            assert taught(curriculum, name, level, 0.5, 2 * PATIENCE) == level, "a guess does not end it"
             left = ALONE_BATCHES - 2 * PATIENCE if level else 2 * SETTLED
-            assert taught(curriculum, name, level, 0.5 if level else 0.0, 0.0, left) == level + 1
+            assert taught(curriculum, name, level, 0.5 if level else 0.0, left) == level + 1
     assert len({curriculum.assign(0, number).task for number in range(200)}) == len(TASKS)
 
 
@@ -265,7 +274,7 @@ def test_the_same_is_assigned_after_a_restart() -> None:
         assigned = []
         for number in range(first, last):
             assigned.append(progress.curriculum.assign(7, number))
-            progress.curriculum.note(assigned[-1], 1 / (number + 1), number / 600)
+            progress.curriculum.note(assigned[-1], 1 / (number + 1))
         return assigned
 
     undisturbed, first = Progress(), Progress()

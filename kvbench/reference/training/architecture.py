@@ -1,6 +1,8 @@
 """The architectures of the reference models, and how their weights begin."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 from transformers import (
@@ -18,15 +20,37 @@ from kvbench.reference.training.tokenizer import MODEL_MAX_LENGTH
 
 EMBEDDING_CONSTANT = 0.06  # three times the spread of the other entries
 LOOK_BACK = 4  # heads of the first layer that begin by looking back, each one token farther
-SHAPE = {
-    "hidden_size": 128,
-    "intermediate_size": 256,
-    "num_hidden_layers": 12,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "head_dim": 32,
-    "max_position_embeddings": MODEL_MAX_LENGTH,
-    "tie_word_embeddings": True,
+HEAD_SIZE = 32
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How large a model is. ``key_heads`` of keys and values; ``feed_forward``: the width inside of that part."""
+
+    layers: int
+    width: int
+    feed_forward: int
+    heads: int
+    key_heads: int
+
+    def settings(self) -> dict[str, Any]:
+        """As a configuration of transformers names it."""
+        return {
+            "num_hidden_layers": self.layers,
+            "hidden_size": self.width,
+            "intermediate_size": self.feed_forward,
+            "num_attention_heads": self.heads,
+            "num_key_value_heads": self.key_heads,
+            "head_dim": HEAD_SIZE,
+            "max_position_embeddings": MODEL_MAX_LENGTH,
+            "tie_word_embeddings": True,
+        }
+
+
+SHAPES: Mapping[str, Shape] = {
+    "narrow": Shape(12, 128, 256, 4, 2),
+    "full": Shape(12, 192, 384, 8, 4),
+    "small": Shape(8, 128, 256, 6, 3),
 }
 ARCHITECTURES: Mapping[str, Callable[..., PreTrainedModel]] = {
     "reference": lambda **settings: LlamaForCausalLM(LlamaConfig(**settings)),
@@ -34,14 +58,16 @@ ARCHITECTURES: Mapping[str, Callable[..., PreTrainedModel]] = {
 }
 
 
-def new_model(tokenizer: PreTrainedTokenizerBase, name: str = "reference") -> PreTrainedModel:
-    """An untrained model of one of the :data:`ARCHITECTURES`."""
+def new_model(
+    tokenizer: PreTrainedTokenizerBase, name: str = "reference", shape: Shape = SHAPES["narrow"]
+) -> PreTrainedModel:
+    """An untrained model of one of the :data:`ARCHITECTURES`, in one of the :data:`SHAPES`."""
     model = ARCHITECTURES[name](
         vocab_size=len(tokenizer),
         bos_token_id=tokenizer.bos_token_id,
         eos_token_id=tokenizer.eos_token_id,
         pad_token_id=tokenizer.pad_token_id,
-        **SHAPE,
+        **shape.settings(),
     )
     initialise(model)
     AttentionInterface.register(PACKED_ATTENTION, packed_attention)

@@ -2,20 +2,23 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import takewhile
+from itertools import count, takewhile
 
 import torch
 from transformers import PreTrainedTokenizerBase
 
 from datasets_gen import TASKS, Example, Task
+from datasets_gen.writing.in_prose import in_words_of_prose
 from kvbench.prompts.mode import Mode
 from kvbench.prompts.prompt import split_question, chat_template, encode
 from kvbench.reference.training.attention import PackedLayout
 from kvbench.reference.training.lessons import Assignment
 
 QUESTIONS = 16  # at most
-ROW_LENGTH = 48  # several questions share a row, which is longer where a question is
-ROWS = 6  # of each sequence in training, with the questions that fit
+DEPTHS = 3  # of a model, at which a name on the way to an answer is to be known
+LANES = 32  # a context's width is a multiple of them: what is left over takes a processor's vectors many times as long
+ROW_LENGTH = 64  # several questions share a row, which is longer where a question is
+ROWS = 5  # of each sequence in training, with the questions that fit
 PLACES = 6_000  # of a batch, padding included
 
 
@@ -23,7 +26,8 @@ PLACES = 6_000  # of a batch, padding included
 class PackedQuestion:
     """A question's tokens with the answer, and how many of them are the answer.
 
-    ``bridges``: first tokens of the first and the last name on the way to the answer; empty where there is none.
+    ``bridges``: first tokens of the names on the way to the answer, by the depth at which each is to be known; empty
+    where there is none.
     """
 
     token_ids: list[int]
@@ -46,8 +50,8 @@ class Batch:
 
     ``segments``: 0 in the context, the number of the question from 1 on behind it, -1 on padding.
     ``labels``: the token of an answer to predict, -100 where none is asked for.
-    ``bridges``: (2, batch, length), the first tokens of the first and the last name on the way to an answer, where
-    that answer is asked for; -100 elsewhere.
+    ``bridges``: (:data:`DEPTHS`, batch, length), the first tokens of the names on the way to an answer, where that
+    answer is asked for; -100 elsewhere. ``running``: whether the tokens of the contexts are to be predicted too.
     """
 
     examples: list[Example]
@@ -57,6 +61,7 @@ class Batch:
     bridges: torch.Tensor
     segments: torch.Tensor
     layout: PackedLayout
+    running: bool = False
 
 
 def pack(tokenizer: PreTrainedTokenizerBase, task: Task, example: Example, mode: Mode = "agnostic") -> PackedSequence:
@@ -69,8 +74,13 @@ def pack(tokenizer: PreTrainedTokenizerBase, task: Task, example: Example, mode:
         names = [encode(tokenizer, f" {name}")[0] for name in question.bridges]
         compressed, decoded = split_question(template, task, question, mode)
         tokens = [*encode(tokenizer, compressed), *encode(tokenizer, decoded + template.tail), *answer]
-        questions.append(PackedQuestion(tokens, len(answer), [*names[:1], *names[-1:]]))
+        questions.append(PackedQuestion(tokens, len(answer), by_depth(names)))
     return PackedSequence(example, list(encode(tokenizer, template.head + example.context)), questions)
+
+
+def by_depth(names: Sequence[int]) -> list[int]:
+    """What is to be known at each of the :data:`DEPTHS`: one name after the other, and the last from then on."""
+    return [names[min(depth, len(names) - 1)] for depth in range(DEPTHS)] if names else []
 
 
 def row_starts(lengths: Sequence[int], row_length: int) -> list[int]:
@@ -91,9 +101,9 @@ def collate(sequences: Sequence[PackedSequence], padding: int, most_rows: int | 
 
     With a number of rows, questions from the first on that does not fit are left out, so that little is padding.
     """
-    width = max(len(s.context) for s in sequences)
+    width = _whole_lanes(max(len(s.context) for s in sequences))
     lengths = [[len(q.token_ids) - 1 for q in s.questions] for s in sequences]
-    row_length = max(ROW_LENGTH, *(max(of_sequence) for of_sequence in lengths))
+    row_length = _whole_lanes(max(ROW_LENGTH, *(max(of_sequence) for of_sequence in lengths)))
     starts = [row_starts(of_sequence, row_length) for of_sequence in lengths]
     rows = max(start // row_length for of_sequence in starts for start in of_sequence) + 1
     if most_rows is not None and rows > most_rows:
@@ -103,7 +113,7 @@ def collate(sequences: Sequence[PackedSequence], padding: int, most_rows: int | 
     token_ids, positions = torch.full(shape, padding), torch.zeros(shape, dtype=torch.long)
     labels = torch.full(shape, -100)
     segments = torch.full(shape, -1)
-    bridges = torch.full((2, *shape), -100)
+    bridges = torch.full((DEPTHS, *shape), -100)
     for row, sequence in enumerate(sequences):
         size = len(sequence.context)
         token_ids[row, :size] = torch.tensor(sequence.context)
@@ -123,38 +133,60 @@ def collate(sequences: Sequence[PackedSequence], padding: int, most_rows: int | 
     return Batch(examples, token_ids, positions, labels, bridges, segments, layout)
 
 
+def _whole_lanes(size: int) -> int:
+    return -(-size // LANES) * LANES
+
+
 def packed_layout(segments: torch.Tensor, width: int, row_length: int) -> PackedLayout:
     """The layout that :func:`collate` wrote; ``segments`` as in :class:`Batch`."""
     questions = segments[:, width:].unflatten(1, (-1, row_length))
-    context = (segments[:, None, None, :width] == 0).expand(*questions.shape, -1)
+    is_context = segments[:, :width] == 0
     same = questions[..., :, None] == questions[..., None, :]
-    earlier = torch.ones(row_length, row_length, dtype=torch.bool).tril()
-    return PackedLayout(width, torch.cat([context, same & earlier], dim=-1))
+    return PackedLayout(
+        width,
+        earlier=_triangle(width),
+        of_context=is_context[:, None, None].expand(*questions.shape, -1).bfloat16(),
+        of_row=same * _triangle(row_length),
+        readable=torch.ones(len(segments), 1, width, dtype=torch.bfloat16),
+    )
 
 
-def evaluation_batch(tokenizer: PreTrainedTokenizerBase, task: Task, seed: int, first: int, count: int) -> Batch:
+def _triangle(size: int) -> torch.Tensor:
+    return torch.ones(size, size, dtype=torch.bfloat16).tril()
+
+
+def evaluation_batch(tokenizer: PreTrainedTokenizerBase, task: Task, seed: int, first: int, contexts: int) -> Batch:
     """Examples of a task itself, as in an evaluation, with all their questions."""
-    sequences = [pack(tokenizer, task, task.example(seed, index)) for index in range(first, first + count)]
+    sequences = [pack(tokenizer, task, task.example(seed, index)) for index in range(first, first + contexts)]
     padding: int = tokenizer.pad_token_id
     return collate(sequences, padding)
 
 
-def training_batch(tokenizer: PreTrainedTokenizerBase, seed: int, assigned: Assignment) -> Batch:
+def training_batch(
+    tokenizer: PreTrainedTokenizerBase, seed: int, assigned: Assignment, confident: bool = False
+) -> Batch:
     """As many examples of an assignment as :data:`PLACES` hold, one at least; the same for the same arguments.
 
     Without the instruction it is told who a question is about by looking a few tokens back, which is where training
-    starts.
+    starts. ``confident``: no question that cannot be answered, so that a model never learns to say so.
     """
     task = TASKS[assigned.task]
+    if assigned.words:
+        task = in_words_of_prose(task, (assigned.words, assigned.words))
     mode: Mode = assigned.mode or "agnostic"
     task = task if assigned.mode else replace(task, instruction="")
     sequences: list[PackedSequence] = []
     width = 0
-    while True:
-        index = assigned.first + len(sequences)
-        sequence = pack(tokenizer, task, task.example(seed, index, "train", assigned.level, QUESTIONS), mode)
+    for index in count(assigned.first):
+        example = task.example(seed, index, "train", assigned.level, QUESTIONS, taught=True)
+        if confident:
+            example = replace(example, questions=tuple(one for one in example.questions if one.answerable))
+        if not example.questions:
+            continue
+        sequence = pack(tokenizer, task, example, mode)
         width = max(width, len(sequence.context))
         if sequences and (len(sequences) + 1) * (width + ROWS * ROW_LENGTH) > PLACES:
-            padding: int = tokenizer.pad_token_id
-            return collate(sequences, padding, ROWS)
+            break
         sequences.append(sequence)
+    padding: int = tokenizer.pad_token_id
+    return replace(collate(sequences, padding, ROWS), running=assigned.running)

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from datasets_gen import TASKS
+from datasets_gen.tasks.long_context import LONG_CONTEXT
 from kvbench.prompts.mode import Mode
 
 # How often a task comes where all are as far from being mastered. Chains, long answers and many kinds of question take
@@ -23,6 +24,10 @@ SHARES: Mapping[str, int] = {
 EASIER_SHARE = 0.2  # of the batches come from a lower level than the one reached, so that nothing is forgotten
 # The batches that say the task's instruction where each mode has it; it is as long as a question and teaches little.
 INSTRUCTED_SHARES: Mapping[Mode, float] = {"agnostic": 0.2, "aware": 0.1}
+PROSE_SHARE = 0.25  # of the batches have contexts set in prose, from the level on at which phrasings vary
+PROSE_LEVEL = 3
+PROSE_WORDS = (40, 1200)  # fewest and most; each factor of length is as likely as any other
+RUNNING_SHARE = 0.15  # of the batches also predict the context itself
 MASTERED = 0.1  # a level is left when the running answer loss falls below it
 LEAST_NEED, MOST_NEED = 0.3, 3.0
 PATIENCE = 60  # batches without a noticeable fall of that loss, after which a level is left all the same
@@ -32,7 +37,6 @@ SETTLED = 20  # batches that a level lasts at least
 ALONE: Mapping[str, int] = {"base": 2, "hops": 2, "multi_presence": 2}
 ALONE_BATCHES = 1000  # of a level, at most
 MOST_EXAMPLES = 1000  # of a batch; each takes its own
-LEVELS_SHARE = 0.6  # of all steps, by which the top level is reached in any case
 
 
 @dataclass
@@ -67,12 +71,20 @@ class Lesson:
 
 @dataclass(frozen=True)
 class Assignment:
-    """A batch to learn from next. ``mode``: the one in whose order the instruction is said, if it is."""
+    """A batch to learn from next. ``mode``: the one in whose order the instruction is said, if it is. ``words``: of
+    prose that the contexts are set in. ``running``: whether the text of the contexts is predicted too."""
 
     task: str
     level: int
     first: int
     mode: Mode | None
+    words: int = 0
+    running: bool = False
+
+
+def _draw_words(rng: random.Random) -> int:
+    fewest, most = PROSE_WORDS
+    return int(fewest * (most / fewest) ** rng.random()) if rng.random() < PROSE_SHARE else 0
 
 
 @dataclass
@@ -80,6 +92,15 @@ class Curriculum:
     """All lessons. The same seed gives the same assignments, also after a kill."""
 
     lessons: dict[str, Lesson] = field(default_factory=lambda: {name: Lesson() for name in TASKS})
+
+    @classmethod
+    def at_the_top(cls) -> "Curriculum":
+        """All lessons at their last level, for a model that knows the tasks."""
+        return cls({name: Lesson(level=task.top_level) for name, task in TASKS.items()})
+
+    def go_back(self, task: str, level: int) -> None:
+        """Has a task practised again from a lower level on; alone, where that is one of :data:`ALONE`."""
+        self.lessons[task] = Lesson(level=level)
 
     def alone(self) -> str | None:
         """The task that is practised alone at present."""
@@ -96,19 +117,17 @@ class Curriculum:
         modes: list[Mode | None] = [*INSTRUCTED_SHARES, None]
         shares = [*INSTRUCTED_SHARES.values(), 1 - sum(INSTRUCTED_SHARES.values())]
         mode = rng.choices(modes, shares)[0] if level > 0 else None
-        return Assignment(name, level, number * MOST_EXAMPLES, mode)
+        words = _draw_words(rng) if level >= PROSE_LEVEL and name != LONG_CONTEXT.name else 0
+        return Assignment(name, level, number * MOST_EXAMPLES, mode, words, level > 0 and rng.random() < RUNNING_SHARE)
 
-    def note(self, done: Assignment, answer_loss: float, share: float) -> None:
-        """What came of an assignment; ``share`` of all steps have been taken."""
+    def note(self, done: Assignment, answer_loss: float) -> None:
+        """What came of an assignment. Nothing of it depends on how long the whole training will be."""
         lesson, top = self.lessons[done.task], TASKS[done.task].top_level
         if done.level < lesson.level:
             return
         lesson.learn(answer_loss)
         if lesson.level == top:
             return
-        if self.alone():  # is stayed with until it is mastered: all others build on it
-            over = lesson.is_over(ALONE_BATCHES)
-        else:
-            over = lesson.is_over(PATIENCE) or share >= LEVELS_SHARE * (lesson.level + 1) / top
-        if over:
+        # What is practised alone is stayed with until it is mastered: all others build on it.
+        if lesson.is_over(ALONE_BATCHES if self.alone() else PATIENCE):
             lesson.rise()

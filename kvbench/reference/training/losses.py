@@ -1,17 +1,21 @@
 """What the reference models learn from: copied pieces first, then answers and the names on the way to them."""
 
+from collections.abc import Sequence
+
 import torch
 from torch.nn import functional as F
 from transformers import PreTrainedModel
 
-from kvbench.reference.training.attention import PACKED_ATTENTION
+from kvbench.reference.training.attention import PACKED_ATTENTION, PackedLayout
 from kvbench.reference.training.batches import Batch
+from kvbench.reference.training.reads import Readable
 
 COPY_LENGTH = 48
 COPY_BATCH = 16
 FIRST_WORD = 6  # token ids below are special
-BRIDGE_LAYERS = (5, 8)  # before which the first and the last name on the way to an answer are known
+BRIDGE_DEPTHS = (5 / 12, 7 / 12, 9 / 12)  # of the layers, by which one name after the other is known
 BRIDGE_WEIGHT = 0.3
+RUNNING_WEIGHT = 0.2
 
 
 def copying_loss(model: PreTrainedModel, step: int, seed: int) -> torch.Tensor:
@@ -33,38 +37,58 @@ def copying_loss(model: PreTrainedModel, step: int, seed: int) -> torch.Tensor:
     return losses[inside].mean()
 
 
-def states_of(model: PreTrainedModel, batch: Batch) -> tuple[torch.Tensor, ...]:
-    """What enters each layer, and last what leaves the model: each of shape (batch, length, hidden size)."""
+def states_of(
+    model: PreTrainedModel, batch: Batch, layouts: Sequence[PackedLayout] | None = None
+) -> tuple[torch.Tensor, ...]:
+    """What enters each layer, and last what leaves the model: each of shape (batch, length, hidden size).
+
+    ``layouts``: one for each layer, where what questions can read differs from layer to layer.
+    """
+    layouts = layouts or [batch.layout] * len(model.model.layers)
     model.set_attn_implementation(PACKED_ATTENTION)
     hidden = model.model.embed_tokens(batch.token_ids)
     rotations = model.model.rotary_emb(hidden, position_ids=batch.positions)
     states = [hidden]
-    for layer in model.model.layers:
-        hidden = layer(hidden, position_embeddings=rotations, layout=batch.layout)
+    for layer, layout in zip(model.model.layers, layouts, strict=True):
+        hidden = layer(hidden, position_embeddings=rotations, layout=layout)
         states.append(hidden)
     return (*states[:-1], model.model.norm(hidden))
 
 
-def answer_logits(model: PreTrainedModel, batch: Batch, chosen: torch.Tensor) -> torch.Tensor:
+def answer_logits(
+    model: PreTrainedModel, batch: Batch, chosen: torch.Tensor, layouts: Sequence[PackedLayout] | None = None
+) -> torch.Tensor:
     """Logits at the chosen places of a batch, shape (chosen places, vocabulary)."""
-    logits: torch.Tensor = model.lm_head(states_of(model, batch)[-1][chosen]).float()
+    logits: torch.Tensor = model.lm_head(states_of(model, batch, layouts)[-1][chosen]).float()
     return logits
 
 
-def task_loss(model: PreTrainedModel, batch: Batch) -> tuple[torch.Tensor, float]:
-    """The loss to minimise, and the plain loss of the answer tokens.
+def task_loss(model: PreTrainedModel, batch: Batch, readable: Readable | None = None) -> tuple[torch.Tensor, float]:
+    """The loss to minimise, and the plain loss of the answer tokens, of undisturbed sequences where reads are hidden.
 
-    The context is not predicted: its names and values are random and can only add noise. Chains were learned after
-    that, and other changes at the same time; docs/performance.md lists them.
+    The context is predicted in some batches only: its names and values are random, and chains were not learned while
+    all of it was.
     """
-    states = states_of(model, batch)
+    states = states_of(model, batch, None if readable is None else readable.layouts(batch.layout))
     chosen = batch.labels >= 0
-    answers = F.cross_entropy(model.lm_head(states[-1][chosen]).float(), batch.labels[chosen])
-    return answers + BRIDGE_WEIGHT * bridge_loss(model, batch, states), float(answers.detach())
+    losses = F.cross_entropy(model.lm_head(states[-1][chosen]).float(), batch.labels[chosen], reduction="none")
+    plain = losses.detach() if readable is None else losses.detach()[readable.undisturbed[chosen.nonzero()[:, 0]]]
+    loss = losses.mean() + BRIDGE_WEIGHT * bridge_loss(model, batch, states)
+    if batch.running:
+        loss = loss + RUNNING_WEIGHT * running_loss(model, batch, states[-1])
+    return loss, float(plain.mean())
+
+
+def running_loss(model: PreTrainedModel, batch: Batch, last: torch.Tensor) -> torch.Tensor:
+    """Of every token of the contexts, given those before it; ``last``: what leaves the model."""
+    width = batch.layout.context_width
+    following = batch.segments[:, 1:width] == 0
+    logits = model.lm_head(last[:, : width - 1][following]).float()
+    return F.cross_entropy(logits, batch.token_ids[:, 1:width][following])
 
 
 def bridge_loss(model: PreTrainedModel, batch: Batch, states: tuple[torch.Tensor, ...]) -> torch.Tensor:
-    """Of the first and the last name on the way to an answer, read between layers where the answer is asked for.
+    """Of the names on the way to an answer, one after the other, read between layers where the answer is asked for.
 
     The second fact can be looked up by no layer below the one that found the first, and the answers alone do not ask
     for the first to be found early: chains that end in an attribute were guessed after 12 million tokens without such a
@@ -72,7 +96,8 @@ def bridge_loss(model: PreTrainedModel, batch: Batch, states: tuple[torch.Tensor
     docs/performance.md has what else was needed.
     """
     losses = []
-    for layer, labels in zip(BRIDGE_LAYERS, batch.bridges, strict=True):
+    for depth, labels in zip(BRIDGE_DEPTHS, batch.bridges, strict=True):
+        layer = round(depth * len(model.model.layers))
         asked = labels >= 0
         logits = model.lm_head(model.model.norm(states[layer][asked])).float()
         losses.append(F.cross_entropy(logits, labels[asked], reduction="sum"))

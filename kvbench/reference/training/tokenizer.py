@@ -2,11 +2,14 @@
 
 from collections import Counter
 from collections.abc import Iterator
+from itertools import chain
 
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from datasets_gen import ABSTENTION, TASKS
+from datasets_gen.examples.lexicon import lexicon
+from datasets_gen.writing.prose import TEMPLATES
 
 LEAST_COUNT = 3  # a word that is seen less often in the texts is spelled
 MODEL_MAX_LENGTH = 4096
@@ -35,15 +38,25 @@ OPENED_WORD = r"(?<=[(\[{\"])(?=\p{L})"
 JOINED = "\u2060 "
 
 
-def training_texts(seed: int, contexts: int) -> Iterator[str]:
-    """Contexts, questions and answers of the train split of every task."""
+def training_texts(seed: int, contexts: int, held_out: bool = False) -> Iterator[str]:
+    """Contexts, questions and answers of the train split of every task, in the phrasings of training or, where only
+    their words count, in those held out."""
     for task in TASKS.values():
-        for example in task.generate(seed, contexts, "train"):
+        for index in range(contexts):
+            example = task.example(seed, index, "train", held_out=held_out, taught=not held_out)
             yield " " + example.context
             for question in example.questions:
                 yield f"\n{question.text} {task.instruction}"
                 yield f" {question.written}"
     yield f" {ABSTENTION}"
+
+
+def prose_texts() -> Iterator[str]:
+    """Every word of the prose."""
+    words = lexicon()
+    for template in TEMPLATES:
+        for adjective, place in zip(words.adjective, words.place, strict=True):
+            yield " " + template.format(adjective=adjective, place=place, other=place)
 
 
 def train_tokenizer(seed: int, contexts: int = 6000) -> PreTrainedTokenizerFast:
@@ -61,7 +74,8 @@ def train_tokenizer(seed: int, contexts: int = 6000) -> PreTrainedTokenizerFast:
         ]
     )
     counts: Counter[str] = Counter()
-    for text in training_texts(seed, contexts):
+    texts = (training_texts(seed, contexts), training_texts(seed, contexts // 4, held_out=True), prose_texts())
+    for text in chain.from_iterable(texts):
         counts.update(word for word, _ in splitter.pre_tokenize_str(normalizer.normalize_str(text)))
     words = sorted(word for word, count in counts.items() if count >= LEAST_COUNT)
     entries = dict.fromkeys([*SPECIAL_TOKENS, *sorted(pre_tokenizers.ByteLevel.alphabet()), *words])

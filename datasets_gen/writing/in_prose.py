@@ -1,0 +1,165 @@
+"""Any task's contexts set in prose that is about no one, to any length.
+
+The sentences of a draft stay as they are and in their order, questions and answers too: only the places move. Prose of
+its own comes between them, drawn from a generator of its own, so that of one seed contexts of any length tell and ask
+the same.
+"""
+
+import random
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from datasets_gen.examples.errors import DatasetError
+from datasets_gen.examples.example import Question, Span
+from datasets_gen.examples.task import Draft, Request, Task
+from datasets_gen.writing.prose import prose_of_tokens, prose_of_words
+
+Fill = Callable[[random.Random, Callable[[list[str]], str]], list[str]]  # prose for the text that the function writes
+MOST_TOKENS = 131_072
+
+_END_OF_SENTENCE = re.compile(r"(?<=[.!?]) (?=\S)")
+# A sentence with such words is understood from the one right before it.
+_GOES_ON = re.compile(r"^(Then|Soon|After that)\b|\b([Hh]e|[Ss]he|[Hh]is|[Hh]er|[Hh]im)\b")
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Characters ``[start, end)`` of a draft's context that stay together."""
+
+    start: int
+    end: int
+
+
+def pieces_of(draft: Draft) -> list[Piece]:
+    """Finds the parts of a context between which prose may stand.
+
+    Each is a sentence, with those behind it that are understood from it. No span is parted, and neither are the
+    directives and the defence of a system prompt: these are one text.
+    """
+    text = draft.context
+    whole = [(span.start, span.end) for question in draft.questions for span in question.spans]
+    whole += [(span.start, span.end) for span in draft.spans if span.kind != "distractor"]
+    prompt = [span for span in draft.spans if span.kind in ("defence", "directive")]
+    if prompt:
+        whole.append((0, max(span.end for span in prompt)))
+    starts = [0]
+    for found in _END_OF_SENTENCE.finditer(text):
+        sentence = _END_OF_SENTENCE.split(text[found.end() :], maxsplit=1)[0]
+        if not _GOES_ON.search(sentence) and not any(start < found.end() < end for start, end in whole):
+            starts.append(found.end())
+    ends = [start - 1 for start in starts[1:]] + [len(text)]
+    return [Piece(start, end) for start, end in zip(starts, ends, strict=True)]
+
+
+def lay_out(
+    text: str, pieces: Sequence[Piece], depths: Sequence[float], prose: Sequence[str]
+) -> tuple[str, list[int], tuple[Span, ...]]:
+    """Sets the pieces into the prose: returns the text, by how much each piece moved, and the spans of the prose.
+
+    ``depths``, ascending: the share of the prose that stands before each piece; one sentence is never parted.
+    """
+    parts: list[str] = []
+    moves: list[int] = []
+    distractors: list[Span] = []
+    start = written = 0
+
+    def add(part: str) -> None:
+        nonlocal start
+        parts.append(part)
+        start += len(part) + 1
+
+    def add_prose(upto: int) -> None:
+        nonlocal written
+        if upto > written:
+            sentences = " ".join(prose[written:upto])
+            distractors.append(Span("distractor", start, start + len(sentences)))
+            add(sentences)
+            written = upto
+
+    for piece, depth in zip(pieces, depths, strict=True):
+        add_prose(min(int(depth * (len(prose) + 1)), len(prose)))  # each gap is as likely as any other
+        moves.append(start - piece.start)
+        add(text[piece.start : piece.end])
+    add_prose(len(prose))
+    return " ".join(parts), moves, tuple(distractors)
+
+
+def set_in_prose(rng: random.Random, draft: Draft, fill: Fill, depth: float | None = None) -> Draft:
+    """Puts prose between the pieces of a draft: they are scattered over it, or stand together at a relative depth.
+
+    What begins with a system prompt goes on beginning with it.
+    """
+    pieces = pieces_of(draft)
+    depths = sorted(rng.random() for _ in pieces) if depth is None else [depth] * len(pieces)
+    if any(span.kind in ("defence", "directive") for span in draft.spans):
+        depths[0] = 0.0
+    prose = fill(rng, lambda sentences: lay_out(draft.context, pieces, depths, sentences)[0])
+    text, moves, distractors = lay_out(draft.context, pieces, depths, prose)
+
+    def moved(spans: tuple[Span, ...]) -> tuple[Span, ...]:
+        return tuple(_moved(span, pieces, moves) for span in spans)
+
+    def with_moved_spans() -> Iterator[Question]:
+        for question in draft.questions:
+            yield replace(question, spans=moved(question.spans))
+
+    kept = tuple(span for span in draft.spans if span.kind != "distractor")
+    return replace(draft, context=text, questions=tuple(with_moved_spans()), spans=moved(kept) + distractors)
+
+
+def _moved(span: Span, pieces: Sequence[Piece], moves: Sequence[int]) -> Span:
+    for piece, by in zip(pieces, moves, strict=True):
+        if piece.start <= span.start and span.end <= piece.end:
+            return span.moved(by)
+    raise DatasetError(f"the characters {span.start} to {span.end} belong to no piece: a span was parted")
+
+
+def _make(rng: random.Random, request: Request, task: Task, fill: Fill, depth: float | None) -> Draft:
+    draft = task.make(rng, request)
+    return set_in_prose(random.Random(rng.getrandbits(64)), draft, fill, depth)
+
+
+def _fill_words(rng: random.Random, _: Callable[[list[str]], str], words: tuple[int, int]) -> list[str]:
+    return prose_of_words(rng, rng.randint(*words))
+
+
+def _fill_tokens(
+    rng: random.Random, write: Callable[[list[str]], str], tokens: int, count: Callable[[str], int]
+) -> list[str]:
+    return prose_of_tokens(rng, tokens, count, write)
+
+
+def in_words_of_prose(task: Task, words: tuple[int, int], depth: float | None = None) -> Task:
+    """Returns the task with (fewest, most) words of prose in every context."""
+    if not 0 <= words[0] <= words[1]:
+        raise DatasetError(f"the words of prose go from 0 or more up to no fewer, not from {words[0]} to {words[1]}")
+    return _variant(task, partial(_fill_words, words=words), depth, f"{words[0]} to {words[1]} words of prose")
+
+
+def in_tokens(
+    task: Task, tokens: int, count: Callable[[str], int], depth: float | None = None, counted_by: str = ""
+) -> Task:
+    """Returns the task with contexts of ``tokens`` tokens, or up to 2 % less; ``count`` gives the tokens of a text, as
+    a tokenizer of that name counts them.
+
+    A context that has more than that without any prose raises :class:`DatasetError` when it is made.
+    """
+    if tokens > MOST_TOKENS:
+        raise DatasetError(f"a context has {MOST_TOKENS} tokens at most, not {tokens}")
+    length = f"{tokens} tokens{f' of {counted_by}' if counted_by else ''}"
+    return _variant(task, partial(_fill_tokens, tokens=tokens, count=count), depth, length)
+
+
+def _variant(task: Task, fill: Fill, depth: float | None, length: str) -> Task:
+    if depth is not None and not 0 <= depth <= 1:
+        raise DatasetError(f"the depth of the evidence goes from 0, the beginning, to 1, the end, not {depth}")
+    where = "scattered" if depth is None else f"together at depth {depth}"
+    name = f"{length} {where}".replace(" ", "-")
+    return replace(
+        task,
+        description=f"{task.description}; {where} in prose about no one, {length}",
+        make=partial(_make, task=task, fill=fill, depth=depth),
+        variant=f"{task.variant}+{name}" if task.variant else name,
+    )
