@@ -1,7 +1,6 @@
 """Chooses the policies of a run: those that are named, as far as the tasks and the mode allow them."""
 
 import difflib
-import math
 from collections.abc import Mapping, Sequence
 
 from datasets_gen import Task, unknown_name
@@ -155,8 +154,8 @@ def at_some_level(policies: Sequence[Policy], points: Sequence[Point], everythin
         if policy not in reached and not everything:
             levels = ", ".join(dict.fromkeys(str(one.level) for one in points if one.level.kind in policy.kinds))
             most = f"it removes at most {policy.highest_ratio:g} of the cache"
-            if math.isfinite(policy.rates_below):
-                most = f"its rates are below {policy.rates_below:g}"
+            for kind, below in policy.levels_below.items():
+                most = f"its {KINDS[kind].plural} are below {below:g}"
             raise KVBenchError(f"{policy.name} reaches none of {levels}: {most}; ask for less, or leave it out")
     return reached
 

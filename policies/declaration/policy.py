@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from policies.declaration.errors import PolicyError
 from policies.declaration.lazy import LazyModule
-from policies.declaration.levels import EVICTION, KINDS, RATE, RATIO, UNTREATED, Level, Point
+from policies.declaration.levels import EVICTION, KINDS, RATIO, UNTREATED, Level, Point
 from policies.declaration.shape import ModelShape
 from policies.declaration.steps import PrefillTreatment, StepTreatment
 
@@ -103,7 +103,8 @@ class Policy:
     per_question: bool = False  # one press for each question, as it is told where the answer lies
     more_tokens_than: int = 1  # that the context must have; kvpress asserts it
     highest_ratio: float = 1.0  # above it the policy has no press, and no cell is planned
-    rates_below: float = math.inf  # at these and higher rates it means nothing, and no cell is planned
+    # By kind of level, the value from which on it means nothing: no cell is planned there.
+    levels_below: Mapping[str, float] = field(default_factory=dict)
     needs_donor: bool = False  # it takes rows of another context: ``Situation.donor``
     # Raises :class:`PolicyError` for a model that it cannot treat, such as one without a layer that it is aimed at.
     check_model: Callable[[ModelShape], None] | None = None
@@ -162,7 +163,7 @@ class Policy:
             for point in points
             if point.level.kind in self.kinds
             and point.level.least_share <= self.highest_ratio
-            and (point.level.kind != RATE.name or point.level.value < self.rates_below)
+            and point.level.value < self.levels_below.get(point.level.kind, math.inf)
             and (self.random or point.repeat == 0)
         )
 

@@ -1,6 +1,5 @@
 """A fault damages rows of the cache. Which rows, and when, is the same for every kind; how is what a kind declares."""
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -73,7 +72,7 @@ class Fault:
     corrupt: Corrupt
     options: type[FaultOptions] = FaultOptions
     default_rates: str = RATE.default  # as ``--rates`` takes them
-    rates_below: float = math.inf  # it means nothing at these and higher ones
+    rates_below: float | None = None  # it means nothing at these and higher ones
     # Whether infinity or NaN may come of it in numbers that are neither.
     may_overflow: Callable[[FaultOptions], bool] = lambda options: False
     # Raises :class:`PolicyError` for options that a model has not, beside its layers and heads.

@@ -58,7 +58,7 @@ def fault_of(name: str) -> Policy:
         random=True,
         corrupts=True,
         own_rows=fault.may_overflow(options),
-        rates_below=fault.rates_below,
+        levels_below={} if fault.rates_below is None else {RATE.name: fault.rates_below},
         default_levels={RATE.name: fault.default_rates},
         arguments={option: text_of(value) for option, value in options},
         build=(lambda situation: wrap(FULL.build(situation), situation)) if at_write else FULL.build,
