@@ -135,9 +135,11 @@ def test_the_arrow_keys_walk_along_a_policy_and_across_to_others(
     last = [spot for spot in plot["spots"] if spot[3] == "0.9" and not spot[4].startswith("cliff")]
     heights = sorted(spot[2] for spot in last)
     own = next(spot for spot in last if spot[0] == first[0])
-    browser.press("ArrowDown")
-    below = next(spot for spot in last if spot[2] == heights[heights.index(own[2]) + 1])
-    assert browser.evaluate(TIP).split("\n")[0] == lines_of(plot["names"], below)[0]
+    place = heights.index(own[2])
+    key, near = ("ArrowDown", place + 1) if place + 1 < len(heights) else ("ArrowUp", place - 1)
+    browser.press(key)
+    neighbour = next(spot for spot in last if spot[2] == heights[near])
+    assert browser.evaluate(TIP).split("\n")[0] == lines_of(plot["names"], neighbour)[0]
     browser.press("Escape")
     assert browser.evaluate(TIP) is None
 
