@@ -15,6 +15,7 @@ from datasets_gen.tasks.knowledge import KNOWLEDGE
 from datasets_gen.tasks.long_context import LONG_CONTEXT
 from datasets_gen.tasks.multi_entity import MULTI_ENTITY
 from datasets_gen.tasks.multi_presence import MULTI_PRESENCE
+from datasets_gen.tasks.prose import PROSE
 
 
 def by_name(tasks: Iterable[Task]) -> Mapping[str, Task]:
@@ -31,8 +32,9 @@ TASKS = by_name(
     (BASE, KNOWLEDGE, MULTI_PRESENCE, MULTI_ENTITY, COREFERENCE, HOPS, LONG_CONTEXT, ARITHMETIC, INSTRUCTIONS)
 )
 
-# Tasks whose rows come from elsewhere: they take part where they are named, and have no contexts before they have rows.
-FROM_DATA = by_name((IFEVAL, GSM8K))
+# Tasks whose rows come from elsewhere, or may: they take part where they are named. But for prose they have no contexts
+# before they have rows.
+FROM_DATA = by_name((IFEVAL, GSM8K, PROSE))
 
 
 def get_task(name: str) -> Task:

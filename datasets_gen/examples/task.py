@@ -55,7 +55,7 @@ class Task:
     instruction: str = INSTRUCTION
     abstentions: tuple[str, ...] = (ABSTENTION, "I do not know")
     max_new_tokens: int = 16
-    role: Literal["user", "system"] = "user"  # whose turn of a chat the context is
+    role: Literal["user", "system", "text"] = "user"  # whose turn of a chat the context is; text: there is no chat
     answer_marker: str = ""  # stands before the answer in an output that shows its steps
     variant: str = ""
     arms: tuple[Arm, ...] = ("",)  # the ways in which each draw is written, one context after the other

@@ -56,7 +56,10 @@ LevelTexts = Mapping[str, str]  # what was given, by kind of level: see :func:`w
 GivenLevel = Mapping[str, float]
 NONE_GIVEN: Mapping[str, Any] = MappingProxyType({})
 Repeats = Annotated[int, typer.Option(help="Draws of each random policy; every other runs once.")]
-Data = Annotated[Path | None, typer.Option(help="Rows of ifeval or gsm8k, as JSONL. Default: those on the hub.")]
+Data = Annotated[
+    Path | None,
+    typer.Option(help="Rows of ifeval or gsm8k as JSONL, by default those on the hub; or a text for prose."),
+]
 Defence = Annotated[
     Placement | None,
     typer.Option(help="Where a defence stands in the system prompts of ifeval. Default: none, in a suite both."),

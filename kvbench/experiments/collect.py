@@ -141,7 +141,7 @@ def _finished(
             if generation and generation.final_cache:
                 survival = _survival(generation.final_cache.keep or ())
             values = _values(model, trace, branch, survival, number, generation)
-            values |= _against_full(generation, of_full.get(number))
+            values |= _against_full(generation, of_full.get(number), is_judged(questions[number]))
             values |= {"task": context.task} | text_scores(values["output_text"], questions[number], context)
             record = Record.model_validate(values)
             yield FinishedAnswer(model, trace, branch, generation, questions[number], context, record, observers)
@@ -189,14 +189,19 @@ def _routing(prompt: Prompt, question: TokenizedQuestion, survival: Survival) ->
     return {metric.name: metric.of_kept(kept) for metric in METRICS.values() if metric.of_kept is not None}
 
 
-def _against_full(generation: Generation | None, full: Generation | None) -> dict[str, object]:
+def is_judged(question: StoredQuestion) -> bool:
+    """Tells whether an answer to a question is judged: behind running text there is none."""
+    return bool(question.golds or question.directives or question.protected)
+
+
+def _against_full(generation: Generation | None, full: Generation | None, judged: bool) -> dict[str, object]:
     """Tells how likely the right answer is, how much less than with the full cache, and what became of its answer."""
     if generation is None:
         return {}
     nll, full_nll = generation.gold_nll, full.gold_nll if full else None
     delta = None if nll is None or full_nll is None else nll - full_nll
     values: dict[str, object] = {"gold_nll": nll, "delta_nll": delta}
-    if full is None:
+    if full is None or not judged:
         return values
     return values | outcome_scores(Outcome(generation.token_ids == full.token_ids, generation.ended, generation.finite))
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from huggingface_hub import constants
 
 from datasets_gen import FROM_DATA, Directive, Task
-from datasets_gen.tasks import gsm8k
+from datasets_gen.tasks import gsm8k, prose
 from datasets_gen.tasks.ifeval import IFEVAL, Placement, ifeval_of
 from datasets_gen.tasks.ifeval_rows import read_rows, rows_of
 from kvbench.system.errors import KVBenchError, first_line
@@ -38,6 +38,8 @@ def with_data(
 def _with_rows(task: Task, data: Path | None, defence: Placement) -> Task:
     if task.name == IFEVAL.name:
         return ifeval_of(read_rows(data) if data is not None else rows_of(hub_entries(HUB), HUB), defence)
+    if task.name == prose.PROSE.name:
+        return task if data is None else prose.prose_of(prose.read_texts(data))
     if data is not None:
         return gsm8k.gsm8k_of(gsm8k.read_rows(data))
     shots = hub_entries(GSM8K_HUB, name="main", split=f"train[:{gsm8k.SHOTS}]")
@@ -48,6 +50,8 @@ def _with_rows(task: Task, data: Path | None, defence: Placement) -> Task:
 def check_judges(tasks: Sequence[Task], mode: str) -> None:
     """Raises :class:`KVBenchError` if a directive of ifeval cannot be judged, or contexts that hold their question are
     to be compressed with it. It runs before anything is loaded."""
+    if mode == "aware" and any(task.role == "text" for task in tasks):
+        raise KVBenchError("--mode aware: prose asks nothing that could be compressed with it: use --mode agnostic")
     if mode == "aware" and any(task.name == gsm8k.GSM8K.name for task in tasks):
         raise KVBenchError("--mode aware: contexts of gsm8k hold their problem already: use --mode agnostic")
     for task in (task for task in tasks if task.name == IFEVAL.name):

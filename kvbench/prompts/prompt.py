@@ -18,7 +18,7 @@ from kvbench.prompts.mode import Mode
 from kvbench.system.errors import KVBenchError, first_line
 
 INSTRUCTIONS: tuple[SpanKind, ...] = ("defence", "directive")
-Role = Literal["user", "system"]
+Role = Literal["user", "system", "text"]
 
 
 @dataclass(frozen=True)
@@ -78,12 +78,14 @@ class Prompt:
 
 def chat_template(tokenizer: PreTrainedTokenizerBase, role: Role = "user") -> Template:
     """Cuts the chat template around a context. The context begins the user's turn, as in kvpress's pipeline, or it is
-    the whole system's turn, and the question is the user's turn."""
+    the whole system's turn, and the question is the user's turn. Around running text there is none."""
     if not tokenizer.is_fast:
         raise KVBenchError(
             f"the tokenizer {type(tokenizer).__name__} gives no character offsets, which evidence needs: "
             "use a checkpoint with a fast tokenizer"
         )
+    if role == "text":
+        return Template(tokenizer.bos_token or "", " ", "")
     if tokenizer.chat_template is None:
         return Template(tokenizer.bos_token or "", "\n", "\n")
     context, question = "#" * 16, "@" * 16

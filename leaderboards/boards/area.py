@@ -88,8 +88,9 @@ MASTERED = Definition(
     "A task that the model cannot do",
     f"With the full cache, F1 is below {LEAST:g}, or less than {ABOVE_CHANCE:g} points above chance; where a task has "
     f"directives, fewer than {LEAST:g} % of them are obeyed, or less than {ABOVE_CHANCE:g} points more than "
-    "silence obeys. There every loss is small, and means nothing: rank, area, "
-    "safe ratio and verdicts are blank, and the task enters no mean over tasks unless one asks for it.",
+    "silence obeys; behind running text, the perplexity is above 1,000. There every loss is small, and means "
+    "nothing: rank, area, safe ratio and verdicts are blank, and the task enters no mean over tasks unless "
+    "one asks for it.",
     names=("not_mastered", "mean_of"),
     chapter="board",
 )

@@ -8,6 +8,7 @@ An engine such as vLLM (arXiv 2309.06180) holds a page of 16 tokens for all head
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from itertools import combinations
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
@@ -111,11 +112,19 @@ def deployed(plain: Policy, way: str) -> Policy:
         build=build,
         budget=deployment.budget or plain.budget,
         counted="nowhere" if deployment.last else plain.counted,
-        same_as=(),
+        same_as=_simpler(plain.name, way),
         baseline=None,
         around=plain.around or plain,
         by_default=False,
     )
+
+
+def _simpler(plain: str, way: str) -> tuple[str, ...]:
+    """Names the same policy with fewer of its ways, which may keep the same: TOVA scores all heads alike, and where one
+    page is kept it may be the one that a press never evicts."""
+    base, *ways = [*plain.split("+"), way]
+    fewer = (chosen for count in range(len(ways)) for chosen in combinations(ways, count))
+    return tuple("+".join([base, *chosen]) for chosen in fewer)
 
 
 _LAST = [deployment for deployment in DEPLOYMENTS.values() if deployment.last]

@@ -57,6 +57,8 @@ def test_good_is_percent_whichever_end_is_better() -> None:
         (full(f1=90.0, directives_obeyed=0.49), None, False),
         (full(f1=None, reason="not run yet"), 5.0, True),
         (None, 5.0, True),
+        (full(f1=None, gold_nll=6.9), None, True),  # a perplexity of 992
+        (full(f1=None, gold_nll=7.0), None, False),
     ],
 )
 def test_a_model_can_do_a_task_by_what_the_full_cache_reaches(

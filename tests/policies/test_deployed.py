@@ -224,6 +224,11 @@ def test_a_press_that_does_not_score_is_no_press_to_rescore() -> None:
         RescoringPress(0.5, KnormPress(0.5)).changed(SCORES)
 
 
+def test_a_policy_says_that_it_may_keep_what_fewer_of_its_ways_keep() -> None:
+    assert POLICIES["snapkv+shared+pages16"].same_as == ("snapkv", "snapkv+shared", "snapkv+pages16")
+    assert find_policy("tova+shared").same_as == ("tova",)
+
+
 def test_every_draw_of_the_control_of_ends_is_another() -> None:
     policy = POLICIES["random+ends"]
     assert policy.random

@@ -1,0 +1,90 @@
+"""Task ``prose``: its texts, what is compressed and what is measured, and a run from end to end."""
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+from transformers import PreTrainedTokenizerFast
+
+from datasets_gen import DatasetError
+from datasets_gen.tasks.prose import CONTEXT, LEAD, PROSE, WINDOW, prose_of
+from kvbench.experiments.data import with_data
+from kvbench.prompts.prompt import build_prompts
+from kvbench.store.store import Store
+from tests.support.runs import CommandLine
+
+WORDS = " ".join(f"word{number}" for number in range(2 * WINDOW + 5))
+
+
+def test_a_generated_text_tells_its_facts_again_and_each_value_stands_in_the_context() -> None:
+    for example in PROSE.generate(3, 20):
+        (question,) = example.questions
+        told = [example.context[span.start : span.end] for span in question.spans]
+        values, sentences = told[::2], told[1::2]
+        assert question.written == " ".join(sentences)
+        assert all(value in sentence for value, sentence in zip(values, sentences, strict=True))
+        assert question.text in example.context
+        assert question.text not in question.written
+        assert question.golds == ()
+
+
+def test_a_seed_gives_the_same_texts_however_many_are_made() -> None:
+    assert list(PROSE.generate(1, 6))[:2] == list(PROSE.generate(1, 2))
+    assert PROSE.example(1, 0) != PROSE.example(2, 0)
+
+
+def test_given_texts_are_cut_into_stretches_and_their_rest_is_left_out() -> None:
+    task = prose_of([WORDS, "too short"])
+    assert task.contexts["paper"] == task.most == 2
+    second = task.example(0, 1)
+    words = WORDS.split()[WINDOW : 2 * WINDOW]
+    assert second.context == " ".join(words[:CONTEXT])
+    assert second.questions[0].text == " ".join(words[CONTEXT : CONTEXT + LEAD])
+    assert second.questions[0].written == " ".join(words[CONTEXT + LEAD :])
+    assert task.full_version != prose_of([WORDS.replace("word0 ", "other ")]).full_version
+    with pytest.raises(DatasetError, match=f"no text of the data has {WINDOW} words"):
+        prose_of(["too short"])
+
+
+def test_context_lead_and_continuation_are_one_text_without_a_chat(tokenizer: PreTrainedTokenizerFast) -> None:
+    example = PROSE.example(0, 0)
+    (prompt,) = build_prompts(tokenizer, PROSE, example, "agnostic")
+    (question,) = prompt.questions
+    whole = [*prompt.token_ids, *question.token_ids, *question.gold_ids]
+    text = f"{example.context} {question.question.text} {question.question.written}"
+    assert tokenizer.decode(whole) == (tokenizer.bos_token or "") + text
+    assert question.answer_tokens
+
+
+@pytest.mark.parametrize("form", ["none", "text.txt", "text.jsonl"])
+def test_a_run_measures_the_likelihood_of_next_tokens_alone(cli: CommandLine, tmp_path: Path, form: str) -> None:
+    given = []
+    if form != "none":
+        path = tmp_path / form
+        path.write_text(json.dumps({"text": WORDS}) if form.endswith("jsonl") else WORDS)
+        given = ["--data", path]
+    assert cli(*cli.words("--tasks", "prose", "--limit", "2", *given)) == 0, cli.err
+    frame = Store.open(tmp_path / "runs/x").frame()
+    assert set(frame.status) == {"ok"}
+    assert frame.gold_nll.map(math.isfinite).all()
+    assert (frame[frame.policy == "full"].delta_nll == 0).all()
+    assert (frame[frame.policy == "recency"].delta_nll != 0).any()
+    assert frame[["f1", "hallucinated", "masked", "due", "unended"]].isna().all(axis=None)
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (["--mode", "aware"], "prose asks nothing that could be compressed with it"),
+        (["--data", "/nowhere.txt"], "--data /nowhere.txt cannot be read"),
+        (["--data", "/nowhere.jsonl"], "--data /nowhere.jsonl cannot be read"),
+    ],
+)
+def test_bad_input_is_one_clear_line(cli: CommandLine, more: list[str], said: str, tmp_path: Path) -> None:
+    assert said in cli.error(*cli.words("--tasks", "prose", *more))
+    assert not (tmp_path / "runs").exists()
+
+
+def test_it_takes_part_where_it_is_named_and_needs_no_data() -> None:
+    assert with_data([PROSE], None, None) == [PROSE]
