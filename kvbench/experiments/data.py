@@ -27,7 +27,7 @@ def with_data(
     taking = [task.name for task in tasks if task.name in FROM_DATA]
     names = ", ".join(task.name for task in tasks)
     if data is not None and not taking:
-        raise KVBenchError(f"--data is for the tasks {' and '.join(FROM_DATA)}, not for {names}")
+        raise KVBenchError(f"--data is for the tasks {', '.join(FROM_DATA)}, not for {names}")
     if data is not None and len(taking) > 1:
         raise KVBenchError(f"--data {data} has rows of one task: name one of {' and '.join(taking)}")
     if defence is not None and IFEVAL.name not in taking:

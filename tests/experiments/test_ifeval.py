@@ -240,7 +240,7 @@ def test_a_run_of_plain_rows(cli: CommandLine, tmp_path: Path) -> None:
         (["--defence", "befor"], "'befor' is not one of 'none', 'before', 'after', 'both'"),
         (["--mode", "aware"], "plain rows of ifeval hold their request already"),
         (["--limit", "3"], "--limit 3: ifeval has 2 contexts"),
-        (["--tasks", "base"], "--data is for the tasks ifeval and gsm8k, not for base"),
+        (["--tasks", "base"], "--data is for the tasks ifeval, gsm8k, prose, not for base"),
         (["--tasks", "ifevl"], "unknown task 'ifevl': did you mean 'ifeval'?"),
         (["--data", "/nowhere/rows.jsonl"], "--data /nowhere/rows.jsonl cannot be read (No such file or directory)"),
         (["--max-new-tokens", "0"], "--max-new-tokens is 1 or more"),
