@@ -29,7 +29,7 @@ EveryTask = Annotated[
     bool, typer.Option("--every-task", help="Count tasks too that the model cannot do with the full cache.")
 ]
 Profile = Annotated[str, typer.Option(help="How many contexts of each task: quick, or as many as the paper has.")]
-Limit = Annotated[int | None, typer.Option(help="Contexts per task, instead of the profile's.")]
+Limit = Annotated[int | None, typer.Option(help="Contexts per task, instead of the profile's or the suite's.")]
 Seed = Annotated[int, typer.Option(help="Seed of the examples and of random policies.")]
 Mode = Annotated[
     Literal["agnostic", "aware"], typer.Option(help="Compress before (agnostic) or after the question is seen.")
@@ -55,7 +55,9 @@ Phrasings = Annotated[Literal["common", "held-out"], typer.Option(help="Held-out
 LevelTexts = Mapping[str, str]  # what was given, by kind of level: see :func:`with_level_options`
 GivenLevel = Mapping[str, float]
 NONE_GIVEN: Mapping[str, Any] = MappingProxyType({})
-Repeats = Annotated[int, typer.Option(help="Draws of each random policy; every other runs once.")]
+Repeats = Annotated[
+    int | None, typer.Option(help="Draws of each random policy; every other runs once. Default: 1, or the suite's.")
+]
 Data = Annotated[
     Path | None,
     typer.Option(help="Rows of ifeval or gsm8k as JSONL, by default those on the hub; or a text for prose."),

@@ -34,7 +34,7 @@ def command(
     ] = OTHERS,
     tasks: options.Tasks = None,
     few: options.LevelTexts = options.NONE_GIVEN,
-    repeats: options.Repeats = 1,
+    repeats: options.Repeats = None,
     profile: options.Profile = "quick",
     limit: options.Limit = None,
     model: options.Model = "reference",

@@ -40,7 +40,7 @@ def command(
     questions: Annotated[float | None, typer.Option(help="Questions about a context. Default: the task's.")] = None,
     policies: Annotated[str, typer.Option(help="As in run: names, all, or default.")] = DEFAULT,
     levels: options.LevelTexts = options.NONE_GIVEN,
-    repeats: options.Repeats = 1,
+    repeats: options.Repeats = None,
     mode: options.Mode = "agnostic",
     machine: Annotated[
         str, typer.Option(help=f"{', '.join(MACHINES)}, or {MEASURED}: the machine of the constants.")

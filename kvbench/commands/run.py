@@ -47,7 +47,7 @@ def command(
         ),
     ] = None,
     levels: options.LevelTexts = options.NONE_GIVEN,
-    repeats: options.Repeats = 1,
+    repeats: options.Repeats = None,
     profile: options.Profile = "quick",
     limit: options.Limit = None,
     phrasings: options.Phrasings = "common",

@@ -6,6 +6,7 @@ from dataclasses import replace
 from kvbench.engine.treat.time_limit import TimeLimit
 from kvbench.experiments.catalogue import (
     EVERYTHING,
+    at_own_levels,
     at_some_level,
     check_donors,
     check_names,
@@ -16,7 +17,7 @@ from kvbench.experiments.catalogue import (
 )
 from kvbench.experiments.data import check_judges, with_data
 from kvbench.experiments.grid import Grid
-from kvbench.experiments.options import cell_bound, contexts_of, kv_bytes, parse_points, with_answers_of
+from kvbench.experiments.options import QUICK, cell_bound, contexts_of, kv_bytes, parse_points, with_answers_of
 from kvbench.experiments.setting import Setting
 from kvbench.experiments.suites import coverage_of
 from kvbench.models.names import model_source
@@ -36,14 +37,20 @@ def build_grid(job: Job, count: Count) -> Grid:
     check_scope(tasks, job.mode, coverage.scope)
     tasks = lengthen(tasks, job.context_tokens, job.depth, count, job.model)
     tasks = with_answers_of(tasks, job.max_new_tokens)
-    counts = [(task, contexts_of(task, job.profile, job.limit)) for task in tasks]
+    of_suite = coverage.limit if job.profile == QUICK else None
+    limit = of_suite if job.limit is None else job.limit
+    counts = [(task, contexts_of(task, job.profile, limit)) for task in tasks]
     if job.press is None:
         policies = with_references(choose_policies(coverage.policies, tasks, job.mode, even_if_broken=True))
     else:
         press, others = press_and_others(job.press, coverage.policies, tasks, job.mode)
         policies = [POLICIES[FULL], *(policy for policy in (*others, press) if policy.name != FULL)]
         check_names(policies)
-    points = parse_points(job.levels, policies, job.repeats, comparing=job.press is not None)
+    repeats = coverage.repeats if job.repeats is None else job.repeats
+    points = parse_points(job.levels or coverage.all_levels, policies, repeats, comparing=job.press is not None)
+    if not job.levels:
+        texts = {policy.name: coverage.own_levels.get(policy.name, coverage.levels) for policy in policies}
+        policies = [at_own_levels(policy, texts[policy.name]) for policy in policies]
     check_donors(policies, tasks)
     policies = at_some_level(policies, points, (job.policies or EVERYTHING).strip() == EVERYTHING)
     time_limit = TimeLimit(cell_bound(job.cell_seconds))

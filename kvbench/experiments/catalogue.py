@@ -2,6 +2,7 @@
 
 import difflib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from datasets_gen import Task, unknown_name
 from kvbench.prompts.mode import Mode, Scope
@@ -13,6 +14,7 @@ from policies import (
     POLICIES,
     REFERENCES,
     TO_BEAT,
+    Level,
     Point,
     Policy,
     PolicyError,
@@ -158,6 +160,14 @@ def at_some_level(policies: Sequence[Policy], points: Sequence[Point], everythin
                 most = f"its {KINDS[kind].plural} are below {below:g}"
             raise KVBenchError(f"{policy.name} reaches none of {levels}: {most}; ask for less, or leave it out")
     return reached
+
+
+def at_own_levels(policy: Policy, texts: Mapping[str, str]) -> Policy:
+    """Returns the policy, which runs at these levels alone where some are given, by kind as their options take them."""
+    if not texts:
+        return policy
+    levels = [Level(kind, value) for kind, text in texts.items() for value in KINDS[kind].parse(text)]
+    return replace(policy, only=tuple(levels))
 
 
 def known_policies() -> Mapping[str, Policy]:

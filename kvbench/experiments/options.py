@@ -13,6 +13,7 @@ from policies import CONTROLS, KINDS, Level, LevelError, Point, Policy, points_o
 MOST_REPEATS = 1000
 MOST_TOKENS = 10_000_000
 MOST_CONTEXTS = 1_000_000
+QUICK = "quick"  # the profile of a run unless another is given
 RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 Entry = TypeVar("Entry")

@@ -1,30 +1,17 @@
-"""Suites: a question that has a page of its own, and the tasks and policies that answer it."""
+"""The registry of suites, and what a run covers by its options and by its suite."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from datasets_gen import FROM_DATA, TASKS, Task, unknown_name
 from datasets_gen.tasks.ifeval import IFEVAL, Placement
 from datasets_gen.tasks.instructions import INSTRUCTIONS_IN_ARMS
 from kvbench.experiments.options import choose
+from kvbench.experiments.suite import LevelTexts, Suite
+from kvbench.experiments.treatment_suites import FAULTS
 from kvbench.prompts.mode import Scope
 from kvbench.system.errors import KVBenchError
 from policies import PROTECTED
-
-
-@dataclass(frozen=True)
-class Suite:
-    """Declares a suite."""
-
-    name: str
-    description: str
-    tasks: tuple[Task, ...]  # that it has unless others are named
-    if_named: tuple[Task, ...]  # that it has only if they are named
-    policies: tuple[str, ...]  # names, as ``--policies`` takes them
-    scope: Scope  # what is compressed
-    defence: Placement  # where a defence stands in prompts from elsewhere
-    tables: tuple[str, ...] = ()  # of studies, which its runs fill (kvbench.store.tables)
-
 
 SUITES: Mapping[str, Suite] = {
     suite.name: suite
@@ -38,19 +25,33 @@ SUITES: Mapping[str, Suite] = {
             scope="system",
             defence="both",
         ),
+        FAULTS,
     )
 }
 
 
 @dataclass(frozen=True)
 class Coverage:
-    """The tasks, policies and tables that a run covers."""
+    """What a run covers; ``levels``, ``own_levels``, ``repeats`` and ``limit`` where its options do not give them."""
 
     tasks: Sequence[Task]
     policies: str | None  # as ``--policies`` takes them
     scope: Scope
     defence: Placement = "none"  # unless another is given
     tables: tuple[str, ...] = ()
+    levels: LevelTexts = field(default_factory=dict)
+    own_levels: Mapping[str, LevelTexts] = field(default_factory=dict)  # by name of a policy
+    repeats: int = 1
+    limit: int | None = None
+
+    @property
+    def all_levels(self) -> dict[str, str]:
+        """Joins the texts of its levels, by kind."""
+        texts: dict[str, dict[str, None]] = {}
+        for levels in (self.levels, *self.own_levels.values()):
+            for kind, text in levels.items():
+                texts.setdefault(kind, {})[text] = None
+        return {kind: ",".join(of_kind) for kind, of_kind in texts.items()}
 
 
 def coverage_of(suite: str | None, tasks: str | None, policies: str | None, compress: Scope | None) -> Coverage:
@@ -69,7 +70,17 @@ def coverage_of(suite: str | None, tasks: str | None, policies: str | None, comp
     except KVBenchError as error:
         raise KVBenchError(f"--suite {suite}: {error}") from error
     names = policies or ",".join(named.policies)
-    return Coverage(chosen, names, compress or named.scope, named.defence, named.tables)
+    return Coverage(
+        chosen,
+        names,
+        compress or named.scope,
+        named.defence,
+        named.tables,
+        named.levels,
+        named.own_levels if policies is None else {},
+        named.repeats,
+        named.limit,
+    )
 
 
 def task_of_version(name: str, version: str) -> Task | None:

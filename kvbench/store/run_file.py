@@ -34,7 +34,7 @@ class Job(BaseModel):
     press: str | None = None  # of ``compare``; ``run`` has none, and controls beside its policies
     policies: str | None = None  # of ``compare``: the others
     levels: dict[str, str] = {}  # the text of each kind's option
-    repeats: int = 1
+    repeats: int | None = None  # 1, or what the suite has
     profile: str = "quick"
     limit: int | None = None
     phrasings: Literal["common", "held-out"] = "common"

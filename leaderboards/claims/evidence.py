@@ -39,6 +39,11 @@ class TaskEvidence:
         numbers, names = factorize(self.records["draw_id"], sort=True)
         return self.records.assign(draw=numbers), Resampler.of(len(names), task_seed(self.seed, self.task), RESAMPLES)
 
+    @cached_property
+    def _by_policy(self) -> dict[str, DataFrame]:
+        """Sorts the records by policy once: claims and studies ask for hundreds of cells."""
+        return {str(name): own for name, own in self._drawn[0].groupby("policy", sort=False, observed=True)}
+
     @property
     def contexts(self) -> int:
         return self._drawn[1].count
@@ -69,8 +74,8 @@ class TaskEvidence:
         return np.concatenate([np.ones((1, self.contexts)), self._drawn[1].weights])
 
     def _chosen(self, policy: str, level: float | None, column: str, where: Mapping[str, object]) -> DataFrame:
-        records = self._drawn[0]
-        chosen = (records["policy"] == policy) & (records[column].notna() | (records["status"] != "ok"))
+        records = self._by_policy.get(policy, self._drawn[0][:0])
+        chosen = records[column].notna() | (records["status"] != "ok")
         if level is not None:
             chosen &= np.isclose(records["level"].astype(float), level)
         for name, value in where.items():
@@ -98,7 +103,7 @@ class TaskEvidence:
 
     def levels(self, policy: str) -> tuple[float, ...]:
         """Lists the levels of a policy, the least treated first."""
-        here = self.records[self.records["policy"] == policy]
+        here = self._by_policy[policy]
         pairs = set(zip(here["level_kind"], here["level"].astype(float), strict=True))
         return tuple(value for kind, value in sorted(pairs, key=lambda pair: KINDS[pair[0]].amount(pair[1])))
 

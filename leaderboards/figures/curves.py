@@ -112,7 +112,8 @@ def _marks(style: LineStyle, runs: Sequence[Sequence[Point]]) -> Iterator[Mark]:
         yield Line(style, tuple((ratio, value) for ratio, value, _ in run))
         intervals = [(ratio, *interval) for ratio, _, interval in run if interval is not None]
         if not style.control and len(intervals) > 1:
-            yield Band.between(style, *zip(*intervals, strict=True))
+            places, low, high = zip(*intervals, strict=True)
+            yield Band.between(style, places, low, high)
 
 
 def _break(style: LineStyle, cliff: Cliff, height: float) -> Break:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 seaborn = LazyModule("seaborn")  # its import takes a tenth of a second, and most sites have no such drawing
 Place = tuple[float, float]
+MAP_COLOUR = "#1858c8"
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,40 @@ def layer_map(shares: NDArray[np.float64], columns: Sequence[str], axis: str, ti
         axes.tick_params(colors=INK, length=0, pad=4)
         axes.set_xlabel(axis, color=INK, labelpad=4)
         axes.set_ylabel("layer", color=INK, labelpad=4)
+
+    return drawn(draw, title, salt)
+
+
+def share_map(
+    shares: NDArray[np.float64],
+    rows: Sequence[str],
+    columns: Sequence[str],
+    axes_titles: tuple[str, str],
+    title: str,
+    salt: str,
+) -> str:
+    """Shares, shape (rows, columns), with their percent in the cells; the first row at the bottom. ``axes_titles``:
+    below and beside."""
+
+    def draw(axes: "Axes") -> None:
+        seaborn.heatmap(
+            shares,
+            ax=axes,
+            vmin=0,
+            vmax=1,
+            cmap=seaborn.light_palette(MAP_COLOUR, as_cmap=True),
+            cbar=False,
+            annot=100 * shares,
+            fmt=".0f",
+            linewidths=1,
+            xticklabels=list(columns),
+            yticklabels=list(rows),
+        )
+        axes.invert_yaxis()
+        axes.tick_params(colors=INK, length=0, pad=4)
+        axes.tick_params(axis="y", rotation=0)
+        axes.set_xlabel(axes_titles[0], color=INK, labelpad=4)
+        axes.set_ylabel(axes_titles[1], color=INK, labelpad=4)
 
     return drawn(draw, title, salt)
 

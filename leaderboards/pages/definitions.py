@@ -248,4 +248,5 @@ COLUMNS = Chapter(
 
 def chapters() -> tuple[Chapter, ...]:
     """Returns all chapters in the order of the page, with those of the studies."""
-    return (ANSWERS, ROUTES, COMPRESSION, BOARD, STATISTICS, *(study.chapter for study in studies().values()), COLUMNS)
+    of_studies = dict.fromkeys(study.chapter for study in studies().values())  # some share one
+    return (ANSWERS, ROUTES, COMPRESSION, BOARD, STATISTICS, *of_studies, COLUMNS)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from leaderboards.rendering.style import LineStyle
 
 Place = tuple[float, float]  # in the units of the axes
+FAINT = 0.08  # opacity of the area around a line
 BEHIND = 1  # the depth of what lies under all lines
 HOLLOW = {"full": "*", "oracle": "o", "random": "s", "recency": "D"}  # the dots of controls
 
@@ -40,15 +41,23 @@ class Dots:
 
 @dataclass(frozen=True)
 class Band:
-    """The area around a line, from the low ends of its intervals to the high ones."""
+    """The area around a line, from the low ends of its intervals to the high ones; or a layer of a stack."""
 
     style: LineStyle
     outline: tuple[Place, ...]
+    opacity: float = FAINT
     depth: int = BEHIND
 
     @classmethod
-    def between(cls, style: LineStyle, x: tuple[float, ...], low: tuple[float, ...], high: tuple[float, ...]) -> "Band":
-        return cls(style, (*zip(x, low, strict=True), *reversed(list(zip(x, high, strict=True)))))
+    def between(
+        cls,
+        style: LineStyle,
+        x: tuple[float, ...],
+        low: tuple[float, ...],
+        high: tuple[float, ...],
+        opacity: float = FAINT,
+    ) -> "Band":
+        return cls(style, (*zip(x, low, strict=True), *reversed(list(zip(x, high, strict=True)))), opacity)
 
 
 @dataclass(frozen=True)

@@ -94,8 +94,8 @@ def _add(axes: "Axes", mark: Mark, named: set[str]) -> None:
             if style.control:
                 looks = {"marker": mark.shape, "fillstyle": "none", "markersize": 4, "markeredgewidth": 0.9}
             _add_line(axes, mark, places, "policy", style, linestyle="", label=_label(style, named), **looks)
-        case Band(style, outline):
-            looks = {"facecolor": style.colours[0], "alpha": 0.08, "linewidth": 0, "clip_on": False}
+        case Band(style, outline, opacity):
+            looks = {"facecolor": style.colours[0], "alpha": opacity, "linewidth": 0, "clip_on": False}
             band = patches.Polygon(outline, zorder=mark.depth, **looks)
             band.set_gid(f"band:{style.index}")
             axes.add_artist(band)

@@ -92,8 +92,10 @@ def _mark(frame: Frame, mark: Mark, markers: _Markers) -> str:
             return _group("policy", style, _line(frame, style, places, markers))
         case Dots(style, places):
             return _group("policy", style, _dots(frame, mark, places))
-        case Band(style, outline):
-            return _group("band", style, f'<path d="{_path(frame, outline)}Z" fill="currentColor" fill-opacity=".08"/>')
+        case Band(style, outline, opacity):
+            opacity_text = f"{opacity:g}".lstrip("0")
+            path = f'<path d="{_path(frame, outline)}Z" fill="currentColor" fill-opacity="{opacity_text}"/>'
+            return _group("band", style, path)
         case Break(style):
             return _group("cliff", style, _break(frame, mark))
         case Region(low, high):

@@ -105,6 +105,7 @@ class Policy:
     highest_ratio: float = 1.0  # above it the policy has no press, and no cell is planned
     # By kind of level, the value from which on it means nothing: no cell is planned there.
     levels_below: Mapping[str, float] = field(default_factory=dict)
+    only: tuple[Level, ...] | None = None  # it runs at these levels and at no other, whatever a run asks for
     needs_donor: bool = False  # it takes rows of another context: ``Situation.donor``
     # Raises :class:`PolicyError` for a model that it cannot treat, such as one without a layer that it is aimed at.
     check_model: Callable[[ModelShape], None] | None = None
@@ -165,6 +166,7 @@ class Policy:
             and point.level.least_share <= self.highest_ratio
             and point.level.value < self.levels_below.get(point.level.kind, math.inf)
             and (self.random or point.repeat == 0)
+            and (self.only is None or point.level in self.only)
         )
 
     def levels_among(self, points: Iterable[Point]) -> tuple[Level, ...]:

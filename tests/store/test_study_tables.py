@@ -13,7 +13,8 @@ from kvbench.cli.program import main
 from kvbench.engine.decode.loop import Step as Seen
 from kvbench.experiments.build_grid import build_grid
 from kvbench.experiments.collect import FinishedAnswer
-from kvbench.experiments.suites import SUITES, Suite
+from kvbench.experiments.suite import Suite
+from kvbench.experiments.suites import SUITES
 from kvbench.models.load import LoadedModel
 from kvbench.run.execute import execute
 from kvbench.store.run_file import Job

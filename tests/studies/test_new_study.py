@@ -93,7 +93,7 @@ def test_two_studies_have_two_names(monkeypatch: pytest.MonkeyPatch) -> None:
     files = [Path("one/study.py"), Path("other/study.py")]
     monkeypatch.setattr(Path, "glob", lambda *_: files)
     monkeypatch.setattr(registry, "import_module", lambda _: type("Module", (), {"STUDY": study}))
-    with pytest.raises(LeaderboardError, match="two studies are named 'instructions'"):
+    with pytest.raises(LeaderboardError, match=f"two studies are named '{study.name}'"):
         registry.studies.__wrapped__()
 
 

@@ -1,0 +1,125 @@
+"""Compares kinds of faults: what is kept over the rate, in which order they hurt, and how answers end."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+from markupsafe import Markup
+
+from leaderboards.rendering.drawing import Drawing
+from leaderboards.rendering.frames import SHARE, Axis, Frame
+from leaderboards.rendering.marks import Band
+from leaderboards.rendering.style import named_styles
+from leaderboards.statistics.bootstrap import FloatArray
+from leaderboards.studies.declaration import Listing, Part, Picture
+from leaderboards.studies.treatments.damage import Damage
+from leaderboards.studies.treatments.measured import OUTCOMES, MeasuredTask
+from leaderboards.studies.treatments.parts import curves, half_lost_from, in_percent, in_points, is_clear
+from policies.declaration.levels import RATE, Level
+
+SHOWN_OUTCOMES = {"masked": "masked", "corrupted": "corrupted", "due": "DUE"}
+SOLID = 0.55  # opacity
+
+
+def untargeted(faults: Sequence[Damage]) -> list[Damage]:
+    """Returns the faults that may hit any row of any layer."""
+    return [fault for fault in faults if not fault.restricted]
+
+
+def areas(task: MeasuredTask, faults: Sequence[Damage]) -> list[tuple[Damage, FloatArray]]:
+    """Returns the area over the rates of each fault that was run at those of the most, the least harmful first."""
+    rates = [task.levels(fault.policy) for fault in faults]
+    usual = max(rates, key=len, default=())
+    found = [(fault, task.area(fault.policy)) for fault, own in zip(faults, rates, strict=True) if own == usual]
+    return sorted(found, key=lambda pair: -pair[1][0])
+
+
+def kinds(tasks: Sequence[MeasuredTask], faults: Sequence[Damage]) -> list[Part]:
+    """Draws what is kept over the rate by kind, and tells in which order the kinds hurt."""
+    everywhere = untargeted(faults)
+    compared = {fault.policy for task in tasks for fault, _ in areas(task, everywhere)}
+    styles = named_styles([fault.policy for fault in everywhere if fault.policy in compared])
+    if not styles or not tasks:
+        return []
+    return [
+        Part(
+            "kinds",
+            "Which faults hurt most",
+            " ".join(_headline(task, everywhere) for task in tasks) + " Rows of all layers and heads are hit, each "
+            "with the asked probability; bands are 95 % intervals over contexts.",
+            tuple(styles.values()),
+            tuple(curves(task, styles, RATE.name, task.name, f"kinds/{task.name}") for task in tasks),
+            tuple(_table(task, everywhere) for task in tasks),
+            tuple(_order(task, everywhere) for task in tasks),
+        )
+    ]
+
+
+def _headline(task: MeasuredTask, faults: Sequence[Damage]) -> str:
+    ordered = areas(task, faults)
+    (best, most), (worst, least) = ordered[0], ordered[-1]
+    if len(ordered) < 2:
+        return f"{task.name}: {best.policy} keeps {100 * most[0]:.0f} % on average over its rates."
+    difference = task.estimate(most - least)
+    clear = "" if is_clear(difference) else ", which may be chance"
+    return (
+        f"{task.name}: {worst.policy} hurts most and {best.policy} least; their areas differ by "
+        f"{100 * difference.mean:.0f} points{clear}."
+    )
+
+
+def _table(task: MeasuredTask, faults: Sequence[Damage]) -> Listing:
+    ordered = areas(task, faults)
+    levels = task.levels(ordered[0][0].policy)
+    rows = tuple(
+        (
+            fault.policy,
+            in_percent(task.estimate(area)),
+            "–" if (half := half_lost_from(task, fault.policy)) is None else f"{half:g}",
+            *(in_percent(task.estimate(task.kept(fault.policy, level))) for level in levels),
+        )
+        for fault, area in ordered
+    )
+    columns = ("fault", "area over rates", "half lost from", *(str(Level(RATE.name, level)) for level in levels))
+    return Listing(f"Share kept at each rate, {task.name}, percent", columns, rows)
+
+
+def _order(task: MeasuredTask, faults: Sequence[Damage]) -> Listing:
+    rows = []
+    for (one, upper), (other, lower) in pairwise(areas(task, faults)):
+        difference = task.estimate(upper - lower)
+        clear = "yes" if is_clear(difference) else "no"
+        rows.append((f"{one.policy} above {other.policy}", in_points(difference), clear))
+    columns = ("pair", "difference of areas", "order is clear")
+    return Listing(f"The order of the faults, {task.name}, points", columns, tuple(rows))
+
+
+def outcomes(tasks: Sequence[MeasuredTask], faults: Sequence[Damage]) -> list[Part]:
+    """Draws for each kind how its answers end, one outcome above the other."""
+    everywhere = [fault for fault in untargeted(faults) if tasks and len(tasks[0].levels(fault.policy)) > 1]
+    if not everywhere:
+        return []
+    styles = named_styles(tuple(SHOWN_OUTCOMES.values()))
+    pictures = []
+    for task in tasks:
+        for fault in everywhere:
+            levels = task.levels(fault.policy)
+            shares = [task.outcomes(fault.policy, level) for level in levels]
+            bottom, marks = [0.0] * len(levels), []
+            for name in OUTCOMES:
+                top = [low + own[name] for low, own in zip(bottom, shares, strict=True)]
+                marks.append(Band.between(styles[SHOWN_OUTCOMES[name]], levels, tuple(bottom), tuple(top), SOLID))
+                bottom = top
+            frame = Frame(Axis.over([Level(RATE.name, level) for level in levels]), Axis.around("", SHARE))
+            title = f"{fault.policy}, {task.name}"
+            drawing = Drawing(frame, tuple(marks), f"Outcomes over the asked rate: {title}", f"outcomes/{title}")
+            pictures.append(Picture(title, "share of answers", Markup(drawing.svg())))
+    return [
+        Part(
+            "outcomes",
+            "How answers end",
+            "Against the full cache’s own answer, right or wrong: masked is the same answer, corrupted another one, "
+            "DUE one with infinity or NaN, or without an end. Answers that failed are in none of them.",
+            tuple(styles.values()),
+            tuple(pictures),
+        )
+    ]

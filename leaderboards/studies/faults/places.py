@@ -1,0 +1,177 @@
+"""Shows where a fault hurts: in which layers, in which tokens, in keys or in values; and what a text reports."""
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+from markupsafe import Markup
+
+from leaderboards.figures.panels import share_map
+from leaderboards.rendering.style import named_styles
+from leaderboards.studies.declaration import Listing, Part, Picture
+from leaderboards.studies.treatments.damage import Damage
+from leaderboards.studies.treatments.measured import MeasuredTask
+from leaderboards.studies.treatments.parts import KEPT, curves, in_percent, in_points, is_clear
+from leaderboards.studies.treatments.published import CLEAN_LARGE, CLEAN_SMALL, FAULTS, LARGE, SMALL
+from policies.declaration.levels import RATE, Level
+
+RANDOM = "random"
+AIM_WORDS = {"all": "all tokens", RANDOM: "as many at random"}
+
+
+def _by_fault(faults: Sequence[Damage], option: str, beside: Sequence[Damage] = ()) -> dict[str, list[Damage]]:
+    """Sorts the faults that are restricted by one option alone by what they do; ``beside``: those that join theirs."""
+    groups: dict[str, list[Damage]] = {}
+    for fault in faults:
+        if fault.restricted == {option}:
+            groups.setdefault(fault.fault, []).append(fault)
+    return {name: [*own, *(one for one in beside if one.fault == name)] for name, own in groups.items()}
+
+
+def _everywhere(faults: Iterable[Damage]) -> list[Damage]:
+    return [fault for fault in faults if not fault.restricted]
+
+
+def bands(tasks: Sequence[MeasuredTask], faults: Sequence[Damage]) -> list[Part]:
+    """Maps what is kept by band of layers and rate."""
+    groups = {name: own for name, own in _by_fault(faults, "layers").items() if len(own) > 1}
+    pictures, listings, words = [], [], []
+    for task in tasks:
+        for name, own in groups.items():
+            levels = task.levels(own[0].policy)
+            cells = [[task.kept(fault.policy, level) for level in levels] for fault in own]
+            shares = np.array([[cell[0] for cell in row] for row in cells])
+            title, columns = f"{name}, {task.name}", [str(Level(RATE.name, level)) for level in levels]
+            rows = [fault.layers for fault in own]
+            drawing = share_map(shares, rows, columns, (RATE.axis, "layers"), f"Share kept: {title}", f"bands/{title}")
+            pictures.append(Picture(title, KEPT, Markup(drawing)))
+            texts = tuple(
+                (layers, *(in_percent(task.estimate(cell)) for cell in row))
+                for layers, row in zip(rows, cells, strict=True)
+            )
+            listings.append(Listing(f"Share kept, {title}, percent", ("layers", *columns), texts))
+            words.append(_critical(task, name, [fault for fault in own if fault.layers.startswith("Q")]))
+    if not pictures:
+        return []
+    text = " ".join(filter(None, words)) + " A buffer keeps what the other bands lose."
+    return [Part("bands", "Which layers matter", text.strip(), pictures=tuple(pictures), details=tuple(listings))]
+
+
+def _critical(task: MeasuredTask, name: str, quarters: Sequence[Damage]) -> str:
+    """Tells which quarter matters most at the highest rate, and whether it differs from the one that matters least."""
+    if len(quarters) < 2:
+        return ""
+    rate = max(task.levels(quarters[0].policy))
+    kept = {fault.layers: task.kept(fault.policy, rate) for fault in quarters}
+    ordered = sorted(kept, key=lambda layers: kept[layers][0])
+    worst, best = ordered[0], ordered[-1]
+    difference = task.estimate(kept[best] - kept[worst])
+    verdict = "" if is_clear(difference) else ": that may be chance"
+    return (
+        f"{name} at rate {rate:g} on {task.name}: {worst} matters most (keeps {100 * kept[worst][0]:.0f} %) and {best} "
+        f"least ({100 * kept[best][0]:.0f} %), {in_points(difference)} points apart{verdict}."
+    )
+
+
+def aims(tasks: Sequence[MeasuredTask], faults: Sequence[Damage]) -> list[Part]:
+    """Draws what is kept where a fault is aimed at some tokens, beside the same fault everywhere."""
+    groups = _by_fault(faults, "tokens", _everywhere(faults))
+    names = dict.fromkeys(_aim(fault) for own in groups.values() for fault in own)
+    styles = named_styles(tuple(names))
+    pictures, listings = [], []
+    for task in tasks:
+        for name, own in groups.items():
+            title = f"{name}, {task.name}"
+            lines = {fault.policy: styles[_aim(fault)] for fault in own}
+            pictures.append(curves(task, lines, RATE.name, title, f"aims/{title}"))
+            listings.append(_aimed_table(task, title, own))
+    if not pictures:
+        return []
+    text = (
+        "The rate is a share of the rows of the tokens that are aimed at, so that a fault aimed at evidence damages "
+        "far less of the cache than one at the same rate everywhere. Beside it as many tokens at random: the "
+        "difference is what it costs that these tokens carry the evidence."
+    )
+    return [Part("aims", "Aimed faults", text, tuple(styles.values()), tuple(pictures), tuple(listings))]
+
+
+def _aim(fault: Damage) -> str:
+    return AIM_WORDS.get(fault.options.tokens, fault.options.tokens)
+
+
+def _aimed_table(task: MeasuredTask, title: str, faults: Sequence[Damage]) -> Listing:
+    """Lists what is kept, and the paired difference from as many random tokens at the highest rate."""
+    levels = task.levels(next(fault.policy for fault in faults if fault.restricted))
+    random = next((fault.policy for fault in faults if fault.options.tokens == RANDOM), None)
+    rows = []
+    for fault in faults:
+        own = set(task.levels(fault.policy))
+        kept = [in_percent(task.estimate(task.kept(fault.policy, one))) if one in own else "–" for one in levels]
+        against = "–"
+        if random and fault.policy != random and levels[-1] in own:
+            difference = task.kept(fault.policy, levels[-1]) - task.kept(random, levels[-1])
+            against = in_points(task.estimate(difference))
+        rows.append((_aim(fault), *kept, against))
+    columns = ("aimed at", *(str(Level(RATE.name, level)) for level in levels), "against random tokens")
+    return Listing(
+        f"Share kept, {title}, percent; against random tokens in points, at the last rate", columns, tuple(rows)
+    )
+
+
+def tensors(tasks: Sequence[MeasuredTask], faults: Sequence[Damage]) -> list[Part]:
+    """Draws keys against values."""
+    groups = _by_fault(faults, "tensor", _everywhere(faults))
+    words = {"K": "keys alone", "V": "values alone", "both": "keys and values"}
+    styles = named_styles(tuple(words.values()))
+    pictures, listings = [], []
+    for task in tasks:
+        for name, own in groups.items():
+            title = f"{name}, {task.name}"
+            lines = {fault.policy: styles[words[fault.options.tensor]] for fault in own}
+            pictures.append(curves(task, lines, RATE.name, title, f"tensors/{title}"))
+            listings.append(_tensor_table(task, title, {fault.options.tensor: fault.policy for fault in own}))
+    if not pictures:
+        return []
+    text = "The same rows are hit in keys, in values, or in both."
+    found = tuple(listing for listing in listings if listing is not None)
+    return [Part("tensors", "Keys against values", text, tuple(styles.values()), tuple(pictures), found)]
+
+
+def _tensor_table(task: MeasuredTask, title: str, policies: dict[str, str]) -> Listing | None:
+    if not {"K", "V"} <= set(policies):
+        return None
+    levels = [level for level in task.levels(policies["K"]) if level]
+    kept = {tensor: [task.kept(policies[tensor], level) for level in levels] for tensor in ("K", "V")}
+    rows = [
+        ("K", *(in_percent(task.estimate(one)) for one in kept["K"])),
+        ("V", *(in_percent(task.estimate(one)) for one in kept["V"])),
+        ("K − V", *(in_points(task.estimate(k - v)) for k, v in zip(kept["K"], kept["V"], strict=True))),
+    ]
+    columns = ("damaged", *(str(Level(RATE.name, level)) for level in levels))
+    return Listing(
+        f"Share kept with keys or values damaged, {title}, percent; the difference in points", columns, tuple(rows)
+    )
+
+
+def published(tasks: Sequence[MeasuredTask], faults: Sequence[Damage]) -> list[Part]:
+    """Sets our share kept beside that of text F."""
+    names = {fault.policy for fault in faults}
+    listings = []
+    for task in tasks:
+        rows = []
+        for row in FAULTS:
+            runs = [name for name in row.policies if name in names and row.rate in task.levels(name)]
+            theirs = _share(row.large, CLEAN_LARGE), _share(row.small, CLEAN_SMALL)
+            for policy in runs or [""]:
+                own = in_percent(task.estimate(task.kept(policy, row.rate))) if policy else "–"
+                rows.append((row.words, policy or "not run", own, *theirs))
+        columns = ("treatment", "our treatment", "percent of the control", LARGE, SMALL)
+        listings.append(Listing(f"Percent of the control, {task.name}", columns, tuple(rows)))
+    text = (
+        "Text F asks GSM8K of Qwen2.5 and damages single values, drawn anew before every pass; ours in that form where "
+        "it was run, and with whole rows damaged once. Other models and other tasks: what can be compared is the order."
+    )
+    return [Part("published", "Beside published figures", text, listings=tuple(listings))] if listings else []
+
+
+def _share(value: float | None, clean: float) -> str:
+    return "–" if value is None else f"{100 * value / clean:.0f} ({value:.2f} of {clean:.2f})"

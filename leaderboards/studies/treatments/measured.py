@@ -1,0 +1,75 @@
+"""What treatments of the cache leave of what leads a task, as a share of what the full cache has."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from pandas import DataFrame
+
+from leaderboards.claims.evidence import Evidence, NoEvidenceError, TaskEvidence
+from leaderboards.statistics.bootstrap import FloatArray
+from leaderboards.statistics.resampling import Estimate
+from policies.declaration.names import FULL
+
+OUTCOMES = ("masked", "corrupted", "due")
+
+
+@dataclass(frozen=True)
+class MeasuredTask:
+    """One task that the model can do. All arrays have the shape (1 + resamples,) and are drawn with the same
+    resamples of contexts, so that they can be subtracted; draws of a random treatment are averaged."""
+
+    evidence: TaskEvidence
+    column: str  # of the records: what leads the task
+
+    @property
+    def name(self) -> str:
+        return self.evidence.task
+
+    @cached_property
+    def clean(self) -> FloatArray:
+        """Returns what the full cache has, in the unit of the column."""
+        return self.evidence.clean(self.column)
+
+    def kept(self, policy: str, level: float | None = None) -> FloatArray:
+        """Returns what a treatment keeps of what the full cache has, as a share."""
+        with np.errstate(invalid="ignore", divide="ignore"):
+            share: FloatArray = self.evidence.mean(policy, level, self.column) / self.clean
+        return share
+
+    def area(self, policy: str) -> FloatArray:
+        """Returns the mean height of the curve of what is kept over all its levels, from the untreated cache on."""
+        levels = [level for level in self.evidence.levels(policy) if level]
+        return self.evidence.area(policy, levels, self.column)
+
+    def outcomes(self, policy: str, level: float) -> dict[str, float]:
+        """Returns the shares of answers that are masked, corrupted and DUE."""
+        return {name: float(self.evidence.mean(policy, level, name)[0]) for name in OUTCOMES}
+
+    def levels(self, policy: str) -> tuple[float, ...]:
+        return self.evidence.levels(policy)
+
+    def estimate(self, values: FloatArray) -> Estimate:
+        """Makes an estimate of values as measured and as resampled; without an interval from a single context."""
+        contexts = self.evidence.contexts
+        return Estimate.of(float(values[0]), values[1:] if contexts > 1 else None, contexts)
+
+
+def measured_tasks(records: DataFrame) -> tuple[list[MeasuredTask], list[str]]:
+    """Returns the tasks that the model can do with the full cache, and for each of the others why it tells nothing."""
+    evidence, known, unknown = Evidence(records), [], []
+    for task in evidence.tasks:
+        of_task = evidence.of(task)
+        full = of_task.records[of_task.records["policy"] == FULL]
+        measured = MeasuredTask(of_task, "directives_obeyed" if full["directives_obeyed"].notna().any() else "f1")
+        try:
+            assert measured.clean.size
+            known.append(measured)
+        except NoEvidenceError as error:
+            unknown.append(str(error))
+    return known, unknown
+
+
+def policies_in(records: DataFrame) -> Sequence[str]:
+    return tuple(map(str, records["policy"].unique()))

@@ -1,0 +1,54 @@
+"""Suites bring tasks, policies, levels, draws and contexts, which the options of a run replace."""
+
+import pytest
+
+from kvbench.experiments.build_grid import build_grid
+from kvbench.experiments.catalogue import find_policy
+from kvbench.experiments.suites import SUITES
+from kvbench.store.run_file import Job
+from policies import CONTROLS, Level, Policy
+
+TREATMENT_SUITES = ("faults",)
+
+
+def policies_of(job: Job) -> dict[str, Policy]:
+    return {policy.name: policy for policy in build_grid(job, len).setting.policies}
+
+
+@pytest.mark.parametrize("name", SUITES)
+def test_every_policy_is_written_with_the_name_that_records_have(name: str) -> None:
+    """Else it would not run at its own levels."""
+    suite = SUITES[name]
+    assert [find_policy(policy).name for policy in suite.policies] == list(suite.policies)
+    assert set(suite.own_levels) <= set(suite.policies)
+    assert set(suite.policies) - set(CONTROLS) <= set(policies_of(Job(suite=name)))
+
+
+def test_policies_run_at_their_own_levels_and_the_others_at_those_of_the_suite() -> None:
+    grid = build_grid(Job(suite="faults"), len)
+    rates = {
+        policy.name: sorted({point.level.value for point in grid.points(policy)}) for policy in grid.setting.policies
+    }
+    assert rates["zeros"] == [0, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5]
+    assert rates["zeros(layers=Q1)"] == [0.02, 0.1, 0.3]
+    assert rates["bitflip"] == [1e-5, 1e-4]
+    assert {point.repeat for policy in grid.setting.policies if policy.random for point in grid.points(policy)} == {
+        *range(5)
+    }
+    assert [contexts for _, contexts in grid.tasks] == [SUITES["faults"].limit]
+
+
+def test_options_replace_what_a_suite_brings() -> None:
+    grid = build_grid(Job(suite="faults", levels={"rate": "0.4"}, repeats=2, limit=3), len)
+    for policy in grid.setting.policies:
+        if policy.kinds and policy.name not in CONTROLS:
+            assert {point.level for point in grid.points(policy)} == {Level("rate", 0.4)}
+    assert max(point.repeat for point in grid.setting.points) == 1
+    assert [contexts for _, contexts in grid.tasks] == [3]
+    assert build_grid(Job(suite="faults", policies="zeros"), len).tasks[0][1] == SUITES["faults"].limit
+    assert build_grid(Job(suite="faults", profile="paper"), len).tasks[0][1] > 100
+
+
+def test_without_a_suite_a_random_policy_runs_once() -> None:
+    points = build_grid(Job(policies="zeros", levels={"rate": "0.1"}), len).setting.points
+    assert {point.repeat for point in points} == {0}

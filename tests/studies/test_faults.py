@@ -1,0 +1,112 @@
+"""The page on faults says what is true of records whose truth is known."""
+
+import pytest
+
+from leaderboards.studies.declaration import Listing, Part, StudyInput
+from leaderboards.studies.faults.study import STUDY
+from leaderboards.studies.page import build_study
+from leaderboards.studies.treatments.damage import damages
+from tests.support.damaged_records import treated_records
+
+RATES = (0.0, 0.1, 0.2)
+
+
+def listings(part: Part) -> dict[str, Listing]:
+    return {listing.title: listing for listing in (*part.listings, *part.details)}
+
+
+@pytest.fixture(scope="module")
+def page() -> tuple[str, dict[str, Part]]:
+    """Zeros cost all from 0.1 on, stale rows nothing; of the layers only Q1 matters, of the tokens only evidence."""
+    records = treated_records(
+        {
+            "zeros": lambda rate, question: rate == 0,
+            "stale": lambda rate, question: True,
+            "gaussian": lambda rate, question: rate < 0.2 or question > 0,
+            "gaussian(layers=Q1)": lambda rate, question: rate < 0.2,
+            "gaussian(layers=Q2)": lambda rate, question: True,
+            "zeros(tokens=evidence)": lambda rate, question: rate == 0,
+            "zeros(tokens=random)": lambda rate, question: True,
+            "zeros(tensor=K)": lambda rate, question: question > 0 or rate == 0,
+            "zeros(tensor=V)": lambda rate, question: True,
+        },
+        RATES,
+        repeats=2,
+    )
+    text, content = build_study(STUDY, StudyInput("toy", records))
+    return text, {part.identifier: part for part in content.parts}
+
+
+def test_what_costs_all_is_last_and_what_costs_nothing_first(page: tuple[str, dict[str, Part]]) -> None:
+    part = page[1]["kinds"]
+    assert "zeros hurts most and stale least" in str(part.text)
+    table, order = listings(part).values()
+    assert table.columns == ("fault", "area over rates", "half lost from", "0", "0.1", "0.2")
+    assert {row[0]: row[2:] for row in table.rows} == {
+        "stale": ("–", *("100 [100 to 100]",) * 3),
+        "gaussian": ("–", *("100 [100 to 100]",) * 2, "75 [75 to 75]"),
+        "zeros": ("0.1", "100 [100 to 100]", "0 [0 to 0]", "0 [0 to 0]"),
+    }
+    areas = [row[1] for row in table.rows]
+    assert areas == ["100 [100 to 100]", "94 [94 to 94]", "25 [25 to 25]"]  # (1 + 1) / 2 and (1 + 0.75) / 2, halved
+    assert order.rows[0] == ("stale above gaussian", "+6 [+6 to +6]", "yes")
+
+
+def test_the_band_that_matters_is_named(page: tuple[str, dict[str, Part]]) -> None:
+    assert "gaussian at rate 0.2 on base: Q1 matters most (keeps 0 %) and Q2 least (100 %), +100" in str(
+        page[1]["bands"].text
+    )
+    (table,) = listings(page[1]["bands"]).values()
+    assert [row[-1] for row in table.rows] == ["0 [0 to 0]", "100 [100 to 100]"]
+
+
+def test_what_aims_at_evidence_is_set_against_as_many_random_tokens(page: tuple[str, dict[str, Part]]) -> None:
+    (table,) = page[1]["aims"].listings
+    rows = {row[0]: row[1:] for row in table.rows}
+    assert rows["evidence"] == ("100 [100 to 100]", "0 [0 to 0]", "0 [0 to 0]", "-100 [-100 to -100]")
+    assert rows["as many at random"][-1] == "–"
+    assert set(rows) == {"evidence", "as many at random", "all tokens"}
+
+
+def test_keys_are_set_against_values(page: tuple[str, dict[str, Part]]) -> None:
+    (table,) = page[1]["tensors"].listings
+    assert table.rows[-1] == ("K − V", "-25 [-25 to -25]", "-25 [-25 to -25]")
+
+
+def test_all_parts_stand_on_the_page_with_figures_of_text_f(page: tuple[str, dict[str, Part]]) -> None:
+    assert list(page[1]) == ["kinds", "bands", "aims", "tensors", "outcomes", "published"]
+    for identifier in page[1]:
+        assert f'id="{identifier}"' in page[0]
+    (table,) = page[1]["published"].listings
+    assert table.rows[0][3:] == ("2 (0.02 of 0.87)", "0 (0.00 of 0.66)")
+    assert ("rows of another prompt, 30 %", "not run", "–", "57 (0.50 of 0.87)", "11 (0.07 of 0.66)") in table.rows
+
+
+def test_a_model_that_cannot_do_the_task_has_a_page_that_says_so() -> None:
+    records = treated_records({"zeros": lambda rate, question: True}, RATES)
+    records["f1"] = 10.0
+    text, content = build_study(STUDY, StudyInput("toy", records))
+    assert not content.parts
+    assert "the full cache reaches 10 of f1, not 50" in text
+
+
+def test_one_context_has_no_interval() -> None:
+    records = treated_records({"zeros": lambda rate, question: rate == 0}, RATES)
+    records = records[records["example_id"] == "0"]
+    (table, _) = listings(next(iter(STUDY.find(StudyInput("toy", records)).parts))).values()
+    assert table.rows[0][1] == "25"
+
+
+def test_it_takes_runs_with_rates_alone() -> None:
+    by_ratio = treated_records({"knorm": lambda ratio, question: True}, (0.1, 0.5), kind="ratio")
+    one_rate = treated_records({"zeros": lambda rate, question: True}, (0.1,))
+    several = treated_records({"zeros": lambda rate, question: True}, RATES)
+    assert [STUDY.takes(StudyInput("toy", one)) for one in (by_ratio, one_rate, several)] == [False, False, True]
+
+
+def test_names_tell_where_a_fault_hits() -> None:
+    one, other = damages(["full", "gaussian(std=2,layers=Q1)", "snapkv", "bias", "knorm+int4"])
+    assert (one.fault, one.layers) == ("gaussian(std=2)", "Q1")
+    assert set(one.restricted) == {"layers"}
+    assert other.fault == "bias"
+    assert not other.restricted
