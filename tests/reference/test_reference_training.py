@@ -26,7 +26,7 @@ from kvbench.reference.training.batches import (
 )
 from kvbench.reference.training.lessons import (
     ALONE,
-    ALONE_BATCHES,
+    ALONE_PATIENCE,
     MASTERED,
     MOST_EXAMPLES,
     PATIENCE,
@@ -263,8 +263,8 @@ def test_the_first_levels_of_some_are_practised_alone_until_they_are_mastered_or
         for level in range(last + 1):
             assigned = [curriculum.assign(0, number) for number in range(50)]
             assert {(one.task, one.level) for one in assigned} == {(name, level)}
-            assert taught(curriculum, name, level, 0.5, 2 * PATIENCE) == level, "a guess does not end it"
-            left = ALONE_BATCHES - 2 * PATIENCE if level else 2 * SETTLED
+            assert taught(curriculum, name, level, 0.5, ALONE_PATIENCE) == level, "a guess does not end it at once"
+            left = 1 if level else 2 * SETTLED
             assert taught(curriculum, name, level, 0.5 if level else 0.0, left) == level + 1
     assert len({curriculum.assign(0, number).task for number in range(200)}) == len(TASKS)
 
