@@ -96,9 +96,11 @@ def audit(
 
 def _telling(policy: str, records: DataFrame) -> DataFrame:
     """Selects records in which two methods do not agree by chance. An oracle that cannot keep all of the evidence keeps
-    the most recent of it, as recency does where evidence is all that there is."""
+    the most recent of it, as recency does where evidence is all that there is. Where logits are infinite or NaN, the
+    tokens chosen from them are alike whatever made them so: such an answer is a DUE without a likelihood."""
     needed = records["evidence_tokens"].clip(lower=FEWEST_TOKENS) if policy == ORACLE else FEWEST_TOKENS
-    return records[records["kept_tokens"] >= needed]
+    not_finite = records["due"].eq(True) & records["gold_nll"].isna()
+    return records[(records["kept_tokens"] >= needed) & ~not_finite]
 
 
 Numbers = NDArray[np.int64]

@@ -89,11 +89,12 @@ class Policy:
     # Shared: it acts in ``compress`` alone, after the attention of a layer has run on the full cache.
     prefill: Prefill = "shared"
     while_decoding: bool = False  # it acts on the cache also while an answer is written, which is then written alone
-    # Builds what acts once on the cache that the press left, before any question is read. All questions share the rows.
-    prefill_treatment: Callable[[Situation], PrefillTreatment] | None = None
-    # Builds what acts on the cache between steps, for the answer to the question of that id. Each question is then
-    # decoded from a copy of what the press kept, together with all other branches.
-    step_treatment: Callable[[Situation, str], StepTreatment] | None = None
+    # Builds what acts once on what the press left of some branches, before any question is read. All questions of a
+    # branch share its rows.
+    prefill_treatment: Callable[[Sequence[Situation]], PrefillTreatment] | None = None
+    # Builds what acts on the cache between steps, for some answers: their situations, and the ids of their questions.
+    # Each is then decoded from a copy of what the press kept, together with all other branches.
+    step_treatment: Callable[[Sequence[Situation], Sequence[str]], StepTreatment] | None = None
     # Counts the bytes that the keys and values of one head take, where they are not stored as the model computes them.
     stored_bytes: Callable[[Situation, HeadRows], int] | None = None
     # Puts a press around another, for a treatment of what the model writes while it reads the context.

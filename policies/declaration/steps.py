@@ -1,6 +1,6 @@
 """Declares treatments that act on the rows of a branch after its press: when they are called, and what they may do."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, Protocol
 
 if TYPE_CHECKING:
@@ -13,34 +13,40 @@ TENSORS: Mapping[str, tuple[States, ...]] = {"K": ("keys",), "V": ("values",), "
 
 
 class CacheRows(Protocol):
-    """The rows of keys and values that the answer to one question reads, in every layer.
+    """The rows of keys and values that some answers of one policy read, in every layer.
 
-    Rows come in one order in every step: kept context, question, answer so far; what is new stands at the end. All
-    heads of a layer have as many rows, and some of a head may be absent.
+    Rows of an answer come in one order in every step: kept context, question, answer so far; what is new stands at the
+    end. All answers have as many rows: where one reads fewer than another, or a head keeps fewer, the first are absent.
     """
+
+    # Which of the answers that the treatment was built for are here: fewer and fewer, as answers end.
+    answers: Sequence[int]
 
     @property
     def layers(self) -> int:
         """Counts the layers."""
 
+    def lengths(self, layer: int) -> "torch.Tensor":
+        """Counts the rows of each answer, those that are absent in some head alone among them: int64 (answers,)."""
+
     def tokens(self, layer: int) -> "torch.Tensor":
-        """Returns the position of each row's token, ``ABSENT`` or ``UNKNOWN``: int64 (num_kv_heads, rows)."""
+        """Returns the position of each row's token, ``ABSENT`` or ``UNKNOWN``: int64 (answers, num_kv_heads, rows)."""
 
     def keys(self, layer: int) -> "torch.Tensor":
-        """Returns a copy, shape (num_kv_heads, rows, head_dim); what stands in absent rows means nothing."""
+        """Returns a copy, shape (answers, num_kv_heads, rows, head_dim); what stands in absent rows means nothing."""
 
     def values(self, layer: int) -> "torch.Tensor":
-        """Returns a copy, shape (num_kv_heads, rows, head_dim); what stands in absent rows means nothing."""
+        """Returns a copy, shape (answers, num_kv_heads, rows, head_dim); what stands in absent rows means nothing."""
 
     def write(self, layer: int, keys: "torch.Tensor | None" = None, values: "torch.Tensor | None" = None) -> None:
-        """Puts these, of the shape in which they are read, into the cache; absent rows stay as they are."""
+        """Puts these, of the shape in which they are read, into the cache; absent rows are left out."""
 
 
 class PrefillTreatment(Protocol):
-    """Acts once on the kept context of a branch, in the same way for all of its questions.
+    """Acts once on the kept context of branches of one policy, in the same way for all questions of a branch.
 
-    What it does may depend on layer, head and token, and on what it was built for, and not on what else is decoded at
-    the same time.
+    What it does to a branch may depend on layer, head and token, and on its situation, and not on what else is decoded
+    at the same time.
     """
 
     def after_prefill(self, cache: CacheRows) -> None:
@@ -48,11 +54,12 @@ class PrefillTreatment(Protocol):
 
 
 class StepTreatment(PrefillTreatment, Protocol):
-    """Acts on the cache of one branch while the answer to one of its questions is written.
+    """Acts on the caches of some answers of one policy while these are written.
 
-    A fresh one is built for each answer, and what it does may depend on the step too.
+    A fresh one is built for each group of answers that are decoded together, with a situation for each. What it does to
+    an answer may depend on its question and the step too.
     """
 
     def after_step(self, cache: CacheRows, step: int) -> None:
-        """Is called when the question has been read (step 0), and when each token of the answer but the last has
+        """Is called when the questions have been read (step 0), and when each token of the answers but the last has
         been."""

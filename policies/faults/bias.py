@@ -17,7 +17,7 @@ class BiasOptions(FaultOptions):
 
 def _shifted(site: Site) -> "torch.Tensor":
     assert isinstance(site.options, BiasOptions)
-    return (site.states.float() + site.options.shift * site.present.float().std()).to(site.states.dtype)
+    return (site.states.float() + site.options.shift * site.mean_and_spread[1]).to(site.states.dtype)
 
 
 BIAS = Fault(

@@ -66,7 +66,7 @@ def _flipped(site: Site) -> "torch.Tensor":
     size = numbers.shape[-1]
     if site.options.unit == "bit":
         for bit in bits:
-            hit = site.draw("uniform", f"bit {bit} of {site.tensor}", size) < site.rate
+            hit = site.draw("uniform", f"bit {bit} of {site.tensor}", size) < site.rates.float()
             numbers = numbers ^ (hit.to(numbers.dtype) << bit)
     else:
         which = (site.draw("uniform", f"which bit of {site.tensor}", size) * len(bits)).long()

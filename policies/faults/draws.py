@@ -24,16 +24,16 @@ REMEMBERED = 2**18  # numbers: so many and fewer are kept for other rates and ki
 def draw(distribution: Distribution, key: str, positions: "torch.Tensor", *channels: int) -> "torch.Tensor":
     """Returns the numbers of some places, float32, on [0, 1) or of mean 0 and spread 1.
 
-    ``key`` names all but token, head and channel. ``positions``: int64 (heads, rows), the tokens of the places; what
-    is drawn for a negative one means nothing. Returns (heads, rows, *channels).
+    ``key`` names all but token, head and channel. ``positions``: int64 (..., heads, rows), the tokens of the places;
+    what is drawn for a negative one means nothing. Returns (..., heads, rows, *channels).
     """
     positions = positions.clamp(min=0)
-    heads, tokens = len(positions), int(positions.max()) + 1 if positions.numel() else 0
+    heads, tokens = positions.shape[-2], int(positions.max()) + 1 if positions.numel() else 0
     of_token = heads * int(np.prod(channels, dtype=np.int64))
     numbers = (_remembered if tokens * of_token <= REMEMBERED else _drawn)(distribution, key, tokens * of_token)
-    by_head = torch.from_numpy(numbers).view(tokens, heads, *channels).transpose(0, 1).to(positions.device)
-    index = positions.view(*positions.shape, *[1] * len(channels)).expand(*positions.shape, *channels)
-    return by_head.gather(1, index)
+    by_place = torch.from_numpy(numbers).view(tokens * heads, *channels).to(positions.device)
+    places = positions * heads + torch.arange(heads, device=positions.device)[:, None]
+    return by_place.index_select(0, places.flatten()).view(*positions.shape, *channels)
 
 
 def _drawn(distribution: Distribution, key: str, count: int) -> "np.ndarray[tuple[int], np.dtype[np.float32]]":

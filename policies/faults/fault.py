@@ -1,6 +1,7 @@
 """A fault damages rows of the cache. Which rows, and when, is the same for every kind; how is what a kind declares."""
 
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -26,32 +27,55 @@ EFFECT_OF_ERROR = "Effect of KV Cache Error on Inference Accuracy"
 
 @dataclass(frozen=True)
 class Site:
-    """Describes the rows of one layer and tensor that a fault may damage."""
+    """Describes the rows of one layer and tensor that a fault may damage, of some answers."""
 
-    situation: Situation
+    situations: Sequence[Situation]  # by answer
     options: FaultOptions
     layer: int
     tensor: States
     step: int  # 0 before the question is read, 1 before the first token of the answer is, and so on
     tokens: "torch.Tensor"  # of the rows, as :meth:`CacheRows.tokens` gives them
-    states: "torch.Tensor"  # as they are: (num_kv_heads, rows, head_dim)
-    rate: float  # the share of the units that are hit
+    states: "torch.Tensor"  # as they are: (answers, num_kv_heads, rows, head_dim)
+    rates: "torch.Tensor"  # the share of the units that are hit, float64 (answers, 1, 1, 1)
 
     @cached_property
     def positions(self) -> "torch.Tensor":
-        """Returns the tokens of the rows, int64 (num_kv_heads, rows). A row that is no single token is told by its
-        place."""
-        return torch.where(self.tokens < 0, torch.arange(self.tokens.shape[1], device=self.tokens.device), self.tokens)
+        """Returns the tokens of the rows, int64 (answers, num_kv_heads, rows). A row that is no single token is told by
+        its place among those of the answer."""
+        if not bool((self.tokens < 0).any()):
+            return self.tokens
+        first = (self.tokens == ABSENT).all(1).sum(-1)[:, None, None]
+        places = torch.arange(self.tokens.shape[2], device=self.tokens.device) - first
+        return torch.where(self.tokens < 0, places, self.tokens)
 
-    @property
-    def present(self) -> "torch.Tensor":
-        """Returns the rows that are there, of all heads: (rows, head_dim)."""
-        return self.states[self.tokens != ABSENT]
+    @cached_property
+    def mean_and_spread(self) -> "tuple[torch.Tensor, torch.Tensor]":
+        """Returns mean and standard deviation over the rows that are there of an answer: (answers, 1, 1, 1) each."""
+        present = (self.tokens != ABSENT)[..., None]
+        dims, size = (1, 2, 3), self.states.shape[-1]
+        count = present.sum(dims, keepdim=True).double() * size
+        states = self.states.double().masked_fill(~present, 0.0)
+        mean = states.sum(dims, keepdim=True) / count
+        squares = (states - mean).square().masked_fill(~present, 0.0).sum(dims, keepdim=True)
+        return mean.float(), (squares / (count - 1)).sqrt().float()
 
     def draw(self, distribution: Distribution, what: str, *channels: int) -> "torch.Tensor":
-        """Draws a number for each row, or each channel of it, for one use: (num_kv_heads, rows, *channels)."""
-        key = f"{self.situation.seed}/{self.situation.example_id}/{self.layer}/{self.step}/{what}"
-        return draw(distribution, key, self.positions, *channels)
+        """Draws a number for each row, or each channel of it, for one use: (answers, num_kv_heads, rows, *channels)."""
+        return self.draw_at(self.positions, distribution, f"{self.layer}/{self.step}/{what}", *channels)
+
+    def draw_at(
+        self, positions: "torch.Tensor", distribution: Distribution, what: str, *channels: int
+    ) -> "torch.Tensor":
+        """Draws numbers for these positions of each answer, with one call for all answers of an example and seed."""
+        alike: dict[str, list[int]] = defaultdict(list)
+        for number, situation in enumerate(self.situations):
+            alike[f"{situation.seed}/{situation.example_id}/{what}"].append(number)
+        if len(alike) == 1:
+            return draw(distribution, next(iter(alike)), positions, *channels)
+        drawn = torch.empty(*positions.shape, *channels, device=positions.device)
+        for key, numbers in alike.items():
+            drawn[numbers] = draw(distribution, key, positions[numbers], *channels)
+        return drawn
 
     def draw_like(self, distribution: Distribution) -> "torch.Tensor":
         """Draws a number for each value of the rows, others for keys than for values."""
@@ -89,18 +113,17 @@ class Fault:
 
 @dataclass
 class FaultTreatment:
-    """Damages the cache of one branch as a fault and its options say."""
+    """Damages the caches of some answers as a fault and its options say."""
 
     fault: Fault
     options: FaultOptions
-    situation: Situation
+    situations: Sequence[Situation]  # by answer
     # What stood where a transient fault has hit, by layer and tensor.
-    _clean: dict[tuple[int, States], "torch.Tensor"] = field(default_factory=dict)
+    _clean: "dict[tuple[int, States], Clean]" = field(default_factory=dict)
 
-    @property
-    def rate(self) -> float:
+    def rate(self, situation: Situation) -> float:
         """Returns the share of the units that are hit."""
-        return self.situation.level.value if self.options.rate is None else self.options.rate
+        return situation.level.value if self.options.rate is None else self.options.rate
 
     def after_prefill(self, cache: CacheRows) -> None:
         self._act(cache, BEFORE_THE_QUESTION)
@@ -115,11 +138,11 @@ class FaultTreatment:
         each, in one of so many layers. ``first``: the position of the first one."""
         if layer not in self.options.layers_of(layers):
             return keys, values
-        tokens = (first + torch.arange(keys.shape[1], device=keys.device)).expand(len(keys), -1)
+        tokens = (first + torch.arange(keys.shape[1], device=keys.device)).expand(1, len(keys), -1)
         written: dict[States, torch.Tensor] = {"keys": keys, "values": values}
         for tensor in TENSORS[self.options.tensor]:
-            site = self._site(layer, tensor, BEFORE_THE_QUESTION, tokens, written[tensor])
-            written[tensor] = self._damaged(site)
+            site = self._site([0], layer, tensor, BEFORE_THE_QUESTION, tokens, written[tensor][None])
+            written[tensor] = self._damaged(site)[0]
         return written["keys"], written["values"]
 
     def _act(self, cache: CacheRows, step: int) -> None:
@@ -132,15 +155,25 @@ class FaultTreatment:
             tokens = cache.tokens(layer)
             for tensor in TENSORS[self.options.tensor]:
                 states = getattr(cache, tensor)(layer)
-                damaged = self._damaged(self._site(layer, tensor, step, tokens, states))
+                damaged = self._damaged(self._site(cache.answers, layer, tensor, step, tokens, states))
                 if damaged is states:
                     continue
                 if self.options.persistence == "transient":
-                    self._clean[layer, tensor] = states
+                    self._clean[layer, tensor] = Clean(tuple(cache.answers), cache.lengths(layer), states)
                 cache.write(layer, **{tensor: damaged})
 
-    def _site(self, layer: int, tensor: States, step: int, tokens: "torch.Tensor", states: "torch.Tensor") -> Site:
-        return Site(self.situation, self.options, layer, tensor, step, tokens, states, self.rate)
+    def _site(
+        self,
+        answers: Sequence[int],
+        layer: int,
+        tensor: States,
+        step: int,
+        tokens: "torch.Tensor",
+        states: "torch.Tensor",
+    ) -> Site:
+        situations = [self.situations[answer] for answer in answers]
+        rates = torch.tensor([self.rate(each) for each in situations], dtype=torch.float64, device=states.device)
+        return Site(situations, self.options, layer, tensor, step, tokens, states, rates.view(-1, 1, 1, 1))
 
     def _damaged(self, site: Site) -> "torch.Tensor":
         """Returns the rows with what is hit of them; the very same where nothing is."""
@@ -148,53 +181,74 @@ class FaultTreatment:
         return torch.where(hit, self.fault.corrupt(site), site.states) if bool(hit.any()) else site.states
 
     def restore(self, cache: CacheRows) -> None:
-        """Puts back what a transient fault has damaged; rows that are newer stand behind it and are clean."""
+        """Puts back what a transient fault has damaged."""
         for (layer, tensor), clean in self._clean.items():
             states = getattr(cache, tensor)(layer)
-            states[:, : clean.shape[1]] = clean
-            cache.write(layer, **{tensor: states})
+            cache.write(layer, **{tensor: clean.over(states, cache.answers, cache.lengths(layer))})
         self._clean.clear()
 
     def _hit(self, site: Site) -> "torch.Tensor":
-        """Tells which values are hit: bool (num_kv_heads, rows, 1 or head_dim)."""
-        options, (heads, _, size) = self.options, site.states.shape
+        """Tells which values are hit: bool (answers, num_kv_heads, rows, 1 or head_dim)."""
+        options, (answers, heads, _, size) = self.options, site.states.shape
+        rates = site.rates.float()
         if self.fault.hits_all or options.unit == "bit":
-            drawn = torch.full_like(site.positions, float(self.rate == 0), dtype=torch.float32)[..., None]
+            hit = (rates > 0).expand(*site.positions.shape, 1)
         elif options.unit == "token":
-            key = f"{self.situation.seed}/{self.situation.example_id}/{site.step}/tokens"
             # One number for a token, in whatever place of a head it stands: heads may keep different tokens.
-            drawn = draw("uniform", key, site.positions.reshape(1, -1)).view(heads, -1, 1)
+            drawn = site.draw_at(site.positions.reshape(answers, 1, -1), "uniform", f"{site.step}/tokens")
+            hit = drawn.view(answers, heads, -1, 1) < rates
         elif options.unit == "row":
-            drawn = site.draw("uniform", "rows")[..., None]
+            hit = site.draw("uniform", "rows")[..., None] < rates
         else:
-            drawn = site.draw("uniform", f"values of {site.tensor}", size)
-        hit = (drawn < self.rate) & self._aimed(site.positions)[..., None]
-        chosen = torch.zeros(heads, dtype=torch.bool, device=hit.device)
-        chosen[list(options.heads_of(heads))] = True
-        return hit & chosen[:, None, None]
+            hit = site.draw("uniform", f"values of {site.tensor}", size) < rates
+        if options.tokens != "all":
+            hit = hit & aimed_at(options.tokens, site.situations, site.positions)[..., None]
+        if len(chosen := options.heads_of(heads)) < heads:
+            of_heads = torch.zeros(heads, dtype=torch.bool, device=hit.device)
+            of_heads[list(chosen)] = True
+            hit = hit & of_heads[:, None, None]
+        return hit
 
-    def _aimed(self, positions: "torch.Tensor") -> "torch.Tensor":
-        """Tells which rows hold tokens that the fault is aimed at: bool, of the shape of ``positions``."""
-        situation, tokens = self.situation, self.options.tokens
-        if tokens == "all":
-            return torch.ones_like(positions, dtype=torch.bool)
-        if first := FIRST.fullmatch(tokens):
-            return positions < int(first[1])
-        evidence = torch.tensor(situation.evidence_tokens, dtype=torch.long, device=positions.device)
-        if tokens == "answer":
-            return torch.isin(
-                positions, torch.tensor(situation.answer_tokens, dtype=torch.long, device=positions.device)
-            )
-        if tokens == "evidence":
-            return torch.isin(positions, evidence)
-        in_context = positions < situation.context_length
-        other = in_context & ~torch.isin(positions, evidence)
-        return other if tokens == "other" else other & torch.isin(positions, self._as_many(evidence))
 
-    def _as_many(self, evidence: "torch.Tensor") -> "torch.Tensor":
-        """Draws as many tokens as carry evidence from those that do not."""
-        situation = self.situation
-        every = torch.arange(situation.context_length)[None]
-        order = draw("uniform", f"{situation.seed}/{situation.example_id}/as many", every)[0]
-        order[evidence.cpu()] = 2.0
-        return order.argsort()[: len(evidence)].to(evidence.device)
+@dataclass(frozen=True)
+class Clean:
+    """Holds the rows of some answers as they were before a transient fault."""
+
+    answers: tuple[int, ...]
+    lengths: "torch.Tensor"  # as :meth:`CacheRows.lengths` gives them, like the states
+    states: "torch.Tensor"
+
+    def over(self, states: "torch.Tensor", answers: Sequence[int], lengths: "torch.Tensor") -> "torch.Tensor":
+        """Returns the rows of those answers that are left: these, and behind them newer ones, which are clean."""
+        left = torch.tensor([self.answers.index(answer) for answer in answers], device=states.device)
+        before, (_, heads, rows, size) = self.lengths[left][:, None], states.shape
+        place = torch.arange(rows, device=states.device) - (rows - lengths[:, None])  # counted from the answer's first
+        earlier = place + self.states.shape[2] - before
+        index = earlier.clamp(0, self.states.shape[2] - 1)[:, None, :, None].expand(-1, heads, -1, size)
+        known = (place >= 0) & (place < before)
+        return torch.where(known[:, None, :, None], self.states[left].gather(2, index), states)
+
+
+def aimed_at(tokens: str, situations: Sequence[Situation], positions: "torch.Tensor") -> "torch.Tensor":
+    """Tells which rows hold tokens that a fault is aimed at: bool, of the shape of ``positions``."""
+    if first := FIRST.fullmatch(tokens):
+        return positions < int(first[1])
+    masks = torch.stack([_tokens_of(tokens, situation) for situation in situations]).to(positions.device)
+    index = positions.clamp(0, masks.shape[1] - 1).flatten(1)
+    hit: torch.Tensor = masks.gather(1, index).view_as(positions)
+    return hit & (positions < masks.shape[1])
+
+
+def _tokens_of(tokens: str, situation: Situation) -> "torch.Tensor":
+    """Tells which tokens of the context are evidence, answer, other than evidence, or as many random ones: bool."""
+    evidence, answer = torch.zeros(2, situation.context_length, dtype=torch.bool).unbind()
+    evidence[list(situation.evidence_tokens)] = True
+    answer[list(situation.answer_tokens)] = True
+    if tokens != "random":
+        return {"evidence": evidence, "answer": answer, "other": ~evidence}[tokens]
+    every = torch.arange(situation.context_length)[None]
+    order = draw("uniform", f"{situation.seed}/{situation.example_id}/as many", every)[0]
+    order[evidence] = 2.0
+    drawn = torch.zeros_like(evidence)
+    drawn[order.argsort()[: len(situation.evidence_tokens)]] = True
+    return drawn & ~evidence

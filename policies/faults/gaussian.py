@@ -22,8 +22,8 @@ def _gaussian(site: Site) -> "torch.Tensor":
 
 def _matched(site: Site) -> "torch.Tensor":
     """Takes mean and spread over all rows of the layer and tensor: the noise looks like the layer and says nothing."""
-    present = site.present.float()
-    noise = site.draw_like("normal").float() * present.std() + present.mean()
+    mean, spread = site.mean_and_spread
+    noise = site.draw_like("normal").float() * spread + mean
     return noise.to(site.states.dtype)
 
 

@@ -1,6 +1,6 @@
 """The registry of faults: add one by writing its file and naming it here."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from policies.declaration.errors import PolicyError
@@ -39,11 +39,11 @@ def fault_of(name: str) -> Policy:
     fault = KINDS[kind_in(name)]
     options = options_in(name, fault)
 
-    def treat(situation: Situation, question_id: str = "") -> StepTreatment:
-        return FaultTreatment(fault, options, situation)
+    def treat(situations: Sequence[Situation], question_ids: Sequence[str] = ()) -> StepTreatment:
+        return FaultTreatment(fault, options, situations)
 
     def wrap(press: Press, situation: Situation) -> Press:
-        return presses.WriteFaultPress(press, FaultTreatment(fault, options, situation).write)
+        return presses.WriteFaultPress(press, FaultTreatment(fault, options, [situation]).write)
 
     once = options.phase == "resident" or (options.phase == "step" and not options.step)
     once = once and options.persistence == "persistent"

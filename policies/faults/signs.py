@@ -32,7 +32,8 @@ def _same_sign(site: Site) -> "torch.Tensor":
     spread evenly over all values, and centred, changes no sign while 2√s < 1.
     """
     up = site.draw_like("uniform") < 0.5
-    return site.states * torch.where(up, 1 + 2 * site.rate**0.5, 1 - 2 * site.rate**0.5).to(site.states.dtype)
+    error = 2 * site.rates.sqrt()
+    return site.states * torch.where(up, 1 + error, 1 - error).to(site.states.dtype)
 
 
 SIGN_FLIP = Fault(

@@ -26,11 +26,11 @@ def _stale(site: Site) -> "torch.Tensor":
     press, the row one page before among those that the head keeps.
     """
     assert isinstance(site.options, StaleOptions)
-    page, rows = site.options.page, site.states.shape[1]
+    page, rows = site.options.page, site.states.shape[2]
     before = torch.zeros_like(site.states)
     if page < rows:
-        there = (site.tokens[:, : rows - page] != ABSENT)[..., None]
-        before[:, page:] = torch.where(there, site.states[:, : rows - page], 0.0)
+        there = (site.tokens[..., : rows - page] != ABSENT)[..., None]
+        before[:, :, page:] = torch.where(there, site.states[:, :, : rows - page], 0.0)
     return before
 
 

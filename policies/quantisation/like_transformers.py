@@ -7,10 +7,13 @@ the same: the whole first pass is quantised, with nothing left in the window; th
 of a layer, as if these were one long row.
 """
 
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from policies.declaration.errors import PolicyError
+from policies.declaration.lazy import LazyModule
 from policies.declaration.policy import HeadRows
 from policies.declaration.steps import ABSENT, CacheRows
 from policies.quantisation.groups import IntegerFormat
@@ -18,6 +21,8 @@ from policies.quantisation.quantisation import Codes, Formats
 
 if TYPE_CHECKING:
     import torch
+else:
+    torch = LazyModule("torch")
 
 
 @dataclass(frozen=True)
@@ -28,13 +33,14 @@ class FlatFormat:
     over_tokens: bool = False
 
     def encode(self, states: "torch.Tensor") -> Codes:
-        """Raises :class:`PolicyError` where quanto refuses: groups that do not divide."""
-        rows, size = states.flatten(0, -2).shape
+        """Encodes the rows of each answer, of all its heads, shape (answers, rows, head_dim). Raises
+        :class:`PolicyError` where quanto refuses: groups that do not divide."""
+        answers, rows, size = states.shape
         by_channel = self.inner.axis == "channel"
         length = rows if by_channel else rows * size
         if length % self.inner.group:
             raise PolicyError(f"groups of {self.inner.group} do not divide {length} numbers, as like=transformers asks")
-        return self.inner.encode(states.reshape((1, rows, size) if by_channel else (1, 1, rows * size)))
+        return self.inner.encode(states if by_channel else states.reshape(answers, 1, length))
 
     def bytes(self, head: HeadRows) -> int:
         """Counts the share of one head; groups that reach over two heads count for both in part."""
@@ -46,28 +52,43 @@ class FlatFormat:
 class QuantisedAsInTransformers:
     """Follows ``QuantizedLayer.update`` call by call."""
 
-    formats: Formats
-    residual: int  # tokens at which the window is full
-    _rows: int = 0  # that the cache had after the last pass
-    _window: int | None = None  # rows that are not quantised; None where all are
+    ways: Sequence[tuple[Formats, int]]  # by answer: formats, and the tokens at which its window is full
+    _rows: dict[int, int] = field(default_factory=dict)  # by answer, that the cache had after the last pass
+    # By answer, rows that are not quantised; None where all are.
+    _window: dict[int, int | None] = field(default_factory=dict)
 
     def after_prefill(self, cache: CacheRows) -> None:
-        self._rows = cache.tokens(0).shape[1]
-        self._quantise(cache)
+        for answer, rows in zip(cache.answers, cache.lengths(0).tolist(), strict=True):
+            self._rows[answer], self._window[answer] = rows, None
+        self._quantise(cache, list(cache.answers))
 
     def after_step(self, cache: CacheRows, step: int) -> None:
-        rows = cache.tokens(0).shape[1]
-        if self._window is not None and self._window + 1 >= self.residual:
-            self._quantise(cache)
-            self._window = None
-        else:
-            self._window = (self._window or 0) + rows - self._rows
-        self._rows = rows
+        full = []
+        for answer, rows in zip(cache.answers, cache.lengths(0).tolist(), strict=True):
+            window = self._window[answer]
+            if window is not None and window + 1 >= self.ways[answer][1]:
+                full.append(answer)
+                self._window[answer] = None
+            else:
+                self._window[answer] = (window or 0) + rows - self._rows[answer]
+            self._rows[answer] = rows
+        if full:
+            self._quantise(cache, full)
 
-    def _quantise(self, cache: CacheRows) -> None:
+    def _quantise(self, cache: CacheRows, answers: Sequence[int]) -> None:
+        """Quantises all rows of some answers; those of answers that hold as many are encoded in one call."""
         for layer in range(cache.layers):
             present = cache.tokens(layer) != ABSENT
-            for tensor, stored in self.formats.items():
+            counts = present.sum((1, 2)).tolist()
+            alike: dict[int, list[int]] = defaultdict(list)
+            for place, answer in enumerate(cache.answers):
+                if answer in answers:
+                    alike[counts[place]].append(place)
+            for tensor, stored in self.ways[0][0].items():
                 states = getattr(cache, tensor)(layer)
-                states[present] = stored.encode(states[present][None]).read().view(-1, states.shape[-1])
+                for count, places in alike.items():
+                    chosen = torch.zeros_like(present)
+                    chosen[places] = present[places]
+                    rows = states[chosen].view(len(places), count, -1)
+                    states[chosen] = stored.encode(rows).read().view(len(places) * count, -1)
                 cache.write(layer, **{tensor: states})

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Codes:
-    """Holds rows as they are stored. ``numbers``: int32 codewords, shape (num_kv_heads, rows, head_dim), of so many
-    ``bits``. ``decode`` returns what is read, of the same shape, for these codewords or any others."""
+    """Holds rows as they are stored. ``numbers``: int32 codewords, shape (heads, rows, head_dim), of so many ``bits``.
+    ``decode`` returns what is read, of the same shape, for these codewords or any others."""
 
     numbers: "torch.Tensor"
     bits: int
@@ -33,7 +33,8 @@ class Format(Protocol):
         """Tells whether a group is of several tokens, which are then quantised together."""
 
     def encode(self, states: "torch.Tensor") -> Codes:
-        """Encodes rows that are quantised at one time, shape (num_kv_heads, rows, head_dim)."""
+        """Encodes rows that are quantised at one time, shape (heads, rows, head_dim); heads may be those
+        of several answers."""
 
     def bytes(self, head: HeadRows) -> int:
         """Counts the bytes of codewords, scales and zero points of rows that are quantised at one time."""

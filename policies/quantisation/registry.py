@@ -1,6 +1,6 @@
 """The registry of quantisations: add one by writing its file and naming it here."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from policies.declaration.errors import PolicyError
@@ -28,9 +28,9 @@ def quantisation_of(name: str) -> Policy:
     def residual(situation: Situation) -> int:
         return kind.residual(options, situation)
 
-    def treat(situation: Situation, question_id: str = "") -> StepTreatment:
+    def treat(situations: Sequence[Situation], question_ids: Sequence[str] = ()) -> StepTreatment:
         treatment = QuantisedAsInTransformers if kind.as_in_transformers(options) else QuantisedRows
-        return treatment(kind.formats(options, situation), residual(situation))
+        return treatment([(kind.formats(options, situation), residual(situation)) for situation in situations])
 
     def stored_bytes(situation: Situation, head: HeadRows) -> int:
         window = 0 if kind.as_in_transformers(options) else residual(situation)

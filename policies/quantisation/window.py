@@ -1,11 +1,15 @@
 """Rows are quantised once, when they leave the window of the latest tokens."""
 
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from policies.declaration.lazy import LazyModule
 from policies.declaration.policy import HeadRows
 from policies.declaration.steps import ABSENT, TENSORS, CacheRows, States
 from policies.quantisation.quantisation import Format, Formats
+
+torch = LazyModule("torch")
 
 
 def rows_in_codes(held: int, residual: int, over_tokens: bool) -> int:
@@ -41,32 +45,36 @@ class QuantisedRows:
     old enough. A pass over several tokens reads its own rows as they are, as any attention does whose keys are written
     to a cache behind it."""
 
-    formats: Formats
-    residual: int  # tokens
-    # By layer and tensor, how many rows of each head are quantised.
-    _coded: dict[tuple[int, States], list[int]] = field(default_factory=dict)
+    ways: Sequence[tuple[Formats, int]]  # by answer: formats, and the tokens of its window
+    # By layer, tensor, answer and head, how many rows are quantised.
+    _coded: dict[tuple[int, States, int, int], int] = field(default_factory=dict)
 
     def after_prefill(self, cache: CacheRows) -> None:
         for layer in range(cache.layers):
             held = (cache.tokens(layer) != ABSENT).sum(-1).tolist()
-            for tensor, stored in self.formats.items():
-                self._quantise(cache, layer, tensor, stored, held)
+            for tensor in self.ways[0][0]:
+                self._quantise(cache, layer, tensor, held)
 
     def after_step(self, cache: CacheRows, step: int) -> None:
         self.after_prefill(cache)
 
-    def _quantise(self, cache: CacheRows, layer: int, tensor: States, stored: Format, held: list[int]) -> None:
-        before = self._coded.get((layer, tensor), [0] * len(held))
-        after = [rows_in_codes(count, self.residual, stored.over_tokens) for count in held]
-        if before == after:
+    def _quantise(self, cache: CacheRows, layer: int, tensor: States, held: list[list[int]]) -> None:
+        """``held``: by answer and head, how many rows are there. Rows that leave their windows together, as many of
+        each head and in one format, are encoded in one call."""
+        together: dict[tuple[Format, int], list[tuple[int, int, int]]] = defaultdict(list)
+        for place, answer in enumerate(cache.answers):
+            formats, residual = self.ways[answer]
+            for head, count in enumerate(held[place]):
+                before = self._coded.get((layer, tensor, answer, head), 0)
+                after = rows_in_codes(count, residual, formats[tensor].over_tokens)
+                self._coded[layer, tensor, answer, head] = after
+                if before < after:
+                    together[formats[tensor], after - before].append((place, head, before - count))
+        if not together:
             return
         states = getattr(cache, tensor)(layer)
-        missing = [states.shape[1] - count for count in held]  # absent rows stand in front
-        places = defaultdict(list)
-        for head, (absent, first, last) in enumerate(zip(missing, before, after, strict=True)):
-            places[absent + first, absent + last].append(head)
-        for (first, last), heads in places.items():
-            if first < last:
-                states[heads, first:last] = stored.encode(states[heads, first:last]).read()
+        for (stored, count), slots in together.items():
+            answers, heads, starts = torch.tensor(slots, device=states.device)[..., None].unbind(1)
+            rows = starts + states.shape[2] + torch.arange(count, device=states.device)  # absent rows stand in front
+            states[answers, heads, rows] = stored.encode(states[answers, heads, rows]).read()
         cache.write(layer, **{tensor: states})
-        self._coded[layer, tensor] = after

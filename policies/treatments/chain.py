@@ -52,14 +52,14 @@ def followed_by(plain: Policy, way: Policy) -> Policy:
     if plain.while_decoding and (way.step_treatment or way.wrap):
         raise PolicyError(f"{name}: {plain.name} decodes alone, and {way.name} acts more than once: leave one out")
 
-    def chain(situation: Situation, question_id: str = "") -> Chain:
+    def chain(situations: Sequence[Situation], question_ids: Sequence[str] = ()) -> Chain:
         once: list[PrefillTreatment | StepTreatment] = []
         at_steps: list[StepTreatment] = []
         for policy in (plain, way):
             if policy.prefill_treatment:
-                once.append(policy.prefill_treatment(situation))
+                once.append(policy.prefill_treatment(situations))
             if policy.step_treatment:
-                at_steps.append(policy.step_treatment(situation, question_id))
+                at_steps.append(policy.step_treatment(situations, question_ids))
                 once.append(at_steps[-1])
         return Chain(once, at_steps)
 

@@ -27,6 +27,7 @@ def records(**policies: tuple[list[str], list[str] | None]) -> pd.DataFrame:
             "status": "ok",
             "output_text": outputs[number],
             "gold_nll": None if number == 3 else float(number),
+            "due": False,
             "cache_digest": digests[number] if digests else None,
         }
         for policy, (outputs, digests) in policies.items()
@@ -63,6 +64,16 @@ def test_the_same_outputs_with_other_likelihoods_are_two_policies() -> None:
     assert audit(found) == ([], [])
     found.loc[found["policy"] == "other", "gold_nll"] -= 0.00995
     assert len(audit(found)[0]) == 1
+
+
+def test_answers_from_logits_that_are_nan_say_nothing_of_two_policies() -> None:
+    """Bit flips make NaN of whole answers, from which any two of them choose the same token."""
+    given = records(full=FULL, one=(CHANGED, None), other=(CHANGED, None))
+    assert audit(given)[0]
+    broken = given["policy"] != "full"
+    assert audit(given.assign(due=broken, gold_nll=given["gold_nll"].mask(broken)))[0] == []
+    some = broken & (given["question_id"] == "base/0/1")
+    assert audit(given.assign(due=some, gold_nll=given["gold_nll"].mask(some)))[0][0].records == 3
 
 
 def test_outputs_that_are_those_of_the_full_cache_say_nothing_of_two_policies() -> None:

@@ -1,6 +1,7 @@
 """Every fault in the batch against a plain loop over a plain cache, and which rows it touches."""
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -24,13 +25,14 @@ from kvbench.prompts.prompt import Prompt
 from kvbench.system.errors import KVBenchError
 from policies import POLICIES, Level, Policy, Situation
 from policies.declaration.shape import ModelShape
+from policies.faults.draws import draw
 from policies.faults.fault import Fault, FaultTreatment, Site
 from policies.faults.options import FaultOptions
 from policies.faults.registry import FAULTS
 from policies.faults.registry import KINDS as FAULT_KINDS
 from policies.treatments.options import kind_in, options_in
 from tests.support.engine_paths import all_on_one_architecture, first_architecture, first_of_each_path
-from tests.support.plain import plain_answer, plain_rows
+from tests.support.plain import OneAnswer, plain_answer, plain_rows
 from tests.support.toy import LAYERS, PLENTY, STEPS, model_of, toy_prompt, treat
 
 CLOSE = 5e-4  # nats in float32
@@ -96,7 +98,7 @@ def assert_plain(architecture: str, policies: Sequence[Policy], seed: int) -> No
 
 def treatment_of(branch: Branch) -> Any:
     policy, situation = branch.treatment.policy, branch.treatment.situation
-    return policy.step_treatment(situation, "") if policy.step_treatment else policy.prefill_treatment(situation)  # type: ignore[misc]
+    return policy.step_treatment([situation], [""]) if policy.step_treatment else policy.prefill_treatment([situation])  # type: ignore[misc]
 
 
 def test_rate_0_is_the_full_cache_and_other_rates_are_not(llama: LoadedModel, prompt: Prompt) -> None:
@@ -130,6 +132,26 @@ def test_a_draw_is_the_same_alone_and_in_the_batch_and_another_in_the_next_repea
             key = policy.name, generation.branch.treatment.repeat, generation.question
             assert generation.gold_nll == pytest.approx(answers[key], abs=CLOSE)
         assert answers[policy.name, 0, 0] != answers[policy.name, 1, 0]
+
+
+@pytest.mark.parametrize("name", ["gaussian(phase=every_step)", "zeros(phase=every_step,unit=token)"])
+def test_more_branches_and_questions_draw_no_more_often(
+    llama: LoadedModel, prompt: Prompt, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    calls = Counter[str]()
+
+    def counted(distribution: Any, key: str, *others: Any) -> torch.Tensor:
+        calls[f"{distribution}/{key}"] += 1
+        return draw(distribution, key, *others)
+
+    monkeypatch.setattr("policies.faults.fault.draw", counted)
+    most = []
+    for rates in ((0.1,), (0.1, 0.2, 0.3, 0.4)):
+        calls.clear()
+        decode(llama, treat(llama, [find_policy(name)], (), prompt, rates=rates), STEPS, PLENTY, gold=True)
+        most.append(max(calls.values()))
+    assert len(prompt.questions) > 1
+    assert most[0] == most[1] <= 2 * LAYERS  # keys and values; that of a token is the same in all layers
 
 
 def largest_row(trace: Trace) -> int:
@@ -292,12 +314,14 @@ def parsed(name: str) -> tuple[Fault, FaultOptions]:
 
 def test_bits_of_every_dtype_flip_alone() -> None:
     for dtype, exponent in ((torch.float32, 23), (torch.bfloat16, 7), (torch.float16, 10)):
-        states = torch.randn(2, 8, 4).to(dtype)
+        states = torch.randn(1, 2, 8, 4).to(dtype)
         situation = Situation(0.0, 8, 0, "", level=Level("rate", 1.0))
         for bits, mask in (("sign", 0), ("[0]", 1), (f"{exponent}", 2**exponent)):
             _, options = parsed(f"bitflip(bits={bits})")
-            tokens = torch.arange(8).expand(2, -1)
-            flipped = FAULT_KINDS["bitflip"].corrupt(Site(situation, options, 0, "keys", 0, tokens, states, 1.0))
+            tokens = torch.arange(8).expand(1, 2, -1)
+            flipped = FAULT_KINDS["bitflip"].corrupt(
+                Site([situation], options, 0, "keys", 0, tokens, states, torch.ones(1, 1, 1, 1))
+            )
             if bits == "sign":
                 assert torch.equal(flipped, -states)
             else:
@@ -310,7 +334,7 @@ def test_the_errors_of_sign_flips_and_of_same_sign_are_as_large_and_one_changes_
     situation = Situation(0.0, 400, 0, "", level=Level("rate", 0.09))
     for name, share in (("sign_flip", 0.09), ("same_sign", 0.0)):
         fault, options = parsed(name)
-        treatment = FaultTreatment(fault, options, situation)
+        treatment = FaultTreatment(fault, options, [situation])
         keys, _ = treatment.write(0, 1, states, states, 0)
         assert float((keys * states < 0).float().mean()) == pytest.approx(share, abs=0.01)
         assert float(((keys / states) - 1).square().mean().sqrt()) == pytest.approx(0.6, abs=0.02)
@@ -390,7 +414,7 @@ def test_a_token_that_is_hit_is_hit_in_every_head_that_keeps_it(llama: LoadedMod
     trace = treat(llama, [find_policy("knorm+zeros(rate=0.4,unit=token)")], (0.5,), prompt)
     (branch,) = trace.branches
     rows = plain_rows(trace, branch)
-    treatment_of(branch).after_prefill(rows)
+    treatment_of(branch).after_prefill(OneAnswer(rows))
     hit: dict[int, set[bool]] = {}
     for layer in range(rows.layers):
         for tokens, keys in zip(rows.tokens(layer), rows.keys(layer), strict=True):

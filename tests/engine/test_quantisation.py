@@ -69,7 +69,7 @@ def test_every_quantisation_is_that_of_a_plain_loop(architecture: str, tries_all
 def treatment_of(branch: Branch) -> Any:
     build = branch.treatment.policy.step_treatment
     assert build
-    return build(branch.treatment.situation, "")
+    return build([branch.treatment.situation], [""])
 
 
 @pytest.mark.skipif(not is_optimum_quanto_available(), reason="optimum-quanto is not installed: kvbench[quant]")

@@ -1,6 +1,7 @@
 """A treatment that writes to the cache of a branch between steps, against a plain loop over a plain cache."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -26,8 +27,9 @@ CLOSE = 5e-4  # nats in float32: every step rounds what the one before has writt
 class Noise:
     """Scales values and disturbs keys of every row at every step, by layer, head, token and step alone."""
 
-    def __init__(self, situation: Situation, question: str) -> None:
-        self.amount = 0.3 * situation.ratio + 0.01 * len(question)
+    def __init__(self, situations: Sequence[Situation], questions: Sequence[str]) -> None:
+        each = zip(situations, questions, strict=True)
+        self.amounts = torch.tensor([0.3 * situation.ratio + 0.01 * len(question) for situation, question in each])
 
     def after_prefill(self, cache: CacheRows) -> None:
         self.after_step(cache, 1000)
@@ -35,10 +37,11 @@ class Noise:
     def after_step(self, cache: CacheRows, step: int) -> None:
         for layer in range(cache.layers):
             tokens = cache.tokens(layer)
-            heads = torch.arange(len(tokens))[:, None]
+            heads = torch.arange(tokens.shape[1])[:, None]
+            amount = self.amounts[list(cache.answers), None, None, None]
             wave = torch.sin(12.9898 * tokens + 78.233 * heads + 37.719 * layer + 4.581 * step)[..., None]
-            keys = cache.keys(layer) + self.amount * wave
-            values = cache.values(layer) * (1 + self.amount * wave)
+            keys = cache.keys(layer) + amount * wave
+            values = cache.values(layer) * (1 + amount * wave)
             spoiled = (tokens == ABSENT)[..., None]  # nothing of this may reach the cache
             cache.write(layer, keys.masked_fill(spoiled, torch.nan), values.masked_fill(spoiled, torch.nan))
 
@@ -64,9 +67,9 @@ def test_what_it_writes_is_read_at_every_later_step(architecture: str, rows: int
         build = branch.treatment.policy.step_treatment
         if build is not None:
             question, gold = prompt.questions[number].question.id, prompt.questions[number].gold_ids
-            answer = plain_answer(model, trace, branch, number, STEPS, build(branch.treatment.situation, question))
+            answer = plain_answer(model, trace, branch, number, STEPS, build([branch.treatment.situation], [question]))
             assert list(generation.token_ids) == answer[0]
-            treatment = build(branch.treatment.situation, question)
+            treatment = build([branch.treatment.situation], [question])
             nll = plain_answer(model, trace, branch, number, STEPS, treatment, gold)[1]
             assert generation.gold_nll == pytest.approx(nll, abs=CLOSE)
     alone = decode(model, treat(model, OTHERS, (0.5,), prompt), STEPS, PLENTY, gold=True)
@@ -156,7 +159,8 @@ def test_rows_that_questions_share_are_not_written_to(llama: LoadedModel, prompt
             assert cache.row(0, 0, 3) == 3
             with pytest.raises(KeyError, match="head 0 of layer 0 holds no row of token 5000"):
                 cache.row(0, 0, 5000)
-            cache.write(0, values=cache.values(0))
+            rows = step.source._rows_of([0], [0])  # type: ignore[attr-defined]
+            rows.write(0, values=rows.values(0))
 
     with pytest.raises(ValueError, match="questions share the kept rows"):
         decode(llama, treat(llama, [POLICIES["full"]], (0.0,), prompt), STEPS, PLENTY, observers=[Writing()])
@@ -173,7 +177,7 @@ def test_an_end_token_within_a_right_answer_does_not_end_it(prompt: Prompt) -> N
             prompt.questions[generation.question].question.id,
             prompt.questions[generation.question].gold_ids,
         )
-        treatment = Noise(generation.branch.treatment.situation, question)
+        treatment = Noise([generation.branch.treatment.situation], [question])
         nll = plain_answer(model, trace, generation.branch, generation.question, STEPS, treatment, gold)[1]
         assert generation.gold_nll == pytest.approx(nll, abs=CLOSE)
     assert max(len(asked.gold_ids) for asked in prompt.questions) > 1

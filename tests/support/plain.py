@@ -45,6 +45,30 @@ class PlainRows:
                 setattr(self.states[layer], name, torch.where(present, states[None], stored))
 
 
+class OneAnswer:
+    """Plain rows as treatments see them: with a dimension of answers, of which there is one."""
+
+    answers: Sequence[int] = (0,)
+
+    def __init__(self, rows: PlainRows) -> None:
+        self.rows, self.layers = rows, rows.layers
+
+    def lengths(self, layer: int) -> torch.Tensor:
+        return torch.tensor([self.rows.tokens(layer).shape[1]])
+
+    def tokens(self, layer: int) -> torch.Tensor:
+        return self.rows.tokens(layer)[None]
+
+    def keys(self, layer: int) -> torch.Tensor:
+        return self.rows.keys(layer)[None]
+
+    def values(self, layer: int) -> torch.Tensor:
+        return self.rows.values(layer)[None]
+
+    def write(self, layer: int, keys: torch.Tensor | None = None, values: torch.Tensor | None = None) -> None:
+        self.rows.write(layer, *(None if states is None else states[0] for states in (keys, values)))
+
+
 def plain_rows(trace: Trace, branch: Branch) -> PlainRows:
     """A plain cache of a branch: every layer as long as it is in the branch, what a head does not keep in front."""
     cache, tokens = DynamicCache(), []
@@ -117,13 +141,13 @@ def plain_answer(
     """The tokens of an answer and the mean of their negative log-likelihoods, one pass for each token."""
     rows, position = plain_rows(trace, branch), branch.next_position
     if treatment:
-        treatment.after_prefill(rows)
+        treatment.after_prefill(OneAnswer(rows))
     pending, written, nats = list(trace.prompt.questions[number].token_ids), list[int](), list[float]()
     for step in range(len(forced) or steps):
         logits = plain_logits(model, rows, pending, position)[-1]
         position += len(pending)
         if treatment:
-            treatment.after_step(rows, step)
+            treatment.after_step(OneAnswer(rows), step)
         pending = [forced[step] if forced else int(logits.argmax())]
         written += pending
         nats.append(-float(logits.log_softmax(-1)[pending[0]]))

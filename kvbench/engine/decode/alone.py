@@ -7,7 +7,7 @@ from dataclasses import replace
 import torch
 from transformers import DynamicCache
 
-from kvbench.engine.decode.cache import PlainCache
+from kvbench.engine.decode.cache import BranchCache, PlainRows
 from kvbench.engine.decode.generation import FinalCache, Generation, until_end
 from kvbench.engine.decode.likelihood import GoldLikelihood
 from kvbench.engine.decode.loop import Answer, Decoding, write_answers
@@ -77,13 +77,13 @@ class PlainSource:
         self._position = answer.branch.next_position
         policy, situation = answer.branch.treatment.policy, answer.branch.treatment.situation
         once, build = policy.prefill_treatment, policy.step_treatment
-        self._at_start = once(situation) if once else None
-        self._treatment = build(situation, self._question.question.id) if build else None
+        self._at_start = once([situation]) if once else None
+        self._treatment = build([situation], [self._question.question.id]) if build else None
 
     def read(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
         for treatment in (self._at_start, self._treatment):
             if treatment:
-                treatment.after_prefill(self.cache_of(0))
+                treatment.after_prefill(PlainRows(self._cache))
         question = torch.tensor(self._question.token_ids, device=self._model.device)
         yield torch.zeros(1, dtype=torch.long, device=self._model.device), self.step(question)
 
@@ -97,13 +97,13 @@ class PlainSource:
 
     def treat(self, step: int, numbers: torch.Tensor) -> None:
         if self._treatment and len(numbers):
-            self._treatment.after_step(self.cache_of(0), step)
+            self._treatment.after_step(PlainRows(self._cache), step)
 
     def keep_answering(self, going: torch.Tensor) -> None:
         """Does nothing: there is one answer only."""
 
-    def cache_of(self, number: int) -> PlainCache:
-        return PlainCache(self._cache)
+    def cache_of(self, number: int) -> BranchCache:
+        return BranchCache(PlainRows(self._cache))
 
 
 def _copied(model: LoadedModel, press_cache: PressCache | None) -> DynamicCache:

@@ -9,7 +9,7 @@ from kvbench.engine.decode.alone import answers_alone
 from kvbench.engine.decode.generation import Generation
 from kvbench.engine.decode.loop import Decoding, Observer, Sampler, greedy
 from kvbench.engine.decode.rows import Row
-from kvbench.engine.decode.together import GoldMeans, answers_of_wave
+from kvbench.engine.decode.together import GoldMeans, TreatApartError, answers_of_wave
 from kvbench.engine.decode.wave import BRANCH_ATTENTION, register_branch_attention
 from kvbench.engine.decode.waves import in_waves, rows_of, size_of, waves
 from kvbench.engine.treat.branch import Branch, Trace
@@ -58,11 +58,16 @@ def _decode_together(model: LoadedModel, trace: Trace, decoding: Decoding, max_k
             size, needed = size_of(wave), f"{size_of(wave) / 1e9:.3g} GB"
             if size > max_kv_bytes:  # then it is one row
                 reason = f"its keys and values need {needed}, --max-kv-gb allows {max_kv_bytes / 1e9:.3g}: allow more"
-            elif (result := _if_it_fits(model, trace, wave, decoding)) is not None:
-                generations += [replace(generation, halvings=halvings) for generation in result[0]]
-                gold |= result[1]
-                continue
             else:
+                try:
+                    result = _if_it_fits(model, trace, wave, decoding)
+                except TreatApartError:
+                    queue = [wave, *queue]
+                    continue
+                if result is not None:
+                    generations += [replace(generation, halvings=halvings) for generation in result[0]]
+                    gold |= result[1]
+                    continue
                 reason = f"out of memory with {needed} of keys and values: it was alone"
             if len(rows := rows_of([wave])) > 1:
                 halvings += 1

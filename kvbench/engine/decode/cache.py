@@ -1,6 +1,10 @@
-"""Gives access to the cache of a branch as one answer reads it, apart from the attention that reads it."""
+"""Gives access to the rows that answers read, apart from the attention that reads them."""
+
+from collections.abc import Sequence
 
 import torch
+from torch.nn import functional as F
+from torch.nn.utils.rnn import pad_sequence
 from transformers import DynamicCache
 
 from kvbench.engine.decode.bundle import Bundle
@@ -8,9 +12,24 @@ from kvbench.engine.treat.branch import Branch
 from policies import ABSENT, UNKNOWN, CacheRows
 
 
-class BranchCache(CacheRows):
-    """Gives access to the rows that one answer reads. It hides how a batch stores them: padding, the questions of other
-    columns and rows that have moved. It is valid until the next pass."""
+class BranchCache:
+    """Shows the rows of one answer: as :class:`CacheRows`, without the dimension of answers."""
+
+    def __init__(self, rows: CacheRows) -> None:
+        self._rows = rows
+
+    @property
+    def layers(self) -> int:
+        return self._rows.layers
+
+    def tokens(self, layer: int) -> torch.Tensor:
+        return self._rows.tokens(layer)[0]
+
+    def keys(self, layer: int) -> torch.Tensor:
+        return self._rows.keys(layer)[0]
+
+    def values(self, layer: int) -> torch.Tensor:
+        return self._rows.values(layer)[0]
 
     def row(self, layer: int, head: int, token: int) -> int:
         """Finds the row of a layer in which a head holds a token; raises :class:`KeyError` if there is none."""
@@ -20,60 +39,105 @@ class BranchCache(CacheRows):
         return int(rows[0, 0])
 
 
-class BundleCache(BranchCache):
-    """Finds the rows of one answer in the storage of a bundle.
+class BundleRows(CacheRows):
+    """Finds the rows of some answers in the storage of a bundle. It hides how a batch stores them: padding, the
+    questions of other columns and rows that have moved. It is valid until the next pass.
 
-    Once a question is read, only a row that asks one can be written to: others share what is kept of the context.
+    Once a question is read, only rows that ask one can be written to: others share what is kept of the context.
     """
 
-    def __init__(self, bundle: Bundle, branch: Branch, row: int, column: int, question_read: bool) -> None:
-        """``row``: where it stands now. ``question_read``: whether keys and values of the question are there."""
-        self._bundle, self._branch, self._row = bundle, branch, row
+    def __init__(
+        self,
+        bundle: Bundle,
+        branches: Sequence[Branch],
+        places: Sequence[tuple[int, int]],
+        answers: Sequence[int],
+        question_read: bool,
+    ) -> None:
+        """``places``: by answer, its row as it was numbered at first, and its column. ``question_read``: whether keys
+        and values of the question are there."""
+        self._bundle, self._branches, self.answers = bundle, branches, answers
         self._shared = question_read and bundle.columns.count > 1
-        columns, number = bundle.columns, bundle.row_numbers[row]
-        question_places = (columns.column == column) & ~columns.padding[number]
-        question = question_places.nonzero()[:, 0].tolist() if question_read else []
-        steps = range(columns.token_ids.shape[1] + column, bundle.grown, columns.count) if question_read else []
-        self._behind = torch.tensor([*question, *steps], dtype=torch.long)
-        self._positions = branch.next_position + torch.arange(bundle.shared_kept + len(self._behind))
+        columns, width = bundle.columns, bundle.columns.token_ids.shape[1]
+        steps = torch.arange(width, max(width, bundle.grown)).view(-1, columns.count) if question_read else None
+        behind = []
+        for number, column in places:
+            question = (columns.column == column) & ~columns.padding[number]
+            of_answer = [question.nonzero()[:, 0].cpu(), steps[:, column]] if steps is not None else []
+            behind.append(torch.cat([torch.arange(-bundle.shared_kept, 0), *of_answer]))
+        self._rows = torch.tensor([bundle.row_numbers.index(number) for number, _ in places])
+        # Behind the kept context: places counted from the end of what is kept, and positions.
+        first = [branch.next_position for branch in branches]
+        self._behind = F.pad(pad_sequence(behind, batch_first=True, padding_side="left"), (1, 0))
+        self._lengths = torch.tensor([len(of_answer) for of_answer in behind])
+        width = self._behind.shape[1]
+        self._positions = torch.tensor(first)[:, None] + torch.arange(width) - (width - self._lengths)[:, None]
+        self._found: dict[int, tuple[torch.Tensor, tuple[torch.Tensor, ...]]] = {}
 
     @property
     def layers(self) -> int:
         return len(self._bundle.keys)
 
+    def lengths(self, layer: int) -> torch.Tensor:
+        context = torch.tensor([branch.layers[layer].tokens.shape[1] for branch in self._branches])
+        return (context + self._lengths).to(self._bundle.keys[layer].device)
+
     def tokens(self, layer: int) -> torch.Tensor:
-        keys = self._bundle.keys[layer]
-        context = self._branch.layers[layer].tokens.to(keys.device)
-        behind = self._positions.to(keys.device).expand(keys.shape[1], -1)
-        return torch.cat([context, behind], dim=1)
+        return self._find(layer)[0]
 
     def keys(self, layer: int) -> torch.Tensor:
-        return self._bundle.keys[layer][self._row][:, self._places(layer)]
+        return self._bundle.keys[layer][self._find(layer)[1]]
 
     def values(self, layer: int) -> torch.Tensor:
-        return self._bundle.values[layer][self._row][:, self._places(layer)]
+        return self._bundle.values[layer][self._find(layer)[1]]
 
     def write(self, layer: int, keys: torch.Tensor | None = None, values: torch.Tensor | None = None) -> None:
         if self._shared:
             raise ValueError("questions share the kept rows of this branch: only a policy with a step treatment writes")
-        present = (self.tokens(layer) != ABSENT)[..., None]
-        places = self._places(layer)
+        tokens, index = self._find(layer)
+        absent = (tokens == ABSENT)[..., None]
         for storage, states in ((self._bundle.keys[layer], keys), (self._bundle.values[layer], values)):
-            if states is not None:
-                stored = storage[self._row]
-                stored[:, places] = torch.where(present, states.to(stored.dtype), stored[:, places])
+            if states is not None:  # absent rows are padding or spare places, where anything finite may stand
+                storage[index] = states.to(storage.dtype).masked_fill(absent, 0.0)
 
-    def _places(self, layer: int) -> torch.Tensor:
-        """Returns the places of the rows in the storage."""
-        bundle, device = self._bundle, self._bundle.keys[layer].device
-        end = bundle.front + bundle.kept[layer]
-        start = end - bundle.shared_kept - self._branch.layers[layer].tokens.shape[1]
-        return torch.cat([torch.arange(start, end), end + self._behind]).to(device)
+    def _find(self, layer: int) -> tuple[torch.Tensor, tuple[torch.Tensor, ...]]:
+        """Returns the tokens of a layer's rows, and an index of them into the storage: by row, head and place."""
+        if layer not in self._found:
+            bundle, storage = self._bundle, self._bundle.keys[layer]
+            end = bundle.front + bundle.kept[layer]
+            contexts = [branch.layers[layer].tokens.T for branch in self._branches]
+            lengths = torch.tensor([len(context) for context in contexts]) + self._lengths
+            context = pad_sequence(contexts, batch_first=True, padding_value=ABSENT, padding_side="left").mT
+            width, heads, wide = int(lengths.max()), storage.shape[1], context.shape[2]
+            # How many rows of the context are newer than each; less than none are if it stands behind the context.
+            newest = torch.arange(width - 1, -1, -1)
+            newer = newest - self._lengths[:, None]
+            of_context = newer >= 0
+            behind = (self._behind.shape[1] - 1 - newest).clamp(min=0).expand_as(newer)
+            places = torch.where(of_context, -1 - newer - bundle.shared_kept, self._behind.gather(1, behind)) + end
+            tokens = self._positions.gather(1, behind)
+            index = (wide - 1 - newer).clamp(0, wide - 1)[:, None].expand(-1, heads, -1).to(context.device)
+            known = (newer < wide)[:, None].to(context.device)
+            context = context.gather(2, index).masked_fill(~known, ABSENT)
+            device = storage.device
+            found = torch.where(of_context[:, None].to(device), context.to(device), tokens[:, None].to(device))
+            by_head = torch.arange(heads, device=device)[:, None]
+            self._found[layer] = (
+                found,
+                (
+                    self._rows[:, None, None].to(device),
+                    by_head,
+                    places.clamp(min=0)[:, None].to(device),
+                ),
+            )
+        return self._found[layer]
 
 
-class PlainCache(BranchCache):
+class PlainRows(CacheRows):
     """Gives access to the rows of a branch whose press goes on cutting them in a separate cache. Only the press knows
     which tokens are left."""
+
+    answers: Sequence[int] = (0,)
 
     def __init__(self, cache: DynamicCache) -> None:
         self._layers = cache.layers
@@ -82,9 +146,12 @@ class PlainCache(BranchCache):
     def layers(self) -> int:
         return len(self._layers)
 
+    def lengths(self, layer: int) -> torch.Tensor:
+        return torch.tensor([self._of(layer)[0].shape[2]])
+
     def tokens(self, layer: int) -> torch.Tensor:
         keys = self._of(layer)[0]
-        return torch.full(keys.shape[:2], UNKNOWN, device=keys.device)
+        return torch.full(keys.shape[:3], UNKNOWN, device=keys.device)
 
     def keys(self, layer: int) -> torch.Tensor:
         return self._of(layer)[0].clone()
@@ -101,4 +168,4 @@ class PlainCache(BranchCache):
         keys, values = self._layers[layer].keys, self._layers[layer].values
         assert keys is not None
         assert values is not None
-        return keys[0], values[0]
+        return keys, values

@@ -1,10 +1,13 @@
 """Decodes answers together: the rows of a wave are a source of logits."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 
 import torch
 
-from kvbench.engine.decode.cache import BundleCache
+from kvbench.engine.decode.bundle import Bundle
+from kvbench.engine.decode.cache import BranchCache, BundleRows
 from kvbench.engine.decode.generation import Generation, until_end
 from kvbench.engine.decode.likelihood import GoldLikelihood
 from kvbench.engine.decode.loop import Answer, Decoding, write_answers
@@ -13,7 +16,7 @@ from kvbench.engine.decode.rows import Row
 from kvbench.engine.decode.wave import Wave
 from kvbench.engine.treat.branch import Branch, Trace, faults_of
 from kvbench.models.load import LoadedModel
-from policies import StepTreatment
+from policies.declaration.steps import PrefillTreatment
 
 LOOK_EVERY = {"cpu": 1, "cuda": 8}  # steps: on a GPU each look for answers that have ended waits for all its work
 
@@ -56,6 +59,36 @@ def _answers_of(trace: Trace, row: Row[Branch], decoding: Decoding) -> list[Answ
     return answers
 
 
+@dataclass(frozen=True)
+class Group:
+    """Holds answers of one policy in one bundle, which are treated at once."""
+
+    numbers: Sequence[int]  # of the answers
+    branches: Sequence[Branch]  # by answer; all of them sound, or all failed
+    treatment: PrefillTreatment | None  # of a policy that acts at steps, a :class:`StepTreatment`
+
+
+class TreatApartError(Exception):
+    """A treatment of several branches failed, which are to be treated apart to see which of them fail."""
+
+
+@contextmanager
+def faults_of_all(branches: Sequence[Branch], where: str) -> Iterator[None]:
+    """Records what a treatment raises as the failure of its branch; if it treats several, raises
+    :class:`TreatApartError`."""
+    if all(branch is branches[0] for branch in branches):
+        with faults_of(branches[0], where):
+            yield
+        return
+    trial = Branch(branches[0].treatment)
+    with faults_of(trial, where):
+        yield
+    if trial.error is not None:
+        for branch in branches:
+            branch.treat_apart = True
+        raise TreatApartError
+
+
 class WaveSource:
     """Computes the logits of all answers of a wave, bundle by bundle and row by row."""
 
@@ -72,33 +105,41 @@ class WaveSource:
         self._positions = torch.cat(
             [bundle.columns.positions[:, bundle.columns.last].flatten() for bundle in wave.bundles]
         )
-        self._treatments = self._step_treatments()
+        self._once = self._groups(by_step=False)
+        self._at_steps = self._groups(by_step=True)
         self._question_read = False
 
-    def _step_treatments(self) -> dict[int, StepTreatment]:
-        """Builds the step treatments by answer, a fresh one for each."""
-        treatments: dict[int, StepTreatment] = {}
-        for number, answer in enumerate(self.answers):
-            treatment, branch = answer.branch.treatment, answer.branch
-            if treatment.policy.step_treatment is not None and branch.error is None:
-                with faults_of(branch, "while decoding"):
-                    question = self._wave.prompt.questions[answer.question].question
-                    treatments[number] = treatment.policy.step_treatment(treatment.situation, question.id)
-        return treatments
+    def _groups(self, by_step: bool) -> list[Group]:
+        """Groups what is treated alike: the answers of a policy in each bundle, or its rows if it acts once."""
+        groups: dict[tuple[Bundle, int], list[int]] = {}
+        for number, (bundle, _, column) in enumerate(self._places):
+            branch = self.answers[number].branch
+            policy = branch.treatment.policy
+            treated = policy.step_treatment if by_step else policy.prefill_treatment and column == 0
+            if treated and branch.error is None:
+                groups.setdefault((bundle, id(branch) if branch.treat_apart else id(policy)), []).append(number)
+        return [self._group(numbers, by_step) for numbers in groups.values()]
+
+    def _group(self, numbers: list[int], by_step: bool) -> Group:
+        answers = [self.answers[number] for number in numbers]
+        branches = [answer.branch for answer in answers]
+        policy, situations = branches[0].treatment.policy, [branch.treatment.situation for branch in branches]
+        treatment: PrefillTreatment | None = None
+        with faults_of_all(branches, "while decoding" if by_step else "after the prefill"):
+            if by_step and policy.step_treatment:
+                ids = [self._wave.prompt.questions[answer.question].question.id for answer in answers]
+                treatment = policy.step_treatment(situations, ids)
+            elif policy.prefill_treatment:
+                treatment = policy.prefill_treatment(situations)
+        return Group(numbers, branches, treatment)
 
     def _treat_kept(self) -> None:
         """Has treatments act on what is kept of the context: once for all questions of a row, or for each answer."""
-        for number, (_, __, column) in enumerate(self._places):
-            branch = self.answers[number].branch
-            build = branch.treatment.policy.prefill_treatment
-            if build is not None and column == 0 and branch.error is None:
-                with faults_of(branch, "after the prefill"):
-                    build(branch.treatment.situation).after_prefill(self.cache_of(number))
-        for number, treatment in self._treatments.items():
-            branch = self.answers[number].branch
-            if branch.error is None:
-                with faults_of(branch, "while decoding"):
-                    treatment.after_prefill(self.cache_of(number))
+        for groups, where in ((self._once, "after the prefill"), (self._at_steps, "while decoding")):
+            for group in groups:
+                if group.treatment and group.branches[0].error is None:
+                    with faults_of_all(group.branches, where):
+                        group.treatment.after_prefill(self._rows_of(group.numbers, range(len(group.numbers))))
 
     def read(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
         self._treat_kept()
@@ -118,20 +159,24 @@ class WaveSource:
         return logits
 
     def treat(self, step: int, numbers: torch.Tensor) -> None:
-        if not self._treatments:
-            return
-        for number in numbers.tolist():
-            branch = self.answers[number].branch
-            if number in self._treatments and branch.error is None:
-                with faults_of(branch, "while decoding"):
-                    self._treatments[number].after_step(self.cache_of(number), step)
+        left = set(numbers.tolist()) if self._at_steps else set[int]()
+        for group in self._at_steps:
+            answers = [place for place, number in enumerate(group.numbers) if number in left]
+            if answers and group.treatment and group.branches[0].error is None:
+                with faults_of_all(group.branches, "while decoding"):
+                    rows = self._rows_of([group.numbers[place] for place in answers], answers)
+                    group.treatment.after_step(rows, step)  # type: ignore[attr-defined]
 
     def keep_answering(self, going: torch.Tensor) -> None:
         self._wave.keep_answering(going)
         self._positions = self._positions[going]
 
-    def cache_of(self, number: int) -> BundleCache:
-        bundle, row, column = self._places[number]
-        return BundleCache(
-            bundle, self.answers[number].branch, bundle.row_numbers.index(row), column, self._question_read
-        )
+    def cache_of(self, number: int) -> BranchCache:
+        return BranchCache(self._rows_of([number], [0]))
+
+    def _rows_of(self, numbers: Sequence[int], answers: Sequence[int]) -> BundleRows:
+        """Gives access to the rows of some answers of one bundle. ``answers``: what they are to their treatment."""
+        bundle = self._places[numbers[0]][0]
+        branches = [self.answers[number].branch for number in numbers]
+        places = [self._places[number][1:] for number in numbers]
+        return BundleRows(bundle, branches, places, answers, self._question_read)

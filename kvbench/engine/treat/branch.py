@@ -41,6 +41,7 @@ class Branch:
     # The time of this branch's press as if it had been run alone: a scoring for several ratios counts in full for each.
     seconds: float = 0.0
     error: str | None = None  # why it failed: then there are no layers to read
+    treat_apart: bool = False  # from all other branches, as a treatment of several has failed
 
     @cached_property
     def digest(self) -> str:
