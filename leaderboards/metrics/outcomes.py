@@ -13,7 +13,9 @@ OUTCOMES = Definition(
     "same tokens. Corrupted: other tokens, up to an end. DUE, a detected and unrecoverable error: infinity or NaN "
     "among the logits that a token is chosen from, or other tokens without an end. The three add up to all questions: "
     "a DUE stays in the denominator, and its tokens are scored as any answer. Unended: the answer has as many tokens "
-    "as it may and no end token, whatever the full cache does; only tokens beside the full cache’s make a DUE of it.",
+    "as it may and no end token, whatever the full cache does; only tokens beside the full cache’s make a DUE of it. "
+    "A press or treatment that raises an error is a mistake of its own and no outcome: its records are failed, say "
+    "why, and end the run with a failure.",
     "masked + corrupted + DUE = 1",
     "outcomes of fault injection: masked, silent data corruption, detected unrecoverable error",
     chapter="answers",

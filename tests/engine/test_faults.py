@@ -154,6 +154,24 @@ def test_more_branches_and_questions_draw_no_more_often(
     assert most[0] == most[1] <= 2 * LAYERS  # keys and values; that of a token is the same in all layers
 
 
+def test_the_full_cache_again_in_other_waves_gives_every_answer_again(llama: LoadedModel) -> None:
+    """Else an outcome would tell of the wave and not of the fault: what is not masked is."""
+    twice = [POLICIES["full"], replace(POLICIES["full"], name="again"), POLICIES["knorm"]]
+    for index in range(3):
+        prompt = toy_prompt(index=index)
+        trace = treat(llama, twice, (0.3, 0.6, 0.9), prompt)
+        planned = waves(trace, STEPS, largest_row(trace))
+        held = [{row.of.treatment.policy.name for row in rows_of([wave])} for wave in planned]
+        assert {"full"} in held
+        assert {"again"} in held
+        found: dict[str, dict[int, tuple[int, ...]]] = {}
+        for generation in decode(llama, trace, STEPS, largest_row(trace)):
+            assert generation.finite
+            found.setdefault(generation.branch.treatment.policy.name, {})[generation.question] = generation.token_ids
+        assert found["full"] == found["again"]
+        assert len(found["full"]) == len(prompt.questions)
+
+
 def largest_row(trace: Trace) -> int:
     return max(row.size for row in rows_of(waves(trace, STEPS, 1)))
 

@@ -235,6 +235,20 @@ def test_scoring_again_mends_scores_and_needs_no_torch(runs: ToyRuns, tmp_path: 
     assert rescore(store) == (len(right), 0)
 
 
+def test_scoring_again_tells_the_outcomes_of_a_store_that_lacks_them(runs: ToyRuns, tmp_path: Path) -> None:
+    store = runs("run")
+    right = outcome(store)
+    columns = ["masked", "corrupted", "due", "unended"]
+    assert right[columns].notna().all(axis=None)
+    assert right["masked"].nunique() == 2
+    for path in store.record_files():
+        store.write_table(path, store.read(RECORDS, path).drop_columns(columns))
+    older = Store.open(tmp_path / "run")
+    assert older.record_files_without_metrics() == set(older.record_files())
+    assert rescore(older)[0] == len(right)
+    pd.testing.assert_frame_equal(outcome(Store.open(tmp_path / "run")), right)
+
+
 def test_damage_is_named_with_the_file(runs: ToyRuns, tmp_path: Path) -> None:
     store = runs("run")
     path = store.record_file("base", 0, "full")
