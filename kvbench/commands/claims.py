@@ -77,7 +77,7 @@ def experiments_of(claims: list[Claim], model: str, larger: str | None) -> list[
 
 
 def job_of(experiment: Experiment, model: str, limit: int | None, seed: int, device: str, dtype: str) -> Job:
-    """Returns the options of the run that an experiment asks for."""
+    """Returns the options of the run that an experiment asks for; it has no controls but the full cache."""
     return Job(
         model=model,
         device=device,
@@ -85,6 +85,7 @@ def job_of(experiment: Experiment, model: str, limit: int | None, seed: int, dev
         suite=experiment.suite,
         tasks=experiment.tasks,
         policies=experiment.policies,
+        controls=False,
         levels=dict(experiment.levels),
         repeats=experiment.repeats,
         limit=limit or experiment.contexts,

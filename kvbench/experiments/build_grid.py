@@ -41,7 +41,8 @@ def build_grid(job: Job, count: Count) -> Grid:
     limit = of_suite if job.limit is None else job.limit
     counts = [(task, contexts_of(task, job.profile, limit)) for task in tasks]
     if job.press is None:
-        policies = with_references(choose_policies(coverage.policies, tasks, job.mode, even_if_broken=True))
+        chosen = choose_policies(coverage.policies, tasks, job.mode, even_if_broken=True)
+        policies = with_references(chosen, job.controls)
     else:
         press, others = press_and_others(job.press, coverage.policies, tasks, job.mode)
         policies = [POLICIES[FULL], *(policy for policy in (*others, press) if policy.name != FULL)]

@@ -137,13 +137,14 @@ def check_names(policies: Sequence[Policy]) -> None:
             raise KVBenchError(f"two policies are named '{policy.name}': rename yours")
 
 
-def with_references(chosen: Sequence[Policy]) -> list[Policy]:
+def with_references(chosen: Sequence[Policy], controls: bool = True) -> list[Policy]:
     """Adds before the policies what they are measured against and is not among them: the controls, without which there
-    is no board, and the plain policy inside each that protects instructions."""
+    is no board, or of these the full cache alone; and the plain policy inside each that protects instructions."""
     names = {policy.name for policy in chosen}
     plain = {p.around.name: p.around for p in chosen if p.around is not None and p.around.name not in names}
-    controls = [POLICIES[name] for name in REFERENCES if name not in {*names, *plain}]
-    return [*controls, *plain.values(), *chosen]
+    references = REFERENCES if controls else (FULL,)
+    before = [POLICIES[name] for name in references if name not in {*names, *plain}]
+    return [*before, *plain.values(), *chosen]
 
 
 def at_some_level(policies: Sequence[Policy], points: Sequence[Point], everything: bool = False) -> list[Policy]:

@@ -6,13 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from kvbench.publish.site_list import ROOT
+from kvbench.publish.downloads import write_sheets
+from kvbench.publish.site_list import CLAIMS, ROOT, enlist, link_sites, site_of_run
 from kvbench.store.store import Store
 from kvbench.system.files import write_text_atomically
 from leaderboards.claims.declaration import Claim
 from leaderboards.claims.evidence import Evidence
 from leaderboards.claims.verdict import VERDICTS, Judgement, judge
-from leaderboards.downloads.claims import register_rows
+from leaderboards.downloads.claims import register_rows, register_sheet
+from leaderboards.pages.claims import CLAIMS_PAGE, Run, build_claims, register_folder
 
 CLAIMS_FILE = "claims.json"
 
@@ -31,16 +33,24 @@ def publish_register(
 ) -> Register:
     """Judges claims by the stores of their experiments, and writes the register into a folder of the site."""
     judgements = judge(claims, {name: Evidence(store.frame(), seed) for name, store in stores.items()})
-    folder = site or ROOT / f"claims-{Path(model).resolve().name}"
+    folder = site or ROOT / register_folder(str(Path(model).resolve()))
     content = {
         "model": model,
         "larger": larger,
         "runs": {name: str(store.folder) for name, store in stores.items()},
         "claims": register_rows(judgements),
     }
-    path = folder / CLAIMS_FILE
-    write_text_atomically(path, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+    register, page = folder / CLAIMS_FILE, folder / CLAIMS_PAGE
+    write_text_atomically(register, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+    sheet = register_sheet(judgements)
+    write_sheets(folder, [sheet])
+    runs = {
+        name: Run(store.folder.name, site_of_run(folder, store), str(store.folder)) for name, store in stores.items()
+    }
+    write_text_atomically(page, build_claims(model, larger, judgements, runs, [sheet]))
+    enlist(folder, CLAIMS, [page], list(stores.values()))
+    link_sites(folder)
     counts = Counter(one.verdict for one in judgements)
     told = ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS)
     verdict = f"{len(claims)} claims in {len(judgements)} statistics on {model}: {told}"
-    return Register(judgements, verdict, {"register": path})
+    return Register(judgements, verdict, {"page": page, "register": register})

@@ -26,12 +26,13 @@ def reproduction(run: RunFile) -> Reproduction:
 
 def words_of(job: Job) -> list[str]:
     """Lists the words of the command: of its options those that are not as they are without being given, and the
-    model, the seed, the mode, the device and the type of numbers always."""
+    model, the seed, the mode, the device and the type of numbers always. A run without controls is made again with
+    them."""
     always = ("model", "seed", "mode", "device", "dtype")
     options = {
         "--against" if job.press and name == "policies" else f"--{name.replace('_', '-')}": value
         for name, value in job
-        if name not in ("press", "levels") and (name in always or value != Job.model_fields[name].default)
+        if name not in ("press", "levels", "controls") and (name in always or value != Job.model_fields[name].default)
     }
     levels = {KINDS[kind].option: text for kind, text in job.levels.items()}
     start = ["compare", job.press] if job.press else ["run"]

@@ -1,5 +1,5 @@
-"""The list of all sites: each run and comparison has a folder of its own in ``site``, and ``site/index.html`` leads to
-them."""
+"""The list of all sites: each run, comparison and register of claims has a folder of its own in ``site``, and
+``site/index.html`` leads to them."""
 
 import json
 from collections.abc import Sequence
@@ -13,14 +13,15 @@ from kvbench.store.lending import Lenders
 from kvbench.store.store import Store
 from kvbench.system.errors import KVBenchError
 from kvbench.system.files import make_folder, write_atomically, write_text_atomically
+from leaderboards.pages.claims import CLAIMS_PAGE
 from leaderboards.pages.front import FRONT, METHOD
 from leaderboards.pages.imported import IMPORTED
 from leaderboards.rendering.templating import linked, render
 
 ROOT = Path("site")  # the folder of all sites, unless a command is given another folder
-RUN, COMPARISON = "run", "comparison"
+RUN, COMPARISON, CLAIMS = "run", "comparison", "claims"
 # A folder has an entry of each kind: a comparison may lie beside the pages of a run.
-ENTRY_FILES = {RUN: "data/entry.json", COMPARISON: "data/entry-comparison.json"}
+ENTRY_FILES = {RUN: "data/entry.json", COMPARISON: "data/entry-comparison.json", CLAIMS: "data/entry-claims.json"}
 LIST = "index.html"
 LONGEST_NAME = 80  # letters of a folder's name
 
@@ -30,7 +31,7 @@ class Entry(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    kind: str  # run or comparison
+    kind: str  # run, comparison or claims
     pages: tuple[str, ...]  # relative to its folder, the first of them to begin with
     model: str
     tasks: tuple[str, ...]
@@ -92,15 +93,29 @@ def enlist(folder: Path, kind: str, pages: Sequence[Path], stores: Sequence[Stor
 
 def link_pages(folder: Path) -> None:
     """Shows the links to pages that templates hide as long as those are not there."""
-    others = [name for name in (FRONT, METHOD, IMPORTED) if (folder / name).is_file()]
-    if _is_listed(folder) and (folder.parent / LIST).is_file():
-        others.append(f"../{LIST}")
+    others = [name for name in (FRONT, METHOD, IMPORTED, CLAIMS_PAGE) if (folder / name).is_file()]
+    if _is_listed(folder):
+        others += [f"../{LIST}"] if (folder.parent / LIST).is_file() else []
+        others += [f"../{page.parent.name}/{page.name}" for page in folder.parent.glob(f"*/{CLAIMS_PAGE}")]
     for path in filter(Path.is_file, folder.glob("*.html")):
         page = former = path.read_bytes()
         for other in others:
             page = linked(page, other)
         if page != former:
             write_atomically(path, lambda partial, page=page: partial.write_bytes(page))  # type: ignore[misc]
+
+
+def link_sites(folder: Path) -> None:
+    """Shows the links of all sites to the one in a folder, where that lies in the folder of all sites."""
+    if _is_listed(folder):
+        for name, _ in _entries(folder.parent):
+            link_pages(folder.parent / name)
+
+
+def site_of_run(folder: Path, store: Store) -> str:
+    """Names the newest site of a run in the folder of all sites, if it has one and the given folder lies there too."""
+    sites = _entries(folder.parent) if _is_listed(folder) else []
+    return next((name for name, entry in sites if entry.kind == RUN and store.folder.name in entry.runs), "")
 
 
 def run_site_beside(folder: Path, store: Store) -> str:

@@ -33,6 +33,7 @@ class Job(BaseModel):
     tasks: str | None = None
     press: str | None = None  # of ``compare``; ``run`` has none, and controls beside its policies
     policies: str | None = None  # of ``compare``: the others
+    controls: bool = True  # beside the policies of a ``run``; the full cache always is, and ``claims`` needs no other
     levels: dict[str, str] = {}  # the text of each kind's option
     repeats: int | None = None  # 1, or what the suite has
     profile: str = "quick"

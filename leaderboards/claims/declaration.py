@@ -90,6 +90,7 @@ class Claim:
     measure: Measure  # of the evidence by the name of its experiment; a Blank says why there is nothing to decide
     unit: str = ""  # of the statistic
     remark: str = ""  # where the text's own numbers say something else than its words: with the arithmetic
+    because: str = ""  # why verdicts contradict the text: measured by a further experiment, on the models that it names
     two_sizes: bool = False  # it compares the model with a larger one of its family
 
     @property

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from leaderboards.claims.verdict import Judgement
+from leaderboards.downloads.sheets import Sheet
 
 
 def register_rows(judgements: Sequence[Judgement]) -> list[dict[str, Any]]:
@@ -15,17 +16,22 @@ def register_rows(judgements: Sequence[Judgement]) -> list[dict[str, Any]]:
             "words": one.claim.words,
             "reported": one.claim.reported,
             "statistic": one.claim.statistic,
-            "part": one.part,
+            "claim_part": one.part,
             "side": one.claim.side,
             "threshold": one.claim.threshold,
-            "value": None if one.estimate is None else one.estimate.mean,
-            "low": None if one.estimate is None else one.estimate.low,
-            "high": None if one.estimate is None else one.estimate.high,
-            "contexts": None if one.estimate is None else one.estimate.n,
-            "p": one.p,
-            "verdict": one.verdict,
+            "measured": None if one.estimate is None else one.estimate.mean,
+            "measured_low": None if one.estimate is None else one.estimate.low,
+            "measured_high": None if one.estimate is None else one.estimate.high,
+            "measured_n": None if one.estimate is None else one.estimate.n,
+            "claim_p": one.p,
+            "claim_verdict": one.verdict,
             "why": one.why,
             "remark": one.claim.remark,
+            "because": one.claim.because if one.verdict == "does not hold" else "",
         }
         for one in judgements
     ]
+
+
+def register_sheet(judgements: Sequence[Judgement]) -> Sheet:
+    return Sheet.of("claims", "Every statistic of every claim, with its verdict", register_rows(judgements))

@@ -5,6 +5,7 @@ from leaderboards.aggregate.lead import ABOVE_CHANCE
 from leaderboards.aggregate.paired import COMPARED, MORE
 from leaderboards.aggregate.row import FEW_CONTEXTS
 from leaderboards.boards.registry import derived_definitions
+from leaderboards.claims.definitions import CLAIMS
 from leaderboards.figures.tradeoff import DEFINITION as TRADEOFF
 from leaderboards.metrics import definitions_of
 from leaderboards.metrics.declaration.definition import Chapter, Definition, with_interval
@@ -249,4 +250,4 @@ COLUMNS = Chapter(
 def chapters() -> tuple[Chapter, ...]:
     """Returns all chapters in the order of the page, with those of the studies."""
     of_studies = dict.fromkeys(study.chapter for study in studies().values())  # some share one
-    return (ANSWERS, ROUTES, COMPRESSION, BOARD, STATISTICS, *of_studies, COLUMNS)
+    return (ANSWERS, ROUTES, COMPRESSION, BOARD, STATISTICS, *of_studies, CLAIMS, COLUMNS)

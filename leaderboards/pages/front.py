@@ -18,6 +18,7 @@ from leaderboards.boards.cells import Cell
 from leaderboards.downloads.encounters import encounters
 from leaderboards.figures.gallery import Picture
 from leaderboards.figures.tradeoff import HELD, KEPT, WHOLE, tradeoff
+from leaderboards.pages.claims import CLAIMS_PAGE, register_folder
 from leaderboards.pages.findings import Finding, findings_of
 from leaderboards.pages.method import TaskEntry
 from leaderboards.pages.results import Results, distinct, examples_page, labels_of, spread, task_page
@@ -136,6 +137,7 @@ def _front_page(
             for label, one in zip(labels_of(results), results, strict=True)
             for title, page in one.studies.items()
         ],
+        claims=[CLAIMS_PAGE, *(f"../{register_folder(one.model)}/{CLAIMS_PAGE}" for one in results)],
         scripts=(*SCRIPTS, "board.js"),
         board_data=as_data(_board_data(results, boards)),
         sections=sections_of(results, shown),

@@ -81,12 +81,30 @@ class Axis:
 
 
 @dataclass(frozen=True)
+class Box:
+    """The size of a drawing on a page and where its axes lie in it, in pixels from the upper left corner."""
+
+    width: float
+    height: float
+    left: float
+    top: float
+    right: float
+    bottom: float
+
+
+# A curve is about as wide as a phone, so that its text is of one size on a phone and in a row of three.
+CURVE = Box(324.0, 237.6, left=27.54, top=7.128, right=317.52, bottom=207.9)
+STRIP = Box(230.0, 34.0, left=10.0, top=3.0, right=220.0, bottom=20.0)  # one line with its ticks
+
+
+@dataclass(frozen=True)
 class Frame:
     """Two axes with little ink. On a page the title of the vertical one stands above the drawing, in print beside."""
 
     horizontal: Axis
     vertical: Axis
     corner: str = ""  # what the upper left corner of the drawing is
+    box: Box = CURVE  # that it has on a page
 
     def share(self, place: tuple[float, float]) -> tuple[float, float]:
         """Returns how far along each axis a place is."""

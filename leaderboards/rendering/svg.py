@@ -16,9 +16,6 @@ from leaderboards.rendering.frames import Frame
 from leaderboards.rendering.marks import Band, Break, Dots, Line, Mark, Place, Region
 from leaderboards.rendering.style import LineStyle
 
-# A curve is about as wide as a phone, so that its text is of one size on a phone and in a row of three.
-WIDTH, HEIGHT = 324.0, 237.6
-LEFT, TOP, RIGHT, BOTTOM = 27.54, 7.128, 317.52, 207.9  # of the axes in it
 INK = "var(--ink-curve)"
 TEXT = 9  # pixels
 LINE_MARKER, DOT_MARKER, HOLLOW_MARKER = 4.2, 5.0, 4.0  # pixels across
@@ -57,15 +54,15 @@ def part_of_a_page(frame: Frame, marks: Sequence[Mark], title: str, salt: str) -
     ids = _Markers("m" + hashlib.sha256(salt.encode()).hexdigest()[:5])
     above = "\n".join(_mark(frame, mark, ids) for mark in sorted(marks, key=lambda mark: mark.depth))
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH:g} {HEIGHT:g}" role="img">'
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {frame.box.width:g} {frame.box.height:g}" role="img">'
         f"<title>{html.escape(title)}</title>\n{_ground(frame)}\n{above}\n</svg>\n"
     )
 
 
 def placed(frame: Frame, place: Place) -> Place:
     """Returns where a place of the frame is in the ``viewBox``, from its upper left corner."""
-    across, up = frame.share(place)
-    return LEFT + (RIGHT - LEFT) * across, BOTTOM - (BOTTOM - TOP) * up
+    (across, up), box = frame.share(place), frame.box
+    return box.left + (box.right - box.left) * across, box.bottom - (box.bottom - box.top) * up
 
 
 class _Markers:
@@ -163,18 +160,19 @@ def _ground(frame: Frame) -> str:
     """Writes the frame alone: the title of the vertical axis stands above the drawing."""
     across = [(placed(frame, (tick, frame.vertical.first))[0], f"{tick:g}") for tick in frame.horizontal.ticks_inside]
     up = [(placed(frame, (frame.horizontal.first, tick))[1], f"{tick:g}") for tick in frame.vertical.ticks_inside]
-    grid = "".join(f"M{LEFT:g} {_number(y)}H{RIGHT:g}" for y, _ in up)
+    box, title = frame.box, frame.horizontal.title
+    grid = "".join(f"M{box.left:g} {_number(y)}H{box.right:g}" for y, _ in up)
     return "\n".join(
         (
             f'<g stroke="{INK}" stroke-linecap="square"><path d="{grid}" stroke-opacity=".22" stroke-width=".6"/>'
-            f'<path d="M{LEFT:g} {BOTTOM:g}H{RIGHT:g}" stroke-width=".8"/></g>',
+            f'<path d="M{box.left:g} {box.bottom:g}H{box.right:g}" stroke-width=".8"/></g>',
             f'<g fill="{INK}" font-size="{TEXT}">',
-            *([_text(LEFT + 3.48, 16.59, frame.corner, 'font-size="8.5"')] if frame.corner else []),
+            *([_text(box.left + 3.48, 16.59, frame.corner, 'font-size="8.5"')] if frame.corner else []),
             '<g text-anchor="middle">',
-            *(_text(x, BOTTOM + 11.83, text) for x, text in across),
-            _text((LEFT + RIGHT) / 2, BOTTOM + 24.83, frame.horizontal.title),
+            *(_text(x, box.bottom + 11.83, text) for x, text in across),
+            *([_text((box.left + box.right) / 2, box.bottom + 24.83, title)] if title else []),
             '</g><g text-anchor="end">',
-            *(_text(LEFT - 5, y + 3.42, text) for y, text in up),
+            *(_text(box.left - 5, y + 3.42, text) for y, text in up),
             "</g></g>",
         )
     )

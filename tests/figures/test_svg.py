@@ -10,10 +10,10 @@ from matplotlib.markers import MarkerStyle
 from numpy.typing import NDArray
 
 from leaderboards.rendering.drawing import Drawing
-from leaderboards.rendering.frames import Axis, Frame
+from leaderboards.rendering.frames import CURVE, Axis, Frame
 from leaderboards.rendering.marks import HOLLOW, Band, Break, Dots, Line, Region
 from leaderboards.rendering.style import MARKERS, named_styles
-from leaderboards.rendering.svg import BOTTOM, CORNERS, HEIGHT, LEFT, RIGHT, TOP, WIDTH, placed
+from leaderboards.rendering.svg import CORNERS, placed
 from policies.declaration.levels import BUDGET
 
 STYLES = list(named_styles(["one", "<two>"]).values())
@@ -35,8 +35,13 @@ def _in_order(corners: NDArray[np.float64]) -> NDArray[np.float64]:
 @pytest.mark.parametrize("across", [Axis.up_to("ratio", 0.9), Axis("tokens", (16.0, 64.0, 256.0), 15.5, 264.0, BUDGET)])
 def test_a_place_is_where_matplotlib_has_it(across: Axis) -> None:
     frame = Frame(across, Axis.holding("up", [-20.0, 80.0]))
-    figure = Figure(figsize=(WIDTH / 72, HEIGHT / 72), dpi=72)
-    left, right, top, bottom = LEFT / WIDTH, RIGHT / WIDTH, TOP / HEIGHT, BOTTOM / HEIGHT
+    figure = Figure(figsize=(CURVE.width / 72, CURVE.height / 72), dpi=72)
+    left, right, top, bottom = (
+        CURVE.left / CURVE.width,
+        CURVE.right / CURVE.width,
+        CURVE.top / CURVE.height,
+        CURVE.bottom / CURVE.height,
+    )
     axes = figure.add_axes((left, 1 - bottom, right - left, bottom - top))
     if across.doubling:
         axes.set_xscale("log", base=2)
@@ -44,7 +49,7 @@ def test_a_place_is_where_matplotlib_has_it(across: Axis) -> None:
     axes.set_ylim(frame.vertical.first, frame.vertical.last)
     for place in [(across.ticks[0], -20.0), (across.ticks[1], 33.3), (across.ticks[-1], 80.0)]:
         x, y = axes.transData.transform(place)
-        assert placed(frame, place) == pytest.approx((x, HEIGHT - y), abs=1e-6)
+        assert placed(frame, place) == pytest.approx((x, CURVE.height - y), abs=1e-6)
 
 
 def test_every_kind_of_mark_is_drawn_in_its_order_and_is_found_by_its_policy() -> None:

@@ -13,6 +13,9 @@ from leaderboards.aggregate.row import SummaryRow
 from leaderboards.aggregate.summary import summarise
 from leaderboards.boards.board import _at_level, _columns, boards_of
 from leaderboards.boards.standings import all_standings
+from leaderboards.claims.registry import claims
+from leaderboards.claims.verdict import judge
+from leaderboards.downloads.claims import register_sheet
 from leaderboards.downloads.sheets import Sheet
 from leaderboards.downloads.tables import (
     board_sheet,
@@ -23,6 +26,7 @@ from leaderboards.downloads.tables import (
     questions_sheet,
 )
 from leaderboards.metrics import CURVES, METRICS, TABLES
+from leaderboards.pages.claims import build_claims
 from leaderboards.pages.comparison import build_comparison
 from leaderboards.pages.definitions import chapters
 from leaderboards.pages.imported import build_imported
@@ -39,6 +43,8 @@ A_LEVEL = re.compile(r"[\d.]+")
 AT_A_LEVEL = re.compile(r"(.+) at [\d.]+")
 IMPORTED = Imported("ruler", "toy", "", "snapkv", 0.5, "", (("string_match", 50.0),), 1, 3, 3, 40.0, 30.0)
 
+JUDGED = judge(list(claims().values()), {})  # nothing was run: all are undecided
+
 
 def sheets() -> list[Sheet]:
     """One of each kind that is written."""
@@ -52,6 +58,7 @@ def sheets() -> list[Sheet]:
         duels_sheet("verdicts", duels(records, "snapkv", ["knorm"]), {}),
         contrasts_sheet("failures", contrasts(records, "snapkv", "knorm")),
         imported_sheet([IMPORTED]),
+        register_sheet(JUDGED),
         *instructions_page("toy", small_study())[1].sheets,
     ]
 
@@ -64,6 +71,7 @@ def headings() -> set[str]:
         build_comparison("toy", duels(records, "snapkv", ["knorm"]), {"knorm": contrasts(records, "snapkv", "knorm")}),
         instructions_page("toy", small_study())[0],
         build_imported("results", [IMPORTED]),
+        build_claims("toy", None, JUDGED, {}, []),
     ]
     return {heading.strip() for page in pages for heading in Elements(page).headings}
 

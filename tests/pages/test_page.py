@@ -20,6 +20,7 @@ from leaderboards.aggregate.summary import summarise
 from leaderboards.figures.curves import curve_plot
 from leaderboards.figures.gallery import EXPECTED
 from leaderboards.metrics import TABLES, Measure
+from leaderboards.pages.claims import CLAIMS_PAGE
 from leaderboards.pages.front import FRONT, METHOD
 from leaderboards.pages.imported import IMPORTED
 from leaderboards.pages.results import Results
@@ -29,7 +30,19 @@ from tests.support.pages import HOSTILE, Elements, assert_inert, build_pages, re
 from tests.support.synthetic_records import POLICIES, by_budget, failing, realistic_records, summary_row
 
 NAMES = (FRONT, "task-base.html", "task-hops.html")
-LOCAL = ("#", "data:,", "data/", "../index.html", "examples-", "task-", FRONT, METHOD, IMPORTED)
+LOCAL = (
+    "#",
+    "data:,",
+    "data/",
+    "../index.html",
+    "examples-",
+    "task-",
+    "../claims-",
+    FRONT,
+    METHOD,
+    IMPORTED,
+    CLAIMS_PAGE,
+)
 RUN: dict[str, Any] = {
     "status": "complete",
     "identity": {

@@ -9,9 +9,11 @@ from urllib.parse import unquote
 import pytest
 
 from kvbench.cli.program import main
+from kvbench.publish.claims import publish_register
 from kvbench.publish.site import publish_comparison
 from kvbench.publish.site_list import ENTRY_FILES, RUN
 from kvbench.store.store import Store
+from leaderboards.claims.registry import chosen_claims
 from tests.support.kvpress_folders import evaluation
 from tests.support.pages import Elements
 from tests.support.small_store import small_store
@@ -82,8 +84,8 @@ def test_a_folder_elsewhere_is_in_no_list_and_a_broken_entry_is_left_out(
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the pages of a run, of a run of one task, of both together, of comparisons beside and within
-    them, and of imported results."""
+    """A folder with the pages of a run, of a run of one task, of both together, of comparisons and of registers of
+    claims beside and within them, and of imported results."""
     folder = tmp_path_factory.mktemp("made")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
@@ -102,6 +104,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for run, folder_of_page in (("compare-one", None), ("one", SITE / "one")):
             store = Store.open(Path("runs") / run)
             publish_comparison(store, store.frame(), "snapkv", ["random"], folder_of_page, {})
+        for folder_of_page in (None, SITE / "one"):
+            publish_register(chosen_claims("R1"), "reference", None, {"routes": store}, 0, folder_of_page)
     return folder / SITE
 
 
@@ -123,7 +127,14 @@ def test_every_link_leads_to_a_page_and_to_a_place_on_it(made: Path) -> None:
 
 def test_the_list_a_board_and_the_method_are_reached_from_every_page(made: Path) -> None:
     pages = {page.resolve() for page in made.rglob("*.html")}
-    assert {page.parent.name for page in pages} == {"site", "one", "base", "two of them", "compare-one"}
+    assert {page.parent.name for page in pages} == {
+        "site",
+        "one",
+        "base",
+        "two of them",
+        "compare-one",
+        "claims-reference",
+    }
     leads_to = {
         page: {
             target
@@ -164,6 +175,13 @@ def test_examples_lead_to_their_task_and_back(made: Path) -> None:
     assert "index.html" in shown_links(made / "base/examples-base.html")
 
 
+def test_claims_lead_to_the_run_behind_them_and_the_run_to_them(made: Path) -> None:
+    assert "../one/index.html" in shown_links(made / "claims-reference/claims.html")
+    assert "../claims-reference/claims.html" in shown_links(made / "two of them/index.html")
+    assert {"claims.html", "../claims-reference/claims.html"} <= set(shown_links(made / "one/index.html"))
+    assert ["claims-reference", "claims"] in [row[:2] for row in Elements((made / "index.html").read_text()).rows]
+
+
 def test_a_comparison_leads_to_the_run_of_the_same_setting(made: Path) -> None:
     (beside,) = (made / "compare-one").glob("compare-*.html")
     runs = {link.split("/")[1] for link in shown_links(beside) if link.endswith("/method.html")}
@@ -172,7 +190,11 @@ def test_a_comparison_leads_to_the_run_of_the_same_setting(made: Path) -> None:
     within = made / "one" / beside.name
     assert {"index.html", "method.html", "../index.html"} <= set(shown_links(within))
     rows = Elements((made / "index.html").read_text(encoding="utf-8")).rows
-    assert sorted(row[1] for row in rows if row[0].startswith(("one", "compare-snapkv"))) == ["comparison", "run"]
+    assert sorted(row[1] for row in rows if row[0].startswith(("one", "compare-snapkv"))) == [
+        "claims",
+        "comparison",
+        "run",
+    ]
 
 
 @pytest.mark.parametrize("site", ["site", "./site/", "ABSOLUTE"])

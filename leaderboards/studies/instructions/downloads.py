@@ -26,7 +26,7 @@ def study_sheets(prompts: PromptRecords, gains: Sequence[Gain], worst: Sequence[
     ]
     lists = {
         ("order", "Rank correlations of the families’ order"): correlations,
-        ("amnesia", "Where most leaks while directives are obeyed"): [vars(leak) for leak in worst],
+        ("amnesia", "Where most leaks while directives are obeyed"): [_shown(leak) for leak in worst],
         ("gain", "Protection gain"): [_gain(gain) for gain in gains],
     }
     rows = {**{key: table.to_dict("records") for key, table in tables.items()}, **lists}
@@ -45,3 +45,8 @@ def _gain(gain: Gain) -> dict[str, object]:
         "failed": gain.failed,
         "whole": gain.whole,
     }
+
+
+def _shown(leak: Leak) -> dict[str, object]:
+    """Returns the fields of a leak without the resamples that its interval is of."""
+    return {name: value for name, value in vars(leak).items() if name != "values"}

@@ -1,0 +1,127 @@
+"""The page of the register of claims: a table of verdicts, and what is behind each."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import PurePath
+
+from markupsafe import Markup
+
+from leaderboards.claims.declaration import Claim, Text
+from leaderboards.claims.definitions import CLAIMS
+from leaderboards.claims.verdict import VERDICTS, Judgement
+from leaderboards.downloads.sheets import Sheet
+from leaderboards.figures.intervals import axis_of, interval_drawing
+from leaderboards.rendering.templating import render
+
+CLAIMS_PAGE = "claims.html"
+COLUMNS = (
+    *("claim", "what the text says", "verdict on the claim", "what was measured"),
+    *("measured", "n", "threshold", "reported"),
+)
+SIGNS = {"holds": "✓", "does not hold": "✕", "undecided": "?"}
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run behind a claim."""
+
+    name: str  # of its folder
+    site: str = ""  # the folder beside that of this page with its pages, if it has any
+    folder: str = ""  # where it lies
+
+
+@dataclass(frozen=True)
+class Row:
+    """One statistic of a claim, as texts."""
+
+    part: str
+    value: str
+    interval: str
+    n: str
+    threshold: str
+    verdict: str
+    sign: str
+    p: str
+    why: str
+    drawing: Markup
+
+
+@dataclass(frozen=True)
+class Section:
+    """A claim and what is behind its verdicts."""
+
+    claim: Claim
+    rows: tuple[Row, ...]
+    runs: tuple[Run, ...]
+
+    @property
+    def verdicts(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(row.verdict for row in self.rows))
+
+    @property
+    def because(self) -> str:
+        """Says why verdicts contradict the text, if any does."""
+        return self.claim.because if "does not hold" in self.verdicts else ""
+
+
+def register_folder(model: str) -> str:
+    """Names the folder that the register of claims of a model has in the folder of all sites."""
+    return f"claims-{PurePath(model).name}"
+
+
+def build_claims(
+    model: str, larger: str | None, judgements: Sequence[Judgement], runs: Mapping[str, Run], sheets: Sequence[Sheet]
+) -> str:
+    """The page as text; the same input gives the same bytes. ``runs``: by the name of the experiment. ``sheets``:
+    tables that lie in ``data`` beside it."""
+    sections = [_section(list(group), runs) for _, group in groupby(judgements, key=lambda one: one.claim.identifier)]
+    counts = Counter(one.verdict for one in judgements)
+    return render(
+        "claims.html.j2",
+        model=model,
+        larger=larger,
+        counts=[(verdict, SIGNS[verdict], counts[verdict]) for verdict in VERDICTS],
+        columns=COLUMNS,
+        texts=_texts(sections),
+        site=next((run.site for run in runs.values() if run.site), ""),
+        definitions=CLAIMS.definitions,
+        sheets=sheets,
+    )
+
+
+def _texts(sections: Sequence[Section]) -> list[tuple[Text, list[Section]]]:
+    """Groups the claims by the text that makes them."""
+    return [(text, list(group)) for text, group in groupby(sections, key=lambda section: section.claim.text)]
+
+
+def _section(judgements: Sequence[Judgement], runs: Mapping[str, Run]) -> Section:
+    claim = judgements[0].claim
+    names = [name for name in claim.evidence if name in runs]
+    return Section(claim, tuple(_row(one, judgements) for one in judgements), tuple(runs[name] for name in names))
+
+
+def _row(one: Judgement, beside: Sequence[Judgement]) -> Row:
+    claim, estimate = one.claim, one.estimate
+    threshold = f"{claim.side} {claim.threshold:g}"
+    drawing, value, interval = "", "–", ""
+    if estimate is not None:
+        value = f"{estimate.mean:.2f}"
+        interval = "" if estimate.interval is None else f"{estimate.interval[0]:.2f} to {estimate.interval[1]:.2f}"
+        axis = axis_of([other.estimate for other in beside if other.estimate is not None], claim.threshold)
+        title = f"{claim.identifier} {one.part}: {value}, 95 % {interval or 'unknown'}; threshold {threshold}"
+        salt = f"{claim.identifier}/{one.part}"
+        drawing = interval_drawing(estimate, claim.threshold, claim.side, axis, title, salt)
+    return Row(
+        part=one.part,
+        value=value,
+        interval=interval,
+        n="–" if estimate is None else f"{estimate.n:,}",
+        threshold=threshold,
+        verdict=one.verdict,
+        sign=SIGNS[one.verdict],
+        p="" if one.p is None else "p < 0.001" if one.p < 0.001 else f"p = {one.p:.3f}",
+        why=one.why,
+        drawing=Markup(drawing),
+    )
