@@ -76,7 +76,7 @@ DECODING = (
     _policy(
         "decoding_streaming_llm",
         "arXiv 2309.17453",
-        "The first tokens and the most recent ones, cut after every token",
+        "The first and the most recent, cut after every token",
         _decoding("StreamingLLMPress", n_sink=SINK),
         more_tokens_than=SINK,
     ),
@@ -90,20 +90,20 @@ DECODING = (
     _policy(
         "decoding_ratio_knorm",
         "arXiv 2406.11430",
-        "Keys of small norm, the same share of all that was read, after every token",
+        "Keys of small norm, a share of all read, at every token",
         _decoding_ratio,
         budget="a share of all tokens read so far",
     ),
     _policy(
         "prefill_decoding_knorm",
         "arXiv 2406.11430",
-        "Keys of small norm, cut after the context and after every token",
+        "Keys of small norm, cut after context and every token",
         _prefill_decoding,
     ),
     _policy(
         "cam_knorm",
         "openreview LCTmppB165",
-        "The same, values of what goes merged at random into their neighbours'",
+        "The same, evicted values merged at random into others",
         _cam,
         rewrites=True,
         random=True,

@@ -33,7 +33,7 @@ LAYERS_AND_CHANNELS = (
     wrapper(
         name="simlayerkv",
         paper="arXiv 2410.13846",
-        description="The first and the last tokens in layers whose last token looks at little else",
+        description="The first and last tokens alone, in some layers",
         build=_simlayerkv,
         budget="the ratio sets how lazy a layer has to be; what comes of it differs",
         counted="nowhere",
@@ -43,7 +43,7 @@ LAYERS_AND_CHANNELS = (
     wrapper(
         name="think",
         paper="arXiv 2407.21018",
-        description="All tokens, the weakest channels of their keys blanked",
+        description="All tokens, the weakest key channels blanked",
         build=lambda situation: _think(situation.ratio, situation.context_length),
         budget="channels of the keys, of which all are half of the cache",
         counted="nowhere",

@@ -32,7 +32,7 @@ PRETRAINED = (
         name="expected_attention_stats",
         family="scorer",
         paper="arXiv 2510.00636",
-        description="Attention expected from queries as other texts have them",
+        description="Attention expected from queries of other texts",
         build=lambda situation: kvpress.ExpectedAttentionStatsPress(situation.ratio, n_sink=SINK),
         ratio_free_score=True,
         more_tokens_than=SINK,

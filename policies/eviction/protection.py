@@ -26,7 +26,7 @@ WAYS: Mapping[str, Way] = {
     "whitelist": Way("{plain}, instructions kept first", lambda press, spans: presses.WhitelistPress(press, spans)),
     "fair": Way("{plain}, the same share of every part", lambda press, spans: presses.fair(press, spans)),
     "debias0.5": Way(
-        "{plain}, half-way from its own choice to the same share of every part",
+        "{plain}, half-way to equal shares of all parts",
         lambda press, spans: presses.half_fair(press, spans),
     ),
 }

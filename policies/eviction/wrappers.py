@@ -53,7 +53,7 @@ WRAPPERS = (
     wrapper(
         name="adakv_snapkv",
         paper="arXiv 2407.11550",
-        description="SnapKV's scores, the budget shared among the heads of a layer",
+        description="SnapKV's scores, heads share a layer's budget",
         build=lambda situation: kvpress.AdaKVPress(snapkv_press(situation)),
         budget=SHARED_OUT,
         counted="layer",
@@ -65,7 +65,7 @@ WRAPPERS = (
     wrapper(
         name="adakv_expected_attention",
         paper="arXiv 2407.11550",
-        description="Expected attention, the budget shared among the heads of a layer",
+        description="Expected attention, heads share a layer's budget",
         build=lambda situation: kvpress.AdaKVPress(expected_attention_press(situation)),
         budget=SHARED_OUT,
         counted="layer",
@@ -76,7 +76,7 @@ WRAPPERS = (
     wrapper(
         name="criticalkv_snapkv",
         paper="arXiv 2502.03805",
-        description="Half by SnapKV, half by its scores times the norm of the projected value",
+        description="SnapKV; half also by the norm of projected values",
         build=lambda situation: kvpress.CriticalKVPress(snapkv_press(situation)),
         paper_arguments=WINDOW,
     ),
@@ -122,7 +122,7 @@ WRAPPERS = (
     wrapper(
         name="entropy_chunkkv_snapkv",
         paper="arXiv 2502.00299",
-        description="The same, but of a chunk with one high score that part alone",
+        description="ChunkKV; a chunk with one high score in part",
         build=_entropy_chunkkv,
         ratio_free_score=True,
         paper_arguments={**WINDOW, "chunk_length": LONGEST_GATED_CHUNK, "low_entropy_chunk_length": 4},
@@ -130,14 +130,14 @@ WRAPPERS = (
     wrapper(
         name="block_keydiff",
         paper="arXiv 2504.15364",
-        description="KeyDiff, block by block, what was kept competing with each next block",
+        description="KeyDiff, block after block, against what is kept",
         build=_block,
         paper_arguments={"block_size": LONGEST_BLOCK},
     ),
     wrapper(
         name="rerotated_streaming_llm",
         paper="arXiv 2309.17453",
-        description="StreamingLLM as its paper has it: kept keys turned to consecutive positions",
+        description="StreamingLLM of its paper: positions renumbered",
         build=lambda situation: kvpress.KeyRerotationPress(kvpress.StreamingLLMPress(situation.ratio, n_sink=SINK)),
         more_tokens_than=SINK,
         rewrites=True,
@@ -146,7 +146,7 @@ WRAPPERS = (
     wrapper(
         name="rerotated_snapkv",
         paper="arXiv 2404.14469",
-        description="SnapKV, kept keys turned to consecutive positions",
+        description="SnapKV, positions of kept keys renumbered",
         build=lambda situation: kvpress.KeyRerotationPress(snapkv_press(situation)),
         ratio_free_score=True,
         rewrites=True,
@@ -156,7 +156,7 @@ WRAPPERS = (
     wrapper(
         name="merging_snapkv",
         paper="arXiv 2406.13035",
-        description="SnapKV, evicted values merged into those of the most similar kept keys",
+        description="SnapKV, evicted values merged into similar ones",
         build=lambda situation: kvpress.MergingPress(snapkv_press(situation)),
         ratio_free_score=True,
         rewrites=True,

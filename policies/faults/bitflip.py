@@ -77,7 +77,7 @@ def _flipped(site: Site) -> "torch.Tensor":
 BITFLIP = Fault(
     name="bitflip",
     paper=MORE_ROBUST,
-    description="Bits that flip in the model's own numbers; a flip may make infinity or NaN of one",
+    description="Bits that flip in the model's numbers; may make NaN",
     corrupt=_flipped,
     options=BitflipOptions,
     may_overflow=_may_overflow,

@@ -27,7 +27,7 @@ def _of_another_context(site: Site) -> "torch.Tensor":
 DISTRACTOR = Fault(
     name="distractor",
     paper=MORE_ROBUST,
-    description="Rows of another context of the task at the same positions",
+    description="Rows of another context of the task, same positions",
     corrupt=_of_another_context,
     needs_donor=True,
 )

@@ -30,7 +30,7 @@ def _matched(site: Site) -> "torch.Tensor":
 GAUSSIAN = Fault(
     name="gaussian",
     paper=MORE_ROBUST,
-    description="Gaussian noise of a given spread instead of what was written",
+    description="Gaussian noise of a given spread instead of the rows",
     corrupt=_gaussian,
     options=GaussianOptions,
 )

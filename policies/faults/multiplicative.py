@@ -43,7 +43,7 @@ def _normal(site: Site) -> "torch.Tensor":
 MULTIPLICATIVE_UNIFORM = Fault(
     name="multiplicative_uniform",
     paper=EFFECT_OF_ERROR,
-    description="Each value times 1 + an error drawn evenly between two bounds",
+    description="Each value times 1 + an error, uniform in two bounds",
     corrupt=_uniform,
     options=UniformOptions,
     default_rates=EVERYWHERE,

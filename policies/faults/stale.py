@@ -37,7 +37,7 @@ def _stale(site: Site) -> "torch.Tensor":
 STALE = Fault(
     name="stale",
     paper=MORE_ROBUST,
-    description="Rows that hold what stands one page of 16 before them: a page that was not overwritten",
+    description="Rows of the page of 16 before, as if not overwritten",
     corrupt=_stale,
     options=StaleOptions,
 )

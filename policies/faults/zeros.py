@@ -8,6 +8,6 @@ torch = LazyModule("torch")
 ZEROS = Fault(
     name="zeros",
     paper=MORE_ROBUST,
-    description="Rows that read as zeros, as of a page that was never filled",
+    description="Rows of zeros, as of a page that was never filled",
     corrupt=lambda site: torch.zeros_like(site.states),
 )

@@ -56,7 +56,7 @@ DEPLOYMENTS: Mapping[str, Deployment] = by_name(
         Deployment(
             name="pages16",
             paper="arXiv 2509.04377",
-            description="whole pages of 16 tokens by the mean of their scores",
+            description="whole pages of 16 tokens by mean score",
             wrap=lambda ratio, press, options: presses.PagesPress(ratio, press, options.by),
             budget="as many whole pages in every head as come nearest; the last one stays while it is not full",
             last=True,
@@ -64,13 +64,13 @@ DEPLOYMENTS: Mapping[str, Deployment] = by_name(
         Deployment(
             name="shared",
             paper="arXiv 2309.06180",
-            description="the same tokens in all heads of a layer, by the mean of their scores",
+            description="the same tokens in all heads of a layer",
             wrap=lambda ratio, press, options: presses.SharedPress(ratio, press, options.by),
         ),
         Deployment(
             name="ends",
             paper="-",
-            description="the first and last tenth of the context kept first",
+            description="the first and last tenth of the context kept",
             wrap=lambda ratio, press, options: presses.EndsPress(ratio, press),
             options=NoOptions,
         ),

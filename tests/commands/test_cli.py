@@ -167,6 +167,7 @@ def test_everything_registered_is_listed(cli: CommandLine, kind: str, names: lis
     assert cli("ls", kind) == 0
     assert all(f"\n{name} " in cli.out or cli.out.startswith(name) for name in names)
     assert max(map(len, cli.out.splitlines())) <= 80
+    assert "…" not in cli.out, "a description is cut: say it in fewer words"
 
 
 def test_help_tells_every_command(cli: CommandLine) -> None:

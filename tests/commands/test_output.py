@@ -52,6 +52,10 @@ CALLS: dict[str, tuple[list[str], dict[str, str]]] = {
         ],
         {"pooled": "verdict", "arguments": "arguments", "verdicts": "verdict", "failures": "rate"},
     ),
+    "claims": (
+        ["claims", "--only", "F3", "--limit", "1", "--model", "TOY", "--out", "RUNS", "--site", "SITE"],
+        {"claims": "verdict"},
+    ),
     "doctor": (["doctor", "knorm", "--model", "TOY"], {"findings": "outcome"}),
     "bench": (["bench", "--model", "TOY", *TREATED, "--policies", "knorm"], {"bench": "equal"}),
     "plan": (["plan", *TREATED], {"figures": "how much", "slowest presses": "policy"}),
