@@ -38,8 +38,15 @@ class CacheRows(Protocol):
     def values(self, layer: int) -> "torch.Tensor":
         """Returns a copy, shape (answers, num_kv_heads, rows, head_dim); what stands in absent rows means nothing."""
 
-    def write(self, layer: int, keys: "torch.Tensor | None" = None, values: "torch.Tensor | None" = None) -> None:
-        """Puts these, of the shape in which they are read, into the cache; absent rows are left out."""
+    def write(
+        self,
+        layer: int,
+        keys: "torch.Tensor | None" = None,
+        values: "torch.Tensor | None" = None,
+        rows: "torch.Tensor | None" = None,
+    ) -> None:
+        """Puts these, of the shape in which they are read, into the cache; absent rows are left out. ``rows``: bool
+        (answers, num_kv_heads, rows), the only ones that are written; by default all."""
 
 
 class PrefillTreatment(Protocol):

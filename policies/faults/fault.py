@@ -142,7 +142,9 @@ class FaultTreatment:
         written: dict[States, torch.Tensor] = {"keys": keys, "values": values}
         for tensor in TENSORS[self.options.tensor]:
             site = self._site([0], layer, tensor, BEFORE_THE_QUESTION, tokens, written[tensor][None])
-            written[tensor] = self._damaged(site)[0]
+            hit = self._hit(site)
+            if bool(hit.any()):
+                written[tensor] = torch.where(hit, self._damaged(site, hit), site.states)[0]
         return written["keys"], written["values"]
 
     def _act(self, cache: CacheRows, step: int) -> None:
@@ -155,12 +157,14 @@ class FaultTreatment:
             tokens = cache.tokens(layer)
             for tensor in TENSORS[self.options.tensor]:
                 states = getattr(cache, tensor)(layer)
-                damaged = self._damaged(self._site(cache.answers, layer, tensor, step, tokens, states))
-                if damaged is states:
+                site = self._site(cache.answers, layer, tensor, step, tokens, states)
+                hit = self._hit(site)
+                rows = hit.any(-1)
+                if not bool(rows.any()):
                     continue
                 if self.options.persistence == "transient":
                     self._clean[layer, tensor] = Clean(tuple(cache.answers), cache.lengths(layer), states)
-                cache.write(layer, **{tensor: damaged})
+                cache.write(layer, rows=rows, **{tensor: self._damaged(site, hit)})
 
     def _site(
         self,
@@ -175,10 +179,11 @@ class FaultTreatment:
         rates = torch.tensor([self.rate(each) for each in situations], dtype=torch.float64, device=states.device)
         return Site(situations, self.options, layer, tensor, step, tokens, states, rates.view(-1, 1, 1, 1))
 
-    def _damaged(self, site: Site) -> "torch.Tensor":
-        """Returns the rows with what is hit of them; the very same where nothing is."""
-        hit = self._hit(site)
-        return torch.where(hit, self.fault.corrupt(site), site.states) if bool(hit.any()) else site.states
+    def _damaged(self, site: Site, hit: "torch.Tensor") -> "torch.Tensor":
+        """Returns the rows with what is hit of them. Where whole rows are hit, what is returned of others means
+        nothing."""
+        damaged = self.fault.corrupt(site)
+        return damaged if hit.shape[-1] == 1 else torch.where(hit, damaged, site.states)
 
     def restore(self, cache: CacheRows) -> None:
         """Puts back what a transient fault has damaged."""

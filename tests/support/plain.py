@@ -65,8 +65,18 @@ class OneAnswer:
     def values(self, layer: int) -> torch.Tensor:
         return self.rows.values(layer)[None]
 
-    def write(self, layer: int, keys: torch.Tensor | None = None, values: torch.Tensor | None = None) -> None:
-        self.rows.write(layer, *(None if states is None else states[0] for states in (keys, values)))
+    def write(
+        self,
+        layer: int,
+        keys: torch.Tensor | None = None,
+        values: torch.Tensor | None = None,
+        rows: torch.Tensor | None = None,
+    ) -> None:
+        for name, states in (("keys", keys), ("values", values)):
+            if states is not None:
+                before = getattr(self, name)(layer)
+                after = states if rows is None else torch.where(rows[..., None], states, before)
+                self.rows.write(layer, **{name: after[0]})
 
 
 def plain_rows(trace: Trace, branch: Branch) -> PlainRows:

@@ -91,14 +91,23 @@ class BundleRows(CacheRows):
     def values(self, layer: int) -> torch.Tensor:
         return self._bundle.values[layer][self._find(layer)[1]]
 
-    def write(self, layer: int, keys: torch.Tensor | None = None, values: torch.Tensor | None = None) -> None:
+    def write(
+        self,
+        layer: int,
+        keys: torch.Tensor | None = None,
+        values: torch.Tensor | None = None,
+        rows: torch.Tensor | None = None,
+    ) -> None:
         if self._shared:
             raise ValueError("questions share the kept rows of this branch: only a policy with a step treatment writes")
         tokens, index = self._find(layer)
-        absent = (tokens == ABSENT)[..., None]
+        present = tokens != ABSENT
+        chosen = (present if rows is None else present & rows).nonzero(as_tuple=True)
+        answers, heads, places = chosen
+        stored = index[0][answers, 0, 0], heads, index[2][answers, 0, places]
         for storage, states in ((self._bundle.keys[layer], keys), (self._bundle.values[layer], values)):
-            if states is not None:  # absent rows are padding or spare places, where anything finite may stand
-                storage[index] = states.to(storage.dtype).masked_fill(absent, 0.0)
+            if states is not None:
+                storage[stored] = states[chosen].to(storage.dtype)
 
     def _find(self, layer: int) -> tuple[torch.Tensor, tuple[torch.Tensor, ...]]:
         """Returns the tokens of a layer's rows, and an index of them into the storage: by row, head and place."""
@@ -159,10 +168,16 @@ class PlainRows(CacheRows):
     def values(self, layer: int) -> torch.Tensor:
         return self._of(layer)[1].clone()
 
-    def write(self, layer: int, keys: torch.Tensor | None = None, values: torch.Tensor | None = None) -> None:
+    def write(
+        self,
+        layer: int,
+        keys: torch.Tensor | None = None,
+        values: torch.Tensor | None = None,
+        rows: torch.Tensor | None = None,
+    ) -> None:
         for stored, states in zip(self._of(layer), (keys, values), strict=True):
             if states is not None:
-                stored.copy_(states)
+                stored.copy_(states if rows is None else torch.where(rows[..., None], states, stored))
 
     def _of(self, layer: int) -> tuple[torch.Tensor, torch.Tensor]:
         keys, values = self._layers[layer].keys, self._layers[layer].values
