@@ -71,6 +71,29 @@ def test_a_run_that_cannot_be_read_is_one_clear_line(
     assert str(run) in said
 
 
+@pytest.mark.parametrize(
+    ("policy", "rates", "text"),
+    [
+        ("gausian", "0.1", "did you mean 'gaussian'?"),
+        ("zeros", "1.5", "--rates 1.5: 1.5 is outside [0, 1]"),
+        ("zeros(rate=2)", "0.1", "rate=2: Input should be less than or equal to 1"),
+        ("bitflip(bits=40)", "0.1", "bits=40: float32 has 32 bits, 0 to 31"),
+        ("zeros(layers=99)", "0.1", "layers=99: the model has"),
+        ("zeros(heads=99)", "0.1", "heads=99: the model has"),
+        ("int9", "0.1", "did you mean 'int8'?"),
+        ("mantissa(bits=24)", "0.1", "bits=24: Input should be less than or equal to 23"),
+        ("decoding_knorm+zeros(rate=0.1,phase=every_step)", "0.1", "decoding_knorm decodes alone"),
+    ],
+)
+def test_a_treatment_that_cannot_be_is_one_line_before_anything_is_loaded(
+    cli: CommandLine, tmp_path: Path, policy: str, rates: str, text: str
+) -> None:
+    said = cli.error("run", "--policies", policy, "--rates", rates, "--out", tmp_path / "runs")
+    assert text in said
+    assert "loading" not in said
+    assert not (tmp_path / "runs").exists()
+
+
 def test_a_mistyped_run_is_suggested(cli: CommandLine, run: Path) -> None:
     said = cli.error("site", run.parent / "frist")
     assert f"did you mean {run}?" in said
