@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/installed
 
-.PHONY: run test test-all mutants lint bench suite train readme docs pictures small-store clean
+.PHONY: run test test-all mutants lint bench suite train claims readme docs pictures small-store clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -53,6 +53,14 @@ train: $(INSTALLED)
 		--work training/reference-qwen --out training/reference-qwen/model
 	$(TRAIN) --model reference --from training/reference-qwen --seed 1 --steps 600 --decay 1 \
 		--work training/reference --out training/reference/model
+
+# The verdicts on the reference models that the README and docs/claims.md show: 20 minutes on two cores.
+MODELS = $(shell $(BIN)/python -c "from kvbench.models.shipped import REFERENCE_MODELS as names; print(*names)")
+claims: $(INSTALLED)
+	mkdir -p docs/claims
+	for model in $(MODELS); do $(BIN)/python -m kvbench claims --model $$model \
+		&& cp site/claims-$$model/claims.json docs/claims/$$model.json || exit 1; done
+	$(BIN)/python -m kvbench.documents.pages
 
 # The tables of the README and of docs, from the registries, the command line and the measured files.
 readme: $(INSTALLED)

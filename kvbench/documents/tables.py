@@ -10,6 +10,7 @@ from kvbench.benchmarks.measurement import Report
 from kvbench.benchmarks.page import markdown
 from kvbench.cli.program import COMMANDS
 from kvbench.commands.ls import listing
+from kvbench.documents import claims_tables
 from kvbench.documents.cli_page import every_command
 from kvbench.estimate.constants import Constants
 from kvbench.estimate.page import markdown as plan_page
@@ -174,6 +175,11 @@ BLOCKS: Mapping[str, Callable[[], str]] = {
     "press": press,
     "instructions": instructions,
     "suite": suite,
+    "texts": claims_tables.texts,
+    "claims": claims_tables.claimed,
+    "verdicts": claims_tables.verdicts,
+    "verdicts in short": claims_tables.verdicts_in_short,
+    "reasons of verdicts": claims_tables.reasons,
     **{name: partial(plan, name) for name in EXAMPLES},
     "8 B at 32 k, in short": partial(plan_in_short, "8 B at 32 k"),
 }

@@ -1,0 +1,98 @@
+"""The tables of claims: what is claimed, from the registry, and the verdicts on the reference models, as ``make
+claims`` measured them."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from kvbench.models.shipped import REFERENCE_MODELS
+from kvbench.system.markdown import table
+from leaderboards.claims.registry import claims
+from leaderboards.claims.verdict import VERDICTS
+
+MEASURED = Path(__file__).parents[2] / "docs" / "claims"  # the register of each model, as the command wrote it
+NOT_MEASURED = "–"
+IN_PART = "in part"  # what is said of a claim whose parts have several verdicts
+
+
+def claimed() -> str:
+    """Returns every claim with its statistic and its threshold."""
+    rows = (
+        (
+            one.identifier,
+            one.words,
+            f"{one.statistic}: {one.side} {one.threshold:g}",
+            one.reported + (f". {one.remark}" if one.remark else ""),
+        )
+        for one in claims().values()
+    )
+    return table(("claim", "what the text says", "statistic and threshold", "what the text reports"), rows)
+
+
+def texts() -> str:
+    """Lists the texts, by the letters with which their claims begin."""
+    named = dict.fromkeys(one.text for one in claims().values())
+    return table(("text", "title", "models"), ((text.letter, text.title, text.models) for text in named))
+
+
+def verdicts_in_short() -> str:
+    """Returns a row for each text: which of its claims hold on each model, and which do not."""
+    named = dict.fromkeys(one.text for one in claims().values())
+    rows = (
+        (f"{text.letter}: {text.title}", *(_in_short(model, text.letter) for model in REFERENCE_MODELS))
+        for text in named
+    )
+    return table(("text", *(f"`{model}`" for model in REFERENCE_MODELS)), rows)
+
+
+def verdicts() -> str:
+    """Returns a row for each statistic: value, interval, contexts and verdict on each model."""
+    cells: dict[tuple[str, str, str], dict[str, str]] = {}
+    for model in REFERENCE_MODELS:
+        for row in (row for rows in _rows_by_claim(model).values() for row in rows):
+            threshold = f"{row['side']} {row['threshold']:g}"
+            cells.setdefault((row["claim"], row["claim_part"], threshold), {})[model] = _written(row)
+    order = {identifier: place for place, identifier in enumerate(claims())}
+    rows = (
+        (*key, *(of_model.get(model, NOT_MEASURED) for model in REFERENCE_MODELS))
+        for key, of_model in sorted(cells.items(), key=lambda item: order.get(item[0][0], len(order)))
+    )
+    return table(("claim", "of what", "threshold", *(f"`{model}`" for model in REFERENCE_MODELS)), rows)
+
+
+def reasons() -> str:
+    """Returns a paragraph for each claim that does not hold on one of the models and whose reason was measured."""
+    found = {row["claim"]: row["because"] for model in REFERENCE_MODELS for row in _rows(model) if row["because"]}
+    return "\n\n".join(f"**{identifier}.** {found[identifier]}" for identifier in claims() if identifier in found)
+
+
+def _rows(model: str) -> Sequence[Mapping[str, Any]]:
+    path = MEASURED / f"{model}.json"
+    rows: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))["claims"] if path.is_file() else []
+    return rows
+
+
+def _rows_by_claim(model: str) -> dict[str, list[Mapping[str, Any]]]:
+    found: dict[str, list[Mapping[str, Any]]] = {}
+    for row in _rows(model):
+        found.setdefault(row["claim"], []).append(row)
+    return found
+
+
+def _in_short(model: str, letter: str) -> str:
+    """Lists the claims of a text by their verdicts; one whose parts have several is of mixed ones."""
+    found: dict[str, list[str]] = {}
+    for identifier, rows in _rows_by_claim(model).items():
+        if identifier.startswith(letter):
+            kinds = {row["claim_verdict"] for row in rows}
+            found.setdefault(kinds.pop() if len(kinds) == 1 else IN_PART, []).append(identifier)
+    parts = (f"**{kind}** {', '.join(found[kind])}" for kind in (*VERDICTS, IN_PART) if kind in found)
+    return "; ".join(parts) or NOT_MEASURED
+
+
+def _written(row: Mapping[str, Any]) -> str:
+    if row["measured"] is None:
+        return f"{row['claim_verdict']}: {row['why']}"
+    interval = "" if row["measured_low"] is None else f" [{row['measured_low']:.2f} to {row['measured_high']:.2f}]"
+    return f"**{row['claim_verdict']}** {row['measured']:.2f}{interval}, n = {row['measured_n']}"
