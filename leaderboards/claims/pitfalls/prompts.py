@@ -20,7 +20,7 @@ PROMPTS = Experiment(
     tasks="instructions",
     policies=",".join((*POLICIES, *(f"{policy}+{way}" for policy in POLICIES for way in WAYS))),
     levels=(("ratio", ",".join(f"{level.value:g}" for level in (LITTLE, HALF, MORE))),),
-    contexts=48,  # 16 draws in three orders
+    contexts=72,  # 24 draws in three orders
     suite="instructions",
 )
 
