@@ -25,6 +25,7 @@ class Suite:
     levels: LevelTexts = field(default_factory=dict)  # none: the default ones of its policies
     own_levels: Mapping[str, LevelTexts] = field(default_factory=dict)  # of the policies that run at these alone
     repeats: int = 1
+    dtype: str | None = None  # as ``--dtype`` takes it
     limit: int | None = None  # contexts per task, where no other profile than the quick one is asked for
 
 

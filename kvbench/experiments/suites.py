@@ -8,7 +8,7 @@ from datasets_gen.tasks.ifeval import IFEVAL, Placement
 from datasets_gen.tasks.instructions import INSTRUCTIONS_IN_ARMS
 from kvbench.experiments.options import choose
 from kvbench.experiments.suite import LevelTexts, Suite
-from kvbench.experiments.treatment_suites import FAULTS
+from kvbench.experiments.treatment_suites import BYTES, FAULTS
 from kvbench.prompts.mode import Scope
 from kvbench.system.errors import KVBenchError
 from policies import PROTECTED
@@ -26,6 +26,7 @@ SUITES: Mapping[str, Suite] = {
             defence="both",
         ),
         FAULTS,
+        BYTES,
     )
 }
 
@@ -81,6 +82,12 @@ def coverage_of(suite: str | None, tasks: str | None, policies: str | None, comp
         named.repeats,
         named.limit,
     )
+
+
+def dtype_of(dtype: str, suite: str | None) -> str:
+    """Returns the type of numbers that is asked for, or that of the suite where none is."""
+    own = SUITES[suite].dtype if suite is not None and suite in SUITES else None
+    return own if own and dtype == "auto" else dtype
 
 
 def task_of_version(name: str, version: str) -> Task | None:

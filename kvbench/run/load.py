@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from kvbench.experiments.build_grid import build_grid, leave_out
 from kvbench.experiments.catalogue import check_model
 from kvbench.experiments.grid import Grid
+from kvbench.experiments.suites import dtype_of
 from kvbench.models.load import LoadedModel, load_model, missing_weights
 from kvbench.models.shape import shape_of
 from kvbench.run.unit import check_first_contexts
@@ -27,11 +28,11 @@ def load_job(job: Job) -> LoadedJob:
     :class:`KVBenchError`, the options before anything is loaded."""
     grid = build_grid(job, lambda text: model.count_tokens(text))
     if any(policy.check_model for policy in grid.setting.policies) and (
-        shape := shape_of(job.model, job.device, job.dtype)
+        shape := shape_of(job.model, job.device, dtype_of(job.dtype, job.suite))
     ):
         check_model(grid.setting.policies, shape)
     console.print(f"loading {job.model}", soft_wrap=True)
-    model = load_model(job.model, job.device, job.dtype, job.device_map)
+    model = load_model(job.model, job.device, dtype_of(job.dtype, job.suite), job.device_map)
     settle()
     missing = missing_weights(grid.setting.policies, model)
     grid = leave_out(grid, missing, job)

@@ -42,6 +42,17 @@ TREATMENTS = Chapter(
             names=("layers",),
         ),
         Definition(
+            "The front, at equal bytes",
+            "Bytes: what keys and values take once the context is read, codes with their scales and zero points and "
+            "the latest tokens in full, in percent of the full cache in the model’s own numbers. On the front is what "
+            "nothing else exceeds in as few bytes. Way: eviction, quantisation, or both. Score: F1, or directives "
+            "obeyed.",
+            names=(
+                *("on the front", "on_front", "way", "bytes, percent", "held_percent", "score, percent"),
+                *("at bytes, way", "best", "against eviction, points", "as deployed"),
+            ),
+        ),
+        Definition(
             "Published figures",
             "What the texts report, on other models and other tasks, as a share of their own control where they give "
             "both.",
