@@ -201,7 +201,9 @@ def _against_full(generation: Generation | None, full: Generation | None, judged
     nll, full_nll = generation.gold_nll, full.gold_nll if full else None
     delta = None if nll is None or full_nll is None else nll - full_nll
     values: dict[str, object] = {"gold_nll": nll, "delta_nll": delta}
-    if full is None or not judged:
+    if not judged:
+        return values | {"next_token_accuracy": generation.gold.accuracy if generation.gold else None}
+    if full is None:
         return values
     return values | outcome_scores(Outcome(generation.token_ids == full.token_ids, generation.ended, generation.finite))
 

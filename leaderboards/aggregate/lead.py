@@ -1,21 +1,18 @@
 """Chooses the measures that policies are ranked by in each kind of task, and tells whether a model can do it at all."""
 
-import math
 from dataclasses import dataclass
 
 from pandas import DataFrame
 
 from datasets_gen import Directive
-from leaderboards.aggregate.row import F1, LEAKAGE, OBEYED, SummaryRow
-from leaderboards.metrics import MEASURES, Measure
+from leaderboards.aggregate.row import F1, LEAKAGE, NEXT_TOKENS, OBEYED, SummaryRow
+from leaderboards.metrics import Measure
 from leaderboards.metrics.judges.obedience import strictly
 from leaderboards.statistics.bootstrap import FloatArray
 from policies.declaration.names import FULL
 
 ABOVE_CHANCE = 20.0  # points of F1 that the full cache must reach above a guess without the text
-LEAST = 50.0  # percent of the first measure that the full cache must reach
-MOST_NATS = math.log(1000)  # of a next token of running text: a model above that is hardly better than any guess
-GOLD_NLL = MEASURES["gold_nll"]
+LEAST = 50.0  # percent of the first measure that the full cache must reach, where a text says what is right
 
 
 @dataclass(frozen=True)
@@ -33,11 +30,15 @@ QUESTIONS = Lead("questions about a text", (F1,), "F1", "F1")
 DIRECTIVES = Lead(
     "directives", (OBEYED, LEAKAGE), "directives obeyed and leakage under a defence", "obeyed, not leaked"
 )
+TEXT = Lead("running text", (NEXT_TOKENS,), "next-token accuracy", "next tokens")
 
 
 def lead_of(full: SummaryRow | None) -> Lead:
-    """Returns what leads in a task, by what the full cache has there: where there are directives, these."""
-    return QUESTIONS if full is None or OBEYED.value(full) is None else DIRECTIVES
+    """Returns what leads in a task, by what the full cache has there: directives or next tokens, where there are."""
+    if full is None:
+        return QUESTIONS
+    others = (lead for lead in (DIRECTIVES, TEXT) if lead.measures[0].value(full) is not None)
+    return next(others, QUESTIONS)
 
 
 def good(measure: Measure, values: FloatArray) -> FloatArray:
@@ -66,18 +67,16 @@ def not_mastered(full: SummaryRow | None, chance: float | None = None, silence: 
     """Returns why a task tells nothing of policies, or None: the model cannot do it with the full cache.
 
     ``full``: the row of the full cache. It has to reach 50 percent in what leads the task, and 20 points above chance
-    too: by F1 above ``chance``, in percent; by directives above what ``silence`` obeys. Where no answer is judged, as
-    behind running text, its perplexity must be at most 1,000. A row without a value tells nothing.
+    too: by F1 above ``chance``, in percent; by directives above what ``silence`` obeys. Of the next tokens of running
+    text no model has half for certain: 20 points above ``chance`` do. A row without a value tells nothing.
     """
-    measure = lead_of(full).measures[0]
+    lead = lead_of(full)
+    measure = lead.measures[0]
     value = None if full is None else measure.value(full)
     if value is None:
-        nats = None if full is None else GOLD_NLL.value(full)
-        if nats is None or nats <= MOST_NATS:
-            return None
-        return f"the model cannot do this task: {nats:.1f} nats a token with the full cache, above {MOST_NATS:.1f}"
-    guess = chance if measure is F1 else silence
-    least = LEAST if guess is None else max(LEAST, guess + ABOVE_CHANCE)
+        return None
+    guess = silence if lead is DIRECTIVES else chance
+    least = max(0.0 if lead is TEXT else LEAST, (guess or 0.0) + ABOVE_CHANCE)
     reached = value * measure.factor
     if reached >= least:
         return None

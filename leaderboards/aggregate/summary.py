@@ -285,7 +285,8 @@ def _value(sample: Columns, measure: Measure, gaps: list[str]) -> Any:
     if measure.over is Over.CONTEXTS:
         _, context, counts = np.unique(sample["context"], return_inverse=True, return_counts=True)
         return float((np.bincount(context, weights=numbers) / counts).mean())
-    return float(numbers.mean())
+    mean = numbers.mean()
+    return float(mean if measure.of_mean is None else measure.of_mean(mean))
 
 
 def _numbers(sample: Columns, measure: Measure) -> FloatArray:
@@ -311,7 +312,8 @@ def _resampled(
         if measure.has_interval and measures.get(name) is not None and isinstance(sample, Columns):
             weights = None if measure.weights is None else measure.weights(sample)
             numbers = _numbers(sample, measure)
-            means[name] = resampled_means(numbers, sample["draw"], task_seed(seed, task), resamples, weights)
+            array = resampled_means(numbers, sample["draw"], task_seed(seed, task), resamples, weights)
+            means[name] = array if array is None or measure.of_mean is None else measure.of_mean(array)
     return {name: array for name, array in means.items() if array is not None}
 
 

@@ -19,6 +19,7 @@ from leaderboards.aggregate.row import (
     GER,
     HALLUCINATION,
     LEAKAGE,
+    NEXT_TOKENS,
     OBEYED,
     REALISED_RATIO,
     WRONG_OF_ANSWERED,
@@ -33,7 +34,7 @@ from policies.declaration.levels import UNTREATED, Level
 from policies.declaration.names import FULL
 
 SHOWN = (F1, HALLUCINATION, WRONG_OF_ANSWERED, GER, REALISED_RATIO)  # a field of each profile
-TALLIED = {measure.field: measure for measure in (*SHOWN, OBEYED, LEAKAGE)}
+TALLIED = {measure.field: measure for measure in (*SHOWN, OBEYED, LEAKAGE, NEXT_TOKENS)}
 COLUMNS = tuple(dict.fromkeys(column for measure in TALLIED.values() for column in measure.reads))
 NO_FULL = "the full cache was not run"
 TWO_KINDS = "asked by levels of two kinds: look at one of them"

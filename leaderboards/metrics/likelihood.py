@@ -1,10 +1,21 @@
 """Metrics of the likelihood of the right answer, whatever the model writes. They are measured in the run."""
 
+import numpy as np
+
 from leaderboards.metrics.declaration.definition import Definition
-from leaderboards.metrics.declaration.measure import Measure, Over, Scale
+from leaderboards.metrics.declaration.measure import (
+    SHARE_IN_PERCENT,
+    FloatArray,
+    Heading,
+    Measure,
+    Over,
+    Sample,
+    Scale,
+)
 from leaderboards.metrics.declaration.metric import Metric
 
 NATS = Scale(1, 3, None)
+PERPLEXITY = Scale(1, 1, None)
 
 LIKELIHOOD = Definition(
     "Likelihood of the right answer",
@@ -15,7 +26,19 @@ LIKELIHOOD = Definition(
     "same run; a policy that helps has one below 0.",
     "gold_nll = −1/n · Σ log p(token i | cache, question, tokens before i); delta_nll = gold_nll − gold_nll "
     "of the full cache",
-    "teacher forcing: the perplexity of the answer is exp(gold_nll)",
+    "teacher forcing",
+    chapter="answers",
+)
+NEXT_TOKENS = Definition(
+    "Next tokens of running text",
+    "Where a task is running text, nothing is asked: the model is made to write how the text goes on, from what a "
+    "policy left of the cache. Next-token accuracy is the share of these tokens that are the model’s most likely "
+    "one, given the text’s own tokens before them; one whose likelihood is no number, as a damaged cache may make it, "
+    "counts as wrong. Perplexity is exp of the mean nats a token, over tokens and then over texts: the mean of "
+    "perplexities would be that of the worst text. It leaves out texts whose likelihood is no number. Neither is "
+    "measured for questions, whose right answers are a few words.",
+    "next_token_accuracy = 1/n · Σ [token i = argmax p(· | cache, tokens before i)]; perplexity = "
+    "exp(mean of gold_nll)",
     chapter="answers",
 )
 
@@ -24,7 +47,47 @@ def _mean(name: str, heading: str) -> Measure:
     return Measure(name=heading, field=name, title="", unit="nats", over=Over.CONCERNED, scale=NATS, heading=heading)
 
 
+def _nats_of_text(sample: Sample) -> FloatArray:
+    """Returns the mean nats a token of running text, NaN for questions."""
+    return np.where(np.isnan(sample["next_token_accuracy"]), np.nan, sample["gold_nll"])
+
+
 METRICS = (
+    Metric(
+        name="next_token_accuracy",
+        type=float,
+        unit="rate",
+        better="higher",
+        line="Of running text, the share of tokens that are the most likely one behind those before them",
+        definition=NEXT_TOKENS,
+        bounds=(0, 1),
+        measures=(
+            Measure(
+                name="next-token-accuracy",
+                field="next_token_accuracy",
+                title="Next-token accuracy",
+                unit="percent",
+                over=Over.CONCERNED,
+                scale=SHARE_IN_PERCENT,
+                better="higher",
+                has_interval=True,
+                curve=True,
+                board=Heading("next tokens", "next-token accuracy in running text", single=True),
+            ),
+            Measure(
+                name="perplexity",
+                field="perplexity",
+                over=Over.CONCERNED,
+                scale=PERPLEXITY,
+                better="lower",
+                has_interval=True,
+                columns=("gold_nll", "next_token_accuracy"),
+                values=_nats_of_text,
+                of_mean=np.exp,
+                heading="perplexity",
+            ),
+        ),
+    ),
     Metric(
         name="gold_nll",
         type=float,

@@ -23,9 +23,10 @@ ANSWERS = Chapter(
         Definition(
             "Chance",
             "F1 of the best guesser who does not see the text, in percent: how often each answer is right for a "
-            "question of that form. Measured for each task by a blind solver. Of directives: the share that an answer "
-            "obeys which only abstains, by the same checkers; an empty one obeys none. A model has to do better by "
-            f"{ABOVE_CHANCE:g} points.",
+            "question of that form. Measured for each task by a blind solver. Of running text: the next-token "
+            "accuracy of a full stop at every place, the commonest token of generated text. Of directives: the share "
+            "that an answer obeys which only abstains, by the same checkers; an empty one obeys none. A model has to "
+            f"do better by {ABOVE_CHANCE:g} points.",
             names=("chance", "obeyed_by_silence"),
         ),
     ),

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from leaderboards.aggregate.facets import facets
-from leaderboards.aggregate.lead import DIRECTIVES, QUESTIONS, good, lead_of, not_mastered, obeyed_by_silence
+from leaderboards.aggregate.lead import DIRECTIVES, QUESTIONS, TEXT, good, lead_of, not_mastered, obeyed_by_silence
 from leaderboards.aggregate.row import ALL_TASKS, F1, LEAKAGE, OBEYED, SummaryRow
 from leaderboards.aggregate.summary import NONE_MASTERED, PlannedCells, summarise
 from leaderboards.aggregate.unmastered import ANSWERS, unmastered
@@ -34,6 +34,7 @@ def full(**changes: Any) -> SummaryRow:
 def test_where_a_task_has_directives_these_lead_and_not_f1() -> None:
     assert lead_of(full(f1=90.0)) is QUESTIONS
     assert lead_of(full(f1=90.0, directives_obeyed=0.8)) is DIRECTIVES
+    assert lead_of(full(f1=None, next_token_accuracy=0.4)) is TEXT
     assert lead_of(None) is QUESTIONS
     rows = [full(f1=90.0), full(task="instructions", f1=90.0, directives_obeyed=0.8), summary_row("snapkv")]
     leads = {row.task: lead_of(row) for row in rows if row.policy == FULL and not row.mean_of}
@@ -57,8 +58,9 @@ def test_good_is_percent_whichever_end_is_better() -> None:
         (full(f1=90.0, directives_obeyed=0.49), None, False),
         (full(f1=None, reason="not run yet"), 5.0, True),
         (None, 5.0, True),
-        (full(f1=None, gold_nll=6.9), None, True),  # a perplexity of 992
-        (full(f1=None, gold_nll=7.0), None, False),
+        (full(f1=None, next_token_accuracy=0.2), None, True),
+        (full(f1=None, next_token_accuracy=0.326), 12.6, True),
+        (full(f1=None, next_token_accuracy=0.325), 12.6, False),
     ],
 )
 def test_a_model_can_do_a_task_by_what_the_full_cache_reaches(

@@ -17,6 +17,7 @@ from kvbench.engine.decode.loop import Step
 from kvbench.engine.decode.waves import rows_of, size_of, waves
 from kvbench.engine.treat.branch import Branch, Trace
 from kvbench.engine.treat.guard import left_as_it_was
+from kvbench.experiments.catalogue import find_policy
 from kvbench.experiments.collect import collect
 from kvbench.experiments.setting import Setting
 from kvbench.models.load import LoadedModel, decoder_of
@@ -24,7 +25,7 @@ from kvbench.prompts.prompt import Prompt
 from kvbench.store.record import Record
 from policies import POLICIES, Policy, at_ratios
 from policies.declaration.draws import drawing_from, seed_of
-from tests.support.plain import plain_nll
+from tests.support.plain import plain_gold, plain_nll
 from tests.support.runs import by_policy
 from tests.support.toy import AGNOSTIC, NETWORKS, PLENTY, STEPS, model_of, pressing, toy_prompt, treat
 
@@ -87,6 +88,37 @@ def test_neither_waves_nor_passes_change_it(monkeypatch: pytest.MonkeyPatch, at_
     bound = 3 * max(row.size for row in rows_of(waves(trace, STEPS, 1)))
     again = likelihoods(decode(model_of("llama"), trace, STEPS, bound, gold=True))
     assert again == pytest.approx(likelihoods(generations), abs=CLOSE)
+
+
+def likeliest(prompt: Prompt) -> Prompt:
+    """The right answers are what the full cache writes, with every third token another one, so that some tokens are
+    the most likely ones and some are not."""
+    model = model_of("llama")
+    written = {
+        g.question: g.token_ids for g in decode(model, treat(model, [POLICIES["full"]], (0.5,), prompt), 9, PLENTY)
+    }
+    golds = [[5 if place % 3 == 2 else token for place, token in enumerate(written[n])] for n in sorted(written)]
+    questions = [replace(q, gold_ids=tuple(gold)) for q, gold in zip(prompt.questions, golds, strict=True)]
+    return replace(prompt, questions=tuple(questions))
+
+
+@pytest.mark.parametrize("policy", ["knorm", "adakv_snapkv", "kvzip", "decoding_knorm", "int4"])
+def test_each_token_is_told_in_its_order_with_whether_it_is_the_most_likely_one(policy: str) -> None:
+    model, prompt = model_of("llama"), likeliest(toy_prompt())
+    trace = treat(model, [POLICIES["full"], find_policy(policy)], (0.5,), prompt)
+    generations = decode(model, trace, 2, PLENTY, gold=True)
+    right = set()
+    for generation in generations:
+        gold = generation.gold
+        assert gold is not None
+        assert generation.gold_nll == pytest.approx(sum(gold.nats) / len(gold.nats))
+        assert gold.accuracy == sum(gold.right) / len(gold.right)
+        right |= set(gold.right)
+        if generation.branch.treatment.policy.name not in ("decoding_knorm", "int4"):
+            nats, best = plain_gold(model, trace, generation.branch, generation.question)
+            assert gold.nats == pytest.approx(nats, abs=CLOSE)
+            assert list(gold.right) == best
+    assert right == {True, False}
 
 
 def lengthened(prompt: Prompt) -> Prompt:

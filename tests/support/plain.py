@@ -139,10 +139,17 @@ def plain_logits(model: LoadedModel, rows: PlainRows, token_ids: Sequence[int], 
 
 def plain_nll(model: LoadedModel, trace: Trace, branch: Branch, number: int) -> float:
     """The mean negative log-likelihood of a right answer, in one pass over question and answer."""
+    nats = plain_gold(model, trace, branch, number)[0]
+    return sum(nats) / len(nats)
+
+
+def plain_gold(model: LoadedModel, trace: Trace, branch: Branch, number: int) -> tuple[list[float], list[bool]]:
+    """Of each token of a right answer its negative log-likelihood, and whether it is the most likely one."""
     question, gold = trace.prompt.questions[number].token_ids, trace.prompt.questions[number].gold_ids
     logits = plain_logits(model, plain_rows(trace, branch), [*question, *gold[:-1]], branch.next_position)
     nats = -logits[len(question) - 1 :].log_softmax(-1)
-    return float(nats[torch.arange(len(gold)), torch.tensor(gold)].mean())
+    targets = torch.tensor(gold)
+    return nats[torch.arange(len(gold)), targets].tolist(), (nats.argmin(-1) == targets).tolist()
 
 
 def plain_answer(

@@ -8,7 +8,7 @@ import torch
 from transformers import DynamicCache
 
 from kvbench.engine.decode.cache import BranchCache, PlainRows
-from kvbench.engine.decode.generation import FinalCache, Generation, until_end
+from kvbench.engine.decode.generation import FinalCache, Generation, GoldTokens, until_end
 from kvbench.engine.decode.likelihood import GoldLikelihood
 from kvbench.engine.decode.loop import Answer, Decoding, write_answers
 from kvbench.engine.treat.branch import Branch, PressCache, Trace, draws_of, faults_of
@@ -33,8 +33,9 @@ def answers_alone(model: LoadedModel, trace: Trace, branch: Branch, decoding: De
         gold = trace.prompt.questions[number].gold_ids
         if decoding.gold and gold and branch.error is None:
             with _under_press(model, branch, number) as cache:
-                nll, _, _ = _write(model, trace, cache, Answer(branch, number, len(gold), gold, forced=True), decoding)
-                generations[-1] = replace(generations[-1], gold_nll=nll)
+                answer = Answer(branch, number, len(gold), gold, forced=True)
+                measured, _, _ = _write(model, trace, cache, answer, decoding)
+                generations[-1] = replace(generations[-1], gold=measured)
         if branch.error is not None:
             return []
     return generations
@@ -57,14 +58,14 @@ def _under_press(model: LoadedModel, branch: Branch, number: int) -> Iterator[Dy
 
 def _write(
     model: LoadedModel, trace: Trace, cache: DynamicCache, answer: Answer, decoding: Decoding
-) -> tuple[float | None, list[int], bool]:
-    """Returns the likelihood of the right answer, if that is passed, the tokens up to an end token, and whether all
+) -> tuple[GoldTokens | None, list[int], bool]:
+    """Returns what the right answer shows, if that is passed, the tokens up to an end token, and whether all
     logits were finite."""
     likelihood = GoldLikelihood([answer.gold], [answer.forced], model.device)
     source = PlainSource(model, trace, cache, answer)
     ends = model.end_tokens()
     written = write_answers(source, decoding, likelihood, ends, 1)
-    return likelihood.means()[0], until_end(written.tokens[0].tolist(), ends), bool(written.finite[0])
+    return likelihood.tokens()[0], until_end(written.tokens[0].tolist(), ends), bool(written.finite[0])
 
 
 class PlainSource:

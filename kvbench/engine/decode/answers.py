@@ -9,7 +9,7 @@ from kvbench.engine.decode.alone import answers_alone
 from kvbench.engine.decode.generation import Generation
 from kvbench.engine.decode.loop import Decoding, Observer, Sampler, greedy
 from kvbench.engine.decode.rows import Row
-from kvbench.engine.decode.together import GoldMeans, TreatApartError, answers_of_wave
+from kvbench.engine.decode.together import Golds, TreatApartError, answers_of_wave
 from kvbench.engine.decode.wave import BRANCH_ATTENTION, register_branch_attention
 from kvbench.engine.decode.waves import in_waves, rows_of, size_of, waves
 from kvbench.engine.treat.branch import Branch, Trace
@@ -49,7 +49,7 @@ def _decode_together(model: LoadedModel, trace: Trace, decoding: Decoding, max_k
     """Decodes waves within the bound. A wave that finds no memory all the same is halved, with all waves after it."""
     register_branch_attention()
     generations: list[Generation] = []
-    gold: GoldMeans = {}
+    golds: Golds = {}
     queue, halvings = waves(trace, decoding.steps, max_kv_bytes, decoding.gold), 0
     with attention(model.network, BRANCH_ATTENTION):
         while queue:
@@ -66,7 +66,7 @@ def _decode_together(model: LoadedModel, trace: Trace, decoding: Decoding, max_k
                     continue
                 if result is not None:
                     generations += [replace(generation, halvings=halvings) for generation in result[0]]
-                    gold |= result[1]
+                    golds |= result[1]
                     continue
                 reason = f"out of memory with {needed} of keys and values: it was alone"
             if len(rows := rows_of([wave])) > 1:
@@ -76,12 +76,12 @@ def _decode_together(model: LoadedModel, trace: Trace, decoding: Decoding, max_k
             branch = rows[0].of
             branch.error = f"{branch.treatment.policy.name} failed while decoding: {reason}"
             branch.layers = []
-    return [replace(one, gold_nll=gold.get((id(one.branch), one.question))) for one in generations]
+    return [replace(one, gold=golds.get((id(one.branch), one.question))) for one in generations]
 
 
 def _if_it_fits(
     model: LoadedModel, trace: Trace, wave: Sequence[Sequence[Row[Branch]]], decoding: Decoding
-) -> tuple[list[Generation], GoldMeans] | None:
+) -> tuple[list[Generation], Golds] | None:
     """Answers a wave, or returns ``None`` where memory ends. Whatever the error holds is freed with it."""
     try:
         return answers_of_wave(model, trace, wave, decoding)

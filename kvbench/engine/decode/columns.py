@@ -58,6 +58,7 @@ class GoldColumns(Columns):
     """Holds right answers without their last token, which nothing follows; each one begins where its column begins."""
 
     targets: torch.Tensor  # the token that follows each place, shape (rows, width)
+    order: torch.Tensor  # which token of its right answer that is, likewise
 
 
 def make_columns(trace: Trace, rows: Sequence[Row[Branch]], device: torch.device) -> QuestionColumns:
@@ -83,7 +84,7 @@ def make_gold_columns(
     starts = [[row.of.next_position + len(ids) for ids in row.question_ids(trace.prompt)] for row in rows]
     grid = _Grid([[ids[:-1] for ids in of_row] for of_row in golds], at_end=False)
     targets = _Grid([[ids[1:] for ids in of_row] for of_row in golds], at_end=False).token_ids
-    return GoldColumns(grid.last, *(part.to(device) for part in (*grid.parts(starts), targets)))
+    return GoldColumns(grid.last, *(part.to(device) for part in (*grid.parts(starts), targets, grid.offsets + 1)))
 
 
 class _Grid:
@@ -98,14 +99,14 @@ class _Grid:
         self.column = torch.arange(len(self._widths)).repeat_interleave(torch.tensor(self._widths))
         self.token_ids = torch.tensor([self._joined(row, 0) for row in sequences], dtype=torch.long)
         offsets = [self._joined([range(len(ids)) for ids in row], 0) for row in sequences]
-        self._offsets = torch.tensor(offsets, dtype=torch.long)
+        self.offsets = torch.tensor(offsets, dtype=torch.long)
         padding = [self._joined([[0] * len(ids) for ids in row], 1) for row in sequences]
         self.padding = torch.tensor(padding, dtype=torch.bool)
 
     def parts(self, starts: Sequence[Sequence[int]]) -> tuple[torch.Tensor, ...]:
         """Returns token ids, positions, columns and padding. ``starts``: by row and column, the position of the first
         token."""
-        positions = torch.tensor(starts)[:, self.column] + self._offsets
+        positions = torch.tensor(starts)[:, self.column] + self.offsets
         return self.token_ids, positions, self.column, self.padding
 
     def _joined(self, row: Sequence[Sequence[int]], filler: int) -> list[int]:

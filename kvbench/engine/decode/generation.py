@@ -1,5 +1,6 @@
 """A generation holds what was decoded for one question from one branch."""
 
+import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
@@ -20,6 +21,24 @@ class FinalCache:
 
 
 @dataclass(frozen=True)
+class GoldTokens:
+    """Tells of each token of a right answer, in their order, how likely it is behind those before it."""
+
+    nats: tuple[float, ...]  # its negative log-likelihood; infinite or NaN where a damaged cache makes it so
+    right: tuple[bool, ...]  # it is the most likely token
+
+    @property
+    def mean_nats(self) -> float | None:
+        """Returns the mean over the tokens, or ``None`` where it is no number."""
+        mean = sum(self.nats) / len(self.nats)
+        return mean if math.isfinite(mean) else None
+
+    @property
+    def accuracy(self) -> float:
+        return sum(self.right) / len(self.right)
+
+
+@dataclass(frozen=True)
 class Generation:
     """Holds the answer to one question."""
 
@@ -31,7 +50,12 @@ class Generation:
     final_cache: FinalCache | None = None  # where a press acts while the answer is written
     finite: bool = True  # no logit that a token was chosen from was infinite or NaN
     halvings: int = 0  # how often waves had been halved by then, as memory ended
-    gold_nll: float | None = None  # mean negative log-likelihood of the right answer's tokens in nats, where measured
+    gold: GoldTokens | None = None  # of the right answer, where it is measured
+
+    @property
+    def gold_nll(self) -> float | None:
+        """Returns the mean negative log-likelihood of the right answer's tokens in nats."""
+        return self.gold.mean_nats if self.gold else None
 
 
 def until_end(token_ids: Sequence[int], ends: Collection[int]) -> list[int]:

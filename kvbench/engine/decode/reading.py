@@ -79,10 +79,12 @@ def read_golds(model: LoadedModel, wave: Wave, likelihood: GoldLikelihood) -> No
                 count = of_column.numel()
                 wave.parts.append(BundlePass(bundle, slice(start, start + count)))
                 start += count
-                grids = (golds.token_ids, golds.positions, golds.targets, ~golds.padding)
+                grids = (golds.order, golds.token_ids, golds.positions, golds.targets, ~golds.padding)
                 parts.append([of_column.flatten(), *(grid[rows, places].flatten() for grid in grids)])
-            answers, token_ids, positions, targets, counted = (torch.cat(part) for part in zip(*parts, strict=True))
-            likelihood.add(answers, forward(model, wave, token_ids, positions, None), targets, counted)
+            joined = (torch.cat(part) for part in zip(*parts, strict=True))
+            answers, order, token_ids, positions, targets, counted = joined
+            logits = forward(model, wave, token_ids, positions, None)
+            likelihood.add(answers, order, logits, targets, counted)
 
 
 def _numbers_of(wave: Wave) -> dict[Bundle, torch.Tensor]:

@@ -8,7 +8,7 @@ import torch
 
 from kvbench.engine.decode.bundle import Bundle
 from kvbench.engine.decode.cache import BranchCache, BundleRows
-from kvbench.engine.decode.generation import Generation, until_end
+from kvbench.engine.decode.generation import Generation, GoldTokens, until_end
 from kvbench.engine.decode.likelihood import GoldLikelihood
 from kvbench.engine.decode.loop import Answer, Decoding, write_answers
 from kvbench.engine.decode.reading import forward, read_golds, read_questions, read_shared
@@ -21,12 +21,12 @@ from policies.declaration.steps import PrefillTreatment
 LOOK_EVERY = {"cpu": 1, "cuda": 8}  # steps: on a GPU each look for answers that have ended waits for all its work
 
 
-GoldMeans = dict[tuple[int, int], float]  # by the branch's id and the number of the question
+Golds = dict[tuple[int, int], GoldTokens]  # by the branch's id and the number of the question
 
 
 def answers_of_wave(
     model: LoadedModel, trace: Trace, rows: Sequence[Sequence[Row[Branch]]], decoding: Decoding
-) -> tuple[list[Generation], GoldMeans]:
+) -> tuple[list[Generation], Golds]:
     """Decodes all rows of a wave, and measures how likely right answers are. ``rows``: of each bundle."""
     if not rows:
         return [], {}
@@ -43,8 +43,8 @@ def answers_of_wave(
             ids = until_end(token_ids[: answer.most], ends)
             ended = ids[-1] in ends
             generations.append(Generation(answer.branch, answer.question, tuple(ids), ended, share, finite=finite))
-    nats = zip(answers, likelihood.means(), strict=True)
-    return generations, {(id(a.branch), a.question): mean for a, mean in nats if mean is not None}
+    golds = zip(answers, likelihood.tokens(), strict=True)
+    return generations, {(id(a.branch), a.question): gold for a, gold in golds if gold is not None}
 
 
 def _answers_of(trace: Trace, row: Row[Branch], decoding: Decoding) -> list[Answer]:

@@ -85,6 +85,7 @@ class Measure:
     weights: Callable[[Sample], FloatArray] | None = (
         None  # what the sum of the values is divided by, if not their count
     )
+    of_mean: Callable[[FloatArray], FloatArray] | None = None  # a rising function that makes it of the mean
     undefined: str = ""  # the reason that stands where there is nothing to divide by
     paired: bool = False  # whether they look at what the full cache answers to the same questions
     curve: bool = False  # whether it has a curve, and an end that is better may have marks
