@@ -22,6 +22,7 @@ from kvbench.experiments.setting import Setting
 from kvbench.experiments.suites import coverage_of
 from kvbench.models.names import model_source
 from kvbench.prompts.context_length import Count, count_by, lengthen
+from kvbench.store.next_tokens import NEXT_TOKENS
 from kvbench.store.run_file import Job
 from kvbench.system.console import console
 from kvbench.system.errors import KVBenchError
@@ -56,7 +57,9 @@ def build_grid(job: Job, count: Count) -> Grid:
     policies = at_some_level(policies, points, (job.policies or EVERYTHING).strip() == EVERYTHING)
     time_limit = TimeLimit(cell_bound(job.cell_seconds))
     bound = kv_bytes(job.max_kv_gb)
-    setting = Setting(policies, points, job.seed, job.mode, bound, time_limit, coverage.scope, coverage.tables)
+    of_text = (NEXT_TOKENS.name,) if any(task.role == "text" for task in tasks) else ()
+    tables = (*coverage.tables, *of_text)
+    setting = Setting(policies, points, job.seed, job.mode, bound, time_limit, coverage.scope, tables)
     return Grid(counts, setting, held_out=job.phrasings == "held-out")
 
 

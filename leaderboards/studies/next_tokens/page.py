@@ -1,0 +1,112 @@
+"""Puts together the page on next tokens."""
+
+from collections.abc import Callable, Iterator, Sequence
+
+from markupsafe import Markup
+
+from datasets_gen import get_task
+from leaderboards.aggregate.lead import ABOVE_CHANCE
+from leaderboards.downloads.sheets import Sheet
+from leaderboards.figures.panels import Path, panel
+from leaderboards.metrics import MEASURES
+from leaderboards.rendering.frames import SHARE, Axis
+from leaderboards.rendering.style import LineStyle, named_styles
+from leaderboards.statistics.resampling import Estimate
+from leaderboards.studies.declaration import Listing, Part, Picture, StudyContent, StudyInput
+from leaderboards.studies.next_tokens.places import TABLE, part_name, parts_of
+from leaderboards.studies.next_tokens.places import Part as OfPlace
+from leaderboards.studies.treatments.parts import in_percent
+from policies.declaration.levels import UNTREATED, Level
+from policies.declaration.names import FULL
+
+TITLE = MEASURES["next_token_accuracy"].title
+MOST_PICTURES = 4  # levels that are drawn
+
+
+def content_of(given: StudyInput) -> StudyContent:
+    """Computes all parts of the page, and its download."""
+    found = parts_of(given.tables[TABLE], given.records)
+    tasks = list(dict.fromkeys(one.task for one in found))
+    return StudyContent(
+        parts=[_section(task, [one for one in found if one.task == task]) for task in tasks],
+        facts=[fact for task in tasks for fact in _facts(task, found)],
+        sheets=[Sheet.of("next-tokens-by-place", "Next tokens by place in the continuation", list(map(_row, found)))],
+    )
+
+
+def _row(one: OfPlace) -> dict[str, object]:
+    """Returns the columns of the download; estimates stay whole, as their kinds tell how they are spread."""
+    return {name: getattr(one, name) for name in OfPlace.__dataclass_fields__}
+
+
+def _facts(task: str, found: Sequence[OfPlace]) -> Iterator[tuple[str, str]]:
+    """Tells what the full cache has, and whether that is enough, by the rule of the boards."""
+    full = [one for one in found if (one.task, one.policy) == (task, FULL)]
+    tokens = sum(one.tokens for one in full)
+    percent = 100 * sum(one.accuracy.mean * one.tokens for one in full) / tokens
+    least = get_task(task).chance + ABOVE_CHANCE
+    yield f"Full cache, {task}", f"{percent:.1f} % of {tokens:,} tokens right"
+    if percent < least:
+        yield "Tells nothing", f"the model cannot do {task}, which takes {least:.0f} %"
+
+
+def _section(task: str, found: Sequence[OfPlace]) -> Part:
+    policies = list(dict.fromkeys(one.policy for one in found))
+    policies.sort(key=lambda policy: policy != FULL)
+    styles = named_styles(policies)
+    levels = _drawn(sorted({one.level for one in found if one.level != UNTREATED}))
+    return Part(
+        task,
+        task,
+        "What follows a compressed text, read token by token, each with the text’s own tokens before it. "
+        "Bands are 95 % intervals over contexts.",
+        tuple(styles.values()),
+        tuple(_picture(task, level, found, styles) for level in levels),
+        (_listing(found, f"{TITLE}, percent", policies, lambda one: in_percent(one.accuracy)),),
+        (_listing(found, "Nats a token", policies, lambda one: _in_nats(one.nats)),),
+    )
+
+
+def _drawn(levels: Sequence[Level]) -> list[Level]:
+    """Returns levels at equal steps, the first and the last among them."""
+    if len(levels) <= MOST_PICTURES:
+        return list(levels)
+    return [levels[round(step * (len(levels) - 1) / (MOST_PICTURES - 1))] for step in range(MOST_PICTURES)]
+
+
+def _picture(task: str, level: Level, found: Sequence[OfPlace], styles: dict[str, LineStyle]) -> Picture:
+    paths = []
+    for policy, style in styles.items():
+        own = [one for one in found if one.policy == policy and one.level in (level, UNTREATED)]
+        if own:
+            has_band = all(one.accuracy.low is not None for one in own)
+            low, high = (
+                tuple(float(getattr(one.accuracy, end)) for one in own) if has_band else () for end in ("low", "high")
+            )
+            paths.append(Path(style, tuple((one.middle, one.accuracy.mean) for one in own), low, high))
+    ends = sorted({2.0 * one.first_token for one in found if one.first_token >= 4})
+    horizontal = Axis.around("token of the continuation", (0.0, *ends) if ends else (0.0, 4.0))
+    title = f"{TITLE} over the place in the continuation: {task} at {level.where}"
+    drawing = panel(paths, horizontal, Axis.around("", SHARE), title, f"next-tokens/{task}/{level.where}")
+    return Picture(f"at {level.where}", "share of tokens right", Markup(drawing))
+
+
+def _listing(
+    found: Sequence[OfPlace], title: str, policies: Sequence[str], written: Callable[[OfPlace], str]
+) -> Listing:
+    """Lists policies at levels against parts of the continuation."""
+    places = sorted({one.first_token for one in found})
+    cells = {(one.policy, one.level, one.first_token): written(one) for one in found}
+    lines = sorted({(policies.index(one.policy), one.level) for one in found})
+    rows = tuple(
+        (policies[number], str(level), *(cells.get((policies[number], level, place), "–") for place in places))
+        for number, level in lines
+    )
+    return Listing(title, ("policy", "level", *map(part_name, places)), rows)
+
+
+def _in_nats(estimate: Estimate | None) -> str:
+    if estimate is None:
+        return "–"
+    ends = "" if estimate.interval is None else " [{:.2f} to {:.2f}]".format(*estimate.interval)
+    return f"{estimate.mean:.2f}{ends}"
