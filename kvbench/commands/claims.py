@@ -9,9 +9,7 @@ import typer
 
 from kvbench.cli import parameters as options
 from kvbench.cli.result import Result
-from kvbench.experiments.build_grid import check_job
 from kvbench.experiments.options import check_count
-from kvbench.publish import site_list
 from kvbench.store.run_file import Job
 from kvbench.system.errors import KVBenchError
 from kvbench.system.files import check_writable
@@ -23,9 +21,11 @@ from policies import LazyModule
 if TYPE_CHECKING:
     from kvbench.store.store import Store
 
+grids = LazyModule("kvbench.experiments.build_grid")
 local = LazyModule("kvbench.run.local")
 published = LazyModule("kvbench.publish.claims")
 runs = LazyModule("kvbench.run.execute")
+site_list = LazyModule("kvbench.publish.site_list")
 tables = LazyModule("leaderboards.terminal.claims")
 
 
@@ -56,7 +56,7 @@ def command(
         for name, experiment, size in experiments_of(claims, model, larger)
     }
     for job in jobs.values():
-        check_job(job)
+        grids.check_job(job)
     site_list.make_site_folder("--site", site)
     check_writable("--out", out)
     stores = {name: _run(job, name, out) for name, job in jobs.items()}

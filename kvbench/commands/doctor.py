@@ -3,7 +3,7 @@
 from kvbench.checks.findings import faults_among, findings_of, findings_table
 from kvbench.cli.parameters import Device, Model, Press
 from kvbench.cli.result import Result
-from kvbench.experiments.catalogue import check_is_press, check_ratios, single_policy
+from kvbench.experiments.catalogue import check_is_press_alone, check_ratios, single_policy
 from kvbench.system.console import console
 from kvbench.system.errors import KVBenchError
 from policies import LazyModule
@@ -19,7 +19,7 @@ def command(
 ) -> Result:
     """Checks one press against the contract of every policy; fails if the press breaks it."""
     policy = single_policy(press)
-    check_is_press(policy)
+    check_is_press_alone(policy)
     check_ratios("doctor", [policy])
     console.print(f"loading {model}", soft_wrap=True)
     loaded = models.load_model(model, device, "float32")

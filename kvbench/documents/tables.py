@@ -10,7 +10,7 @@ from kvbench.benchmarks.measurement import Report
 from kvbench.benchmarks.page import markdown
 from kvbench.cli.program import COMMANDS
 from kvbench.commands.ls import listing
-from kvbench.documents import claims_tables
+from kvbench.documents import claims_tables, treatment_tables
 from kvbench.documents.cli_page import every_command
 from kvbench.estimate.constants import Constants
 from kvbench.estimate.page import markdown as plan_page
@@ -175,6 +175,10 @@ BLOCKS: Mapping[str, Callable[[], str]] = {
     "press": press,
     "instructions": instructions,
     "suite": suite,
+    "faults": treatment_tables.faults,
+    "options of faults": treatment_tables.options_of_faults,
+    "quantisations": treatment_tables.quantisations,
+    "deployments": treatment_tables.deployments,
     "texts": claims_tables.texts,
     "claims": claims_tables.claimed,
     "verdicts": claims_tables.verdicts,

@@ -111,6 +111,16 @@ def check_is_press(policy: Policy) -> None:
         raise KVBenchError(f"{FULL} is the whole cache and no press: name a press of python -m kvbench ls policies")
 
 
+def check_is_press_alone(policy: Policy) -> None:
+    """Raises :class:`KVBenchError` too for what is, or is followed by, a quantisation or a fault."""
+    check_is_press(policy)
+    if policy.prefill_treatment or policy.step_treatment or policy.corrupts:
+        raise KVBenchError(
+            f"{policy.name} quantises or damages the cache, and only a press can be examined: name a press of "
+            "python -m kvbench ls policies"
+        )
+
+
 def check_donors(policies: Sequence[Policy], tasks: Sequence[Task]) -> None:
     """Raises :class:`KVBenchError` for a policy that takes rows of another context, on a task that has one context."""
     alone = [task.name for task in tasks if task.most == 1]

@@ -176,7 +176,8 @@ BEATS_DEFINITION = Definition(
 SMALLEST_DETECTABLE = Definition(
     "Smallest detectable difference",
     f"The smallest true difference that a sample like this one tells from 0, at two-sided {ALPHA:g}, "
-    f"{POWER:.0%} of the time. With a handful of contexts it is too small.",
+    f"{POWER:.0%} of the time, in one test by itself: the verdict beside it is corrected for all policies of the "
+    "board, and needs a larger one. With a handful of contexts it is too small.",
     "(1.96 + 0.84) · standard deviation of the difference over the resamples",
     "H. S. Bloom, Evaluation Review 19 (1995)",
     tuple(f"beats_{control}_smallest_detectable" for control in TO_BEAT),

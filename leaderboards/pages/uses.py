@@ -20,7 +20,7 @@ USES: Mapping[str, tuple[str, ...]] = {
     "coreference": ("coreference",),
     "several entities": ("multi_entity", "multi_presence"),
     "system prompt": ("instructions", "ifeval"),
-    "arithmetic": ("arithmetic",),
+    "arithmetic": ("arithmetic", "gsm8k"),
 }
 NOT_RUN = "not run"
 ADAPTED_NOTE = (

@@ -36,6 +36,8 @@ MISTYPED = [
     *([command, "--policies", "typo"] for command in ("run", "bench", "plan")),
     *([command, "typo"] for command in ("compare", "doctor", "ls")),
     ["run", "--suite", "typo"],
+    ["claims", "--only", "typo"],
+    ["doctor", "int4"],
     ["run", "--device", "typo"],
     ["compare", "snapkv", "--against", "typo"],
     ["bench", "--ratios", "x"],
