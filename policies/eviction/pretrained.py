@@ -62,7 +62,7 @@ PRETRAINED = (
         name="lukv",
         family="wrapper",
         paper="arXiv 2602.08585",
-        description="Expected attention, the budget of each head from a curve measured before",
+        description="Expected attention, budgets of heads as measured",
         build=_lukv,
         budget="a share for each head, from the curve",
         counted="nowhere",
@@ -73,7 +73,7 @@ PRETRAINED = (
     over_the_cache(
         name="restorekv",
         paper="arXiv 2608.01247",
-        description="KVzip, with learned tokens that restore a part of what goes",
+        description="KVzip, with learned tokens that restore some of it",
         build=lambda situation: kvpress.RestoreKVPress(situation.ratio, n_sink=SINK),
         rewrites=True,
         renumbers=True,
