@@ -32,7 +32,9 @@ def words_of(job: Job) -> list[str]:
     options = {
         "--against" if job.press and name == "policies" else f"--{name.replace('_', '-')}": value
         for name, value in job
-        if name not in ("press", "levels", "controls") and (name in always or value != Job.model_fields[name].default)
+        if name not in ("press", "levels", "controls")
+        and (name in always or value != Job.model_fields[name].default)
+        and (name, value, job.suite) != ("repeats", 1, None)  # the default without a suite
     }
     levels = {KINDS[kind].option: text for kind, text in job.levels.items()}
     start = ["compare", job.press] if job.press else ["run"]

@@ -29,13 +29,13 @@ def areas(profile: Profile, to: FloatArray | None = None) -> FloatArray | Blank:
     Shape (1 + resamples,). From the full cache at 0 to the last realised ratio: what lies beyond is not known and not
     counted, so that policies of different spans are compared over the span that they share: ``to``, of the same shape,
     ends all areas there, on the line between two points. Where realised ratios do not ascend with what was asked, the
-    points are taken by realised ratio. Where nothing is removed, it is the mean of all points.
+    points are taken by realised ratio. Of a policy that removes no tokens, such as a fault, it is over its levels.
     """
     if isinstance(profile.lead, Blank):
         return profile.lead
-    if isinstance(profile.realised_ratio, Blank):
-        return profile.realised_ratio
-    ratios, heights = profile.realised_ratio, profile.lead
+    ratios, heights = profile.places, profile.lead
+    if isinstance(ratios, Blank):
+        return ratios
     if (np.diff(ratios, axis=1) < 0).any():
         order = np.argsort(ratios, axis=1, kind="stable")
         ratios, heights = (np.take_along_axis(array, order, axis=1) for array in (ratios, heights))
@@ -51,9 +51,9 @@ def areas(profile: Profile, to: FloatArray | None = None) -> FloatArray | Blank:
 
 def last_realised(profile: Profile) -> FloatArray | Blank:
     """Returns the highest realised ratio, where the curve ends, shape (1 + resamples,)."""
-    if isinstance(profile.realised_ratio, Blank):
-        return profile.realised_ratio
-    highest: FloatArray = profile.realised_ratio.max(axis=1)
+    if isinstance(profile.places, Blank):
+        return profile.places
+    highest: FloatArray = profile.places.max(axis=1)
     return highest
 
 
@@ -106,7 +106,7 @@ AREA = DerivedMeasure(
         "Area",
         "The mean height of the curve of what leads the task over the realised ratio, from the full cache at 0 to the "
         "last point, by the trapezoid rule, in percent. What lies beyond the last point is not known and not counted. "
-        "Policies are compared over the span that both share.",
+        "Policies are compared over the span that both share. Of faults, which remove no tokens, it is over the rate.",
         "area = (1 / span) ∫ lead(r) dr from r = 0 to span",
         names=("n", "contexts", "answers"),
         chapter="board",

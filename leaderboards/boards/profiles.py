@@ -74,6 +74,14 @@ class Profile:
         return self.leads if isinstance(self.leads, Blank) else _mean(self.leads)
 
     @property
+    def places(self) -> Measured:
+        """Returns where each level is on the axis of its curve: at its realised ratio, or where no tokens are removed,
+        as by a fault, at the level itself."""
+        if isinstance(self.realised_ratio, Blank) or self.levels[-1].share(1) is not None:
+            return self.realised_ratio
+        return np.broadcast_to([level.amount for level in self.levels], self.realised_ratio.shape)
+
+    @property
     def not_comparable(self) -> str:
         """Says why levels are not comparable between contexts, if they are not."""
         return self.levels[-1].declared.not_comparable

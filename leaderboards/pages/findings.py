@@ -7,7 +7,7 @@ from leaderboards.aggregate.lead import lead_of
 from leaderboards.aggregate.row import ABSTENTION, ALL_TASKS, WRONG_OF_ANSWERED, SummaryRow, written_interval
 from leaderboards.figures.tradeoff import WHOLE, kept_share
 from leaderboards.pages.results import Results
-from leaderboards.pages.uses import Use, UseMatrix, safe_ratio_of
+from leaderboards.pages.uses import Use, UseMatrix, kind_of, safe_ratio_of
 from leaderboards.statistics.resampling import Blank
 from policies.declaration.levels import UNTREATED, Level
 from policies.declaration.names import FULL
@@ -40,16 +40,17 @@ def _most(results: Results, matrix: UseMatrix, figure: Address) -> Finding | Non
     """Finds the highest safe ratio of a method, of a use with few contexts only where no other has one; of several that
     share it, the one that keeps most there."""
     rows = {(row.task, row.policy, row.at): row for row in results.rows}
+    kind = kind_of(results).name
     candidates = []
     for line in matrix.methods:
         for use, cell in zip(matrix.uses, line.cells, strict=True):
             if cell.sort:
-                level = Level("ratio", cell.sort)
+                level = Level(kind, cell.sort)
                 shares = [kept_share(rows, task, line.name, level) for task in use.tasks]
                 kept = min((share for share in shares if share is not None), default=0.0)
                 candidates.append((not use.few, cell.sort, kept, use, line.name))
     if not candidates:
-        return Finding("No policy is shown to be safe for anything at any ratio that was asked.", "#safe")
+        return Finding(f"No policy is shown to be safe for anything at any {kind} that was asked.", "#safe")
     _, ratio, kept, use, policy = max(candidates, key=lambda one: one[:3])
     what = lead_of(rows[use.tasks[0], FULL, UNTREATED]).measures[0]
     mark = " (adapted)" if policy in matrix.adapted else ""
@@ -58,13 +59,14 @@ def _most(results: Results, matrix: UseMatrix, figure: Address) -> Finding | Non
     if kept <= WHOLE:
         remains = f"keeps {kept:.0f} % of {_noun(what.title)}"
     return Finding(
-        f"{policy}{mark} {remains} up to ratio {ratio:g} on {use.with_tasks}, {use.contexts} contexts.",
+        f"{policy}{mark} {remains} up to {kind} {ratio:g} on {use.with_tasks}, {use.contexts} contexts.",
         figure(use.tasks[0], what.name),
     )
 
 
 def _least(results: Results, matrix: UseMatrix, figure: Address) -> Finding | None:
     """Finds the use whose best policy is safe for the least."""
+    kind = kind_of(results).name
     best: dict[Use, float] = {}
     for line in matrix.methods:
         for use, cell in zip(matrix.uses, line.cells, strict=True):
@@ -78,7 +80,7 @@ def _least(results: Results, matrix: UseMatrix, figure: Address) -> Finding | No
     task = _binding(results, uses[0], [line.name for line in matrix.methods])
     full = next(row for row in results.rows if (row.task, row.policy) == (task, FULL))  # it is comparable
     return Finding(
-        f"No policy is shown to be safe for {names} {f'above ratio {lowest:g}' if lowest else 'at any ratio'}.",
+        f"No policy is shown to be safe for {names} {f'above {kind} {lowest:g}' if lowest else f'at any {kind}'}.",
         figure(task, lead_of(full).measures[0].name),
     )
 

@@ -24,8 +24,8 @@ from leaderboards.pages.method import TaskEntry
 from leaderboards.pages.results import Results, distinct, examples_page, labels_of, spread, task_page
 from leaderboards.pages.sections import largest_of, note_of, sections_of, title_of
 from leaderboards.pages.tables import LISTING
-from leaderboards.pages.uses import UseMatrix, use_matrix
-from leaderboards.rendering.plots import Plot
+from leaderboards.pages.uses import UseMatrix, kind_of, use_matrix
+from leaderboards.rendering.plots import Plot, Spot
 from leaderboards.rendering.style import LineStyle, line_styles
 from leaderboards.rendering.templating import as_data, render
 from leaderboards.statistics.resampling import Blank
@@ -37,6 +37,7 @@ SCRIPTS = ("address.js", "page.js", "hover.js", "maps.js")
 METHOD = "method.html"
 # What a run says of itself: its name here, the field, and how many letters of it are shown.
 PROVENANCE = (("Began", "created", 16), ("Commit", "git_revision", 10), ("Machine", "device", 40))
+A_LITTLE = 0.5  # percent of the bytes
 TEACHING = "reference"  # how the names of the shipped models begin
 TRADEOFF_TITLE = f"{KEPT.capitalize()} over {HELD}"
 TRADEOFF_UNIT = "percent of the full cache; a line for each policy, a point for each level"
@@ -64,6 +65,7 @@ class First:
 
     identifier: str
     label: str  # what tells these results from others, if there are any
+    kind: LevelKind  # of what policies were asked
     matrix: UseMatrix
     tradeoff: Picture | None
     findings: Sequence[Finding]
@@ -150,9 +152,13 @@ def _first(
 ) -> First:
     identifier, matrix = f"first-{number}", use_matrix(results)
     plot = tradeoff(results.rows, results.mastered, styles, identifier)
+    kind = kind_of(results)
+    if kind.share(kind.typical, 100) is None and not isinstance(plot, Blank) and all(map(_holds_all, plot.spots)):
+        plot = Blank("faults free nothing")
     return First(
         identifier,
         label,
+        kind,
         matrix,
         None
         if isinstance(plot, Blank)
@@ -162,12 +168,16 @@ def _first(
     )
 
 
+def _holds_all(spot: Spot) -> bool:
+    return spot.x > WHOLE - A_LITTLE
+
+
 def _upright(plot: Plot) -> list[str]:
     """Explains the lines of policies that hold all bytes at each level."""
     held: dict[int, set[float]] = {}
     for spot in plot.spots:
         held.setdefault(spot.index, set()).add(spot.x)
-    names = [plot.names[line] for line, bytes_held in held.items() if min(bytes_held) > WHOLE - 0.5]
+    names = [plot.names[line] for line, bytes_held in held.items() if min(bytes_held) > WHOLE - A_LITTLE]
     masks = "masks tokens and frees" if len(names) == 1 else "mask tokens and free"
     return [f"Upright at 100 % of the bytes: {', '.join(names)} {masks} none."] if names else []
 

@@ -1,5 +1,6 @@
 """The matrix of the front page: up to which ratio each policy is safe for what a cache is used for."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
@@ -10,6 +11,7 @@ from leaderboards.boards.safe_ratio import SAFE_RATIO, SafeRatio, lowest, unsafe
 from leaderboards.metrics.declaration.definition import Definition
 from leaderboards.pages.results import Results, distinct
 from leaderboards.statistics.resampling import Blank
+from policies.declaration.levels import KINDS, UNTREATED, LevelKind
 from policies.declaration.names import CONTROLS, FULL
 
 # What a cache is used for, and the tasks that stand for it. A task that is not named here has a column of its own.
@@ -108,6 +110,12 @@ def uses_of(results: Results) -> tuple[Use, ...]:
 def _mean_length(lengths: Mapping[str, float], tasks: Sequence[str]) -> float | None:
     known = [lengths[task] for task in tasks if task in lengths]
     return fmean(known) if known else None
+
+
+def kind_of(results: Results) -> LevelKind:
+    """Returns the kind of the levels at which the policies of some results run: that of most of them."""
+    kinds = Counter(row.level_kind for row in results.rows if row.at != UNTREATED and row.task != ALL_TASKS)
+    return KINDS[kinds.most_common(1)[0][0]] if kinds else UNTREATED.declared
 
 
 def use_matrix(results: Results) -> UseMatrix:
