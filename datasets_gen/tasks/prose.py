@@ -7,7 +7,8 @@ another order: names and values that only the cache can tell. With ``--data`` it
 
 import hashlib
 import random
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -27,6 +28,7 @@ from datasets_gen.writing.relations import ATTRIBUTES
 PEOPLE, FACTS, PROSE_WORDS = 3, (2, 3), (60, 120)
 CONTEXT, LEAD, CONTINUATION = 150, 10, 60  # words of a given text
 WINDOW = CONTEXT + LEAD + CONTINUATION
+TITLE = re.compile("= [^=].*[^=] =")
 
 
 def prose_of(texts: Sequence[str]) -> Task:
@@ -47,6 +49,20 @@ def prose_of(texts: Sequence[str]) -> Task:
         variant=f"text.{digest}",
         most=len(stretches),
     )
+
+
+def articles_of(rows: Iterable[tuple[str, object]]) -> tuple[str, ...]:
+    """Joins rows of WikiText, each with its place, to articles: a row holds a paragraph or a heading in the field
+    ``text``, and the title of an article stands between single equals signs."""
+    articles: list[list[str]] = [[]]
+    for where, entry in rows:
+        text = mapping_of(entry, where).get("text")
+        if not isinstance(text, str):
+            raise DatasetError(f"{where}: 'text' is no text")
+        if TITLE.fullmatch(text.strip()):
+            articles.append([])
+        articles[-1].append(text)
+    return tuple("".join(article) for article in articles)
 
 
 def read_texts(path: Path) -> tuple[str, ...]:

@@ -60,7 +60,7 @@ Repeats = Annotated[
 ]
 Data = Annotated[
     Path | None,
-    typer.Option(help="Rows of ifeval or gsm8k as JSONL, by default those on the hub; or a text for prose."),
+    typer.Option(help="Rows of ifeval or gsm8k as JSONL, by default those on the hub; a text for prose, or wikitext."),
 ]
 Defence = Annotated[
     Placement | None,

@@ -17,6 +17,7 @@ from leaderboards.metrics.judges.ifeval import check_directives, official
 
 HUB = "google/IFEval"
 GSM8K_HUB = "openai/gsm8k"
+WIKITEXT_HUB, WIKITEXT = "Salesforce/wikitext", Path("wikitext")  # named by --data, as prose needs none
 
 
 def with_data(
@@ -39,7 +40,11 @@ def _with_rows(task: Task, data: Path | None, defence: Placement) -> Task:
     if task.name == IFEVAL.name:
         return ifeval_of(read_rows(data) if data is not None else rows_of(hub_entries(HUB), HUB), defence)
     if task.name == prose.PROSE.name:
-        return task if data is None else prose.prose_of(prose.read_texts(data))
+        if data is None:
+            return task
+        if data == WIKITEXT and not data.exists():
+            return prose.prose_of(prose.articles_of(hub_entries(WIKITEXT_HUB, name="wikitext-2-raw-v1", split="test")))
+        return prose.prose_of(prose.read_texts(data))
     if data is not None:
         return gsm8k.gsm8k_of(gsm8k.read_rows(data))
     shots = hub_entries(GSM8K_HUB, name="main", split=f"train[:{gsm8k.SHOTS}]")

@@ -100,29 +100,33 @@ def deployed(plain: Policy, way: str) -> Policy:
     deployment = DEPLOYMENTS[kind_in(way)]
     options = options_in(way, deployment)
 
+    name = f"{plain.name}+{name_with(deployment, options)}"
+
     def build(situation: Situation) -> Press:
         return deployment.wrap(situation.ratio, plain.build(situation), options)
 
     return replace(
         plain,
-        name=f"{plain.name}+{name_with(deployment, options)}",
+        name=name,
         family="deployed",
         paper=deployment.paper,
         description=f"{plain.name}, {deployment.description}",
         build=build,
         budget=deployment.budget or plain.budget,
         counted="nowhere" if deployment.last else plain.counted,
-        same_as=_simpler(plain.name, way),
+        same_as=simpler(name),
         baseline=None,
         around=plain.around or plain,
         by_default=False,
     )
 
 
-def _simpler(plain: str, way: str) -> tuple[str, ...]:
+def simpler(name: str) -> tuple[str, ...]:
     """Names the same policy with fewer of its ways, which may keep the same: TOVA scores all heads alike, and where one
-    page is kept it may be the one that a press never evicts."""
-    base, *ways = [*plain.split("+"), way]
+    page is kept it may be the one that a press never evicts. Nothing is built; another name has none."""
+    base, *ways = name.split("+")
+    if not ways or kind_in(ways[-1]) not in DEPLOYMENTS:
+        return ()
     fewer = (chosen for count in range(len(ways)) for chosen in combinations(ways, count))
     return tuple("+".join([base, *chosen]) for chosen in fewer)
 

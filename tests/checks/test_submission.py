@@ -72,6 +72,13 @@ def test_a_sound_run_passes_and_is_left_as_it_was(cli: CommandLine, run: Path) -
     assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
 
 
+def test_a_composed_policy_may_keep_what_its_plain_one_keeps(cli: CommandLine, tmp_path: Path) -> None:
+    """TOVA keeps the same tokens in all heads of a layer, and no registry holds ``tova+shared``."""
+    assert cli(*cli.words("--tasks", "base", "--limit", "1", "--policies", "tova,tova+shared")) == 0, cli.err
+    (names,) = [finding for finding in examine(tmp_path / "runs/x") if finding.check == "names"]
+    assert names.outcome == "ok", names.text
+
+
 def mean(answer: StoredAnswer) -> dict[str, object]:
     return {"f1": 100.0 - (answer.record.f1 or 0.0) / 2}
 

@@ -5,10 +5,12 @@ import math
 from pathlib import Path
 
 import pytest
+from datasets import Dataset
 from transformers import PreTrainedTokenizerFast
 
+import kvbench.experiments.data
 from datasets_gen import DatasetError
-from datasets_gen.tasks.prose import CONTEXT, LEAD, PROSE, WINDOW, prose_of
+from datasets_gen.tasks.prose import CONTEXT, LEAD, PROSE, WINDOW, articles_of, prose_of
 from kvbench.experiments.data import with_data
 from kvbench.prompts.prompt import build_prompts
 from kvbench.store.next_tokens import NEXT_TOKENS
@@ -83,6 +85,32 @@ def test_a_run_measures_the_likelihood_of_next_tokens_alone(cli: CommandLine, tm
     assert (sums.nats / sums.tokens).to_numpy() == pytest.approx(whole.gold_nll.to_numpy(dtype=float))
     assert "next-tokens" in {path.stem for path in (tmp_path / "site").glob("*.html")}
     assert frame[["f1", "hallucinated", "masked", "due", "unended"]].isna().all(axis=None)
+
+
+def test_wikitext_comes_from_the_hub_and_its_rows_are_joined_to_articles(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows as they stand there: with a space and a line end, empty ones between paragraphs."""
+    body = WORDS.split()
+    rows = [
+        *("", " = Robert = \n", "", f" {' '.join(body[:300])} \n", " = = Career = = \n"),
+        *(f" {' '.join(body[300:])} \n", " = Du Fu = \n", " Too short . \n"),
+    ]
+    asked = []
+
+    def load(hub: str, split: str, name: str) -> Dataset:
+        asked.append((hub, name, split))
+        return Dataset.from_list([{"text": row} for row in rows])
+
+    monkeypatch.setattr(kvbench.experiments.data, "fault_of_hub", lambda: "")
+    monkeypatch.setattr("datasets.load_dataset", load)
+    (task,) = with_data([PROSE], Path("wikitext"), None)
+    assert asked == [("Salesforce/wikitext", "wikitext-2-raw-v1", "test")]
+    assert task.most == 2
+    assert task.example(0, 0).context.startswith("= Robert = word0 ")
+    assert "= = Career = = word300" in f"{task.example(0, 1).context} {task.example(0, 1).questions[0].text}"
+    articles = articles_of([("row", {"text": row}) for row in rows])
+    assert [len(text.split()) for text in articles] == [0, 453, 7]
+    with pytest.raises(DatasetError, match="row 3: 'text' is no text"):
+        articles_of([("row 3", {"text": None})])
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from kvbench.system.errors import KVBenchError
 from policies import POLICIES, PolicyError, Situation
 from policies.composition import built_in
 from policies.presses.deployed import EndsPress, PagesPress, RescoringPress, SharedPress, kept_pages
+from policies.treatments.deployed import simpler
 from tests.support.toy import KEY_HEADS, LAYERS, ActingScorer, keep_of, toy_prompt, treat
 
 # Eight tokens in pages of two; one head has a high score in a page of low ones, the other prefers the middle.
@@ -226,7 +227,8 @@ def test_a_press_that_does_not_score_is_no_press_to_rescore() -> None:
 
 def test_a_policy_says_that_it_may_keep_what_fewer_of_its_ways_keep() -> None:
     assert POLICIES["snapkv+shared+pages16"].same_as == ("snapkv", "snapkv+shared", "snapkv+pages16")
-    assert find_policy("tova+shared").same_as == ("tova",)
+    assert find_policy("tova+shared").same_as == simpler("tova+shared") == ("tova",)
+    assert simpler("tova") == simpler("tova+int4") == simpler("file.py:Press") == ()
 
 
 def test_every_draw_of_the_control_of_ends_is_another() -> None:

@@ -43,10 +43,10 @@ def test_every_token_weighs_the_same_however_long_its_text() -> None:
     one = given(loss=1)
     parts = {(part.policy, part.first_token): part for part in parts_of(one.tables[TABLE], one.records)}
     last, lost = parts["full", 4], parts["snapkv", 4]
-    assert (last.tokens, last.accuracy.mean, lost.accuracy.mean) == (5, pytest.approx(4 / 5), pytest.approx(2 / 5))
+    assert (last.tokens, last.accuracy.mean, lost.accuracy.mean) == pytest.approx((5, 4 / 5, 2 / 5))
     assert last.nats is not None
     assert last.nats.mean == pytest.approx((4 * 1.0 + 1 * 3.0) / 5)
-    assert (last.accuracy.low, last.accuracy.high) == (pytest.approx(3 / 4), pytest.approx(1.0))
+    assert (last.accuracy.low, last.accuracy.high) == pytest.approx((3 / 4, 1.0))
 
 
 def test_a_part_without_a_number_has_no_nats_and_stays_in_the_accuracy() -> None:
