@@ -46,7 +46,7 @@ def words(cli: CommandLine, *more: object) -> list[object]:
 def test_a_finished_run_lends_its_records_and_only_the_rest_is_run(
     cli: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """E1 asks for two formats on two tasks; a run beside it has one of them, with the full cache, on one task."""
+    """E1 asks for two formats on three tasks; a run beside it has one of them, with the full cache, on one task."""
     places = ["--model", cli.model, "--out", cli.folder / "runs", "--site", cli.folder / "first"]
     assert cli("run", *places, "--tasks", "base", "--policies", "int8", "--limit", 1) == 0
     calls = record_calls(monkeypatch)
@@ -54,7 +54,8 @@ def test_a_finished_run_lends_its_records_and_only_the_rest_is_run(
     of_task: dict[str, set[str]] = {}
     for call in calls:
         of_task.setdefault(call.task, set()).update(call.policies)
-    assert of_task == {"base": {"int4"}, "instructions": {"full", "int8", "int4"}}
+    everything = {"full", "int8", "int4"}
+    assert of_task == {"base": {"int4"}, "instructions": everything, "prose": everything}
     calls.clear()
     assert cli(*words(cli, "--only", "E1", "--limit", 1)) == 0
     assert policies_of(calls) == [], "a second start has everything"
@@ -64,9 +65,10 @@ def test_it_prints_and_writes_one_register(cli: CommandLine) -> None:
     assert cli(*words(cli, "--only", "E1", "--limit", 1, "--json")) == 0
     printed = json.loads(cli.out)
     parts = ["int8, directives obeyed", "int4, directives obeyed", "int8, right answers", "int4, right answers"]
+    parts += ["int8, next tokens", "int4, next tokens"]
     assert [row["part"] for row in printed["tables"]["claims"]] == parts
     assert {row["verdict"] for row in printed["tables"]["claims"]} == {"undecided"}, "the toy model can do nothing"
-    assert printed["verdict"].startswith("1 claims in 4 statistics on ")
+    assert printed["verdict"].startswith("1 claims in 6 statistics on ")
     written = json.loads((cli.folder / "site/claims.json").read_text())
     assert [row["claim_part"] for row in written["claims"]] == parts
     assert Path(written["runs"]["quantised"]).is_dir()

@@ -26,7 +26,7 @@ CLAIM = Claim(
     statistic="score with every value times a factor from 0 to 2, as a share of the full cache's",
     side="at least",
     threshold=0.8,
-    experiments=(ERRORS,),
+    experiments=ERRORS,
     measure=_measure,
     remark="The text's table of next tokens prints 0.83 and 0.85, but its own counts give 27.4 / 51.3 = 0.53 and "
     "31.4 / 51.3 = 0.61.",

@@ -28,6 +28,6 @@ CLAIM = Claim(
     statistic="what uniform(0, 2) keeps, less what uniform(-1, 1) keeps",
     side="below",
     threshold=0.0,
-    experiments=(ERRORS,),
+    experiments=ERRORS,
     measure=_measure,
 )

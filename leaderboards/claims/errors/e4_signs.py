@@ -28,6 +28,6 @@ CLAIM = Claim(
     statistic="what sign flips of 5 % of the values keep, less what an equal root mean square error without flips does",
     side="below",
     threshold=0.0,
-    experiments=(SIGNS,),
+    experiments=SIGNS,
     measure=_measure,
 )

@@ -1,7 +1,7 @@
 """The experiments of text E: every value of the cache is off by an error, or is stored in fewer bits."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from leaderboards.claims.declaration import Experiment
 from leaderboards.claims.evidence import Evidence, TaskEvidence
@@ -9,20 +9,21 @@ from leaderboards.claims.evidence import Evidence, TaskEvidence
 
 @dataclass(frozen=True)
 class Score:
-    """What text E scores: directives obeyed, and right answers in the place of next tokens."""
+    """What text E scores: directives obeyed, and next tokens; right answers too, which more models can give."""
 
     task: str
     column: str
     part: str
 
-    def of(self, evidence: Mapping[str, Evidence], experiment: Experiment) -> TaskEvidence:
-        return evidence[experiment.name].of(self.task)
+    def of(self, evidence: Mapping[str, Evidence], experiments: Sequence[Experiment]) -> TaskEvidence:
+        """Returns the records of its task, of that experiment which has it."""
+        return evidence[next(one.name for one in experiments if self.task in one.tasks.split(","))].of(self.task)
 
 
 OBEYED = Score("instructions", "directives_obeyed", "directives obeyed")
 RIGHT = Score("base", "right", "right answers")
-SCORES = (OBEYED, RIGHT)
-TASKS = ",".join(score.task for score in SCORES)
+NEXT = Score("prose", "next_token_accuracy", "next tokens")
+SCORES = (OBEYED, RIGHT, NEXT)
 
 EVERYWHERE = 1.0  # the share of the values that is off
 CENTRED = "multiplicative_uniform"  # by a factor from 0 to 2
@@ -33,20 +34,15 @@ NORMALS = tuple("multiplicative_normal" if std == 0.5 else f"multiplicative_norm
 FLIPPED_SHARE = 0.05  # of the values
 FLIPPED, SAME_SIGN = "sign_flip", "same_sign"
 
-QUANTISED = Experiment("quantised", TASKS, "int8,int4", (), contexts=24)
-ERRORS = Experiment(
-    name="errors",
-    tasks=TASKS,
-    policies=",".join((CENTRED, BIASED, WIDE, *NORMALS)),
-    levels=(("rate", f"{EVERYWHERE:g}"),),
-    contexts=24,
-    repeats=2,
-)
-SIGNS = Experiment(
-    name="signs",
-    tasks=TASKS,
-    policies=f"{FLIPPED},{SAME_SIGN}",
-    levels=(("rate", f"{FLIPPED_SHARE:g}"),),
-    contexts=24,
-    repeats=2,
-)
+
+def _of_both(name: str, policies: Sequence[str], rate: float | None, repeats: int) -> tuple[Experiment, Experiment]:
+    """Runs of questions and of running text, which has a table of its own: runs without it lend to the first alone."""
+    levels = () if rate is None else (("rate", f"{rate:g}"),)
+    questions, text = ",".join((OBEYED.task, RIGHT.task)), NEXT.task
+    of_questions = Experiment(name, questions, ",".join(policies), levels, contexts=24, repeats=repeats)
+    return of_questions, replace(of_questions, name=f"{name} text", tasks=text)
+
+
+QUANTISED = _of_both("quantised", ("int8", "int4"), None, repeats=1)
+ERRORS = _of_both("errors", (CENTRED, BIASED, WIDE, *NORMALS), EVERYWHERE, repeats=2)
+SIGNS = _of_both("signs", (FLIPPED, SAME_SIGN), FLIPPED_SHARE, repeats=2)
