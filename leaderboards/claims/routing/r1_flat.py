@@ -32,9 +32,9 @@ CLAIM = Claim(
     threshold=0.9,
     experiments=(OVER_RATIOS,),
     measure=_measure,
-    because="On `reference` the control oracle, which keeps the evidence, has an F1 of 82 at the same ratio, where the "
-    "full cache has 73 (256 questions about 24 contexts of the same tasks): the model can do with 60 % of the cache, "
-    "and what these policies evict is what it needs. It reads its context in layer 1 alone (noise there takes F1 on base "
-    "from 94 to 14, and noise in any other layer 5 points at most), so that no other layer makes up for what is lost "
+    because="On `reference` the control oracle, which keeps the evidence, has an F1 of 82 at the same ratio, where "
+    "the full cache has 73 (256 questions about 24 contexts of the same tasks): the model can do with 60 % of the "
+    "cache, and what these policies evict is what it needs. It reads its context in layer 1 alone (noise there takes "
+    "base from 94 to 14, and noise in any other layer 5 points at most): no other layer makes up for what is lost "
     "there.",
 )
