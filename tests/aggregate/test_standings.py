@@ -162,7 +162,7 @@ def test_a_press_of_a_narrow_window_is_ranked_against_nobody_and_keeps_what_else
 
 
 def test_policies_as_good_as_they_were_made_are_told_apart() -> None:
-    records = realistic_records(contexts=12)
+    records = realistic_records(contexts=16)
     profiles = Profiles.of(records, summarise(records, resamples=2000), resamples=2000)
     found = {one.policy: one for one in standings(profiles, "agnostic", "all")}
     for policy, verdict in (("snapkv", "better"), ("expected_attention", "better"), ("streaming_llm", "worse")):
@@ -211,7 +211,7 @@ def simulated(seed: int, contexts: int = 40, questions: int = 5) -> Profiles:
     records = records.assign(
         realised_ratio=records["ratio"], question_id=0, answered=1.0, right=1 - records["hallucinated"]
     )
-    records = records.assign(**dict.fromkeys(("directives_obeyed", "defence_leakage", "leakage"), np.nan))
+    records = records.assign(**dict.fromkeys(("directives_obeyed", "defence_leakage", "leakage", "next_token_accuracy"), np.nan))
     records = records.assign(draw_id=np.tile(names, len(parts)), example_id=np.tile(names, len(parts)))
     records = records.assign(press_arguments="{}")
     rows = [
