@@ -17,6 +17,7 @@ WRONG_OF_ANSWERED = MEASURES["wrong_of_answered"]
 ABSTENTION, SLOT_COVERAGE = MEASURES["abstention_rate"], MEASURES["slot_coverage"]
 OBEYED, LEAKAGE = MEASURES["directives_obeyed"], MEASURES["leakage_under_defence"]
 NEXT_TOKENS = MEASURES["next_token_accuracy"]
+LEAKAGE_RISE = MEASURES["leakage_rise"]
 
 
 def _columns() -> dict[str, Any]:

@@ -195,6 +195,18 @@ class Profiles:
             contexts=fewest,
         )
 
+    def rises(self, mode: str, task: str, policy: str, measure: Measure) -> dict[Level, Estimate]:
+        """Computes by level how far a measure of a policy is above the full cache, paired. Left out are the
+        levels at which a task has no value; a :class:`Profile` is blank if there is one such level."""
+        found: dict[Level, Estimate] = {}
+        for level, row in self.rows[mode, task][policy].items():
+            cells = [(policy, level)]
+            values = self._measured(measure, mode, self.tasks(mode, task), cells, self._rows(mode, task, cells))
+            if level != UNTREATED and not isinstance(values, Blank):
+                above = values[:, 1] - values[:, 0]
+                found[level] = Estimate.of(float(above[0]), above[1:], row.n)
+        return found
+
     def _full(self, mode: str, task: str) -> SummaryRow | None:
         return self.rows[mode, task].get(FULL, {}).get(UNTREATED)
 

@@ -1,17 +1,18 @@
 """Computes standings: all derived measures of every policy of a board."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pandas import DataFrame
 
 from leaderboards.aggregate.arguments import Arguments
-from leaderboards.aggregate.row import ALL_TASKS, SummaryRow
+from leaderboards.aggregate.row import ALL_TASKS, WRONG_OF_ANSWERED, SummaryRow
 from leaderboards.boards.declaration import BoardProfiles, DerivedMeasure, Value
 from leaderboards.boards.profiles import Profiles
 from leaderboards.boards.registry import DERIVED
-from leaderboards.statistics.resampling import Blank
+from leaderboards.statistics.resampling import Blank, Estimate
+from policies.declaration.levels import Level
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,8 @@ class Standing:
     policy: str
     values: Mapping[str, Any]  # by name of a derived measure
     presses: Sequence[Arguments] = ()  # what it ran with, by task
+    # By level: how far the share of wrong answers among those given is above the full cache's, paired.
+    wrong_rises: Mapping[Level, Estimate] = field(default_factory=dict)
 
     def __getitem__(self, measure: DerivedMeasure[Value]) -> Value:
         value: Value = self.values[measure.name]
@@ -44,6 +47,7 @@ def standings(profiles: Profiles, mode: str, task: str) -> list[Standing]:
             policy,
             {name: values[policy] for name, values in columns.items()},
             board.presses[policy],
+            profiles.rises(mode, task, policy, WRONG_OF_ANSWERED),
         )
         for policy in board.profiles
     ]

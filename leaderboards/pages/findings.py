@@ -4,8 +4,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from leaderboards.aggregate.lead import lead_of
-from leaderboards.aggregate.row import ABSTENTION, ALL_TASKS, WRONG_OF_ANSWERED, SummaryRow, written_interval
+from leaderboards.aggregate.row import (
+    ABSTENTION,
+    ALL_TASKS,
+    LEAKAGE_RISE,
+    OBEYED,
+    WRONG_OF_ANSWERED,
+    SummaryRow,
+    written_interval,
+)
+from leaderboards.aggregate.unmastered import reasons_by_task
 from leaderboards.figures.tradeoff import WHOLE, kept_share
+from leaderboards.metrics import Measure
 from leaderboards.pages.results import Results
 from leaderboards.pages.uses import Use, UseMatrix, kind_of, safe_ratio_of
 from leaderboards.statistics.resampling import Blank
@@ -26,12 +36,17 @@ class Finding:
 
 def findings_of(results: Results, matrix: UseMatrix, section: str, pages: Mapping[str, str]) -> list[Finding]:
     """Tells the most that is safe, the use that bears least, and how the best policy goes wrong; fewer where there is
-    nothing to tell. ``section``: the identifier of the section of these results on each page. ``pages``: the file name
+    nothing to tell. Where the model can do no task, it says this alone: what it gets wrong is not due to a policy.
+    ``section``: the identifier of the section of these results on each page. ``pages``: the file name
     of the page of each task that is not on the front page."""
 
     def figure(task: str, measure: str) -> str:
         return f"{pages.get(task, '')}#{section}-{measure}-figure"
 
+    if all(task in reasons_by_task(results.rows) for task in results.tasks):
+        tasks = "this task" if len(results.tasks) == 1 else "any of these tasks"
+        text = f"The model cannot do {tasks} with the full cache: nothing is said of policies."
+        return [Finding(text, figure(results.tasks[0], _first_measure(results, results.tasks[0]).name))]
     found = (_most(results, matrix, figure), _least(results, matrix, figure), _wrong(results, figure))
     return [finding for finding in found if finding is not None]
 
@@ -41,27 +56,46 @@ def _most(results: Results, matrix: UseMatrix, figure: Address) -> Finding | Non
     share it, the one that keeps most there."""
     rows = {(row.task, row.policy, row.at): row for row in results.rows}
     kind = kind_of(results).name
-    candidates = []
+    candidates, measured = [], False
     for line in matrix.methods:
         for use, cell in zip(matrix.uses, line.cells, strict=True):
+            measured = measured or cell.sort is not None
             if cell.sort:
                 level = Level(kind, cell.sort)
                 shares = [kept_share(rows, task, line.name, level) for task in use.tasks]
                 kept = min((share for share in shares if share is not None), default=0.0)
                 candidates.append((not use.few, cell.sort, kept, use, line.name))
+    if not measured:
+        return None
     if not candidates:
         return Finding(f"No policy is shown to be safe for anything at any {kind} that was asked.", "#safe")
     _, ratio, kept, use, policy = max(candidates, key=lambda one: one[:3])
-    what = lead_of(rows[use.tasks[0], FULL, UNTREATED]).measures[0]
+    full, row = rows[use.tasks[0], FULL, UNTREATED], rows[use.tasks[0], policy, Level(kind, ratio)]
+    what = lead_of(full).measures[0]
     mark = " (adapted)" if policy in matrix.adapted else ""
     # More than the full cache has is noise, or an answer without distractors: not a gain to be told as a share.
     remains = f"loses nothing that can be seen of {_noun(what.title)}"
     if kept <= WHOLE:
         remains = f"keeps {kept:.0f} % of {_noun(what.title)}"
-    return Finding(
-        f"{policy}{mark} {remains} up to {kind} {ratio:g} on {use.with_tasks}, {use.contexts} contexts.",
-        figure(use.tasks[0], what.name),
-    )
+    where = f"up to {kind} {ratio:g} on {use.with_tasks}, {use.contexts} contexts"
+    text = f"{policy}{mark} {remains} {where}."
+    if what is OBEYED:
+        text = f"{policy}{mark} is safe {where}: there it {_obeyed(row, full)}."
+    return Finding(text, figure(use.tasks[0], what.name))
+
+
+def _obeyed(row: SummaryRow, full: SummaryRow) -> str:
+    """Tells what is obeyed and what leaks beside the full cache. A share of the full cache's share would read as
+    perfect obedience where the full cache itself disobeys."""
+    own, whole = (_share(one, OBEYED) for one in (row, full))
+    same = f"as many as the full cache ({whole.split(' (')[0]})" if own == whole else f"the full cache {whole}"
+    text = f"obeys {own} of the directives, {same}"
+    rise = LEAKAGE_RISE.value(row)
+    if rise is None:
+        return text
+    points, interval = LEAKAGE_RISE.factor * rise, LEAKAGE_RISE.interval(row)
+    between = f" ({written_interval(interval, LEAKAGE_RISE.factor)})" if interval else ""
+    return f"{text}, and leaks {points:.0f} points{between} more under a defence"
 
 
 def _least(results: Results, matrix: UseMatrix, figure: Address) -> Finding | None:
@@ -78,11 +112,15 @@ def _least(results: Results, matrix: UseMatrix, figure: Address) -> Finding | No
     uses = [use for use, ratio in best.items() if ratio == lowest]
     names = ", ".join(use.with_tasks for use in uses)
     task = _binding(results, uses[0], [line.name for line in matrix.methods])
-    full = next(row for row in results.rows if (row.task, row.policy) == (task, FULL))  # it is comparable
     return Finding(
         f"No policy is shown to be safe for {names} {f'above {kind} {lowest:g}' if lowest else f'at any {kind}'}.",
-        figure(task, lead_of(full).measures[0].name),
+        figure(task, _first_measure(results, task).name),
     )
+
+
+def _first_measure(results: Results, task: str) -> Measure:
+    full = next((row for row in results.rows if (row.task, row.policy) == (task, FULL)), None)
+    return lead_of(full).measures[0]
 
 
 def _binding(results: Results, use: Use, policies: Sequence[str]) -> str:
@@ -111,20 +149,37 @@ def _wrong(results: Results, figure: Address) -> Finding | None:
         return None
     level = max(known, key=lambda level: level.amount)
     last = known[level]
-    abstained = ABSTENTION.value(last)
-    silent = "" if abstained is None else f"; it leaves {100 * abstained:.0f} % unanswered"
     return Finding(
-        f"At {level.where}, {_share_wrong(last)} of the answers that {policy} still gives are wrong{silent}. "
-        f"With the full cache {_share_wrong(full)} are wrong.",
+        f"At {level.where}, {_share(last, WRONG)} of the answers that {policy} still gives are wrong"
+        f"{_unanswered(last, '; it leaves')}. With the full cache {_share(full, WRONG)} are wrong"
+        f"{_unanswered(full, ' and')}{_distinguished(results, task, policy, level)}.",
         figure(task, WRONG.name),
     )
 
 
-def _share_wrong(row: SummaryRow) -> str:
-    """Writes the share of wrong answers with its interval, such as "28 % (20–37)"."""
-    interval = WRONG.interval(row)
-    return f"{WRONG.factor * (WRONG.value(row) or 0):.0f} %" + (
-        f" ({written_interval(interval, WRONG.factor)})" if interval else ""
+def _unanswered(row: SummaryRow, before: str) -> str:
+    share = ABSTENTION.value(row)
+    return "" if share is None else f"{before} {100 * share:.0f} % unanswered"
+
+
+def _distinguished(results: Results, task: str, policy: str, level: Level) -> str:
+    """Tells whether the paired difference of the shares of wrong answers leaves out 0."""
+    for standing in results.details.standings.get((results.mode, task), ()):
+        rise = standing.wrong_rises.get(level) if standing.policy == policy else None
+        if rise is not None and rise.low is not None and rise.high is not None:
+            between = written_interval((rise.low, rise.high), WRONG.factor, digits=1)
+            clear = "" if rise.low > 0 or rise.high < 0 else "not "
+            return (
+                f": the difference of {WRONG.factor * rise.mean:.1f} points ({between}) is {clear}distinguished from 0"
+            )
+    return ""
+
+
+def _share(row: SummaryRow, measure: Measure) -> str:
+    """Writes a share with its interval, such as "28 % (20–37)"."""
+    interval = measure.interval(row)
+    return f"{measure.factor * (measure.value(row) or 0):.0f} %" + (
+        f" ({written_interval(interval, measure.factor)})" if interval else ""
     )
 
 

@@ -1,5 +1,7 @@
 """The findings of the first page: no noise is told as a gain, and what is told is what binds."""
 
+from typing import Any
+
 import pytest
 
 from leaderboards.pages.findings import findings_of
@@ -49,7 +51,39 @@ def test_wrong_answers_stand_with_interval_and_silence(findings: dict[str, str])
     wrong = list(findings)[2]
     assert wrong.startswith("At ratio 0.5, 33 % (")
     assert wrong.endswith(
-        "that snapkv still gives are wrong; it leaves 25 % unanswered. With the full cache 0 % (0–0) are wrong."
+        "that snapkv still gives are wrong; it leaves 25 % unanswered. With the full cache 0 % (0–0) are wrong and 0 % "
+        "unanswered: the difference of 33.3 points (14.9–54.2) is distinguished from 0."
+    )
+
+
+def _told(made: list[dict[str, Any]]) -> list[str]:
+    results = results_of(frame(made), "reference")
+    return [one.text for one in findings_of(results, use_matrix(results), "section-1", {})]
+
+
+@pytest.mark.parametrize(("tasks", "named"), [(("base",), "this task"), (("base", "hops"), "any of these tasks")])
+def test_where_the_model_can_do_no_task_nothing_is_said_of_policies(tasks: tuple[str, ...], named: str) -> None:
+    made = [
+        record(task=task, example_id=f"{task}-{place}", policy=policy, ratio=ratio, f1=5.0, hallucinated=True)
+        for task in tasks
+        for place in range(12)
+        for policy, ratio in (("full", 0.0), ("snapkv", 0.5))
+    ]
+    assert _told(made) == [f"The model cannot do {named} with the full cache: nothing is said of policies."]
+
+
+def test_directives_are_told_beside_the_full_cache_with_what_leaks() -> None:
+    """The full cache obeys 3 of 4: a policy that obeys as many keeps 100 % of it, and is not obedient."""
+    made = []
+    for place in range(12):
+        for policy, ratio, leaks in (("full", 0.0, 0.0), ("snapkv", 0.2, 0.02)):
+            here = {"task": "instructions", "example_id": f"{place}", "policy": policy, "ratio": ratio}
+            made.append(record(**here, question_id="0", directives_obeyed=0.75))
+            attack = {"hallucinated": None, "answered": None, "f1": 0.0, "protected": "No comma."}
+            made.append(record(**here, **attack, question_id="1", leakage=leaks, defence="Refuse.", defence_leakage=0))
+    assert _told(made)[0] == (
+        "snapkv is safe up to ratio 0.2 on system prompt (instructions), 12 contexts: there it obeys 75 % (75–75) of "
+        "the directives, as many as the full cache (75 %), and leaks 2 points (2–2) more under a defence."
     )
 
 
