@@ -211,7 +211,8 @@ def simulated(seed: int, contexts: int = 40, questions: int = 5) -> Profiles:
     records = records.assign(
         realised_ratio=records["ratio"], question_id=0, answered=1.0, right=1 - records["hallucinated"]
     )
-    records = records.assign(**dict.fromkeys(("directives_obeyed", "defence_leakage", "leakage", "next_token_accuracy"), np.nan))
+    blank = ("directives_obeyed", "defence_leakage", "leakage", "next_token_accuracy")
+    records = records.assign(**dict.fromkeys(blank, np.nan))
     records = records.assign(draw_id=np.tile(names, len(parts)), example_id=np.tile(names, len(parts)))
     records = records.assign(press_arguments="{}")
     rows = [
