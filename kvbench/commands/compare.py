@@ -61,7 +61,8 @@ def command(
     rows = sites.publish_summary(store, records)
     unmastered = {} if every_task else reasons.reasons_by_task(rows)
     found = sites.publish_comparison(store, records, mine.name, [other.name for other in others], site, unmastered)
-    tables, warnings = [verdicts.pooled_table(found.pooled)], argument_warnings(mine, others)
+    adapted = {one.policy for one in found.presses if one.adapted}
+    tables, warnings = [verdicts.pooled_table(found.pooled, adapted)], argument_warnings(mine, others)
     if found.presses:
         tables.append(verdicts.argument_table(found.presses))
     for other in others:

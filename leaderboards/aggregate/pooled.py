@@ -24,8 +24,8 @@ from leaderboards.aggregate.paired import (
     Verdict,
     undistinguished,
 )
-from leaderboards.statistics.bootstrap import DIGITS, FloatArray, percentile_interval, resampled_means, task_seed
-from leaderboards.statistics.significance import ALPHA, POWER, bootstrap_p, corrected
+from leaderboards.statistics.bootstrap import DIGITS, FloatArray, resampled_means, task_seed
+from leaderboards.statistics.significance import ALPHA, POWER, bootstrap_p, corrected, interval_of_test
 from leaderboards.statistics.subset_means import fewest_clusters, step_down_levels
 
 
@@ -109,7 +109,7 @@ class Pooled:
     def _by_cell(self) -> str:
         """Says where single cells are clear: a policy may be better on the whole and clearly worse somewhere."""
         better, worse = self.verdicts.count("better"), self.verdicts.count("worse")
-        return f"; of the cells better in {better}, worse in {worse}" if better or worse else ""
+        return f"; of the cells better in {better}, worse in {worse}" if self.verdicts else ""
 
 
 def pooled(records: DataFrame, policy: str, others: Sequence[str], seed: int = 0) -> list[Pooled]:
@@ -152,13 +152,13 @@ def _corrected(tests: Sequence[tuple[Pooled, FloatArray]]) -> list[Pooled]:
     p = corrected({place: one.p for place, (one, _) in enumerate(tests)}, "the opponents of a comparison").p
     levels = step_down_levels(np.array([one.p for one, _ in tests])).tolist()
     return [
-        replace(one, difference=_with_interval(one, drawn, alpha), alpha=alpha, p=p[place], family=len(tests))
+        replace(one, difference=_with_interval(one, drawn, alpha, p[place]), alpha=alpha, p=p[place], family=len(tests))
         for place, ((one, drawn), alpha) in enumerate(zip(tests, levels, strict=True))
     ]
 
 
-def _with_interval(one: Pooled, drawn: FloatArray, alpha: float) -> Difference:
-    ends = percentile_interval(drawn, 1 - alpha) if len(drawn) else (None, None)
+def _with_interval(one: Pooled, drawn: FloatArray, alpha: float, p: float) -> Difference:
+    ends = interval_of_test(drawn, alpha, p) if len(drawn) else (None, None)
     return Difference(one.difference.mean, *ends)
 
 

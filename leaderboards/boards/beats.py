@@ -14,9 +14,9 @@ from leaderboards.boards.cells import SIGNS, Cell
 from leaderboards.boards.declaration import BoardProfiles, DerivedMeasure
 from leaderboards.boards.profiles import Profile
 from leaderboards.metrics.declaration.definition import Definition
-from leaderboards.statistics.bootstrap import DIGITS, FloatArray, percentile_interval
+from leaderboards.statistics.bootstrap import DIGITS, FloatArray
 from leaderboards.statistics.resampling import Blank
-from leaderboards.statistics.significance import ALPHA, POWER, bootstrap_p, corrected
+from leaderboards.statistics.significance import ALPHA, POWER, bootstrap_p, corrected, interval_of_test
 from leaderboards.statistics.subset_means import step_down_levels
 from policies.declaration.names import CONTROLS, TO_BEAT
 
@@ -114,11 +114,8 @@ def _corrected(duel: Against, pair: tuple[Profile, Profile], p: float, level: fl
     found = _differences(*pair)
     if isinstance(found, Blank):
         raise TypeError("what is blank has no test")
-    low, high = percentile_interval(found[0][1:], 1 - level)
-    # Between two resamples an interval may end beside 0 where p just misses its level: 0 is not ruled out then.
-    if p >= ALPHA:
-        low, high = min(low, 0.0), max(high, 0.0)
-    return replace(duel, difference=Difference(duel.difference.mean, low, high), p=p)
+    ends = interval_of_test(found[0][1:], level, p)
+    return replace(duel, difference=Difference(duel.difference.mean, *ends), p=p)
 
 
 def _beats(control: str) -> DerivedMeasure[Against | Blank]:

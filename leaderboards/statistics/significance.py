@@ -12,7 +12,7 @@ from typing import Generic, Literal, TypeVar
 import numpy as np
 from scipy.special import bdtr, chdtrc, ndtr
 
-from leaderboards.statistics.bootstrap import DIGITS, FloatArray
+from leaderboards.statistics.bootstrap import DIGITS, FloatArray, percentile_interval
 from policies.declaration.lazy import LazyModule
 
 multitest = LazyModule("statsmodels.stats.multitest")  # its import takes a second, and few families need it
@@ -61,6 +61,13 @@ def mcnemar_p(only_one: int, only_other: int) -> float:
     if discordant < EXACT_BELOW:
         return min(1.0, 2 * float(bdtr(min(only_one, only_other), discordant, 0.5)))
     return float(chdtrc(1, (abs(only_one - only_other) - 1) ** 2 / discordant))
+
+
+def interval_of_test(resampled: FloatArray, alpha: float, p: float) -> tuple[float, float]:
+    """Returns the interval of a test at the level ``alpha``, which holds 0 where its corrected p says that 0 is not
+    ruled out: between two resamples an interval may end beside 0 where p just misses its level."""
+    low, high = percentile_interval(resampled, 1 - alpha)
+    return (min(low, 0.0), max(high, 0.0)) if p >= ALPHA else (low, high)
 
 
 def bootstrap_p(resampled: FloatArray) -> float:

@@ -1,7 +1,7 @@
 """Prints a comparison: a verdict for each task and level, and how and where the two fail differently."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 
 from leaderboards.aggregate.arguments import Arguments, argument_rows
@@ -19,12 +19,12 @@ MOST_MEASURES = 2  # fit beside a verdict
 NOT_MASTERED = "the model cannot do it"
 
 
-def pooled_table(pooled: Sequence[Pooled]) -> ResultTable:
-    """Makes the table that a comparison begins with: a line for each opponent, or more where some tasks are judged by
-    directives."""
+def pooled_table(pooled: Sequence[Pooled], adapted: Collection[str] = ()) -> ResultTable:
+    """Makes the table that a comparison begins with: some lines for each opponent, which say where it ran with other
+    arguments than its paper's."""
     columns = (
         Column("policy", shown=False),
-        Column("other", ""),
+        Column("other", "", lambda name: f"{name}, adapted" if name in adapted else str(name)),
         Column("sentence", "", of_sentences=True),
         *(Column(name, shown=False) for name in ("measure", "difference", "p", "verdict", "smallest")),
         *(Column(name, shown=False) for name in ("tasks", "cells", "contexts")),

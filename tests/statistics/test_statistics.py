@@ -27,11 +27,20 @@ from leaderboards.statistics.bootstrap import (
     resampled_means,
 )
 from leaderboards.statistics.resampling import Blank, Estimate
-from leaderboards.statistics.significance import bootstrap_p, corrected, mcnemar_p
+from leaderboards.statistics.significance import ALPHA, bootstrap_p, corrected, interval_of_test, mcnemar_p
 from policies import Level
 from tests.support.synthetic_profiles import RATIOS, profile, value
 
 # Tests and their correction
+
+
+@given(st.integers(0, 10_000), st.floats(-1, 1), st.sampled_from((0.05, 0.025, 0.05 / 6)))
+def test_an_interval_leaves_out_0_just_where_its_test_says_so(seed: int, shift: float, level: float) -> None:
+    """At a level of Holm's method: p times the tests that are left is below 0.05 just where p is below the level."""
+    drawn = np.random.default_rng(seed).normal(shift, 0.4, 200)
+    p = bootstrap_p(drawn) * ALPHA / level
+    low, high = interval_of_test(drawn, level, p)
+    assert (low <= 0 <= high) == (p >= ALPHA)
 
 
 def test_mcnemar_is_the_binomial_below_25_and_edwards_chi_square_from_there() -> None:
