@@ -41,17 +41,21 @@ def answer_tables(records: DataFrame) -> list[AnswerTable]:
     identity = ["mode", "task", "policy", "level_kind", "level", "repeat", "ratio", "status", "draw_id", *QUESTION[1:]]
     defended = records["leakage"].where(records["defence"].astype(str) != "")
     sound = sound_cells(records.assign(**{DEFENDED: defended})[[*identity, "right", *MEASURES]])
-    found = []
-    for task, own in sound.groupby("task", sort=False, observed=True):
-        places = own.groupby(QUESTION, sort=True, observed=True).ngroup().to_numpy()
+    tables = []
+    for task, records_of_task in sound.groupby("task", sort=False, observed=True):
+        places = records_of_task.groupby(QUESTION, sort=True, observed=True).ngroup().to_numpy()
         first = np.unique(places, return_index=True)[1]  # the record of each question that is met first
-        draws, contexts = (factorize(own[name].to_numpy()[first], sort=True)[0] for name in ("draw_id", "example_id"))
-        policies, names = factorize(own["policy"].astype(str))
-        values = {name: own[name].to_numpy(dtype=np.float64, na_value=np.nan) for name in ("right", *MEASURES)}
-        codes, levels = factorize(own["level"])
-        drawn_first = own["repeat"].eq(0).to_numpy()
-        full = own["policy"].eq(FULL).to_numpy() & (levels[codes] == UNTREATED)
-        ratios = own["ratio"].to_numpy(dtype=np.float64, na_value=np.nan)
+        draws, contexts = (
+            factorize(records_of_task[name].to_numpy()[first], sort=True)[0] for name in ("draw_id", "example_id")
+        )
+        policies, names = factorize(records_of_task["policy"].astype(str))
+        values = {
+            name: records_of_task[name].to_numpy(dtype=np.float64, na_value=np.nan) for name in ("right", *MEASURES)
+        }
+        codes, levels = factorize(records_of_task["level"])
+        drawn_first = records_of_task["repeat"].eq(0).to_numpy()
+        full = records_of_task["policy"].eq(FULL).to_numpy() & (levels[codes] == UNTREATED)
+        ratios = records_of_task["ratio"].to_numpy(dtype=np.float64, na_value=np.nan)
         for code, level in enumerate(levels):
             here = full | (codes == code)
             shape = len(names), len(first)
@@ -60,8 +64,8 @@ def answer_tables(records: DataFrame) -> list[AnswerTable]:
             right = _means(cells[here & drawn_first], values["right"][here & drawn_first], shape) > 0
             there = np.bincount(cells[here], minlength=shape[0] * shape[1]).reshape(shape) > 0
             ratio = float(ratios[codes == code].mean())
-            found.append(AnswerTable(str(task), level, ratio, list(names), there, of_all, right, draws, contexts))
-    return found
+            tables.append(AnswerTable(str(task), level, ratio, list(names), there, of_all, right, draws, contexts))
+    return tables
 
 
 def _means(cells: NDArray[np.intp], values: FloatArray, shape: tuple[int, int]) -> FloatArray:

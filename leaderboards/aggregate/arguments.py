@@ -83,7 +83,7 @@ def written_values(values: Sequence[Value]) -> str:
 def arguments_of_records(records: DataFrame) -> dict[tuple[str, str], Arguments]:
     """Reads from the records, by policy and task, the arguments that each ran with. Policies without an argument have
     none."""
-    found = {}
+    by_key = {}
     columns = records[["policy", "task", "press_arguments"]].drop_duplicates().astype(str)
     columns = columns.sort_values(list(columns.columns))  # the same whatever the order of the records is
     for (policy, task), texts in columns.groupby(["policy", "task"], sort=False, observed=True)["press_arguments"]:
@@ -94,8 +94,8 @@ def arguments_of_records(records: DataFrame) -> dict[tuple[str, str], Arguments]
         known = {
             name: paper[name if name in paper else _end(name)] for name in names if {name, _end(name)} & set(paper)
         }
-        found[str(policy), str(task)] = Arguments(str(policy), str(task), used, known)
-    return found
+        by_key[str(policy), str(task)] = Arguments(str(policy), str(task), used, known)
+    return by_key
 
 
 def argument_rows(presses: Sequence[Arguments]) -> list[tuple[str, str, str]]:
@@ -103,9 +103,9 @@ def argument_rows(presses: Sequence[Arguments]) -> list[tuple[str, str, str]]:
     tasks: dict[tuple[str, str], list[str]] = {}
     for one in (one for one in presses if one.used):
         marks = ["adapted"] * one.adapted + ["window under half of the paper's"] * (not one.ranked)
-        written = "; ".join([one.written, *marks])
-        tasks.setdefault((one.policy, written), []).append(one.task)
-    return [(policy, written, ", ".join(own)) for (policy, written), own in tasks.items()]
+        arguments = "; ".join([one.written, *marks])
+        tasks.setdefault((one.policy, arguments), []).append(one.task)
+    return [(policy, arguments, ", ".join(names)) for (policy, arguments), names in tasks.items()]
 
 
 def by_argument(presses: Sequence[Arguments]) -> list[str]:
@@ -115,7 +115,7 @@ def by_argument(presses: Sequence[Arguments]) -> list[str]:
         tasks: dict[str, list[str]] = {}
         for one in presses:
             tasks.setdefault(written_values(one.used[name]) if name in one.used else "none", []).append(one.task)
-        values = [f"{value} ({', '.join(own)})" if len(tasks) > 1 else value for value, own in tasks.items()]
+        values = [f"{value} ({', '.join(names)})" if len(tasks) > 1 else value for value, names in tasks.items()]
         paper = next((f" (paper: {one.paper[name]:g})" for one in presses if name in one.others), "")
         lines.append(f"{name}{paper}: {', '.join(values)}")
     return lines
@@ -140,8 +140,8 @@ def paper_arguments(policy: str) -> Mapping[str, float]:
 def adapted(records: DataFrame, policy: str, task: str) -> Arguments | None:
     """Returns what a policy ran with on a task, where that is not what its paper has; else None. Where the result says
     that it is not ``ranked``, it is not to be ranked against others."""
-    own = records[(records["policy"] == policy) & (records["task"] == task)]
-    used = arguments_of_records(own).get((policy, task))
+    adaptable = records[(records["policy"] == policy) & (records["task"] == task)]
+    used = arguments_of_records(adaptable).get((policy, task))
     return used if used is not None and used.adapted else None
 
 

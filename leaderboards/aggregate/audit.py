@@ -83,9 +83,9 @@ def audit(
         for one, other in combinations(groups, 2):
             if declared and (other in declared.get(one, ()) or one in declared.get(other, ())):
                 continue
-            found = _identical(telling[one], telling[other], informative=not (same[one] and same[other]))
-            if found:
-                identical.append(Identical(one, other, level, *found))
+            finding = _identical(telling[one], telling[other], informative=not (same[one] and same[other]))
+            if finding:
+                identical.append(Identical(one, other, level, *finding))
         for name in (name for name, is_same in same.items() if is_same and name not in CONTROLS):
             if alike["ratio"].mean() >= UNCHANGED_FROM:
                 before = unchanged.get(name, Unchanged(name, (), 0, 1.0))
@@ -133,8 +133,8 @@ class _Seen:
 
 def _same(seen: _Seen, full: _Seen) -> bool:
     """Tells whether all outputs that the full cache has an equal for are equal to it."""
-    own, of_full = seen.shared_with(full)
-    return len(own.question) > 0 and bool((own.output == of_full.output).all())
+    of_policy, of_full = seen.shared_with(full)
+    return len(of_policy.question) > 0 and bool((of_policy.output == of_full.output).all())
 
 
 def _identical(one: _Seen, other: _Seen, informative: bool) -> tuple[int, str] | None:

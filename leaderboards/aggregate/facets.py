@@ -56,8 +56,8 @@ def facets(records: DataFrame, rows: Sequence[SummaryRow]) -> list[Facet]:
     by_board: dict[tuple[str, str], list[SummaryRow]] = {}
     for row in rows:
         by_board.setdefault((row.mode, row.task), []).append(row)
-    found = [facet for part in PROPERTIES for facet in _by_part(known, by_board, part)]
-    return [*found, *_over_tasks(found, by_board)]
+    by_part = [facet for part in PROPERTIES for facet in _by_part(known, by_board, part)]
+    return [*by_part, *_over_tasks(by_part, by_board)]
 
 
 def _by_part(known: DataFrame, boards: Mapping[tuple[str, str], Sequence[SummaryRow]], part: str) -> list[Facet]:
@@ -91,10 +91,10 @@ def _value(row: SummaryRow, numbers: Sequence[float] | None, number: int, measur
     return Blank(NO_SUCH) if numbers is None or math.isnan(numbers[number]) else float(numbers[number])
 
 
-def _over_tasks(found: Sequence[Facet], boards: Mapping[tuple[str, str], Sequence[SummaryRow]]) -> list[Facet]:
-    counted = {mode: own[0].mean_of for (mode, task), own in boards.items() if task == ALL_TASKS}
+def _over_tasks(by_part: Sequence[Facet], boards: Mapping[tuple[str, str], Sequence[SummaryRow]]) -> list[Facet]:
+    counted = {mode: rows[0].mean_of for (mode, task), rows in boards.items() if task == ALL_TASKS}
     alike: dict[tuple[str, str, str], list[Facet]] = {}
-    for facet in (facet for facet in found if facet.task in counted.get(facet.mode, (facet.task,))):
+    for facet in (facet for facet in by_part if facet.task in counted.get(facet.mode, (facet.task,))):
         alike.setdefault((facet.mode, facet.part, facet.value), []).append(facet)
     return [
         Facet(
@@ -102,22 +102,22 @@ def _over_tasks(found: Sequence[Facet], boards: Mapping[tuple[str, str], Sequenc
             ALL_TASKS,
             part,
             value,
-            sum(facet.n for facet in own),
+            sum(facet.n for facet in group),
             {
                 name: {
-                    (row.policy, row.at): mean_of([_of(facet, name, row) for facet in own])
+                    (row.policy, row.at): mean_of([_of(facet, name, row) for facet in group])
                     for row in boards.get((mode, ALL_TASKS), ())
                 }
                 for name in MEASURED
             },
         )
-        for (mode, part, value), own in alike.items()
+        for (mode, part, value), group in alike.items()
     ]
 
 
 def _of(facet: Facet, name: str, row: SummaryRow) -> float | Blank:
-    found = facet.values[name].get((row.policy, row.at), Blank(NOT_RUN))
-    return Blank(f"{facet.task}: {found.reason}") if isinstance(found, Blank) and found.reason != NO_SUCH else found
+    value = facet.values[name].get((row.policy, row.at), Blank(NOT_RUN))
+    return Blank(f"{facet.task}: {value.reason}") if isinstance(value, Blank) and value.reason != NO_SUCH else value
 
 
 def mean_of(values: Sequence[float | Blank]) -> float | Blank:

@@ -95,13 +95,13 @@ def _kinds(pairs: DataFrame, side: str) -> Series:
 def _parts(pairs: DataFrame) -> Iterator[tuple[tuple[str, str], NDArray[np.bool_]]]:
     """Groups of questions that are not all of them: by property and value, with a mask."""
     for column, title in FACETS.items():
-        own = pairs[f"{column}{SIDES[0]}"].astype(str)
-        for value in sorted(set(own)):
-            mask = (own == value).to_numpy()
+        outcomes = pairs[f"{column}{SIDES[0]}"].astype(str)
+        for value in sorted(set(outcomes)):
+            mask = (outcomes == value).to_numpy()
             if FEWEST <= mask.sum() < len(pairs):
                 yield (title, {"True": "yes", "False": "no"}.get(value, value)), mask
 
 
 def _contrast(pairs: DataFrame, names: tuple[str, str], part: tuple[str, str], rates: Pair, seed: int) -> Contrast:
-    own, other = (float(values.mean()) for values in rates)
-    return Contrast(*names, *part, len(pairs), own, other, difference(pairs, rates, seed))
+    rate, other = (float(values.mean()) for values in rates)
+    return Contrast(*names, *part, len(pairs), rate, other, difference(pairs, rates, seed))

@@ -26,7 +26,7 @@ class Imported:
 
     @property
     def headline(self) -> tuple[str, float | None]:
-        told = dict(self.scores)
-        found = [name for name in HEADLINES if told.get(name) is not None]
-        found += [name for name, value in self.scores if value is not None]
-        return (found[0], told[found[0]]) if found else ("", None)
+        scores = dict(self.scores)
+        names = [name for name in HEADLINES if scores.get(name) is not None]
+        names += [name for name, value in self.scores if value is not None]
+        return (names[0], scores[names[0]]) if names else ("", None)

@@ -53,14 +53,14 @@ def obeyed_by_silence(records: DataFrame) -> dict[tuple[str, str], float]:
     The checkers judge the phrase by which the task abstains; an output without a word obeys nothing. Left out are
     questions with directives of IFEval, whose checkers may not be installed.
     """
-    asked = records[(records["policy"] == FULL) & records["directives_obeyed"].notna()]
+    answers = records[(records["policy"] == FULL) & records["directives_obeyed"].notna()]
     shares: dict[tuple[str, str], list[float]] = {}
     columns = ("task", "mode", "directives", "abstentions")
-    for task, mode, texts, phrases in asked[list(columns)].itertuples(index=False):
+    for task, mode, texts, phrases in answers[list(columns)].itertuples(index=False):
         if len(texts) and len(phrases) and not any(Directive.parse(text).is_of_ifeval for text in texts):
             obeyed = strictly(list(texts), phrases[0])
             shares.setdefault((str(task), str(mode)), []).append(100 * sum(obeyed) / len(obeyed))
-    return {board: sum(own) / len(own) for board, own in shares.items()}
+    return {board: sum(of_board) / len(of_board) for board, of_board in shares.items()}
 
 
 def not_mastered(full: SummaryRow | None, chance: float | None = None, silence: float | None = None) -> str | None:

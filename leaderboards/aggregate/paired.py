@@ -143,8 +143,10 @@ class Contest:
     def smallest(self, contexts: int | None = None) -> float | None:
         """Returns the smallest true difference that so many contexts tell from 0 four times in five, in the unit of the
         measure; None where they are too few for any, or where nothing differs."""
-        found = smallest_detectable(self.spread, contexts or self.contexts, self.alpha) if self.spread else None
-        return None if found is None else self.measure.factor * found
+        smallest_difference = (
+            smallest_detectable(self.spread, contexts or self.contexts, self.alpha) if self.spread else None
+        )
+        return None if smallest_difference is None else self.measure.factor * smallest_difference
 
     @property
     def written(self) -> str:
@@ -212,8 +214,8 @@ def paired(records: DataFrame, policy: str, other: str) -> DataFrame:
     cells in which either failed somewhere; of a random policy the answers of its first draw."""
     sound = sound_cells(records[records["policy"].isin((policy, other))])
     sound = sound[sound["repeat"] == 0]
-    own = [sound[sound["policy"] == name] for name in (policy, other)]
-    return own[0].merge(own[1], on=[*CELL, *QUESTION], suffixes=SIDES)
+    records_of_sides = [sound[sound["policy"] == name] for name in (policy, other)]
+    return records_of_sides[0].merge(records_of_sides[1], on=[*CELL, *QUESTION], suffixes=SIDES)
 
 
 def duels(records: DataFrame, policy: str, others: Sequence[str], seed: int = 0) -> list[Duel]:
@@ -222,20 +224,20 @@ def duels(records: DataFrame, policy: str, others: Sequence[str], seed: int = 0)
     pairs = [(policy, other) for other in others]
     tables = answer_tables(records[records["policy"].isin((policy, *others))])
     met = list(_met(tables, pairs, COMPARED, seed))
-    found = [duel for other in others for duel in met if duel.other == other]
-    if not found:
+    duels_of_others = [duel for other in others for duel in met if duel.other == other]
+    if not duels_of_others:
         raise LeaderboardError(f"{policy} and {', '.join(others)} have no cell in common that is complete")
-    return found
+    return duels_of_others
 
 
 def every_duel(records: DataFrame, seed: int = 0) -> dict[tuple[str, str], list[Duel]]:
     """Compares any two policies, as ``duels`` of the two alone would, by the measures of :data:`OF_EVERY_TWO`."""
     tables = answer_tables(records)
     names = list(dict.fromkeys(name for table in tables for name in table.policies))
-    found: dict[tuple[str, str], list[Duel]] = {pair: [] for pair in combinations(names, 2)}
-    for duel in _met(tables, list(found), OF_EVERY_TWO, seed):
-        found[duel.policy, duel.other].append(duel)
-    return found
+    by_pair: dict[tuple[str, str], list[Duel]] = {pair: [] for pair in combinations(names, 2)}
+    for duel in _met(tables, list(by_pair), OF_EVERY_TWO, seed):
+        by_pair[duel.policy, duel.other].append(duel)
+    return by_pair
 
 
 @dataclass(frozen=True)
@@ -278,9 +280,9 @@ def _duels_of_task(pair: tuple[str, str], task: str, cells: Sequence[_Cell]) -> 
         having = [place for place, cell in enumerate(cells) if measure.name in cell.samples]
         for place, contest in zip(having, _contests(measure, [cells[place] for place in having]), strict=True):
             contests[place][measure.name] = contest
-    for cell, own in zip(cells, contests, strict=True):
+    for cell, cell_duels in zip(cells, contests, strict=True):
         one, other, counts = *pair, (cell.questions, cell.contexts, len(cells))
-        yield Duel(one, other, task, cell.level, *counts, own, cell.only_one, cell.only_other)
+        yield Duel(one, other, task, cell.level, *counts, cell_duels, cell.only_one, cell.only_other)
 
 
 def _cells(
@@ -300,10 +302,10 @@ def _cells(
                 draws = table.draws[mask]
                 if measure.over:
                     shared = values[:, mask], table.values[measure.over][:, mask]
-                    own = _of_shares(*shared, (one[rows], other[rows]), draws, seed)
+                    of_cell = _of_shares(*shared, (one[rows], other[rows]), draws, seed)
                 else:
-                    own = _of_contexts((values[one[rows]] - values[other[rows]])[:, mask], draws, seed)
-                samples_of_measure = zip(rows.tolist(), own, strict=True)
+                    of_cell = _of_contexts((values[one[rows]] - values[other[rows]])[:, mask], draws, seed)
+                samples_of_measure = zip(rows.tolist(), of_cell, strict=True)
                 for row, sample in ((row, sample) for row, sample in samples_of_measure if sample is not None):
                     samples[row][name] = sample
     common, right = table.there[one] & table.there[other], table.first_right
@@ -359,8 +361,8 @@ def _of_shares(
     contexts = ((counts[one] > 0) & (counts[other] > 0)).sum(axis=1)
     parts = share[one] - share[other], Tails.of(low, high), two_sided_p(low, high), contexts, np.round(spread, DIGITS)
     return [
-        None if np.isnan(mean) else _Sample(float(mean), tails, float(p), int(count), float(own))
-        for mean, tails, p, count, own in zip(*parts, strict=True)
+        None if np.isnan(mean) else _Sample(float(mean), tails, float(p), int(count), float(detail))
+        for mean, tails, p, count, detail in zip(*parts, strict=True)
     ]
 
 
@@ -393,13 +395,13 @@ def differences(values: FloatArray, draws: NDArray[np.intp], seed: int) -> list[
     questions). Questions without a value (NaN) are left out. Contexts are resampled, by their ``draws``, shape
     (questions,)."""
     known = ~np.isnan(values)
-    found: list[Difference] = [Difference(0.0, None, None)] * len(values)
+    intervals: list[Difference] = [Difference(0.0, None, None)] * len(values)
     for mask in np.unique(known, axis=0):
         if mask.any():
             rows = np.flatnonzero((known == mask).all(axis=1))
             for row, one in zip(rows.tolist(), _means(values[np.ix_(rows, mask)], draws[mask], seed), strict=True):
-                found[row] = one
-    return found
+                intervals[row] = one
+    return intervals
 
 
 def _means(values: FloatArray, draws: NDArray[np.intp], seed: int) -> list[Difference]:

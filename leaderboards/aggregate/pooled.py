@@ -116,14 +116,14 @@ def pooled(records: DataFrame, policy: str, others: Sequence[str], seed: int = 0
     """Compares the policy with each of the others: by F1 over the tasks that are judged by it, and by directives obeyed
     and leakage under a defence over those that have directives. All p are corrected together by Holm's method. None of
     no records."""
-    own = records[records["policy"].isin((policy, *others))]
-    tables = answer_tables(own) if len(own) else []
-    found = (
+    of_policies = records[records["policy"].isin((policy, *others))]
+    tables = answer_tables(of_policies) if len(of_policies) else []
+    shares = (
         _pooled([table for table in tables if measure in _leads(table)], (policy, other), measure, seed)
         for other in others
         for measure in COMPARED.values()
     )
-    return _corrected([one for one in found if one is not None])
+    return _corrected([one for one in shares if one is not None])
 
 
 def with_cells(lines: Sequence[Pooled], duels: Sequence[Duel]) -> list[Pooled]:
@@ -187,7 +187,7 @@ def _pooled(
     known = [one for one in resampled if one is not None]
     whole = len(known) == len(areas)  # a task of a single context has no resamples
     drawn: FloatArray = np.stack(known).mean(axis=0).round(DIGITS) if whole else np.empty(0)
-    found = Pooled(
+    result = Pooled(
         *pair,
         measure,
         Difference(mean, None, None),
@@ -202,7 +202,7 @@ def _pooled(
         float(np.std(drawn, ddof=1)) if len(drawn) else 0.0,
         tuple(100 * np.mean(over, axis=0)) if over else None,
     )
-    return found, drawn
+    return result, drawn
 
 
 def _difference(table: AnswerTable, pair: tuple[str, str], measure: Compared) -> tuple[FloatArray, NDArray[np.bool_]]:
@@ -239,15 +239,15 @@ def _area(tables: Sequence[AnswerTable], pair: tuple[str, str], measure: Compare
 def _share(tables: Sequence[AnswerTable], pair: tuple[str, str], measure: Compared, seed: int) -> _Area | None:
     """The mean height of the difference of two shares over the levels at which both are over something. A sum over all
     levels would favour a policy that falls silent at the high ones, where all are wrong most often."""
-    levels = [(table, found) for table in tables if (found := _share_at(table, pair, measure, seed)) is not None]
+    levels = [(table, share) for table in tables if (share := _share_at(table, pair, measure, seed)) is not None]
     if not levels:
         return None
     weights = _weights([table for table, _ in levels])
-    mean = float(weights @ np.array([found.mean for _, found in levels]))
-    drawn = [found.resampled for _, found in levels if found.resampled is not None]
+    mean = float(weights @ np.array([share.mean for _, share in levels]))
+    drawn = [share.resampled for _, share in levels if share.resampled is not None]
     resampled: FloatArray | None = weights @ np.stack(drawn) if len(drawn) == len(levels) else None
-    contexts, differing = (max(getattr(found, name) for _, found in levels) for name in ("contexts", "differing"))
-    over = weights @ np.array([found.over for _, found in levels])
+    contexts, differing = (max(getattr(share, name) for _, share in levels) for name in ("contexts", "differing"))
+    over = weights @ np.array([share.over for _, share in levels])
     return _Area(mean, resampled, contexts, differing, len(levels), (float(over[0]), float(over[1])))
 
 

@@ -35,21 +35,21 @@ def marks(values: Mapping[str, FloatArray], higher_is_better: bool = True) -> Ma
 def marked(rows: Mapping[str, SummaryRow], means: Mapping[str, Mapping[str, FloatArray]]) -> dict[str, SummaryRow]:
     """Returns the rows of a task, mode and level by policy, each with what it is best and tied in. ``means``: by policy
     and field of the row, resampled. Controls and rows without an interval are ranked in nothing."""
-    found: dict[str, dict[Mark, list[str]]] = {policy: {"best": [], "tie": []} for policy in rows}
+    levels_by_mark: dict[str, dict[Mark, list[str]]] = {policy: {"best": [], "tie": []} for policy in rows}
     for measure in RANKED:
         values = {
-            policy: np.concatenate([[value], own[measure.field]])
-            for policy, own in means.items()
+            policy: np.concatenate([[value], by_level[measure.field]])
+            for policy, by_level in means.items()
             if policy not in CONTROLS
-            and measure.field in own
+            and measure.field in by_level
             and (value := measure.value(rows[policy])) is not None
-            and not np.isnan(own[measure.field]).any()
+            and not np.isnan(by_level[measure.field]).any()
         }
         for policy, mark in marks(values, measure.better == "higher").items():
-            found[policy][mark].append(measure.name)
+            levels_by_mark[policy][mark].append(measure.name)
     return {
-        policy: row.model_copy(update={"best_in": tuple(own["best"]), "tied_in": tuple(own["tie"])})
-        for (policy, own), row in zip(found.items(), rows.values(), strict=True)
+        policy: row.model_copy(update={"best_in": tuple(levels["best"]), "tied_in": tuple(levels["tie"])})
+        for (policy, levels), row in zip(levels_by_mark.items(), rows.values(), strict=True)
     }
 
 

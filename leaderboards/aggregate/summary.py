@@ -99,15 +99,15 @@ def summarise(
     in_order_of_questions = records.sort_values(list(QUESTION), kind="stable")
     columns = Columns.of(with_full(in_order_of_questions, FULL))
     nothing = columns.at(np.arange(0))
-    found: dict[Key, Columns] = {
+    columns_by_key: dict[Key, Columns] = {
         (str(task), str(mode), str(policy), level): columns.at(places)
         for (task, mode, policy, level), places in groups(in_order_of_questions, CELL)
     }
     in_order = [(str(task), str(mode), str(policy), level) for task, mode, policy, level in appeared]
-    wanted = dict.fromkeys([*(planned.keys() if planned else ()), *in_order])
+    keys = dict.fromkeys([*(planned.keys() if planned else ()), *in_order])
     cells = {
-        key: _cell(key, found.get(key, nothing), _Expected.of(key, questions, planned), seed, resamples)
-        for key in _in_order(list(wanted))
+        key: _cell(key, columns_by_key.get(key, nothing), _Expected.of(key, questions, planned), seed, resamples)
+        for key in _in_order(list(keys))
     }
     cells = _judged(cells, planned.chances if planned else {}, silence)
     cells |= _overall(cells, every_task=planned is not None and planned.every_task)
@@ -217,7 +217,7 @@ def _incomplete(group: Columns, expected: _Expected, repeats: int) -> str | None
     if not len(group):
         return NOT_RUN
     gaps = []
-    wanted = expected.questions * repeats
+    expected_answers = expected.questions * repeats
     there = len(np.unique(group["context"]))
     if expected.contexts is not None and there < expected.contexts:
         gaps.append(f"{expected.contexts - there} of {expected.contexts} contexts are not run yet")
@@ -225,9 +225,9 @@ def _incomplete(group: Columns, expected: _Expected, repeats: int) -> str | None
     if len(failed):
         reasons = (visible(str(reason)) for reason in failed["reason"] if not isna(reason))
         first = next(reasons, "no reason was recorded")
-        gaps.append(f"{len(failed)} of {wanted} failed: {first}")
-    if len(group) < wanted:
-        gaps.append(f"{wanted - len(group)} of {wanted} have no record")
+        gaps.append(f"{len(failed)} of {expected_answers} failed: {first}")
+    if len(group) < expected_answers:
+        gaps.append(f"{expected_answers - len(group)} of {expected_answers} have no record")
     return _joined(gaps)
 
 
@@ -331,14 +331,15 @@ def _marked(cells: Mapping[Key, _Cell]) -> list[SummaryRow]:
     columns: dict[tuple[str, str, Level], dict[str, _Cell]] = {}
     for (task, mode, policy, level), cell in cells.items():
         columns.setdefault((task, mode, level), {})[policy] = cell
-    found = {
+    marks_by_column = {
         (task, mode, policy, level): row
-        for (task, mode, level), own in columns.items()
+        for (task, mode, level), column in columns.items()
         for policy, row in marked(
-            {policy: cell.row for policy, cell in own.items()}, {policy: cell.means for policy, cell in own.items()}
+            {policy: cell.row for policy, cell in column.items()},
+            {policy: cell.means for policy, cell in column.items()},
         ).items()
     }
-    return [found[key] for key in cells]
+    return [marks_by_column[key] for key in cells]
 
 
 def _overall(cells: Mapping[Key, _Cell], every_task: bool) -> dict[Key, _Cell]:
@@ -348,8 +349,8 @@ def _overall(cells: Mapping[Key, _Cell], every_task: bool) -> dict[Key, _Cell]:
     excluded = {key[:2] for key, cell in cells.items() if cell.row.not_mastered and not every_task}
     counted = {mode: [task for task in tasks if (task, mode) not in excluded] for _, mode, *_ in cells}
     chances = {task: cell.row.chance for (task, *_), cell in cells.items() if cell.row.chance is not None}
-    known = {mode: [chances[task] for task in own if task in chances] for mode, own in counted.items()}
-    means = {mode: sum(own) / len(own) if own else None for mode, own in known.items()}
+    known = {mode: [chances[task] for task in of_mode if task in chances] for mode, of_mode in counted.items()}
+    means = {mode: sum(values) / len(values) if values else None for mode, values in known.items()}
     anywhere = dict.fromkeys((ALL_TASKS, mode, policy, level) for _, mode, policy, level in cells)
     return {
         key: _over_tasks(key, [(task, cells.get((task, *key[1:]))) for task in counted[key[1]]], means[key[1]])

@@ -45,8 +45,8 @@ def areas(profile: Profile, to: FloatArray | None = None) -> FloatArray | Blank:
     shares = np.divide(taken, widths, out=np.zeros_like(widths), where=widths > 0)
     total = (taken * (heights[:, :-1] + shares * rises / 2)).sum(axis=1)
     span = end - ratios[:, 0]
-    found: FloatArray = np.divide(total, span, out=heights.mean(axis=1), where=span > FLAT)
-    return found
+    means: FloatArray = np.divide(total, span, out=heights.mean(axis=1), where=span > FLAT)
+    return means
 
 
 def last_realised(profile: Profile) -> FloatArray | Blank:
@@ -60,12 +60,12 @@ def last_realised(profile: Profile) -> FloatArray | Blank:
 def area_under_curve(profile: Profile) -> Area | Blank:
     """Returns the area over the whole span of the policy; see :func:`areas`. Of the full cache, which spans nothing,
     its height."""
-    found, span = areas(profile), last_realised(profile)
-    if isinstance(found, Blank):
-        return found
+    area, span = areas(profile), last_realised(profile)
+    if isinstance(area, Blank):
+        return area
     if isinstance(span, Blank):
         return span
-    return Area(profile.estimate(found), float(span[0]))
+    return Area(profile.estimate(area), float(span[0]))
 
 
 def _cell(area: Area) -> Cell:

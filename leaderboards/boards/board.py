@@ -197,12 +197,13 @@ def _table(columns: Sequence[Column], policies: Sequence[_Policy]) -> tuple[tupl
     compressed = [policy.standing.policy != FULL for policy in policies]
     counted = compressed if any(compressed) else [True] * len(policies)
     cells = [
-        (column, own)
-        for column, own in cells
-        if any(cell.sort is not None for cell, counts in zip(own, counted, strict=True) if counts)
+        (column, column_cells)
+        for column, column_cells in cells
+        if any(cell.sort is not None for cell, counts in zip(column_cells, counted, strict=True) if counts)
     ]
     return tuple(column for column, _ in cells), tuple(
-        Line(policy.standing.policy, tuple(own[place] for _, own in cells)) for place, policy in enumerate(policies)
+        Line(policy.standing.policy, tuple(column_cells[place] for _, column_cells in cells))
+        for place, policy in enumerate(policies)
     )
 
 

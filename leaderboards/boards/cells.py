@@ -33,8 +33,8 @@ class Cell:
     @property
     def key(self) -> str:
         """Returns what the table is sorted by in six digits, or nothing where the text says so much itself."""
-        written = "" if self.sort is None else f"{self.sort:.6g}"
-        return "" if written == self.text else written
+        sort = "" if self.sort is None else f"{self.sort:.6g}"
+        return "" if sort == self.text else sort
 
     @property
     def sign(self) -> str:

@@ -78,10 +78,10 @@ class Cliff:
 def cliff(profile: Profile, measure: Measure) -> Cliff | Blank:
     """Finds the steepest place, the first of equally steep ones. Its interval holds that and 95 % of the resamples'
     cliffs, those in which the rate rises nowhere left out. Blank where it rises nowhere as measured, and by budget."""
-    found = Blank(profile.not_comparable) if profile.not_comparable else susceptibility(profile, measure)
-    if isinstance(found, Blank):
-        return found
-    ratios, rises = found
+    result = Blank(profile.not_comparable) if profile.not_comparable else susceptibility(profile, measure)
+    if isinstance(result, Blank):
+        return result
+    ratios, rises = result
     if rises[0].max() <= FLAT:
         return Blank(f"{measure.title.lower()} rises nowhere")
     places = steepest(rises)

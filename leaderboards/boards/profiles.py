@@ -92,8 +92,8 @@ class Profile:
 
 
 def _mean(arrays: Sequence[FloatArray]) -> FloatArray:
-    found: FloatArray = arrays[0] if len(arrays) == 1 else np.mean(arrays, axis=0)
-    return found
+    mean: FloatArray = arrays[0] if len(arrays) == 1 else np.mean(arrays, axis=0)
+    return mean
 
 
 @dataclass(frozen=True)
@@ -174,14 +174,17 @@ class Profiles:
     def presses(self, mode: str, task: str) -> dict[str, list[Arguments]]:
         """Returns what each policy of a board ran with, task by task; of those without arguments nothing."""
         keys = {policy: [(policy, one) for one in self.tasks(mode, task)] for policy in self.rows[mode, task]}
-        known = {policy: [self.arguments[key] for key in own if key in self.arguments] for policy, own in keys.items()}
-        return {policy: [one for one in own if one.used] for policy, own in known.items()}
+        known = {
+            policy: [self.arguments[key] for key in of_policy if key in self.arguments]
+            for policy, of_policy in keys.items()
+        }
+        return {policy: [one for one in presses if one.used] for policy, presses in known.items()}
 
     def profile(self, mode: str, task: str, policy: str) -> Profile:
         """Returns the profile of a policy; raises KeyError for one that is not on this board."""
         board = self.rows[mode, task]
-        own = {level: row for level, row in board[policy].items() if level != UNTREATED}
-        cells = [(policy, level) for level in sorted(own, key=lambda level: level.amount)]
+        by_level = {level: row for level, row in board[policy].items() if level != UNTREATED}
+        cells = [(policy, level) for level in sorted(by_level, key=lambda level: level.amount)]
         rows = self._rows(mode, task, cells)
         tasks = self.tasks(mode, task)
         measured = {one.field: self._measured(one, mode, tasks, cells, rows) for one in SHOWN}
@@ -224,10 +227,10 @@ class Profiles:
         blank = _gap(cells, rows)
         if blank:
             return blank
-        found = [self._leads_of_task(mode, one, cells) for one in self.tasks(mode, task)]
-        known = [one for one in found if not isinstance(one, Blank)]
-        if len(known) < len(found):
-            return next(one for one in found if isinstance(one, Blank))
+        leads = [self._leads_of_task(mode, one, cells) for one in self.tasks(mode, task)]
+        known = [one for one in leads if not isinstance(one, Blank)]
+        if len(known) < len(leads):
+            return next(one for one in leads if isinstance(one, Blank))
         return known[0] if task != ALL_TASKS else (_mean_over_tasks([_mean(one) for one in known]),)
 
     def _leads_of_task(
@@ -236,9 +239,9 @@ class Profiles:
         full = self._full(mode, task)
         first, *others = lead_of(full).measures
         measures = (first, *(one for one in others if full is not None and one.value(full) is not None))
-        found = [(one, self._measured(one, mode, [task], cells, self._rows(mode, task, cells))) for one in measures]
-        blank = next((values for _, values in found if isinstance(values, Blank)), None)
-        return blank or tuple(good(one, values) for one, values in found if not isinstance(values, Blank))
+        leads = [(one, self._measured(one, mode, [task], cells, self._rows(mode, task, cells))) for one in measures]
+        blank = next((values for _, values in leads if isinstance(values, Blank)), None)
+        return blank or tuple(good(one, values) for one, values in leads if not isinstance(values, Blank))
 
     def _rows(self, mode: str, task: str, cells: Sequence[tuple[str, Level]]) -> Mapping[Level, SummaryRow | None]:
         """Returns the rows of a policy at its levels, that of the full cache first."""

@@ -38,35 +38,35 @@ def rank_intervals(ahead: Mapping[str, Mapping[str, FloatArray]]) -> dict[str, R
     The resamples add noise of their own, which draws ranks to the middle: where many policies are about equal, the
     interval of the first says that it may be any of them, and not where in it it is.
     """
-    found = {}
+    intervals = {}
     for policy, by_other in ahead.items():
         ranks = 1.0 + (np.stack(list(by_other.values())) < 0).sum(axis=0)
         rank = int(ranks[0])
         low, high = discrete_interval(ranks[1:], rank)
         tied = tuple(other for other, lead in by_other.items() if other != policy and not Difference.of(lead).is_clear)
         ends = (None if low is None else int(low), None if high is None else int(high))
-        found[policy] = RankInterval(rank, *ends, tied, alone=len(ahead) == 1)
-    return found
+        intervals[policy] = RankInterval(rank, *ends, tied, alone=len(ahead) == 1)
+    return intervals
 
 
 def ranks(board: BoardProfiles) -> dict[str, RankInterval | Blank]:
     """Ranks all policies that are no controls, any two over the realised ratios that both reach: one that removes less
     than it is asked to cuts nobody short, and keeps its rank. One whose window is under half of its paper's is another
     press, and is ranked against nobody."""
-    found: dict[str, RankInterval | Blank] = {name: Blank(A_CONTROL) for name in board.profiles if name in CONTROLS}
+    intervals: dict[str, RankInterval | Blank] = {name: Blank(A_CONTROL) for name in board.profiles if name in CONTROLS}
     known: dict[str, tuple[Profile, FloatArray]] = {}
     for policy, profile in board.profiles.items():
         if policy not in CONTROLS:
             area, end = areas(profile), last_realised(profile)
             narrow = narrow_windows(board.presses.get(policy, ()))
             if isinstance(area, Blank):
-                found[policy] = area
+                intervals[policy] = area
             elif narrow:
-                found[policy] = Blank(f"{narrow}, under {LEAST_SHARE:.0%} of its paper's: another press", narrow)
+                intervals[policy] = Blank(f"{narrow}, under {LEAST_SHARE:.0%} of its paper's: another press", narrow)
             elif not isinstance(end, Blank):
                 known[policy] = profile, end
     ahead = {one: {other: _ahead(known[one], known[other]) for other in known} for one in known}
-    return found | rank_intervals(ahead)
+    return intervals | rank_intervals(ahead)
 
 
 def _ahead(one: tuple[Profile, FloatArray], other: tuple[Profile, FloatArray]) -> FloatArray:
@@ -77,8 +77,8 @@ def _ahead(one: tuple[Profile, FloatArray], other: tuple[Profile, FloatArray]) -
     if isinstance(first, Blank) or isinstance(second, Blank):
         raise TypeError("only what has an area is ranked")
     fewest = min(len(first), len(second))
-    found: FloatArray = np.round(first[:fewest] - second[:fewest], DIGITS)
-    return found
+    differences: FloatArray = np.round(first[:fewest] - second[:fewest], DIGITS)
+    return differences
 
 
 def _cell(rank: RankInterval) -> Cell:

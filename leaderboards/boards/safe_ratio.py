@@ -59,9 +59,11 @@ def safe_ratio(profile: Profile) -> SafeRatio | Blank:
     if len(profile.leads[0]) < 2:
         return Blank(ONE_CONTEXT)
     lost = [lead[:, :1] - lead[:, 1:] for lead in profile.leads]
-    by_level = [[profile.estimate(own[:, place]) for own in lost] for place in range(len(profile.levels) - 1)]
-    losses = tuple(max(own, key=_upper) for own in by_level)
-    outcomes = {level.value: _outcome(own) for level, own in zip(profile.levels[1:], by_level, strict=True)}
+    by_level = [
+        [profile.estimate(of_measure[:, place]) for of_measure in lost] for place in range(len(profile.levels) - 1)
+    ]
+    losses = tuple(max(estimates, key=_upper) for estimates in by_level)
+    outcomes = {level.value: _outcome(estimates) for level, estimates in zip(profile.levels[1:], by_level, strict=True)}
     beyond = next(((ratio, one) for ratio, one in outcomes.items() if one != "safe"), (inf, "not tried"))
     return SafeRatio(
         max((ratio for ratio in outcomes if ratio < beyond[0]), default=0.0),
@@ -79,10 +81,10 @@ def lowest(by_task: Mapping[str, SafeRatio | Blank]) -> SafeRatio | Blank:
         if isinstance(one, Blank):
             return Blank(f"{task}: {one.reason}" if len(by_task) > 1 else one.reason, one.short)
     known = {task: one for task, one in by_task.items() if not isinstance(one, Blank)}
-    worst = min(known.values(), key=_badness)
-    tasks = tuple(task for task, one in known.items() if _badness(one) == _badness(worst))
+    smallest = min(known.values(), key=_badness)
+    tasks = tuple(task for task, one in known.items() if _badness(one) == _badness(smallest))
     return replace(
-        worst,
+        smallest,
         contexts=min(known[task].contexts for task in tasks),
         unsafe_from=min((one.unsafe_from for one in known.values() if one.unsafe_from is not None), default=None),
         tasks=tasks,

@@ -56,19 +56,19 @@ def standings(profiles: Profiles, mode: str, task: str) -> list[Standing]:
 def all_standings(records: DataFrame, rows: Sequence[SummaryRow], seed: int = 0) -> Standings:
     """Computes the standings of every board. ``rows`` are those that the records add up to."""
     profiles = Profiles.of(records, rows, seed)
-    found = {(mode, task): standings(profiles, mode, task) for mode, task in profiles.rows}
-    for mode, task in found:
+    by_board = {(mode, task): standings(profiles, mode, task) for mode, task in profiles.rows}
+    for mode, task in by_board:
         if task == ALL_TASKS:
-            by_task = {one: found[mode, one] for one in profiles.tasks(mode, task)}
-            found[mode, task] = [_over_tasks(standing, by_task) for standing in found[mode, task]]
-    return found
+            by_task = {one: by_board[mode, one] for one in profiles.tasks(mode, task)}
+            by_board[mode, task] = [_over_tasks(standing, by_task) for standing in by_board[mode, task]]
+    return by_board
 
 
 def _over_tasks(mean: Standing, by_task: Mapping[str, Sequence[Standing]]) -> Standing:
     """Returns a standing over all tasks, of which some measures are no measures of the mean."""
-    own = {task: one for task, of_task in by_task.items() for one in of_task if one.policy == mean.policy}
+    of_tasks = {task: one for task, of_task in by_task.items() for one in of_task if one.policy == mean.policy}
     values = {
-        measure.name: measure.over_tasks({task: one[measure] for task, one in own.items()})
+        measure.name: measure.over_tasks({task: one[measure] for task, one in of_tasks.items()})
         for measure in DERIVED
         if measure.over_tasks is not None and not isinstance(mean[measure], Blank)
     }

@@ -66,13 +66,13 @@ Measure = Callable[[Mapping[str, Evidence]], Measured | Blank]
 
 def each_part(parts: Mapping[str, Callable[[], Statistic]]) -> Measured:
     """Measures the parts of a claim by their names: where one lacks evidence, the others are judged all the same."""
-    found: list[Statistic | NoStatistic] = []
+    results: list[Statistic | NoStatistic] = []
     for part, measure in parts.items():
         try:
-            found.append(replace(measure(), part=part))
+            results.append(replace(measure(), part=part))
         except NoEvidenceError as error:
-            found.append(NoStatistic(part, str(error)))
-    return found
+            results.append(NoStatistic(part, str(error)))
+    return results
 
 
 @dataclass(frozen=True)

@@ -40,11 +40,13 @@ def judge(claims: Sequence[Claim], evidence: Mapping[str, Evidence | Blank]) -> 
     """Judges claims by the records of their experiments, which go by name; a Blank says why there are none."""
     measured = {claim.identifier: _measured(claim, evidence) for claim in claims}
     tests = {
-        (claim.text.letter, claim.identifier, found.part): bootstrap_p(_known(found.values[1:]) - claim.threshold)
+        (claim.text.letter, claim.identifier, statistic.part): bootstrap_p(
+            _known(statistic.values[1:]) - claim.threshold
+        )
         for claim in claims
         if not isinstance(parts := measured[claim.identifier], Blank)
-        for found in parts
-        if isinstance(found, Statistic) and found.n >= FEWEST_CONTEXTS and len(_known(found.values[1:]))
+        for statistic in parts
+        if isinstance(statistic, Statistic) and statistic.n >= FEWEST_CONTEXTS and len(_known(statistic.values[1:]))
     }
     p_values = {
         key: p
@@ -55,14 +57,14 @@ def judge(claims: Sequence[Claim], evidence: Mapping[str, Evidence | Blank]) -> 
 
 
 def _measured(claim: Claim, evidence: Mapping[str, Evidence | Blank]) -> Measured | Blank:
-    own: dict[str, Evidence] = {}
+    by_name: dict[str, Evidence] = {}
     for name in claim.evidence:
-        found = evidence.get(name, Blank(ONE_SIZE))
-        if isinstance(found, Blank):
-            return found
-        own[name] = found
+        records = evidence.get(name, Blank(ONE_SIZE))
+        if isinstance(records, Blank):
+            return records
+        by_name[name] = records
     try:
-        return claim.measure(own)
+        return claim.measure(by_name)
     except NoEvidenceError as error:
         return Blank(str(error))
 
@@ -73,32 +75,33 @@ def _judgements(
     if isinstance(measured, Blank):
         return [Judgement(claim, "", None, None, "undecided", measured.reason)]
     return [
-        _judgement(claim, found, p_values.get((claim.text.letter, claim.identifier, found.part))) for found in measured
+        _judgement(claim, statistic, p_values.get((claim.text.letter, claim.identifier, statistic.part)))
+        for statistic in measured
     ]
 
 
-def _judgement(claim: Claim, found: Statistic | NoStatistic, p: float | None) -> Judgement:
-    if isinstance(found, NoStatistic):
-        return Judgement(claim, found.part, None, None, "undecided", found.reason)
-    estimate = Estimate.of(float(found.values[0]), found.values[1:], found.n)
+def _judgement(claim: Claim, statistic: Statistic | NoStatistic, p: float | None) -> Judgement:
+    if isinstance(statistic, NoStatistic):
+        return Judgement(claim, statistic.part, None, None, "undecided", statistic.reason)
+    estimate = Estimate.of(float(statistic.values[0]), statistic.values[1:], statistic.n)
     if p is None:
-        why = f"{found.n} contexts: fewer than {FEWEST_CONTEXTS} decide nothing"
-        return Judgement(claim, found.part, estimate, None, "undecided", why)
+        why = f"{statistic.n} contexts: fewer than {FEWEST_CONTEXTS} decide nothing"
+        return Judgement(claim, statistic.part, estimate, None, "undecided", why)
     if estimate.interval is None:
-        return Judgement(claim, found.part, estimate, None, "undecided", "many resamples have no value")
+        return Judgement(claim, statistic.part, estimate, None, "undecided", "many resamples have no value")
     low, high = estimate.interval
     is_clear = not low <= claim.threshold <= high
     if is_clear and p < ALPHA:
         return Judgement(
             claim,
-            found.part,
+            statistic.part,
             estimate,
             p,
             "holds" if _is_on_side(claim, estimate.mean) else "does not hold",
-            found.note,
+            statistic.note,
         )
     why = "undecided once corrected for the claims tested with it" if is_clear else needed(claim, estimate)
-    return Judgement(claim, found.part, estimate, p, "undecided", "; ".join(filter(None, (why, found.note))))
+    return Judgement(claim, statistic.part, estimate, p, "undecided", "; ".join(filter(None, (why, statistic.note))))
 
 
 def _is_on_side(claim: Claim, value: float) -> bool:

@@ -26,17 +26,17 @@ def encounters(duels: Duels, unmastered: Mapping[str, str]) -> dict[str, Any]:
     ``policies``, the first with all others first; of a pair that is asked for the other way round, the script turns the
     signs. ``unmastered``: why the model cannot do a task, which has no numbers then."""
     policies = list(dict.fromkeys(name for pair in duels for name in pair))
-    tasks = list(dict.fromkeys(duel.task for own in duels.values() for duel in own))
-    levels = sorted({duel.level for own in duels.values() for duel in own})
+    tasks = list(dict.fromkeys(duel.task for of_pair in duels.values() for duel in of_pair))
+    levels = sorted({duel.level for of_pair in duels.values() for duel in of_pair})
     shape = len(policies) * (len(policies) - 1) // 2, len(tasks), len(levels)
     numbers = np.full((*shape, NUMBERS), NOTHING, dtype=np.int8)
     p = np.zeros(shape, dtype="<u2")
     places = {name: place for place, name in enumerate(policies)}
     of_task, of_level = ({name: place for place, name in enumerate(names)} for names in (tasks, levels))
     contexts: int | None = None  # the fewest of a cell
-    for (one, other), own in duels.items():
+    for (one, other), of_pair in duels.items():
         pair = _place(places[one], places[other], len(policies))
-        for duel in (duel for duel in own if duel.task not in unmastered):
+        for duel in (duel for duel in of_pair if duel.task not in unmastered):
             place = pair, of_task[duel.task], of_level[duel.level]
             wrong = duel.contests.get(WRONG.name)
             tones = VERDICTS[duel.verdict], VERDICTS[wrong.verdict] if wrong else 0

@@ -56,7 +56,7 @@ class Sheet:
         return cls(
             name,
             title,
-            tuple(own for parts in spread.values() for own in parts),
+            tuple(column for parts in spread.values() for column in parts),
             tuple(
                 tuple(_part(row[column], path) for column in names for path in spread[column].values()) for row in rows
             ),

@@ -111,7 +111,7 @@ def pooled_sheet(name: str, pooled: Iterable[Pooled]) -> Sheet:
     return Sheet.of(name, "Pooled differences", rows)
 
 
-def questions_sheet(found: Sequence[Facet]) -> Sheet:
+def questions_sheet(facets: Sequence[Facet]) -> Sheet:
     """Lists every measure by kind of question."""
     rows = [
         {
@@ -122,9 +122,9 @@ def questions_sheet(found: Sequence[Facet]) -> Sheet:
             "questions": facet.n,
             "policy": policy,
             "level": level,
-            **_first_reason({name: own[policy, level] for name, own in facet.values.items()}),
+            **_first_reason({name: by_measure[policy, level] for name, by_measure in facet.values.items()}),
         }
-        for facet in found
+        for facet in facets
         for policy, level in next(iter(facet.values.values()))
     ]
     return Sheet.of("questions", "Kinds of questions, of each task, policy and level", rows)
@@ -157,5 +157,5 @@ def contrasts_sheet(name: str, contrasts: Sequence[Contrast]) -> Sheet:
 
 def imported_sheet(rows: Sequence[Imported]) -> Sheet:
     """Results of kvpress's own evaluation, the scores as it named them."""
-    own = [{**asdict(row), "scores": dict(row.scores), "source": "imported from kvpress"} for row in rows]
-    return Sheet.of("imported", "Imported from kvpress", own)
+    records = [{**asdict(row), "scores": dict(row.scores), "source": "imported from kvpress"} for row in rows]
+    return Sheet.of("imported", "Imported from kvpress", records)

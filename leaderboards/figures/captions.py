@@ -35,9 +35,9 @@ def map_caption(heat_map: HeatMap, key: Key, where: str, data: str) -> str:
 
 def data_sentences(rows: Sequence[SummaryRow], task: str, mode: str, model: str) -> str:
     """Says of which model, contexts and way of compression the numbers of a task are."""
-    own = [row for row in rows if (row.task, row.mode) == (task, mode) and row.n]
-    tasks = dict.fromkeys(name for row in own for name in row.mean_of)
-    fewest = min((row.fewest_contexts for row in own), default=0)
+    board_rows = [row for row in rows if (row.task, row.mode) == (task, mode) and row.n]
+    tasks = dict.fromkeys(name for row in board_rows for name in row.mean_of)
+    fewest = min((row.fewest_contexts for row in board_rows), default=0)
     contexts = f"{fewest} context{'s' * (fewest != 1)}"
     data = contexts
     if task == ALL_TASKS:

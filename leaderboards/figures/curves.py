@@ -47,23 +47,23 @@ def curve_plot(
     levels = sorted({row.at for row in shown})
     horizontal = Axis.over(levels)
     full = next((row for row in shown if row.policy == FULL), None)
-    own: dict[LineStyle, list[SummaryRow]] = {}
+    rows_by_style: dict[LineStyle, list[SummaryRow]] = {}
     for row in shown:
-        own.setdefault(styles[row.policy], []).append(row)
-    lines = {style: _points(of_policy, full, measure, horizontal) for style, of_policy in own.items()}
+        rows_by_style.setdefault(styles[row.policy], []).append(row)
+    lines = {style: _points(of_policy, full, measure, horizontal) for style, of_policy in rows_by_style.items()}
     broken = _cliffs(lines, cliffs or {}) if measure in CLIFFS else {}
 
     marks = [mark for style, runs in lines.items() for mark in _marks(style, runs)]
-    marks += [_break(style, *found) for style, found in broken.items()]
+    marks += [_break(style, *cliff) for style, cliff in broken.items()]
     where = "the mean over tasks" if task == ALL_TASKS else task
     title = f"{measure.title} ({measure.unit}) over the {horizontal.title}, {where}, {mode}: a line for each policy"
     frame = Frame(horizontal, _vertical(measure, lines.values()))
     levels = [level for level in levels if level.declared == horizontal.kind]
-    spots = [spot for style, of_policy in own.items() for spot in _spots(style, of_policy, measure, levels)]
+    spots = [spot for style, of_policy in rows_by_style.items() for spot in _spots(style, of_policy, measure, levels)]
     return Plot(
         Drawing(frame, tuple(marks), title, f"{task}/{mode}/{measure.name}/{place}"),
         f"{measure.title}, {measure.unit}: {where.removeprefix('the ')}, {mode}",
-        (*spots, *(_cliff_spot(style, *found) for style, found in broken.items())),
+        (*spots, *(_cliff_spot(style, *cliff) for style, cliff in broken.items())),
         {style.index: style.policy for style in lines},
         CLIFF_NOTE if broken else "",
     )
@@ -89,8 +89,8 @@ def _points(
     origin = horizontal.origin if full is not None else None
     anchor = [(origin, full)] if full is not None and origin is not None else []
     runs: list[list[Point]] = [[]]
-    own = [row for row in rows if row.at.declared == horizontal.kind and row.at.value != origin]
-    for place, row in [*anchor, *((row.at.value, row) for row in sorted(own, key=lambda row: row.at.amount))]:
+    of_kind = [row for row in rows if row.at.declared == horizontal.kind and row.at.value != origin]
+    for place, row in [*anchor, *((row.at.value, row) for row in sorted(of_kind, key=lambda row: row.at.amount))]:
         value = _scaled(measure, row)
         if value is None:
             runs.append([])
@@ -136,13 +136,13 @@ def _cliffs(
     lines: Mapping[LineStyle, Sequence[Sequence[Point]]], cliffs: Cliffs
 ) -> dict[LineStyle, tuple[Cliff, float]]:
     """Returns the cliffs of methods, with the height of the curve there."""
-    found = {}
+    places_of_cliffs = {}
     for style, runs in lines.items():
         cliff = cliffs.get(style.policy)
         if isinstance(cliff, Cliff) and not style.control:
             ratios, values = zip(*((ratio, value) for run in runs for ratio, value, _ in run), strict=True)
-            found[style] = (cliff, float(np.interp(cliff.ratio, ratios, values)))
-    return found
+            places_of_cliffs[style] = (cliff, float(np.interp(cliff.ratio, ratios, values)))
+    return places_of_cliffs
 
 
 def _cliff_spot(style: LineStyle, cliff: Cliff, height: float) -> Spot:

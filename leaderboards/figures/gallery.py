@@ -71,12 +71,12 @@ def gallery(
 ) -> Gallery:
     """Draws one task, or ``all``, in one mode. ``rows``: of all tasks. ``styles``: of all policies of a site, if the
     rows are not. ``place``: of the gallery on its page, if there are several."""
-    own = [row for row in rows if (row.task, row.mode) == (task, mode)]
-    found = details.standings.get((mode, task), ())
+    board_rows = [row for row in rows if (row.task, row.mode) == (task, mode)]
+    standings = details.standings.get((mode, task), ())
     pictures = [
-        _curve(curve_plot(rows, task, mode, measure, _cliffs(found, measure), styles, place), measure)
+        _curve(curve_plot(rows, task, mode, measure, _cliffs(standings, measure), styles, place), measure)
         for measure in CURVES
-        if _any(own, measure)
+        if _any(board_rows, measure)
     ]
     scatters = [_scatter(scatter(rows, task, mode, measure, styles, place), measure) for measure in CORRELATIONS]
     drawn = [picture for picture in scatters if picture is not None]
@@ -88,12 +88,12 @@ def gallery(
     )
     return Gallery(
         tuple(pictures),
-        _blanks(own),
+        _blanks(board_rows),
         COLUMNS,
         tuple(
             _correlated(standing.policy, measure.title, standing[correlated])
             for measure, correlated in CORRELATIONS.items()
-            for standing in found
+            for standing in standings
         )
         if drawn
         else (),
@@ -134,11 +134,19 @@ def _said(points: Scatter) -> str:
     )
 
 
-def _correlated(policy: str, rate: str, found: Correlation | Blank) -> tuple[str, ...]:
-    if isinstance(found, Blank):
-        return (policy, rate, "–", "", "–", "", found.reason)
-    pearson, spearman = f"{found.pearson:.2f}", f"{found.spearman:.2f}"
-    return (policy, rate, pearson, written_p(found.pearson_p), spearman, written_p(found.spearman_p), str(found.n))
+def _correlated(policy: str, rate: str, correlation: Correlation | Blank) -> tuple[str, ...]:
+    if isinstance(correlation, Blank):
+        return (policy, rate, "–", "", "–", "", correlation.reason)
+    pearson, spearman = f"{correlation.pearson:.2f}", f"{correlation.spearman:.2f}"
+    return (
+        policy,
+        rate,
+        pearson,
+        written_p(correlation.pearson_p),
+        spearman,
+        written_p(correlation.spearman_p),
+        str(correlation.n),
+    )
 
 
 def _blanks(rows: Sequence[SummaryRow]) -> tuple[tuple[str, str], ...]:

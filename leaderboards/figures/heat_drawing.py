@@ -22,15 +22,15 @@ NARROWEST = 6.0  # has room for a heading
 LEGIBLE = 0.7  # of the width that the cells need: numbers of a narrower map would lie over one another
 
 
-def save_map(found: HeatMap, key: Key, path: Path, heading: str, paper: Paper | None = None) -> None:
+def save_map(heat_map: HeatMap, key: Key, path: Path, heading: str, paper: Paper | None = None) -> None:
     """Writes a heat map with its numbers in the cells, as far as they can be read, and a bar of its colours; blank ones
     are empty. It is as wide as the cells need, unless ``paper`` says how wide. The format is that of the suffix: svg,
     png or pdf."""
-    layer = found.layers[key]
+    layer = heat_map.layers[key]
     values = np.array(
         [[np.nan if isinstance(value, Blank) else value for value in row] for row in layer.values], dtype=np.float64
     )
-    wide = max(NARROWEST, BESIDE + CELL[0] * len(found.columns))
+    wide = max(NARROWEST, BESIDE + CELL[0] * len(heat_map.columns))
     paper = paper or Paper(wide)
     value = f"{layer.measure.title}, {layer.measure.unit}"
     legible = paper.width >= LEGIBLE * wide
@@ -53,14 +53,14 @@ def save_map(found: HeatMap, key: Key, path: Path, heading: str, paper: Paper | 
                 "label": paper.beside(value, size[1]),
             },
             linewidths=1,
-            xticklabels=list(found.columns),
-            yticklabels=[f"{row.name}  {row.detail}".strip() for group in found.groups for row in group.rows],
+            xticklabels=list(heat_map.columns),
+            yticklabels=[f"{row.name}  {row.detail}".strip() for group in heat_map.groups for row in group.rows],
         )
         axes.tick_params(colors=INK, length=0, pad=5)
         axes.tick_params(axis="y", rotation=0)
         if not legible:
             axes.tick_params(axis="x", rotation=90)
-        axes.set_ylabel(found.corner, color=INK, labelpad=6)
-        axes.set_xlabel(paper.below(found.column_title), color=INK, labelpad=6)
+        axes.set_ylabel(heat_map.corner, color=INK, labelpad=6)
+        axes.set_xlabel(paper.below(heat_map.column_title), color=INK, labelpad=6)
         axes.set_title(paper.heading(heading), loc="left", color=INK, fontsize="medium")
         figure.savefig(path, dpi=DOTS)

@@ -132,21 +132,21 @@ class HeatMap:
 
 def task_map(rows: Sequence[SummaryRow], mode: str) -> HeatMap | Blank:
     """Policies by task, at what can be chosen. ``rows``: of a run."""
-    own = [row for row in rows if row.mode == mode]
-    tasks = [task for task in dict.fromkeys(row.task for row in own) if task != ALL_TASKS]
-    levels = _levels(own)
+    of_mode = [row for row in rows if row.mode == mode]
+    tasks = [task for task in dict.fromkeys(row.task for row in of_mode) if task != ALL_TASKS]
+    levels = _levels(of_mode)
     if not levels:
         return UNRUN
-    found = {(row.policy, row.task, row.at): row for row in own}
-    full = {row.task: row for row in own if row.policy == FULL}
-    policies = _methods_first(own)
+    by_place = {(row.policy, row.task, row.at): row for row in of_mode}
+    full = {row.task: row for row in of_mode if row.policy == FULL}
+    policies = _methods_first(of_mode)
     middle = levels[len(levels) // 2]
-    measures = _with_values(own)
+    measures = _with_values(of_mode)
 
     def grid(measure: Measure, level: Level) -> Grid:
         return tuple(
             tuple(
-                _measured(full.get(task) if policy == FULL else found.get((policy, task, level)), measure)
+                _measured(full.get(task) if policy == FULL else by_place.get((policy, task, level)), measure)
                 for task in tasks
             )
             for policy in policies
@@ -166,12 +166,12 @@ def task_map(rows: Sequence[SummaryRow], mode: str) -> HeatMap | Blank:
     )
 
 
-def question_map(found: Sequence[Facet], rows: Sequence[SummaryRow], task: str, mode: str) -> HeatMap | Blank:
+def question_map(facets: Sequence[Facet], rows: Sequence[SummaryRow], task: str, mode: str) -> HeatMap | Blank:
     """Kinds of questions by level, of a policy that can be chosen or the mean of the methods."""
-    own = [row for row in rows if (row.mode, row.task) == (mode, task)]
-    levels, measures = _levels(own), _with_values(own)
+    of_board = [row for row in rows if (row.mode, row.task) == (mode, task)]
+    levels, measures = _levels(of_board), _with_values(of_board)
     parts = {
-        part: [one for one in found if (one.mode, one.task, one.part) == (mode, task, part)] for part in PROPERTIES
+        part: [one for one in facets if (one.mode, one.task, one.part) == (mode, task, part)] for part in PROPERTIES
     }
     kinds = [facet for part in PROPERTIES for facet in parts[part]]
     if not levels or not measures or not kinds:
@@ -191,26 +191,26 @@ def question_map(found: Sequence[Facet], rows: Sequence[SummaryRow], task: str, 
     note = "n: questions in each cell."
     if task == ALL_TASKS:
         note += " Unweighted mean over the tasks that have such questions."
-    return _by_policy((QUESTIONS, "Kinds of questions", note, "question"), groups, levels, own, measures, grid)
+    return _by_policy((QUESTIONS, "Kinds of questions", note, "question"), groups, levels, of_board, measures, grid)
 
 
 def layer_map(rows: Sequence[SummaryRow], task: str, mode: str) -> HeatMap | Blank:
     """Shows GER in each layer of the model taken alone, by level, of a policy that can be chosen or the mean of
     methods."""
-    own = [row for row in rows if (row.mode, row.task) == (mode, task)]
-    found = {(row.policy, row.at): row for row in own}
-    layers = max((len(row.ger_by_layer or ()) for row in own), default=0)
-    levels = _levels(own)
+    of_board = [row for row in rows if (row.mode, row.task) == (mode, task)]
+    by_place = {(row.policy, row.at): row for row in of_board}
+    layers = max((len(row.ger_by_layer or ()) for row in of_board), default=0)
+    levels = _levels(of_board)
     if not layers or not levels:
-        return Blank(next((row.reason for row in own if row.reason), "not measured"))
+        return Blank(next((row.reason for row in of_board if row.reason), "not measured"))
 
     def grid(measure: Measure, policy: str) -> Grid:
-        rows_of = [found.get(cell) for cell in _cells(policy, levels)]
+        rows_of = [by_place.get(cell) for cell in _cells(policy, levels)]
         return tuple(tuple(_in_layer(row, layer) for row in rows_of) for layer in range(layers))
 
     group = Group("", tuple(HeatRow(f"layer {number}") for number in range(layers)))
     note = "Each layer taken alone; the GER of the cache counts what survives in none of them."
-    return _by_policy(("layers", "Layers", note, "layer"), [group], levels, own, (GER,), grid)
+    return _by_policy(("layers", "Layers", note, "layer"), [group], levels, of_board, (GER,), grid)
 
 
 def _by_policy(
@@ -257,13 +257,13 @@ def _layers(
     measures: Sequence[Measure], options: Mapping[str, Option], grid: Callable[[Measure, Option], Grid]
 ) -> dict[Key, Layer]:
     """Makes all layers. Those of one measure have the same heat, so that one can be compared with another."""
-    found: dict[Key, Layer] = {}
+    layers: dict[Key, Layer] = {}
     for measure in measures:
         grids = {key: grid(measure, option) for key, option in options.items()}
         values = [value for one in grids.values() for row in one for value in row if not isinstance(value, Blank)]
         top, bottom = max(values, default=0.0), min(values, default=0.0)
-        found |= {(measure.name, key): Layer(measure, one, top, bottom) for key, one in grids.items()}
-    return found
+        layers |= {(measure.name, key): Layer(measure, one, top, bottom) for key, one in grids.items()}
+    return layers
 
 
 def _mean(grids: Mapping[str, Grid]) -> Grid:

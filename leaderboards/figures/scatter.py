@@ -55,7 +55,9 @@ def scatter(
     for row in known:
         points.setdefault(styles[row.policy], []).append(row)
 
-    marks = tuple(Dots(style, tuple(_place(row, both) for row in own)) for style, own in points.items())
+    marks = tuple(
+        Dots(style, tuple(_place(row, both) for row in rows_of_style)) for style, rows_of_style in points.items()
+    )
     where = "the mean over tasks" if task == ALL_TASKS else task
     kind = min({row.at for row in known} - {UNTREATED}, default=UNTREATED).declared
     across, up = (_axis(one, [_place(row, both)[number] for row in known]) for number, one in enumerate(both))
@@ -63,7 +65,7 @@ def scatter(
     plot = Plot(
         Drawing(Frame(across, up), marks, title, f"{task}/{mode}/scatter/{measure.name}/{place}"),
         f"{measure.title}, percent, over GER: {where.removeprefix('the ')}, {mode}",
-        tuple(_spot(style, row, both) for style, own in points.items() for row in own),
+        tuple(_spot(style, row, both) for style, rows_of_style in points.items() for row in rows_of_style),
         {style.index: style.policy for style in points},
         _left_out(shown, known),
     )
@@ -75,19 +77,22 @@ def over_levels(rows: Sequence[SummaryRow], both: Pair) -> Correlation | Blank:
     return correlation(*(np.array([one.value(row) for row in rows], dtype=np.float64) for one in both))
 
 
-def told(found: Correlation | Blank) -> str:
+def told(correlation: Correlation | Blank) -> str:
     """Writes the correlation in a line.
 
     >>> told(Correlation(0.5, 0.0004, -0.25, 0.04, 12))
     'r = 0.50 (p < 0.001), ρ = −0.25 (p = 0.040), 12 points'
     """
-    if isinstance(found, Blank):
-        return f"no correlation: {found.reason}"
+    if isinstance(correlation, Blank):
+        return f"no correlation: {correlation.reason}"
     pearson, spearman = (
         f"{coefficient:.2f} ({written_p(p)})".replace("-", "−")
-        for coefficient, p in ((found.pearson, found.pearson_p), (found.spearman, found.spearman_p))
+        for coefficient, p in (
+            (correlation.pearson, correlation.pearson_p),
+            (correlation.spearman, correlation.spearman_p),
+        )
     )
-    return f"r = {pearson}, ρ = {spearman}, {found.n} points"
+    return f"r = {pearson}, ρ = {spearman}, {correlation.n} points"
 
 
 def written_p(p: float) -> str:

@@ -63,11 +63,11 @@ def tradeoff(
 
 def kept_share(rows: Mapping[tuple[str, str, Level], SummaryRow], task: str, policy: str, level: Level) -> float | None:
     """Returns the answers kept of a task, in percent of the full cache's; None where either has no value."""
-    own, full = rows.get((task, policy, level)), rows.get((task, FULL, UNTREATED))
-    if own is None or full is None:
+    row, full = rows.get((task, policy, level)), rows.get((task, FULL, UNTREATED))
+    if row is None or full is None:
         return None
     measure = lead_of(full).measures[0]
-    return _share(measure.value(own), measure.value(full))
+    return _share(measure.value(row), measure.value(full))
 
 
 def _line(
@@ -85,10 +85,10 @@ def _point(
 ) -> Place | None:
     held, kept = [], []
     for task in tasks:
-        own, full = cells.get((task, policy, level)), cells.get((task, FULL, UNTREATED))
-        if own is None or full is None:
+        row, full = cells.get((task, policy, level)), cells.get((task, FULL, UNTREATED))
+        if row is None or full is None:
             return None
-        share = _share(KV_BYTES.value(own), KV_BYTES.value(full)), kept_share(cells, task, policy, level)
+        share = _share(KV_BYTES.value(row), KV_BYTES.value(full)), kept_share(cells, task, policy, level)
         if share[0] is None or share[1] is None:
             return None
         held.append(share[0])

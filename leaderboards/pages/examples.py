@@ -77,10 +77,10 @@ def _numbered(shown: DataFrame, by: list[str]) -> list[int]:
 
 def _first(rows: Sequence[Mapping[Any, Any]], numbers: list[int]) -> list[Mapping[Any, Any]]:
     """Returns the first row of each number, in their order."""
-    found: dict[int, Mapping[Any, Any]] = {}
+    by_policy: dict[int, Mapping[Any, Any]] = {}
     for row, number in zip(rows, numbers, strict=True):
-        found.setdefault(number, row)
-    return [found[number] for number in sorted(found)]
+        by_policy.setdefault(number, row)
+    return [by_policy[number] for number in sorted(by_policy)]
 
 
 def _context(row: Mapping[Any, Any]) -> dict[str, Any]:

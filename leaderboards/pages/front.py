@@ -247,8 +247,8 @@ def _leads(results: Results, task: str) -> str:
     for one in tasks:
         by_title.setdefault(lead_of(full.get(one)).short, []).append(one)
     return "; ".join(
-        f"{title} in {', '.join(own)}" if title != QUESTIONS.short and len(by_title) > 1 else title
-        for title, own in by_title.items()
+        f"{title} in {', '.join(leads_of_title)}" if title != QUESTIONS.short and len(by_title) > 1 else title
+        for title, leads_of_title in by_title.items()
     )
 
 
@@ -306,16 +306,16 @@ def _cell_data(cell: Cell, reasons: dict[str, int]) -> str:
 
 def _facts(results: Sequence[Results], rows: Sequence[SummaryRow], tasks: Sequence[str]) -> list[tuple[str, str]]:
     """Tells what was compared, in a few words each, and when, by which commit and on which machine."""
-    asked: dict[LevelKind, set[Level]] = {}
+    levels_of_kinds: dict[LevelKind, set[Level]] = {}
     for row in rows:
         if row.policy != FULL:
-            asked.setdefault(row.at.declared, set()).add(row.at)
+            levels_of_kinds.setdefault(row.at.declared, set()).add(row.at)
     runs = [spread(run) for one in results for run in one.runs.values()]
     return [
         ("Tasks" if len(tasks) > 1 else "Task", str(len(tasks)) if len(tasks) > 1 else tasks[0]),
         ("Mode", ", ".join(distinct(one.mode for one in results))),
         ("Policies", _policies(distinct(row.policy for row in rows))),
-        *((f"Asked {kind.plural}", _span(levels)) for kind, levels in asked.items()),
+        *((f"Asked {kind.plural}", _span(levels)) for kind, levels in levels_of_kinds.items()),
         ("Answers scored", f"{sum(row.n for row in rows if row.task != ALL_TASKS):,}"),
         *(
             (name, text)

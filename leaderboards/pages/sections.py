@@ -80,8 +80,8 @@ def _section(
     styles: Mapping[str, LineStyle],
     highest: Mapping[str, float],
 ) -> Section:
-    own = [row for row in results.rows if row.task == task]
-    shown = [styles[policy] for policy in distinct(row.policy for row in own)]
+    rows_of_task = [row for row in results.rows if row.task == task]
+    shown = [styles[policy] for policy in distinct(row.policy for row in rows_of_task)]
     examples = "" if task == ALL_TASKS else examples_page(task, number)
     identifier = f"section-{number}"
     return Section(
@@ -90,8 +90,8 @@ def _section(
         note=note_of(results, task),
         styles={style.policy: style for style in sorted(shown, key=lambda style: style.control)},
         gallery=gallery(results.rows, task, results.mode, results.details, styles, identifier),
-        tables=tuple(measure_table(own, measure, highest[measure.name], examples) for measure in TABLES),
-        listing=[] if task == ALL_TASKS else listing(own),
+        tables=tuple(measure_table(rows_of_task, measure, highest[measure.name], examples) for measure in TABLES),
+        listing=[] if task == ALL_TASKS else listing(rows_of_task),
     )
 
 

@@ -53,7 +53,7 @@ def measure_table(rows: Sequence[SummaryRow], measure: Measure, highest: float, 
     """Makes the table of one task and mode, whose ``rows`` these are. ``highest``: the value of full heat.
     ``examples``: the name of the page of examples, if there is one."""
     levels = sorted({row.at for row in rows if row.policy != FULL})
-    found = {(row.policy, row.at): row for row in rows}
+    by_place = {(row.policy, row.at): row for row in rows}
     notes: dict[str, list[str]] = {}
     lines: list[Line] = []
     reference = None
@@ -63,7 +63,7 @@ def measure_table(rows: Sequence[SummaryRow], measure: Measure, highest: float, 
             reference = Line(FULL, (_cell(full, measure, highest, notes, FULL, examples),))
             continue
         cells = [
-            _cell(found.get((policy, level)), measure, highest, notes, f"{policy} at {level}", examples)
+            _cell(by_place.get((policy, level)), measure, highest, notes, f"{policy} at {level}", examples)
             for level in levels
         ]
         lines.append(Line(policy, tuple(cells)))

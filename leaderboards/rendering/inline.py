@@ -42,7 +42,7 @@ def _body(figure: "Figure", salt: str) -> str:
     body = body.replace("xlink:href=", "href=")
     prefix = "d" + hashlib.sha256(salt.encode()).hexdigest()[:6]
     needed = set(re.findall(r'(?:href="|url\()#([^")]+)', body))
-    body = re.sub(r' id="([^"]+)"', lambda found: f' id="{prefix}{found[1]}"' if found[1] in needed else "", body)
+    body = re.sub(r' id="([^"]+)"', lambda match: f' id="{prefix}{match[1]}"' if match[1] in needed else "", body)
     body = re.sub(r'(href="|url\()#', rf"\g<1>#{prefix}", body)
     # The size of the text stays, its typeface is the page's. Matplotlib's style element would reach all of the page.
     body = re.sub(r" font-family: [^;\"]+;", "", body)

@@ -67,8 +67,8 @@ class Plot:
 def numbers(measure: Measure, row: SummaryRow) -> tuple[str, ...]:
     """Returns the value of a row and its interval, if it has one."""
     interval = measure.interval(row)
-    own = measure.text(measure.value(row))
-    return (own,) if interval is None else (own, in_words(interval, measure.factor, measure.digits))
+    text = measure.text(measure.value(row))
+    return (text,) if interval is None else (text, in_words(interval, measure.factor, measure.digits))
 
 
 def in_words(interval: Interval, factor: float, digits: int) -> str:

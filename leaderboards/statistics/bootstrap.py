@@ -71,8 +71,8 @@ def _between(ordered: FloatArray, share: float) -> FloatArray:
     """Returns the quantile ``share`` of each row, on the line between the two values nearest to it, as numpy's is."""
     place, rest = divmod(share * (ordered.shape[1] - 1), 1)
     below, above = ordered[:, int(place)], ordered[:, min(int(place) + 1, ordered.shape[1] - 1)]
-    found: FloatArray = below + rest * (above - below)
-    return found
+    quantiles: FloatArray = below + rest * (above - below)
+    return quantiles
 
 
 def discrete_interval(values: FloatArray, measured: float, level: float = LEVEL) -> tuple[float | None, float | None]:

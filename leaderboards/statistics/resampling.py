@@ -72,12 +72,12 @@ class Resampler:
         it."""
         sums = np.bincount(clusters, weights=values, minlength=self.count)
         with np.errstate(invalid="ignore"):
-            found: FloatArray = (self.weights @ sums) / (self.weights @ np.bincount(clusters, minlength=self.count))
-        return found
+            means: FloatArray = (self.weights @ sums) / (self.weights @ np.bincount(clusters, minlength=self.count))
+        return means
 
-    def estimate_of(self, found: FloatArray, n: int) -> Estimate:
+    def estimate_of(self, means: FloatArray, n: int) -> Estimate:
         """Makes an estimate of a measure of shape (1 + resamples,): first as measured, then as resampled."""
-        return Estimate.of(float(found[0]), found[1:] if self.many else None, n)
+        return Estimate.of(float(means[0]), means[1:] if self.many else None, n)
 
     def estimate(self, values: FloatArray, clusters: Clusters) -> Estimate:
         return Estimate.of(float(np.mean(values)), self.means(values, clusters) if self.many else None, len(values))

@@ -40,16 +40,16 @@ def corrected(p_values: Mapping[Name, float], family: str, method: Method = "hol
     given = np.array(list(p_values.values()))
     if not len(given):
         return Family(family, method, {})
-    found = _holm(given) if method == "holm" else multitest.multipletests(given, ALPHA, method=method)[1]
-    return Family(family, method, {name: float(p) for name, p in zip(p_values, found, strict=True)})
+    adjusted = _holm(given) if method == "holm" else multitest.multipletests(given, ALPHA, method=method)[1]
+    return Family(family, method, {name: float(p) for name, p in zip(p_values, adjusted, strict=True)})
 
 
 def _holm(p_values: FloatArray) -> FloatArray:
     """Corrects by Holm's method. Statsmodels also collects garbage, which takes half a second where torch is loaded."""
     order = np.argsort(p_values)
-    found = np.empty_like(p_values)
-    found[order] = np.minimum(np.maximum.accumulate(p_values[order] * np.arange(len(order), 0, -1)), 1)
-    return found
+    adjusted = np.empty_like(p_values)
+    adjusted[order] = np.minimum(np.maximum.accumulate(p_values[order] * np.arange(len(order), 0, -1)), 1)
+    return adjusted
 
 
 @lru_cache(maxsize=4096)  # counts are small, and a board asks for them thousands of times

@@ -113,6 +113,6 @@ def step_down_levels(p_values: NDArray[np.float64]) -> FloatArray:
     kept = np.flatnonzero(p_values[order] >= levels)
     if len(kept):
         levels[kept[0] :] = levels[kept[0]]
-    found = np.empty_like(levels)
-    found[order] = levels
-    return found
+    adjusted = np.empty_like(levels)
+    adjusted[order] = levels
+    return adjusted

@@ -43,22 +43,22 @@ def _by_level(rows: Sequence[SummaryRow], measure: Measure) -> Group:
     Of the first mode that the rows hold. Of more than ten columns an even choice is shown, both ends
     among them. What is best is bold, controls are dim, a dash is a cell that is incomplete or has no such value.
     """
-    own = [row for row in rows if row.task == ALL_TASKS and row.mode == rows[0].mode]
-    levels = _some(sorted({row.at for row in own}))
-    found = {(row.policy, row.at): row for row in own}
+    of_mean = [row for row in rows if row.task == ALL_TASKS and row.mode == rows[0].mode]
+    levels = _some(sorted({row.at for row in of_mean}))
+    by_place = {(row.policy, row.at): row for row in of_mean}
     title = f"{measure.title}, {measure.unit}, mean over tasks"
-    if measure is F1 and own and own[0].chance is not None:
-        title += f" (guessing without the text: {own[0].chance:.1f})"
+    if measure is F1 and of_mean and of_mean[0].chance is not None:
+        title += f" (guessing without the text: {of_mean[0].chance:.1f})"
     if levels and levels[0].declared.note:
         title += f", {levels[0].declared.note}"
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0))
     table.add_column("policy", overflow="fold", max_width=POLICY_WIDTH)
     for level in levels:
         table.add_column(str(level) if level.kind == levels[0].kind else "all", justify="right", no_wrap=True)
-    for policy in dict.fromkeys(row.policy for row in own):
+    for policy in dict.fromkeys(row.policy for row in of_mean):
         cells = []
         for level in levels:
-            row = found.get((policy, level))
+            row = by_place.get((policy, level))
             cells.append(Text(_written(measure, row), style="bold" if mark_of(row, measure) == "best" else ""))
         table.add_row(Text(policy), *cells, style="dim" if policy in CONTROLS else None)
     return Group(Text(title, "italic"), table)

@@ -22,8 +22,8 @@ def _measure(evidence: Mapping[str, Evidence]) -> Measured:
 
 
 def _kept(evidence: Mapping[str, Evidence], score: Score, bits: str) -> Statistic:
-    found = score.of(evidence, QUANTISED)
-    return Statistic(found.kept(bits, None, score.column), found.contexts)
+    statistic = score.of(evidence, QUANTISED)
+    return Statistic(statistic.kept(bits, None, score.column), statistic.contexts)
 
 
 CLAIM = Claim(

@@ -14,8 +14,8 @@ def _measure(evidence: Mapping[str, Evidence]) -> Measured:
 
 
 def _kept(evidence: Mapping[str, Evidence], score: Score) -> Statistic:
-    found = score.of(evidence, ERRORS)
-    return Statistic(found.kept(CENTRED, EVERYWHERE, score.column), found.contexts)
+    statistic = score.of(evidence, ERRORS)
+    return Statistic(statistic.kept(CENTRED, EVERYWHERE, score.column), statistic.contexts)
 
 
 CLAIM = Claim(

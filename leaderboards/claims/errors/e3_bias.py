@@ -14,10 +14,10 @@ def _measure(evidence: Mapping[str, Evidence]) -> Measured:
 
 
 def _difference(evidence: Mapping[str, Evidence], score: Score) -> Statistic:
-    found = score.of(evidence, ERRORS)
-    centred, biased = (found.kept(error, EVERYWHERE, score.column) for error in (CENTRED, BIASED))
+    statistic = score.of(evidence, ERRORS)
+    centred, biased = (statistic.kept(error, EVERYWHERE, score.column) for error in (CENTRED, BIASED))
     note = f"keeps {biased[0]:.2f} with the bias, {centred[0]:.2f} without"
-    return Statistic(biased - centred, found.contexts, note=note)
+    return Statistic(biased - centred, statistic.contexts, note=note)
 
 
 CLAIM = Claim(

@@ -14,10 +14,10 @@ def _measure(evidence: Mapping[str, Evidence]) -> Measured:
 
 
 def _difference(evidence: Mapping[str, Evidence], score: Score) -> Statistic:
-    found = score.of(evidence, SIGNS)
-    flipped, same = (found.kept(error, FLIPPED_SHARE, score.column) for error in (FLIPPED, SAME_SIGN))
+    statistic = score.of(evidence, SIGNS)
+    flipped, same = (statistic.kept(error, FLIPPED_SHARE, score.column) for error in (FLIPPED, SAME_SIGN))
     note = f"keeps {flipped[0]:.2f} with wrong signs, {same[0]:.2f} without"
-    return Statistic(flipped - same, found.contexts, note=note)
+    return Statistic(flipped - same, statistic.contexts, note=note)
 
 
 CLAIM = Claim(

@@ -23,17 +23,17 @@ def _measure(evidence: Mapping[str, Evidence]) -> Measured:
 
 
 def _slope(evidence: Mapping[str, Evidence], score: Score) -> Statistic:
-    found = score.of(evidence, ERRORS)
-    kept = np.stack([found.kept(error, EVERYWHERE, score.column) for error in NORMALS])
+    statistic = score.of(evidence, ERRORS)
+    kept = np.stack([statistic.kept(error, EVERYWHERE, score.column) for error in NORMALS])
     places = np.array(STDS) - np.mean(STDS)
     note = "keeps " + ", ".join(f"{share:.2f} at {std:g}" for share, std in zip(kept[:, 0], STDS, strict=True))
-    return Statistic(places @ kept / (places @ places), found.contexts, note=note)
+    return Statistic(places @ kept / (places @ places), statistic.contexts, note=note)
 
 
 def _difference(evidence: Mapping[str, Evidence], score: Score) -> Statistic:
-    found = score.of(evidence, ERRORS)
-    normal, wide = (found.kept(error, EVERYWHERE, score.column) for error in (NORMALS[-1], WIDE))
-    return Statistic(normal - wide, found.contexts, note=f"keeps {normal[0]:.2f} and {wide[0]:.2f}")
+    statistic = score.of(evidence, ERRORS)
+    normal, wide = (statistic.kept(error, EVERYWHERE, score.column) for error in (NORMALS[-1], WIDE))
+    return Statistic(normal - wide, statistic.contexts, note=f"keeps {normal[0]:.2f} and {wide[0]:.2f}")
 
 
 CLAIM = Claim(

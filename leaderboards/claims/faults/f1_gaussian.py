@@ -11,8 +11,8 @@ RATE = 0.02
 
 
 def _measure(evidence: Mapping[str, Evidence]) -> list[Statistic]:
-    found = evidence[KINDS_OF_NOISE.name].of(TASK)
-    return [Statistic(found.kept(GAUSSIAN, RATE), found.contexts)]
+    of_task = evidence[KINDS_OF_NOISE.name].of(TASK)
+    return [Statistic(of_task.kept(GAUSSIAN, RATE), of_task.contexts)]
 
 
 CLAIM = Claim(

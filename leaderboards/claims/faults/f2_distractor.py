@@ -11,8 +11,8 @@ RATE = 0.3
 
 
 def _measure(evidence: Mapping[str, Evidence]) -> list[Statistic]:
-    found = evidence[KINDS_OF_NOISE.name].of(TASK)
-    return [Statistic(found.kept(DISTRACTOR, RATE), found.contexts)]
+    of_task = evidence[KINDS_OF_NOISE.name].of(TASK)
+    return [Statistic(of_task.kept(DISTRACTOR, RATE), of_task.contexts)]
 
 
 CLAIM = Claim(

@@ -9,11 +9,11 @@ from leaderboards.claims.texts import F
 
 
 def _measure(evidence: Mapping[str, Evidence]) -> list[Statistic]:
-    found = evidence[KINDS_OF_NOISE.name].of(TASK)
-    distractor, zeros, gaussian = (found.area(kind, RATES) for kind in (DISTRACTOR, ZEROS, GAUSSIAN))
+    of_task = evidence[KINDS_OF_NOISE.name].of(TASK)
+    distractor, zeros, gaussian = (of_task.area(kind, RATES) for kind in (DISTRACTOR, ZEROS, GAUSSIAN))
     return [
-        Statistic(distractor - zeros, found.contexts, "distractor above zeros"),
-        Statistic(zeros - gaussian, found.contexts, "zeros above gaussian"),
+        Statistic(distractor - zeros, of_task.contexts, "distractor above zeros"),
+        Statistic(zeros - gaussian, of_task.contexts, "zeros above gaussian"),
     ]
 
 

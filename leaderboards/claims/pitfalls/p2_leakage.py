@@ -14,12 +14,12 @@ def _measure(evidence: Mapping[str, Evidence]) -> list[Statistic]:
     leaks = [leak for leak in while_obeying(prompts) if leak.policy in POLICIES]
     if not leaks:
         raise NoEvidenceError(f"no policy obeys {STILL_OBEYED:.0%} of the directives at any ratio")
-    worst = max(leaks, key=lambda leak: leak.more.mean)
+    largest = max(leaks, key=lambda leak: leak.more.mean)
     note = (
-        f"{worst.policy} at {worst.level.value:g}, {worst.arm}: {worst.leakage:.2f} leaks while {worst.obeyed:.2f} is "
-        "obeyed"
+        f"{largest.policy} at {largest.level.value:g}, {largest.arm}: {largest.leakage:.2f} leaks while "
+        f"{largest.obeyed:.2f} is obeyed"
     )
-    return [Statistic(worst.values, prompts.resampler.count, note=note)]
+    return [Statistic(largest.values, prompts.resampler.count, note=note)]
 
 
 CLAIM = Claim(

@@ -27,8 +27,8 @@ PROMPTS = Experiment(
 
 def prompts_of(evidence: Mapping[str, Evidence]) -> PromptRecords:
     """Sorts the records of the experiment; :class:`NoEvidenceError` where the full cache obeys less than half."""
-    found = evidence[PROMPTS.name]
-    prompts = prompt_records(found.records, found.seed)
+    records = evidence[PROMPTS.name]
+    prompts = prompt_records(records.records, records.seed)
     obeyed = float(prompts.directives.loc[prompts.directives["policy"] == FULL, "strict"].mean())
     if not obeyed >= LEAST_CLEAN:
         raise NoEvidenceError(f"instructions: the full cache obeys {obeyed:.2f} of the directives, not {LEAST_CLEAN}")

@@ -25,8 +25,10 @@ def _measure(evidence: Mapping[str, Evidence]) -> Measured:
 
 def _correlation(routes: Routes, of: str) -> Statistic:
     where = {"answerable": True, of: True} if of else {"answerable": True}
-    found = [_products(task, policy, ratio, where) for task in routes.tasks for policy in POLICIES for ratio in RATIOS]
-    evicted, rates, both = np.sum(found, axis=0)
+    products = [
+        _products(task, policy, ratio, where) for task in routes.tasks for policy in POLICIES for ratio in RATIOS
+    ]
+    evicted, rates, both = np.sum(products, axis=0)
     with np.errstate(invalid="ignore", divide="ignore"):
         vary = (evicted > FLAT) & (rates > FLAT)  # and are not the noise of sums alone
         values: FloatArray = np.where(vary, both / np.sqrt(evicted * rates), np.nan)

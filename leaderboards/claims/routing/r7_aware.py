@@ -38,22 +38,22 @@ def _measure(evidence: Mapping[str, Evidence]) -> Measured:
     )
 
 
-def _mean(found: TaskEvidence, column: str, answerable: bool) -> FloatArray:
-    means = [found.mean(policy, ratio, column, answerable=answerable) for policy in POLICIES for ratio in RATIOS]
+def _mean(of_task: TaskEvidence, column: str, answerable: bool) -> FloatArray:
+    means = [of_task.mean(policy, ratio, column, answerable=answerable) for policy in POLICIES for ratio in RATIOS]
     mean: FloatArray = np.mean(means, axis=0)
     return mean
 
 
 def _gain(aware: TaskEvidence, agnostic: TaskEvidence) -> Statistic:
     agnostic.clean("f1")
-    with_question, without = (_mean(found, "f1", answerable=True) / 100 for found in (aware, agnostic))
+    with_question, without = (_mean(of_task, "f1", answerable=True) / 100 for of_task in (aware, agnostic))
     note = f"F1 {100 * with_question[0]:.0f} with the question, {100 * without[0]:.0f} without"
     return Statistic(with_question - without, agnostic.contexts, note=note)
 
 
 def _lost(aware: TaskEvidence, agnostic: TaskEvidence) -> Statistic:
     agnostic.clean("abstained", answerable=False)
-    with_question, without = (_mean(found, "abstained", answerable=False) for found in (aware, agnostic))
+    with_question, without = (_mean(of_task, "abstained", answerable=False) for of_task in (aware, agnostic))
     note = f"abstained {with_question[0]:.2f} with the question, {without[0]:.2f} without"
     return Statistic(without - with_question, agnostic.contexts, note=note)
 

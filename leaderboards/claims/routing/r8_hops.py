@@ -10,8 +10,8 @@ from leaderboards.claims.texts import R
 
 
 def _measure(evidence: Mapping[str, Evidence]) -> Measured:
-    found = evidence[OVER_RATIOS.name]
-    return each_part({task: partial(_lower, found.of(ONE_FACT), found, task) for task in SEVERAL_FACTS})
+    records = evidence[OVER_RATIOS.name]
+    return each_part({task: partial(_lower, records.of(ONE_FACT), records, task) for task in SEVERAL_FACTS})
 
 
 def _lower(one_fact: TaskEvidence, evidence: Evidence, task: str) -> Statistic:

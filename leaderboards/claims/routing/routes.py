@@ -32,7 +32,7 @@ class Routes:
 
     @classmethod
     def of(cls, evidence: Mapping[str, Evidence]) -> "Routes":
-        found, failed = [], []
+        routes, failed = [], []
         for task in evidence[OVER_RATIOS.name].tasks:
             of_task = evidence[OVER_RATIOS.name].of(task)
             try:
@@ -40,10 +40,10 @@ class Routes:
             except NoEvidenceError as error:
                 failed.append(str(error))
             else:
-                found.append(of_task)
-        if not found:
+                routes.append(of_task)
+        if not routes:
             raise NoEvidenceError("; ".join(failed))
-        return cls(tuple(found), f"left out: {'; '.join(failed)}" if failed else "")
+        return cls(tuple(routes), f"left out: {'; '.join(failed)}" if failed else "")
 
     @property
     def contexts(self) -> int:
@@ -60,15 +60,15 @@ class Routes:
         return np.stack([self.mean(FULL, None, column), *means], axis=1)
 
 
-def holds_up_to(found: TaskEvidence, policy: str) -> FloatArray:
+def holds_up_to(of_task: TaskEvidence, policy: str) -> FloatArray:
     """Returns the ratio at which the loss of F1 against the full cache first reaches 5 points, on the line between two
     ratios, and the highest ratio where it never does: shape (1 + resamples,).
 
     It is the safe ratio of a board as a number that resamples can have: that one asks for the upper end of an interval
     of each loss, which a resample has not.
     """
-    whole = found.clean("f1")
-    losses = np.stack([whole - whole, *(whole - found.mean(policy, ratio, "f1") for ratio in RATIOS)], axis=1)
+    whole = of_task.clean("f1")
+    losses = np.stack([whole - whole, *(whole - of_task.mean(policy, ratio, "f1") for ratio in RATIOS)], axis=1)
     ratios = np.array([0.0, *RATIOS])
     too_much = losses >= LOST
     place = np.where(too_much.any(axis=1), too_much.argmax(axis=1), len(RATIOS))
@@ -80,7 +80,7 @@ def holds_up_to(found: TaskEvidence, policy: str) -> FloatArray:
     return crossed
 
 
-def mean_of_policies(found: TaskEvidence) -> FloatArray:
+def mean_of_policies(of_task: TaskEvidence) -> FloatArray:
     """Averages it over the policies."""
-    means: FloatArray = np.mean([holds_up_to(found, policy) for policy in POLICIES], axis=0)
+    means: FloatArray = np.mean([holds_up_to(of_task, policy) for policy in POLICIES], axis=0)
     return means

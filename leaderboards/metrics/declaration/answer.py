@@ -67,6 +67,8 @@ class Answer:
         """Scores what the output says beside what its directives ask for; gold and values are taken in that form."""
         directives = [Directive.parse(text) for text in self.directives]
         output, target, gold = (undone(directives, text) for text in (self.plain, self.target, self.golds[0]))
-        stated, others = ([undone(directives, text) for text in own] for own in (self.stated_values, self.other_values))
+        stated, others = (
+            [undone(directives, text) for text in values] for values in (self.stated_values, self.other_values)
+        )
         answer = undressed(output, target, gold)
         return score_text(answer, [gold], self.answerable, self.abstentions, stated, others, self.question)

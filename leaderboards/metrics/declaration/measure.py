@@ -127,8 +127,8 @@ class Measure:
 
     def value(self, row: object) -> float | None:
         """Returns the number of a row, in the unit of the row."""
-        found: float | None = getattr(row, self.field)
-        return found
+        number: float | None = getattr(row, self.field)
+        return number
 
     def interval(self, row: object) -> Interval | None:
         low, high = (getattr(row, f"{self.field}_{end}", None) for end in ("low", "high"))

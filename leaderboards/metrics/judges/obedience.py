@@ -35,8 +35,8 @@ def versions(output: str) -> list[str]:
     ['**Sure!**\\nVelden', '**Sure!**', 'Velden', '', 'Sure!\\nVelden', 'Sure!', 'Velden', '']
     """
     lines = output.split("\n")
-    found = []
+    texts = []
     for plain, first, last in product((False, True), repeat=3):
         rest = "\n".join(lines[first : len(lines) - last]).strip()
-        found.append(rest.replace("*", "") if plain else rest)
-    return found
+        texts.append(rest.replace("*", "") if plain else rest)
+    return texts

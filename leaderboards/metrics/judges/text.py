@@ -88,12 +88,12 @@ def exact_match(output: str, golds: Sequence[str]) -> float:
 
 def token_f1(output: str, gold: str) -> float:
     """Computes SQuAD's token F1 of one gold, in percent."""
-    said, wanted = normalise(output).split(), normalise(gold).split()
-    if not said + wanted:
+    output_words, gold_words = normalise(output).split(), normalise(gold).split()
+    if not output_words + gold_words:
         return 100.0
-    common = sum((Counter(said) & Counter(wanted)).values())
+    common = sum((Counter(output_words) & Counter(gold_words)).values())
     # As precision and recall are common / said and common / wanted; in this form a half is 50 and nothing just below.
-    return 100.0 * 2 * common / (len(said) + len(wanted))
+    return 100.0 * 2 * common / (len(output_words) + len(gold_words))
 
 
 @lru_cache(maxsize=4096)
@@ -111,10 +111,13 @@ def names(text: str, value: str) -> bool:
     >>> names("It is not Breveth, but Ambrova.", "Breveth"), names("Locker 694", "69"), names("Ada's", "Ada")
     (False, False, True)
     """
-    said, wanted = _words(text), _words(value)
-    if wanted not in said or not wanted.strip():
+    words_of_text, words_of_value = _words(text), _words(value)
+    if words_of_value not in words_of_text or not words_of_value.strip():
         return False
-    return any(not _DENIED.search(said[: place.start() + 1]) for place in re.finditer(f"(?={re.escape(wanted)})", said))
+    return any(
+        not _DENIED.search(words_of_text[: place.start() + 1])
+        for place in re.finditer(f"(?={re.escape(words_of_value)})", words_of_text)
+    )
 
 
 def rivals(golds: Sequence[str], stated_values: Sequence[str], others: Sequence[str], question: str) -> list[str]:

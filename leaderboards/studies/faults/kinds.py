@@ -29,8 +29,8 @@ def areas(task: MeasuredTask, faults: Sequence[Damage]) -> list[tuple[Damage, Fl
     """Returns the area over the rates of each fault that was run at those of the most, the least harmful first."""
     rates = [task.levels(fault.policy) for fault in faults]
     usual = max(rates, key=len, default=())
-    found = [(fault, task.area(fault.policy)) for fault, own in zip(faults, rates, strict=True) if own == usual]
-    return sorted(found, key=lambda pair: -pair[1][0])
+    areas = [(fault, task.area(fault.policy)) for fault, levels in zip(faults, rates, strict=True) if levels == usual]
+    return sorted(areas, key=lambda pair: -pair[1][0])
 
 
 def kinds(tasks: Sequence[MeasuredTask], faults: Sequence[Damage]) -> list[Part]:
@@ -56,13 +56,13 @@ def kinds(tasks: Sequence[MeasuredTask], faults: Sequence[Damage]) -> list[Part]
 
 def _headline(task: MeasuredTask, faults: Sequence[Damage]) -> str:
     ordered = areas(task, faults)
-    (best, most), (worst, least) = ordered[0], ordered[-1]
+    (highest, most), (lowest, least) = ordered[0], ordered[-1]
     if len(ordered) < 2:
-        return f"{task.name}: {best.policy} keeps {100 * most[0]:.0f} % on average over its rates."
+        return f"{task.name}: {highest.policy} keeps {100 * most[0]:.0f} % on average over its rates."
     difference = task.estimate(most - least)
     clear = "" if is_clear(difference) else ", which may be chance"
     return (
-        f"{task.name}: {worst.policy} hurts most and {best.policy} least; their areas differ by "
+        f"{task.name}: {lowest.policy} hurts most and {highest.policy} least; their areas differ by "
         f"{100 * difference.mean:.0f} points{clear}."
     )
 
@@ -106,7 +106,7 @@ def outcomes(tasks: Sequence[MeasuredTask], faults: Sequence[Damage]) -> list[Pa
             shares = [task.outcomes(fault.policy, level) for level in levels]
             bottom, marks = [0.0] * len(levels), []
             for name in OUTCOMES:
-                top = [low + own[name] for low, own in zip(bottom, shares, strict=True)]
+                top = [low + by_outcome[name] for low, by_outcome in zip(bottom, shares, strict=True)]
                 marks.append(Band.between(styles[SHOWN_OUTCOMES[name]], levels, tuple(bottom), tuple(top), SOLID))
                 bottom = top
             frame = Frame(Axis.over([Level(RATE.name, level) for level in levels]), Axis.around("", SHARE))

@@ -60,11 +60,11 @@ def _sheets(tasks: list[MeasuredTask], faults: list[Damage]) -> list[Sheet]:
         for task in tasks
         for fault, values in areas(task, untargeted(faults))
     ]
-    found = (
+    sheets = (
         Sheet.of("faults-kept", "What is kept with each fault", cells, ("task", "policy", "level", *OUTCOMES)),
         Sheet.of("faults-areas", "Areas over the rates of a fault", of_kinds, ("task", "policy")),
     )
-    return [sheet for sheet in found if sheet.rows]
+    return [sheet for sheet in sheets if sheet.rows]
 
 
 def _quoted(tasks: list[MeasuredTask], faults: list[Damage]) -> dict[str, Any]:

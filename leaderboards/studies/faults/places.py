@@ -24,7 +24,7 @@ def _by_fault(faults: Sequence[Damage], option: str, beside: Sequence[Damage] = 
     for fault in faults:
         if fault.restricted == {option}:
             groups.setdefault(fault.fault, []).append(fault)
-    return {name: [*own, *(one for one in beside if one.fault == name)] for name, own in groups.items()}
+    return {name: [*group, *(one for one in beside if one.fault == name)] for name, group in groups.items()}
 
 
 def _everywhere(faults: Iterable[Damage]) -> list[Damage]:
@@ -33,15 +33,15 @@ def _everywhere(faults: Iterable[Damage]) -> list[Damage]:
 
 def bands(tasks: Sequence[MeasuredTask], faults: Sequence[Damage]) -> list[Part]:
     """Maps what is kept by band of layers and rate."""
-    groups = {name: own for name, own in _by_fault(faults, "layers").items() if len(own) > 1}
+    groups = {name: group for name, group in _by_fault(faults, "layers").items() if len(group) > 1}
     pictures, listings, words = [], [], []
     for task in tasks:
-        for name, own in groups.items():
-            levels = task.levels(own[0].policy)
-            cells = [[task.kept(fault.policy, level) for level in levels] for fault in own]
+        for name, group in groups.items():
+            levels = task.levels(group[0].policy)
+            cells = [[task.kept(fault.policy, level) for level in levels] for fault in group]
             shares = np.array([[cell[0] for cell in row] for row in cells])
             title, columns = f"{name}, {task.name}", [str(Level(RATE.name, level)) for level in levels]
-            rows = [fault.layers for fault in own]
+            rows = [fault.layers for fault in group]
             drawing = share_map(shares, rows, columns, (RATE.axis, "layers"), f"Share kept: {title}", f"bands/{title}")
             pictures.append(Picture(title, KEPT, Markup(drawing)))
             texts = tuple(
@@ -49,7 +49,7 @@ def bands(tasks: Sequence[MeasuredTask], faults: Sequence[Damage]) -> list[Part]
                 for layers, row in zip(rows, cells, strict=True)
             )
             listings.append(Listing(f"Share kept, {title}, percent", ("layers", *columns), texts))
-            words.append(_critical(task, name, [fault for fault in own if fault.layers.startswith("Q")]))
+            words.append(_critical(task, name, [fault for fault in group if fault.layers.startswith("Q")]))
     if not pictures:
         return []
     text = " ".join(filter(None, words)) + " A buffer keeps what the other bands lose."
@@ -63,27 +63,27 @@ def _critical(task: MeasuredTask, name: str, quarters: Sequence[Damage]) -> str:
     rate = max(task.levels(quarters[0].policy))
     kept = {fault.layers: task.kept(fault.policy, rate) for fault in quarters}
     ordered = sorted(kept, key=lambda layers: kept[layers][0])
-    worst, best = ordered[0], ordered[-1]
-    difference = task.estimate(kept[best] - kept[worst])
+    lowest, highest = ordered[0], ordered[-1]
+    difference = task.estimate(kept[highest] - kept[lowest])
     verdict = "" if is_clear(difference) else ": that may be chance"
     return (
-        f"{name} at rate {rate:g} on {task.name}: {worst} matters most (keeps {100 * kept[worst][0]:.0f} %) and {best} "
-        f"least ({100 * kept[best][0]:.0f} %), {in_points(difference)} points apart{verdict}."
+        f"{name} at rate {rate:g} on {task.name}: {lowest} matters most (keeps {100 * kept[lowest][0]:.0f} %) and "
+        f"{highest} least ({100 * kept[highest][0]:.0f} %), {in_points(difference)} points apart{verdict}."
     )
 
 
 def aims(tasks: Sequence[MeasuredTask], faults: Sequence[Damage]) -> list[Part]:
     """Draws what is kept where a fault is aimed at some tokens, beside the same fault everywhere."""
     groups = _by_fault(faults, "tokens", _everywhere(faults))
-    names = dict.fromkeys(_aim(fault) for own in groups.values() for fault in own)
+    names = dict.fromkeys(_aim(fault) for group in groups.values() for fault in group)
     styles = named_styles(tuple(names))
     pictures, listings = [], []
     for task in tasks:
-        for name, own in groups.items():
+        for name, group in groups.items():
             title = f"{name}, {task.name}"
-            lines = {fault.policy: styles[_aim(fault)] for fault in own}
+            lines = {fault.policy: styles[_aim(fault)] for fault in group}
             pictures.append(curves(task, lines, RATE.name, title, f"aims/{title}"))
-            listings.append(_aimed_table(task, title, own))
+            listings.append(_aimed_table(task, title, group))
     if not pictures:
         return []
     text = (
@@ -104,10 +104,10 @@ def _aimed_table(task: MeasuredTask, title: str, faults: Sequence[Damage]) -> Li
     random = next((fault.policy for fault in faults if fault.options.tokens == RANDOM), None)
     rows = []
     for fault in faults:
-        own = set(task.levels(fault.policy))
-        kept = [in_percent(task.estimate(task.kept(fault.policy, one))) if one in own else "–" for one in levels]
+        usual = set(task.levels(fault.policy))
+        kept = [in_percent(task.estimate(task.kept(fault.policy, one))) if one in usual else "–" for one in levels]
         against = "–"
-        if random and fault.policy != random and levels[-1] in own:
+        if random and fault.policy != random and levels[-1] in usual:
             difference = task.kept(fault.policy, levels[-1]) - task.kept(random, levels[-1])
             against = in_points(task.estimate(difference))
         rows.append((_aim(fault), *kept, against))
@@ -124,16 +124,16 @@ def tensors(tasks: Sequence[MeasuredTask], faults: Sequence[Damage]) -> list[Par
     styles = named_styles(tuple(words.values()))
     pictures, listings = [], []
     for task in tasks:
-        for name, own in groups.items():
+        for name, group in groups.items():
             title = f"{name}, {task.name}"
-            lines = {fault.policy: styles[words[fault.options.tensor]] for fault in own}
+            lines = {fault.policy: styles[words[fault.options.tensor]] for fault in group}
             pictures.append(curves(task, lines, RATE.name, title, f"tensors/{title}"))
-            listings.append(_tensor_table(task, title, {fault.options.tensor: fault.policy for fault in own}))
+            listings.append(_tensor_table(task, title, {fault.options.tensor: fault.policy for fault in group}))
     if not pictures:
         return []
     text = "The same rows are hit in keys, in values, or in both."
-    found = tuple(listing for listing in listings if listing is not None)
-    return [Part("tensors", "Keys against values", text, tuple(styles.values()), tuple(pictures), found)]
+    tables = tuple(listing for listing in listings if listing is not None)
+    return [Part("tensors", "Keys against values", text, tuple(styles.values()), tuple(pictures), tables)]
 
 
 def _tensor_table(task: MeasuredTask, title: str, policies: dict[str, str]) -> Listing | None:
@@ -162,8 +162,8 @@ def published(tasks: Sequence[MeasuredTask], faults: Sequence[Damage]) -> list[P
             runs = [name for name in row.policies if name in names and row.rate in task.levels(name)]
             theirs = _share(row.large, CLEAN_LARGE), _share(row.small, CLEAN_SMALL)
             for policy in runs or [""]:
-                own = in_percent(task.estimate(task.kept(policy, row.rate))) if policy else "–"
-                rows.append((row.words, policy or "not run", own, *theirs))
+                share = in_percent(task.estimate(task.kept(policy, row.rate))) if policy else "–"
+                rows.append((row.words, policy or "not run", share, *theirs))
         columns = ("treatment", "our treatment", "percent of the control", LARGE, SMALL)
         listings.append(Listing(f"Percent of the control, {task.name}", columns, tuple(rows)))
     text = (

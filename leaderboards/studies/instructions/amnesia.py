@@ -45,7 +45,7 @@ def while_obeying(prompts: PromptRecords, obeyed: float = STILL_OBEYED) -> list[
         axis=1,
         join="inner",
     ).reset_index()
-    whole = {str(arm): own for arm, own in attacks[attacks["policy"] == FULL].groupby("arm")}
+    whole = {str(arm): records for arm, records in attacks[attacks["policy"] == FULL].groupby("arm")}
     obeying = means[(means["strict"] >= obeyed) & (means["policy"] != FULL) & means["arm"].isin(list(whole))]
     leaks = []
     for index in obeying.groupby(["policy", "arm"], sort=False)["leakage"].idxmax():
@@ -53,9 +53,9 @@ def while_obeying(prompts: PromptRecords, obeyed: float = STILL_OBEYED) -> list[
         here = (
             (attacks["policy"] == row["policy"]) & (attacks["arm"] == row["arm"]) & (attacks["level"] == row["level"])
         )
-        own = attacks[here]
-        more = difference(prompts.resampler, own, whole[row["arm"]], "leakage")
-        estimate = prompts.resampler.estimate_of(more, len(own))
+        of_cell = attacks[here]
+        more = difference(prompts.resampler, of_cell, whole[row["arm"]], "leakage")
+        estimate = prompts.resampler.estimate_of(more, len(of_cell))
         leaks.append(Leak(row["policy"], row["arm"], row["level"], row["strict"], row["leakage"], estimate, more))
     return leaks
 

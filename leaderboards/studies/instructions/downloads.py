@@ -9,7 +9,7 @@ from leaderboards.studies.instructions.obedience import PromptRecords, accuracy,
 from leaderboards.studies.instructions.protection import Gain
 
 
-def study_sheets(prompts: PromptRecords, gains: Sequence[Gain], worst: Sequence[Leak]) -> tuple[Sheet, ...]:
+def study_sheets(prompts: PromptRecords, gains: Sequence[Gain], highest_leaks: Sequence[Leak]) -> tuple[Sheet, ...]:
     """Makes the downloads of all that the page on instructions shows; those without rows are left out."""
     tables = {
         ("directives", "Directives obeyed"): accuracy(prompts),
@@ -26,13 +26,15 @@ def study_sheets(prompts: PromptRecords, gains: Sequence[Gain], worst: Sequence[
     ]
     lists = {
         ("order", "Rank correlations of the families’ order"): correlations,
-        ("amnesia", "Where most leaks while directives are obeyed"): [_shown(leak) for leak in worst],
+        ("amnesia", "Where most leaks while directives are obeyed"): [_shown(leak) for leak in highest_leaks],
         ("gain", "Protection gain"): [_gain(gain) for gain in gains],
     }
     rows = {**{key: table.to_dict("records") for key, table in tables.items()}, **lists}
     kinds = {"rank_correlation": Estimate}
     return tuple(
-        Sheet.of(f"instructions-{name}", title, own, kinds=kinds) for (name, title), own in rows.items() if own
+        Sheet.of(f"instructions-{name}", title, entries, kinds=kinds)
+        for (name, title), entries in rows.items()
+        if entries
     )
 
 

@@ -26,12 +26,14 @@ def bias(prompts: PromptRecords) -> Part:
     styles = _styles()
     curves, maps = [], []
     for base in forms_of(prompts.policies):
-        own = table[table["policy"] == base]
-        if own.empty:
+        of_base = table[table["policy"] == base]
+        if of_base.empty:
             continue
-        curves.append(_curve(prompts, own, base, styles))
+        curves.append(_curve(prompts, of_base, base, styles))
         axis = over_levels(prompts).title
-        maps += [_layers(own[own["arm"] == arm], base, arm, axis) for arm in DEFENDED if arm in set(own["arm"])]
+        maps += [
+            _layers(of_base[of_base["arm"] == arm], base, arm, axis) for arm in DEFENDED if arm in set(of_base["arm"])
+        ]
     return Part(
         "bias",
         "Eviction bias: which span loses its tokens",
@@ -53,13 +55,13 @@ def _styles() -> dict[str, LineStyle]:
     }
 
 
-def _curve(prompts: PromptRecords, own: DataFrame, base: str, styles: dict[str, LineStyle]) -> Picture:
+def _curve(prompts: PromptRecords, of_base: DataFrame, base: str, styles: dict[str, LineStyle]) -> Picture:
     axis = over_levels(prompts)
     kind = kind_of(prompts.levels)
     start = ((kind.nothing, 1.0),) if kind.has_origin else ()
     paths = []
     for arm in DEFENDED:
-        points = own[own["arm"] == arm].sort_values("level")
+        points = of_base[of_base["arm"] == arm].sort_values("level")
         for span in SPANS:
             places = ((level.value, share) for level, share in zip(points["level"], points[span], strict=True))
             paths.append(Path(styles[f"{span}, {arm}"], (*start, *places)))
@@ -68,8 +70,8 @@ def _curve(prompts: PromptRecords, own: DataFrame, base: str, styles: dict[str, 
     return Picture(base, "share of the tokens of a span that are kept", Markup(drawing))
 
 
-def _layers(own: DataFrame, base: str, arm: str, axis: str) -> Picture:
-    points = own.sort_values("level")
+def _layers(of_base: DataFrame, base: str, arm: str, axis: str) -> Picture:
+    points = of_base.sort_values("level")
     shares = np.stack(points["defence_by_layer"].to_list(), 1) - np.stack(points["directives_by_layer"].to_list(), 1)
     title = f"Kept of the defence minus kept of the directives under {base}, by layer and {axis}, {arm}"
     drawing = layer_map(shares, [f"{level.value:g}" for level in points["level"]], axis, title, f"layers/{base}/{arm}")
@@ -77,7 +79,7 @@ def _layers(own: DataFrame, base: str, arm: str, axis: str) -> Picture:
 
 
 def _listing(prompts: PromptRecords, table: DataFrame, span: str, arm: str) -> Listing:
-    own = table[table["arm"] == arm]
-    texts = {(str(row["policy"]), row["level"]): percent(row[span]) for _, row in own.iterrows()}
+    of_arm = table[table["arm"] == arm]
+    texts = {(str(row["policy"]), row["level"]): percent(row[span]) for _, row in of_arm.iterrows()}
     others = [policy for policy in prompts.policies if policy != FULL]
     return listed(f"Kept of the {span}, {arm}, percent", prompts, texts, others)

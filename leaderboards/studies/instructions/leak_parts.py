@@ -19,7 +19,9 @@ from policies.declaration.names import FULL, plain_and_way
 
 def ways(prompts: PromptRecords) -> dict[str, LineStyle]:
     """Returns a line for each way of protection, and one for none."""
-    return named_styles(list(dict.fromkeys(plain_and_way(name)[1] for own in _forms(prompts).values() for name in own)))
+    return named_styles(
+        list(dict.fromkeys(plain_and_way(name)[1] for forms in _forms(prompts).values() for name in forms))
+    )
 
 
 def _forms(prompts: PromptRecords) -> dict[str, list[str]]:
@@ -39,10 +41,10 @@ def plane(prompts: PromptRecords) -> Part:
     styles = ways(prompts)
     pictures, details = [], []
     for arm in _orders(prompts):
-        own = _in_arm(prompts, arm)
-        if own.directives.empty or own.attacks.empty:
+        of_arm = _in_arm(prompts, arm)
+        if of_arm.directives.empty or of_arm.attacks.empty:
             continue
-        obeyed, leaked = cells_of(accuracy(own), "strict"), cells_of(leaks(own), "leakage")
+        obeyed, leaked = cells_of(accuracy(of_arm), "strict"), cells_of(leaks(of_arm), "leakage")
         pictures += [_plane_of(prompts, base, arm, obeyed, leaked, styles) for base in _forms(prompts)]
         details.append(table_of(_titled("Directives obeyed, strict, percent", arm), prompts, obeyed, prompts.policies))
     return Part(
@@ -84,11 +86,11 @@ def leakage(prompts: PromptRecords) -> Part:
     table = leaks(prompts)
     pictures, details = [], []
     for arm in dict.fromkeys(prompts.attacks["arm"]):
-        own = table[table["arm"] == arm]
+        of_arm = table[table["arm"] == arm]
         if arm in _orders(prompts):
             note = "ROUGE-L recall of the directives in answers to attacks"
-            pictures += _curves(prompts, own, "leakage", "Leakage of the directives", note, arm)
-        cells = cells_of(own, "leakage")
+            pictures += _curves(prompts, of_arm, "leakage", "Leakage of the directives", note, arm)
+        cells = cells_of(of_arm, "leakage")
         details.append(table_of(_titled("Leakage of the directives, percent", arm), prompts, cells, prompts.policies))
     return Part(
         "leakage",
@@ -106,14 +108,14 @@ def defence(prompts: PromptRecords) -> Part:
     table = leaks(prompts)
     pictures, details = [], []
     for arm in _orders(prompts):
-        own = table[table["arm"] == arm]
+        of_arm = table[table["arm"] == arm]
         note = "ROUGE-L recall of the defence in answers to attacks"
-        pictures += _curves(prompts, own, "defence_leakage", "Leakage of the defence", note, arm)
+        pictures += _curves(prompts, of_arm, "defence_leakage", "Leakage of the defence", note, arm)
         for name, words in (
             ("defence_leakage", "Leakage of the defence, percent"),
             ("refused", "Attacks refused as the defence asks, percent"),
         ):
-            details.append(table_of(_titled(words, arm), prompts, cells_of(own, name), prompts.policies))
+            details.append(table_of(_titled(words, arm), prompts, cells_of(of_arm, name), prompts.policies))
     return Part(
         "defence",
         "The defence itself",

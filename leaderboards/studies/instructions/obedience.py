@@ -173,8 +173,8 @@ def by_family(resampler: Resampler, cell: DataFrame, families: Sequence[str]) ->
     resampled."""
     columns = []
     for family in families:
-        own = cell[cell["family"] == family]
-        values, draws = own["strict"].to_numpy(), own["draw"].to_numpy()
+        of_family = cell[cell["family"] == family]
+        values, draws = of_family["strict"].to_numpy(), of_family["draw"].to_numpy()
         columns.append(np.concatenate([[values.mean()], resampler.means(values, draws)]))
     return np.stack(columns, axis=1)
 

@@ -24,18 +24,18 @@ def families(prompts: PromptRecords) -> Part:
     pictures = []
     for base in forms_of(prompts.policies):
         paths = [
-            path_of(styles[str(family)], cells_of(own, "strict"), base, prompts.levels)
-            for family, own in table.groupby("family", sort=False)
+            path_of(styles[str(family)], cells_of(of_family, "strict"), base, prompts.levels)
+            for family, of_family in table.groupby("family", sort=False)
         ]
         axis = over_levels(prompts)
         title = f"Directives obeyed over the {axis.title} under {base}, a line for each family"
         drawing = panel(paths, axis, Axis.around("", SHARE), title, f"family/{base}")
         pictures.append(Picture(base, "share of the directives of a family obeyed", Markup(drawing)))
     details = _accuracies("All directives", accuracy(prompts), prompts)
-    for several, own in accuracy(prompts, by=("several",)).groupby("several", sort=False):
-        details += _accuracies("Prompts with several" if several else "Prompts with one directive", own, prompts)
-    for family, own in table.groupby("family", sort=False):
-        details += _accuracies(f"Family {family}", own, prompts)
+    for several, of_count in accuracy(prompts, by=("several",)).groupby("several", sort=False):
+        details += _accuracies("Prompts with several" if several else "Prompts with one directive", of_count, prompts)
+    for family, of_family in table.groupby("family", sort=False):
+        details += _accuracies(f"Family {family}", of_family, prompts)
     return Part(
         "families",
         "Which directives go first",

@@ -28,7 +28,7 @@ def has_orders(records: DataFrame) -> bool:
 def content_of(given: StudyInput) -> StudyContent:
     """Computes all parts of the page, its downloads, and the numbers that are worth quoting."""
     prompts = prompt_records(given.records)
-    gains, worst = all_gains(prompts), while_obeying(prompts)
+    gains, leaks = all_gains(prompts), while_obeying(prompts)
     parts = (
         plane(prompts),
         leakage(prompts),
@@ -40,12 +40,12 @@ def content_of(given: StudyInput) -> StudyContent:
     )
     return StudyContent(
         parts=[
-            _amnesia(prompts, worst, has_orders(given.records)),
+            _amnesia(prompts, leaks, has_orders(given.records)),
             *(part for part in parts if part.pictures or part.listings),
         ],
         facts=_facts(prompts),
-        sheets=study_sheets(prompts, gains, worst),
-        quoted=_quoted(prompts, gains, worst),
+        sheets=study_sheets(prompts, gains, leaks),
+        quoted=_quoted(prompts, gains, leaks),
     )
 
 
@@ -59,7 +59,7 @@ def _facts(prompts: PromptRecords) -> list[tuple[str, str]]:
     ]
 
 
-def _quoted(prompts: PromptRecords, gains: Sequence[Gain], worst: Sequence[Leak]) -> dict[str, Any]:
+def _quoted(prompts: PromptRecords, gains: Sequence[Gain], leaks: Sequence[Leak]) -> dict[str, Any]:
     return {
         "gains": [
             {
@@ -83,7 +83,7 @@ def _quoted(prompts: PromptRecords, gains: Sequence[Gain], worst: Sequence[Leak]
                 "low": leak.more.low,
                 "high": leak.more.high,
             }
-            for leak in worst
+            for leak in leaks
         ],
         "exposed": exposed(prompts).to_dict("records"),
     }
@@ -100,13 +100,13 @@ NO_ORDERS = Markup(
 )
 
 
-def _amnesia(prompts: PromptRecords, worst: Sequence[Leak], with_orders: bool) -> Part:
+def _amnesia(prompts: PromptRecords, leaks: Sequence[Leak], with_orders: bool) -> Part:
     """Shows what leaks while the answers still look right."""
-    listings = _highest_leakage(worst), _exposed(prompts)
+    listings = _highest_leakage(leaks), _exposed(prompts)
     return Part("amnesia", "Selective amnesia", ORDERS if with_orders else NO_ORDERS, listings=listings)
 
 
-def _highest_leakage(worst: Sequence[Leak]) -> Listing:
+def _highest_leakage(leaks: Sequence[Leak]) -> Listing:
     rows = tuple(
         (
             f"{leak.policy}, {leak.arm}",
@@ -116,7 +116,7 @@ def _highest_leakage(worst: Sequence[Leak]) -> Listing:
             f"{100 * leak.more.mean:+.0f}{_points(leak.more)}",
             "yes" if leak.more.mean >= LEAKED_MORE else "no",
         )
-        for leak in worst
+        for leak in leaks
     )
     title = f"The highest leakage while at least {STILL_OBEYED:.0%} of the directives are obeyed, percent"
     columns = ("policy, order", "level", "obeyed", "leaked", "more than the full cache", "selective amnesia")
@@ -147,8 +147,8 @@ def _gains(gains: Sequence[Gain]) -> Part:
         theirs = [f"{value:.3f}" for value in published] if published else ["–"] * len(GAINS_MODELS)
         interval = f"{gain.estimate.low:+.3f} to {gain.estimate.high:+.3f}" if gain.estimate.low is not None else "–"
         levels = ", ".join(map(str, gain.levels))
-        own = (f"{gain.estimate.mean:+.3f}", interval, levels, percent(gain.whole), str(gain.failed))
-        rows.append((gain.protected, *own, *theirs))
+        cells = (f"{gain.estimate.mean:+.3f}", interval, levels, percent(gain.whole), str(gain.failed))
+        rows.append((gain.protected, *cells, *theirs))
     columns = (
         *("policy", "gain", "95 % interval", "at the ratios", "spans whole, percent", "failed answers"),
         *(f"{name}, published" for name in GAINS_MODELS),

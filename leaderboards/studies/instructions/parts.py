@@ -33,8 +33,8 @@ def path_of(style: LineStyle, cells: Cells, policy: str, levels: Sequence[Level]
     kind = kind_of(levels)
     whole = [(kind.nothing, estimate) for (name, _), estimate in cells.items() if name == FULL]
     anchored = whole if levels and kind.has_origin else []
-    own = [(level.value, cells[policy, level]) for level in levels if (policy, level) in cells]
-    points = [(value, estimate) for value, estimate in (*anchored, *own)]
+    pairs = [(level.value, cells[policy, level]) for level in levels if (policy, level) in cells]
+    points = [(value, estimate) for value, estimate in (*anchored, *pairs)]
     has_band = all(estimate.low is not None for _, estimate in points)
     return Path(
         style,

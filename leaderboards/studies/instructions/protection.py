@@ -84,11 +84,11 @@ def protection_gain(prompts: PromptRecords, plain: str, protected: str) -> Gain 
 
 
 def _whole(prompts: PromptRecords, policy: str, levels: Sequence[Level]) -> float | None:
-    own = prompts.caches[(prompts.caches["policy"] == policy) & prompts.caches["arm"].isin(DEFENDED)]
-    own = own[own["level"].isin(list(levels)) & own["defence_kept"].notna()]
-    if own.empty:
+    caches = prompts.caches[(prompts.caches["policy"] == policy) & prompts.caches["arm"].isin(DEFENDED)]
+    caches = caches[caches["level"].isin(list(levels)) & caches["defence_kept"].notna()]
+    if caches.empty:
         return None
-    return float(((own["defence_kept"] > ALL) & (own["directives_kept"] > ALL)).mean())
+    return float(((caches["defence_kept"] > ALL) & (caches["directives_kept"] > ALL)).mean())
 
 
 def _at(table: DataFrame, policy: str, level: Level) -> DataFrame:

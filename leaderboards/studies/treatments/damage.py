@@ -23,8 +23,12 @@ class Damage:
     def fault(self) -> str:
         """Names the kind with the options of its own alone."""
         fields = type(self.options).model_fields
-        own = [(name, value) for name, value in self.options if name not in PLACES and value != fields[name].default]
-        return f"{self.kind}({','.join(f'{name}={text_of(value)}' for name, value in own)})" if own else self.kind
+        options = [
+            (name, value) for name, value in self.options if name not in PLACES and value != fields[name].default
+        ]
+        return (
+            f"{self.kind}({','.join(f'{name}={text_of(value)}' for name, value in options)})" if options else self.kind
+        )
 
     @property
     def layers(self) -> str:
@@ -33,12 +37,12 @@ class Damage:
 
 def damages(policies: Iterable[str]) -> list[Damage]:
     """Returns the faults among some policies, in their order; others are left out, as are compositions."""
-    found = []
+    damages = []
     for policy in policies:
         if is_one_of(policy, KINDS):
             kind = KINDS[kind_in(policy)]
             options = options_in(policy, kind)
             defaults = {name: field.default for name, field in type(options).model_fields.items()}
             restricted = frozenset(name for name in PLACES if getattr(options, name) != defaults[name])
-            found.append(Damage(policy, kind.name, options, restricted))
-    return found
+            damages.append(Damage(policy, kind.name, options, restricted))
+    return damages
