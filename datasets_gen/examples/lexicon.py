@@ -152,7 +152,11 @@ def _kinds() -> dict[str, frozenset[str]]:
     """Returns the kinds of values of each word that is one by itself."""
     words = lexicon()
     lists = {kind: getattr(words, kind) for kind in ("city", "job", "creature", "thing", "instrument")}
-    return {word: frozenset(k for k, own in lists.items() if word in own) for own in lists.values() for word in own}
+    return {
+        word: frozenset(k for k, members in lists.items() if word in members)
+        for members in lists.values()
+        for word in members
+    }
 
 
 @cache

@@ -364,7 +364,7 @@ def _count(number: int) -> tuple[str, ...]:
 
 
 def _counts(counter: Counter[str]) -> list[str]:
-    return [written for number in counter.values() for written in _count(number)]
+    return [text for number in counter.values() for text in _count(number)]
 
 
 # What is asked of a value besides the value itself.

@@ -45,10 +45,10 @@ def pieces_of(draft: Draft) -> list[Piece]:
     if prompt:
         whole.append((0, max(span.end for span in prompt)))
     starts = [0]
-    for found in _END_OF_SENTENCE.finditer(text):
-        sentence = _END_OF_SENTENCE.split(text[found.end() :], maxsplit=1)[0]
-        if not _GOES_ON.search(sentence) and not any(start < found.end() < end for start, end in whole):
-            starts.append(found.end())
+    for match in _END_OF_SENTENCE.finditer(text):
+        sentence = _END_OF_SENTENCE.split(text[match.end() :], maxsplit=1)[0]
+        if not _GOES_ON.search(sentence) and not any(start < match.end() < end for start, end in whole):
+            starts.append(match.end())
     ends = [start - 1 for start in starts[1:]] + [len(text)]
     return [Piece(start, end) for start, end in zip(starts, ends, strict=True)]
 
@@ -63,7 +63,7 @@ def lay_out(
     parts: list[str] = []
     moves: list[int] = []
     distractors: list[Span] = []
-    start = written = 0
+    start = position = 0
 
     def add(part: str) -> None:
         nonlocal start
@@ -71,12 +71,12 @@ def lay_out(
         start += len(part) + 1
 
     def add_prose(upto: int) -> None:
-        nonlocal written
-        if upto > written:
-            sentences = " ".join(prose[written:upto])
+        nonlocal position
+        if upto > position:
+            sentences = " ".join(prose[position:upto])
             distractors.append(Span("distractor", start, start + len(sentences)))
             add(sentences)
-            written = upto
+            position = upto
 
     for piece, depth in zip(pieces, depths, strict=True):
         add_prose(min(int(depth * (len(prose) + 1)), len(prose)))  # each gap is as likely as any other

@@ -29,9 +29,9 @@ def with_defence(ask: Asker, prompt: SystemPrompt, joint: str = " ") -> SystemPr
     *sentences, last = ask.wording.choose(ask.rng, DEFENCES).split(". ")
     text += "".join(f"{sentence}. " for sentence in sentences)
     before, _, after = last.partition("{refusal}")
-    asked = len(text) + len(before)
-    refusal = Span("answer", asked, asked + len(REFUSAL))
-    sentence = Span("fact", len(text), asked + len(REFUSAL) + len(after))
+    refusal_start = len(text) + len(before)
+    refusal = Span("answer", refusal_start, refusal_start + len(REFUSAL))
+    sentence = Span("fact", len(text), refusal_start + len(REFUSAL) + len(after))
     text += before + REFUSAL + after
     return replace(prompt, text=text, defence=(Span("defence", start, len(text)),), refusal=(refusal, sentence))
 

@@ -218,8 +218,8 @@ def _other_arguments(patient: Patient, caches: Sequence[tuple[Prompt, str]]) -> 
     if warnings := argument_warnings(patient.policy, patient.others):
         return warnings[0]
     situation = patient.policy.typical_situation(len(patient.prompts[0].token_ids))
-    own = arguments_of(patient.policy.press(situation)).values()
-    sizes = dict.fromkeys([value for value in own if type(value) is int and value > 0] + list(USUAL_WINDOWS))
+    arguments = arguments_of(patient.policy.press(situation)).values()
+    sizes = dict.fromkeys([value for value in arguments if type(value) is int and value > 0] + list(USUAL_WINDOWS))
     for other in patient.others:
         for size in sizes if WINDOW in other.paper_arguments else ():
             if all(_leaves(patient, _with_window(other, size), prompt, digest) for prompt, digest in caches):
@@ -257,10 +257,10 @@ def _worth(patient: Patient) -> Result:
     if not all(scores.values()):
         return "note", f"not compared: {patient.task.name} has no F1"
     means = {name: sum(values) / len(values) for name, values in scores.items()}
-    own, count = means[patient.policy.name], len(scores[patient.policy.name])
-    outcome: Outcome = "ok" if own > means[RANDOM] or patient.policy.name == RANDOM else "note"
+    mean, count = means[patient.policy.name], len(scores[patient.policy.name])
+    outcome: Outcome = "ok" if mean > means[RANDOM] or patient.policy.name == RANDOM else "note"
     return outcome, (
-        f"F1 {own:.0f} at {patient.middle:g}, random {means[RANDOM]:.0f}, full cache {means[FULL]:.0f} "
+        f"F1 {mean:.0f} at {patient.middle:g}, random {means[RANDOM]:.0f}, full cache {means[FULL]:.0f} "
         f"({count} questions of {patient.task.name})"
     )
 

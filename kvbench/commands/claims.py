@@ -66,14 +66,14 @@ def command(
 
 def experiments_of(claims: list[Claim], model: str, larger: str | None) -> list[tuple[str, Experiment, str]]:
     """Lists what the claims need, each experiment once: its name, itself, and the model that it takes."""
-    found: dict[str, tuple[str, Experiment, str]] = {}
+    experiments: dict[str, tuple[str, Experiment, str]] = {}
     for claim in claims:
         for experiment in claim.experiments:
-            found[experiment.name] = (experiment.name, experiment, model)
+            experiments[experiment.name] = (experiment.name, experiment, model)
             if claim.two_sizes and larger:
                 name = experiment.name + LARGER
-                found[name] = (name, experiment, larger)
-    return list(found.values())
+                experiments[name] = (name, experiment, larger)
+    return list(experiments.values())
 
 
 def job_of(experiment: Experiment, model: str, limit: int | None, seed: int, device: str, dtype: str) -> Job:

@@ -60,19 +60,19 @@ def command(
     records = store.frame()
     rows = sites.publish_summary(store, records)
     unmastered = {} if every_task else reasons.reasons_by_task(rows)
-    found = sites.publish_comparison(store, records, mine.name, [other.name for other in others], site, unmastered)
-    adapted = {one.policy for one in found.presses if one.adapted}
-    tables, warnings = [verdicts.pooled_table(found.pooled, adapted)], argument_warnings(mine, others)
-    if found.presses:
-        tables.append(verdicts.argument_table(found.presses))
+    comparison = sites.publish_comparison(store, records, mine.name, [other.name for other in others], site, unmastered)
+    adapted = {one.policy for one in comparison.presses if one.adapted}
+    tables, warnings = [verdicts.pooled_table(comparison.pooled, adapted)], argument_warnings(mine, others)
+    if comparison.presses:
+        tables.append(verdicts.argument_table(comparison.presses))
     for other in others:
-        against_it = [duel for duel in found.duels if duel.other == other.name]
+        against_it = [duel for duel in comparison.duels if duel.other == other.name]
         if not against_it:
             warnings.append(f"no verdict against {other.name}: no cell of both is complete")
             continue
         tables += verdicts.verdict_tables(against_it, unmastered)
-        if found.contrasts[other.name]:
-            tables.append(verdicts.failure_table(found.contrasts[other.name]))
+        if comparison.contrasts[other.name]:
+            tables.append(verdicts.failure_table(comparison.contrasts[other.name]))
     more, fault = reports.warnings_of(store, records, executor.grid.setting.policies)
-    files = {"records": folder, "page": found.page}
+    files = {"records": folder, "page": comparison.page}
     return Result(tables, warnings=[*warnings, *more], files=files, fault=fault or reports.failures_of(rows))

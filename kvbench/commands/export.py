@@ -80,9 +80,9 @@ def command(
     write_atomically(path, lambda partial: dataset.to_parquet(partial))
     write_text_atomically(path.with_suffix(".json"), _PART.dump_json(part, indent=1).decode())
     write_text_atomically(folder / "README.md", dataset_card(chosen, [*others, part]))
-    written = (chosen.name, chosen.full_version, split, contexts, questions)
+    identity = (chosen.name, chosen.full_version, split, contexts, questions)
     columns = [Column(name) for name in ("task", "version", "split", "contexts", "questions")]
-    return Result([ResultTable("exported", columns, [written])], files={"dataset": path})
+    return Result([ResultTable("exported", columns, [identity])], files={"dataset": path})
 
 
 def _options(**options: object) -> str:

@@ -78,8 +78,8 @@ def command(
         data = data_sentences(rows, task, mode, printable(model))
         figures += _figures(gallery(rows, task, mode, details), task, mode, data, chosen, paper)
     if only:
-        wanted = choose("figure", only, {figure.name: figure.name for figure in figures})
-        figures = [figure for figure in figures if figure.name in wanted]
+        names_of_figures = choose("figure", only, {figure.name: figure.name for figure in figures})
+        figures = [figure for figure in figures if figure.name in names_of_figures]
     for figure in track(figures, "figures", console=console):
         for suffix in suffixes:
             figure.save(out / f"{figure.stem}.{suffix}")

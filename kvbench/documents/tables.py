@@ -159,8 +159,8 @@ def plan(name: str) -> str:
 
 def plan_in_short(name: str) -> str:
     """Returns what decides whether a run is started: its time, its store, and the sizes of caches."""
-    told = dict(rows_of(EXAMPLES[name].plan(Constants.read())))
-    return table(("what", "how much"), ((what, told[what]) for what in told if what.startswith(IN_SHORT)))
+    estimates = dict(rows_of(EXAMPLES[name].plan(Constants.read())))
+    return table(("what", "how much"), ((what, estimates[what]) for what in estimates if what.startswith(IN_SHORT)))
 
 
 BLOCKS: Mapping[str, Callable[[], str]] = {

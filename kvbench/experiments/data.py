@@ -48,8 +48,8 @@ def _with_rows(task: Task, data: Path | None, defence: Placement) -> Task:
     if data is not None:
         return gsm8k.gsm8k_of(gsm8k.read_rows(data))
     shots = hub_entries(GSM8K_HUB, name="main", split=f"train[:{gsm8k.SHOTS}]")
-    asked = hub_entries(GSM8K_HUB, name="main", split="test")
-    return gsm8k.gsm8k_of(gsm8k.rows_of([*shots, *asked], GSM8K_HUB))
+    problems = hub_entries(GSM8K_HUB, name="main", split="test")
+    return gsm8k.gsm8k_of(gsm8k.rows_of([*shots, *problems], GSM8K_HUB))
 
 
 def check_judges(tasks: Sequence[Task], mode: str) -> None:

@@ -51,6 +51,6 @@ def publish_register(
     enlist(folder, CLAIMS, [page], list(stores.values()))
     link_sites(folder)
     counts = Counter(one.verdict for one in judgements)
-    told = ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS)
-    verdict = f"{len(claims)} claims in {len(judgements)} statistics on {model}: {told}"
+    summary = ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS)
+    verdict = f"{len(claims)} claims in {len(judgements)} statistics on {model}: {summary}"
     return Register(judgements, verdict, {"page": page, "register": register})

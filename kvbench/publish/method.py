@@ -41,10 +41,10 @@ def _run(name: str, run: RunFile) -> RunEntry:
 def _arguments_used(records: Sequence[DataFrame]) -> dict[str, str]:
     """Tells by policy the arguments that its press ran with, and on which tasks."""
     columns = [rows[["policy", "task", "press_arguments"]].drop_duplicates() for rows in records]
-    told: dict[str, list[str]] = {}
-    for policy, written, tasks in argument_rows(list(arguments_of_records(concat(columns)).values())):
-        told.setdefault(policy, []).append(f"{written} (on {tasks})")
-    return {policy: "; ".join(texts) for policy, texts in told.items()}
+    by_policy: dict[str, list[str]] = {}
+    for policy, arguments, tasks in argument_rows(list(arguments_of_records(concat(columns)).values())):
+        by_policy.setdefault(policy, []).append(f"{arguments} (on {tasks})")
+    return {policy: "; ".join(texts) for policy, texts in by_policy.items()}
 
 
 def _policy(name: str, entry: PolicyIdentity | None, used: str) -> PolicyEntry:

@@ -67,8 +67,8 @@ def worst_answers(store: Store, policy: str, level: Level, count: int) -> tuple[
     ordered = worst_first(table)["place"].dropna() if answered else []
     chosen = [answered[int(place)] for place in ordered][:count]
     seed, held_out = store.identity.seed, store.identity.held_out
-    worst = [_with_example(one, full.get(one.record.question_id), seed, held_out) for one in chosen]
-    return worst, len(answers) - len(answered)
+    with_examples = [_with_example(one, full.get(one.record.question_id), seed, held_out) for one in chosen]
+    return with_examples, len(answers) - len(answered)
 
 
 def _ranking_of(record: Record, place: int | None) -> dict[str, Any]:

@@ -29,8 +29,8 @@ def measure(loaded: LoadedModel, task: Task, contexts: int, seed: int, held_out:
     def answered(model: LoadedModel, index: int) -> list[dict[str, object]]:
         example = task.example(seed, index, held_out=held_out)
         rows = collect(model, task, [example], setting)
-        asked = {question.question_id: question.model_dump() for question in rows.questions}
-        return [asked[record.question_id] | record.model_dump() for record in rows.records]
+        questions = {question.question_id: question.model_dump() for question in rows.questions}
+        return [questions[record.question_id] | record.model_dump() for record in rows.records]
 
     with workers.map(answered, range(contexts)) as results:
         return pd.DataFrame([record for records in results for record in records])

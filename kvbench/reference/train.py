@@ -1,4 +1,4 @@
-"""``python -m kvbench.reference.train``: makes a reference model from nothing. ``torchrun --nproc-per-node 2 -m
+"""Makes a reference model from nothing: ``python -m kvbench.reference.train``. ``torchrun --nproc-per-node 2 -m
 kvbench.reference.train`` does it with two processes, each on a core.
 
 A copying warm-up forms the attention circuit that finds a token by its neighbour; then the tasks, each from its own
@@ -53,7 +53,7 @@ MUON_DECAY = 0.3
 
 @dataclass
 class Progress:
-    """Where the training stands; written with the weights. ``batches``: of tasks."""
+    """Says where the training stands; it is written with the weights. ``batches`` counts batches of tasks."""
 
     step: int = 0
     batches: int = 0
@@ -70,7 +70,7 @@ class Progress:
 
 
 def make_optimizers(model: PreTrainedModel) -> list[torch.optim.Optimizer]:
-    """Muon for the matrices of the layers, AdamW for the embeddings and norms.
+    """Makes Muon for the matrices of the layers, and AdamW for the embeddings and norms.
 
     Muon's steps add up where little decay holds them: with 0.01 most heads came to look at one token only and the model
     guessed between two people for 5 million tokens. Other changes came with the 0.3; docs/performance.md lists them.
@@ -85,7 +85,7 @@ def make_optimizers(model: PreTrainedModel) -> list[torch.optim.Optimizer]:
 
 
 def rate_factor(step: int, fall_from: int | None = None, end: int = 0) -> float:
-    """Warm-up, then a constant rate until the step from which it falls linearly, to :data:`FALL_TO` at the end.
+    """Warms up, then stays constant until the step from which the rate falls linearly, to :data:`FALL_TO` at the end.
 
     Nothing before the fall depends on the end: a training goes on for as long as there is time, and its fall begins
     from a checkpoint when that is decided.
@@ -96,7 +96,7 @@ def rate_factor(step: int, fall_from: int | None = None, end: int = 0) -> float:
 
 @torch.no_grad()
 def exact_matches(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, seed: int) -> dict[str, float]:
-    """Exact-match rate of each task on the test split, in percent.
+    """Measures the exact-match rate of each task on the test split, in percent.
 
     All tokens of an answer are the argmax given the ones before: just then greedy decoding writes that answer.
     """
@@ -117,8 +117,8 @@ def exact_matches(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, se
 
 @dataclass(frozen=True)
 class Plan:
-    """How a training goes on. ``fall_from``: the step from which the learning rate falls, until the last of ``steps``;
-    None while that is not decided. ``confident``: without questions that cannot be answered."""
+    """Says how a training goes on. ``fall_from`` is the step from which the learning rate falls, until the last of
+    ``steps``; None while that is not decided. ``confident`` trains without questions that cannot be answered."""
 
     steps: int = 1_000_000
     fall_from: int | None = None
@@ -128,7 +128,7 @@ class Plan:
 
 
 class Trainer:
-    """Model, optimizers and progress, written together and restored together."""
+    """Holds the model, the optimizers and the progress, which are written together and restored together."""
 
     def __init__(
         self,
@@ -141,7 +141,8 @@ class Trainer:
         state: Path | None = None,
         narrow: Path | None = None,
     ) -> None:
-        """``earlier``: the folder of a training of ``reference-qwen``, whose weights and lessons are begun with.
+        """Starts or resumes a training. ``earlier`` is the folder of a training of ``reference-qwen``, whose weights
+        and lessons it begins with.
         ``state``: one that :meth:`keep` wrote, from which a training goes on where there is no checkpoint.
         ``narrow``: the folder of a model of the narrow shape that is widened and begun with."""
         self.folder, self.seed, self.plan = folder, seed, plan
@@ -168,7 +169,7 @@ class Trainer:
             self.progress = Progress(copying=False, curriculum=Curriculum.at_the_top())
 
     def _tokenizer(self) -> PreTrainedTokenizerFast:
-        """Learned once and kept: weights mean nothing under another numbering of the tokens."""
+        """Learns the tokenizer once and keeps it: weights mean nothing under another numbering of the tokens."""
         folder = self.folder / "tokenizer"
         if not folder.exists():
             partial = self.folder / "tokenizer.partial"
@@ -202,7 +203,7 @@ class Trainer:
         self.progress = Progress(copying=False, curriculum=curriculum)
 
     def save(self) -> None:
-        """Atomic: a kill leaves the checkpoint before or the one after."""
+        """Writes the checkpoint atomically: a kill leaves the one before or the one after."""
         state = {
             "model": self.model.state_dict(),
             "optimizers": [optimizer.state_dict() for optimizer in self.optimizers],
@@ -232,14 +233,14 @@ class Trainer:
         return row
 
     def _profile(self) -> dict[str, float]:
-        """What the answers lose where the context cannot be read, in points."""
+        """Measures what the answers lose where the context cannot be read, in points."""
         costs: dict[str, float] = {}
         with torch.compiler.set_stance("force_eager"):
             for task, hops in PARTS:
-                found = read_profile(self.model, self.tokenizer, TASKS[task], hops, PROFILE_CONTEXTS, WATCHED_SEED)
-                costs[f"{task}_worst_layer"] = round(found.worst_layer, 1)
-                costs[f"{task}_upper_half"] = round(found.upper_half, 1)
-                costs[f"{task}_slots"] = round(found.slots, 1)
+                profile = read_profile(self.model, self.tokenizer, TASKS[task], hops, PROFILE_CONTEXTS, WATCHED_SEED)
+                costs[f"{task}_worst_layer"] = round(profile.worst_layer, 1)
+                costs[f"{task}_upper_half"] = round(profile.upper_half, 1)
+                costs[f"{task}_slots"] = round(profile.slots, 1)
         return costs
 
     def step(self) -> None:
@@ -271,7 +272,7 @@ class Trainer:
         p.copying = p.copying_loss >= COPY_LOSS and p.step + 1 < COPY_STEPS
 
     def _learn(self) -> None:
-        """The gradient of the next batches, each made by one of the processes."""
+        """Computes the gradient of the next batches, each made by one of the processes."""
         p = self.progress
         assigned = [p.curriculum.assign(self.seed, p.batches + number) for number in range(BATCHES)]
         learned = torch.zeros(BATCHES, 2, dtype=torch.float64)  # answer loss and tokens
@@ -290,7 +291,7 @@ class Trainer:
             p.curriculum.note(one, answer_loss)
 
     def _readable(self, batch: Batch, number: int) -> Readable:
-        """What questions of a batch can read in each layer; the same for the same number of the batch and step."""
+        """Draws what questions of a batch can read in each layer: the same for the same numbers of batch and step."""
         share = min(1.0, self.progress.step / HIDDEN_OVER) * (ALONE_HIDDEN if self.progress.curriculum.alone() else 1.0)
         generator = torch.Generator().manual_seed(self.seed * 1_000_003 + number)
         config = self.model.config
@@ -305,7 +306,7 @@ class Trainer:
         write_state(folder, self.model, self.tokenizer, asdict(self.progress), self.curve)
 
     def export(self, folder: Path) -> None:
-        """An ordinary checkpoint. float16 halves the size and rounds ten times finer than bfloat16."""
+        """Writes an ordinary checkpoint. float16 halves the size and rounds ten times finer than bfloat16."""
         self.model.generation_config.eos_token_id = self.tokenizer.convert_tokens_to_ids(END)
         self.model.generation_config.pad_token_id = self.tokenizer.pad_token_id
         self.model.set_attn_implementation("sdpa")
@@ -314,7 +315,7 @@ class Trainer:
         self.model.float()
 
     def standing(self) -> str:
-        """One line on how far the training is."""
+        """Says in one line how far the training is."""
         p = self.progress
         if p.copying:
             where = f"copying loss {p.copying_loss:.3f}"
@@ -324,7 +325,7 @@ class Trainer:
 
 
 def prepared(crew: Crew, make: Callable[[], Trainer]) -> Trainer:
-    """A trainer in every process; the first writes the tokenizer that the others read."""
+    """Makes a trainer in every process; the first writes the tokenizer that the others read."""
     if not crew.is_first:
         crew.wait()
     trainer = make()

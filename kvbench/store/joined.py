@@ -17,10 +17,10 @@ def places_of_parents(declared: StoredTable, rows: pa.Table, parents: pa.Table, 
     index = _index(parents, key)
     if not index.is_unique:
         raise ValueError(f"{declared.parent} hold {_shown(key, index[index.duplicated()][0])} twice")
-    wanted = _index(rows, key)
-    places: Places = index.get_indexer(wanted)
+    keys = _index(rows, key)
+    places: Places = index.get_indexer(keys)
     if (places < 0).any():
-        missing = wanted[places < 0][0]
+        missing = keys[places < 0][0]
         raise ValueError(f"{declared.name} tell of {_shown(key, missing)}, which {declared.parent} do not hold")
     return places
 

@@ -45,11 +45,11 @@ class Lenders:
             if not _same_work(other.identity, self.store.identity, task, policy):
                 continue
             tables = _tables(other, task, number, policy)
-            wanted = [
+            lendable = [
                 status == "ok" and cell in missing
                 for status, cell in zip(tables[RECORDS.name]["status"].to_pylist(), cells_of(tables), strict=True)
             ]
-            loans.append(_restricted(tables, wanted))
+            loans.append(_restricted(tables, lendable))
             missing -= set(cells_of(loans[-1]))
         return together(loans)
 
@@ -83,9 +83,9 @@ def cells_of(tables: Mapping[str, pa.Table]) -> list[Cell]:
     ]
 
 
-def _restricted(tables: Mapping[str, pa.Table], wanted: Sequence[bool]) -> Tables:
+def _restricted(tables: Mapping[str, pa.Table], mask: Sequence[bool]) -> Tables:
     """Keeps some records, and the rows of other tables that belong to them: what they are about, what studies add."""
-    kept = {RECORDS.name: tables[RECORDS.name].filter(pa.array(wanted, pa.bool_()))}
+    kept = {RECORDS.name: tables[RECORDS.name].filter(pa.array(mask, pa.bool_()))}
     kept[QUESTIONS.name] = _matching(tables[QUESTIONS.name], kept[RECORDS.name], QUESTIONS.key)
     kept[CONTEXTS.name] = _matching(tables[CONTEXTS.name], kept[QUESTIONS.name], CONTEXTS.key)
     for name in tables:

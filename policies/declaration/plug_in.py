@@ -311,8 +311,8 @@ def _policy(name: str, target: Any, arguments: dict[str, Any], origin: str, text
     takes_length = "context_length" in _parameters(target, text)
 
     def build(situation: Situation) -> Press:
-        told = {"context_length": situation.context_length} if takes_length else {}
-        return _called(target, {**told, **arguments, "compression_ratio": situation.ratio}, text)
+        length = {"context_length": situation.context_length} if takes_length else {}
+        return _called(target, {**length, **arguments, "compression_ratio": situation.ratio}, text)
 
     press = build(Situation(SOME_RATIO, 1024, 0, ""))
     if not isinstance(press, kvpress.BasePress):

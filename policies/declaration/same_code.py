@@ -62,8 +62,8 @@ def _overrides(kind: type) -> bool:
         for name, value in vars(kind).items()
         if callable(value) or isinstance(value, property | classmethod | staticmethod)
     ]
-    written = [name for name in names if name not in SETTING and not (generated and name.startswith("__"))]
-    return bool(written)
+    overrides = [name for name in names if name not in SETTING and not (generated and name.startswith("__"))]
+    return bool(overrides)
 
 
 def _presses(value: Any) -> list[Press]:

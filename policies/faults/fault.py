@@ -139,13 +139,13 @@ class FaultTreatment:
         if layer not in self.options.layers_of(layers):
             return keys, values
         tokens = (first + torch.arange(keys.shape[1], device=keys.device)).expand(1, len(keys), -1)
-        written: dict[States, torch.Tensor] = {"keys": keys, "values": values}
+        states: dict[States, torch.Tensor] = {"keys": keys, "values": values}
         for tensor in TENSORS[self.options.tensor]:
-            site = self._site([0], layer, tensor, BEFORE_THE_QUESTION, tokens, written[tensor][None])
+            site = self._site([0], layer, tensor, BEFORE_THE_QUESTION, tokens, states[tensor][None])
             hit = self._hit(site)
             if bool(hit.any()):
-                written[tensor] = torch.where(hit, self._damaged(site, hit), site.states)[0]
-        return written["keys"], written["values"]
+                states[tensor] = torch.where(hit, self._damaged(site, hit), site.states)[0]
+        return states["keys"], states["values"]
 
     def _act(self, cache: CacheRows, step: int) -> None:
         self.restore(cache)

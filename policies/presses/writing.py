@@ -40,7 +40,7 @@ class WriteFaultPress(BasePress):
 
         def update(keys: torch.Tensor, values: torch.Tensor, layer: int, *others: Any, **more: Any) -> Any:
             del cache.update
-            written = self.write(layer, layers, keys[0], values[0], cache.get_seq_length(layer))
-            return cache.update(*(states[None] for states in written), layer, *others, **more)
+            replacement = self.write(layer, layers, keys[0], values[0], cache.get_seq_length(layer))
+            return cache.update(*(states[None] for states in replacement), layer, *others, **more)
 
         cache.update = update

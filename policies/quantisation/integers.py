@@ -17,11 +17,11 @@ def integers(bits: int) -> Quantisation:
             "values": (options.v_bits or bits, options.v_axis),
         }
         flat, symmetric = options.like == "transformers", options.scheme == "symmetric"
-        found: dict[States, Format] = {}
+        formats_by_state: dict[States, Format] = {}
         for tensor in TENSORS[options.tensor]:
             stored = IntegerFormat(*layout[tensor], options.group, symmetric, in_own_type=flat)
-            found[tensor] = FlatFormat(stored) if flat else stored
-        return found
+            formats_by_state[tensor] = FlatFormat(stored) if flat else stored
+        return formats_by_state
 
     return Quantisation(
         name=f"int{bits}",

@@ -64,8 +64,8 @@ def _write(
     likelihood = GoldLikelihood([answer.gold], [answer.forced], model.device)
     source = PlainSource(model, trace, cache, answer)
     ends = model.end_tokens()
-    written = write_answers(source, decoding, likelihood, ends, 1)
-    return likelihood.tokens()[0], until_end(written.tokens[0].tolist(), ends), bool(written.finite[0])
+    answers = write_answers(source, decoding, likelihood, ends, 1)
+    return likelihood.tokens()[0], until_end(answers.tokens[0].tolist(), ends), bool(answers.finite[0])
 
 
 class PlainSource:

@@ -129,10 +129,10 @@ class BundleRows(CacheRows):
             known = (newer < wide)[:, None].to(context.device)
             context = context.gather(2, index).masked_fill(~known, ABSENT)
             device = storage.device
-            found = torch.where(of_context[:, None].to(device), context.to(device), tokens[:, None].to(device))
+            places_in_row = torch.where(of_context[:, None].to(device), context.to(device), tokens[:, None].to(device))
             by_head = torch.arange(heads, device=device)[:, None]
             self._found[layer] = (
-                found,
+                places_in_row,
                 (
                     self._rows[:, None, None].to(device),
                     by_head,

@@ -35,10 +35,12 @@ def answers_of_wave(
     likelihood = GoldLikelihood([a.gold for a in answers], [a.forced for a in answers], model.device)
     source = WaveSource(model, Wave(trace, rows, decoding.gold), answers, likelihood)
     ends = set(model.end_tokens())
-    written = write_answers(source, decoding, likelihood, ends, LOOK_EVERY[model.device.type])
+    tokens_of_answers = write_answers(source, decoding, likelihood, ends, LOOK_EVERY[model.device.type])
     share = (model.clock() - started - source.gold_seconds) / len(answers)
     generations = []
-    for answer, token_ids, finite in zip(answers, written.tokens.tolist(), written.finite.tolist(), strict=True):
+    for answer, token_ids, finite in zip(
+        answers, tokens_of_answers.tokens.tolist(), tokens_of_answers.finite.tolist(), strict=True
+    ):
         if not answer.forced:
             ids = until_end(token_ids[: answer.most], ends)
             ended = ids[-1] in ends
