@@ -36,7 +36,7 @@ def command(
     tasks: options.Tasks = None,
     profile: options.Profile = "quick",
     limit: options.Limit = None,
-    context_tokens: Annotated[int | None, typer.Option(help="Tokens of contexts of long_context, as in run.")] = None,
+    context_tokens: Annotated[int | None, typer.Option(help="Tokens of every generated context, as in run.")] = None,
     questions: Annotated[float | None, typer.Option(help="Questions about a context. Default: the task's.")] = None,
     policies: Annotated[str, typer.Option(help="As in run: names, all, or default.")] = DEFAULT,
     levels: options.LevelTexts = options.NONE_GIVEN,

@@ -271,12 +271,12 @@ def _measure_column(measure: Measure, heading: Heading, level: Level, name: str)
         text = f"{100 * value:.0f}" if measure.is_share else measure.text(value)
         silent = ABSTENTION.value(row) if measure in CLIFFS else None
         # What is not answered is not wrong either.
-        return Cell(text, "" if silent is None else f"silent {100 * silent:.0f}", value)
+        return Cell(text, "" if silent is None else f"unanswered {100 * silent:.0f}", value)
 
     unit = "percent" if measure.is_share else measure.unit
     meaning = f"{heading.meaning} at {level}, {unit}"
     if measure in CLIFFS:
-        meaning += "; below it those that were abstained from"
+        meaning += "; below it those that are left unanswered"
     return _column(name, meaning, cell, at_level=True)
 
 
