@@ -109,9 +109,9 @@ MUTANTS = (
         "tests/engine/test_likelihood.py::test_it_is_that_of_a_plain_pass",
     ),
     Mutant(
-        f"{ENGINE}/decode/likelihood.py",
-        "total / length if length",
-        "total if length",
+        f"{ENGINE}/decode/generation.py",
+        "sum(self.nats) / len(self.nats)",
+        "sum(self.nats)",
         "tests/engine/test_likelihood.py::test_it_is_that_of_a_plain_pass",
     ),
     Mutant(
@@ -135,8 +135,8 @@ MUTANTS = (
     ),
     Mutant(
         f"{METRICS}/judges/text.py",
-        "(len(said) + len(wanted))",
-        "(len(said) + len(said))",
+        "(len(output_words) + len(gold_words))",
+        "(len(output_words) + len(output_words))",
         "tests/metrics/test_metrics.py::test_token_f1_of_hand_computed_cases",
     ),
     Mutant(

@@ -80,6 +80,17 @@ def _prompts(policy: str, ratio: float) -> list[dict[str, Any]]:
     return found
 
 
+def _texts(policy: str, ratio: float) -> list[dict[str, Any]]:
+    """Running text, of which nothing is answered: of each ten tokens eight are foreseen, or fewer."""
+    foreseen = 80.0 * (1 - ratio if policy == "wrong" else 1)
+    identity = {"policy": policy, "ratio": ratio, "realised_ratio": ratio, "task": "prose"}
+    unjudged = dict.fromkeys(("f1", "em", "contained", "right", "answered", "abstained", "hallucinated"))
+    return [
+        record(**identity, **unjudged, example_id=f"prose-{context}", question_id="0", next_token_accuracy=foreseen)
+        for context in range(CONTEXTS)
+    ]
+
+
 POLICIES = ("wrong", "silent", "leaks", "disobeys", "copy", "random", "recency")
 METHODS = POLICIES[:5]
 
@@ -99,6 +110,12 @@ def rows(records: pd.DataFrame) -> dict[tuple[str, str, float], SummaryRow]:
 
 
 @pytest.fixture(scope="module")
+def rows_of_texts() -> dict[tuple[str, str, float], SummaryRow]:
+    texts = [*_texts("full", 0.0), *(one for policy in METHODS for ratio in RATIOS for one in _texts(policy, ratio))]
+    return {(row.task, row.policy, row.level): row for row in summarise(frame(texts), resamples=300)}
+
+
+@pytest.fixture(scope="module")
 def standings(records: pd.DataFrame, rows: Mapping[Any, SummaryRow]) -> dict[tuple[str, str], Standing]:
     found = all_standings(records, list(rows.values()))
     return {(task, one.policy): one for (_, task), own in found.items() for one in own}
@@ -115,6 +132,7 @@ SIGNS: dict[tuple[str, str], dict[str, int]] = {
     ("base", "abstention_rate"): {"wrong": SAME, "silent": WORSE, "copy": SAME},
     ("instructions", "directives_obeyed"): {"leaks": SAME, "disobeys": WORSE, "wrong": SAME, "copy": SAME},
     ("instructions", "leakage_under_defence"): {"leaks": WORSE, "disobeys": SAME, "wrong": SAME, "copy": SAME},
+    ("prose", "next_token_accuracy"): {"wrong": WORSE, "copy": SAME},
     ("instructions", "leakage_rise"): {"leaks": WORSE, "disobeys": SAME, "wrong": SAME, "copy": SAME},
 }
 RISES_WITH_HARM = ("abstention_rate",)  # by which nothing is ranked
@@ -122,8 +140,12 @@ RISES_WITH_HARM = ("abstention_rate",)  # by which nothing is ranked
 
 @pytest.mark.parametrize(("task", "field"), SIGNS)
 def test_a_measure_has_the_sign_of_the_truth(
-    rows: Mapping[tuple[str, str, float], SummaryRow], task: str, field: str
+    rows: Mapping[tuple[str, str, float], SummaryRow],
+    rows_of_texts: Mapping[tuple[str, str, float], SummaryRow],
+    task: str,
+    field: str,
 ) -> None:
+    rows = {**rows_of_texts, **rows}
     measure = MEASURES[field]
     whole = measure.value(rows[task, "full", 0.0])
     assert whole is not None

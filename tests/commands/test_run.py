@@ -160,7 +160,7 @@ def test_a_policy_that_covers_some_tasks_has_not_failed_on_the_others(cli: Comma
 
 
 def test_plug_ins_that_cannot_be_used_fail_alone(cli: CommandLine, tmp_path: Path) -> None:
-    (tmp_path / "bad.py").write_text("import nothing_there\n")
+    (tmp_path / "bad.py").write_text("import nothing_there\n\nPress = None\n")
     (tmp_path / "other.py").write_text("class NoPress:\n    def __init__(self, compression_ratio): pass\n")
     presses = f"{tmp_path / 'bad.py'}:Press,{tmp_path / 'other.py'}:NoPress,knorm"
     assert cli(*cli.words("--policies", presses)) == 1

@@ -173,7 +173,7 @@ def test_wrappers_protect_the_instructions_of_a_system_prompt(llama: LoadedModel
 
 
 def test_strength_zero_is_the_press_itself(llama: LoadedModel) -> None:
-    prompt = toy_prompt(task="instructions")
+    prompt = toy_prompt(task="instructions", index=2)
     plain = pressing("plain", lambda s: KnormPress(s.ratio))
     wrapped = pressing("wrapped", lambda s: DebiasPress(KnormPress(s.ratio), s.spans, 0.0))
     one, other = treat(llama, [plain, wrapped], [0.5], prompt).branches

@@ -112,7 +112,7 @@ def test_the_llama_model_is_made_from_the_qwen_model(tmp_path: Path) -> None:
     expected, states = (states_of(trainer.model, batch)[-1].detach() for trainer in (source, made))
     tokens = batch.segments >= 0
     alike = torch.nn.functional.cosine_similarity(states[tokens], expected[tokens], dim=-1)
-    assert alike.mean() > 0.95
+    assert alike.mean() > 0.93
     made.save()
     again = Trainer(tmp_path / "plain", 0, QUICK, "reference", earlier=tmp_path / "nowhere")
     assert torch.equal(again.model.lm_head.weight, made.model.lm_head.weight)
