@@ -123,6 +123,8 @@ def train_in_a_crew(rank: int, folder: Path, port: int) -> None:
     torch.distributed.init_process_group("gloo", f"tcp://localhost:{port}", rank=rank, world_size=2)
     torch.set_num_threads(1)
     train.COPY_STEPS, losses.COPY_BATCH, batches.PLACES = 1, 2, 300
+    train.EVALUATION_CONTEXTS, train.PROFILE_CONTEXTS = 4, 1
+    train.TASKS = {"base": TASKS["base"], "hops": TASKS["hops"]}  # type: ignore[attr-defined]
     crew = Crew(rank, 2)
     trainer = prepared(crew, lambda: Trainer(folder, 0, QUICK, crew=crew))
     train_to_the_end(trainer, 3)
