@@ -124,7 +124,7 @@ def instructions() -> str:
             (
                 f"`{leak['policy']}`",
                 leak["order"],
-                leak["asked"],
+                leak["level"],
                 f"{100 * leak['obeyed']:.0f}",
                 f"{100 * leak['leaked_more']:+.0f}",
                 f"{100 * leak['low']:+.0f} to {100 * leak['high']:+.0f}",
