@@ -98,6 +98,10 @@ class Curriculum:
         """All lessons at their last level, for a model that knows the tasks."""
         return cls({name: Lesson(level=task.top_level) for name, task in TASKS.items()})
 
+    def go_back(self, task: str, level: int) -> None:
+        """Has a task practised again from a lower level on; alone, where that is one of :data:`ALONE`."""
+        self.lessons[task] = Lesson(level=level)
+
     def alone(self) -> str | None:
         """The task that is practised alone at present."""
         return next((name for name, level in ALONE.items() if self.lessons[name].level <= level), None)

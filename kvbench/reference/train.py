@@ -45,6 +45,7 @@ WARMUP_STEPS = 50
 FALL_TO = 0.02  # of the learning rate, at the end of its fall
 HIDDEN = HiddenShares(layers=0.6, heads=0.3, tokens=0.6, run=0.3)
 HIDDEN_OVER = 150  # steps over which the hidden shares rise to the whole
+ALONE_HIDDEN = 0.25  # of the hidden shares, while a task is practised alone: a chain is not learned where a link is missing
 MUON_RATE = 3e-3
 ADAM_RATE = 2e-3
 MUON_DECAY = 0.3
@@ -290,7 +291,7 @@ class Trainer:
 
     def _readable(self, batch: Batch, number: int) -> Readable:
         """What questions of a batch can read in each layer; the same for the same number of the batch and step."""
-        share = min(1.0, self.progress.step / HIDDEN_OVER)
+        share = min(1.0, self.progress.step / HIDDEN_OVER) * (ALONE_HIDDEN if self.progress.curriculum.alone() else 1.0)
         generator = torch.Generator().manual_seed(self.seed * 1_000_003 + number)
         config = self.model.config
         size = (config.num_hidden_layers, config.num_key_value_heads, len(batch.segments), batch.layout.context_width)
@@ -362,6 +363,7 @@ def main(
     state: Annotated[Path | None, typer.Option(help="Folder to go on from where WORK has no checkpoint.")] = None,
     widened: Annotated[str | None, typer.Option(help="A model of the narrow shape to begin with, widened.")] = None,
     keep: Annotated[Path | None, typer.Option(help="Write such a folder from WORK, and train no further.")] = None,
+    again: Annotated[str | None, typer.Option(help="TASK:LEVEL to practise again from; trains no further.")] = None,
     compiled: Annotated[bool, typer.Option("--compile/--no-compile", help="Needs a C++ compiler.")] = True,
 ) -> None:
     """Trains a reference model, resuming from WORK if it was interrupted."""
@@ -379,6 +381,11 @@ def main(
     trainer = prepared(crew, lambda: Trainer(work, seed, plan, name, crew, earlier, state, narrow))
     if keep:
         trainer.keep(keep)
+        return
+    if again:
+        task, level = again.split(":")
+        trainer.progress.curriculum.go_back(task, int(level))
+        trainer.save()
         return
     if compiled:
         for layer in trainer.model.model.layers:
