@@ -34,8 +34,9 @@ PATIENCE = 60  # batches without a noticeable fall of that loss, after which a l
 SETTLED = 20  # batches that a level lasts at least
 # Practised alone, one after the other and up to this level, before all others: with nine lessons at once the Llama
 # architecture guessed between two people for 1,300 steps, and chains of two facts stayed a guess.
-ALONE: Mapping[str, int] = {"base": 2, "hops": 2, "multi_presence": 2}
+ALONE: Mapping[str, int] = {"base": 2, "hops": 4, "multi_presence": 4}
 ALONE_BATCHES = 1000  # of a level, at most
+ALONE_PATIENCE = 120  # batches without a noticeable fall, of what is practised alone
 MOST_EXAMPLES = 1000  # of a batch; each takes its own
 
 
@@ -129,5 +130,5 @@ class Curriculum:
         if lesson.level == top:
             return
         # What is practised alone is stayed with until it is mastered: all others build on it.
-        if lesson.is_over(ALONE_BATCHES if self.alone() else PATIENCE):
+        if lesson.is_over(ALONE_PATIENCE if self.alone() else PATIENCE):
             lesson.rise()
