@@ -6,13 +6,12 @@ from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 
-from datasets_gen.examples.errors import DatasetError
 from datasets_gen.examples.example import Span
 from datasets_gen.examples.lexicon import draw_people
 from datasets_gen.examples.task import Draft, Request, Task
 from datasets_gen.examples.wording import Wording
 from datasets_gen.writing.passage import Fact, Passage, draw_facts, write_fact
-from datasets_gen.writing.prose import prose_of_tokens, prose_of_words
+from datasets_gen.writing.prose import Fill, Length, fill_words, length_in_tokens, length_in_words, place_in_prose
 from datasets_gen.writing.questions import Asker, attribute_questions
 from datasets_gen.writing.relations import ATTRIBUTES
 
@@ -28,10 +27,8 @@ SIZES = (
 )
 UNANSWERABLE_SHARE = 0.12
 REVERSE_SHARE = 0.4
-MOST_TOKENS = 131_072
 
 Statements = Sequence[tuple[Fact, str]]  # each fact with the template that states it, in the order of the text
-Fill = Callable[[random.Random, Callable[[list[str]], str]], list[str]]  # prose for the text that the function writes
 
 
 def make(rng: random.Random, request: Request, fill: Fill | None = None, depth: float | None = None) -> Draft:
@@ -49,21 +46,11 @@ def make(rng: random.Random, request: Request, fill: Fill | None = None, depth: 
     if depth is not None:
         depths = [depth] * len(facts)
     if fill is None or request.level < len(SIZES) - 1:
-        fill = partial(_fill_words, words=words_range)
+        fill = partial(fill_words, words=words_range)
     prose = fill(random.Random(rng.getrandbits(64)), lambda prose: lay_out(statements, depths, prose)[0].text)
     passage, distractors = lay_out(statements, depths, prose)
     questions = attribute_questions(Asker(rng, wording), request, passage, UNANSWERABLE_SHARE, REVERSE_SHARE)
     return Draft(passage.text, passage.stated_values(), questions, distractors)
-
-
-def _fill_words(rng: random.Random, _: Callable[[list[str]], str], words: tuple[int, int]) -> list[str]:
-    return prose_of_words(rng, rng.randint(*words))
-
-
-def _fill_tokens(
-    rng: random.Random, write: Callable[[list[str]], str], tokens: int, count: Callable[[str], int]
-) -> list[str]:
-    return prose_of_tokens(rng, tokens, count, write)
 
 
 def lay_out(statements: Statements, depths: Sequence[float], prose: Sequence[str]) -> tuple[Passage, tuple[Span, ...]]:
@@ -104,9 +91,7 @@ LONG_CONTEXT = Task(
 
 def long_context(words: tuple[int, int], depth: float | None = None) -> Task:
     """Returns the task with (fewest, most) words of prose, its facts scattered, or together at a relative depth."""
-    if not 0 <= words[0] <= words[1]:
-        raise DatasetError(f"the words of prose go from 0 or more up to no fewer, not from {words[0]} to {words[1]}")
-    return _variant(partial(_fill_words, words=words), depth, f"{words[0]} to {words[1]} words of prose")
+    return _variant(length_in_words(words), depth)
 
 
 def context_of_tokens(
@@ -117,19 +102,12 @@ def context_of_tokens(
 
     A context whose evidence needs more than that raises :class:`DatasetError` when it is made.
     """
-    if tokens > MOST_TOKENS:
-        raise DatasetError(f"a context has {MOST_TOKENS} tokens at most, not {tokens}")
-    return _variant(
-        partial(_fill_tokens, tokens=tokens, count=count),
-        depth,
-        f"{tokens} tokens{f' of {counted_by}' if counted_by else ''}",
-    )
+    return _variant(length_in_tokens(tokens, count, counted_by), depth)
 
 
-def _variant(fill: Fill, depth: float | None, length: str) -> Task:
-    if depth is not None and not 0 <= depth <= 1:
-        raise DatasetError(f"the depth of the evidence goes from 0, the beginning, to 1, the end, not {depth}")
-    where = "scattered" if depth is None else f"together at depth {depth}"
-    description = f"Facts about three or four people, {where} in prose about no one, {length}"
-    variant = f"{length} {where}".replace(" ", "-")
-    return replace(LONG_CONTEXT, description=description, make=partial(make, fill=fill, depth=depth), variant=variant)
+def _variant(length: Length, depth: float | None) -> Task:
+    where = place_in_prose(depth)
+    description = f"Facts about three or four people, {where} in prose about no one, {length.text}"
+    variant = f"{length.text} {where}".replace(" ", "-")
+    filled = partial(make, fill=length.fill, depth=depth)
+    return replace(LONG_CONTEXT, description=description, make=filled, variant=variant)

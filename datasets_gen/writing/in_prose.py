@@ -14,10 +14,7 @@ from functools import partial
 from datasets_gen.examples.errors import DatasetError
 from datasets_gen.examples.example import Question, Span
 from datasets_gen.examples.task import Draft, Request, Task
-from datasets_gen.writing.prose import prose_of_tokens, prose_of_words
-
-Fill = Callable[[random.Random, Callable[[list[str]], str]], list[str]]  # prose for the text that the function writes
-MOST_TOKENS = 131_072
+from datasets_gen.writing.prose import Fill, Length, length_in_tokens, length_in_words, place_in_prose
 
 _END_OF_SENTENCE = re.compile(r"(?<=[.!?]) (?=\S)")
 # A sentence with such words is understood from the one right before it.
@@ -121,21 +118,9 @@ def _make(rng: random.Random, request: Request, task: Task, fill: Fill, depth: f
     return set_in_prose(random.Random(rng.getrandbits(64)), draft, fill, depth)
 
 
-def _fill_words(rng: random.Random, _: Callable[[list[str]], str], words: tuple[int, int]) -> list[str]:
-    return prose_of_words(rng, rng.randint(*words))
-
-
-def _fill_tokens(
-    rng: random.Random, write: Callable[[list[str]], str], tokens: int, count: Callable[[str], int]
-) -> list[str]:
-    return prose_of_tokens(rng, tokens, count, write)
-
-
 def in_words_of_prose(task: Task, words: tuple[int, int], depth: float | None = None) -> Task:
     """Returns the task with (fewest, most) words of prose in every context."""
-    if not 0 <= words[0] <= words[1]:
-        raise DatasetError(f"the words of prose go from 0 or more up to no fewer, not from {words[0]} to {words[1]}")
-    return _variant(task, partial(_fill_words, words=words), depth, f"{words[0]} to {words[1]} words of prose")
+    return _variant(task, length_in_words(words), depth)
 
 
 def in_tokens(
@@ -146,20 +131,15 @@ def in_tokens(
 
     A context that has more than that without any prose raises :class:`DatasetError` when it is made.
     """
-    if tokens > MOST_TOKENS:
-        raise DatasetError(f"a context has {MOST_TOKENS} tokens at most, not {tokens}")
-    length = f"{tokens} tokens{f' of {counted_by}' if counted_by else ''}"
-    return _variant(task, partial(_fill_tokens, tokens=tokens, count=count), depth, length)
+    return _variant(task, length_in_tokens(tokens, count, counted_by), depth)
 
 
-def _variant(task: Task, fill: Fill, depth: float | None, length: str) -> Task:
-    if depth is not None and not 0 <= depth <= 1:
-        raise DatasetError(f"the depth of the evidence goes from 0, the beginning, to 1, the end, not {depth}")
-    where = "scattered" if depth is None else f"together at depth {depth}"
-    name = f"{length} {where}".replace(" ", "-")
+def _variant(task: Task, length: Length, depth: float | None) -> Task:
+    where = place_in_prose(depth)
+    name = f"{length.text} {where}".replace(" ", "-")
     return replace(
         task,
-        description=f"{task.description}; {where} in prose about no one, {length}",
-        make=partial(_make, task=task, fill=fill, depth=depth),
+        description=f"{task.description}; {where} in prose about no one, {length.text}",
+        make=partial(_make, task=task, fill=length.fill, depth=depth),
         variant=f"{task.variant}+{name}" if task.variant else name,
     )

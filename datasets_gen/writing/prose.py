@@ -2,7 +2,8 @@
 
 import random
 from collections.abc import Callable
-from functools import cache
+from dataclasses import dataclass
+from functools import cache, partial
 from math import ceil
 
 from datasets_gen.examples.errors import DatasetError
@@ -145,3 +146,48 @@ def _lengthen(
         if 0 <= missing - (count(sentence) - count(old)) <= allowed:
             sentences.append(sentence)
             return
+
+
+Fill = Callable[[random.Random, Callable[[list[str]], str]], list[str]]  # prose for the text that the function writes
+MOST_TOKENS = 131_072
+
+
+@dataclass(frozen=True)
+class Length:
+    """Holds what fills a context with prose, and how long that makes it, in words."""
+
+    fill: Fill
+    text: str
+
+
+def length_in_words(words: tuple[int, int]) -> Length:
+    """Asks for (fewest, most) words of prose."""
+    if not 0 <= words[0] <= words[1]:
+        raise DatasetError(f"the words of prose go from 0 or more up to no fewer, not from {words[0]} to {words[1]}")
+    return Length(partial(fill_words, words=words), f"{words[0]} to {words[1]} words of prose")
+
+
+def length_in_tokens(tokens: int, count: Callable[[str], int], counted_by: str = "") -> Length:
+    """Asks for ``tokens`` tokens, or up to 2 % less; ``count`` gives the tokens of a text, as a tokenizer of that name
+    counts them."""
+    if tokens > MOST_TOKENS:
+        raise DatasetError(f"a context has {MOST_TOKENS} tokens at most, not {tokens}")
+    by = f" of {counted_by}" if counted_by else ""
+    return Length(partial(_fill_tokens, tokens=tokens, count=count), f"{tokens} tokens{by}")
+
+
+def fill_words(rng: random.Random, _: Callable[[list[str]], str], words: tuple[int, int]) -> list[str]:
+    return prose_of_words(rng, rng.randint(*words))
+
+
+def _fill_tokens(
+    rng: random.Random, write: Callable[[list[str]], str], tokens: int, count: Callable[[str], int]
+) -> list[str]:
+    return prose_of_tokens(rng, tokens, count, write)
+
+
+def place_in_prose(depth: float | None) -> str:
+    """Says where in the prose the evidence stands: scattered, or together at a relative depth."""
+    if depth is not None and not 0 <= depth <= 1:
+        raise DatasetError(f"the depth of the evidence goes from 0, the beginning, to 1, the end, not {depth}")
+    return "scattered" if depth is None else f"together at depth {depth}"
