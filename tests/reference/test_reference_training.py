@@ -25,8 +25,10 @@ from kvbench.reference.training.batches import (
     training_batch,
 )
 from kvbench.reference.training.lessons import (
-    ALONE,
-    ALONE_PATIENCE,
+    FIRST,
+    FIRST_BATCHES,
+    FIRST_SHARE,
+    LITTLE_HIDDEN,
     MASTERED,
     MOST_EXAMPLES,
     PATIENCE,
@@ -202,9 +204,9 @@ def taught(curriculum: Curriculum, name: str, level: int, loss: float, times: in
 
 
 def together() -> Curriculum:
-    """Past what is practised alone."""
+    """Past what is practised most."""
     curriculum = Curriculum()
-    for name, level in ALONE.items():
+    for name, level in FIRST.items():
         curriculum.lessons[name].level = level + 1
     return curriculum
 
@@ -257,16 +259,23 @@ def test_what_is_mastered_is_practised_less() -> None:
     assert min(after.values()) > 0
 
 
-def test_the_first_levels_of_some_are_practised_alone_until_they_are_mastered_or_long_enough() -> None:
+def test_the_first_levels_of_some_come_first_until_they_are_mastered_or_long_enough() -> None:
     curriculum = Curriculum()
-    for name, last in ALONE.items():
+    for name, last in FIRST.items():
         for level in range(last + 1):
-            assigned = [curriculum.assign(0, number) for number in range(50)]
-            assert {(one.task, one.level) for one in assigned} == {(name, level)}
-            assert taught(curriculum, name, level, 0.5, ALONE_PATIENCE) == level, "a guess does not end it at once"
-            left = 1 if level else 2 * SETTLED
+            assigned = [curriculum.assign(0, number) for number in range(400)]
+            begun = {other for other in TASKS if curriculum.lessons[other].level > 0}
+            assert {one.task for one in assigned} == begun | {name}, "others stay in practice once they are begun"
+            most = [one for one in assigned if one.task == name]
+            assert len(most) >= 0.9 * FIRST_SHARE * len(assigned)
+            assert {one.level for one in most} == {level}
+            assert {one.hidden for one in most} == {LITTLE_HIDDEN}, "no chain is learned where a link is missing"
+            assert taught(curriculum, name, level, 0.5, 2 * PATIENCE) == level, "a guess does not end it"
+            left = FIRST_BATCHES - 2 * PATIENCE if level else 2 * SETTLED
             assert taught(curriculum, name, level, 0.5 if level else 0.0, left) == level + 1
-    assert len({curriculum.assign(0, number).task for number in range(200)}) == len(TASKS)
+    assigned = [curriculum.assign(0, number) for number in range(200)]
+    assert {one.task for one in assigned} == set(TASKS)
+    assert {one.hidden for one in assigned} == {LITTLE_HIDDEN, 1.0}
 
 
 def test_the_same_is_assigned_after_a_restart() -> None:
