@@ -641,7 +641,7 @@ _VERBS: Mapping[tuple[str, str], tuple[tuple[tuple[str, str], ...], Templates]] 
 
 
 def _periods() -> Iterator[tuple[str, Templates]]:
-    """In the forms that ``multi_presence`` builds of a verb."""
+    """Yields templates in the forms that ``multi_presence`` builds of a verb."""
     for (was, be), (others, questions) in _VERBS.items():
         first_question = {
             "live in {value}": "Where did {subject} live",

@@ -83,7 +83,7 @@ class Referent:
         self.pronoun, self.doubtful = None, False
 
     def was_mentioned(self, kind: Kind, way: Way, clearly: bool) -> None:
-        """``way``: what a pronoun would stand for if it went back to this mention; ``clearly``: if it could.
+        """Notes a mention. ``way``: what a pronoun that went back to it would stand for; ``clearly``: if it could.
 
         Where it could go back to one sentence as well as to another, neither is the evidence: then it is doubtful.
         """

@@ -169,7 +169,7 @@ def _draw_directives(rng: random.Random, kinds: Sequence[str], ground: Ground) -
 
 
 def _write_prompt(ask: Asker, size: Size, directives: Sequence[Directive], arm: Arm) -> SystemPrompt:
-    """Directives next to one another, and the defence, if there is one, before or behind them."""
+    """Writes directives next to one another, and the defence, if there is one, before or behind them."""
     defended = ask.rng.random() < size.defended
     directives_first = size.either_order and ask.rng.random() < 0.5
     for_directives = for_defence = ask

@@ -163,8 +163,8 @@ def _lives(rng: random.Random, request: Request, size: Size, wording: Wording) -
 
 
 def _drawn_apart(draw: Callable[[], list[str]], worked_out: Callable[[str], str]) -> list[str]:
-    """Values from which nothing alike is worked out: no word of one is one of another's, or a confused answer would be
-    half right."""
+    """Draws values from which nothing alike is worked out: no word of one is one of another's, or a confused answer
+    would be half right."""
     while True:
         values = draw()
         words = [word for value in values for word in set(worked_out(value).split())]

@@ -32,7 +32,7 @@ Statements = Sequence[tuple[Fact, str]]  # each fact with the template that stat
 
 
 def make(rng: random.Random, request: Request, fill: Fill | None = None, depth: float | None = None) -> Draft:
-    """``fill`` gives the prose of the top level, ``depth`` says where in it the facts stand together.
+    """Hides facts in prose. ``fill`` gives the prose of the top level, ``depth`` the place where all facts stand.
 
     The prose has a generator of its own: of one seed, contexts of any length and depth tell and ask the same.
     """

@@ -1,4 +1,4 @@
-"""Any task's contexts set in prose that is about no one, to any length.
+"""Sets the contexts of any task in prose that is about no one, to any length.
 
 The sentences of a draft stay as they are and in their order, questions and answers too: only the places move. Prose of
 its own comes between them, drawn from a generator of its own, so that of one seed contexts of any length tell and ask

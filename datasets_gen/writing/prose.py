@@ -108,7 +108,7 @@ def prose_of_words(rng: random.Random, words: int) -> list[str]:
 def prose_of_tokens(
     rng: random.Random, tokens: int, count: Callable[[str], int], write: Callable[[list[str]], str]
 ) -> list[str]:
-    """Sentences with which ``write(sentences)``, the whole text, has ``tokens`` tokens, or up to 2 % less.
+    """Chooses sentences with which ``write(sentences)``, the whole text, has ``tokens`` tokens, or up to 2 % less.
 
     ``count`` gives the tokens of a text. It reads the whole once for each correction; the first guess, from a sample
     of sentences, is a few per cent off, the second a few sentences.

@@ -1,4 +1,4 @@
-"""``python -m kvbench claims``: what five texts say of KV caches, put to the test on a model."""
+"""``python -m kvbench claims`` puts to the test on a model what five texts say of KV caches."""
 
 import shlex
 import sys

@@ -88,7 +88,7 @@ def model_card(name: str) -> str:
 
 
 def profile_section(profiles: Sequence[ReadProfile]) -> str:
-    """A bar for each layer, as long as what is still right without it; nothing for a model that was not measured."""
+    """Draws a bar for each layer, as long as what is still right without it; nothing for a model not measured."""
     if not profiles:
         return ""
     columns = (
@@ -112,5 +112,5 @@ def profile_section(profiles: Sequence[ReadProfile]) -> str:
 
 
 def bars(percents: Sequence[float]) -> str:
-    """Such as ``█▂█`` for 99, 20 and 100 percent."""
+    """Draws percents as bars, such as ``█▂█`` for 99, 20 and 100."""
     return "".join(LEVELS[min(len(LEVELS) - 1, int(percent / 100 * len(LEVELS)))] for percent in percents)

@@ -1,4 +1,4 @@
-"""``python -m kvbench.documents.pages``: writes the tables of the README and of docs anew, and the model cards.
+"""``python -m kvbench.documents.pages`` writes the tables of the README and of docs anew, and the model cards.
 
 A table stands between ``<!-- begin NAME -->`` and ``<!-- end NAME -->``; a test fails when one has drifted.
 """

@@ -101,36 +101,36 @@ class Plan:
 
     @property
     def context(self) -> int:
-        """Bytes of the cache of the longest context."""
+        """Returns the bytes of the cache of the longest context."""
         return max(load.tokens for load in self.loads) * self.shape.cache_bytes
 
     @property
     def masks(self) -> int:
-        """Bytes of the keep masks of all branches of a context."""
+        """Returns the bytes of the keep masks of all branches of a context."""
         return max(len(load.shares) * load.tokens for load in self.loads) * self.shape.mask_bytes
 
     @property
     def branches(self) -> float:
-        """Bytes of the caches of all branches of a context."""
+        """Returns the bytes of the caches of all branches of a context."""
         return max(sum(load.shares) * load.tokens for load in self.loads) * self.shape.cache_bytes
 
     @property
     def waiting(self) -> float:
-        """Bytes of all branches of a context while they wait to be decoded: presses that rewrite the cache or prefill
-        alone leave keys and values of their own, the others a keep mask."""
+        """Counts the bytes of all branches of a context while they wait to be decoded: presses that rewrite the cache
+        or prefill alone leave keys and values of their own, the others a keep mask."""
         return max(
             load.tokens * sum(self._waiting(policy, shares) for policy, shares in load.branches) for load in self.loads
         )
 
     def _waiting(self, policy: Policy, shares: Sequence[float]) -> float:
-        """Bytes for each token of the context."""
+        """Counts the same for one policy, in bytes for each token of the context."""
         if policy.rewrites or policy.prefill == "private":
             return sum(shares) * self.shape.cache_bytes
         return len(shares) * self.shape.mask_bytes
 
     @cached_property
     def devices(self) -> int:
-        """Devices of a worker."""
+        """Returns the number of devices of a worker."""
         needed = self.shape.weight_bytes + 2 * self.context + self.masks
         devices = ceil(needed / (self.machine.memory * USABLE))
         if devices > MOST_DEVICES:
@@ -139,7 +139,7 @@ class Plan:
 
     @property
     def room(self) -> float:
-        """Bytes that a wave of branches may take."""
+        """Returns the bytes that a wave of branches may take."""
         return self.machine.memory * USABLE * self.devices - self.shape.weight_bytes - self.context - self.masks
 
     @cached_property
@@ -167,7 +167,7 @@ class Plan:
 
     @property
     def store(self) -> float:
-        """Bytes of the store."""
+        """Returns the bytes of the store."""
         return sum(
             self.constants.store[table].of(files, rows, load.tokens)
             for load in self.loads

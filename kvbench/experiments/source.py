@@ -1,4 +1,4 @@
-"""The code that a result depends on, and its hash: whoever edits it makes another run of every run."""
+"""Hashes the code that a result depends on: under edited code, every run is another run."""
 
 import hashlib
 from pathlib import Path

@@ -271,7 +271,7 @@ def fingerprint_of(source: str, config: Any = None) -> str:
 
 
 def missing_weights(policies: Sequence[Policy], model: LoadedModel) -> dict[str, str]:
-    """Policies whose weights for this model are not there, each with one line that says so."""
+    """Lists the policies whose weights for this model are not there, each with one line that says so."""
     needing = [policy for policy in policies if policy.weights]
     if needing:
         look_for_hub()

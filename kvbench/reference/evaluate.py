@@ -1,4 +1,4 @@
-"""``python -m kvbench.reference.evaluate``: what a reference model reaches with the full cache, on the test split."""
+"""``python -m kvbench.reference.evaluate`` measures a reference model with the full cache, on the test split."""
 
 import json
 from dataclasses import asdict
@@ -57,7 +57,7 @@ def parts_of(frame: pd.DataFrame) -> dict[str, pd.DataFrame]:
 
 
 def scores(task: str, frame: pd.DataFrame) -> list[dict[str, object]]:
-    """Means of every score over every part of a task; null where no question has it."""
+    """Averages every score over every part of a task; null where no question has it."""
     rows: list[dict[str, object]] = []
     for name, part in parts_of(frame).items():
         means = {score: part[score].astype(float).mean() for score in SCORES}

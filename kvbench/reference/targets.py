@@ -1,4 +1,4 @@
-"""What a reference model has to master with the full cache: one that fails a task cannot show what compression breaks
+"""Lists what a reference model has to master with the full cache: one that fails a task cannot show what breaks
 there."""
 
 from collections.abc import Mapping, Sequence

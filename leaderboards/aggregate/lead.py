@@ -42,7 +42,7 @@ def lead_of(full: SummaryRow | None) -> Lead:
 
 
 def good(measure: Measure, values: FloatArray) -> FloatArray:
-    """Values in the unit of the row as percent of good, of the same shape: 100 is best, whichever end is better."""
+    """Turns values in the unit of the row into percent of good: 100 is best, whichever end is better."""
     percent: FloatArray = values * (1.0 if measure.top is None else 100.0 / measure.top) * measure.factor
     return percent if measure.better == "higher" else 100.0 - percent
 

@@ -225,7 +225,7 @@ class _Area:
 
 
 def _area(tables: Sequence[AnswerTable], pair: tuple[str, str], measure: Compared, seed: int) -> _Area | None:
-    """The mean height of the difference over the levels of a task, of the questions that have a value at each level."""
+    """Averages the difference over the levels of a task, of the questions that have a value at each level."""
     values, there = zip(*(_difference(table, pair, measure) for table in tables), strict=True)
     common = np.all(there, axis=0)
     if not common.any():
@@ -237,7 +237,7 @@ def _area(tables: Sequence[AnswerTable], pair: tuple[str, str], measure: Compare
 
 
 def _share(tables: Sequence[AnswerTable], pair: tuple[str, str], measure: Compared, seed: int) -> _Area | None:
-    """The mean height of the difference of two shares over the levels at which both are over something. A sum over all
+    """Averages the difference of two shares over the levels at which neither is a share of nothing. A sum over all
     levels would favour a policy that falls silent at the high ones, where all are wrong most often."""
     levels = [(table, share) for table in tables if (share := _share_at(table, pair, measure, seed)) is not None]
     if not levels:
@@ -252,7 +252,7 @@ def _share(tables: Sequence[AnswerTable], pair: tuple[str, str], measure: Compar
 
 
 def _share_at(table: AnswerTable, pair: tuple[str, str], measure: Compared, seed: int) -> _Area | None:
-    """The difference of two shares at one level; None where one is over nothing."""
+    """Computes the difference of two shares at one level; None where one is a share of nothing."""
     common = _difference(table, pair, measure)[1]
     places, draws = [table.policies.index(name) for name in pair], table.draws[common]
     counted, over = (table.values[column][places][:, common] for column in (measure.column, measure.over))

@@ -411,5 +411,5 @@ def visible(text: str) -> str:
 
 
 def _joined(gaps: Sequence[str]) -> str | None:
-    """Reasons in one line, each once."""
+    """Joins reasons in one line, each once."""
     return "; ".join(dict.fromkeys(gaps)) or None

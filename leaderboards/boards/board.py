@@ -192,7 +192,7 @@ def _board(
 
 
 def _table(columns: Sequence[Column], policies: Sequence[_Policy]) -> tuple[tuple[BoardColumn, ...], tuple[Line, ...]]:
-    """Columns in which nobody has a value are left out, and so are those that the full cache alone would have."""
+    """Lays out a board. It leaves out columns in which no policy has a value, or the full cache alone."""
     cells = [(column, [cell(policy) for policy in policies]) for column, cell in columns]
     compressed = [policy.standing.policy != FULL for policy in policies]
     counted = compressed if any(compressed) else [True] * len(policies)

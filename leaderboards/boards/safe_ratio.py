@@ -92,12 +92,12 @@ def lowest(by_task: Mapping[str, SafeRatio | Blank]) -> SafeRatio | Blank:
 
 
 def _badness(safe: SafeRatio) -> tuple[float, int]:
-    """What is safe for less is worse; of what is safe for the same, what is shown to be unsafe beyond it."""
+    """Orders safe ratios, the worst first: the lowest, and of equal ones that which is shown to be unsafe beyond."""
     return safe.ratio, get_args(Outcome).index(safe.beyond)
 
 
 def _outcome(losses: Sequence[Estimate]) -> Outcome:
-    """Of one level, by the loss in each measure that leads the task."""
+    """Judges one level by the loss in each measure that leads the task."""
     if max(map(_upper, losses)) < TOLERATED_LOSS:
         return "safe"
     return "unsafe" if any(loss.low is not None and loss.low >= TOLERATED_LOSS for loss in losses) else "not shown"

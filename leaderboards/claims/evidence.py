@@ -72,7 +72,7 @@ class TaskEvidence:
 
     @cached_property
     def weights(self) -> FloatArray:
-        """How often each context counts: once as measured, then as drawn in each resample, shape (1 + resamples,
+        """Counts how often each context is there: as measured, then as drawn in each resample, shape (1 + resamples,
         contexts)."""
         return np.concatenate([np.ones((1, self.contexts)), self._drawn[1].weights])
 

@@ -110,7 +110,7 @@ def _part(value: Any, attribute: str) -> Any:
 
 
 def joined(sheets: Iterable[Sheet]) -> list[Sheet]:
-    """Sheets of one name as one, their rows one after the other; a column that one lacks is empty there."""
+    """Joins the sheets of one name, their rows one after the other; a column that one lacks is empty there."""
     groups: dict[str, list[Sheet]] = {}
     for sheet in sheets:
         groups.setdefault(sheet.name, []).append(sheet)

@@ -156,6 +156,6 @@ def contrasts_sheet(name: str, contrasts: Sequence[Contrast]) -> Sheet:
 
 
 def imported_sheet(rows: Sequence[Imported]) -> Sheet:
-    """Results of kvpress's own evaluation, the scores as it named them."""
+    """Makes the sheet of results of kvpress's own evaluation, the scores as it named them."""
     records = [{**asdict(row), "scores": dict(row.scores), "source": "imported from kvpress"} for row in rows]
     return Sheet.of("imported", "Imported from kvpress", records)

@@ -150,7 +150,7 @@ def _correlated(policy: str, rate: str, correlation: Correlation | Blank) -> tup
 
 
 def _blanks(rows: Sequence[SummaryRow]) -> tuple[tuple[str, str], ...]:
-    """Directives and leaks are asked for in few tasks: that others have none needs no reason."""
+    """Lists the measures without a curve, and why. It leaves out directives and leaks, which few tasks ask for."""
     missing = [measure for measure in EXPECTED if not _any(rows, measure)]
     reasons = list(dict.fromkeys(row.reason for row in rows if row.reason))
     return tuple((measure.title, reasons[0] if reasons else "not measured") for measure in missing)

@@ -131,7 +131,7 @@ class HeatMap:
 
 
 def task_map(rows: Sequence[SummaryRow], mode: str) -> HeatMap | Blank:
-    """Policies by task, at what can be chosen. ``rows``: of a run."""
+    """Maps policies by task, at a level that can be chosen. ``rows``: of a run."""
     of_mode = [row for row in rows if row.mode == mode]
     tasks = [task for task in dict.fromkeys(row.task for row in of_mode) if task != ALL_TASKS]
     levels = _levels(of_mode)
@@ -167,7 +167,7 @@ def task_map(rows: Sequence[SummaryRow], mode: str) -> HeatMap | Blank:
 
 
 def question_map(facets: Sequence[Facet], rows: Sequence[SummaryRow], task: str, mode: str) -> HeatMap | Blank:
-    """Kinds of questions by level, of a policy that can be chosen or the mean of the methods."""
+    """Maps kinds of questions by level, of a policy that can be chosen or the mean of the methods."""
     of_board = [row for row in rows if (row.mode, row.task) == (mode, task)]
     levels, measures = _levels(of_board), _with_values(of_board)
     parts = {

@@ -48,7 +48,7 @@ def panel(
 
 
 def layer_map(shares: NDArray[np.float64], columns: Sequence[str], axis: str, title: str, salt: str) -> str:
-    """Differences in [-1, 1], shape (layers, columns): the first layer at the bottom."""
+    """Draws differences in [-1, 1], shape (layers, columns), the first layer at the bottom."""
 
     def draw(axes: "Axes") -> None:
         seaborn.heatmap(

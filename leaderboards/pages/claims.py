@@ -74,8 +74,8 @@ def register_folder(model: str) -> str:
 def build_claims(
     model: str, larger: str | None, judgements: Sequence[Judgement], runs: Mapping[str, Run], sheets: Sequence[Sheet]
 ) -> str:
-    """The page as text; the same input gives the same bytes. ``runs``: by the name of the experiment. ``sheets``:
-    tables that lie in ``data`` beside it."""
+    """Builds the page as text; the same input gives the same bytes. ``runs``: by the name of the experiment.
+    ``sheets``: tables that lie in ``data`` beside it."""
     sections = [_section(list(group), runs) for _, group in groupby(judgements, key=lambda one: one.claim.identifier)]
     counts = Counter(one.verdict for one in judgements)
     return render(

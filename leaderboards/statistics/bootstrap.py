@@ -87,7 +87,7 @@ def discrete_interval(values: FloatArray, measured: float, level: float = LEVEL)
 
 
 def task_seed(seed: int, task: str) -> int:
-    """Tasks are resampled independently of one another, and of the other tasks of the run."""
+    """Derives a seed for a task, so that it is resampled independently of whatever else is in the run."""
     return int.from_bytes(hashlib.sha256(f"{seed}/{task}".encode()).digest()[:7], "big")
 
 

@@ -31,8 +31,8 @@ class Estimate:
 
     @classmethod
     def of(cls, mean: float, resampled: FloatArray | None, n: int) -> Self:
-        """Resamples in which a measure has no value (NaN) are left out; where they are many, there is no interval, as
-        the rest are not like them."""
+        """Estimates a mean with its interval. It leaves out resamples without a value (NaN); where they are many, there
+        is no interval, as the rest are not like them."""
         known = resampled[~np.isnan(resampled)] if resampled is not None else np.empty(0)
         enough = resampled is not None and 0 < len(known) >= ENOUGH * len(resampled)  # none of one cluster
         low, high = percentile_interval(known) if enough else (None, None)

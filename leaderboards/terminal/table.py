@@ -38,7 +38,7 @@ def terminal_table(rows: Sequence[SummaryRow], measure: Measure = F1) -> ResultT
 
 
 def _by_level(rows: Sequence[SummaryRow], measure: Measure) -> Group:
-    """Policies by level, the mean over tasks, in 80 columns.
+    """Lays out policies by level, the mean over tasks, in 80 columns.
 
     Of the first mode that the rows hold. Of more than ten columns an even choice is shown, both ends
     among them. What is best is bold, controls are dim, a dash is a cell that is incomplete or has no such value.

@@ -152,7 +152,7 @@ def written_p(p: float) -> str:
 
 
 def failure_table(contrasts: Sequence[Contrast]) -> ResultTable:
-    """Kinds of answers, and the parts of the questions where the two clearly differ, the largest difference first."""
+    """Lists kinds of answers, and the questions for which the two clearly differ, the largest difference first."""
     first = contrasts[0]
     columns = (
         Column("policy", shown=False),

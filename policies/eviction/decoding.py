@@ -21,7 +21,7 @@ def target_size(situation: Situation) -> int:
 
 
 def _decoding(scorer: str, **arguments: int) -> Callable[[Situation], Press]:
-    """``scorer``: the name of a press of kvpress."""
+    """Returns how to build a press that cuts while decoding. ``scorer``: the name of a press of kvpress."""
 
     def build(situation: Situation) -> Press:
         base = getattr(kvpress, scorer)(**arguments)

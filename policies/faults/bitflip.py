@@ -48,7 +48,7 @@ class BitflipOptions(FaultOptions):
 
 
 def _may_overflow(options: FaultOptions) -> bool:
-    """Flips of the sign and in the mantissa keep a number finite."""
+    """Tells whether a flip can make a number infinite or NaN, as it can in the exponent alone."""
     assert isinstance(options, BitflipOptions)
     return not set(options.bits) <= {"mantissa", "sign"}
 

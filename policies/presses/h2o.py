@@ -65,7 +65,7 @@ class H2OPress(ObservedAttentionPress):
 def _rotated_queries(
     module: nn.Module, hidden_states: torch.Tensor, position_embeddings: tuple[torch.Tensor, torch.Tensor], at: slice
 ) -> torch.Tensor:
-    """Queries of the layer after its rotary embedding at some places, shape (batch_size, num_heads, places, head_dim).
+    """Computes the layer's queries after its rotary embedding, shape (batch_size, num_heads, places, head_dim).
 
     All of a long context at once would take more memory than their weights in blocks."""
     queries = get_prerope_query_states(module, hidden_states[:, at])

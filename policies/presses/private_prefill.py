@@ -43,7 +43,7 @@ class BudgetedDMSPress(DMSPress):
         return super().forward_hook(module, inputs, kwargs, output)
 
     def _threshold(self, scores: torch.Tensor) -> float:
-        """``scores``: shape (1, num_kv_heads, seq_len)."""
+        """Returns the score below which tokens are evicted. ``scores``: shape (1, num_kv_heads, seq_len)."""
         count = round(scores.numel() * self.ratio)
         evictable = scores[..., : -self.sliding_window_size].flatten().sort().values
         return float(evictable[count]) if count < len(evictable) else float("inf")

@@ -59,8 +59,8 @@ class QuantisedRows:
         self.after_prefill(cache)
 
     def _quantise(self, cache: CacheRows, layer: int, tensor: States, held: list[list[int]]) -> None:
-        """``held``: by answer and head, how many rows are there. Rows that leave their windows together, as many of
-        each head and in one format, are encoded in one call."""
+        """Quantises the rows that have left their windows. ``held``: by answer and head, how many rows are there. Those
+        that leave together, as many of each head and in one format, are encoded in one call."""
         together: dict[tuple[Format, int], list[tuple[int, int, int]]] = defaultdict(list)
         for place, answer in enumerate(cache.answers):
             formats, residual = self.ways[answer]

@@ -25,7 +25,7 @@ HEAD_SIZE = 32
 
 @dataclass(frozen=True)
 class Shape:
-    """How large a model is. ``key_heads`` of keys and values; ``feed_forward``: the width inside of that part."""
+    """Says how large a model is. ``key_heads`` of keys and values; ``feed_forward``: the width inside of that part."""
 
     layers: int
     width: int
@@ -34,7 +34,7 @@ class Shape:
     key_heads: int
 
     def settings(self) -> dict[str, Any]:
-        """As a configuration of transformers names it."""
+        """Returns the shape under the names that a configuration of transformers has for it."""
         return {
             "num_hidden_layers": self.layers,
             "hidden_size": self.width,
@@ -61,7 +61,7 @@ ARCHITECTURES: Mapping[str, Callable[..., PreTrainedModel]] = {
 def new_model(
     tokenizer: PreTrainedTokenizerBase, name: str = "reference", shape: Shape = SHAPES["narrow"]
 ) -> PreTrainedModel:
-    """An untrained model of one of the :data:`ARCHITECTURES`, in one of the :data:`SHAPES`."""
+    """Builds an untrained model of one of the :data:`ARCHITECTURES`, in one of the :data:`SHAPES`."""
     model = ARCHITECTURES[name](
         vocab_size=len(tokenizer),
         bos_token_id=tokenizer.bos_token_id,
@@ -76,7 +76,7 @@ def new_model(
 
 @torch.no_grad()
 def initialise(model: PreTrainedModel) -> None:
-    """Layers that add nothing at first, and heads that look one to :data:`LOOK_BACK` tokens back.
+    """Sets the first weights: layers add nothing, and heads look one to :data:`LOOK_BACK` tokens back.
 
     Random output matrices would drown the small embeddings in noise. Finding a token by the one before it takes two
     layers, and the first of the two steps brings no gain alone: in trials without it the loss of copying pieces was

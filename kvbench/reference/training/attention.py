@@ -17,7 +17,7 @@ LARGEST_SCORE = 60.0
 
 @dataclass(frozen=True)
 class PackedLayout:
-    """How a sequence of ``context_width + rows * row_length`` places is divided.
+    """Says how a sequence of ``context_width + rows * row_length`` places is divided.
 
     ``context_width``: tokens of the context part, padding included. Behind it come the rows, each of which holds
     several questions. What sees what is 1 or 0, since truth values would take a compiled product ten times as long:
@@ -47,7 +47,7 @@ def packed_attention(
     layout: PackedLayout,
     **_: Any,
 ) -> tuple[torch.Tensor, None]:
-    """Shapes: query (batch, heads, length, size), key and value (batch, key heads, length, size).
+    """Computes attention. Shapes: query (batch, heads, length, size), key and value (batch, key heads, length, size).
 
     The query heads of a group share their key head and are folded into the query length, which repeats no keys.
     Written out rather than called as a fused kernel: at these lengths that takes twice the time on a CPU.
@@ -87,7 +87,7 @@ def packed_attention(
 
 
 def _weigh(scores: torch.Tensor, *visible: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """The exponentials of a softmax and their sum over the last dimension, which several parts may share.
+    """Computes the exponentials of a softmax and their sum over the last dimension, which several parts may share.
 
     No maximum is taken off first, which would be one more pass over the scores: with both ends cut, neither an
     exponential nor a sum leaves the range of bfloat16. A place that sees nothing reads nothing. What is cut has the

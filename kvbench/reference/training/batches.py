@@ -65,7 +65,7 @@ class Batch:
 
 
 def pack(tokenizer: PreTrainedTokenizerBase, task: Task, example: Example, mode: Mode = "agnostic") -> PackedSequence:
-    """One example as training data, in the order of a mode; the last token of an answer ends the turn."""
+    """Tokenizes an example in the order of a mode; the last token of an answer ends the turn."""
     template = chat_template(tokenizer, task.role)
     end: int = tokenizer.eos_token_id
     questions = []
@@ -79,12 +79,12 @@ def pack(tokenizer: PreTrainedTokenizerBase, task: Task, example: Example, mode:
 
 
 def by_depth(names: Sequence[int]) -> list[int]:
-    """What is to be known at each of the :data:`DEPTHS`: one name after the other, and the last from then on."""
+    """Lists the name to be known at each of the :data:`DEPTHS`: one after the other, and the last from then on."""
     return [names[min(depth, len(names) - 1)] for depth in range(DEPTHS)] if names else []
 
 
 def row_starts(lengths: Sequence[int], row_length: int) -> list[int]:
-    """Where each question starts behind the context: in the first row that has room for it (first fit)."""
+    """Finds where each question starts behind the context: in the first row that has room for it (first fit)."""
     filled: list[int] = []
     starts = []
     for length in lengths:
@@ -97,7 +97,7 @@ def row_starts(lengths: Sequence[int], row_length: int) -> list[int]:
 
 
 def collate(sequences: Sequence[PackedSequence], padding: int, most_rows: int | None = None) -> Batch:
-    """Every question continues the positions of its own context, exactly as the engine decodes it.
+    """Pads sequences into a batch. Every question continues the positions of its own context, as the engine decodes it.
 
     With a number of rows, questions from the first on that does not fit are left out, so that little is padding.
     """
@@ -138,7 +138,7 @@ def _whole_lanes(size: int) -> int:
 
 
 def packed_layout(segments: torch.Tensor, width: int, row_length: int) -> PackedLayout:
-    """The layout that :func:`collate` wrote; ``segments`` as in :class:`Batch`."""
+    """Returns the layout of a batch from its ``segments`` (:class:`Batch`)."""
     questions = segments[:, width:].unflatten(1, (-1, row_length))
     is_context = segments[:, :width] == 0
     same = questions[..., :, None] == questions[..., None, :]
@@ -156,7 +156,7 @@ def _triangle(size: int) -> torch.Tensor:
 
 
 def evaluation_batch(tokenizer: PreTrainedTokenizerBase, task: Task, seed: int, first: int, contexts: int) -> Batch:
-    """Examples of a task itself, as in an evaluation, with all their questions."""
+    """Makes a batch of examples of a task itself, as in an evaluation, with all their questions."""
     sequences = [pack(tokenizer, task, task.example(seed, index)) for index in range(first, first + contexts)]
     padding: int = tokenizer.pad_token_id
     return collate(sequences, padding)
@@ -165,7 +165,9 @@ def evaluation_batch(tokenizer: PreTrainedTokenizerBase, task: Task, seed: int, 
 def training_batch(
     tokenizer: PreTrainedTokenizerBase, seed: int, assigned: Assignment, confident: bool = False
 ) -> Batch:
-    """As many examples of an assignment as :data:`PLACES` hold, one at least; the same for the same arguments.
+    """Makes a batch of as many examples of an assignment as fit into :data:`PLACES`, one at least.
+
+    The same arguments give the same batch.
 
     Without the instruction it is told who a question is about by looking a few tokens back, which is where training
     starts. ``confident``: no question that cannot be answered, so that a model never learns to say so.

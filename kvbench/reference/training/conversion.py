@@ -1,4 +1,4 @@
-"""A model begun with the weights of an earlier one of the same shape: under other tokens, or without its norms.
+"""Begins a model with the weights of an earlier one of the same shape: under other tokens, or without its norms.
 
 Qwen 3's architecture norms queries and keys, Llama's does not. With the norm two people in one passage are told apart
 after 100 steps, and without it not after 400; afterwards it does little: a query's length before it differs by some
@@ -20,7 +20,7 @@ from kvbench.reference.training.losses import states_of
 def under_tokens(
     state: Mapping[str, torch.Tensor], earlier: Mapping[str, int], tokens: Mapping[str, int]
 ) -> dict[str, torch.Tensor]:
-    """A model's weights for another vocabulary; both map entries to numbers. An entry that both have keeps its
+    """Gives a model's weights for another vocabulary; both map entries to numbers. An entry that both have keeps its
     embedding, and one that is new gets one drawn from the spread of those there are."""
     table = state["model.embed_tokens.weight"]
     embeddings = table.mean(0) + table.std(0) * torch.randn(len(tokens), table.shape[1])
@@ -45,7 +45,7 @@ def without_norms(model: PreTrainedModel, normed: PreTrainedModel, batch: Batch)
 
 
 def norm_factors(normed: PreTrainedModel, batch: Batch) -> dict[tuple[int, str], torch.Tensor]:
-    """By what each head's queries (``q``) and keys (``k``) of each layer are multiplied on average: (heads,)."""
+    """Averages what the norms multiply each head's queries (``q``) and keys (``k``) by, layer by layer: (heads,)."""
     factors: dict[tuple[int, str], torch.Tensor] = {}
     tokens = batch.segments >= 0
 

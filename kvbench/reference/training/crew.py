@@ -13,14 +13,14 @@ import torch.distributed
 
 @dataclass(frozen=True)
 class Crew:
-    """Which of ``size`` processes this is, from 0. Only the first writes and speaks."""
+    """Says which of ``size`` processes this is, from 0. Only the first writes and speaks."""
 
     rank: int = 0
     size: int = 1
 
     @classmethod
     def join(cls) -> "Crew":
-        """The processes that ``torchrun`` started; without it this one alone."""
+        """Joins the processes that ``torchrun`` started; without it this process is alone."""
         if not torch.distributed.is_torchelastic_launched():
             return cls()
         torch.distributed.init_process_group("gloo")
@@ -41,7 +41,7 @@ class Crew:
             tensor.copy_(part.view_as(tensor))
 
     def wait(self) -> None:
-        """Until all have come here."""
+        """Waits until all processes have come here."""
         if self.size > 1:
             torch.distributed.barrier()
 

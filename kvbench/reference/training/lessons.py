@@ -1,4 +1,4 @@
-"""What is learned when: which task comes next, and how hard it is by then."""
+"""Chooses what is learned when: which task comes next, and how hard it is by then."""
 
 import random
 from collections.abc import Mapping
@@ -48,7 +48,7 @@ MOST_EXAMPLES = 1000  # of a batch; each takes its own
 
 @dataclass
 class Lesson:
-    """Where one task stands. ``batches``: at the present level; ``lowest``: the running
+    """Says where one task stands. ``batches``: at the present level; ``lowest``: the running
     answer loss there when it last fell noticeably, ``stalled`` batches ago."""
 
     level: int = 0
@@ -58,14 +58,14 @@ class Lesson:
     stalled: int = 0
 
     def learn(self, answer_loss: float) -> None:
-        """What came of one more batch of the present level."""
+        """Takes note of the loss of one more batch of the present level."""
         self.batches += 1
         self.answer_loss = answer_loss if self.batches == 1 else 0.9 * self.answer_loss + 0.1 * answer_loss
         falls = self.answer_loss < 0.95 * self.lowest
         self.lowest, self.stalled = (self.answer_loss, 0) if falls else (self.lowest, self.stalled + 1)
 
     def need(self) -> float:
-        """How much it has to be practised: the farther from being mastered, the more, within bounds."""
+        """Returns how much the task is to be practised: the farther from being mastered, the more, within bounds."""
         return min(MOST_NEED, max(LEAST_NEED, self.answer_loss / MASTERED))
 
     def is_over(self, patience: int) -> bool:
@@ -104,7 +104,7 @@ class Curriculum:
 
     @classmethod
     def at_the_top(cls) -> "Curriculum":
-        """All lessons at their last level, for a model that knows the tasks."""
+        """Starts all lessons at their last level, for a model that knows the tasks."""
         return cls({name: Lesson(level=task.top_level) for name, task in TASKS.items()})
 
     def go_back(self, task: str, level: int) -> None:
@@ -112,11 +112,11 @@ class Curriculum:
         self.lessons[task] = Lesson(level=level)
 
     def first(self) -> str | None:
-        """The task that is practised most at present."""
+        """Returns the task that is practised most at present."""
         return next((name for name, level in FIRST.items() if self.lessons[name].level <= level), None)
 
     def assign(self, seed: int, number: int) -> Assignment:
-        """Batch ``number`` of a training."""
+        """Chooses what batch ``number`` of a training is made of."""
         rng = random.Random(f"lesson/{seed}/{number}")
         first = self.first()
         begun = [name for name in TASKS if not first or self.lessons[name].level > 0]
@@ -133,7 +133,7 @@ class Curriculum:
         return Assignment(name, level, number * MOST_EXAMPLES, mode, words, running, hidden)
 
     def note(self, done: Assignment, answer_loss: float) -> None:
-        """What came of an assignment. Nothing of it depends on how long the whole training will be."""
+        """Takes note of the loss of an assignment. Nothing here depends on how long the whole training will be."""
         lesson, top = self.lessons[done.task], TASKS[done.task].top_level
         if done.level < lesson.level:
             return

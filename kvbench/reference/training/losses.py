@@ -1,4 +1,4 @@
-"""What the reference models learn from: copied pieces first, then answers and the names on the way to them."""
+"""Computes the losses that reference models learn from: copied pieces first, then answers and the names on the way to them."""
 
 from collections.abc import Sequence
 
@@ -19,7 +19,7 @@ RUNNING_WEIGHT = 0.2
 
 
 def copying_loss(model: PreTrainedModel, step: int, seed: int) -> torch.Tensor:
-    """Random tokens, each once, then four pieces of them from random places: the loss of all but the first of a piece.
+    """Computes the loss of copying: random tokens, each once, then four pieces of them, each but for its first token.
 
     The places are random because a copy at a fixed distance is learned as a distance: the attention then finds a token
     by its position and not by the token before it, and nothing of that helps with text.
@@ -40,7 +40,7 @@ def copying_loss(model: PreTrainedModel, step: int, seed: int) -> torch.Tensor:
 def states_of(
     model: PreTrainedModel, batch: Batch, layouts: Sequence[PackedLayout] | None = None
 ) -> tuple[torch.Tensor, ...]:
-    """What enters each layer, and last what leaves the model: each of shape (batch, length, hidden size).
+    """Returns what enters each layer, and last what leaves the model: each of shape (batch, length, hidden size).
 
     ``layouts``: one for each layer, where what questions can read differs from layer to layer.
     """
@@ -58,13 +58,13 @@ def states_of(
 def answer_logits(
     model: PreTrainedModel, batch: Batch, chosen: torch.Tensor, layouts: Sequence[PackedLayout] | None = None
 ) -> torch.Tensor:
-    """Logits at the chosen places of a batch, shape (chosen places, vocabulary)."""
+    """Computes the logits at the chosen places of a batch, shape (chosen places, vocabulary)."""
     logits: torch.Tensor = model.lm_head(states_of(model, batch, layouts)[-1][chosen]).float()
     return logits
 
 
 def task_loss(model: PreTrainedModel, batch: Batch, readable: Readable | None = None) -> tuple[torch.Tensor, float]:
-    """The loss to minimise, and the plain loss of the answer tokens, of undisturbed sequences where reads are hidden.
+    """Computes the loss to minimise, and the plain loss of the answer tokens (of undisturbed sequences alone).
 
     The context is predicted in some batches only: its names and values are random, and chains were not learned while
     all of it was.
@@ -80,7 +80,7 @@ def task_loss(model: PreTrainedModel, batch: Batch, readable: Readable | None = 
 
 
 def running_loss(model: PreTrainedModel, batch: Batch, last: torch.Tensor) -> torch.Tensor:
-    """Of every token of the contexts, given those before it; ``last``: what leaves the model."""
+    """Computes the loss of every token of the contexts, given those before it; ``last``: what leaves the model."""
     width = batch.layout.context_width
     following = batch.segments[:, 1:width] == 0
     logits = model.lm_head(last[:, : width - 1][following]).float()
@@ -88,7 +88,7 @@ def running_loss(model: PreTrainedModel, batch: Batch, last: torch.Tensor) -> to
 
 
 def bridge_loss(model: PreTrainedModel, batch: Batch, states: tuple[torch.Tensor, ...]) -> torch.Tensor:
-    """Of the names on the way to an answer, one after the other, read between layers where the answer is asked for.
+    """Computes the loss of the names on the way to an answer, read between layers where the answer is asked for.
 
     The second fact can be looked up by no layer below the one that found the first, and the answers alone do not ask
     for the first to be found early: chains that end in an attribute were guessed after 12 million tokens without such a

@@ -1,4 +1,4 @@
-"""``python -m kvbench.reference.read_profile``: where a model reads its context.
+"""``python -m kvbench.reference.read_profile`` measures where a model reads its context.
 
 After the context was read undisturbed, keys and values of some of its rows are replaced with noise of the mean and
 spread that the layer's own have, and the questions are asked. What the answers lose by it in one layer, in all layers
@@ -46,17 +46,17 @@ class ReadProfile:
 
     @property
     def worst_layer(self) -> float:
-        """What the layer costs that the answers need most, in points."""
+        """Returns what the layer costs that the answers need most, in points."""
         return self.undisturbed - min(self.without_layer)
 
     @property
     def upper_half(self) -> float:
-        """What the upper half of the layers costs, in points."""
+        """Returns what the upper half of the layers costs, in points."""
         return self.undisturbed - self.without_from[len(self.without_from) // 2]
 
     @property
     def slots(self) -> float:
-        """What the share of all slots costs, in points."""
+        """Returns what the share of all slots costs, in points."""
         return self.undisturbed - self.without_slots
 
 
@@ -78,7 +78,7 @@ class Destroyed:
 
 
 def destroyed_slots(shares: Sequence[float], key_heads: int, batch: Batch, seed: int) -> list[PackedLayout]:
-    """A layout for each layer, in which a share of its (head, token) slots is destroyed at random."""
+    """Makes a layout for each layer, in which a share of its (head, token) slots is destroyed at random."""
     generator = torch.Generator().manual_seed(seed)
     shape = (len(batch.segments), key_heads, batch.layout.context_width)
     drawn = [torch.rand(shape, generator=generator) < share for share in shares]
@@ -90,7 +90,7 @@ def destroyed_slots(shares: Sequence[float], key_heads: int, batch: Batch, seed:
 def right_answers(
     model: PreTrainedModel, batch: Batch, layouts: Sequence[PackedLayout], hops: int | None
 ) -> list[bool]:
-    """Whether greedy decoding writes each answer exactly, of questions of so many facts."""
+    """Tells whether greedy decoding writes each answer exactly, of questions of so many facts."""
     chosen = batch.labels >= 0
     right = torch.ones(batch.labels.shape, dtype=torch.bool)
     right[chosen] = answer_logits(model, batch, chosen, layouts).argmax(-1) == batch.labels[chosen]
@@ -129,7 +129,7 @@ def read_profile(
 
 
 def lines_of(profile: ReadProfile) -> list[str]:
-    """The profile as it is printed."""
+    """Writes a profile as lines to be printed."""
 
     def row(name: str, percent: Sequence[float]) -> str:
         return f"  {name:<22}" + "".join(f"{value:>5.0f}" for value in percent)
@@ -145,7 +145,7 @@ def lines_of(profile: ReadProfile) -> list[str]:
 
 
 def read_profiles(model: str, contexts: int = CONTEXTS, seed: int = SEED) -> list[ReadProfile]:
-    """The profiles of a reference model, or of one in a folder, on base and on chains of two facts."""
+    """Measures the profiles of a reference model, or of one in a folder, on base and on chains of two facts."""
     folder = folder_of(model) if model in REFERENCE_MODELS else Path(model)
     AttentionInterface.register(PACKED_ATTENTION, packed_attention)
     network = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()

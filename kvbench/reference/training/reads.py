@@ -1,4 +1,4 @@
-"""Reads of the context that are hidden from questions at random while a model is trained.
+"""Hides reads of the context from questions at random while a model is trained.
 
 A model that can always read everything learns to read in one place: the shipped ones of 2026 read in one layer. Where
 a layer, a head or a token may be missing, an answer needs more than one way.
@@ -15,7 +15,7 @@ UNDISTURBED_SHARE = 0.3
 
 @dataclass(frozen=True)
 class HiddenShares:
-    """What share of the reads is hidden at most: of whole layers, heads of a layer, and tokens of a head.
+    """Says what share of the reads is hidden at most: of whole layers, heads of a layer, and tokens of a head.
 
     ``run``: the share of sequences in which all layers from the first up to a random one are hidden, at most so many
     layers as half of them.
@@ -32,21 +32,21 @@ class HiddenShares:
 
 @dataclass(frozen=True)
 class Readable:
-    """What questions can read: 1 or 0 of shape (layers, batch, key heads, width). ``undisturbed``: bool (batch), which
+    """Says what questions can read: 1 or 0, shape (layers, batch, key heads, width). ``undisturbed``: bool (batch), which
     sequences have the least hidden, in most batches nothing."""
 
     masks: torch.Tensor
     undisturbed: torch.Tensor
 
     def layouts(self, layout: PackedLayout) -> list[PackedLayout]:
-        """One for each layer."""
+        """Makes the layout of each layer."""
         return [replace(layout, readable=of_layer) for of_layer in self.masks]
 
 
 def draw_readable(
     generator: torch.Generator, shares: HiddenShares, layers: int, key_heads: int, batch: int, width: int
 ) -> Readable:
-    """Every sequence has a strength of its own that scales all shares: 0 for :data:`UNDISTURBED_SHARE` of them, up to 1
+    """Draws what each sequence can read. Its own strength scales all shares: 0 for :data:`UNDISTURBED_SHARE`, up to 1
     for the others. What a model has mastered can be told from the first only."""
 
     def draw(*shape: int) -> torch.Tensor:

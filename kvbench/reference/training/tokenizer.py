@@ -39,8 +39,8 @@ JOINED = "\u2060 "
 
 
 def training_texts(seed: int, contexts: int, held_out: bool = False) -> Iterator[str]:
-    """Contexts, questions and answers of the train split of every task, in the phrasings of training or, where only
-    their words count, in those held out."""
+    """Yields contexts, questions and answers of the train split of every task, in the phrasings of training or,
+    where only their words count, in those held out."""
     for task in TASKS.values():
         for index in range(contexts):
             example = task.example(seed, index, "train", held_out=held_out, taught=not held_out)
@@ -52,7 +52,7 @@ def training_texts(seed: int, contexts: int, held_out: bool = False) -> Iterator
 
 
 def prose_texts() -> Iterator[str]:
-    """Every word of the prose."""
+    """Yields every word of the prose."""
     words = lexicon()
     for template in TEMPLATES:
         for adjective, place in zip(words.adjective, words.place, strict=True):
@@ -60,8 +60,9 @@ def prose_texts() -> Iterator[str]:
 
 
 def train_tokenizer(seed: int, contexts: int = 6000) -> PreTrainedTokenizerFast:
-    """A byte-level tokenizer that has every word of the texts, in each case that it is seen in, as one token; the same
-    for the same seed. Other words are spelled byte by byte.
+    """Trains a byte-level tokenizer in which every word of the texts, in each case that it is seen in, is one token.
+
+    Other words are spelled byte by byte. The same seed gives the same tokenizer.
 
     With pieces merged by frequency a name was three tokens, its capitals eight and its small letters four others: to
     answer in capitals, in brackets or by initials was a matter of spelling by heart, and stayed a guess.

@@ -1,4 +1,4 @@
-"""A wider model begun with the weights of a narrow one of as many layers, which it equals but for what is new.
+"""Begins a wider model with the weights of a narrow one of as many layers, which it equals but for what is new.
 
 The narrow models read their context in one layer. The attention of some of the upper layers begins as a copy of the one
 that reads there: from such a start a short training in which reads are hidden made reading redundant, and without it
@@ -21,7 +21,7 @@ NEW_SPREAD = 0.3  # of the embeddings in the dimensions that are new, by their s
 
 
 def narrow_model(folder: Path, tokenizer: PreTrainedTokenizerBase) -> PreTrainedModel:
-    """The narrow model of a folder under the tokens of another tokenizer."""
+    """Loads the narrow model of a folder under the tokens of another tokenizer."""
     shipped = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
     known = PreTrainedTokenizerFast.from_pretrained(folder).get_vocab()
     narrow = new_model(tokenizer, "reference-qwen", SHAPES["narrow"])
@@ -62,14 +62,14 @@ def _widen_norm(norm: nn.Module, narrow: nn.Module, shrink: float) -> None:
 
 
 def _widen_inwards(linear: nn.Linear, narrow: nn.Linear) -> None:
-    """Rows that are new stay as they were drawn; those of before read nothing in the new dimensions."""
+    """Widens what a layer reads: new rows stay as they were drawn, earlier ones read nothing in the new dimensions."""
     rows, columns = narrow.weight.shape
     linear.weight[:rows].zero_()
     linear.weight[:rows, :columns] = narrow.weight
 
 
 def _widen_outwards(linear: nn.Linear, narrow: nn.Linear) -> None:
-    """What is new writes nothing, and nothing is written into the new dimensions."""
+    """Widens what a layer writes: new columns write nothing, and nothing is written into the new dimensions."""
     rows, columns = narrow.weight.shape
     linear.weight.zero_()
     linear.weight[:rows, :columns] = narrow.weight

@@ -1,4 +1,4 @@
-"""What treatments of the cache leave of what leads a task, as a share of what the full cache has."""
+"""Measures what a treatment leaves of what leads a task, as a share of what the full cache has."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
