@@ -8,6 +8,7 @@ import pytest
 
 from kvbench.documents import claims_tables
 from kvbench.documents.claims_tables import claimed, reasons, verdicts, verdicts_in_short
+from kvbench.models.shipped import REFERENCE_MODELS
 from leaderboards.claims.registry import claims
 
 
@@ -75,3 +76,14 @@ def test_thresholds_are_those_of_the_registry() -> None:
     for one, line in zip(claims().values(), lines, strict=True):
         assert line.startswith(f"| {one.identifier} | {one.words} |")
         assert f"{one.side} {one.threshold:g} |" in line
+
+
+def test_each_verdict_against_a_text_has_a_reason_that_was_measured() -> None:
+    against = {
+        row["claim"]
+        for model in REFERENCE_MODELS
+        for row in json.loads((claims_tables.MEASURED / f"{model}.json").read_text())["claims"]
+        if row["claim_verdict"] == "does not hold"
+    }
+    assert against
+    assert [claim for claim in sorted(against) if not claims()[claim].because] == []

@@ -30,4 +30,9 @@ CLAIM = Claim(
     threshold=0.0,
     experiments=SIGNS,
     measure=_measure,
+    because="What counts on these models is over how many keys the error is spread. In the keys of `reference`, flips "
+    "of 5 % of the values leave 84 % right, the same share of whole rows 89, and the same error on all values "
+    "73 (95 with the full cache): wrong signs leave most keys as they were, and an error of 45 % of each "
+    "value leaves none. `reference-qwen`: 75, 92 and 67. In the values alone no error costs more than 3 "
+    "points.",
 )

@@ -27,4 +27,8 @@ CLAIM = Claim(
     threshold=0.0,
     experiments=(KINDS_OF_NOISE,),
     measure=_measure,
+    because="Zeros take away and rows of another context put something else there: in the values alone, at 30 %, "
+    "zeros leave 89 % right on `reference` and a distractor 72; in the keys alone they leave 41 and 38. A "
+    "value of zeros adds nothing to an answer, one of another context adds its own. `reference-qwen`: 90 and "
+    "68 in the values, 29 and 32 in the keys.",
 )

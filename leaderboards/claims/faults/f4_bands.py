@@ -32,4 +32,8 @@ CLAIM = Claim(
     threshold=0.3,
     experiments=(BANDS,),
     measure=_measure,
+    because="At 2 % the noise is too weak to tell anything (see F1). At 30 % the first quarter of the layers leaves "
+    "25 % right on `reference` and each other quarter 95, as the full cache does: there is one critical band, "
+    "the first, and three buffers, since the model reads its context in layer 1 alone. `reference-qwen`: 20 "
+    "and 97.",
 )

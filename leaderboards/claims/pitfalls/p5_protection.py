@@ -37,4 +37,8 @@ CLAIM = Claim(
     threshold=0.0,
     experiments=(PROMPTS,),
     measure=_measure,
+    because="Of knorm+fair: knorm obeys 8 % of the directives at 0.5, which is what silence obeys, and fair eviction "
+    "keeps no more of them than that (8 %). It keeps more of the defence, 50 instead of 45 % of its tokens on "
+    "`reference`: too little to refuse (10 % of the attacks instead of 53) and more that can leak (0.31 "
+    "instead of 0.11). `reference-qwen`: 8 and 8 % obeyed, refused 1 and 17 %, leakage 0.42 and 0.18.",
 )
