@@ -1,10 +1,12 @@
 """Checks whether a press is sound: it runs the contract of every policy on one press."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
+from kvpress import BasePress
 
 from datasets_gen import TASKS, Task
 from kvbench.checks.findings import Begin, Finding, Outcome, silent
@@ -19,12 +21,14 @@ from kvbench.experiments.setting import Setting
 from kvbench.models.load import LoadedModel
 from kvbench.prompts.mode import Mode
 from kvbench.prompts.prompt import Prompt, build_prompts
+from kvbench.run.workers import is_small
 from policies import FULL, POLICIES, Point, Policy, Situation, argument_warnings, arguments_of, at_ratios
 
 RATIOS = (0.1, 0.25, 0.5, 0.75, 0.9)
 MIDDLE = 0.5
 SOME = (0.25, MIDDLE)
 SHORT = (2, 5, 16, 40)
+TYPICAL = 1024  # tokens of a context for which a press is built to be looked at
 WINDOW = "window_size"
 USUAL_WINDOWS = (64, 32, 16, 8)  # which a press may have without an argument
 STEPS = 8
@@ -45,32 +49,34 @@ class Patient:
     mode: Mode
     prompts: Sequence[Prompt]  # of the task
     long: Prompt  # its press is timed on this one
-    begin: Begin = silent  # reports what is tried next
 
     @property
     def middle(self) -> float:
         """Returns a middle ratio that the policy reaches."""
         return min(MIDDLE, self.policy.highest_ratio)
 
-    def treat(self, prompt: Prompt, ratios: Sequence[float], policy: Policy | None = None, repeat: int = 0) -> Trace:
+    def treat(self, prompt: Prompt, ratios: Sequence[float], *policies: Policy, repeat: int = 0) -> Trace:
+        """Treats a prompt by the policy, or by others, which share the prefill."""
         points = [Point(point.level, repeat) for point in at_ratios(ratios)]
-        return prefill(self.model, prompt, plan([policy or self.policy], points, prompt, seed=0))
+        return prefill(self.model, prompt, plan(policies or [self.policy], points, prompt, seed=0))
 
     @property
     def others(self) -> list[Policy]:
-        """Lists the policies that it may be the same as: they share a prefill, and need no question or weights."""
-        spans = bool(self.prompts[0].protected)
+        """Lists the policies that it may be the same as: they share a prefill, and need no question or weights. Those
+        that read other texts first, to study the model, are among them only if the press looks at the model too."""
+        spans, studies = bool(self.prompts[0].protected), self._looks_at_model
         return [
             other
             for other in POLICIES.values()
             if other.prefill == "shared" and other.kinds and other.name != self.policy.name
             if not (other.weights or other.per_question or other.needs_question or (other.needs_spans and not spans))
+            if studies or not _reads_texts(other)
         ]
 
     @property
-    def steps(self) -> int:
-        """Counts the reports of :func:`examine`."""
-        return len(CHECKS) + len(self.others)
+    def _looks_at_model(self) -> bool:
+        press = self.policy.press(self.policy.typical_situation(TYPICAL, TYPICAL))
+        return type(press).post_init_from_model is not BasePress.post_init_from_model
 
     def answers(self, trace: Trace) -> list[tuple[int, ...]]:
         generations = decode(self.model, trace, STEPS, None)
@@ -199,34 +205,48 @@ def _freed(patient: Patient) -> Result:
 def _unique(patient: Patient) -> Result:
     if patient.policy.while_decoding:
         return "note", "not compared: it acts while decoding"
-    caches = [(prompt, patient.treat(prompt, [patient.middle]).branches[0].digest) for prompt in patient.prompts]
-    alike = set()
-    for other in patient.others:
-        patient.begin(f"is it {other.name} under a new name?")
-        if all(_leaves(patient, other, prompt, digest) for prompt, digest in caches):
-            alike.add(other.name)
+    digests = [patient.treat(prompt, [patient.middle]).branches[0].digest for prompt in patient.prompts]
+    others = patient.others
+    alike = {other.name for other in _alike(patient, others, digests)}
     if alike - set(patient.policy.same_as):
         return "wrong", f"it leaves the same cache as {', '.join(sorted(alike))} everywhere"
-    if patient.policy.name not in POLICIES and (what := _other_arguments(patient, caches)):
+    if patient.policy.name not in POLICIES and (what := _other_arguments(patient, others, digests)):
         return "note", what
-    return "ok", f"no: compared with {len(patient.others)} policies on {len(patient.prompts)} contexts"
+    return "ok", f"no: compared with {len(others)} policies on {len(patient.prompts)} contexts"
 
 
-def _other_arguments(patient: Patient, caches: Sequence[tuple[Prompt, str]]) -> str:
+def _other_arguments(patient: Patient, others: Sequence[Policy], digests: Sequence[str]) -> str:
     """Says which policy it is with other arguments: one whose code it runs, or one that leaves the same cache once its
     window is another; nothing if none is."""
-    if warnings := argument_warnings(patient.policy, patient.others):
+    if warnings := argument_warnings(patient.policy, others):
         return warnings[0]
     situation = patient.policy.typical_situation(len(patient.prompts[0].token_ids))
     arguments = arguments_of(patient.policy.press(situation)).values()
     sizes = dict.fromkeys([value for value in arguments if type(value) is int and value > 0] + list(USUAL_WINDOWS))
-    for other in patient.others:
-        for size in sizes if WINDOW in other.paper_arguments else ():
-            if all(_leaves(patient, _with_window(other, size), prompt, digest) for prompt, digest in caches):
-                return (
-                    f"yes, with another argument: it leaves the cache of {other.name} with {WINDOW} {size} everywhere"
-                )
+    windows = [_with_window(other, size) for other in others if WINDOW in other.paper_arguments for size in sizes]
+    for same in _alike(patient, windows, digests):
+        return f"yes, with another argument: it leaves the cache of {same.name} everywhere"
     return ""
+
+
+def _alike(patient: Patient, others: Sequence[Policy], digests: Sequence[str]) -> list[Policy]:
+    """Finds the policies that leave the same cache of every prompt. All share one prefill of the first, and the next is
+    read only for those that are the same so far."""
+    for prompt, digest in zip(patient.prompts, digests, strict=True):
+        branches = patient.treat(prompt, [patient.middle], *others).branches if others else []
+        # A policy that does not reach the ratio has no branch.
+        others = [one.treatment.policy for one in branches if not one.error and one.digest == digest]
+    return list(others)
+
+
+def _reads_texts(policy: Policy) -> bool:
+    """Tells whether a press is handed texts that have nothing to do with the context; to read them takes long."""
+
+    def texts() -> tuple[str, ...]:
+        return ()
+
+    situation = replace(policy.typical_situation(TYPICAL, TYPICAL), texts=texts)
+    return any(value is texts for value in vars(policy.press(situation)).values())
 
 
 def _with_window(policy: Policy, size: int) -> Policy:
@@ -236,12 +256,7 @@ def _with_window(policy: Policy, size: int) -> Policy:
             setattr(press, WINDOW, size)
         return press
 
-    return replace(policy, build=build)
-
-
-def _leaves(patient: Patient, other: Policy, prompt: Prompt, digest: str) -> bool:
-    branches = patient.treat(prompt, [patient.middle], other).branches  # none where it does not reach the ratio
-    return any(not branch.error and branch.digest == digest for branch in branches)
+    return replace(policy, name=f"{policy.name} with {WINDOW} {size}", build=build)
 
 
 def _worth(patient: Patient) -> Result:
@@ -291,7 +306,22 @@ CHECKS: Mapping[str, Callable[[Patient], Result]] = {
 
 def examine(patient: Patient, begin: Begin = silent) -> Iterator[Finding]:
     """Yields all findings in turn. It stops if the press fails at once or changes the model."""
-    patient = replace(patient, begin=begin)
+    with _threads_of(patient.model):
+        yield from _examine(patient, begin)
+
+
+@contextmanager
+def _threads_of(model: LoadedModel) -> Iterator[None]:
+    """Leaves a small model one thread: on busy cores several wait for each other, which takes four times as long."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1 if is_small(model) else before)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _examine(patient: Patient, begin: Begin) -> Iterator[Finding]:
     for question, check in CHECKS.items():
         begin(question)
         try:

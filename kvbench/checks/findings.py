@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from time import monotonic
 from typing import Literal
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -12,6 +13,7 @@ from leaderboards.terminal.result_table import Column, ResultTable
 Outcome = Literal["ok", "note", "wrong"]
 STYLES: dict[Outcome, str] = {"ok": "green", "note": "yellow", "wrong": "bold red"}
 FAULTS_SHOWN = 3
+SECONDS_BETWEEN_LINES = 2.0
 Begin = Callable[[str], None]
 
 
@@ -41,8 +43,9 @@ def note(check: str, text: str) -> Finding:
 
 
 def findings_of(checks: int, examine: Callable[[Begin], Iterator[Finding]]) -> list[Finding]:
-    """Shows in a terminal which of so many checks runs, and how much time is left, and returns all findings.
-    ``examine`` reports the name of each check before it runs."""
+    """Shows which of so many checks runs, and in a terminal how much time is left, and returns all findings.
+    ``examine`` reports the name of each check before it runs. Where there is no terminal, as in a file or a pipe, a
+    line is printed for a check that begins some seconds after the last line."""
     columns = (
         BarColumn(),
         MofNCompleteColumn(),
@@ -53,11 +56,14 @@ def findings_of(checks: int, examine: Callable[[Begin], Iterator[Finding]]) -> l
     terminal = console.is_terminal
     with Progress(*columns, TimeRemainingColumn(), console=console, disable=not terminal, transient=True) as progress:
         task = progress.add_task("", total=checks)
-        started = 0
+        started, last_line = 0, monotonic()
 
         def begin(check: str) -> None:
-            nonlocal started
+            nonlocal started, last_line
             progress.update(task, description=check, completed=started)
+            if not terminal and monotonic() - last_line >= SECONDS_BETWEEN_LINES:
+                console.print(f"check {started + 1} of {checks}: {check}", soft_wrap=True)
+                last_line = monotonic()
             started += 1
 
         return list(examine(begin))

@@ -34,13 +34,17 @@ AHEAD = 4  # items of each worker that are begun or waiting: what is finished ea
 _job: Callable[[int], Any]  # of a worker process
 
 
+def is_small(model: LoadedModel) -> bool:
+    """Tells whether the operations of a model are too short for several cores."""
+    return model.device.type == "cpu" and model.network.num_parameters() < SMALL
+
+
 class Workers:
     """A pool of worker processes, not more than there are items. With a count of 1, the calling process works alone."""
 
     def __init__(self, model: LoadedModel, items: int, count: int | None = None) -> None:
-        small = model.device.type == "cpu" and model.network.num_parameters() < SMALL
         self.model = model
-        self.count = min(count or (torch.get_num_threads() if small and CAN_FORK else 1), max(1, items))
+        self.count = min(count or (torch.get_num_threads() if is_small(model) and CAN_FORK else 1), max(1, items))
 
     @contextmanager
     def map(self, work: Callable[[LoadedModel, Item], Result], items: Sequence[Item]) -> Iterator[Iterator[Result]]:

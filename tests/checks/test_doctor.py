@@ -211,6 +211,16 @@ def test_a_press_of_another_window_is_found_as_what_it_is(
     assert text in why
 
 
+def test_a_policy_that_studies_the_model_first_is_compared_with_presses_that_look_at_the_model(
+    llama: LoadedModel,
+) -> None:
+    question = "is it another policy under a new name?"
+    renamed = admit(pressing("renamed", POLICIES["duo_attention"].build), llama)
+    assert CHECKS[question](renamed) == ("wrong", "it leaves the same cache as duo_attention everywhere")
+    other = admit(pressing("other", lambda s: KnormPress(s.ratio)), llama)
+    assert {one.name for one in renamed.others} - {one.name for one in other.others} == {"duo_attention"}
+
+
 def test_whether_the_prefill_is_shared_is_found_out_by_trying(llama: LoadedModel) -> None:
     question = "does it share the prefill?"
     assert findings_of(llama, POLICIES["snapkv"])[question] == (

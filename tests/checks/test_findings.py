@@ -28,3 +28,13 @@ def test_a_terminal_shows_which_check_runs_and_how_far_it_is(
     assert ("1/2" in output.getvalue()) == terminal
     Console().print(findings_table("title", found))
     assert "check 1  ok     text" in capsys.readouterr().out
+
+
+def test_without_a_terminal_a_line_tells_of_checks_that_begin_long_after_the_last_line(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    output, times = StringIO(), iter([0.0, 0.1, 5.0, 5.0])
+    monkeypatch.setattr(findings, "console", Console(file=output, force_terminal=False, width=100))
+    monkeypatch.setattr(findings, "monotonic", lambda: next(times))
+    findings_of(2, examine)
+    assert output.getvalue().strip() == "check 2 of 2: check 2"
