@@ -228,6 +228,8 @@ def find_policy(name: str, even_if_broken: bool = False) -> Policy:
 
 def _unknown(name: str, known: Mapping[str, Policy]) -> str:
     """Says that there is no such policy. All names would fill the screen."""
+    if kind_in(name) in known:
+        return f"{kind_in(name)} takes no arguments: name the class of a press, as kvpress:SnapKVPress(window_size=16)"
     close = difflib.get_close_matches(kind_in(name), known, n=1, cutoff=0.4)
     meant = f"did you mean '{close[0]}'? " if close else ""
     return f"unknown policy '{name}': {meant}python -m kvbench ls policies lists all {len(known)}"

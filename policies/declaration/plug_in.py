@@ -25,6 +25,7 @@ kvpress = LazyModule("kvpress")
 GROUP = "kvbench.policies"
 SPECIFICATION = re.compile(r"(?P<where>.+?):(?P<name>[A-Za-z_][\w.]*)(\((?P<arguments>.*)\))?", re.DOTALL)
 SOME_RATIO = 0.5
+RATIO = "compression_ratio"
 BINDING = {"exec", "globals", "setattr", "vars"}  # by which a module may get names that its code does not show
 
 
@@ -300,7 +301,7 @@ def _policy(name: str, target: Any, arguments: dict[str, Any], origin: str, text
         raise PolicyError(f"{text}: a Policy is complete and takes no arguments")
     if isinstance(target, Policy):
         return replace(target, origin=origin)
-    if "compression_ratio" not in _parameters(target, text):
+    if RATIO not in _parameters(target, text):
         given = _called(target, arguments, text) if not isinstance(target, type) else None
         if isinstance(given, Policy):
             return replace(given, origin=origin)
@@ -308,11 +309,12 @@ def _policy(name: str, target: Any, arguments: dict[str, Any], origin: str, text
             f"{text}: it has no parameter compression_ratio: name a function that has one, and gives a press for it"
         )
 
+    _check_arguments(target, arguments, text)
     takes_length = "context_length" in _parameters(target, text)
 
     def build(situation: Situation) -> Press:
         length = {"context_length": situation.context_length} if takes_length else {}
-        return _called(target, {**length, **arguments, "compression_ratio": situation.ratio}, text)
+        return _called(target, {**length, **arguments, RATIO: situation.ratio}, text)
 
     press = build(Situation(SOME_RATIO, 1024, 0, ""))
     if not isinstance(press, kvpress.BasePress):
@@ -339,6 +341,21 @@ def _parameters(target: Callable[..., Any], text: str) -> Mapping[str, inspect.P
         return inspect.signature(target).parameters
     except ValueError as error:  # of a builtin
         raise BrokenPlugInError(f"{text}: it does not say what parameters it has") from error
+
+
+def _check_arguments(target: Callable[..., Any], arguments: Iterable[str], text: str) -> None:
+    """Raises :class:`PolicyError` for an argument that the press does not have, with the nearest that it has."""
+    parameters = _parameters(target, text)
+    if any(one.kind is one.VAR_KEYWORD for one in parameters.values()):
+        return  # it takes any
+    own = [name for name in parameters if name != RATIO]
+    for name in arguments:
+        if name == RATIO:
+            raise PolicyError(f"{text}: a run sets the {RATIO}: leave it out, and ask for --ratios")
+        if name not in own:
+            close = difflib.get_close_matches(name, own, n=1)
+            meant = f"did you mean {close[0]}? " if close else ""
+            raise PolicyError(f"{text}: there is no argument {name}: {meant}it takes {', '.join(own) or 'none'}")
 
 
 def _called(target: Callable[..., Any], arguments: dict[str, Any], text: str) -> Any:

@@ -75,6 +75,11 @@ def test_a_run_that_cannot_be_read_is_one_clear_line(
     ("policy", "rates", "text"),
     [
         ("gausian", "0.1", "did you mean 'gaussian'?"),
+        (
+            "snapkv(window_size=16)",
+            "0.1",
+            "snapkv takes no arguments: name the class of a press, as kvpress:",
+        ),
         ("zeros", "1.5", "--rates 1.5: 1.5 is outside [0, 1]"),
         ("zeros(rate=2)", "0.1", "rate=2: Input should be less than or equal to 1"),
         ("bitflip(bits=40)", "0.1", "bits=40: float32 has 32 bits, 0 to 31"),
