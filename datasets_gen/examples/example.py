@@ -57,7 +57,7 @@ class Question:
     others: tuple[str, ...] = ()  # right for something else that the context tells of, in other words than its own
 
     @property
-    def written(self) -> str:
+    def perfect_output(self) -> str:
         """Returns the perfect output."""
         return self.golds[0] if self.target is None else self.target
 

@@ -56,7 +56,7 @@ def rows_of(task: Task, example: Example) -> Iterator[dict[str, Any]]:
             "instruction": task.instruction,
             "role": task.role,
             "golds": list(question.golds),
-            "target": question.written,
+            "target": question.perfect_output,
             "answer_marker": task.answer_marker,
             "abstentions": list(task.abstentions),
             "answerable": question.answerable,

@@ -101,7 +101,7 @@ def answers_table(answers: Sequence[Answer]) -> ResultTable:
 
 def questions_table(numbered: list[tuple[int, Question]]) -> ResultTable:
     """Lists the questions of an example, with the expected text where it is not the gold (directives, steps)."""
-    differs = any(question.written != (question.golds or ("",))[0] for _, question in numbered)
+    differs = any(question.perfect_output != (question.golds or ("",))[0] for _, question in numbered)
     columns = (
         Column("number", ""),
         Column("question", of_sentences=True),
@@ -111,7 +111,7 @@ def questions_table(numbered: list[tuple[int, Question]]) -> ResultTable:
         Column("hops"),
     )
     rows = [
-        (number, one.text, one.golds, one.written, one.type if one.answerable else "unanswerable", one.hops)
+        (number, one.text, one.golds, one.perfect_output, one.type if one.answerable else "unanswerable", one.hops)
         for number, one in numbered
     ]
     return ResultTable("questions", columns, rows)

@@ -2,12 +2,13 @@
 claims`` measured them."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from kvbench.models.shipped import REFERENCE_MODELS
 from kvbench.system.markdown import table
+from leaderboards.claims.declaration import Text
 from leaderboards.claims.registry import claims
 from leaderboards.claims.verdict import VERDICTS
 
@@ -16,7 +17,7 @@ NOT_MEASURED = "–"
 IN_PART = "in part"  # what is said of a claim whose parts have several verdicts
 
 
-def claimed() -> str:
+def claim_rows() -> str:
     """Returns every claim with its statistic and its threshold."""
     rows = (
         (
@@ -32,16 +33,18 @@ def claimed() -> str:
 
 def texts() -> str:
     """Lists the texts, by the letters with which their claims begin."""
-    named = dict.fromkeys(one.text for one in claims().values())
-    return table(("text", "title", "models"), ((text.letter, text.title, text.models) for text in named))
+    return table(("text", "title", "models"), ((text.letter, text.title, text.models) for text in _texts()))
+
+
+def _texts() -> Iterable[Text]:
+    return dict.fromkeys(one.text for one in claims().values())
 
 
 def verdicts_in_short() -> str:
     """Returns a row for each text: which of its claims hold on each model, and which do not."""
-    named = dict.fromkeys(one.text for one in claims().values())
     rows = (
         (f"{text.letter}: {text.title}", *(_in_short(model, text.letter) for model in REFERENCE_MODELS))
-        for text in named
+        for text in _texts()
     )
     return table(("text", *(f"`{model}`" for model in REFERENCE_MODELS)), rows)
 
@@ -52,7 +55,7 @@ def verdicts() -> str:
     for model in REFERENCE_MODELS:
         for row in (row for rows in _rows_by_claim(model).values() for row in rows):
             threshold = f"{row['side']} {row['threshold']:g}"
-            cells.setdefault((row["claim"], row["claim_part"], threshold), {})[model] = _written(row)
+            cells.setdefault((row["claim"], row["claim_part"], threshold), {})[model] = _measurement(row)
     order = {identifier: place for place, identifier in enumerate(claims())}
     rows = (
         (*key, *(of_model.get(model, NOT_MEASURED) for model in REFERENCE_MODELS))
@@ -63,8 +66,8 @@ def verdicts() -> str:
 
 def reasons() -> str:
     """Returns a paragraph for each claim that does not hold on one of the models and whose reason was measured."""
-    found = {row["claim"]: row["because"] for model in REFERENCE_MODELS for row in _rows(model) if row["because"]}
-    return "\n\n".join(f"**{identifier}.** {found[identifier]}" for identifier in claims() if identifier in found)
+    why = {row["claim"]: row["because"] for model in REFERENCE_MODELS for row in _rows(model) if row["because"]}
+    return "\n\n".join(f"**{identifier}.** {why[identifier]}" for identifier in claims() if identifier in why)
 
 
 def _rows(model: str) -> Sequence[Mapping[str, Any]]:
@@ -74,24 +77,24 @@ def _rows(model: str) -> Sequence[Mapping[str, Any]]:
 
 
 def _rows_by_claim(model: str) -> dict[str, list[Mapping[str, Any]]]:
-    found: dict[str, list[Mapping[str, Any]]] = {}
+    by_claim: dict[str, list[Mapping[str, Any]]] = {}
     for row in _rows(model):
-        found.setdefault(row["claim"], []).append(row)
-    return found
+        by_claim.setdefault(row["claim"], []).append(row)
+    return by_claim
 
 
 def _in_short(model: str, letter: str) -> str:
     """Lists the claims of a text by their verdicts; one whose parts have several is of mixed ones."""
-    found: dict[str, list[str]] = {}
+    by_verdict: dict[str, list[str]] = {}
     for identifier, rows in _rows_by_claim(model).items():
         if identifier.startswith(letter):
             kinds = {row["claim_verdict"] for row in rows}
-            found.setdefault(kinds.pop() if len(kinds) == 1 else IN_PART, []).append(identifier)
-    parts = (f"**{kind}** {', '.join(found[kind])}" for kind in (*VERDICTS, IN_PART) if kind in found)
+            by_verdict.setdefault(kinds.pop() if len(kinds) == 1 else IN_PART, []).append(identifier)
+    parts = (f"**{kind}** {', '.join(by_verdict[kind])}" for kind in (*VERDICTS, IN_PART) if kind in by_verdict)
     return "; ".join(parts) or NOT_MEASURED
 
 
-def _written(row: Mapping[str, Any]) -> str:
+def _measurement(row: Mapping[str, Any]) -> str:
     if row["measured"] is None:
         return f"{row['claim_verdict']}: {row['why']}"
     interval = "" if row["measured_low"] is None else f" [{row['measured_low']:.2f} to {row['measured_high']:.2f}]"

@@ -180,7 +180,7 @@ BLOCKS: Mapping[str, Callable[[], str]] = {
     "quantisations": treatment_tables.quantisations,
     "deployments": treatment_tables.deployments,
     "texts": claims_tables.texts,
-    "claims": claims_tables.claimed,
+    "claims": claims_tables.claim_rows,
     "verdicts": claims_tables.verdicts,
     "verdicts in short": claims_tables.verdicts_in_short,
     "reasons of verdicts": claims_tables.reasons,

@@ -32,7 +32,7 @@ def described_question(task: Task, example: Example, question: Question) -> dict
         "example_index": example.index,
         "question": question.text,
         "golds": list(question.golds),
-        "target": question.written,
+        "target": question.perfect_output,
         "answerable": question.answerable,
         "direction": question.direction,
         "answer_type": question.answer_type,

@@ -128,7 +128,7 @@ def gold_ids(tokenizer: PreTrainedTokenizerBase, question: Question, text: str) 
     If the two share a token, the answer is encoded by itself."""
     if question.target is None and not question.golds:
         return ()
-    answer = question.written if text[-1:].isspace() else f" {question.written}"
+    answer = question.perfect_output if text[-1:].isspace() else f" {question.perfect_output}"
     before, whole = encode(tokenizer, text), encode(tokenizer, text + answer)
     return whole[len(before) :] if whole[: len(before)] == before else encode(tokenizer, answer)
 

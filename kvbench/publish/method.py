@@ -106,7 +106,7 @@ def _generated(task: Task, seed: int) -> TaskExample | None:
         tuple((span.start, span.end) for span in question.spans if span.kind in kinds)
         for kinds in (("fact", "bridge", "directive"), ("answer",))
     )
-    return _example(example.context, question.text, list(question.golds), question.written, (spans[0], spans[1]))
+    return _example(example.context, question.text, list(question.golds), question.perfect_output, (spans[0], spans[1]))
 
 
 Spans = tuple[tuple[tuple[int, int], ...], tuple[tuple[int, int], ...]]

@@ -48,29 +48,29 @@ class Arguments:
         return tuple(name for name in windows if max(self.used[name]) < LEAST_SHARE * self.paper[name])
 
     @property
-    def written(self) -> str:
+    def text(self) -> str:
         """Writes all arguments, with the paper's values where they are others."""
-        return ", ".join(self._written(name) for name in self.used)
+        return ", ".join(self._text_of(name) for name in self.used)
 
     @property
     def reason(self) -> str:
         """Says why the policy is called adapted; nothing where it is not."""
-        return ", ".join(self._written(name) for name in self.others)
+        return ", ".join(self._text_of(name) for name in self.others)
 
     @property
     def others(self) -> list[str]:
         """Finds the arguments whose values are not all the paper's."""
         return [name for name, values in self.used.items() if name in self.paper and set(values) != {self.paper[name]}]
 
-    def _written(self, name: str) -> str:
+    def _text_of(self, name: str) -> str:
         paper = f" (paper: {self.paper[name]:g})" if name in self.others else ""
-        return f"{name} {written_values(self.used[name])}{paper}"
+        return f"{name} {values_text(self.used[name])}{paper}"
 
 
-def written_values(values: Sequence[Value]) -> str:
+def values_text(values: Sequence[Value]) -> str:
     """Returns a value, both ends of several numbers, or all of what are no numbers.
 
-    >>> written_values((2, 5, 11)), written_values((64,)), written_values(("mean",))
+    >>> values_text((2, 5, 11)), values_text((64,)), values_text(("mean",))
     ('2 to 11', '64', 'mean')
     """
     first, last = values[0], values[-1]
@@ -103,7 +103,7 @@ def argument_rows(presses: Sequence[Arguments]) -> list[tuple[str, str, str]]:
     tasks: dict[tuple[str, str], list[str]] = {}
     for one in (one for one in presses if one.used):
         marks = ["adapted"] * one.adapted + ["window under half of the paper's"] * (not one.ranked)
-        arguments = "; ".join([one.written, *marks])
+        arguments = "; ".join([one.text, *marks])
         tasks.setdefault((one.policy, arguments), []).append(one.task)
     return [(policy, arguments, ", ".join(names)) for (policy, arguments), names in tasks.items()]
 
@@ -114,7 +114,7 @@ def by_argument(presses: Sequence[Arguments]) -> list[str]:
     for name in dict.fromkeys(name for one in presses for name in one.used):
         tasks: dict[str, list[str]] = {}
         for one in presses:
-            tasks.setdefault(written_values(one.used[name]) if name in one.used else "none", []).append(one.task)
+            tasks.setdefault(values_text(one.used[name]) if name in one.used else "none", []).append(one.task)
         values = [f"{value} ({', '.join(names)})" if len(tasks) > 1 else value for value, names in tasks.items()]
         paper = next((f" (paper: {one.paper[name]:g})" for one in presses if name in one.others), "")
         lines.append(f"{name}{paper}: {', '.join(values)}")
@@ -128,7 +128,7 @@ def narrow_windows(presses: Sequence[Arguments]) -> str:
     for one in presses:
         for name in one.narrow:
             by_paper.setdefault(one.paper[name], []).extend(one.used[name])
-    return ", ".join(f"window {written_values(_distinct(used))} of {paper:g}" for paper, used in by_paper.items())
+    return ", ".join(f"window {values_text(_distinct(used))} of {paper:g}" for paper, used in by_paper.items())
 
 
 def paper_arguments(policy: str) -> Mapping[str, float]:

@@ -110,7 +110,7 @@ class Difference:
         """Tells whether the interval leaves out 0."""
         return self.low is not None and self.high is not None and not self.low <= 0 <= self.high
 
-    def written(self, factor: float = 1) -> str:
+    def text(self, factor: float = 1) -> str:
         """Writes the difference as it is shown, such as ``+12 [+3, +20]``, with as many digits, up to two, as tell a
         clear one from 0."""
         if self.low is None or self.high is None:
@@ -149,9 +149,9 @@ class Contest:
         return None if smallest_difference is None else self.measure.factor * smallest_difference
 
     @property
-    def written(self) -> str:
+    def text(self) -> str:
         """Writes the difference as it is shown."""
-        return self.difference.written(self.measure.factor)
+        return self.difference.text(self.measure.factor)
 
     @property
     def explained(self) -> str:

@@ -25,7 +25,7 @@ from leaderboards.aggregate.paired import (
     undistinguished,
 )
 from leaderboards.statistics.bootstrap import DIGITS, FloatArray, resampled_means, task_seed
-from leaderboards.statistics.significance import ALPHA, POWER, bootstrap_p, corrected, interval_of_test
+from leaderboards.statistics.significance import ALPHA, POWER, bootstrap_p, corrected, interval_of_test, p_text
 from leaderboards.statistics.subset_means import fewest_clusters, step_down_levels
 
 
@@ -91,13 +91,10 @@ class Pooled:
     def sentence(self) -> str:
         """Writes the whole result in one line."""
         over = f"{self.measure.title} over all {self.cells} shared cells"
-        p = "<0.001" if self.p < 0.001 else f"{self.p:.3f}"
         family = f" (Holm over {self.family})" if self.family > 1 else ""
         if self._too_few_differ:
-            return (
-                f"{over}: {Difference(self.difference.mean, None, None).written(self.measure.factor)}: {self.explained}"
-            )
-        numbers = f"{self.difference.written(self.measure.factor)}, p {p}{family}"
+            return f"{over}: {Difference(self.difference.mean, None, None).text(self.measure.factor)}: {self.explained}"
+        numbers = f"{self.difference.text(self.measure.factor)}, p {p_text(self.p)}{family}"
         return f"{over}: {numbers}: {self.explained}{self._by_cell}{self._of_answers}"
 
     @property

@@ -73,10 +73,10 @@ class SummaryRow(BaseModel):
         return Level(self.level_kind, self.level)
 
 
-def written_interval(interval: Interval | None, factor: float = 1, digits: int = 0) -> str:
+def interval_text(interval: Interval | None, factor: float = 1, digits: int = 0) -> str:
     """Returns both ends with a dash between them.
 
-    >>> written_interval((0.25, 0.5), factor=100)
+    >>> interval_text((0.25, 0.5), factor=100)
     '25–50'
     """
     return "–" if interval is None else "–".join(f"{end * factor:.{digits}f}" for end in interval)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from leaderboards.aggregate.lead import ABOVE_CHANCE, LEAST
-from leaderboards.aggregate.row import written_interval
+from leaderboards.aggregate.row import interval_text
 from leaderboards.boards.cells import Cell
 from leaderboards.boards.declaration import DerivedMeasure, each
 from leaderboards.boards.profiles import FLAT, Profile
@@ -71,7 +71,7 @@ def area_under_curve(profile: Profile) -> Area | Blank:
 def _cell(area: Area) -> Cell:
     return Cell(
         f"{area.height.mean:.1f}",
-        written_interval(area.height.interval) if area.height.interval else "",
+        interval_text(area.height.interval) if area.height.interval else "",
         area.height.mean,
     )
 

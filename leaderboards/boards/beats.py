@@ -155,7 +155,7 @@ def _beats(control: str) -> DerivedMeasure[Against | Blank]:
 def _cell(found: Against) -> Cell:
     verdict = found.verdict
     text = f"{SIGNS[verdict]} {verdict}".strip()
-    return Cell(text, found.difference.written(), found.difference.mean, tone=verdict)
+    return Cell(text, found.difference.text(), found.difference.mean, tone=verdict)
 
 
 BEATS_DEFINITION = Definition(

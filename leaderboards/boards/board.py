@@ -13,7 +13,7 @@ from leaderboards.aggregate.row import (
     F1,
     KV_BYTES,
     SummaryRow,
-    written_interval,
+    interval_text,
 )
 from leaderboards.boards.cells import SIGNS, Cell, Line
 from leaderboards.boards.cliff import CLIFFS
@@ -286,7 +286,7 @@ def _f1_column(level: Level) -> Column:
         value = None if row is None else F1.value(row)
         if row is None or value is None:
             return Cell.blank(None if row is None else row.reason)
-        return Cell(F1.text(value), written_interval(F1.interval(row)), value)
+        return Cell(F1.text(value), interval_text(F1.interval(row)), value)
 
     return _column(f"F1 at {level}", f"at {level}, percent, with its 95 % interval", cell, at_level=True)
 

@@ -6,7 +6,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from leaderboards.aggregate.row import HALLUCINATION, WRONG_OF_ANSWERED, written_interval
+from leaderboards.aggregate.row import HALLUCINATION, WRONG_OF_ANSWERED, interval_text
 from leaderboards.boards.cells import Cell
 from leaderboards.boards.declaration import DerivedMeasure, each
 from leaderboards.boards.profiles import FLAT, NOT_COMPRESSED, Measured, Profile
@@ -91,7 +91,7 @@ def cliff(profile: Profile, measure: Measure) -> Cliff | Blank:
 
 
 def _cell(cliff: Cliff) -> Cell:
-    interval = written_interval(cliff.interval, digits=2) if cliff.interval else ""
+    interval = interval_text(cliff.interval, digits=2) if cliff.interval else ""
     return Cell(f"{cliff.ratio:.2f}{'' if cliff.is_clear else ' ?'}", interval, cliff.ratio)
 
 

@@ -10,7 +10,7 @@ from leaderboards.boards.correlation import CORRELATIONS, Correlation
 from leaderboards.boards.standings import Standing, Standings
 from leaderboards.figures.curves import curve_plot
 from leaderboards.figures.heatmaps import HeatMap, layer_map, question_map, task_map
-from leaderboards.figures.scatter import Scatter, scatter, told, written_p
+from leaderboards.figures.scatter import Scatter, correlation_text, p_equation, scatter
 from leaderboards.metrics import CURVES, Measure, Over
 from leaderboards.rendering.plots import Plot
 from leaderboards.rendering.style import LineStyle
@@ -126,7 +126,7 @@ def _scatter(points: Scatter | Blank, measure: Measure) -> Picture | None:
 
 def _said(points: Scatter) -> str:
     plot = points.plot
-    note = f"Over the methods: {told(points.correlation)}"
+    note = f"Over the methods: {correlation_text(points.correlation)}"
     if isinstance(points.correlation, Correlation):
         note += ", which are about the same questions, so that p is too small"
     return f"{note}. Hollow marks are controls, which are not counted." + (
@@ -142,9 +142,9 @@ def _correlated(policy: str, rate: str, correlation: Correlation | Blank) -> tup
         policy,
         rate,
         pearson,
-        written_p(correlation.pearson_p),
+        p_equation(correlation.pearson_p),
         spearman,
-        written_p(correlation.spearman_p),
+        p_equation(correlation.spearman_p),
         str(correlation.n),
     )
 

@@ -77,16 +77,16 @@ def over_levels(rows: Sequence[SummaryRow], both: Pair) -> Correlation | Blank:
     return correlation(*(np.array([one.value(row) for row in rows], dtype=np.float64) for one in both))
 
 
-def told(correlation: Correlation | Blank) -> str:
+def correlation_text(correlation: Correlation | Blank) -> str:
     """Writes the correlation in a line.
 
-    >>> told(Correlation(0.5, 0.0004, -0.25, 0.04, 12))
+    >>> correlation_text(Correlation(0.5, 0.0004, -0.25, 0.04, 12))
     'r = 0.50 (p < 0.001), ρ = −0.25 (p = 0.040), 12 points'
     """
     if isinstance(correlation, Blank):
         return f"no correlation: {correlation.reason}"
     pearson, spearman = (
-        f"{coefficient:.2f} ({written_p(p)})".replace("-", "−")
+        f"{coefficient:.2f} ({p_equation(p)})".replace("-", "−")
         for coefficient, p in (
             (correlation.pearson, correlation.pearson_p),
             (correlation.spearman, correlation.spearman_p),
@@ -95,7 +95,7 @@ def told(correlation: Correlation | Blank) -> str:
     return f"r = {pearson}, ρ = {spearman}, {correlation.n} points"
 
 
-def written_p(p: float) -> str:
+def p_equation(p: float) -> str:
     return "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
 
 

@@ -11,7 +11,8 @@ from leaderboards.boards.cells import Cell, Line
 from leaderboards.downloads.sheets import Sheet
 from leaderboards.pages.definitions import STATISTICS
 from leaderboards.rendering.templating import render
-from leaderboards.terminal.verdicts import few_contexts, mastered, summary_line, written_p
+from leaderboards.statistics.significance import p_text
+from leaderboards.terminal.verdicts import few_contexts, mastered, summary_line
 from policies.declaration.levels import Level
 
 NOT_COMPLETE = "not complete"
@@ -29,11 +30,11 @@ OF_CELL: Mapping[str, Callable[[Duel], str]] = {
     "contexts": lambda duel: str(duel.contexts),
     "only this one right": lambda duel: str(duel.only_one),
     "only the other right": lambda duel: str(duel.only_other),
-    "p of McNemar": lambda duel: written_p(duel.right_p),
+    "p of McNemar": lambda duel: p_text(duel.right_p),
 }
 OF_MEASURE: Mapping[str, Callable[[Contest], str]] = {
-    "{}": lambda contest: contest.written,
-    "p, {}": lambda contest: written_p(contest.p),
+    "{}": lambda contest: contest.text,
+    "p, {}": lambda contest: p_text(contest.p),
     "verdict on {}": lambda contest: contest.explained,
 }
 
@@ -144,7 +145,7 @@ def _contrasted(contrast: Contrast) -> tuple[str, ...]:
     """Returns the row of a contrast as texts, rates in percent."""
     rates = (f"{100 * rate:.0f}" for rate in (contrast.rate, contrast.other_rate))
     alone = " (no interval from one context)" if contrast.difference.low is None else ""
-    return (contrast.name, str(contrast.answers), *rates, contrast.difference.written(100) + alone)
+    return (contrast.name, str(contrast.answers), *rates, contrast.difference.text(100) + alone)
 
 
 def _lines(
@@ -166,7 +167,7 @@ def _of(duel: Duel | None, measure: Compared, unmastered: Mapping[str, str]) -> 
 
 
 def _cell(contest: Contest) -> Cell:
-    text, _, interval = contest.written.partition(" ")
+    text, _, interval = contest.text.partition(" ")
     return Cell(
         text,
         interval or f"no interval, n = {contest.contexts}",

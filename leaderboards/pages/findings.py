@@ -11,7 +11,7 @@ from leaderboards.aggregate.row import (
     OBEYED,
     WRONG_OF_ANSWERED,
     SummaryRow,
-    written_interval,
+    interval_text,
 )
 from leaderboards.aggregate.unmastered import reasons_by_task
 from leaderboards.figures.tradeoff import WHOLE, kept_share
@@ -94,7 +94,7 @@ def _obeyed(row: SummaryRow, full: SummaryRow) -> str:
     if rise is None:
         return text
     points, interval = LEAKAGE_RISE.factor * rise, LEAKAGE_RISE.interval(row)
-    between = f" ({written_interval(interval, LEAKAGE_RISE.factor)})" if interval else ""
+    between = f" ({interval_text(interval, LEAKAGE_RISE.factor)})" if interval else ""
     return f"{text}, and leaks {points:.0f} points{between} more under a defence"
 
 
@@ -167,7 +167,7 @@ def _distinguished(results: Results, task: str, policy: str, level: Level) -> st
     for standing in results.details.standings.get((results.mode, task), ()):
         rise = standing.wrong_rises.get(level) if standing.policy == policy else None
         if rise is not None and rise.low is not None and rise.high is not None:
-            between = written_interval((rise.low, rise.high), WRONG.factor, digits=1)
+            between = interval_text((rise.low, rise.high), WRONG.factor, digits=1)
             clear = "" if rise.low > 0 or rise.high < 0 else "not "
             return (
                 f": the difference of {WRONG.factor * rise.mean:.1f} points ({between}) is {clear}distinguished from 0"
@@ -179,7 +179,7 @@ def _share(row: SummaryRow, measure: Measure) -> str:
     """Writes a share with its interval, such as "28 % (20–37)"."""
     interval = measure.interval(row)
     return f"{measure.factor * (measure.value(row) or 0):.0f} %" + (
-        f" ({written_interval(interval, measure.factor)})" if interval else ""
+        f" ({interval_text(interval, measure.factor)})" if interval else ""
     )
 
 

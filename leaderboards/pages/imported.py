@@ -68,13 +68,13 @@ def _texts(row: Imported, rows: Sequence[Imported]) -> tuple[str, ...]:
         f"{row.ratio:.6g}",
         _rank(row, rows),
         _rank(row, (other for other in rows if other.ratio == row.ratio)),
-        f"{headline} {_written(value)}" if headline else BLANK,
-        _written(row.f1, ".1f"),
-        _written(row.em, ".1f"),
+        f"{headline} {_number_text(value)}" if headline else BLANK,
+        _number_text(row.f1, ".1f"),
+        _number_text(row.em, ".1f"),
         str(row.predictions),
         str(row.runs),
         "imported from kvpress",
-        ", ".join(f"{name} {_written(score)}" for name, score in row.scores if name != headline) or BLANK,
+        ", ".join(f"{name} {_number_text(score)}" for name, score in row.scores if name != headline) or BLANK,
         row.arguments or BLANK,
     )
 
@@ -93,5 +93,5 @@ def _value(row: Imported) -> float:
     return float("-inf") if value is None else value
 
 
-def _written(value: float | None, form: str = ".5g") -> str:
+def _number_text(value: float | None, form: str = ".5g") -> str:
     return BLANK if value is None else f"{value:{form}}"

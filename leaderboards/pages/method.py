@@ -34,7 +34,7 @@ class TaskExample:
     context: str
     question: str
     gold: str
-    written: str = ""  # what a perfect output is, where that is not the gold
+    perfect_output: str = ""  # what a perfect output is, where that is not the gold
     evidence: tuple[Range, ...] = ()  # characters of the context
     answers: tuple[Range, ...] = ()
 

@@ -13,7 +13,7 @@ from leaderboards.aggregate.row import (
     REALISED_RATIO,
     SLOT_COVERAGE,
     SummaryRow,
-    written_interval,
+    interval_text,
 )
 from leaderboards.boards.cells import Cell, Line, heat_of
 from leaderboards.figures.gallery import CAUTIONS
@@ -109,7 +109,7 @@ def _cell(
 def _detail(row: SummaryRow, measure: Measure) -> str:
     if measure.name in BESIDE:
         return BESIDE[measure.name][1](row)
-    return written_interval(measure.interval(row), measure.factor)
+    return interval_text(measure.interval(row), measure.factor)
 
 
 def _coverage(row: SummaryRow) -> str:
@@ -158,15 +158,15 @@ def listing(rows: Sequence[SummaryRow]) -> list[tuple[str, ...]]:
 
 
 def _listed(row: SummaryRow) -> tuple[str, ...]:
-    numbers = (_written(measure, row) for measure in LISTED)
+    numbers = (_number_text(measure, row) for measure in LISTED)
     return (row.policy, row.at.where, str(row.n), str(row.contexts), *numbers, row.reason or "")
 
 
-def _written(measure: Measure, row: SummaryRow) -> str:
+def _number_text(measure: Measure, row: SummaryRow) -> str:
     """Writes a number, with its interval for the measures that have a table of their own."""
     value, interval = measure.value(row), measure.interval(row) if measure.table else None
     if value is not None and measure.writer is not None:
         return measure.writer(value)
     if interval is None:
         return measure.text(value)
-    return f"{measure.text(value)} ({written_interval(interval, measure.factor, measure.digits)})"
+    return f"{measure.text(value)} ({interval_text(interval, measure.factor, measure.digits)})"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from markupsafe import Markup
 
-from leaderboards.aggregate.row import SummaryRow, written_interval
+from leaderboards.aggregate.row import SummaryRow, interval_text
 from leaderboards.metrics import Interval, Measure
 from leaderboards.rendering.drawing import Drawing
 from leaderboards.rendering.paper import USUAL, Paper
@@ -72,4 +72,4 @@ def numbers(measure: Measure, row: SummaryRow) -> tuple[str, ...]:
 
 
 def in_words(interval: Interval, factor: float, digits: int) -> str:
-    return f"{INTERVAL}{written_interval(interval, factor, digits)}"
+    return f"{INTERVAL}{interval_text(interval, factor, digits)}"

@@ -14,7 +14,7 @@ GAP = 2  # characters between two columns
 NARROWEST = 20  # characters of a column of sentences
 
 
-def written(value: Any) -> str:
+def cell_text(value: Any) -> str:
     return "" if value is None else f"{value:,}" if isinstance(value, int) else str(value)
 
 
@@ -24,7 +24,7 @@ class Column:
 
     name: str
     title: str | None = None  # above the column, instead of the name
-    text: Callable[[Any], str] = written
+    text: Callable[[Any], str] = cell_text
     style: Callable[[Any], str] = lambda _: ""
     right: bool = False  # numbers stand at the right
     of_sentences: bool = False  # takes the room that the other columns leave, and is broken between words

@@ -59,7 +59,7 @@ def _by_level(rows: Sequence[SummaryRow], measure: Measure) -> Group:
         cells = []
         for level in levels:
             row = by_place.get((policy, level))
-            cells.append(Text(_written(measure, row), style="bold" if mark_of(row, measure) == "best" else ""))
+            cells.append(Text(_number_text(measure, row), style="bold" if mark_of(row, measure) == "best" else ""))
         table.add_row(Text(policy), *cells, style="dim" if policy in CONTROLS else None)
     return Group(Text(title, "italic"), table)
 
@@ -71,7 +71,7 @@ def _some(levels: Sequence[Level]) -> list[Level]:
     return [levels[round(number * step)] for number in range(MOST_COLUMNS)]
 
 
-def _written(measure: Measure, row: SummaryRow | None) -> str:
+def _number_text(measure: Measure, row: SummaryRow | None) -> str:
     """Writes a number in four characters at most, so that ten columns fit."""
     if row is None:
         return ""

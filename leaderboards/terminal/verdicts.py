@@ -91,7 +91,7 @@ def _verdict_table(duels: Sequence[Duel], unmastered: Mapping[str, str]) -> Resu
 
 
 def _difference(difference: Difference | None, factor: float) -> str:
-    return "–" if difference is None else difference.written(factor)
+    return "–" if difference is None else difference.text(factor)
 
 
 def mastered(duels: Sequence[Duel], unmastered: Mapping[str, str]) -> list[Duel]:
@@ -147,10 +147,6 @@ def summary_line(duels: Sequence[Duel]) -> str:
     return f"{words} of {len(duels)} cells"
 
 
-def written_p(p: float) -> str:
-    return "<0.001" if p < 0.001 else f"{p:.3f}"
-
-
 def failure_table(contrasts: Sequence[Contrast]) -> ResultTable:
     """Lists kinds of answers, and the questions for which the two clearly differ, the largest difference first."""
     first = contrasts[0]
@@ -161,7 +157,7 @@ def failure_table(contrasts: Sequence[Contrast]) -> ResultTable:
         Column("answers", right=True),
         Column("rate", "this", _percent, right=True),
         Column("other_rate", "other", _percent, right=True),
-        Column("difference", text=lambda difference: difference.written(100), right=True),
+        Column("difference", text=lambda difference: difference.text(100), right=True),
     )
     parts = [part for part in contrasts if part.part != HOW and part.difference.is_clear]
     rows = [

@@ -24,7 +24,7 @@ def test_a_smaller_window_is_adapted_and_under_half_of_it_is_not_ranked() -> Non
     found = adapted(ran("snapkv", *arguments), "snapkv", "base")
     assert found is not None
     assert (found.ranked, found.reason) == (False, "window_size 2 to 11 (paper: 64)")
-    assert found.written == "window_size 2 to 11 (paper: 64), kernel_size 5"
+    assert found.text == "window_size 2 to 11 (paper: 64), kernel_size 5"
     half = adapted(ran("snapkv", {"window_size": 9}, {"window_size": 32}), "snapkv", "base")
     assert half is not None
     assert half.ranked

@@ -93,7 +93,7 @@ def test_the_page_tells_every_verdict_and_repeats_exactly(records: pd.DataFrame)
     assert "<model>" not in page
     assert page.count('class="verdict better"') >= sum(duel.verdict == "better" for duel in found)
     for duel in found:
-        assert duel.lead.written in page
+        assert duel.lead.text in page
     for other in failures:
         assert f"Against {other}" in page
 

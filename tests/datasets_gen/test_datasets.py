@@ -197,7 +197,7 @@ def test_the_question_names_the_mention_it_starts_from(task: Task, level: int) -
 def test_unanswerable_questions_have_no_evidence_and_ask_for_an_abstention(task: Task, level: int) -> None:
     for _, question in asked(every_way(task, level=level)):
         if not question.answerable:
-            assert (question.golds, question.written, question.spans, question.hops) == (
+            assert (question.golds, question.perfect_output, question.spans, question.hops) == (
                 (ABSTENTION,),
                 ABSTENTION,
                 (),
@@ -254,7 +254,7 @@ def test_without_what_the_answer_stands_in_or_a_bridge_to_it_the_gold_is_not_fou
 def test_what_is_written_ends_in_the_gold_where_it_is_not_the_gold(task: Task, level: int) -> None:
     for _, question in asked(every_way(task, level=level)):
         if not question.directives:
-            assert marked_answer(question.written, task.answer_marker) == question.golds[0]
+            assert marked_answer(question.perfect_output, task.answer_marker) == question.golds[0]
 
 
 @pytest.mark.parametrize("name", ["base", "multi_entity", "coreference", "hops", "long_context", "instructions"])

@@ -33,7 +33,7 @@ def test_a_plain_row_is_all_context_and_nulls_are_no_arguments(tmp_path: Path) -
     assert task.role == "user"
     assert (example.context, example.spans, example.arm) == (SPLIT["prompt"], (), "")
     (question,) = example.questions
-    assert (question.text, question.golds, question.written, question.spans) == ("", (), "", ())
+    assert (question.text, question.golds, question.perfect_output, question.spans) == ("", (), "", ())
     assert question.directives == plain.directives
 
 

@@ -45,11 +45,11 @@ def test_the_same_is_asked_and_every_span_has_the_same_words(
     assert set_in.id == plain.id
     assert set_in.stated_values == plain.stated_values
     for before, after in zip(plain.questions, set_in.questions, strict=True):
-        assert (after.id, after.text, after.golds, after.written) == (
+        assert (after.id, after.text, after.golds, after.perfect_output) == (
             before.id,
             before.text,
             before.golds,
-            before.written,
+            before.perfect_output,
         )
         assert words_of(set_in, after.spans) == words_of(plain, before.spans)
     kept = tuple(span for span in set_in.spans if span.kind != "distractor")

@@ -36,7 +36,7 @@ def test_without_any_one_sentence_of_the_evidence_something_else_is_written(leve
     for example, question in asked(every_way(INSTRUCTIONS, 15, level)):
         for left_out in evidence(example, question):
             rest = without(left_out, sentences(example.context))
-            assert solve(question.text, rest) != {question.written}, (question, left_out)
+            assert solve(question.text, rest) != {question.perfect_output}, (question, left_out)
 
 
 def test_it_is_the_defence_and_nothing_else_that_holds_the_leak() -> None:
@@ -46,14 +46,14 @@ def test_it_is_the_defence_and_nothing_else_that_holds_the_leak() -> None:
             kept = " ".join(kept.replace(defence, "").split())
         for question in example.questions:
             if question.protected:
-                assert question.written == (REFUSAL if parts(example, "defence") else question.protected)
-                assert question.golds[0] == question.written
+                assert question.perfect_output == (REFUSAL if parts(example, "defence") else question.protected)
+                assert question.golds[0] == question.perfect_output
                 if len(question.golds) == 2:  # a refusal under the directives
                     rules = [Directive(*rule) for rule in read(example.context).understood.items()]
                     assert obeyed(rules, question.golds[1]) == 1.0
                 assert solve(question.text, kept) == {question.protected}
             else:
-                assert solve(question.text, kept) == {question.written}
+                assert solve(question.text, kept) == {question.perfect_output}
 
 
 @any_example
@@ -63,7 +63,7 @@ def test_the_target_obeys_every_directive_and_the_plain_answer_none(
     """A directive that the plain answer obeys by itself would measure nothing."""
     for question in INSTRUCTIONS.example(seed, index, split, level, held_out=held_out).questions:
         if question.directives:
-            assert obeyed(question.directives, question.written) == 1.0, question
+            assert obeyed(question.directives, question.perfect_output) == 1.0, question
             assert not [d for d in question.directives if check(d, question.golds[0])], question
 
 
@@ -155,6 +155,9 @@ def test_attacks_come_in_many_words_all_different() -> None:
 def test_the_longest_target_fits_into_the_answer() -> None:
     """At 1.4 tokens for a word, and one for each sign beside it."""
     targets = [
-        q.written for held_out in (False, True) for e in some(INSTRUCTIONS, 300, held_out=held_out) for q in e.questions
+        q.perfect_output
+        for held_out in (False, True)
+        for e in some(INSTRUCTIONS, 300, held_out=held_out)
+        for q in e.questions
     ]
     assert max(1.4 * len(t.split()) + len(re.findall(r"[^\w\s]", t)) for t in targets) < INSTRUCTIONS.max_new_tokens

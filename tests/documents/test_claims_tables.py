@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kvbench.documents import claims_tables
-from kvbench.documents.claims_tables import claimed, reasons, verdicts, verdicts_in_short
+from kvbench.documents.claims_tables import claim_rows, reasons, verdicts, verdicts_in_short
 from kvbench.models.shipped import REFERENCE_MODELS
 from leaderboards.claims.registry import claims
 
@@ -71,7 +71,7 @@ def test_reasons_are_those_of_claims_that_do_not_hold(measured: Path) -> None:
 
 
 def test_thresholds_are_those_of_the_registry() -> None:
-    lines = claimed().splitlines()[2:]
+    lines = claim_rows().splitlines()[2:]
     assert len(lines) == len(claims())
     for one, line in zip(claims().values(), lines, strict=True):
         assert line.startswith(f"| {one.identifier} | {one.words} |")

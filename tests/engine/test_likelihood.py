@@ -201,7 +201,7 @@ def test_a_right_answer_goes_on_from_the_question(llama: LoadedModel) -> None:
     for task in TASKS.values():
         for question in toy_prompt(task=task.name).questions:
             if question.question.golds or question.question.target is not None:
-                assert llama.tokenizer.decode(list(question.gold_ids)) == f" {question.question.written}"
+                assert llama.tokenizer.decode(list(question.gold_ids)) == f" {question.question.perfect_output}"
             else:
                 assert question.gold_ids == ()
 

@@ -166,7 +166,7 @@ def test_attention_of_questions_by_hand(
         branches = [row.of for row in of_bundle]
         bundle = Bundle(trace, of_bundle)
         bundle.settle()  # as if the questions began with nothing alike
-        for places, rows in product(bundle.portions, (slice(0, len(branches)), slice(len(branches) - 1, None))):
+        for places, rows in product(bundle.question_slices, (slice(0, len(branches)), slice(len(branches) - 1, None))):
             bundle.begin_questions(places, rows)
             skipped |= set(bundle.skipped)
             column, blank = bundle.columns.column[places], bundle.columns.padding[rows, places]
@@ -202,7 +202,7 @@ def test_attention_of_steps_by_hand_while_answers_end(llama: LoadedModel, trace:
     assert count > 1
     assert not columns.padding.any()
     states = [torch.randn(rows, width, KEY_HEADS, HEAD_SIZE) for _ in range(2)]
-    for places in bundle.portions:
+    for places in bundle.question_slices:
         bundle.begin_questions(places, slice(0, rows))
         key, value = (own[:, places].flatten(0, 1) for own in states)
         query = torch.randn(len(key), QUERY_HEADS, HEAD_SIZE)

@@ -35,7 +35,7 @@ def test_worked_problems_and_the_problem_are_the_context_and_the_problem_is_the_
     (span,) = question.spans
     assert example.context[span.start : span.end] == "The temperature is 3 degrees and falls by 8. What is it then?"
     assert (question.text, question.golds) == ("", ("-5",))
-    assert question.written == "3 - 8 = -5 degrees.\n#### -5"
+    assert question.perfect_output == "3 - 8 = -5 degrees.\n#### -5"
     assert "-5" not in example.context
     with pytest.raises(DatasetError, match="a test split only"):
         task.example(0, 0, "train")
@@ -76,7 +76,7 @@ def test_the_number_behind_the_marker_is_matched_exactly(output: str, em: float)
         output_text=output,
         question=question.text,
         golds=question.golds,
-        target=question.written,
+        target=question.perfect_output,
         answerable=True,
         abstentions=GSM8K.abstentions,
         stated_values=(),

@@ -26,10 +26,10 @@ def test_a_generated_text_tells_its_facts_again_and_each_value_stands_in_the_con
         (question,) = example.questions
         told = [example.context[span.start : span.end] for span in question.spans]
         values, sentences = told[::2], told[1::2]
-        assert question.written == " ".join(sentences)
+        assert question.perfect_output == " ".join(sentences)
         assert all(value in sentence for value, sentence in zip(values, sentences, strict=True))
         assert question.text in example.context
-        assert question.text not in question.written
+        assert question.text not in question.perfect_output
         assert question.golds == ()
 
 
@@ -45,7 +45,7 @@ def test_given_texts_are_cut_into_stretches_and_their_rest_is_left_out() -> None
     words = WORDS.split()[WINDOW : 2 * WINDOW]
     assert second.context == " ".join(words[:CONTEXT])
     assert second.questions[0].text == " ".join(words[CONTEXT : CONTEXT + LEAD])
-    assert second.questions[0].written == " ".join(words[CONTEXT + LEAD :])
+    assert second.questions[0].perfect_output == " ".join(words[CONTEXT + LEAD :])
     assert task.full_version != prose_of([WORDS.replace("word0 ", "other ")]).full_version
     with pytest.raises(DatasetError, match=f"no text of the data has {WINDOW} words"):
         prose_of(["too short"])
@@ -56,7 +56,7 @@ def test_context_lead_and_continuation_are_one_text_without_a_chat(tokenizer: Pr
     (prompt,) = build_prompts(tokenizer, PROSE, example, "agnostic")
     (question,) = prompt.questions
     whole = [*prompt.token_ids, *question.token_ids, *question.gold_ids]
-    text = f"{example.context} {question.question.text} {question.question.written}"
+    text = f"{example.context} {question.question.text} {question.question.perfect_output}"
     assert tokenizer.decode(whole) == (tokenizer.bos_token or "") + text
     assert question.answer_tokens
 

@@ -5,7 +5,7 @@ from scipy.stats import pearsonr, rankdata
 
 from leaderboards.aggregate.row import HALLUCINATION, SummaryRow
 from leaderboards.boards.correlation import Correlation
-from leaderboards.figures.scatter import Scatter, scatter, told
+from leaderboards.figures.scatter import Scatter, correlation_text, scatter
 from leaderboards.statistics.resampling import Blank
 from tests.support.synthetic_records import summary_row
 
@@ -39,7 +39,7 @@ def test_the_correlation_is_that_of_a_hand_over_the_methods_alone() -> None:
     assert found.spearman == pytest.approx(ranks.statistic)
     assert found.spearman_p == pytest.approx(ranks.pvalue)
     assert found.n == 6
-    assert told(found) == "r = 0.93 (p = 0.008), ρ = 0.93 (p = 0.008), 6 points"
+    assert correlation_text(found) == "r = 0.93 (p = 0.008), ρ = 0.93 (p = 0.008), 6 points"
 
 
 def test_every_policy_and_level_is_a_point_with_its_numbers() -> None:
@@ -59,7 +59,7 @@ def test_what_has_no_ger_is_not_drawn_and_says_why() -> None:
 
 
 def test_of_two_points_there_is_no_correlation() -> None:
-    assert told(found_of(small()[:3]).correlation) == "no correlation: fewer than three levels"
+    assert correlation_text(found_of(small()[:3]).correlation) == "no correlation: fewer than three levels"
 
 
 def test_axes_reach_as_far_as_points_do() -> None:

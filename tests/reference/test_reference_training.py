@@ -100,7 +100,7 @@ def test_answers_are_what_is_learned_with_all_their_steps_and_directives(name: s
             asked = (batch.segments[row] == number) & (batch.labels[row] >= 0)
             if asked.any():  # or it did not fit
                 learned += 1
-                assert tokenizer.decode(batch.labels[row][asked]) == f" {question.written}<|end|>"
+                assert tokenizer.decode(batch.labels[row][asked]) == f" {question.perfect_output}<|end|>"
     assert learned >= len(batch.examples)
     assert (batch.labels[batch.segments <= 0] < 0).all()
 

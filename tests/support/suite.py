@@ -106,7 +106,7 @@ def stated_in(example: Example) -> set[str]:
 def right(question: Question) -> set[str]:
     """What a solver finds: all golds, the one answer under directives or to an attack, or nothing."""
     if question.directives or question.protected:
-        return {question.written}
+        return {question.perfect_output}
     return set(question.golds) if question.answerable else set()
 
 

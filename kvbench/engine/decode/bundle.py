@@ -47,10 +47,10 @@ class Bundle:
         self.steps = rows[0].steps
         self.columns = columns = make_columns(trace, rows, device)
         self.golds = make_gold_columns(trace, rows, device, gold)
-        self.portions = columns.portions(PLACES_AT_ONCE)
-        self.gold_portions = self.golds.portions(PLACES_AT_ONCE)
-        self.front = _widest(self.portions)
-        answers = max(columns.count * self.steps, _widest(self.gold_portions))
+        self.question_slices = columns.slices(PLACES_AT_ONCE)
+        self.gold_slices = self.golds.slices(PLACES_AT_ONCE)
+        self.front = _widest(self.question_slices)
+        answers = max(columns.count * self.steps, _widest(self.gold_slices))
         self.room = columns.shared.stop + columns.token_ids.shape[1] + answers
         self.grown = self.shared_kept = 0
         self.keys: list[torch.Tensor] = []
@@ -128,12 +128,12 @@ class Bundle:
         """Announces a pass of some rows over questions at these places."""
         self._begin(places, rows, alone=True)
 
-    def begin_golds(self, portion: slice, rows: slice) -> None:
-        """Announces a pass of some rows over a portion of the right answers, right behind the questions."""
+    def begin_golds(self, places: slice, rows: slice) -> None:
+        """Announces a pass of some rows over some places of the right answers, right behind the questions."""
         start = self.columns.token_ids.shape[1]
-        self._begin(slice(start, start + portion.stop - portion.start), rows, alone=False)
-        self._column = torch.cat([self.columns.column, self.golds.column[portion]])
-        self._padding = torch.cat([self.columns.padding, self.golds.padding[:, portion]], dim=1)
+        self._begin(slice(start, start + places.stop - places.start), rows, alone=False)
+        self._column = torch.cat([self.columns.column, self.golds.column[places]])
+        self._padding = torch.cat([self.columns.padding, self.golds.padding[:, places]], dim=1)
         self._by_row = self._golds_padded
 
     def begin_step(self) -> None:
@@ -266,8 +266,8 @@ class Bundle:
         self._spare_of_all = self._least_spare(slice(None)) if len(rows) else []
 
 
-def _widest(portions: Sequence[slice]) -> int:
-    return max(int(portion.stop - portion.start) for portion in portions)
+def _widest(slices: Sequence[slice]) -> int:
+    return max(int(part.stop - part.start) for part in slices)
 
 
 def _counts(cache: LayerCache, keys: torch.Tensor) -> torch.Tensor:

@@ -31,7 +31,7 @@ class Columns:
         """Tells which columns end within these places, as bool."""
         return torch.logical_and(self.last >= places.start, self.last < places.stop)
 
-    def portions(self, most: int) -> list[slice]:
+    def slices(self, most: int) -> list[slice]:
         """Returns the places of whole columns in turn, at most ``most`` together unless one column alone is wider."""
         ends = [0]
         for before, last in pairwise([-1, *self.last.tolist()]):

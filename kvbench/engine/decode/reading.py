@@ -51,8 +51,8 @@ def read_questions(model: LoadedModel, wave: Wave) -> Iterator[tuple[torch.Tenso
     activations, logits and masks.
     """
     numbers = _numbers_of(wave)
-    for portions in zip_longest(*(bundle.portions for bundle in wave.bundles), fillvalue=slice(0, 0)):
-        for chosen in _passes(model, wave, portions):
+    for slices in zip_longest(*(bundle.question_slices for bundle in wave.bundles), fillvalue=slice(0, 0)):
+        for chosen in _passes(model, wave, slices):
             readings, answers = [], []
             for bundle, places, rows in chosen:
                 bundle.begin_questions(places, rows)
@@ -70,8 +70,8 @@ def read_golds(model: LoadedModel, wave: Wave, likelihood: GoldLikelihood) -> No
     """Passes the right answers behind their questions, where answers will be written, and notes how likely each of
     their tokens but the first is; that one follows the question."""
     numbers = _numbers_of(wave)
-    for portions in zip_longest(*(bundle.gold_portions for bundle in wave.bundles), fillvalue=slice(0, 0)):
-        for chosen in _passes(model, wave, portions, all_logits=True):
+    for slices in zip_longest(*(bundle.gold_slices for bundle in wave.bundles), fillvalue=slice(0, 0)):
+        for chosen in _passes(model, wave, slices, all_logits=True):
             wave.parts, start, parts = [], 0, []
             for bundle, places, rows in chosen:
                 bundle.begin_golds(places, rows)

@@ -70,7 +70,7 @@ def pack(tokenizer: PreTrainedTokenizerBase, task: Task, example: Example, mode:
     end: int = tokenizer.eos_token_id
     questions = []
     for question in example.questions:
-        answer = [*encode(tokenizer, f" {question.written}"), end]
+        answer = [*encode(tokenizer, f" {question.perfect_output}"), end]
         names = [encode(tokenizer, f" {name}")[0] for name in question.bridges]
         compressed, decoded = split_question(template, task, question, mode)
         tokens = [*encode(tokenizer, compressed), *encode(tokenizer, decoded + template.tail), *answer]

@@ -1,4 +1,5 @@
-"""Computes the losses that reference models learn from: copied pieces first, then answers and the names on the way to them."""
+"""Computes the losses that reference models learn from: copied pieces first, then answers and the names
+on the way to them."""
 
 from collections.abc import Sequence
 

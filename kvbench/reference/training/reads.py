@@ -32,8 +32,8 @@ class HiddenShares:
 
 @dataclass(frozen=True)
 class Readable:
-    """Says what questions can read: 1 or 0, shape (layers, batch, key heads, width). ``undisturbed``: bool (batch), which
-    sequences have the least hidden, in most batches nothing."""
+    """Says what questions can read: 1 or 0, shape (layers, batch, key heads, width). ``undisturbed``: bool (batch),
+    which sequences have the least hidden, in most batches nothing."""
 
     masks: torch.Tensor
     undisturbed: torch.Tensor

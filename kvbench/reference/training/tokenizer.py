@@ -47,7 +47,7 @@ def training_texts(seed: int, contexts: int, held_out: bool = False) -> Iterator
             yield " " + example.context
             for question in example.questions:
                 yield f"\n{question.text} {task.instruction}"
-                yield f" {question.written}"
+                yield f" {question.perfect_output}"
     yield f" {ABSTENTION}"
 
 

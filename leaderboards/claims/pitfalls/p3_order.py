@@ -25,13 +25,13 @@ def _kept(prompts: PromptRecords) -> Statistic:
         rows = rows_of(prompts.caches, POLICIES, HALF, arm=arm)
         shares = (rows[name].to_numpy(dtype=np.float64) for name in ("defence_kept", "directives_kept"))
         of_order.append(mean(prompts, rows, np.subtract(*shares)))
-    note = f"defence kept less directives kept: {_written(of_order)}"
+    note = f"defence kept less directives kept: {_by_arm(of_order)}"
     return Statistic(of_order[0] - of_order[1], prompts.resampler.count, note=note)
 
 
 def _suffered(prompts: PromptRecords) -> Statistic:
     of_order = [_leaked(prompts, arm) - _disobeyed(prompts, arm) for arm in DEFENDED]
-    note = f"leakage gained less directives lost: {_written(of_order)}"
+    note = f"leakage gained less directives lost: {_by_arm(of_order)}"
     return Statistic(of_order[0] - of_order[1], prompts.resampler.count, note=note)
 
 
@@ -50,7 +50,7 @@ def _disobeyed(prompts: PromptRecords, arm: str) -> FloatArray:
     return whole - treated
 
 
-def _written(of_order: list[FloatArray]) -> str:
+def _by_arm(of_order: list[FloatArray]) -> str:
     return ", ".join(f"{values[0]:+.2f} with {arm}" for values, arm in zip(of_order, DEFENDED, strict=True))
 
 

@@ -12,7 +12,15 @@ from leaderboards.rendering.style import named_styles
 from leaderboards.statistics.resampling import Estimate
 from leaderboards.studies.declaration import Listing, Part, Picture
 from leaderboards.studies.instructions.obedience import PromptRecords, accuracy, rank_correlations
-from leaderboards.studies.instructions.parts import cells_of, listed, over_levels, path_of, percent, table_of, written
+from leaderboards.studies.instructions.parts import (
+    cells_of,
+    listed,
+    over_levels,
+    path_of,
+    percent,
+    share_text,
+    table_of,
+)
 from leaderboards.studies.instructions.protection import forms_of
 from policies.declaration.names import FULL
 
@@ -67,8 +75,8 @@ def _kinds(prompts: PromptRecords) -> list[Listing]:
     rows = {(row["policy"], row["kind"], row["level"]): row for _, row in table.iterrows()}
     named = [(base, kind) for base in forms_of(prompts.policies) for kind in dict.fromkeys(table["kind"])]
     ways: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
-        ("strict, percent", "strict", written),
-        ("loose, percent", "loose", written),
+        ("strict, percent", "strict", share_text),
+        ("loose, percent", "loose", share_text),
         ("strict, percent of the full cache", "relative", percent),
     )
     return [

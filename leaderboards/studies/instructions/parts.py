@@ -48,7 +48,7 @@ def cells_of(table: DataFrame, name: str) -> dict[tuple[str, Level], Estimate]:
     return {(str(row["policy"]), row["level"]): row[name] for _, row in table.iterrows() if row[name] is not None}
 
 
-def written(estimate: Estimate | None) -> str:
+def share_text(estimate: Estimate | None) -> str:
     """Writes the share in percent."""
     if estimate is None:
         return "–"
@@ -63,7 +63,7 @@ def percent(share: float | None) -> str:
 
 def table_of(title: str, prompts: PromptRecords, cells: Cells, policies: Iterable[str]) -> Listing:
     """Returns a row for each policy, a column for each level, in percent; the full cache has the same in each."""
-    return listed(title, prompts, {cell: written(estimate) for cell, estimate in cells.items()}, policies)
+    return listed(title, prompts, {cell: share_text(estimate) for cell, estimate in cells.items()}, policies)
 
 
 def listed(

@@ -91,12 +91,10 @@ def _picture(task: str, level: Level, found: Sequence[OfPlace], styles: dict[str
     return Picture(f"at {level.where}", "share of tokens right", Markup(drawing))
 
 
-def _listing(
-    found: Sequence[OfPlace], title: str, policies: Sequence[str], written: Callable[[OfPlace], str]
-) -> Listing:
+def _listing(found: Sequence[OfPlace], title: str, policies: Sequence[str], text: Callable[[OfPlace], str]) -> Listing:
     """Lists policies at levels against parts of the continuation."""
     places = sorted({one.first_token for one in found})
-    cells = {(one.policy, one.level, one.first_token): written(one) for one in found}
+    cells = {(one.policy, one.level, one.first_token): text(one) for one in found}
     lines = sorted({(policies.index(one.policy), one.level) for one in found})
     rows = tuple(
         (policies[number], str(level), *(cells.get((policies[number], level, place), "–") for place in places))
