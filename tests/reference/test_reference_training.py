@@ -351,3 +351,13 @@ def test_batches_hold_fewer_examples_than_each_has_for_itself() -> None:
 def test_special_tokens_come_first() -> None:
     tokenizer = toy_tokenizer()
     assert tokenizer.convert_tokens_to_ids(list(SPECIAL_TOKENS)) == list(range(FIRST_WORD))
+
+
+def test_a_batch_of_single_questions_has_more_contexts() -> None:
+    def places(name: str) -> tuple[int, int]:
+        batch = training_batch(toy_tokenizer(), 0, Assignment(name, TASKS[name].top_level, 0, None))
+        return len(batch.examples), batch.token_ids.numel()
+
+    (single, of_single), (many, of_many) = places("arithmetic"), places("base")
+    assert single > 1.5 * many
+    assert max(of_single, of_many) <= PLACES * 1.1  # the row that does not fit was longer than the others

@@ -102,7 +102,7 @@ def collate(sequences: Sequence[PackedSequence], padding: int, most_rows: int | 
     With a number of rows, questions from the first on that does not fit are left out, so that little is padding.
     """
     width = _whole_lanes(max(len(s.context) for s in sequences))
-    lengths = [[len(q.token_ids) - 1 for q in s.questions] for s in sequences]
+    lengths = [_lengths(sequence) for sequence in sequences]
     row_length = _whole_lanes(max(ROW_LENGTH, *(max(of_sequence) for of_sequence in lengths)))
     starts = [row_starts(of_sequence, row_length) for of_sequence in lengths]
     rows = max(start // row_length for of_sequence in starts for start in of_sequence) + 1
@@ -131,6 +131,11 @@ def collate(sequences: Sequence[PackedSequence], padding: int, most_rows: int | 
     examples = [s.example for s in sequences]
     layout = packed_layout(segments, width, row_length)
     return Batch(examples, token_ids, positions, labels, bridges, segments, layout)
+
+
+def _lengths(sequence: PackedSequence) -> list[int]:
+    """Returns the places that each question of a sequence takes: its last token is predicted and not read."""
+    return [len(question.token_ids) - 1 for question in sequence.questions]
 
 
 def _whole_lanes(size: int) -> int:
@@ -178,7 +183,7 @@ def training_batch(
     mode: Mode = assigned.mode or "agnostic"
     task = task if assigned.mode else replace(task, instruction="")
     sequences: list[PackedSequence] = []
-    width = 0
+    width = rows = 0
     for index in count(assigned.first):
         example = task.example(seed, index, "train", assigned.level, QUESTIONS, taught=True)
         if confident:
@@ -187,7 +192,9 @@ def training_batch(
             continue
         sequence = pack(tokenizer, task, example, mode)
         width = max(width, len(sequence.context))
-        if sequences and (len(sequences) + 1) * (width + ROWS * ROW_LENGTH) > PLACES:
+        # A task of one question for each context has one row, and five times as many contexts as ROWS would allow.
+        rows = min(ROWS, max(rows, *(1 + start // ROW_LENGTH for start in row_starts(_lengths(sequence), ROW_LENGTH))))
+        if sequences and (len(sequences) + 1) * (width + rows * ROW_LENGTH) > PLACES:
             break
         sequences.append(sequence)
     padding: int = tokenizer.pad_token_id
