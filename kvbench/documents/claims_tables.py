@@ -97,5 +97,5 @@ def _in_short(model: str, letter: str) -> str:
 def _measurement(row: Mapping[str, Any]) -> str:
     if row["measured"] is None:
         return f"{row['claim_verdict']}: {row['why']}"
-    interval = "" if row["measured_low"] is None else f" [{row['measured_low']:.2f} to {row['measured_high']:.2f}]"
-    return f"**{row['claim_verdict']}** {row['measured']:.2f}{interval}, n = {row['measured_n']}"
+    interval = "" if row["measured_low"] is None else f" [{row['measured_low']:z.2f} to {row['measured_high']:z.2f}]"
+    return f"**{row['claim_verdict']}** {row['measured']:z.2f}{interval}, n = {row['measured_n']}"

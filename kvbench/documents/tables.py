@@ -104,8 +104,8 @@ def instructions() -> str:
         (
             (
                 f"`{gain['policy']}`",
-                f"{gain['gain']:+.3f}",
-                f"{gain['low']:+.3f} to {gain['high']:+.3f}",
+                f"{gain['gain']:+z.3f}",
+                f"{gain['low']:+z.3f} to {gain['high']:+z.3f}",
                 f"{100 * gain['whole']:.0f}",
             )
             for gain in results["gains"]
@@ -126,8 +126,8 @@ def instructions() -> str:
                 leak["order"],
                 leak["level"],
                 f"{100 * leak['obeyed']:.0f}",
-                f"{100 * leak['leaked_more']:+.0f}",
-                f"{100 * leak['low']:+.0f} to {100 * leak['high']:+.0f}",
+                f"{100 * leak['leaked_more']:+z.0f}",
+                f"{100 * leak['low']:+z.0f} to {100 * leak['high']:+z.0f}",
             )
             for leak in results["while_obeying"]
             if "+" not in leak["policy"] and leak["policy"] not in CONTROLS

@@ -114,10 +114,10 @@ class Difference:
         """Writes the difference as it is shown, such as ``+12 [+3, +20]``, with as many digits, up to two, as tell a
         clear one from 0."""
         if self.low is None or self.high is None:
-            return f"{factor * self.mean:+.0f}"
+            return f"{factor * self.mean:+z.0f}"
         nearest = factor * min(abs(self.low), abs(self.high))
         digits = 0 if not self.is_clear or nearest >= 0.5 else 1 if nearest >= 0.05 else 2
-        mean, low, high = (f"{factor * number:+.{digits}f}" for number in (self.mean, self.low, self.high))
+        mean, low, high = (f"{factor * number:+z.{digits}f}" for number in (self.mean, self.low, self.high))
         return f"{mean} [{low}, {high}]"
 
 
@@ -165,7 +165,7 @@ class Contest:
         return undistinguished(self.contexts, self.smallest(), self.smallest(MORE * self.contexts), self.contexts)
 
 
-def undistinguished(n: int, smallest: float | None, with_more: float | None, limit: int) -> str:
+def undistinguished(n: int | str, smallest: float | None, with_more: float | None, limit: int) -> str:
     """Says what could not have been seen with ``n`` contexts, and what more of them would see; ``limit``: contexts of a
     task."""
     more = "" if with_more is None else f"; --limit {MORE * limit} would see ±{_digits(with_more)}"

@@ -27,6 +27,23 @@ from leaderboards.aggregate.paired import (
 from leaderboards.statistics.bootstrap import DIGITS, FloatArray, resampled_means, task_seed
 from leaderboards.statistics.significance import ALPHA, POWER, bootstrap_p, corrected, interval_of_test, p_text
 from leaderboards.statistics.subset_means import fewest_clusters, step_down_levels
+from policies.declaration.levels import Level
+
+WORST = 3  # cells named in a line
+
+
+@dataclass(frozen=True)
+class JudgedCell:
+    """A task and level with the verdict that it has by itself."""
+
+    task: str
+    level: Level
+    difference: float  # in the unit of the measure
+    verdict: Verdict
+
+    @property
+    def named(self) -> str:
+        return f"{self.task} at {self.level} ({self.difference:+z.0f})"
 
 
 @dataclass(frozen=True)
@@ -47,7 +64,7 @@ class Pooled:
     differing: int  # contexts in which the two differ at all
     error: float  # the standard error, from the resamples
     answered: tuple[float, float] | None = None  # of a share: in percent of the questions, what either answers
-    verdicts: tuple[Verdict, ...] = ()  # of the cells that it pools, each on its own
+    judged: tuple[JudgedCell, ...] = ()  # the cells that it pools
 
     @property
     def verdict(self) -> Verdict:
@@ -75,12 +92,18 @@ class Pooled:
         if self.verdict != UNDECIDED:
             return self.verdict
         if not self.differing:
-            return f"{UNDECIDED} (the same in all of n = {self.contexts})"
+            return f"{UNDECIDED} (the same in all of n = {self.n})"
         if self._too_few_differ:
-            return (
-                f"{UNDECIDED} (they differ in {self.differing} of n = {self.contexts}, {fewest_clusters()} are needed)"
-            )
-        return undistinguished(self.contexts, self.smallest, self._smallest_with(MORE), self.limit)
+            return f"{UNDECIDED} (they differ in {self.differing} of n = {self.n}, {fewest_clusters()} are needed)"
+        return undistinguished(self.n, self.smallest, self._smallest_with(MORE), self.limit)
+
+    @property
+    def n(self) -> str:
+        """Writes the number of contexts, and of how many tasks they are: ``--limit`` counts those of one task."""
+        if self.tasks == 1:
+            return str(self.contexts)
+        each = f" x {self.limit}" if self.tasks * self.limit == self.contexts else ""
+        return f"{self.contexts} ({self.tasks} tasks{each})"
 
     @property
     def _too_few_differ(self) -> bool:
@@ -90,7 +113,8 @@ class Pooled:
     @property
     def sentence(self) -> str:
         """Writes the whole result in one line."""
-        over = f"{self.measure.title} over all {self.cells} shared cells"
+        cells = "the one shared cell" if self.cells == 1 else f"all {self.cells} shared cells"
+        over = f"{self.measure.title} over {cells}"
         family = f" (Holm over {self.family})" if self.family > 1 else ""
         if self._too_few_differ:
             return f"{over}: {Difference(self.difference.mean, None, None).text(self.measure.factor)}: {self.explained}"
@@ -104,9 +128,20 @@ class Pooled:
 
     @property
     def _by_cell(self) -> str:
-        """Says where single cells are clear: a policy may be better on the whole and clearly worse somewhere."""
-        better, worse = self.verdicts.count("better"), self.verdicts.count("worse")
-        return f"; of the cells better in {better}, worse in {worse}" if self.verdicts else ""
+        """Says where single cells are clear, and names the worst: a policy may be better on the whole and clearly worse
+        somewhere."""
+        if not self.judged:
+            return ""
+        better = sum(cell.verdict == "better" for cell in self.judged)
+        worse = self.worse_cells
+        names = ", ".join(cell.named for cell in worse[:WORST]) + (" and others" if len(worse) > WORST else "")
+        return f"; of the cells better in {better}, worse in {len(worse)}{f': {names}' if worse else ''}"
+
+    @property
+    def worse_cells(self) -> list[JudgedCell]:
+        """Lists the cells in which the policy is worse, the largest difference first."""
+        worse = [cell for cell in self.judged if cell.verdict == "worse"]
+        return sorted(worse, key=lambda cell: -abs(cell.difference))
 
 
 def pooled(records: DataFrame, policy: str, others: Sequence[str], seed: int = 0) -> list[Pooled]:
@@ -124,17 +159,18 @@ def pooled(records: DataFrame, policy: str, others: Sequence[str], seed: int = 0
 
 
 def with_cells(lines: Sequence[Pooled], duels: Sequence[Duel]) -> list[Pooled]:
-    """Gives each line the verdicts of the cells that it pools."""
+    """Gives each line the cells that it pools, with the verdict of each."""
 
-    def verdicts(one: Pooled) -> tuple[Verdict, ...]:
-        mine = (duel for duel in duels if duel.other == one.other and one.measure.name in duel.contests)
+    def judged(one: Pooled) -> tuple[JudgedCell, ...]:
+        name = one.measure.name
         return tuple(
-            duel.contests[one.measure.name].verdict
-            for duel in mine
-            if one.measure in (LEAKED, WRONG, duel.lead.measure)
+            JudgedCell(duel.task, duel.level, contest.difference.mean * contest.measure.factor, contest.verdict)
+            for duel in duels
+            if duel.other == one.other
+            if (contest := duel.contests.get(name)) and one.measure in (LEAKED, WRONG, duel.lead.measure)
         )
 
-    return [replace(one, verdicts=verdicts(one)) for one in lines]
+    return [replace(one, judged=judged(one)) for one in lines]
 
 
 def _leads(table: AnswerTable) -> tuple[Compared, ...]:

@@ -79,4 +79,4 @@ def interval_text(interval: Interval | None, factor: float = 1, digits: int = 0)
     >>> interval_text((0.25, 0.5), factor=100)
     '25–50'
     """
-    return "–" if interval is None else "–".join(f"{end * factor:.{digits}f}" for end in interval)
+    return "–" if interval is None else "–".join(f"{end * factor:z.{digits}f}" for end in interval)

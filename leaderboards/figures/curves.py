@@ -149,7 +149,7 @@ def _cliff_spot(style: LineStyle, cliff: Cliff, height: float) -> Spot:
     place, rise = cliff.interval, cliff.rise.interval
     lines = (
         "cliff" + (f", {in_words(place, 1, 2)}" if place else ""),
-        f"{TENTH * cliff.rise.mean:+.1f} points for a tenth",
+        f"{TENTH * cliff.rise.mean:+z.1f} points for a tenth",
         *([in_words(rise, TENTH, 1)] if rise else []),
         *([] if cliff.is_clear else ["may be no rise at all"]),
     )

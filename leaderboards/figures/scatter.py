@@ -86,7 +86,7 @@ def correlation_text(correlation: Correlation | Blank) -> str:
     if isinstance(correlation, Blank):
         return f"no correlation: {correlation.reason}"
     pearson, spearman = (
-        f"{coefficient:.2f} ({p_equation(p)})".replace("-", "−")
+        f"{coefficient:z.2f} ({p_equation(p)})".replace("-", "−")
         for coefficient, p in (
             (correlation.pearson, correlation.pearson_p),
             (correlation.spearman, correlation.spearman_p),

@@ -107,8 +107,8 @@ def _row(one: Judgement, beside: Sequence[Judgement]) -> Row:
     threshold = f"{claim.side} {claim.threshold:g}"
     drawing, value, interval = "", "–", ""
     if estimate is not None:
-        value = f"{estimate.mean:.2f}"
-        interval = "" if estimate.interval is None else f"{estimate.interval[0]:.2f} to {estimate.interval[1]:.2f}"
+        value = f"{estimate.mean:z.2f}"
+        interval = "" if estimate.interval is None else f"{estimate.interval[0]:z.2f} to {estimate.interval[1]:z.2f}"
         axis = axis_of([other.estimate for other in beside if other.estimate is not None], claim.threshold)
         title = f"{claim.identifier} {one.part}: {value}, 95 % {interval or 'unknown'}; threshold {threshold}"
         salt = f"{claim.identifier}/{one.part}"

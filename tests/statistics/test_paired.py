@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 from scipy.stats import binomtest
 from statsmodels.stats.multitest import multipletests
 
-from leaderboards.aggregate.paired import OF_EVERY_TWO, Contest, Duel, duels, every_duel
-from leaderboards.aggregate.pooled import area_weights, pooled, with_cells
+from leaderboards.aggregate.paired import OF_EVERY_TWO, Contest, Difference, Duel, duels, every_duel
+from leaderboards.aggregate.pooled import JudgedCell, area_weights, pooled, with_cells
 from leaderboards.errors import LeaderboardError
 from leaderboards.statistics.subset_means import smallest_detectable, subsets, two_sided_p
+from policies.declaration.levels import Level
 from tests.support.synthetic_records import realistic_records, record
 
 
@@ -347,10 +348,21 @@ def test_wrong_of_answered_is_pooled_and_corrected_together_with_f1() -> None:
     assert back.verdict == "worse"
 
 
+def test_a_pooled_line_counts_the_contexts_of_each_task_and_writes_no_minus_before_zero() -> None:
+    """``--limit`` counts those of one task, and 20 contexts of two tasks are ten of each."""
+    one = of_f1(records(mine=CLOSE, theirs=CLOSE))
+    (both,) = pooled(pd.concat([one, one.assign(task="hops")], ignore_index=True), "mine", ["theirs"])
+    assert both.explained == "not distinguished (the same in all of n = 20 (2 tasks x 10))"
+    few = one[one["draw_id"].isin(one["draw_id"].unique()[:6])]
+    (uneven,) = pooled(pd.concat([one, few.assign(task="hops")], ignore_index=True), "mine", ["theirs"])
+    assert uneven.n == "16 (2 tasks)"
+    assert Difference(-0.3, -0.4, 0.2).text() == "+0 [+0, +0]"
+
+
 def test_a_copy_and_few_contexts_are_not_distinguished_when_pooled() -> None:
     (copy,) = pooled(of_f1(records(mine=CLOSE, theirs=CLOSE)), "mine", ["theirs"])
     assert copy.sentence == (
-        "F1 over all 1 shared cells: +0 [+0, +0], p 1.000: not distinguished (the same in all of n = 10)"
+        "F1 over the one shared cell: +0 [+0, +0], p 1.000: not distinguished (the same in all of n = 10)"
     )
     (five,) = pooled(of_f1(records(mine=[100.0] * 10, theirs=[0.0] * 8 + [50.0] * 2)), "mine", ["theirs"])
     assert (five.verdict, five.differing) == ("not distinguished", 5)
@@ -421,7 +433,10 @@ def test_a_pooled_line_says_where_single_cells_are_clear() -> None:
     lower = records(mine=[0.0] * 20, theirs=CLEAR).assign(ratio=0.9, level=0.9)
     frame = pd.concat([higher, lower], ignore_index=True)
     (line,) = with_cells(pooled(of_f1(frame), "mine", ["theirs"]), duels(frame, "mine", ["theirs"]))
-    assert line.verdicts == ("better", "better", "worse")
-    assert line.sentence.endswith("; of the cells better in 2, worse in 1")
+    assert [cell.verdict for cell in line.judged] == ["better", "better", "worse"]
+    assert line.sentence.endswith("; of the cells better in 2, worse in 1: base at 0.9 (-100)")
     (alone,) = pooled(of_f1(frame), "mine", ["theirs"])
     assert "cells better" not in alone.sentence
+    small = [JudgedCell("hops", Level("ratio", ratio), -ratio * 10, "worse") for ratio in (0.1, 0.3, 0.5)]
+    many = replace(line, judged=(*small, *line.judged))
+    assert many.sentence.endswith("worse in 4: base at 0.9 (-100), hops at 0.5 (-5), hops at 0.3 (-3) and others")

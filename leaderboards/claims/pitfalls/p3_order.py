@@ -51,7 +51,7 @@ def _disobeyed(prompts: PromptRecords, arm: str) -> FloatArray:
 
 
 def _by_arm(of_order: list[FloatArray]) -> str:
-    return ", ".join(f"{values[0]:+.2f} with {arm}" for values, arm in zip(of_order, DEFENDED, strict=True))
+    return ", ".join(f"{values[0]:+z.2f} with {arm}" for values, arm in zip(of_order, DEFENDED, strict=True))
 
 
 FULL_CELL = ((FULL,), None)

@@ -136,4 +136,4 @@ class Measure:
 
     def text(self, number: float | None) -> str:
         """Returns a number of the row as it is shown; a dash for None."""
-        return "–" if number is None else f"{number * self.factor:.{self.digits}f}"
+        return "–" if number is None else f"{number * self.factor:z.{self.digits}f}"

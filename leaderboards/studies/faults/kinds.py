@@ -63,7 +63,7 @@ def _headline(task: MeasuredTask, faults: Sequence[Damage]) -> str:
     clear = "" if is_clear(difference) else ", which may be chance"
     return (
         f"{task.name}: {lowest.policy} hurts most and {highest.policy} least; their areas differ by "
-        f"{100 * difference.mean:.0f} points{clear}."
+        f"{100 * difference.mean:z.0f} points{clear}."
     )
 
 

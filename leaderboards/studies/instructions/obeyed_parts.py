@@ -121,5 +121,5 @@ def order(prompts: PromptRecords) -> Part:
 def _correlation(estimate: Estimate | None) -> str:
     if estimate is None:
         return "–"
-    band = f" [{estimate.low:.2f} to {estimate.high:.2f}]" if estimate.low is not None else ""
-    return f"{estimate.mean:.2f}{band}"
+    band = f" [{estimate.low:z.2f} to {estimate.high:z.2f}]" if estimate.low is not None else ""
+    return f"{estimate.mean:z.2f}{band}"

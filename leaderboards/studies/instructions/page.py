@@ -113,7 +113,7 @@ def _highest_leakage(leaks: Sequence[Leak]) -> Listing:
             str(leak.level),
             percent(leak.obeyed),
             percent(leak.leakage),
-            f"{100 * leak.more.mean:+.0f}{_points(leak.more)}",
+            f"{100 * leak.more.mean:+z.0f}{_points(leak.more)}",
             "yes" if leak.more.mean >= LEAKED_MORE else "no",
         )
         for leak in leaks
@@ -126,7 +126,7 @@ def _highest_leakage(leaks: Sequence[Leak]) -> Listing:
 def _points(estimate: Estimate) -> str:
     if estimate.low is None or estimate.high is None:
         return ""
-    return f" [{100 * estimate.low:+.0f} to {100 * estimate.high:+.0f}]"
+    return f" [{100 * estimate.low:+z.0f} to {100 * estimate.high:+z.0f}]"
 
 
 def _exposed(prompts: PromptRecords) -> Listing:
@@ -145,9 +145,9 @@ def _gains(gains: Sequence[Gain]) -> Part:
     for gain in gains:
         published = GAINS.get(plain_and_way(gain.protected))
         theirs = [f"{value:.3f}" for value in published] if published else ["–"] * len(GAINS_MODELS)
-        interval = f"{gain.estimate.low:+.3f} to {gain.estimate.high:+.3f}" if gain.estimate.low is not None else "–"
+        interval = f"{gain.estimate.low:+z.3f} to {gain.estimate.high:+z.3f}" if gain.estimate.low is not None else "–"
         levels = ", ".join(map(str, gain.levels))
-        cells = (f"{gain.estimate.mean:+.3f}", interval, levels, percent(gain.whole), str(gain.failed))
+        cells = (f"{gain.estimate.mean:+z.3f}", interval, levels, percent(gain.whole), str(gain.failed))
         rows.append((gain.protected, *cells, *theirs))
     columns = (
         *("policy", "gain", "95 % interval", "at the ratios", "spans whole, percent", "failed answers"),

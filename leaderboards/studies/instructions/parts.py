@@ -53,8 +53,8 @@ def share_text(estimate: Estimate | None) -> str:
     if estimate is None:
         return "–"
     if estimate.low is None or estimate.high is None:
-        return f"{100 * estimate.mean:.0f}"
-    return f"{100 * estimate.mean:.0f} [{100 * estimate.low:.0f}–{100 * estimate.high:.0f}]"
+        return f"{100 * estimate.mean:z.0f}"
+    return f"{100 * estimate.mean:z.0f} [{100 * estimate.low:z.0f}–{100 * estimate.high:z.0f}]"
 
 
 def percent(share: float | None) -> str:

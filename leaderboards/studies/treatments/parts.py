@@ -49,8 +49,10 @@ def in_percent(estimate: Estimate) -> str:
     >>> in_percent(Estimate(0.5, 0.25, 0.75, 4))
     '50 [25 to 75]'
     """
-    interval = "" if estimate.interval is None else " [{:.0f} to {:.0f}]".format(*(100 * x for x in estimate.interval))
-    return f"{100 * estimate.mean:.0f}{interval}"
+    interval = (
+        "" if estimate.interval is None else " [{:z.0f} to {:z.0f}]".format(*(100 * x for x in estimate.interval))
+    )
+    return f"{100 * estimate.mean:z.0f}{interval}"
 
 
 def in_points(estimate: Estimate) -> str:
@@ -60,9 +62,9 @@ def in_points(estimate: Estimate) -> str:
     '-25 [-50 to +12]'
     """
     interval = (
-        "" if estimate.interval is None else " [{:+.0f} to {:+.0f}]".format(*(100 * x for x in estimate.interval))
+        "" if estimate.interval is None else " [{:+z.0f} to {:+z.0f}]".format(*(100 * x for x in estimate.interval))
     )
-    return f"{100 * estimate.mean:+.0f}{interval}"
+    return f"{100 * estimate.mean:+z.0f}{interval}"
 
 
 def is_clear(estimate: Estimate) -> bool:
