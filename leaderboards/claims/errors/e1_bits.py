@@ -1,30 +1,8 @@
 """Claim E1: 8 and 4 bits keep the control."""
 
-from collections.abc import Mapping
-from functools import partial
-
-from leaderboards.claims.declaration import Claim, Measured, Statistic, each_part
-from leaderboards.claims.errors.tables import QUANTISED, SCORES, Score
-from leaderboards.claims.evidence import Evidence
+from leaderboards.claims.declaration import Claim
+from leaderboards.claims.errors.tables import QUANTISED, of_each_score, share_kept
 from leaderboards.claims.texts import E
-
-BITS = ("int8", "int4")
-
-
-def _measure(evidence: Mapping[str, Evidence]) -> Measured:
-    return each_part(
-        {
-            f"{bits}, {score.part}": partial(_kept, evidence, score, bits)
-            for score in SCORES
-            for bits in ("int8", "int4")
-        }
-    )
-
-
-def _kept(evidence: Mapping[str, Evidence], score: Score, bits: str) -> Statistic:
-    statistic = score.of(evidence, QUANTISED)
-    return Statistic(statistic.kept(bits, None, score.column), statistic.contexts)
-
 
 CLAIM = Claim(
     identifier="E1",
@@ -35,6 +13,6 @@ CLAIM = Claim(
     side="at least",
     threshold=0.98,
     experiments=QUANTISED,
-    measure=_measure,
+    measure=of_each_score({bits: share_kept(bits, None, QUANTISED) for bits in ("int8", "int4")}),
     remark="Its own next tokens with 8 bits keep 0.91, which is below the 0.98 of the sentence.",
 )

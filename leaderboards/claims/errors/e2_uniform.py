@@ -1,22 +1,8 @@
 """Claim E2: centred uniform error keeps most of the score."""
 
-from collections.abc import Mapping
-from functools import partial
-
-from leaderboards.claims.declaration import Claim, Measured, Statistic, each_part
-from leaderboards.claims.errors.tables import CENTRED, ERRORS, EVERYWHERE, SCORES, Score
-from leaderboards.claims.evidence import Evidence
+from leaderboards.claims.declaration import Claim
+from leaderboards.claims.errors.tables import CENTRED, ERRORS, EVERYWHERE, of_each_score, share_kept
 from leaderboards.claims.texts import E
-
-
-def _measure(evidence: Mapping[str, Evidence]) -> Measured:
-    return each_part({score.part: partial(_kept, evidence, score) for score in SCORES})
-
-
-def _kept(evidence: Mapping[str, Evidence], score: Score) -> Statistic:
-    statistic = score.of(evidence, ERRORS)
-    return Statistic(statistic.kept(CENTRED, EVERYWHERE, score.column), statistic.contexts)
-
 
 CLAIM = Claim(
     identifier="E2",
@@ -27,7 +13,7 @@ CLAIM = Claim(
     side="at least",
     threshold=0.8,
     experiments=ERRORS,
-    measure=_measure,
+    measure=of_each_score({"": share_kept(CENTRED, EVERYWHERE, ERRORS)}),
     remark="The text's table of next tokens prints 0.83 and 0.85, but its own counts give 27.4 / 51.3 = 0.53 and "
     "31.4 / 51.3 = 0.61.",
     because="On `reference`, the error in layer 1 alone leaves as many right answers as the error everywhere (66 %, "

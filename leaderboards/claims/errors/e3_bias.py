@@ -1,25 +1,10 @@
 """Claim E3: biased error is far worse than centred error of equal spread."""
 
-from collections.abc import Mapping
-from functools import partial
-
-from leaderboards.claims.declaration import Claim, Measured, Statistic, each_part
-from leaderboards.claims.errors.tables import BIASED, CENTRED, ERRORS, EVERYWHERE, SCORES, Score
-from leaderboards.claims.evidence import Evidence
+from leaderboards.claims.declaration import Claim
+from leaderboards.claims.errors.tables import BIASED, CENTRED, ERRORS, EVERYWHERE, difference, of_each_score
 from leaderboards.claims.texts import E
 
-
-def _measure(evidence: Mapping[str, Evidence]) -> Measured:
-    return each_part({score.part: partial(_difference, evidence, score) for score in SCORES})
-
-
-def _difference(evidence: Mapping[str, Evidence], score: Score) -> Statistic:
-    statistic = score.of(evidence, ERRORS)
-    centred, biased = (statistic.kept(error, EVERYWHERE, score.column) for error in (CENTRED, BIASED))
-    note = f"keeps {biased[0]:.2f} with the bias, {centred[0]:.2f} without"
-    return Statistic(biased - centred, statistic.contexts, note=note)
-
-
+NOTE = "keeps {:.2f} with the bias, {:.2f} without"
 CLAIM = Claim(
     identifier="E3",
     text=E,
@@ -29,5 +14,5 @@ CLAIM = Claim(
     side="below",
     threshold=0.0,
     experiments=ERRORS,
-    measure=_measure,
+    measure=of_each_score({"": difference(BIASED, CENTRED, EVERYWHERE, ERRORS, NOTE)}),
 )

@@ -1,25 +1,10 @@
 """Claim E4: wrong signs are far worse than the same error without a change of sign."""
 
-from collections.abc import Mapping
-from functools import partial
-
-from leaderboards.claims.declaration import Claim, Measured, Statistic, each_part
-from leaderboards.claims.errors.tables import FLIPPED, FLIPPED_SHARE, SAME_SIGN, SCORES, SIGNS, Score
-from leaderboards.claims.evidence import Evidence
+from leaderboards.claims.declaration import Claim
+from leaderboards.claims.errors.tables import FLIPPED, FLIPPED_SHARE, SAME_SIGN, SIGNS, difference, of_each_score
 from leaderboards.claims.texts import E
 
-
-def _measure(evidence: Mapping[str, Evidence]) -> Measured:
-    return each_part({score.part: partial(_difference, evidence, score) for score in SCORES})
-
-
-def _difference(evidence: Mapping[str, Evidence], score: Score) -> Statistic:
-    statistic = score.of(evidence, SIGNS)
-    flipped, same = (statistic.kept(error, FLIPPED_SHARE, score.column) for error in (FLIPPED, SAME_SIGN))
-    note = f"keeps {flipped[0]:.2f} with wrong signs, {same[0]:.2f} without"
-    return Statistic(flipped - same, statistic.contexts, note=note)
-
-
+NOTE = "keeps {:.2f} with wrong signs, {:.2f} without"
 CLAIM = Claim(
     identifier="E4",
     text=E,
@@ -29,7 +14,7 @@ CLAIM = Claim(
     side="below",
     threshold=0.0,
     experiments=SIGNS,
-    measure=_measure,
+    measure=of_each_score({"": difference(FLIPPED, SAME_SIGN, FLIPPED_SHARE, SIGNS, NOTE)}),
     because="What counts on these models is over how many keys the error is spread. In the keys of `reference`, flips "
     "of 5 % of the values leave 84 % right, the same share of whole rows 89, and the same error on all values "
     "73 (95 with the full cache): wrong signs leave most keys as they were, and an error of 45 % of each "

@@ -1,39 +1,21 @@
 """Claim E5: normal error degrades quickly with its spread, and more than uniform error of a larger spread."""
 
 from collections.abc import Mapping
-from functools import partial
 
 import numpy as np
 
-from leaderboards.claims.declaration import Claim, Measured, Statistic, each_part
-from leaderboards.claims.errors.tables import ERRORS, EVERYWHERE, NORMALS, SCORES, STDS, WIDE, Score
+from leaderboards.claims.declaration import Claim, Statistic
+from leaderboards.claims.errors.tables import ERRORS, EVERYWHERE, NORMALS, STDS, WIDE, Score, difference, of_each_score
 from leaderboards.claims.evidence import Evidence
 from leaderboards.claims.texts import E
 
 
-def _measure(evidence: Mapping[str, Evidence]) -> Measured:
-    measures = {"slope over the spread": _slope, "normal less wide uniform": _difference}
-    return each_part(
-        {
-            f"{name}, {score.part}": partial(measure, evidence, score)
-            for score in SCORES
-            for name, measure in measures.items()
-        }
-    )
-
-
 def _slope(evidence: Mapping[str, Evidence], score: Score) -> Statistic:
-    statistic = score.of(evidence, ERRORS)
-    kept = np.stack([statistic.kept(error, EVERYWHERE, score.column) for error in NORMALS])
+    records = score.of(evidence, ERRORS)
+    kept = np.stack([records.kept(error, EVERYWHERE, score.column) for error in NORMALS])
     places = np.array(STDS) - np.mean(STDS)
     note = "keeps " + ", ".join(f"{share:.2f} at {std:g}" for share, std in zip(kept[:, 0], STDS, strict=True))
-    return Statistic(places @ kept / (places @ places), statistic.contexts, note=note)
-
-
-def _difference(evidence: Mapping[str, Evidence], score: Score) -> Statistic:
-    statistic = score.of(evidence, ERRORS)
-    normal, wide = (statistic.kept(error, EVERYWHERE, score.column) for error in (NORMALS[-1], WIDE))
-    return Statistic(normal - wide, statistic.contexts, note=f"keeps {normal[0]:.2f} and {wide[0]:.2f}")
+    return Statistic(places @ kept / (places @ places), records.contexts, note=note)
 
 
 CLAIM = Claim(
@@ -45,7 +27,12 @@ CLAIM = Claim(
     side="below",
     threshold=0.0,
     experiments=ERRORS,
-    measure=_measure,
+    measure=of_each_score(
+        {
+            "slope over the spread": _slope,
+            "normal less wide uniform": difference(NORMALS[-1], WIDE, EVERYWHERE, ERRORS, "keeps {:.2f} and {:.2f}"),
+        }
+    ),
     remark="By the text's own counts normal(0, 0.5) and uniform(-1.5, 1.5) both keep 0.61: no difference. The spread "
     "of the uniform error is 3 / √12 = 0.87.",
     because="What counts on these models is the size of the error and not its distribution: normal error of the same "

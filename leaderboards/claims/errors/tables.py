@@ -1,9 +1,10 @@
 """The experiments of text E: every value of the cache is off by an error, or is stored in fewer bits."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
-from leaderboards.claims.declaration import Experiment
+from leaderboards.claims.declaration import Experiment, Measure, Measured, Statistic, each_part
 from leaderboards.claims.evidence import Evidence, TaskEvidence
 
 
@@ -46,3 +47,41 @@ def _of_both(name: str, policies: Sequence[str], rate: float | None, repeats: in
 QUANTISED = _of_both("quantised", ("int8", "int4"), None, repeats=1)
 ERRORS = _of_both("errors", (CENTRED, BIASED, WIDE, *NORMALS), EVERYWHERE, repeats=2)
 SIGNS = _of_both("signs", (FLIPPED, SAME_SIGN), FLIPPED_SHARE, repeats=2)
+
+OfScore = Callable[[Mapping[str, Evidence], Score], Statistic]
+
+
+def of_each_score(measures: Mapping[str, OfScore]) -> Measure:
+    """Measures each of these for every score; their names and those of the scores name the parts of the claim."""
+
+    def measure(evidence: Mapping[str, Evidence]) -> Measured:
+        return each_part(
+            {
+                ", ".join(filter(None, (name, score.part))): partial(one, evidence, score)
+                for score in SCORES
+                for name, one in measures.items()
+            }
+        )
+
+    return measure
+
+
+def share_kept(treatment: str, rate: float | None, experiments: Sequence[Experiment]) -> OfScore:
+    """Measures what a treatment leaves of a score, as a share of the full cache's."""
+
+    def measure(evidence: Mapping[str, Evidence], score: Score) -> Statistic:
+        records = score.of(evidence, experiments)
+        return Statistic(records.kept(treatment, rate, score.column), records.contexts)
+
+    return measure
+
+
+def difference(one: str, other: str, rate: float, experiments: Sequence[Experiment], note: str) -> OfScore:
+    """Measures the share kept under one treatment less that under another. ``note`` has a place for each share."""
+
+    def measure(evidence: Mapping[str, Evidence], score: Score) -> Statistic:
+        records = score.of(evidence, experiments)
+        first, second = (records.kept(treatment, rate, score.column) for treatment in (one, other))
+        return Statistic(first - second, records.contexts, note=note.format(first[0], second[0]))
+
+    return measure

@@ -1,19 +1,8 @@
 """Claim F1: a little Gaussian noise is catastrophic."""
 
-from collections.abc import Mapping
-
-from leaderboards.claims.declaration import Claim, Statistic
-from leaderboards.claims.evidence import Evidence
-from leaderboards.claims.faults.noise import GAUSSIAN, KINDS_OF_NOISE, TASK
+from leaderboards.claims.declaration import Claim
+from leaderboards.claims.faults.noise import GAUSSIAN, KINDS_OF_NOISE, share_kept
 from leaderboards.claims.texts import F
-
-RATE = 0.02
-
-
-def _measure(evidence: Mapping[str, Evidence]) -> list[Statistic]:
-    of_task = evidence[KINDS_OF_NOISE.name].of(TASK)
-    return [Statistic(of_task.kept(GAUSSIAN, RATE), of_task.contexts)]
-
 
 CLAIM = Claim(
     identifier="F1",
@@ -24,7 +13,7 @@ CLAIM = Claim(
     side="at most",
     threshold=0.2,
     experiments=(KINDS_OF_NOISE,),
-    measure=_measure,
+    measure=share_kept(GAUSSIAN, 0.02),
     because="It depends on the spread of the noise beside that of the cache. On `reference` keys have a spread of 0.9 "
     "to 1.6 by layer and values one of 0.2 to 0.9, so that noise of a spread of 1 is a row like others. With "
     "a spread of 4 the same 2 % leave 85 % right (95 with the full cache), with 8 they leave 5 and with 16 "

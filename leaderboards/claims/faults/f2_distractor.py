@@ -1,19 +1,8 @@
 """Claim F2: structured noise is survivable."""
 
-from collections.abc import Mapping
-
-from leaderboards.claims.declaration import Claim, Statistic
-from leaderboards.claims.evidence import Evidence
-from leaderboards.claims.faults.noise import DISTRACTOR, KINDS_OF_NOISE, TASK
+from leaderboards.claims.declaration import Claim
+from leaderboards.claims.faults.noise import DISTRACTOR, KINDS_OF_NOISE, share_kept
 from leaderboards.claims.texts import F
-
-RATE = 0.3
-
-
-def _measure(evidence: Mapping[str, Evidence]) -> list[Statistic]:
-    of_task = evidence[KINDS_OF_NOISE.name].of(TASK)
-    return [Statistic(of_task.kept(DISTRACTOR, RATE), of_task.contexts)]
-
 
 CLAIM = Claim(
     identifier="F2",
@@ -24,7 +13,7 @@ CLAIM = Claim(
     side="at least",
     threshold=0.5,
     experiments=(KINDS_OF_NOISE,),
-    measure=_measure,
+    measure=share_kept(DISTRACTOR, 0.3),
     remark="The text's small model keeps 0.07 / 0.66 = 0.11 of its score, which does not bear out its own sentence.",
     because="On `reference`, rows of another context in layer 1 alone leave as few right answers (20 %, of 95 with "
     "the full cache) as everywhere (22), and in layers 2 to 11 they cost none: the model reads its context in "

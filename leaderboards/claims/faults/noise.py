@@ -1,6 +1,9 @@
 """The experiment of text F: entries of the cache that hold something else, drawn anew before every pass that reads."""
 
-from leaderboards.claims.declaration import Experiment
+from collections.abc import Mapping
+
+from leaderboards.claims.declaration import Experiment, Measure, Statistic
+from leaderboards.claims.evidence import Evidence
 
 RATES = (0.02, 0.1, 0.3)
 TASK = "base"
@@ -24,3 +27,13 @@ BANDS = Experiment(
     contexts=24,
     repeats=2,
 )
+
+
+def share_kept(kind: str, rate: float) -> Measure:
+    """Measures what a kind of noise leaves of right answers, as a share of the full cache's."""
+
+    def measure(evidence: Mapping[str, Evidence]) -> list[Statistic]:
+        records = evidence[KINDS_OF_NOISE.name].of(TASK)
+        return [Statistic(records.kept(kind, rate), records.contexts)]
+
+    return measure

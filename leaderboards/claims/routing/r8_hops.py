@@ -5,7 +5,7 @@ from functools import partial
 
 from leaderboards.claims.declaration import Claim, Measured, Statistic, each_part
 from leaderboards.claims.evidence import Evidence, TaskEvidence
-from leaderboards.claims.routing.routes import ONE_FACT, OVER_RATIOS, SEVERAL_FACTS, mean_of_policies
+from leaderboards.claims.routing.routes import ONE_FACT, OVER_RATIOS, SEVERAL_FACTS, gap
 from leaderboards.claims.texts import R
 
 
@@ -15,10 +15,7 @@ def _measure(evidence: Mapping[str, Evidence]) -> Measured:
 
 
 def _lower(one_fact: TaskEvidence, evidence: Evidence, task: str) -> Statistic:
-    several = evidence.of(task)
-    ratios = mean_of_policies(one_fact), mean_of_policies(several)
-    note = f"{ONE_FACT} loses 5 points at {ratios[0][0]:.2f}, {task} at {ratios[1][0]:.2f}"
-    return Statistic(ratios[0] - ratios[1], min(one_fact.contexts, several.contexts), note=note)
+    return gap(one_fact, evidence.of(task), f"{ONE_FACT} loses 5 points at {{:.2f}}, {task} at {{:.2f}}")
 
 
 CLAIM = Claim(

@@ -5,7 +5,7 @@ from functools import partial
 
 from leaderboards.claims.declaration import LARGER, Claim, Measured, Statistic, each_part
 from leaderboards.claims.evidence import Evidence
-from leaderboards.claims.routing.routes import ONE_FACT, OVER_RATIOS, SEVERAL_FACTS, mean_of_policies
+from leaderboards.claims.routing.routes import ONE_FACT, OVER_RATIOS, SEVERAL_FACTS, gap
 from leaderboards.claims.texts import R
 
 
@@ -15,9 +15,7 @@ def _measure(evidence: Mapping[str, Evidence]) -> Measured:
 
 def _higher(evidence: Mapping[str, Evidence], task: str) -> Statistic:
     small, large = (evidence[OVER_RATIOS.name + size].of(task) for size in ("", LARGER))
-    ratios = mean_of_policies(small), mean_of_policies(large)
-    note = f"5 points are lost at {ratios[0][0]:.2f} by the smaller model, at {ratios[1][0]:.2f} by the larger"
-    return Statistic(ratios[1] - ratios[0], min(small.contexts, large.contexts), note=note)
+    return gap(large, small, "5 points are lost at {:.2f} by the larger model, at {:.2f} by the smaller")
 
 
 CLAIM = Claim(

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from leaderboards.claims.declaration import Experiment
+from leaderboards.claims.declaration import Experiment, Statistic
 from leaderboards.claims.evidence import Evidence, NoEvidenceError, TaskEvidence
 from leaderboards.statistics.bootstrap import FloatArray
 from policies.declaration.names import FULL
@@ -80,7 +80,8 @@ def holds_up_to(of_task: TaskEvidence, policy: str) -> FloatArray:
     return crossed
 
 
-def mean_of_policies(of_task: TaskEvidence) -> FloatArray:
-    """Averages it over the policies."""
-    means: FloatArray = np.mean([holds_up_to(of_task, policy) for policy in POLICIES], axis=0)
-    return means
+def gap(one: TaskEvidence, other: TaskEvidence, note: str) -> Statistic:
+    """Measures that ratio, the mean over the policies, on one set of records less that on another. ``note`` has a place
+    for each."""
+    first, second = (np.mean([holds_up_to(records, policy) for policy in POLICIES], axis=0) for records in (one, other))
+    return Statistic(first - second, min(one.contexts, other.contexts), note=note.format(first[0], second[0]))
