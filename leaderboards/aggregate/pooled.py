@@ -65,6 +65,7 @@ class Pooled:
     error: float  # the standard error, from the resamples
     answered: tuple[float, float] | None = None  # of a share: in percent of the questions, what either answers
     judged: tuple[JudgedCell, ...] = ()  # the cells that it pools
+    span: str = ""  # the asked levels that it is over
 
     @property
     def verdict(self) -> Verdict:
@@ -114,7 +115,7 @@ class Pooled:
     def sentence(self) -> str:
         """Writes the whole result in one line."""
         cells = "the one shared cell" if self.cells == 1 else f"all {self.cells} shared cells"
-        over = f"{self.measure.title} over {cells}"
+        over = f"{self.measure.title} over {cells}{', ' * bool(self.span)}{self.span}"
         family = f" (Holm over {self.family})" if self.family > 1 else ""
         if self._too_few_differ:
             return f"{over}: {Difference(self.difference.mean, None, None).text(self.measure.factor)}: {self.explained}"
@@ -202,7 +203,8 @@ def _pooled(
     shared = [
         table for table in tables if set(pair) <= set(table.policies) and _difference(table, pair, measure)[1].any()
     ]
-    areas, resampled, contexts, over, differing, cells = [], [], [], [], 0, 0
+    areas, resampled, contexts, over, differing = [], [], [], [], 0
+    levels: list[Level] = []
     for task in dict.fromkeys(table.task for table in shared):
         of_task = [table for table in shared if table.task == task]
         area = (_share if measure.over else _area)(of_task, pair, measure, task_seed(seed, task))
@@ -213,7 +215,7 @@ def _pooled(
         contexts.append(area.contexts)
         over += [area.over] if area.over else []
         differing += area.differing
-        cells += area.levels
+        levels += area.levels
     if not areas:
         return None
     mean = float(np.mean(areas))
@@ -228,14 +230,22 @@ def _pooled(
         bootstrap_p(drawn) if len(drawn) else 1.0,
         1,
         len(areas),
-        cells,
+        len(levels),
         sum(contexts),
         max(contexts),
         differing,
         float(np.std(drawn, ddof=1)) if len(drawn) else 0.0,
         tuple(100 * np.mean(over, axis=0)) if over else None,
+        span=_span(levels),
     )
     return result, drawn
+
+
+def _span(levels: Sequence[Level]) -> str:
+    """Writes from which asked level to which, such as "ratio 0.1 to 0.9". A board's area begins at the full cache
+    instead, where nothing differs, so that a difference of areas is smaller there."""
+    first, last = min(levels), max(levels)
+    return first.where if first == last else f"{first.where} to {last}"
 
 
 def _difference(table: AnswerTable, pair: tuple[str, str], measure: Compared) -> tuple[FloatArray, NDArray[np.bool_]]:
@@ -253,7 +263,7 @@ class _Area:
     resampled: FloatArray | None  # None from a single context
     contexts: int
     differing: int  # of these
-    levels: int = 1
+    levels: tuple[Level, ...]
     over: tuple[float, float] | None = None  # of a share: the share of the questions that either policy's is over
 
 
@@ -265,7 +275,7 @@ def _area(tables: Sequence[AnswerTable], pair: tuple[str, str], measure: Compare
         return None
     heights, draws = (_weights(tables) @ np.stack(values))[common], tables[0].draws[common]
     differing = np.abs(heights) > 10.0**-DIGITS
-    counts = (*_counts(draws, differing), len(tables))
+    counts = (*_counts(draws, differing), tuple(table.level for table in tables))
     return _Area(float(heights.mean()), resampled_means(heights, draws, seed), *counts)
 
 
@@ -281,7 +291,8 @@ def _share(tables: Sequence[AnswerTable], pair: tuple[str, str], measure: Compar
     resampled: FloatArray | None = weights @ np.stack(drawn) if len(drawn) == len(levels) else None
     contexts, differing = (max(getattr(share, name) for _, share in levels) for name in ("contexts", "differing"))
     over = weights @ np.array([share.over for _, share in levels])
-    return _Area(mean, resampled, contexts, differing, len(levels), (float(over[0]), float(over[1])))
+    at = tuple(table.level for table, _ in levels)
+    return _Area(mean, resampled, contexts, differing, at, (float(over[0]), float(over[1])))
 
 
 def _share_at(table: AnswerTable, pair: tuple[str, str], measure: Compared, seed: int) -> _Area | None:
@@ -296,7 +307,8 @@ def _share_at(table: AnswerTable, pair: tuple[str, str], measure: Compared, seed
     # Resamples in which one answers nothing stand on neither side of 0.
     resampled = None if drawn[0] is None or drawn[1] is None else np.nan_to_num(drawn[0] - drawn[1])
     differing = (counted[0] != counted[1]) | (over[0] != over[1])
-    return _Area(float(one - other), resampled, *_counts(draws, differing), over=tuple(over.mean(axis=1).tolist()))
+    counts = (*_counts(draws, differing), (table.level,))
+    return _Area(float(one - other), resampled, *counts, over=tuple(over.mean(axis=1).tolist()))
 
 
 def _counts(draws: NDArray[np.intp], differing: NDArray[np.bool_]) -> tuple[int, int]:

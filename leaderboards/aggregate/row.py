@@ -78,5 +78,7 @@ def interval_text(interval: Interval | None, factor: float = 1, digits: int = 0)
 
     >>> interval_text((0.25, 0.5), factor=100)
     '25–50'
+    >>> written_interval((-0.2, 0.7))  # never minus zero
+    '0–1'
     """
     return "–" if interval is None else "–".join(f"{end * factor:z.{digits}f}" for end in interval)

@@ -133,7 +133,9 @@ def _beats(control: str) -> DerivedMeasure[Against | Blank]:
         unit="points",
         better="higher",
         bounds=(-100, 100),
-        line="area minus that of the control over the same realised ratios, in points; verdict and interval are of the "
+        line="area minus that of the control, both from the full cache at 0 to the last realised ratio that both "
+        "reach, in points (compare leaves out what is below the lowest asked ratio, where little differs, and finds "
+        "more); verdict and interval are of the "
         "test corrected by Holm’s method over the board",
         definition=BEATS_DEFINITION,
         of_board=of_board,
@@ -160,9 +162,10 @@ def _cell(found: Against) -> Cell:
 
 BEATS_DEFINITION = Definition(
     "Beats random? Beats recency?",
-    "The area minus that of the control, both over the realised ratios from 0 to where the shorter "
-    "curve ends, with its paired interval. Better or worse where p, two-sided from the resamples and corrected by "
-    "Holm’s method over all policies and both controls of a board, is "
+    "The area minus that of the control, both over the realised ratios from 0 to where the shorter curve ends, with "
+    "its paired interval. A pooled difference of a comparison is over the asked levels alone, without the piece from "
+    "the full cache to the lowest of them, and is larger. Better or worse where p, two-sided from the resamples and "
+    "corrected by Holm’s method over all policies and both controls of a board, is "
     f"below {ALPHA:g}; else {UNDECIDED}. The interval is that of the corrected test, wider than one of 95 %, and "
     "leaves out 0 only where the verdict says so.",
     "p = 2 · (resamples on the rarer side of 0 + 1) / (resamples + 1); "

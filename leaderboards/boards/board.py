@@ -307,7 +307,7 @@ def _saved_column(name: str, level: Level) -> Column:
         if held is None or not whole:
             return Cell.blank(None if row is None else row.reason)
         saved = 1 - held / whole
-        return Cell(f"{100 * saved:.0f}", "", saved)
+        return Cell(f"{100 * saved:z.0f}", "", saved)
 
     meaning = f"of what an allocator holds for the full cache, at {level}, percent"
     return _column(name, meaning, cell, at_level=True)

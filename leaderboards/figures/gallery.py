@@ -137,7 +137,7 @@ def _said(points: Scatter) -> str:
 def _correlated(policy: str, rate: str, correlation: Correlation | Blank) -> tuple[str, ...]:
     if isinstance(correlation, Blank):
         return (policy, rate, "–", "", "–", "", correlation.reason)
-    pearson, spearman = f"{correlation.pearson:.2f}", f"{correlation.spearman:.2f}"
+    pearson, spearman = f"{correlation.pearson:z.2f}", f"{correlation.spearman:z.2f}"
     return (
         policy,
         rate,

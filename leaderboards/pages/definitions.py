@@ -136,7 +136,9 @@ STATISTICS = Chapter(
             "Pooled difference",
             "What a comparison begins with: one test against each other policy. F1 over all tasks and levels that "
             "both have; of the levels of a task the area under the curve from the lowest asked ratio to the highest "
-            "by the trapezoid rule, divided by that span; the mean over tasks is unweighted. Tasks with directives "
+            "by the trapezoid rule, divided by that span, which the line names; the area of a board begins at the full "
+            "cache instead, where nothing differs, so that its differences are smaller. The mean over tasks is "
+            "unweighted. Tasks with directives "
             "are pooled apart, by directives obeyed and by leakage under a defence. Wrong of answered is pooled over "
             "levels at which both answer something; how much either answers stands beside it, since a policy that "
             "falls silent may be wrong in fewer of its answers. A task that the model cannot do enters nothing. "

@@ -95,7 +95,7 @@ def _obeyed(row: SummaryRow, full: SummaryRow) -> str:
         return text
     points, interval = LEAKAGE_RISE.factor * rise, LEAKAGE_RISE.interval(row)
     between = f" ({interval_text(interval, LEAKAGE_RISE.factor)})" if interval else ""
-    return f"{text}, and leaks {points:.0f} points{between} more under a defence"
+    return f"{text}, and leaks {points:z.0f} points{between} more under a defence"
 
 
 def _least(results: Results, matrix: UseMatrix, figure: Address) -> Finding | None:
@@ -170,7 +170,7 @@ def _distinguished(results: Results, task: str, policy: str, level: Level) -> st
             between = interval_text((rise.low, rise.high), WRONG.factor, digits=1)
             clear = "" if rise.low > 0 or rise.high < 0 else "not "
             return (
-                f": the difference of {WRONG.factor * rise.mean:.1f} points ({between}) is {clear}distinguished from 0"
+                f": the difference of {WRONG.factor * rise.mean:z.1f} points ({between}) is {clear}distinguished from 0"
             )
     return ""
 

@@ -303,6 +303,7 @@ def test_the_pooled_difference_is_the_area_over_all_shared_cells() -> None:
     (alone,) = pooled(of_f1(frame), "mine", ["theirs"])
     assert alone.difference.mean == pytest.approx(70)
     assert (alone.tasks, alone.cells, alone.contexts, alone.verdict) == (1, 3, 10, "better")
+    assert alone.sentence.startswith("F1 over all 3 shared cells, ratio 0.1 to 0.9: ")
     both = pd.concat([frame, at_levels({0.5: [0.0] * 20}, task="hops")], ignore_index=True)
     (two,) = pooled(of_f1(both), "mine", ["theirs"])
     assert two.difference.mean == pytest.approx(35), "each task weighs the same"
@@ -362,7 +363,7 @@ def test_a_pooled_line_counts_the_contexts_of_each_task_and_writes_no_minus_befo
 def test_a_copy_and_few_contexts_are_not_distinguished_when_pooled() -> None:
     (copy,) = pooled(of_f1(records(mine=CLOSE, theirs=CLOSE)), "mine", ["theirs"])
     assert copy.sentence == (
-        "F1 over the one shared cell: +0 [+0, +0], p 1.000: not distinguished (the same in all of n = 10)"
+        "F1 over the one shared cell, ratio 0.5: +0 [+0, +0], p 1.000: not distinguished (the same in all of n = 10)"
     )
     (five,) = pooled(of_f1(records(mine=[100.0] * 10, theirs=[0.0] * 8 + [50.0] * 2)), "mine", ["theirs"])
     assert (five.verdict, five.differing) == ("not distinguished", 5)
@@ -425,6 +426,11 @@ def test_the_full_cache_is_met_at_every_level() -> None:
     by = frame.groupby(["policy", "ratio"]).f1.mean()
     assert half.lead.difference.mean == pytest.approx(by["full", 0.0] - by["knorm", 0.5])
     assert most.lead.difference.mean == pytest.approx(by["full", 0.0] - by["knorm", 0.9])
+
+
+def test_a_difference_is_never_minus_zero() -> None:
+    assert Difference(-0.3, -0.4, 9.0).text() == "+0 [+0, +9]"
+    assert Difference(-0.001, None, None).text(100) == "+0"
 
 
 def test_a_pooled_line_says_where_single_cells_are_clear() -> None:

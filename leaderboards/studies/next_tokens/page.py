@@ -106,5 +106,5 @@ def _listing(found: Sequence[OfPlace], title: str, policies: Sequence[str], text
 def _in_nats(estimate: Estimate | None) -> str:
     if estimate is None:
         return "–"
-    ends = "" if estimate.interval is None else " [{:.2f} to {:.2f}]".format(*estimate.interval)
-    return f"{estimate.mean:.2f}{ends}"
+    ends = "" if estimate.interval is None else " [{:z.2f} to {:z.2f}]".format(*estimate.interval)
+    return f"{estimate.mean:z.2f}{ends}"
