@@ -18,6 +18,7 @@ from kvbench.store.store import Store
 from kvbench.system.console import console, printable
 from kvbench.system.errors import KVBenchError
 from kvbench.system.files import make_folder, write_text_atomically
+from leaderboards.aggregate.arguments import adapted_presses, arguments_of_records
 from leaderboards.aggregate.facets import facets
 from leaderboards.aggregate.row import ALL_TASKS
 from leaderboards.boards.board import boards_of
@@ -30,6 +31,7 @@ from leaderboards.figures.gallery import Details, Gallery, gallery
 from leaderboards.figures.heat_drawing import save_map
 from leaderboards.figures.heatmaps import MEAN, HeatMap
 from leaderboards.rendering.paper import USUAL, Paper
+from leaderboards.rendering.style import line_styles, with_adapted
 
 FORMATS = {name: name for name in ("svg", "png", "pdf")}
 LEVELS = ("0.5", "0.9")  # at which tasks are set against policies, where a run has them
@@ -73,10 +75,14 @@ def command(
     details = Details(standings, facets(records, rows))
     model = store.identity.model
     model = Path(model).name if Path(model).is_absolute() else model
+    presses = arguments_of_records(records).values()
     figures: list[Figure] = []
     for task, mode in dict.fromkeys((row.task, row.mode) for row in rows):
-        data = data_sentences(rows, task, mode, printable(model))
-        figures += _figures(gallery(rows, task, mode, details), task, mode, data, chosen, paper)
+        of_task = [one for one in presses if task in (one.task, ALL_TASKS)]
+        adapted = {printable(policy): texts for policy, texts in adapted_presses(of_task).items()}
+        data = data_sentences(rows, task, mode, printable(model), adapted)
+        styles = with_adapted(line_styles(rows), adapted)
+        figures += _figures(gallery(rows, task, mode, details, styles), task, mode, data, chosen, paper)
     if only:
         names_of_figures = choose("figure", only, {figure.name: figure.name for figure in figures})
         figures = [figure for figure in figures if figure.name in names_of_figures]

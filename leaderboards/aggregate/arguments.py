@@ -5,7 +5,7 @@ is another press than the paper's, and is said wherever the policy is named.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -119,6 +119,21 @@ def by_argument(presses: Sequence[Arguments]) -> list[str]:
         paper = next((f" (paper: {one.paper[name]:g})" for one in presses if name in one.others), "")
         lines.append(f"{name}{paper}: {', '.join(values)}")
     return lines
+
+
+def adapted_presses(presses: Iterable[Arguments]) -> dict[str, str]:
+    """Says by policy which arguments are not its paper's, over all tasks of ``presses``, such as ``window_size 5 to 10
+    (paper: 64)``; without the policies that ran as their papers have it."""
+    by_policy: dict[str, dict[tuple[str, float], list[Value]]] = {}
+    for one in presses:
+        for name in one.others:
+            by_policy.setdefault(one.policy, {}).setdefault((name, one.paper[name]), []).extend(one.used[name])
+    return {
+        policy: ", ".join(
+            f"{name} {values_text(_distinct(used))} (paper: {paper:g})" for (name, paper), used in of.items()
+        )
+        for policy, of in by_policy.items()
+    }
 
 
 def narrow_windows(presses: Sequence[Arguments]) -> str:

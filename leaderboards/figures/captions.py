@@ -1,6 +1,7 @@
 """Captions: what stands under a figure in a paper, so that it is read without its heading and without the page."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from leaderboards.aggregate.row import ALL_TASKS, SummaryRow
 from leaderboards.figures.gallery import Picture
@@ -8,6 +9,7 @@ from leaderboards.figures.heatmaps import HeatMap, Key
 from leaderboards.rendering.marks import Band
 
 BANDS = "Bands are 95 % intervals by a bootstrap over contexts."
+NONE_ADAPTED: Mapping[str, str] = MappingProxyType({})
 MODES = {
     "agnostic": "The cache is compressed before the question is seen.",
     "aware": "The cache is compressed with the question in view.",
@@ -33,8 +35,11 @@ def map_caption(heat_map: HeatMap, key: Key, where: str, data: str) -> str:
     return " ".join(filter(None, (first, data, heat_map.note)))
 
 
-def data_sentences(rows: Sequence[SummaryRow], task: str, mode: str, model: str) -> str:
-    """Says of which model, contexts and way of compression the numbers of a task are."""
+def data_sentences(
+    rows: Sequence[SummaryRow], task: str, mode: str, model: str, adapted: Mapping[str, str] = NONE_ADAPTED
+) -> str:
+    """Says of which model, contexts and way of compression the numbers of a task are, and which policies ran with other
+    arguments than their papers'. ``adapted``: these arguments by policy."""
     board_rows = [row for row in rows if (row.task, row.mode) == (task, mode) and row.n]
     tasks = dict.fromkeys(name for row in board_rows for name in row.mean_of)
     fewest = min((row.fewest_contexts for row in board_rows), default=0)
@@ -42,7 +47,9 @@ def data_sentences(rows: Sequence[SummaryRow], task: str, mode: str, model: str)
     data = contexts
     if task == ALL_TASKS:
         data = f"at least {contexts} of each task; means are over {', '.join(tasks)}"
-    return f"Model {model}; {data}. {MODES[mode]}"
+    texts = "; ".join(f"{policy}: {arguments}" for policy, arguments in adapted.items())
+    others = f" Adapted (other arguments than the paper’s): {texts}." if texts else ""
+    return f"Model {model}; {data}. {MODES[mode]}{others}"
 
 
 def captions_page(captions: Sequence[tuple[str, str]]) -> str:

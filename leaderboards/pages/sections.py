@@ -9,7 +9,7 @@ from leaderboards.metrics import TABLES
 from leaderboards.pages.results import Results, distinct, examples_page, labels_of
 from leaderboards.pages.tables import Table, listing, measure_table
 from leaderboards.pages.uses import with_use
-from leaderboards.rendering.style import LineStyle, line_styles
+from leaderboards.rendering.style import LineStyle, line_styles, with_adapted
 
 
 @dataclass(frozen=True)
@@ -81,6 +81,9 @@ def _section(
     highest: Mapping[str, float],
 ) -> Section:
     rows_of_task = [row for row in results.rows if row.task == task]
+    board = results.boards.get((results.mode, task))
+    adapted = {policy for policy in styles if board is not None and board.adapted(policy)}
+    styles = with_adapted(styles, adapted)
     shown = [styles[policy] for policy in distinct(row.policy for row in rows_of_task)]
     examples = "" if task == ALL_TASKS else examples_page(task, number)
     identifier = f"section-{number}"

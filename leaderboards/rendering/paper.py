@@ -2,15 +2,20 @@
 
 import re
 import textwrap
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
+
+import numpy as np
 
 from leaderboards.errors import LeaderboardError
 
 INCHES = {"in": 1.0, "cm": 1 / 2.54, "mm": 1 / 25.4}
 WIDTHS = (1.5, 30.0)  # inches, between which a figure can be read
 LETTERS = 11.5  # of a heading, in an inch
-ENTRY = 1.5  # inches that an entry of a legend needs
+SWATCH = 0.5  # inches beside a name in a legend
+LEGEND_LETTERS = 14  # of a legend, in an inch
+MOST_COLUMNS = 4
 
 
 @dataclass(frozen=True)
@@ -29,9 +34,13 @@ class Paper:
             raise LeaderboardError(f"'{width}' is no width of a figure: give one such as 3.25in, 8cm or 82mm")
         return cls(inches, headed)
 
-    @property
-    def legend_columns(self) -> int:
-        return max(1, int(self.width / ENTRY))
+    def legend_columns(self, labels: Sequence[str]) -> int:
+        """Returns in how many columns a legend is no wider than the figure; matplotlib fills one after the other."""
+        for count in range(min(MOST_COLUMNS, len(labels)), 1, -1):
+            columns = np.array_split(np.array(labels), count)
+            if sum(SWATCH + max(map(len, column.tolist())) / LEGEND_LETTERS for column in columns) <= self.width:
+                return count
+        return 1
 
     def heading(self, text: str) -> str:
         """Returns a heading in lines that are no wider than the figure, or nothing."""

@@ -40,9 +40,10 @@ def save(frame: Frame, marks: Sequence[Mark], salt: str, path: Path, heading: st
         axes.set_ylabel(upright, color=INK, labelpad=4)
         axes.set_title(paper.heading(heading), loc="left", color=INK, fontsize="medium")
         handles, labels = axes.get_legend_handles_labels()
-        count = math.ceil(len(labels) / paper.legend_columns)
+        columns = paper.legend_columns(labels)
+        count = math.ceil(len(labels) / columns)
         figure.set_size_inches(paper.width, 0.5 + SHAPE * paper.width + LEGEND_LINE * count)
-        figure.legend(handles, labels, loc="outside lower center", ncols=paper.legend_columns, frameon=False)
+        figure.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False)
         figure.savefig(path, dpi=DOTS)
 
 
@@ -123,4 +124,4 @@ def _label(style: LineStyle, named: set[str]) -> str:
     if style.policy in named:
         return "_"
     named.add(style.policy)
-    return style.policy
+    return style.label

@@ -1,7 +1,7 @@
 """Gives each policy its style: the same colour, marker and dash in every curve and in every legend of a page."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from leaderboards.aggregate.row import SummaryRow
 from policies.declaration.names import CONTROLS, FULL
@@ -57,6 +57,12 @@ class LineStyle:
     dashes: tuple[float, ...]  # on, off, … in line widths, or none
     width: float
     control: bool
+    adapted: bool = False  # it ran with other arguments than its paper's
+
+    @property
+    def label(self) -> str:
+        """Returns the name in a printed legend."""
+        return f"{self.policy} (adapted)" if self.adapted else self.policy
 
     @property
     def marker_outline(self) -> str:
@@ -74,6 +80,11 @@ def line_styles(rows: Sequence[SummaryRow]) -> dict[str, LineStyle]:
     policies = list(dict.fromkeys(row.policy for row in rows))
     slots = _slots([policy for policy in policies if policy not in CONTROLS])
     return {policy: _style(policy, index, slots.get(policy, 0)) for index, policy in enumerate(policies)}
+
+
+def with_adapted(styles: Mapping[str, LineStyle], adapted: Collection[str]) -> dict[str, LineStyle]:
+    """Marks the styles of policies that ran with other arguments than their papers'."""
+    return {name: replace(style, adapted=name in adapted) for name, style in styles.items()}
 
 
 def named_styles(names: Sequence[str]) -> dict[str, LineStyle]:

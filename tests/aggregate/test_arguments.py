@@ -8,7 +8,7 @@ import kvpress
 import pandas as pd
 import pytest
 
-from leaderboards.aggregate.arguments import adapted, argument_rows, arguments_of_records, by_argument
+from leaderboards.aggregate.arguments import adapted, adapted_presses, argument_rows, arguments_of_records, by_argument
 from policies import POLICIES, Policy, arguments_of
 from tests.support.synthetic_records import record
 
@@ -44,6 +44,12 @@ def test_what_has_no_window_or_no_paper_is_never_adapted() -> None:
     lag = adapted(ran("lagkv", {"n_sink": 4, "lag_size": 18}), "lagkv", "base")
     assert lag is not None
     assert lag.ranked, "a lag is no window"
+
+
+def test_what_is_adapted_over_several_tasks_is_told_once() -> None:
+    runs = [ran("snapkv", {"window_size": 9}), ran("snapkv", {"window_size": 30}, task="hops"), ran("knorm", {})]
+    presses = arguments_of_records(pd.concat(runs, ignore_index=True)).values()
+    assert adapted_presses(presses) == {"snapkv": "window_size 9 to 30 (paper: 64)"}
 
 
 def test_every_task_has_its_own_and_tasks_with_the_same_are_told_together() -> None:

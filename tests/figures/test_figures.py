@@ -18,7 +18,7 @@ from leaderboards.figures.curves import curve_plot
 from leaderboards.figures.gallery import Details, gallery
 from leaderboards.rendering.paper import Paper
 from leaderboards.rendering.plots import Plot
-from leaderboards.rendering.style import line_styles
+from leaderboards.rendering.style import line_styles, with_adapted
 from leaderboards.statistics.resampling import Blank, Estimate
 from tests.support.plots import told_by
 from tests.support.runs import CommandLine
@@ -199,6 +199,26 @@ def test_a_caption_tells_of_bands_and_over_what_a_mean_is() -> None:
     text = picture_caption(f1, data_sentences(rows, "all", "agnostic", "reference"))
     assert "Bands are 95 % intervals" in text
     assert "Model reference; at least 3 contexts of each task; means are over base, hops." in text
+
+
+def test_an_adapted_press_is_marked_in_legend_and_caption(tmp_path: Path) -> None:
+    """A printed figure leaves the board behind, and with it which press ran with another window."""
+    rows = summarise(realistic_records(policies=("full", "snapkv", "knorm"), tasks=["base"], contexts=3))
+    styles = with_adapted(line_styles(rows), {"snapkv"})
+    (f1,) = [one for one in gallery(rows, "base", "agnostic", Details(), styles).pictures if one.name == "f1"]
+    f1.plot.save(tmp_path / "f1.svg", Paper(3.25))
+    legend = re.findall(">([^<>]*)</text>", (tmp_path / "f1.svg").read_text())
+    assert {"snapkv (adapted)", "knorm"} <= set(legend)
+    assert "snapkv" not in legend
+    data = data_sentences(rows, "base", "agnostic", "reference", {"snapkv": "window_size 5 (paper: 64)"})
+    assert data.endswith(" Adapted (other arguments than the paper’s): snapkv: window_size 5 (paper: 64).")
+
+
+def test_a_legend_has_as_many_columns_as_its_names_leave_room_for() -> None:
+    names = ["full", "random", "snapkv", "knorm"]
+    assert [Paper(width).legend_columns(names) for width in (1.5, 3.25, 6.0)] == [1, 3, 4]
+    long = [*names, "adakv_expected_attention (adapted)", "critical_adakv_snapkv (adapted)"]
+    assert [Paper(width).legend_columns(long) for width in (3.25, 6.0, 12.0)] == [1, 3, 4]
 
 
 def test_the_command_draws_every_figure_of_every_task(cli: CommandLine, toy_run: Path) -> None:
