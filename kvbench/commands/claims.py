@@ -2,6 +2,7 @@
 
 import shlex
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -59,7 +60,9 @@ def command(
         grids.check_job(job)
     site_list.make_site_folder("--site", site)
     check_writable("--out", out)
-    stores = {name: _run(job, name, out) for name, job in jobs.items()}
+    stores: dict[str, Store] = {}
+    for size in dict.fromkeys((model, larger)):  # one after the other: both may not fit into memory
+        stores |= _run({name: job for name, job in jobs.items() if job.model == size}, out)
     register = published.publish_register(claims, model, larger, stores, seed, site)
     return Result([tables.claims_table(register.judgements)], register.verdict, files=register.files)
 
@@ -94,9 +97,13 @@ def job_of(experiment: Experiment, model: str, limit: int | None, seed: int, dev
     )
 
 
-def _run(job: Job, name: str, out: Path) -> "Store":
-    """Runs what neither an earlier start nor a run beside it has."""
-    executor = local.on_this_machine(job)
-    folder = out / f"claims-{name.split()[0]}-{Path(job.model).resolve().name}-{executor.identity.short_hash()}"
-    store: Store = runs.complete(executor, folder, shlex.join(["python", "-m", "kvbench", *sys.argv[1:]]))
-    return store
+def _run(jobs: Mapping[str, Job], out: Path) -> "dict[str, Store]":
+    """Runs what neither an earlier start nor a run beside it has, on one model, which is loaded once."""
+    stores: dict[str, Store] = {}
+    model = None
+    for name, job in jobs.items():
+        executor = local.on_this_machine(job, model)
+        model = executor.model
+        folder = out / f"claims-{name.split()[0]}-{Path(job.model).resolve().name}-{executor.identity.short_hash()}"
+        stores[name] = runs.complete(executor, folder, shlex.join(["python", "-m", "kvbench", *sys.argv[1:]]))
+    return stores

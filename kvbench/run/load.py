@@ -6,7 +6,7 @@ from kvbench.experiments.build_grid import build_grid, leave_out
 from kvbench.experiments.catalogue import check_model
 from kvbench.experiments.grid import Grid
 from kvbench.experiments.suites import dtype_of
-from kvbench.models.load import LoadedModel, load_model, missing_weights
+from kvbench.models.load import LoadedModel, choose_dtype, load_model, missing_weights
 from kvbench.models.shape import shape_of
 from kvbench.run.unit import check_first_contexts
 from kvbench.store.run_file import Job
@@ -23,17 +23,21 @@ class LoadedJob:
     missing: dict[str, str]  # policies without weights for it, with the reason
 
 
-def load_job(job: Job) -> LoadedJob:
-    """Loads the model of a job; options that make no sense, and contexts that the model cannot read, raise
-    :class:`KVBenchError`, the options before anything is loaded."""
+def load_job(job: Job, loaded: LoadedModel | None = None) -> LoadedJob:
+    """Loads the model of a job, unless it is ``loaded`` already; options that make no sense, and contexts that the
+    model cannot read, raise :class:`KVBenchError`, the options before anything is loaded."""
+    dtype = dtype_of(job.dtype, job.suite)
     grid = build_grid(job, lambda text: model.count_tokens(text))
     if any(policy.check_model for policy in grid.setting.policies) and (
-        shape := shape_of(job.model, job.device, dtype_of(job.dtype, job.suite))
+        shape := shape_of(job.model, job.device, dtype)
     ):
         check_model(grid.setting.policies, shape)
-    console.print(f"loading {job.model}", soft_wrap=True)
-    model = load_model(job.model, job.device, dtype_of(job.dtype, job.suite), job.device_map)
-    settle()
+    if loaded and (loaded.name, loaded.network.dtype) == (job.model, choose_dtype(dtype, loaded.device)):
+        model = loaded
+    else:
+        console.print(f"loading {job.model}", soft_wrap=True)
+        model = load_model(job.model, job.device, dtype, job.device_map)
+        settle()
     missing = missing_weights(grid.setting.policies, model)
     grid = leave_out(grid, missing, job)
     check_first_contexts(model, grid)

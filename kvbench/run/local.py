@@ -15,9 +15,9 @@ from kvbench.store.tables import Rows
 from kvbench.system.console import console
 
 
-def on_this_machine(job: Job) -> "LocalExecutor":
-    """Loads a job into this process."""
-    loaded = load_job(job)
+def on_this_machine(job: Job, model: LoadedModel | None = None) -> "LocalExecutor":
+    """Loads a job into this process. ``model``: that of another job, which is used if it is the same."""
+    loaded = load_job(job, model)
     return LocalExecutor(loaded.model, loaded.grid, job)
 
 

@@ -56,6 +56,7 @@ def test_a_finished_run_lends_its_records_and_only_the_rest_is_run(
         of_task.setdefault(call.task, set()).update(call.policies)
     everything = {"full", "int8", "int4"}
     assert of_task == {"base": {"int4"}, "instructions": everything, "prose": everything}
+    assert cli.err.count("loading ") == 1, "two experiments on one model, which is loaded once"
     calls.clear()
     assert cli(*words(cli, "--only", "E1", "--limit", 1)) == 0
     assert policies_of(calls) == [], "a second start has everything"
