@@ -14,10 +14,10 @@ from kvbench.models.load import LoadedModel
 from kvbench.prompts.prompt import Prompt
 from kvbench.store.store import Store
 from leaderboards.metrics.judges.ifeval import SPLITTER, official
-from tests.support.chromium import Chromium, chromium
-from tests.support.runs import CommandLine, ToyRuns, small_command
-from tests.support.small_store import small_store
-from tests.support.toy import model_of, toy_prompt, toy_tokenizer
+from tests.support.browsing.chromium import Chromium, chromium
+from tests.support.models.runs import CommandLine, ToyRuns, small_command
+from tests.support.models.toy import model_of, toy_prompt, toy_tokenizer
+from tests.support.records.small_store import small_store
 
 # Toy tensors are too small to share: where another job holds a core, two threads take fifteen times as long as one.
 torch.set_num_threads(1)

@@ -10,7 +10,7 @@ import pytest
 
 from leaderboards.aggregate.arguments import adapted, adapted_presses, argument_rows, arguments_of_records, by_argument
 from policies import POLICIES, Policy, arguments_of
-from tests.support.synthetic_records import record
+from tests.support.records.synthetic_records import record
 
 SHORT, LONG = 150, 2**20
 

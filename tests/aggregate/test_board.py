@@ -10,9 +10,9 @@ from leaderboards.aggregate.summary import summarise
 from leaderboards.boards.board import Board, boards_of
 from leaderboards.boards.cells import Cell
 from policies.declaration.names import CONTROLS
-from tests.support.chromium import Chromium, needs_chromium
-from tests.support.pages import results_of, write_pages
-from tests.support.synthetic_records import by_budget, failed, failing, frame, realistic_records, record
+from tests.support.browsing.chromium import Chromium, needs_chromium
+from tests.support.browsing.pages import results_of, write_pages
+from tests.support.records.synthetic_records import by_budget, failed, failing, frame, realistic_records, record
 
 POLICIES = ("full", "oracle", "random", "recency", "random+ends", "snapkv", "knorm", "expected_attention")
 

@@ -12,7 +12,7 @@ from leaderboards.aggregate.paired import duels
 from leaderboards.pages.comparison import build_comparison
 from leaderboards.terminal.verdicts import failure_table, verdict_tables
 from policies import Level
-from tests.support.synthetic_records import by_budget, frame, realistic_records, record
+from tests.support.records.synthetic_records import by_budget, frame, realistic_records, record
 
 QUESTIONS = 24
 

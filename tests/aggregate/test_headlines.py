@@ -25,8 +25,8 @@ from leaderboards.boards.safe_ratio import SAFE_RATIO
 from leaderboards.boards.standings import Standing, all_standings
 from leaderboards.metrics import MEASURES, ON_BOARD
 from leaderboards.statistics.resampling import Blank
-from tests.support.synthetic_profiles import value
-from tests.support.synthetic_records import frame, record
+from tests.support.records.synthetic_profiles import value
+from tests.support.records.synthetic_records import frame, record
 
 RATIOS = (0.3, 0.6, 0.9)
 CONTEXTS, QUESTIONS = 12, 5

@@ -21,8 +21,8 @@ from leaderboards.statistics.resampling import Blank
 from policies import at_ratios
 from policies.declaration.levels import Level
 from policies.declaration.names import FULL
-from tests.support.synthetic_profiles import value as value_of
-from tests.support.synthetic_records import frame, realistic_records, record, summary_row
+from tests.support.records.synthetic_profiles import value as value_of
+from tests.support.records.synthetic_records import frame, realistic_records, record, summary_row
 
 POLICIES = ["full", "random", "recency", "snapkv", "knorm"]
 

@@ -16,7 +16,7 @@ from leaderboards.errors import LeaderboardError
 from leaderboards.metrics.declaration.sizes import size_text
 from leaderboards.statistics.bootstrap import percentile_interval, resampled_means
 from policies import at_ratios
-from tests.support.synthetic_records import failed, frame, realistic_records, record
+from tests.support.records.synthetic_records import failed, frame, realistic_records, record
 
 
 def cluster_interval(values: Any, clusters: Any, seed: int, resamples: int = 2000) -> tuple[float, float] | None:

@@ -6,7 +6,7 @@ from pandas import DataFrame
 from leaderboards.aggregate.ranking import mark_of, marks
 from leaderboards.aggregate.row import F1, HALLUCINATION, REALISED_RATIO, WRONG_OF_ANSWERED, SummaryRow
 from leaderboards.aggregate.summary import summarise
-from tests.support.synthetic_records import frame, realistic_records, record
+from tests.support.records.synthetic_records import frame, realistic_records, record
 
 
 def answers(hard: list[float], **gains: list[float]) -> DataFrame:

@@ -25,8 +25,8 @@ from leaderboards.pages.definitions import chapters
 from leaderboards.statistics.bootstrap import percentile_interval
 from leaderboards.statistics.resampling import Blank
 from leaderboards.statistics.significance import ALPHA
-from tests.support.synthetic_profiles import profile, value
-from tests.support.synthetic_records import failing, frame, realistic_records, record, summary_row
+from tests.support.records.synthetic_profiles import profile, value
+from tests.support.records.synthetic_records import failing, frame, realistic_records, record, summary_row
 
 RANDOM, RECENCY = BEATS
 

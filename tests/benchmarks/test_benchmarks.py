@@ -25,7 +25,7 @@ from kvbench.models.load import LoadedModel
 from kvbench.prompts.prompt import build_prompts
 from kvbench.system.errors import KVBenchError
 from policies import POLICIES
-from tests.support.runs import CommandLine
+from tests.support.models.runs import CommandLine
 
 CPU = torch.device("cpu")
 gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA GPU")

@@ -8,10 +8,10 @@ import pytest
 from leaderboards.aggregate.paired import Duel, Verdict, duels
 from leaderboards.aggregate.summary import summarise
 from leaderboards.pages.results import Results
-from tests.support.chromium import IN_VIEW, Chromium, needs_chromium, on_every_screen
-from tests.support.pages import HOSTILE_IN_A_BROWSER as HOSTILE
-from tests.support.pages import results_of, write_pages
-from tests.support.synthetic_records import realistic_records
+from tests.support.browsing.chromium import IN_VIEW, Chromium, needs_chromium, on_every_screen
+from tests.support.browsing.pages import HOSTILE_IN_A_BROWSER as HOSTILE
+from tests.support.browsing.pages import results_of, write_pages
+from tests.support.records.synthetic_records import realistic_records
 
 pytestmark = needs_chromium
 

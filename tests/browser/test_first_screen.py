@@ -8,9 +8,9 @@ import pytest
 from leaderboards.pages.front import FRONT
 from leaderboards.pages.results import task_page
 from leaderboards.rendering.templating import linked
-from tests.support.chromium import IN_VIEW, Chromium, needs_chromium
-from tests.support.pages import results_of, write_pages
-from tests.support.synthetic_records import realistic_records
+from tests.support.browsing.chromium import IN_VIEW, Chromium, needs_chromium
+from tests.support.browsing.pages import results_of, write_pages
+from tests.support.records.synthetic_records import realistic_records
 
 pytestmark = needs_chromium
 

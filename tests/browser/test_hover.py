@@ -10,11 +10,11 @@ from leaderboards.boards.cliff import CLIFF
 from leaderboards.figures.curves import curve_plot
 from leaderboards.figures.gallery import EXPECTED
 from leaderboards.figures.heatmaps import HeatMap, task_map
-from tests.support.chromium import Chromium, needs_chromium
-from tests.support.pages import HOSTILE_IN_A_BROWSER as HOSTILE
-from tests.support.pages import results_of, write_pages
-from tests.support.plots import told_by
-from tests.support.synthetic_records import failing, realistic_records
+from tests.support.browsing.chromium import Chromium, needs_chromium
+from tests.support.browsing.pages import HOSTILE_IN_A_BROWSER as HOSTILE
+from tests.support.browsing.pages import results_of, write_pages
+from tests.support.browsing.plots import told_by
+from tests.support.records.synthetic_records import failing, realistic_records
 
 pytestmark = needs_chromium
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.chromium import LOWEST_CONTRAST, Chromium, needs_chromium, on_every_screen
-from tests.support.pages import HOSTILE_IN_A_BROWSER as HOSTILE
-from tests.support.study_records import instructions_page, records, small_study
+from tests.support.browsing.chromium import LOWEST_CONTRAST, Chromium, needs_chromium, on_every_screen
+from tests.support.browsing.pages import HOSTILE_IN_A_BROWSER as HOSTILE
+from tests.support.records.study_records import instructions_page, records, small_study
 
 pytestmark = needs_chromium
 

@@ -8,10 +8,10 @@ import pandas as pd
 import pytest
 
 from kvbench.cli.program import main
-from tests.support.chromium import IN_VIEW, LOWEST_CONTRAST, Chromium, needs_chromium, on_every_screen
-from tests.support.kvpress_folders import evaluation
-from tests.support.pages import HOSTILE_IN_A_BROWSER as HOSTILE
-from tests.support.small_store import small_store
+from tests.support.browsing.chromium import IN_VIEW, LOWEST_CONTRAST, Chromium, needs_chromium, on_every_screen
+from tests.support.browsing.pages import HOSTILE_IN_A_BROWSER as HOSTILE
+from tests.support.records.kvpress_folders import evaluation
+from tests.support.records.small_store import small_store
 
 pytestmark = needs_chromium
 

@@ -9,10 +9,10 @@ from leaderboards.aggregate.paired import duels
 from leaderboards.metrics import TABLES
 from leaderboards.pages.comparison import build_comparison
 from leaderboards.pages.front import FRONT
-from tests.support.chromium import IN_VIEW, LOWEST_CONTRAST, Chromium, needs_chromium, on_every_screen
-from tests.support.pages import HOSTILE_IN_A_BROWSER as HOSTILE
-from tests.support.pages import results_of, write_pages
-from tests.support.synthetic_records import failing, realistic_records
+from tests.support.browsing.chromium import IN_VIEW, LOWEST_CONTRAST, Chromium, needs_chromium, on_every_screen
+from tests.support.browsing.pages import HOSTILE_IN_A_BROWSER as HOSTILE
+from tests.support.browsing.pages import results_of, write_pages
+from tests.support.records.synthetic_records import failing, realistic_records
 
 pytestmark = needs_chromium
 

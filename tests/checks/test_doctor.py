@@ -11,8 +11,8 @@ from kvpress import AdaKVPress, BasePress, KnormPress
 from kvbench.checks.doctor import CHECKS, admit, examine
 from kvbench.models.load import LoadedModel
 from policies import POLICIES, Policy, load_plug_in
-from tests.support.runs import CommandLine
-from tests.support.toy import AGNOSTIC, ActingPress, ActingScorer, pressing, toy_model
+from tests.support.models.runs import CommandLine
+from tests.support.models.toy import AGNOSTIC, ActingPress, ActingScorer, pressing, toy_model
 
 PRESS = """
 from dataclasses import dataclass

@@ -19,7 +19,7 @@ from kvbench.store.scoring import rescore, scores_of, text_scores
 from kvbench.store.store import Store
 from kvbench.store.tables import CONTEXTS, QUESTIONS, RECORDS
 from policies import POLICIES, at_ratios
-from tests.support.runs import CommandLine
+from tests.support.models.runs import CommandLine
 
 SNAPKV = [POLICIES[name] for name in ("full", "snapkv")]
 

@@ -11,7 +11,7 @@ from leaderboards.claims.evidence import Evidence
 from leaderboards.claims.pitfalls.prompts import HALF, LITTLE, MORE, POLICIES, PROMPTS, WAYS
 from leaderboards.claims.registry import claims
 from leaderboards.claims.verdict import Judgement, judge
-from tests.support.study_records import BOTH, answer, attack
+from tests.support.records.study_records import BOTH, answer, attack
 
 DRAWS = 8
 PROTECTED = tuple(f"{policy}+{way}" for policy in POLICIES for way in WAYS)

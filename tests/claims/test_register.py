@@ -18,9 +18,9 @@ from leaderboards.claims.registry import claims
 from leaderboards.claims.verdict import judge
 from leaderboards.pages.claims import Run, build_claims
 from leaderboards.statistics.resampling import Blank
-from tests.support.pages import HOSTILE, Elements, assert_inert
-from tests.support.runs import CommandLine, policies_of, record_calls
-from tests.support.small_store import small_store
+from tests.support.browsing.pages import HOSTILE, Elements, assert_inert
+from tests.support.models.runs import CommandLine, policies_of, record_calls
+from tests.support.records.small_store import small_store
 
 ROOT = Path(__file__).parents[2]
 DECLARED = """

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kvbench.store.store import Store
-from tests.support.runs import CommandLine
+from tests.support.models.runs import CommandLine
 
 COMMANDS = {
     "site": ["site", "RUN", "--out", "OUT"],

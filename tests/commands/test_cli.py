@@ -19,8 +19,8 @@ from kvbench.models.load import load_model
 from kvbench.store.store import Store
 from leaderboards.metrics import METRICS
 from policies import POLICIES
-from tests.support.runs import CommandLine
-from tests.support.toy import toy_tokenizer
+from tests.support.models.runs import CommandLine
+from tests.support.models.toy import toy_tokenizer
 
 
 def truncate(folder: Path) -> None:

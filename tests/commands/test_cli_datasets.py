@@ -14,7 +14,7 @@ from datasets_gen import TASKS, Span, Task
 from datasets_gen.export.dataset import rows_of
 from kvbench.cli.program import main
 from kvbench.publish.coloured_context import STYLES, Marked, coloured
-from tests.support.runs import CommandLine
+from tests.support.models.runs import CommandLine
 
 every_task = pytest.mark.parametrize("task", TASKS.values(), ids=TASKS)
 

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from kvbench.store.store import Store
-from tests.support.runs import CommandLine, record_calls
+from tests.support.models.runs import CommandLine, record_calls
 
 PRESS = """
 from dataclasses import dataclass
 from kvpress import ScorerPress
-from tests.support.runs import CommandLine
+from tests.support.models.runs import CommandLine
 
 @dataclass
 class Loud(ScorerPress):

@@ -10,7 +10,7 @@ import pytest
 from kvbench.cli.program import COMMANDS
 from policies import POLICIES
 from policies.declaration.lazy import LazyModule
-from tests.support.small_store import small_store
+from tests.support.records.small_store import small_store
 
 HEAVY = ("torch", "transformers", "kvpress")
 SLOW = ("matplotlib", "scipy.stats", "statsmodels", "seaborn")  # a second together: the pages of a run need none

@@ -11,8 +11,8 @@ from kvbench.cli.panels import EXAMPLES, OTHER
 from kvbench.cli.program import COMMANDS, application
 from kvbench.cli.result import VERSION
 from kvbench.store.store import Store
-from tests.support.kvpress_folders import evaluation
-from tests.support.runs import CommandLine
+from tests.support.models.runs import CommandLine
+from tests.support.records.kvpress_folders import evaluation
 
 TREATED = ["--tasks", "base", "--limit", "1", "--ratios", "0.5"]
 PLACES = ["--out", "RUNS", "--site", "SITE"]

@@ -23,9 +23,9 @@ from kvbench.store.store import Store
 from leaderboards.aggregate.row import ALL_TASKS
 from policies import POLICIES, REFERENCES, at_ratios
 from policies.declaration.levels import RATIO
-from tests.support.processes import wait_until
-from tests.support.runs import CommandLine
-from tests.support.toy import pressing
+from tests.support.models.processes import wait_until
+from tests.support.models.runs import CommandLine
+from tests.support.models.toy import pressing
 
 
 def test_the_default_profile_is_large_enough() -> None:

@@ -34,9 +34,9 @@ from datasets_gen.registry import by_name
 from datasets_gen.tasks.instructions import INSTRUCTIONS_IN_ARMS
 from datasets_gen.writing.relations import ATTRIBUTES, BONDS
 from leaderboards.metrics.judges.text import marked_answer
-from tests.support.blind import blind_f1, form
-from tests.support.solvers.text import names_someone, sentences
-from tests.support.suite import (
+from tests.support.tasks.blind import blind_f1, form
+from tests.support.tasks.solvers.text import names_someone, sentences
+from tests.support.tasks.suite import (
     SOLVERS,
     SPLITS,
     asked,

@@ -10,8 +10,8 @@ from datasets_gen.examples.ifeval_kinds import ARGUMENTS
 from datasets_gen.tasks.ifeval import ifeval_of
 from datasets_gen.tasks.ifeval_rows import read_rows
 from leaderboards.metrics.judges.obedience import families
-from tests.support.samples_of_ifeval import OF_HUB, PLAIN, SPLIT, changed, written
-from tests.support.suite import OFFICIAL_ROWS, needs_rows
+from tests.support.tasks.samples_of_ifeval import OF_HUB, PLAIN, SPLIT, changed, written
+from tests.support.tasks.suite import OFFICIAL_ROWS, needs_rows
 
 
 def test_a_split_row_is_a_system_message_to_obey_and_a_request(tmp_path: Path) -> None:

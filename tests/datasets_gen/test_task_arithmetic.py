@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from datasets_gen import Example, Question
 from datasets_gen.examples.lexicon import lexicon
 from datasets_gen.tasks.arithmetic import ARITHMETIC, EVENTS, MOST, SIZES
-from tests.support.solvers.arithmetic import event, solve
-from tests.support.solvers.text import sentences
-from tests.support.suite import asked, texts, without
-from tests.support.suite import some as some_of
+from tests.support.tasks.solvers.arithmetic import event, solve
+from tests.support.tasks.solvers.text import sentences
+from tests.support.tasks.suite import asked, texts, without
+from tests.support.tasks.suite import some as some_of
 
 TOP = ARITHMETIC.top_level
 seeds = st.integers(0, 2**32)

@@ -8,8 +8,8 @@ from datasets_gen import Example, Question, Task
 from datasets_gen.tasks.base import BASE
 from datasets_gen.tasks.hops import CHAINS_LEVEL, HOPS
 from datasets_gen.writing.relations import BONDS, LAWYER
-from tests.support.solvers.relations import PHRASE, read, read_question, resolve, whose
-from tests.support.suite import ANSWER_TYPES, asked, some, texts
+from tests.support.tasks.solvers.relations import PHRASE, read, read_question, resolve, whose
+from tests.support.tasks.suite import ANSWER_TYPES, asked, some, texts
 
 both = pytest.mark.parametrize("task", [BASE, HOPS], ids=["base", "hops"])
 BOND_NAMES = tuple(bond.name for bond in BONDS)

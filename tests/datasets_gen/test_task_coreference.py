@@ -6,10 +6,10 @@ from collections import Counter
 import pytest
 
 from datasets_gen.tasks.coreference import COREFERENCE, GENDERED_JOBS, SIZES
-from tests.support.solvers.coreference import BOND_NAMES, read
-from tests.support.solvers.relations import read_question
-from tests.support.solvers.text import NAME
-from tests.support.suite import ANSWER_TYPES, every_way, some
+from tests.support.tasks.solvers.coreference import BOND_NAMES, read
+from tests.support.tasks.solvers.relations import read_question
+from tests.support.tasks.solvers.text import NAME
+from tests.support.tasks.suite import ANSWER_TYPES, every_way, some
 
 LEVELS = range(COREFERENCE.top_level + 1)
 every_level = pytest.mark.parametrize("level", LEVELS)

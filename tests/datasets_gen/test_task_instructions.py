@@ -12,9 +12,9 @@ from datasets_gen import Split
 from datasets_gen.examples.directives import KINDS, Directive, check, obeyed
 from datasets_gen.tasks.instructions import INSTRUCTIONS, SIZES
 from datasets_gen.writing.defences import ATTACKS, DEFENCES, REFUSAL
-from tests.support.solvers.instructions import is_attack, read, solve
-from tests.support.solvers.text import sentences
-from tests.support.suite import asked, every_way, evidence, parts, some, without
+from tests.support.tasks.solvers.instructions import is_attack, read, solve
+from tests.support.tasks.solvers.text import sentences
+from tests.support.tasks.suite import asked, every_way, evidence, parts, some, without
 
 TOP = INSTRUCTIONS.top_level
 LEVELS = range(TOP + 1)

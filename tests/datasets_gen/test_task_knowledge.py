@@ -8,9 +8,9 @@ import pytest
 from datasets_gen import ABSTENTION
 from datasets_gen.tasks.knowledge import KNOWLEDGE
 from leaderboards.metrics.judges.text import token_f1
-from tests.support.solvers.knowledge import initials, read, solve
-from tests.support.solvers.text import NAME, sentences
-from tests.support.suite import ANSWER_TYPES, asked, every_way, texts, without
+from tests.support.tasks.solvers.knowledge import initials, read, solve
+from tests.support.tasks.solvers.text import NAME, sentences
+from tests.support.tasks.suite import ANSWER_TYPES, asked, every_way, texts, without
 
 every_level = pytest.mark.parametrize("level", range(KNOWLEDGE.top_level + 1))
 

@@ -14,9 +14,9 @@ from datasets_gen.examples.example import Example
 from datasets_gen.examples.lexicon import lexicon
 from datasets_gen.tasks.long_context import LONG_CONTEXT, SIZES, context_of_tokens, long_context
 from datasets_gen.writing.prose import MOST_TOKENS, TEMPLATES, draw_sentences, prose_of_words
-from tests.support.solvers.relations import solve
-from tests.support.solvers.text import names_someone, sentences
-from tests.support.suite import ANSWER_TYPES, asked, parts, right, some, texts
+from tests.support.tasks.solvers.relations import solve
+from tests.support.tasks.solvers.text import names_someone, sentences
+from tests.support.tasks.suite import ANSWER_TYPES, asked, parts, right, some, texts
 
 TOP = LONG_CONTEXT.top_level
 seeds = st.integers(0, 2**32)

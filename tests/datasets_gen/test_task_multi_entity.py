@@ -7,8 +7,8 @@ import pytest
 from datasets_gen.examples.example import Split
 from datasets_gen.examples.lexicon import name_split
 from datasets_gen.tasks.multi_entity import MULTI_ENTITY, STEM, alike, draw_lookalike, draw_namesakes
-from tests.support.solvers.relations import read, read_question
-from tests.support.suite import ANSWER_TYPES, asked, some
+from tests.support.tasks.solvers.relations import read, read_question
+from tests.support.tasks.suite import ANSWER_TYPES, asked, some
 
 every_level = pytest.mark.parametrize("level", range(MULTI_ENTITY.top_level + 1))
 every_split = pytest.mark.parametrize("split", ["train", "test"])

@@ -5,9 +5,9 @@ import re
 import pytest
 
 from datasets_gen.tasks.multi_presence import MULTI_PRESENCE, PERIODS
-from tests.support.solvers.multi_presence import read, solve, words_of
-from tests.support.solvers.text import NAME, sentences
-from tests.support.suite import ANSWER_TYPES, asked, every_way, texts, without
+from tests.support.tasks.solvers.multi_presence import read, solve, words_of
+from tests.support.tasks.solvers.text import NAME, sentences
+from tests.support.tasks.suite import ANSWER_TYPES, asked, every_way, texts, without
 
 every_level = pytest.mark.parametrize("level", range(MULTI_PRESENCE.top_level + 1))
 

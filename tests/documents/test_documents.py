@@ -13,7 +13,7 @@ from kvbench.documents.pages import ROOT, blocks_of, filled, pages
 from kvbench.documents.tables import BLOCKS, DOCS
 from kvbench.system.errors import KVBenchError
 from kvbench.system.markdown import table
-from tests.support.kvpress_folders import evaluation
+from tests.support.records.kvpress_folders import evaluation
 
 PAGES = {page.name: page for page in pages()}
 COMMAND = re.compile(r"^(?:python -m )?kvbench (.+)$", re.MULTILINE)

@@ -25,7 +25,17 @@ from kvbench.models.snapshot import ModelChangedError, Snapshot
 from kvbench.prompts.prompt import Prompt
 from kvbench.store.tables import Rows
 from policies import POLICIES, Policy, at_ratios
-from tests.support.toy import PLENTY, STEPS, ActingPress, ActingScorer, Answers, answers, hooks_left, pressing, treat
+from tests.support.models.toy import (
+    PLENTY,
+    STEPS,
+    ActingPress,
+    ActingScorer,
+    Answers,
+    answers,
+    hooks_left,
+    pressing,
+    treat,
+)
 
 OTHERS = [POLICIES[name] for name in ("full", "knorm", "leverage", "adakv_snapkv", "kvzip", "decoding_knorm")]
 

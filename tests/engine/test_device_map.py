@@ -16,8 +16,8 @@ from kvbench.experiments.setting import Setting
 from kvbench.models.load import LoadedModel, check_spread, load_model, wrap_model
 from kvbench.system.errors import KVBenchError
 from policies import POLICIES, at_ratios
-from tests.support.runs import CommandLine, timeless
-from tests.support.toy import toy_model
+from tests.support.models.runs import CommandLine, timeless
+from tests.support.models.toy import toy_model
 
 
 @pytest.fixture

@@ -34,8 +34,8 @@ from kvbench.prompts.mode import Mode
 from kvbench.prompts.prompt import Prompt, build_prompts
 from kvbench.system.errors import KVBenchError, first_line
 from policies import POLICIES, Policy, at_ratios
-from tests.support.engine_paths import one_of_each_path
-from tests.support.toy import (
+from tests.support.models.engine_paths import one_of_each_path
+from tests.support.models.toy import (
     AGNOSTIC,
     LAYERS,
     NETWORKS,

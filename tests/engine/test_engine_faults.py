@@ -14,7 +14,7 @@ from kvbench.engine.treat.shared import Copies
 from kvbench.models.load import LoadedModel
 from kvbench.prompts.prompt import Prompt
 from policies import POLICIES, Policy, Situation
-from tests.support.toy import (
+from tests.support.models.toy import (
     KEY_HEADS,
     PLENTY,
     STEPS,

@@ -31,9 +31,9 @@ from policies.faults.options import FaultOptions
 from policies.faults.registry import FAULTS
 from policies.faults.registry import KINDS as FAULT_KINDS
 from policies.treatments.options import kind_in, options_in
-from tests.support.engine_paths import all_on_one_architecture, first_architecture, first_of_each_path
-from tests.support.plain import OneAnswer, plain_answer, plain_rows
-from tests.support.toy import LAYERS, PLENTY, STEPS, model_of, toy_prompt, treat
+from tests.support.models.engine_paths import all_on_one_architecture, first_architecture, first_of_each_path
+from tests.support.models.plain import OneAnswer, plain_answer, plain_rows
+from tests.support.models.toy import LAYERS, PLENTY, STEPS, model_of, toy_prompt, treat
 
 CLOSE = 5e-4  # nats in float32
 OPTIONS = (

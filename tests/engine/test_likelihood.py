@@ -25,9 +25,9 @@ from kvbench.prompts.prompt import Prompt
 from kvbench.store.record import Record
 from policies import POLICIES, Policy, at_ratios
 from policies.declaration.draws import drawing_from, seed_of
-from tests.support.plain import plain_gold, plain_nll
-from tests.support.runs import by_policy
-from tests.support.toy import AGNOSTIC, NETWORKS, PLENTY, STEPS, model_of, pressing, toy_prompt, treat
+from tests.support.models.plain import plain_gold, plain_nll
+from tests.support.models.runs import by_policy
+from tests.support.models.toy import AGNOSTIC, NETWORKS, PLENTY, STEPS, model_of, pressing, toy_prompt, treat
 
 CLOSE = 2e-4  # nats, in float32: the answers cost about 10
 TOGETHER = {name: policy for name, policy in AGNOSTIC.items() if not policy.while_decoding}

@@ -29,8 +29,8 @@ from kvbench.prompts.prompt import Prompt, build_prompts
 from kvbench.run.forecast import memory_plan, processes_within
 from kvbench.system.memory import free_bytes, is_out_of_memory, kv_share
 from policies import POLICIES, at_ratios
-from tests.support.runs import CommandLine, by_policy
-from tests.support.toy import (
+from tests.support.models.runs import CommandLine, by_policy
+from tests.support.models.toy import (
     HEAD_SIZE,
     KEY_HEADS,
     LAYERS,

@@ -15,9 +15,9 @@ from kvbench.models.load import decoder_of, load_model
 from kvbench.prompts.prompt import build_prompts
 from policies import POLICIES, Level, Policy
 from policies.quantisation.registry import QUANTISATIONS
-from tests.support.engine_paths import all_on_one_architecture, first_of_each_path
-from tests.support.plain import plain_answer
-from tests.support.toy import PLENTY, STEPS, model_of, toy_prompt, treat
+from tests.support.models.engine_paths import all_on_one_architecture, first_of_each_path
+from tests.support.models.plain import plain_answer
+from tests.support.models.toy import PLENTY, STEPS, model_of, toy_prompt, treat
 
 # Nats. What is left of the last bits of float32, by which a pass over many branches differs from one alone, moves a
 # value of question or answer over the border between two codes now and then.

@@ -18,8 +18,8 @@ from kvbench.experiments.setting import Setting
 from kvbench.models.load import LoadedModel
 from kvbench.prompts.prompt import Prompt
 from policies import ABSENT, POLICIES, CacheRows, Policy, Situation, at_ratios
-from tests.support.plain import plain_answer, plain_logits, plain_rows
-from tests.support.toy import NETWORKS, PLENTY, STEPS, model_of, toy_model, toy_prompt, treat
+from tests.support.models.plain import plain_answer, plain_logits, plain_rows
+from tests.support.models.toy import NETWORKS, PLENTY, STEPS, model_of, toy_model, toy_prompt, treat
 
 CLOSE = 5e-4  # nats in float32: every step rounds what the one before has written
 

@@ -23,7 +23,7 @@ from kvbench.models.load import LoadedModel
 from kvbench.prompts.mode import Mode
 from kvbench.prompts.prompt import build_prompts
 from policies import POLICIES, at_ratios
-from tests.support.toy import (
+from tests.support.models.toy import (
     HEAD_SIZE,
     KEY_HEADS,
     LAYERS,

@@ -28,7 +28,7 @@ from kvbench.prompts.prompt import build_prompts
 from kvbench.store.run_file import Job
 from kvbench.system.errors import KVBenchError
 from policies import POLICIES, at_ratios
-from tests.support.runs import CommandLine
+from tests.support.models.runs import CommandLine
 
 # One layer, two query heads of size 4 on one key head, 100 parameters, 2 bytes a number: 16 bytes of cache a token.
 SHAPE = Shape("by hand", 1, 2, 1, 4, 100, 2)

@@ -13,7 +13,7 @@ from datasets_gen.tasks.gsm8k import GSM8K, INSTRUCTION, SHOTS, gsm8k_of, read_r
 from kvbench.prompts.prompt import build_prompts, chat_template
 from kvbench.store.store import Store
 from leaderboards.metrics import Answer
-from tests.support.runs import CommandLine
+from tests.support.models.runs import CommandLine
 
 ROWS = Path(__file__).parents[1] / "data" / "gsm8k.jsonl"
 

@@ -17,9 +17,9 @@ from datasets_gen.tasks.ifeval_rows import Row
 from datasets_gen.writing.defences import ATTACKS, REFUSAL
 from kvbench.prompts.prompt import build_prompts, chat_template
 from kvbench.store.store import Store
-from tests.support.runs import CommandLine
-from tests.support.samples_of_ifeval import OF_HUB, PLAIN, SPLIT, changed, written
-from tests.support.suite import parts
+from tests.support.models.runs import CommandLine
+from tests.support.tasks.samples_of_ifeval import OF_HUB, PLAIN, SPLIT, changed, written
+from tests.support.tasks.suite import parts
 
 pytestmark = pytest.mark.usefixtures("splitter")
 

@@ -16,7 +16,7 @@ from kvbench.prompts.prompt import build_prompts
 from kvbench.store.next_tokens import NEXT_TOKENS
 from kvbench.store.store import Store
 from kvbench.store.tables import RECORDS
-from tests.support.runs import CommandLine
+from tests.support.models.runs import CommandLine
 
 WORDS = " ".join(f"word{number}" for number in range(2 * WINDOW + 5))
 

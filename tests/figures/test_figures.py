@@ -20,9 +20,9 @@ from leaderboards.rendering.paper import Paper
 from leaderboards.rendering.plots import Plot
 from leaderboards.rendering.style import line_styles, with_adapted
 from leaderboards.statistics.resampling import Blank, Estimate
-from tests.support.plots import told_by
-from tests.support.runs import CommandLine
-from tests.support.synthetic_records import realistic_records, summary_row
+from tests.support.browsing.plots import told_by
+from tests.support.models.runs import CommandLine
+from tests.support.records.synthetic_records import realistic_records, summary_row
 
 
 def row(policy: str, ratio: float, rate: float, **more: float) -> SummaryRow:

@@ -16,7 +16,7 @@ from leaderboards.figures.heatmaps import MEAN, HeatMap, layer_map, question_map
 from leaderboards.rendering.paper import Paper
 from leaderboards.statistics.resampling import Blank
 from policies import Level
-from tests.support.synthetic_records import failing, realistic_records, record
+from tests.support.records.synthetic_records import failing, realistic_records, record
 
 KINDS = ("location", "person", "date", "thing")
 RATIOS = (0.5, 0.9)

@@ -7,7 +7,7 @@ from leaderboards.aggregate.row import HALLUCINATION, SummaryRow
 from leaderboards.boards.correlation import Correlation
 from leaderboards.figures.scatter import Scatter, correlation_text, scatter
 from leaderboards.statistics.resampling import Blank
-from tests.support.synthetic_records import summary_row
+from tests.support.records.synthetic_records import summary_row
 
 GER = (0.0, 0.1, 0.3, 0.2, 0.35, 0.38)
 RATE = (0.1, 0.2, 0.3, 0.3, 0.5, 0.4)

@@ -10,7 +10,7 @@ from leaderboards.aggregate.row import SummaryRow
 from leaderboards.aggregate.summary import summarise
 from leaderboards.metrics import CURVES, MEASURES
 from leaderboards.statistics.bootstrap import RESAMPLES, cluster_weights, percentile_interval, task_seed
-from tests.support.synthetic_records import failed, frame, record
+from tests.support.records.synthetic_records import failed, frame, record
 
 HARM = ("wrong_of_answered", "new_wrong", "lost")
 SCORES: dict[str, dict[str, Any]] = {

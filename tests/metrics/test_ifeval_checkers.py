@@ -12,7 +12,7 @@ from datasets_gen.tasks.ifeval_rows import read_rows
 from leaderboards.errors import MetricError
 from leaderboards.metrics.judges.ifeval import CHECKERS, Judgement, check_directives, judged
 from leaderboards.metrics.judges.obedience import loosely, strictly
-from tests.support.suite import OFFICIAL_ROWS, needs_rows
+from tests.support.tasks.suite import OFFICIAL_ROWS, needs_rows
 
 pytestmark = pytest.mark.usefixtures("splitter")
 WAYS: tuple[Judgement, ...] = get_args(Judgement)

@@ -20,7 +20,7 @@ from leaderboards.metrics.routing import (
     kept_shares,
     slot_coverage,
 )
-from tests.support.synthetic_records import record
+from tests.support.records.synthetic_records import record
 
 ABSTENTIONS = ["I don't know"]
 

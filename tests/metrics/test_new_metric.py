@@ -73,12 +73,12 @@ from leaderboards.downloads.tables import board_sheet
 from leaderboards.downloads.tables import cells_sheet
 from leaderboards.figures.gallery import Details
 from leaderboards.figures.gallery import gallery
-from tests.support.pages import build_pages
+from tests.support.browsing.pages import build_pages
 from leaderboards.pages.method import Method
 from leaderboards.pages.method import build_method
 from leaderboards.pages.results import Results
 from leaderboards.metrics import Answer
-from tests.support.synthetic_records import realistic_records
+from tests.support.records.synthetic_records import realistic_records
 
 records = realistic_records(policies=["full", "random", "snapkv"], contexts=4)
 records["words"] = np.arange(len(records)) % 7

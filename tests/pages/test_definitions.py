@@ -31,9 +31,9 @@ from leaderboards.pages.comparison import build_comparison
 from leaderboards.pages.definitions import chapters
 from leaderboards.pages.imported import build_imported
 from policies import Level
-from tests.support.pages import Elements, build_pages, results_of
-from tests.support.study_records import instructions_page, small_study
-from tests.support.synthetic_records import realistic_records
+from tests.support.browsing.pages import Elements, build_pages, results_of
+from tests.support.records.study_records import instructions_page, small_study
+from tests.support.records.synthetic_records import realistic_records
 
 DEFINITIONS = [definition for chapter in chapters() for definition in chapter.definitions]
 NAMES = {name for definition in DEFINITIONS for name in definition.names}

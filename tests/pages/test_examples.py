@@ -14,10 +14,10 @@ from leaderboards.pages.examples import WORST, build_examples, examples_of
 from leaderboards.pages.results import examples_page
 from leaderboards.pages.sections import sections_of
 from leaderboards.rendering.templating import as_data
-from tests.support.chromium import Chromium, needs_chromium, on_every_screen
-from tests.support.pages import HOSTILE_IN_A_BROWSER as HOSTILE
-from tests.support.pages import results_of
-from tests.support.synthetic_records import frame, realistic_records, record
+from tests.support.browsing.chromium import Chromium, needs_chromium, on_every_screen
+from tests.support.browsing.pages import HOSTILE_IN_A_BROWSER as HOSTILE
+from tests.support.browsing.pages import results_of
+from tests.support.records.synthetic_records import frame, realistic_records, record
 
 
 def answered(question: int, policy: str, f1: float, **more: Any) -> dict[str, Any]:

@@ -8,8 +8,8 @@ from leaderboards.pages.findings import findings_of
 from leaderboards.pages.front import FRONT
 from leaderboards.pages.results import task_page
 from leaderboards.pages.uses import use_matrix
-from tests.support.pages import build_pages, results_of
-from tests.support.synthetic_records import frame, realistic_records, record
+from tests.support.browsing.pages import build_pages, results_of
+from tests.support.records.synthetic_records import frame, realistic_records, record
 
 RATIOS = (0.1, 0.5)
 # Of each task: its contexts, and the F1, of 80 with the full cache, that snapkv loses at each ratio.

@@ -15,8 +15,8 @@ from leaderboards.pages.definitions import chapters
 from leaderboards.pages.front import page_renderers
 from leaderboards.pages.method import Downloads, Method, PolicyEntry, RunEntry, TaskEntry, TaskExample, build_method
 from policies import POLICIES, TITLES
-from tests.support.pages import HOSTILE, Elements, assert_inert, results_of
-from tests.support.synthetic_records import realistic_records
+from tests.support.browsing.pages import HOSTILE, Elements, assert_inert, results_of
+from tests.support.records.synthetic_records import realistic_records
 
 
 @pytest.fixture(scope="module")

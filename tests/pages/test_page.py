@@ -26,8 +26,8 @@ from leaderboards.pages.imported import IMPORTED
 from leaderboards.pages.results import Results
 from leaderboards.rendering.style import line_styles
 from leaderboards.terminal.table import terminal_table
-from tests.support.pages import HOSTILE, Elements, assert_inert, build_pages, results_of
-from tests.support.synthetic_records import POLICIES, by_budget, failing, realistic_records, summary_row
+from tests.support.browsing.pages import HOSTILE, Elements, assert_inert, build_pages, results_of
+from tests.support.records.synthetic_records import POLICIES, by_budget, failing, realistic_records, summary_row
 
 NAMES = (FRONT, "task-base.html", "task-hops.html")
 LOCAL = (
@@ -201,7 +201,7 @@ def test_the_same_records_give_the_same_bytes_in_another_process(tmp_path: Path)
     records.to_pickle(tmp_path / "records")
     code = (
         "import sys, pandas\n"
-        "from tests.support.pages import build_pages, results_of\n"
+        "from tests.support.browsing.pages import build_pages, results_of\n"
         "pages = build_pages([results_of(pandas.read_pickle(sys.argv[1]))])\n"
         "sys.stdout.buffer.write(''.join(pages.values()).encode())"
     )

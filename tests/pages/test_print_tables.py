@@ -15,8 +15,8 @@ from markdown_it import MarkdownIt
 from leaderboards.aggregate.summary import summarise
 from leaderboards.boards.board import Board, boards_of
 from leaderboards.downloads.print_tables import as_latex, as_markdown, board_rows
-from tests.support.pages import Elements
-from tests.support.synthetic_records import realistic_records
+from tests.support.browsing.pages import Elements
+from tests.support.records.synthetic_records import realistic_records
 
 EVERY_SPECIAL = r"_a & b_c %d $x$ #1 {y} ~z ^2 \n | `v` *w* [u](t) <i>s</i> r--q --- &amp; __p__ \| \\"
 SPECIAL_FIRST = ("[2pt] first", "*starred", "_", "|", "\\", "# heading", "- list")

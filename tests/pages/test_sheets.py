@@ -21,7 +21,7 @@ from leaderboards.boards.board import boards_of
 from leaderboards.boards.standings import all_standings
 from leaderboards.downloads.sheets import Sheet, file_name, joined
 from leaderboards.downloads.tables import board_sheet, cells_sheet, questions_sheet
-from tests.support.synthetic_records import failing, realistic_records
+from tests.support.records.synthetic_records import failing, realistic_records
 
 # What a spreadsheet would compute, and what would end a cell, a row or a script.
 HOSTILE = [

@@ -6,8 +6,8 @@ from datasets_gen import TASKS
 from leaderboards.pages.front import FRONT
 from leaderboards.pages.results import task_page
 from policies import POLICIES
-from tests.support.pages import build_pages, results_of
-from tests.support.synthetic_records import realistic_records
+from tests.support.browsing.pages import build_pages, results_of
+from tests.support.records.synthetic_records import realistic_records
 
 FIRST_PAGE = 700_000  # bytes, of 1 MB that it may have: a task more takes about 30,000
 TASK_PAGE = 400_000

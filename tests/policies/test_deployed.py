@@ -17,7 +17,7 @@ from policies import POLICIES, PolicyError, Situation
 from policies.composition import built_in
 from policies.presses.deployed import EndsPress, PagesPress, RescoringPress, SharedPress, kept_pages
 from policies.treatments.deployed import simpler
-from tests.support.toy import KEY_HEADS, LAYERS, ActingScorer, keep_of, toy_prompt, treat
+from tests.support.models.toy import KEY_HEADS, LAYERS, ActingScorer, keep_of, toy_prompt, treat
 
 # Eight tokens in pages of two; one head has a high score in a page of low ones, the other prefers the middle.
 SCORES = torch.tensor([[[9.0, 0, 5, 5, 4, 4, 1, 1], [0, 0, 2, 2, 3, 3, 0, 8]]])

@@ -17,8 +17,8 @@ from leaderboards.aggregate.paired import duels
 from leaderboards.aggregate.summary import summarise
 from policies import KINDS, POLICIES, Level, LevelKind, Policy, Situation, points_of
 from policies.declaration.levels import parse_numbers
-from tests.support.synthetic_records import frame, record
-from tests.support.toy import toy_prompt, treat
+from tests.support.models.toy import toy_prompt, treat
+from tests.support.records.synthetic_records import frame, record
 
 RATE = LevelKind(
     name="rate",

@@ -18,7 +18,7 @@ from kvbench.prompts.prompt import Prompt
 from policies import POLICIES, Policy, PolicyError, Situation, arguments_of
 from policies.declaration.naming import by_name
 from policies.presses.h2o import H2OPress
-from tests.support.toy import (
+from tests.support.models.toy import (
     HEAD_SIZE,
     KEY_HEADS,
     LAYERS,

@@ -11,7 +11,7 @@ from kvbench.engine.decode.answers import decode
 from kvbench.engine.treat.branch import Branch, Trace
 from kvbench.prompts.prompt import Prompt
 from policies import UNTREATED, Level, Policy, PolicyError, Situation, arguments_of, at_ratios
-from tests.support.toy import (
+from tests.support.models.toy import (
     HEAD_SIZE,
     KEY_HEADS,
     LAYERS,

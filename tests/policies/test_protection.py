@@ -21,7 +21,7 @@ from policies.presses.protection import (
     parts_of,
     shared_out,
 )
-from tests.support.toy import KEY_HEADS, LAYERS, ActingScorer, keep_of, pressing, toy_prompt, treat
+from tests.support.models.toy import KEY_HEADS, LAYERS, ActingScorer, keep_of, pressing, toy_prompt, treat
 
 # Ten tokens; one head likes the end, the other the beginning.
 SCORES = torch.tensor([[[0, 1, 2, 3, 4, 5, 6, 7, 8, 9], [9, 8, 7, 6, 5, 4, 3, 2, 1, 0]]]).float()

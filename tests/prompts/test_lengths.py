@@ -9,8 +9,8 @@ from datasets_gen import FROM_DATA, TASKS
 from kvbench.cli.program import main
 from kvbench.prompts.context_length import count_by, lengthen
 from kvbench.system.errors import KVBenchError
-from tests.support.runs import CommandLine
-from tests.support.toy import toy_tokenizer
+from tests.support.models.runs import CommandLine
+from tests.support.models.toy import toy_tokenizer
 
 LONG = [TASKS["long_context"]]
 

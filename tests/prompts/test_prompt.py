@@ -19,9 +19,9 @@ from kvbench.prompts.mode import Mode
 from kvbench.prompts.prompt import Prompt, Role, build_prompts, chat_template, split_question, tokens_of
 from kvbench.reference.training.tokenizer import BEGIN, SPECIAL_TOKENS, training_texts
 from kvbench.system.errors import KVBenchError
-from tests.support.suite import EVIDENCE, texts
-from tests.support.tekken import VOCABULARY, tekken
-from tests.support.toy import toy_tokenizer
+from tests.support.models.tekken import VOCABULARY, tekken
+from tests.support.models.toy import toy_tokenizer
+from tests.support.tasks.suite import EVIDENCE, texts
 
 # As Llama 3 cuts text into words: a full stop and the line break behind it are one.
 LLAMA3_WORDS = (

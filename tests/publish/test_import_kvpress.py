@@ -10,9 +10,9 @@ from kvbench.publish.kvpress_results import golds_in, read_result, results_in
 from kvbench.system.errors import KVBenchError
 from leaderboards.aggregate.imported import Imported
 from leaderboards.pages.imported import build_imported
-from tests.support.kvpress_folders import evaluation
-from tests.support.pages import HOSTILE, Elements
-from tests.support.runs import CommandLine
+from tests.support.browsing.pages import HOSTILE, Elements
+from tests.support.models.runs import CommandLine
+from tests.support.records.kvpress_folders import evaluation
 
 
 def rows_of(page: str) -> list[dict[str, str]]:

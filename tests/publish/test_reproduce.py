@@ -12,7 +12,7 @@ from kvbench.run.executor import Executor
 from kvbench.store.run_file import Job, RunFile
 from kvbench.store.tables import SCHEMA_VERSION
 from kvbench.system.errors import KVBenchError
-from tests.support.samples_of_ifeval import SPLIT
+from tests.support.tasks.samples_of_ifeval import SPLIT
 
 PRESS = "from kvpress import KnormPress\nclass MyPress(KnormPress):\n    pass\n"
 

@@ -20,7 +20,7 @@ from kvbench.store.store import Store
 from kvbench.store.tables import CONTEXTS, RECORDS
 from kvbench.system.console import printable
 from policies import POLICIES, Level, at_ratios
-from tests.support.runs import CommandLine
+from tests.support.models.runs import CommandLine
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ import pytest
 
 from kvbench.cli.program import main
 from kvbench.publish.site_files import LIST_FILE, remove_former_files
-from tests.support.small_store import small_store
+from tests.support.records.small_store import small_store
 
 
 def make(folder: Path, *names: str) -> None:

@@ -14,9 +14,9 @@ from kvbench.publish.site import publish_comparison
 from kvbench.publish.site_list import ENTRY_FILES, RUN
 from kvbench.store.store import Store
 from leaderboards.claims.registry import chosen_claims
-from tests.support.kvpress_folders import evaluation
-from tests.support.pages import Elements
-from tests.support.small_store import small_store
+from tests.support.browsing.pages import Elements
+from tests.support.records.kvpress_folders import evaluation
+from tests.support.records.small_store import small_store
 
 SITE = Path("site")
 

@@ -12,7 +12,7 @@ from kvbench.reference.training.batches import evaluation_batch
 from kvbench.reference.training.losses import states_of, task_loss
 from kvbench.reference.training.read_profile import ReadProfile, destroyed_slots, lines_of, read_profile
 from kvbench.reference.training.reads import UNDISTURBED_SHARE, HiddenShares, draw_readable
-from tests.support.toy import toy_tokenizer
+from tests.support.models.toy import toy_tokenizer
 
 LAYERS, HEADS, BATCH, WIDTH = 6, 2, 200, 50
 

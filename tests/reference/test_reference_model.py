@@ -26,7 +26,7 @@ from kvbench.reference.evaluate import measure, scores
 from kvbench.reference.targets import TARGETS, Target
 from policies import at_ratios
 from policies.declaration.names import CONTROLS
-from tests.support.runs import by_policy
+from tests.support.models.runs import by_policy
 
 EVERY_POLICY = choose_policies(None, list(TASKS.values()), "agnostic")
 SAMPLE = 24  # contexts of each task, the first of those that the README's scores are measured on

@@ -23,7 +23,7 @@ from kvbench.reference.training.lessons import Assignment
 from kvbench.reference.training.losses import states_of
 from kvbench.reference.training.tokenizer import train_tokenizer
 from kvbench.reference.training.widening import COPIED_INTO, READER, spread_reader, widen
-from tests.support.toy import toy_tokenizer
+from tests.support.models.toy import toy_tokenizer
 
 QUICK = Plan(steps=10)
 

@@ -39,7 +39,7 @@ from kvbench.reference.training.lessons import (
 )
 from kvbench.reference.training.losses import FIRST_WORD, answer_logits, bridge_loss, copying_loss, states_of
 from kvbench.reference.training.tokenizer import SPECIAL_TOKENS
-from tests.support.toy import toy_tokenizer
+from tests.support.models.toy import toy_tokenizer
 
 TAUGHT = ("base", "hops", "arithmetic", "instructions")  # short contexts; answers of a word, of steps, and of a text
 every_task = pytest.mark.parametrize("name", TAUGHT)

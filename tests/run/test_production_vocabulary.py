@@ -11,7 +11,7 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from kvbench.store.store import Store
-from tests.support.tekken import tekken
+from tests.support.models.tekken import tekken
 
 GIGABYTES = 2.0  # of the whole process: 1.5 were measured, where logits of all read tokens alone would take 3 more
 

@@ -19,9 +19,9 @@ from datasets_gen import TASKS
 from kvbench.prompts.prompt import build_prompts
 from kvbench.store.identity import PROVENANCE
 from kvbench.store.store import Store
-from tests.support.processes import is_running, wait_until
-from tests.support.runs import timeless
-from tests.support.toy import toy_tokenizer
+from tests.support.models.processes import is_running, wait_until
+from tests.support.models.runs import timeless
+from tests.support.models.toy import toy_tokenizer
 
 ROOT = Path(__file__).parents[2]
 needs_ray = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is not installed: kvbench[ray]")

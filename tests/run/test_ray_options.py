@@ -11,7 +11,7 @@ from kvbench.run.on_ray import Cluster, busy_resource, gpus_of_a_worker, places,
 from kvbench.run.worker import Worker
 from kvbench.store.run_file import Job
 from kvbench.system.errors import KVBenchError
-from tests.support.runs import CommandLine
+from tests.support.models.runs import CommandLine
 
 ROOT = Path(__file__).parents[2]
 needs_ray = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is not installed: kvbench[ray]")

@@ -20,8 +20,8 @@ from kvbench.models.load import LoadedModel
 from kvbench.run.workers import AHEAD, Workers
 from kvbench.system.errors import KVBenchError
 from policies import at_ratios
-from tests.support.processes import is_running, wait_until
-from tests.support.runs import timeless
+from tests.support.models.processes import is_running, wait_until
+from tests.support.models.runs import timeless
 
 
 def test_three_workers_write_the_records_of_one(llama: LoadedModel) -> None:
@@ -147,7 +147,7 @@ def test_workers_die_with_a_process_that_is_killed(tmp_path: Path) -> None:
     code = f"""
 import os, pathlib, time
 from kvbench.run.workers import AHEAD, Workers
-from tests.support.toy import toy_model
+from tests.support.models.toy import toy_model
 
 def work(_, item):
     (pathlib.Path({str(tmp_path)!r}) / str(os.getpid())).touch()

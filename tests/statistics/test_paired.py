@@ -16,7 +16,7 @@ from leaderboards.aggregate.pooled import JudgedCell, area_weights, pooled, with
 from leaderboards.errors import LeaderboardError
 from leaderboards.statistics.subset_means import smallest_detectable, subsets, two_sided_p
 from policies.declaration.levels import Level
-from tests.support.synthetic_records import realistic_records, record
+from tests.support.records.synthetic_records import realistic_records, record
 
 
 def records(**policies: list[float]) -> pd.DataFrame:

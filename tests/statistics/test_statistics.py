@@ -29,7 +29,7 @@ from leaderboards.statistics.bootstrap import (
 from leaderboards.statistics.resampling import Blank, Estimate
 from leaderboards.statistics.significance import ALPHA, bootstrap_p, corrected, interval_of_test, mcnemar_p
 from policies import Level
-from tests.support.synthetic_profiles import RATIOS, profile, value
+from tests.support.records.synthetic_profiles import RATIOS, profile, value
 
 # Tests and their correction
 

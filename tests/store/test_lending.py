@@ -5,7 +5,7 @@ import pytest
 
 import kvbench.run.unit
 from kvbench.store.tables import RECORDS
-from tests.support.runs import ToyRuns, outcome, policies_of, record_calls
+from tests.support.models.runs import ToyRuns, outcome, policies_of, record_calls
 
 
 def test_another_run_beside_it_lends_what_is_the_same(runs: ToyRuns, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from kvbench.store.merging import group_runs
 from kvbench.store.store import Store
 from kvbench.store.tables import RECORDS
 from kvbench.system.errors import KVBenchError
-from tests.support.runs import CommandLine, ToyRuns
+from tests.support.models.runs import CommandLine, ToyRuns
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from leaderboards.boards.rank import RANK
 from leaderboards.boards.safe_ratio import SAFE_RATIO
 from leaderboards.boards.standings import Standing, all_standings
 from leaderboards.statistics.resampling import Blank
-from tests.support.small_store import AGAIN, small_store
+from tests.support.records.small_store import AGAIN, small_store
 
 
 @pytest.fixture(scope="module")
@@ -190,7 +190,7 @@ def test_the_site_of_it_shows_and_gives_out_these_numbers(small_site: Path) -> N
 
 
 def test_another_schema_is_told_with_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tests.support.small_store.SCHEMA_VERSION", SCHEMA_VERSION + 1)
+    monkeypatch.setattr("tests.support.records.small_store.SCHEMA_VERSION", SCHEMA_VERSION + 1)
     with pytest.raises(pytest.fail.Exception, match="make small-store"):
         small_store(tmp_path / "small")
     assert "compute the numbers" in AGAIN

@@ -28,8 +28,8 @@ from kvbench.store.tables import RECORDS
 from kvbench.system.errors import KVBenchError
 from kvbench.system.files import write_text_atomically
 from policies import POLICIES, at_ratios
-from tests.support.processes import wait_until
-from tests.support.runs import ToyRuns, outcome, policies_of, record_calls
+from tests.support.models.processes import wait_until
+from tests.support.models.runs import ToyRuns, outcome, policies_of, record_calls
 
 
 def test_a_run_is_identified_first_and_complete_at_its_end(runs: ToyRuns, tmp_path: Path) -> None:
@@ -272,8 +272,8 @@ RUN_THAT_STOPS = """
 import sys, time
 from pathlib import Path
 import kvbench.run.execute, kvbench.run.resume, kvbench.run.unit
-from tests.support.runs import grid
-from tests.support.toy import toy_model
+from tests.support.models.runs import grid
+from tests.support.models.toy import toy_model
 
 collect = kvbench.run.unit.collect
 

@@ -11,7 +11,7 @@ from kvbench.store.scoring import SCORES, rescore
 from kvbench.store.store import Store
 from kvbench.store.tables import RECORDS
 from kvbench.system.errors import KVBenchError
-from tests.support.small_store import small_store
+from tests.support.records.small_store import small_store
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from kvbench.store.run_file import Job
 from kvbench.store.store import Store
 from kvbench.store.tables import QUESTIONS, RECORDS, TABLES, StoredTable, register
 from kvbench.system.errors import KVBenchError
-from tests.support.runs import ToyRuns, policies_of, record_calls
+from tests.support.models.runs import ToyRuns, policies_of, record_calls
 
 
 class Cell(BaseModel):

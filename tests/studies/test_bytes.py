@@ -8,7 +8,7 @@ from leaderboards.studies.bytes.frontier import BOTH, EVICTION, QUANTISATION, Po
 from leaderboards.studies.bytes.study import STUDY
 from leaderboards.studies.declaration import Part, StudyInput
 from leaderboards.studies.page import build_study
-from tests.support.damaged_records import treated_records
+from tests.support.records.damaged_records import treated_records
 
 WHOLE = 1000
 

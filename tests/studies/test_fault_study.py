@@ -6,7 +6,7 @@ from leaderboards.studies.declaration import Listing, Part, StudyInput
 from leaderboards.studies.faults.study import STUDY
 from leaderboards.studies.page import build_study
 from leaderboards.studies.treatments.damage import damages
-from tests.support.damaged_records import treated_records
+from tests.support.records.damaged_records import treated_records
 
 RATES = (0.0, 0.1, 0.2)
 

@@ -10,7 +10,7 @@ import pytest
 
 from leaderboards.errors import LeaderboardError
 from leaderboards.studies import registry
-from tests.support.small_store import small_store
+from tests.support.records.small_store import small_store
 
 ROOT = Path(__file__).parents[2]
 DECLARED = """

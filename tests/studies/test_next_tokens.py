@@ -10,7 +10,7 @@ from leaderboards.studies.declaration import StudyInput
 from leaderboards.studies.next_tokens.places import TABLE, parts_of
 from leaderboards.studies.next_tokens.study import STUDY
 from leaderboards.studies.page import build_study
-from tests.support.synthetic_records import frame, record
+from tests.support.records.synthetic_records import frame, record
 
 # Right tokens and nats a token of two texts, the second of which is shorter, in parts of 1, 1, 2 and up to 4 tokens.
 TEXTS = {"a": [(1, 1.0), (0, 2.0), (2, 0.5), (3, 1.0)], "b": [(0, 4.0), (1, 1.0), (1, 1.0), (1, 3.0)]}

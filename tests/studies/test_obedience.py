@@ -26,10 +26,10 @@ from leaderboards.metrics.leakage import leakage
 from leaderboards.statistics.resampling import Estimate, Resampler
 from leaderboards.studies.instructions.obedience import accuracy, kept, leaks, prompt_records, rank_correlations
 from policies import POLICIES, Policy, at_ratios
-from tests.support.runs import CommandLine, by_policy
-from tests.support.study_records import BOTH, HALF, answer, attack, instructions_page, records, small_study
-from tests.support.synthetic_records import by_budget
-from tests.support.toy import LAYERS, ActingScorer, pressing
+from tests.support.models.runs import CommandLine, by_policy
+from tests.support.models.toy import LAYERS, ActingScorer, pressing
+from tests.support.records.study_records import BOTH, HALF, answer, attack, instructions_page, records, small_study
+from tests.support.records.synthetic_records import by_budget
 
 # --- arms
 

@@ -8,7 +8,7 @@ from leaderboards.studies.instructions.obedience import leaks, prompt_records
 from leaderboards.studies.instructions.protection import forms_of, protection_gain
 from leaderboards.studies.instructions.published import GAINS
 from policies.declaration.names import plain_and_way
-from tests.support.study_records import BOTH, HALF, answer, attack, instructions_page, records, small_study
+from tests.support.records.study_records import BOTH, HALF, answer, attack, instructions_page, records, small_study
 
 
 def test_the_gain_is_half_of_what_is_obeyed_more_and_half_of_what_leaks_less() -> None:

@@ -12,7 +12,7 @@ from kvbench.store.store import Store
 from kvbench.system.errors import KVBenchError
 from kvbench.system.files import check_writable, write_atomically, write_text_atomically
 from kvbench.system.places import is_remote, place_of
-from tests.support.runs import CommandLine, ToyRuns, outcome, policies_of, record_calls
+from tests.support.models.runs import CommandLine, ToyRuns, outcome, policies_of, record_calls
 
 RUNS = "memory://bucket/runs"
 TWO = ("full", "knorm")

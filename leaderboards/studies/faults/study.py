@@ -5,13 +5,15 @@ from leaderboards.studies.faults.page import content_of
 from leaderboards.studies.treatments.damage import damages
 from leaderboards.studies.treatments.definitions import TREATMENTS
 from leaderboards.studies.treatments.measured import policies_in
+from policies.declaration.levels import KINDS
 from policies.declaration.names import FULL
 
 
 def _takes(given: StudyInput) -> bool:
     """Takes complete runs with the full cache and a fault at two rates or more."""
     policies = policies_in(given.records)
-    rates = given.records[given.records["level_kind"] == "rate"].groupby("policy", observed=True)["level"].nunique()
+    of_faults = given.records["level_kind"].isin([kind.name for kind in KINDS.values() if kind.hit_share])
+    rates = given.records[of_faults].groupby("policy", observed=True)["level"].nunique()
     return (
         FULL in policies
         and any(rates.get(damage.policy, 0) > 1 for damage in damages(policies))

@@ -8,7 +8,7 @@ from typing import Literal
 from datasets_gen.examples.wording import Phrasings
 from datasets_gen.tasks.hops import WHOSE
 from datasets_gen.writing.relations import ATTRIBUTES, BONDS
-from tests.support.solvers.text import NAME, matches, names_someone, sentences, value_of
+from tests.support.tasks.solvers.text import NAME, matches, names_someone, sentences, value_of
 
 PHRASE = rf"(?:the [a-z]+ of )*{NAME}"
 

@@ -6,8 +6,8 @@ from functools import cache
 
 from datasets_gen.examples.lexicon import lexicon
 from datasets_gen.writing.relations import BONDS
-from tests.support.solvers.relations import Reading, read_question, readings
-from tests.support.solvers.text import NAME, sentences
+from tests.support.tasks.solvers.relations import Reading, read_question, readings
+from tests.support.tasks.solvers.text import NAME, sentences
 
 GENDERS = {"she": "f", "her": "f", "he": "m", "his": "m", "him": "m"}
 MENTION = rf"(?:{NAME}|[Tt]he [a-z]+|[Ss]he|[Hh]er|[Hh]e|[Hh]is|him)"

@@ -11,7 +11,7 @@ import pytest
 from kvbench.store.store import Store
 from kvbench.store.tables import CONTEXTS, QUESTIONS, RECORDS, SCHEMA_VERSION, joined_schema
 
-FOLDER = Path(__file__).parents[1] / "data" / "small_store"
+FOLDER = Path(__file__).parents[2] / "data" / "small_store"
 VERSION = b"kvbench_schema_version"
 AGAIN = (
     "tests/data/small_store is of another schema: make it anew with `make small-store`, compute the numbers of "

@@ -5,7 +5,7 @@ from functools import cache
 
 from datasets_gen.examples.wording import Phrasings
 from datasets_gen.tasks.multi_presence import PERIODS, Period
-from tests.support.solvers.text import NAME, matches, sentences, value_of
+from tests.support.tasks.solvers.text import NAME, matches, sentences, value_of
 
 Words = dict[str, str]  # subject, value and year
 

@@ -8,7 +8,7 @@ from leaderboards.studies.declaration import StudyContent, StudyInput
 from leaderboards.studies.instructions.study import STUDY
 from leaderboards.studies.page import build_study
 from policies import Level
-from tests.support.synthetic_records import record
+from tests.support.records.synthetic_records import record
 
 HALF = Level("ratio", 0.5)
 BOTH = ("defence first", "directives first")

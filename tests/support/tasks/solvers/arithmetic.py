@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from datasets_gen.tasks.arithmetic import EVENTS, QUESTIONS, START
-from tests.support.solvers.text import NAME, matches, sentences
+from tests.support.tasks.solvers.text import NAME, matches, sentences
 
 SLOTS = {"subject": NAME, "other": NAME, "number": r"\d+", "size": r"\d+", "item": "[a-z]+"}
 

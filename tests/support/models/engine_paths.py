@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from policies import Policy
-from tests.support.toy import NETWORKS
+from tests.support.models.toy import NETWORKS
 
 
 def path_of(policy: Policy) -> tuple[object, ...]:

@@ -5,7 +5,7 @@ from typing import Any
 
 from pandas import DataFrame
 
-from tests.support.synthetic_records import record
+from tests.support.records.synthetic_records import record
 
 CONTEXTS, QUESTIONS = 8, 4
 Right = Callable[[float, int], bool]  # of a level and a question

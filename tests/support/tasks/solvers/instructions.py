@@ -9,7 +9,7 @@ from datasets_gen.examples.directives import KINDS
 from datasets_gen.examples.wording import Phrasings
 from datasets_gen.writing.defences import ATTACKS, DEFENCES
 from datasets_gen.writing.relations import ATTRIBUTES
-from tests.support.solvers.text import NAME, matches, sentences, value_of
+from tests.support.tasks.solvers.text import NAME, matches, sentences, value_of
 
 SIGNS = {"square": "[]", "round": "()", "curly": "{}"}
 BETWEEN = {"slash": " / ", "semicolon": "; ", "comma": ", "}

@@ -16,7 +16,7 @@ from datasets_gen.tasks.knowledge import (
     SLOTS,
     STAFF,
 )
-from tests.support.solvers.text import NAME, matches, sentences, value_of
+from tests.support.tasks.solvers.text import NAME, matches, sentences, value_of
 
 RELATIONS = (*SLOTS, PLAYS)
 WORDS = {1: "one", 2: "two", 3: "three"}

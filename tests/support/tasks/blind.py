@@ -7,7 +7,7 @@ from functools import cache
 from datasets_gen import Question, Task
 from datasets_gen.examples.lexicon import lexicon
 from leaderboards.metrics.judges.text import score_text
-from tests.support.solvers.text import NAME
+from tests.support.tasks.solvers.text import NAME
 
 COMMON = 12  # answers and words of answers that are tried for each form of question
 STEM = 3  # letters by which a family name is taken for another
