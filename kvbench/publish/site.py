@@ -52,7 +52,7 @@ from leaderboards.pages.results import Results, examples_page, task_page
 from leaderboards.statistics.levels import with_levels
 from leaderboards.studies.declaration import Study, StudyInput
 from leaderboards.studies.page import build_study
-from leaderboards.studies.registry import studies
+from leaderboards.studies.registry import studies, studies_of
 
 
 def planned_cells(identity: Identity, every_task: bool = False) -> PlannedCells:
@@ -114,7 +114,7 @@ def _write(
 ) -> tuple[list[Path], list[list[SummaryRow]]]:
     """Writes all files of a site; returns the pages to begin with, and the rows of each group."""
     inputs = [_study_input(*parts) for parts in zip(groups, records, strict=True)]
-    studies_of_groups = [[study for study in studies().values() if study.takes(one)] for one in inputs]
+    studies_of_groups = [studies_of(one) for one in inputs]
     results, (duels_of_groups, pages, answers) = side_by_side(
         partial(_aggregate, groups, records, studies_of_groups, every_task),
         partial(_from_records, groups, inputs, folder),

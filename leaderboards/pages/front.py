@@ -39,7 +39,6 @@ METHOD = "method.html"
 PROVENANCE = (("Began", "created", 16), ("Commit", "git_revision", 10), ("Machine", "device", 40))
 A_LITTLE = 0.5  # percent of the bytes
 TEACHING = "reference"  # how the names of the shipped models begin
-TRADEOFF_TITLE = f"{KEPT.capitalize()} over {HELD}"
 TRADEOFF_UNIT = "percent of the full cache; a line for each policy, a point for each level"
 
 

@@ -6,7 +6,7 @@ from importlib import import_module
 from pathlib import Path
 
 from leaderboards.errors import LeaderboardError
-from leaderboards.studies.declaration import Study
+from leaderboards.studies.declaration import Study, StudyInput
 from policies.declaration.naming import by_name
 
 
@@ -17,3 +17,9 @@ def studies() -> Mapping[str, Study]:
     modules = [import_module(f"leaderboards.studies.{path.parent.name}.study") for path in paths]
     declared: list[Study] = [module.STUDY for module in modules]
     return by_name("studies", declared, LeaderboardError)
+
+
+def studies_of(results: StudyInput) -> list[Study]:
+    """Lists the studies that have a page of these results. They take complete runs alone: their numbers are paired."""
+    is_complete = all(run["status"] == "complete" for run in results.runs)
+    return [study for study in studies().values() if is_complete and study.takes(results)]

@@ -1,5 +1,7 @@
 """The study of next tokens: what is averaged over which tokens, and what its page tells."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from pandas import DataFrame
@@ -10,6 +12,7 @@ from leaderboards.studies.declaration import StudyInput
 from leaderboards.studies.next_tokens.places import TABLE, parts_of
 from leaderboards.studies.next_tokens.study import STUDY
 from leaderboards.studies.page import build_study
+from leaderboards.studies.registry import studies_of
 from tests.support.records.synthetic_records import frame, record
 
 # Right tokens and nats a token of two texts, the second of which is shorter, in parts of 1, 1, 2 and up to 4 tokens.
@@ -77,6 +80,12 @@ def test_its_page_has_a_picture_for_each_level_and_a_column_for_each_part() -> N
 
 def test_a_run_without_the_table_has_no_such_page() -> None:
     assert not STUDY.takes(StudyInput("toy", given().records, [{"status": "complete"}]))
+
+
+@pytest.mark.parametrize(("statuses", "names"), [(["complete"], ["next-tokens"]), (["complete", "started"], [])])
+def test_a_study_takes_complete_runs_alone(statuses: list[str], names: list[str]) -> None:
+    runs = [{"status": status, "identity": {"scope": "context"}} for status in statuses]
+    assert [study.name for study in studies_of(replace(given(), runs=runs))] == names
 
 
 def test_perplexity_is_that_of_the_mean_nats_and_no_mean_of_perplexities() -> None:

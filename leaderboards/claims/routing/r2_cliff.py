@@ -1,27 +1,14 @@
 """Claim R2: there is a cliff of hallucination near a ratio of 0.9."""
 
-from collections.abc import Mapping
-from functools import partial
-
 import numpy as np
 
 from leaderboards.boards.cliff import slopes, steepest
 from leaderboards.boards.profiles import FLAT
-from leaderboards.claims.declaration import Claim, Measured, Statistic, each_part
-from leaderboards.claims.evidence import Evidence, NoEvidenceError
-from leaderboards.claims.routing.routes import OVER_RATIOS, RATIOS, Routes
+from leaderboards.claims.declaration import Claim, Statistic
+from leaderboards.claims.evidence import NoEvidenceError
+from leaderboards.claims.routing.routes import OVER_RATIOS, RATIOS, Routes, of_both_rates
 from leaderboards.claims.texts import R
 from leaderboards.statistics.bootstrap import FloatArray
-
-
-def _measure(evidence: Mapping[str, Evidence]) -> Measured:
-    routes = Routes.of(evidence)
-    return each_part(
-        {
-            "hallucinated, of all answers": partial(_peak, routes, ""),
-            "hallucinated, of those that state something": partial(_peak, routes, "answered"),
-        }
-    )
 
 
 def _peak(routes: Routes, of: str) -> Statistic:
@@ -49,6 +36,6 @@ CLAIM = Claim(
     side="at least",
     threshold=0.8,
     experiments=(OVER_RATIOS,),
-    measure=_measure,
+    measure=of_both_rates(_peak),
     unit="asked ratio",
 )

@@ -1,26 +1,15 @@
 """Claim R3: what is evicted everywhere goes with what is made up."""
 
 from collections.abc import Mapping
-from functools import partial
 
 import numpy as np
 
 from leaderboards.boards.profiles import FLAT
-from leaderboards.claims.declaration import Claim, Measured, Statistic, each_part
-from leaderboards.claims.evidence import Evidence, NoEvidenceError, TaskEvidence
-from leaderboards.claims.routing.routes import OVER_RATIOS, POLICIES, RATIOS, Routes
+from leaderboards.claims.declaration import Claim, Statistic
+from leaderboards.claims.evidence import NoEvidenceError, TaskEvidence
+from leaderboards.claims.routing.routes import OVER_RATIOS, POLICIES, RATIOS, Routes, of_both_rates
 from leaderboards.claims.texts import R
 from leaderboards.statistics.bootstrap import FloatArray
-
-
-def _measure(evidence: Mapping[str, Evidence]) -> Measured:
-    routes = Routes.of(evidence)
-    return each_part(
-        {
-            "hallucinated, of all answers": partial(_correlation, routes, ""),
-            "hallucinated, of those that state something": partial(_correlation, routes, "answered"),
-        }
-    )
 
 
 def _correlation(routes: Routes, of: str) -> Statistic:
@@ -64,7 +53,7 @@ CLAIM = Claim(
     side="above",
     threshold=0.0,
     experiments=(OVER_RATIOS,),
-    measure=_measure,
+    measure=of_both_rates(_correlation),
     unit="correlation",
     remark="Over ratios anything that compression makes worse goes with anything that it removes: such a correlation "
     "is high for any two curves that rise. Given the ratio, GER has to tell which contexts fail.",

@@ -1,11 +1,12 @@
 """The experiments of text R: policies over ratios, about one fact, chains of facts, and facts about several people."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
-from leaderboards.claims.declaration import Experiment, Statistic
+from leaderboards.claims.declaration import Experiment, Measure, Measured, Statistic, each_part
 from leaderboards.claims.evidence import Evidence, NoEvidenceError, TaskEvidence
 from leaderboards.statistics.bootstrap import FloatArray
 from policies.declaration.names import FULL
@@ -58,6 +59,18 @@ class Routes:
         """Averages the means of all policies at each ratio, the full cache first: shape (1 + resamples, ratios + 1)."""
         means = [np.mean([self.mean(policy, ratio, column) for policy in POLICIES], axis=0) for ratio in RATIOS]
         return np.stack([self.mean(FULL, None, column), *means], axis=1)
+
+
+def of_both_rates(measure: Callable[[Routes, str], Statistic]) -> Measure:
+    """Measures something of the rate of made-up answers, among all and among those that state something: its second
+    argument is the column that these have, if any."""
+
+    def of_evidence(evidence: Mapping[str, Evidence]) -> Measured:
+        routes = Routes.of(evidence)
+        rates = {"hallucinated, of all answers": "", "hallucinated, of those that state something": "answered"}
+        return each_part({part: partial(measure, routes, column) for part, column in rates.items()})
+
+    return of_evidence
 
 
 def holds_up_to(of_task: TaskEvidence, policy: str) -> FloatArray:

@@ -6,9 +6,8 @@ from leaderboards.studies.instructions.page import content_of, has_orders
 
 
 def _takes(given: StudyInput) -> bool:
-    """Takes complete runs alone, since the numbers of the page are paired: of system prompts, or in both orders."""
-    of_prompts = all(run["identity"]["scope"] == "system" for run in given.runs) or has_orders(given.records)
-    return of_prompts and all(run["status"] == "complete" for run in given.runs)
+    """Takes runs of system prompts, or in both orders."""
+    return all(run["identity"]["scope"] == "system" for run in given.runs) or has_orders(given.records)
 
 
 STUDY = Study(

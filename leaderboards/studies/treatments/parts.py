@@ -1,14 +1,12 @@
 """Curves, maps and texts from which the pages on treatments are made."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
-import numpy as np
 from markupsafe import Markup
 
 from leaderboards.figures.panels import Path, panel
 from leaderboards.rendering.frames import SHARE, Axis
 from leaderboards.rendering.style import LineStyle
-from leaderboards.statistics.bootstrap import FloatArray
 from leaderboards.statistics.resampling import Estimate
 from leaderboards.studies.declaration import Picture
 from leaderboards.studies.treatments.measured import MeasuredTask
@@ -72,10 +70,6 @@ def is_clear(estimate: Estimate) -> bool:
     return estimate.interval is not None and not estimate.interval[0] <= 0 <= estimate.interval[1]
 
 
-def names_joined(tasks: Sequence[MeasuredTask]) -> str:
-    return ", ".join(task.name for task in tasks)
-
-
 def half_lost_from(task: MeasuredTask, policy: str) -> float | None:
     """Returns the lowest level from which on no more than half is kept, or None where there is none."""
     losing = None
@@ -84,9 +78,3 @@ def half_lost_from(task: MeasuredTask, policy: str) -> float | None:
             break
         losing = level
     return losing
-
-
-def mean_over(arrays: Sequence[FloatArray]) -> FloatArray:
-    """Returns the mean of arrays of one shape."""
-    mean: FloatArray = np.mean(arrays, axis=0)
-    return mean
