@@ -5,7 +5,7 @@ from typing import Literal
 
 import numpy as np
 
-from leaderboards.aggregate.row import HALLUCINATION, SummaryRow
+from leaderboards.aggregate.row import HALLUCINATION, WRONG_OF_ANSWERED, SummaryRow
 from leaderboards.metrics import CURVES, Measure
 from leaderboards.statistics.bootstrap import DIGITS, FloatArray, percentile_intervals
 from policies.declaration.names import CONTROLS
@@ -34,13 +34,15 @@ def marks(values: Mapping[str, FloatArray], higher_is_better: bool = True) -> Ma
 
 def marked(rows: Mapping[str, SummaryRow], means: Mapping[str, Mapping[str, FloatArray]]) -> dict[str, SummaryRow]:
     """Returns the rows of a task, mode and level by policy, each with what it is best and tied in. ``means``: by policy
-    and field of the row, resampled. Controls and rows without an interval are ranked in nothing."""
+    and field of the row, resampled. Controls and rows without an interval are ranked in nothing. One that gives hardly
+    any answers is not ranked by how many of them are wrong."""
     levels_by_mark: dict[str, dict[Mark, list[str]]] = {policy: {"best": [], "tie": []} for policy in rows}
     for measure in RANKED:
         values = {
             policy: np.concatenate([[value], by_level[measure.field]])
             for policy, by_level in means.items()
             if policy not in CONTROLS
+            and not (measure is WRONG_OF_ANSWERED and rows[policy].few_answers)
             and measure.field in by_level
             and (value := measure.value(rows[policy])) is not None
             and not np.isnan(by_level[measure.field]).any()

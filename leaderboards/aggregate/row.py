@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict
 
-from leaderboards.metrics import MEASURES, Interval, with_columns
+from leaderboards.metrics import MEASURES, Interval, Measure, with_columns
 from policies.declaration.levels import Level
 
 ALL_TASKS = "all"
-FEW_CONTEXTS = 10  # below which intervals are too narrow: of 4, 8 and 12 contexts those of 95 % hold 82, 88 and 91 %
+FEW_CONTEXTS = 10  # below which intervals are too narrow, see statistics/bootstrap.py: COVERAGE
+FEW_ANSWERS = 10  # of which a share is written as a count, without an interval, and by which nobody is best
 F1, HALLUCINATION, GER = (MEASURES[field] for field in ("f1", "hallucination_rate", "ger"))
 REALISED_RATIO, KEPT_TOKENS, KV_BYTES = (MEASURES[field] for field in ("realised_ratio", "kept_tokens", "kv_bytes"))
 WRONG_OF_ANSWERED = MEASURES["wrong_of_answered"]
@@ -46,11 +47,15 @@ class SummaryRow(BaseModel):
     repeats: int = 1  # draws of a random policy, which are averaged question by question; 1 for others
     n: int  # questions answered
     contexts: int = 0  # that the questions are about
-    fewest_contexts: int = 0  # of a task: the contexts, or the fewest of any task that the row is the mean over
+    # The contexts of the measure that leads its task with the fewest: those with attacks may be fewer than those with
+    # directives. Of a mean over tasks, the fewest of a task.
+    fewest_contexts: int = 0
+    answers_given: int | None = None  # that are neither empty nor an abstention; of a mean over tasks the fewest of one
     mean_of: tuple[str, ...] = ()  # those that a row of ``all`` is the mean over
     not_mastered: str | None = None  # why the task tells nothing of policies: the model cannot do it
     chance: float | None = None  # F1, in percent, of the best guesser who does not see the text
     obeyed_by_silence: float | None = None  # in percent of the directives: by an answer that only abstains
+    f1_of_silence: float | None = None  # in percent: of who abstains from every question
     # Names of measures: those in which the paired differences of all others at this task and level from this policy
     # leave out 0, and those in which it cannot be told from the best, or others from it where it is best. Controls are
     # in neither.
@@ -68,9 +73,23 @@ class SummaryRow(BaseModel):
         """Tells whether there are too few contexts for a verdict to be trusted."""
         return 0 < self.fewest_contexts < FEW_CONTEXTS
 
+    @property
+    def few_answers(self) -> bool:
+        """Tells whether too few answers are given for a share of them to be told from others."""
+        return self.answers_given is not None and self.answers_given < FEW_ANSWERS
+
     @cached_property
     def at(self) -> Level:
         return Level(self.level_kind, self.level)
+
+
+def count_text(row: SummaryRow, measure: Measure) -> str:
+    """Writes a share of few answers as a count, such as "0 of 4", which has no interval; any other as an empty text. Of
+    a random policy the answers of all draws are counted."""
+    share = measure.value(row)
+    if measure is not WRONG_OF_ANSWERED or not row.few_answers or row.task == ALL_TASKS or share is None:
+        return ""
+    return f"{round(share * (row.answers_given or 0))} of {row.answers_given}"
 
 
 def interval_text(interval: Interval | None, factor: float = 1, digits: int = 0) -> str:

@@ -8,7 +8,7 @@ from unicodedata import category
 import numpy as np
 from pandas import DataFrame, factorize, isna
 
-from leaderboards.aggregate.lead import not_mastered, obeyed_by_silence
+from leaderboards.aggregate.lead import DIRECTIVES, f1_of_silence, not_mastered, obeyed_by_silence
 from leaderboards.aggregate.ranking import marked
 from leaderboards.aggregate.row import ALL_TASKS, SummaryRow
 from leaderboards.errors import LeaderboardError
@@ -109,20 +109,25 @@ def summarise(
         key: _cell(key, columns_by_key.get(key, nothing), _Expected.of(key, questions, planned), seed, resamples)
         for key in _in_order(list(keys))
     }
-    cells = _judged(cells, planned.chances if planned else {}, silence)
+    cells = _judged(cells, planned.chances if planned else {}, silence, f1_of_silence(records))
     cells |= _overall(cells, every_task=planned is not None and planned.every_task)
     return _marked(cells)
 
 
 def _judged(
-    cells: Mapping[Key, _Cell], chances: Mapping[str, float], silence: Mapping[tuple[str, str], float]
+    cells: Mapping[Key, _Cell],
+    chances: Mapping[str, float],
+    silence: Mapping[tuple[str, str], float],
+    silent_f1: Mapping[tuple[str, str], float],
 ) -> dict[Key, _Cell]:
-    """Lists the cells, each with the chance of its task, and with why the model cannot do it, if so."""
+    """Lists the cells, each with what chance and silence reach in its task, and with why the model cannot do it, if
+    so."""
     wholes = {key[:2]: cell.row for key, cell in cells.items() if key[2] == FULL}
     judged = {
         board: {
             "chance": chances.get(board[0]),
             "obeyed_by_silence": silence.get(board),
+            "f1_of_silence": silent_f1.get(board),
             "not_mastered": not_mastered(wholes.get(board), chances.get(board[0]), silence.get(board)),
         }
         for board in {key[:2] for key in cells}
@@ -187,7 +192,7 @@ def _cell(key: Key, group: Columns, expected: _Expected, seed: int, resamples: i
         "repeats": repeats,
         "n": _questions(answered),
         "contexts": len(np.unique(answered["context"])),
-        "fewest_contexts": len(np.unique(answered["context"])),
+        "fewest_contexts": _fewest_contexts(answered),
     }
     gap = _incomplete(group, expected, repeats)
     if gap:
@@ -197,8 +202,18 @@ def _cell(key: Key, group: Columns, expected: _Expected, seed: int, resamples: i
     means = _resampled(samples, task, measures, seed, resamples)
     if shared["contexts"] < 2:
         gaps.append(ONE_CONTEXT)
-    row = SummaryRow(**shared, **measures, **_intervals(means), reason=_joined(gaps))
+    stated = samples[Over.STATEMENTS]
+    given = int(np.nansum(stated["answered"])) if isinstance(stated, Columns) else None
+    row = SummaryRow(**shared, **measures, **_intervals(means), answers_given=given, reason=_joined(gaps))
     return _Cell(row, means)
+
+
+def _fewest_contexts(answered: Columns) -> int:
+    """Counts the contexts of the measure with the fewest, of those that lead a task with directives; of other tasks all
+    contexts."""
+    known = [~np.isnan(_numbers(answered, measure)) for measure in DIRECTIVES.measures]
+    contexts = [len(np.unique(answered["context"][there])) for there in known if there.any()]
+    return min(contexts, default=len(np.unique(answered["context"])))
 
 
 def _mean_ratio(level: Level, ratios: Sequence[float | None]) -> float | None:
@@ -348,17 +363,26 @@ def _overall(cells: Mapping[Key, _Cell], every_task: bool) -> dict[Key, _Cell]:
     tasks = dict.fromkeys(task for task, *_ in cells)
     excluded = {key[:2] for key, cell in cells.items() if cell.row.not_mastered and not every_task}
     counted = {mode: [task for task in tasks if (task, mode) not in excluded] for _, mode, *_ in cells}
-    chances = {task: cell.row.chance for (task, *_), cell in cells.items() if cell.row.chance is not None}
-    known = {mode: [chances[task] for task in of_mode if task in chances] for mode, of_mode in counted.items()}
-    means = {mode: sum(values) / len(values) if values else None for mode, values in known.items()}
+    floors = {
+        mode: _floors([cells[key] for key in cells if key[0] in counted[mode] and key[1] == mode]) for mode in counted
+    }
     anywhere = dict.fromkeys((ALL_TASKS, mode, policy, level) for _, mode, policy, level in cells)
     return {
-        key: _over_tasks(key, [(task, cells.get((task, *key[1:]))) for task in counted[key[1]]], means[key[1]])
+        key: _over_tasks(key, [(task, cells.get((task, *key[1:]))) for task in counted[key[1]]], floors[key[1]])
         for key in _in_order(list(anywhere))
     }
 
 
-def _over_tasks(key: Key, by_task: Sequence[tuple[str, _Cell | None]], chance: float | None) -> _Cell:
+def _floors(cells: Sequence[_Cell]) -> dict[str, float | None]:
+    """Returns the mean over tasks of what chance and silence reach in each that has such a number."""
+    floors: dict[str, float | None] = {}
+    for name in ("chance", "f1_of_silence"):
+        by_task = {cell.row.task: getattr(cell.row, name) for cell in cells}
+        floors[name] = _average([number for number in by_task.values() if number is not None])
+    return floors
+
+
+def _over_tasks(key: Key, by_task: Sequence[tuple[str, _Cell | None]], floors: Mapping[str, float | None]) -> _Cell:
     _, mode, policy, level = key
     present = [cell for _, cell in by_task if cell is not None]
     gaps = [f"{task}: not run" for task, cell in by_task if cell is None]
@@ -373,9 +397,9 @@ def _over_tasks(key: Key, by_task: Sequence[tuple[str, _Cell | None]], chance: f
         "repeats": max((cell.row.repeats for cell in present), default=1),
         "n": sum(cell.row.n for cell in present),
         "contexts": sum(cell.row.contexts for cell in present),
-        "fewest_contexts": min((cell.row.contexts for cell in present), default=0),
+        "fewest_contexts": min((cell.row.fewest_contexts for cell in present), default=0),
         "mean_of": tuple(task for task, _ in by_task),
-        "chance": chance,
+        **floors,
         "reason": _joined(gaps) if by_task else NONE_MASTERED,
     }
     if not present or len(present) < len(by_task) or not all(cell.row.complete for cell in present):
@@ -389,7 +413,8 @@ def _over_tasks(key: Key, by_task: Sequence[tuple[str, _Cell | None]], chance: f
         measures[name] = _average_by_layer(values) if measure.by_layer else _average(values)
         if counted and all(name in cell.means for cell in counted):
             means[name] = np.mean([cell.means[name] for cell in counted], axis=0)
-    return _Cell(SummaryRow(**shared, **measures, **_intervals(means)), means)
+    given = [cell.row.answers_given for cell in present if cell.row.answers_given is not None]
+    return _Cell(SummaryRow(**shared, **measures, **_intervals(means), answers_given=min(given, default=None)), means)
 
 
 def _average(values: Sequence[float | None]) -> float | None:

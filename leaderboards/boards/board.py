@@ -13,6 +13,7 @@ from leaderboards.aggregate.row import (
     F1,
     KV_BYTES,
     SummaryRow,
+    count_text,
     interval_text,
 )
 from leaderboards.boards.cells import SIGNS, Cell, Line
@@ -268,7 +269,7 @@ def _measure_column(measure: Measure, heading: Heading, level: Level, name: str)
         value = None if row is None else measure.value(row)
         if row is None or value is None:
             return Cell.blank(None if row is None else row.reason)
-        text = f"{100 * value:.0f}" if measure.is_share else measure.text(value)
+        text = count_text(row, measure) or (f"{100 * value:z.0f}" if measure.is_share else measure.text(value))
         silent = ABSTENTION.value(row) if measure in CLIFFS else None
         # What is not answered is not wrong either.
         return Cell(text, "" if silent is None else f"unanswered {100 * silent:.0f}", value)

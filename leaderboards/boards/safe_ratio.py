@@ -29,7 +29,7 @@ class SafeRatio:
     # whose interval reaches highest.
     losses: tuple[Estimate, ...]
     unsafe_from: float | None = None  # the lowest asked ratio that is shown to be unsafe
-    tasks: tuple[str, ...] = ()  # over several tasks: those that decide it
+    tasks: tuple[str, ...] = ()  # over several tasks: those that decide it, that with the fewest contexts first
 
     @property
     def shown(self) -> float | None:
@@ -82,10 +82,11 @@ def lowest(by_task: Mapping[str, SafeRatio | Blank]) -> SafeRatio | Blank:
             return Blank(f"{task}: {one.reason}" if len(by_task) > 1 else one.reason, one.short)
     known = {task: one for task, one in by_task.items() if not isinstance(one, Blank)}
     smallest = min(known.values(), key=_badness)
-    tasks = tuple(task for task, one in known.items() if _badness(one) == _badness(smallest))
+    deciding = (task for task, one in known.items() if _badness(one) == _badness(smallest))
+    tasks = tuple(sorted(deciding, key=lambda task: known[task].contexts))
     return replace(
         smallest,
-        contexts=min(known[task].contexts for task in tasks),
+        contexts=known[tasks[0]].contexts,
         unsafe_from=min((one.unsafe_from for one in known.values() if one.unsafe_from is not None), default=None),
         tasks=tasks,
     )
@@ -109,9 +110,11 @@ def _upper(loss: Estimate) -> float:
 
 def _cell(safe: SafeRatio) -> Cell:
     few = f"n = {safe.contexts}" if safe.outcome == "not shown" else ""
-    more = f" +{len(safe.tasks) - 1}" if len(safe.tasks) > 1 else ""
-    where = f"in {safe.tasks[0]}{more}" if safe.tasks else ""
-    lines = (unsafe_from(safe), ", ".join(filter(None, (where, few))))
+    where = few
+    if safe.tasks:
+        more = f" +{len(safe.tasks) - 1}" if len(safe.tasks) > 1 else ""
+        where = f"in {safe.tasks[0]}{f' ({few})' if few else ''}{more}"
+    lines = (unsafe_from(safe), where)
     return Cell(f"{safe.ratio:g}" if safe.ratio else safe.outcome, "\n".join(filter(None, lines)), safe.ratio)
 
 
@@ -126,7 +129,8 @@ SAFE_RATIO = DerivedMeasure(
     better="higher",
     bounds=(0, 1),
     line="up to which the loss in what leads the task stays below 5 points, also at the upper end of its interval; "
-    "below it the lowest ratio that is surely unsafe, and over all tasks the task that decides, and how many more do",
+    "below it the lowest ratio that is surely unsafe, and over all tasks the task that decides, n its contexts, and "
+    "how many more tasks do",
     definition=Definition(
         "Safe ratio",
         "The highest asked ratio up to which, at every lower one too, the loss against the full cache on the same "

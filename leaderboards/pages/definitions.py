@@ -3,14 +3,14 @@
 from leaderboards.aggregate.arguments import LEAST_SHARE
 from leaderboards.aggregate.lead import ABOVE_CHANCE
 from leaderboards.aggregate.paired import COMPARED, MORE
-from leaderboards.aggregate.row import FEW_CONTEXTS
+from leaderboards.aggregate.row import FEW_ANSWERS, FEW_CONTEXTS
 from leaderboards.boards.registry import derived_definitions
 from leaderboards.claims.definitions import CLAIMS
 from leaderboards.figures.tradeoff import DEFINITION as TRADEOFF
 from leaderboards.metrics import definitions_of
 from leaderboards.metrics.declaration.definition import Chapter, Definition, with_interval
 from leaderboards.pages.uses import DEFINITION as USES
-from leaderboards.statistics.bootstrap import RESAMPLES
+from leaderboards.statistics.bootstrap import COVERAGE, RESAMPLES
 from leaderboards.statistics.significance import ALPHA, EXACT_BELOW, POWER
 from leaderboards.statistics.subset_means import ALL_UP_TO, SUBSETS, fewest_clusters
 from leaderboards.studies.registry import studies
@@ -25,9 +25,10 @@ ANSWERS = Chapter(
             "F1 of the best guesser who does not see the text, in percent: how often each answer is right for a "
             "question of that form. Measured for each task by a blind solver. Of running text: the next-token "
             "accuracy of a full stop at every place, the commonest token of generated text. Of directives: the share "
-            "that an answer obeys which only abstains, by the same checkers; an empty one obeys none. A model has to "
-            f"do better by {ABOVE_CHANCE:g} points.",
-            names=("chance", "obeyed_by_silence"),
+            "that an answer obeys which only abstains, by the same checkers; an empty one obeys none. Silence: the F1 "
+            "of who abstains from everything, which is right where the text does not tell. A model has to do "
+            f"better by {ABOVE_CHANCE:g} points.",
+            names=("chance", "obeyed_by_silence", "f1_of_silence"),
         ),
     ),
 )
@@ -201,9 +202,13 @@ STATISTICS = Chapter(
         Definition(
             "Few contexts",
             f"Fewer than {FEW_CONTEXTS} contexts of a task, or of any task that a mean is made of. Intervals are then "
-            "too narrow and verdicts too sure: of 4, 8 and 12 contexts, intervals of 95 % hold the truth in 82, 88 and "
-            "91 % of simulated runs.",
-            names=("fewest_contexts",),
+            "too narrow and verdicts too sure. Of normally distributed contexts, intervals of 95 % hold the truth in "
+            f"so many percent of simulated runs: {', '.join(f'of {n} {held}' for n, held in COVERAGE.items())}. "
+            "Where a task has directives, counted are the contexts of the measure with the fewest: fewer have attacks "
+            "on a prompt with a defence than directives. Below "
+            f"{FEW_ANSWERS} answers given, a share of wrong ones is written as a count, has no interval, and nobody is "
+            "best by it; of a random policy all draws are counted.",
+            names=("fewest_contexts", "answers_given"),
         ),
     ),
 )

@@ -7,6 +7,7 @@ from leaderboards.aggregate.lead import lead_of
 from leaderboards.aggregate.row import (
     ABSTENTION,
     ALL_TASKS,
+    FEW_CONTEXTS,
     LEAKAGE_RISE,
     OBEYED,
     WRONG_OF_ANSWERED,
@@ -52,8 +53,8 @@ def findings_of(results: Results, matrix: UseMatrix, section: str, pages: Mappin
 
 
 def _most(results: Results, matrix: UseMatrix, figure: Address) -> Finding | None:
-    """Finds the highest safe ratio of a method, of a use with few contexts only where no other has one; of several that
-    share it, the one that keeps most there."""
+    """Finds the highest safe ratio of a method in the use that has the most contexts, ten being enough; of several
+    that share it, the one that keeps most there."""
     rows = {(row.task, row.policy, row.at): row for row in results.rows}
     kind = kind_of(results).name
     candidates, measured = [], False
@@ -64,7 +65,7 @@ def _most(results: Results, matrix: UseMatrix, figure: Address) -> Finding | Non
                 level = Level(kind, cell.sort)
                 shares = [kept_share(rows, task, line.name, level) for task in use.tasks]
                 kept = min((share for share in shares if share is not None), default=0.0)
-                candidates.append((not use.few, cell.sort, kept, use, line.name))
+                candidates.append((min(use.contexts, FEW_CONTEXTS), cell.sort, kept, use, line.name))
     if not measured:
         return None
     if not candidates:

@@ -10,12 +10,14 @@ from functools import partial
 from typing import Any
 
 from leaderboards.aggregate.lead import QUESTIONS, lead_of
-from leaderboards.aggregate.row import ALL_TASKS, F1, SummaryRow
+from leaderboards.aggregate.row import ALL_TASKS, F1, FEW_CONTEXTS, SummaryRow
 from leaderboards.aggregate.unmastered import reasons_by_task
 from leaderboards.boards.area import AREA
 from leaderboards.boards.board import Board
 from leaderboards.boards.cells import Cell
+from leaderboards.boards.safe_ratio import SafeRatio
 from leaderboards.downloads.encounters import encounters
+from leaderboards.figures.captions import MODES
 from leaderboards.figures.gallery import Picture
 from leaderboards.figures.tradeoff import HELD, KEPT, WHOLE, tradeoff
 from leaderboards.pages.claims import CLAIMS_PAGE, register_folder
@@ -24,10 +26,11 @@ from leaderboards.pages.method import TaskEntry
 from leaderboards.pages.results import Results, distinct, examples_page, labels_of, spread, task_page
 from leaderboards.pages.sections import largest_of, note_of, sections_of, title_of
 from leaderboards.pages.tables import LISTING
-from leaderboards.pages.uses import UseMatrix, kind_of, use_matrix
+from leaderboards.pages.uses import UseMatrix, kind_of, safe_ratio_of, use_matrix, uses_of
 from leaderboards.rendering.plots import Plot, Spot
 from leaderboards.rendering.style import LineStyle, line_styles
 from leaderboards.rendering.templating import as_data, render
+from leaderboards.statistics.bootstrap import COVERAGE
 from leaderboards.statistics.resampling import Blank
 from policies.declaration.levels import Level, LevelKind
 from policies.declaration.names import CONTROLS, FULL
@@ -138,12 +141,23 @@ def _front_page(
             for label, one in zip(labels_of(results), results, strict=True)
             for title, page in one.studies.items()
         ],
+        coverage=_coverage([use.contexts for one in results for use in uses_of(one)]),
+        modes=[MODES[mode].removesuffix(".") + f" (mode {mode})." for mode in distinct(one.mode for one in results)],
         claims=[CLAIMS_PAGE, *(f"../{register_folder(one.model)}/{CLAIMS_PAGE}" for one in results)],
         scripts=(*SCRIPTS, "board.js"),
         board_data=as_data(_board_data(results, boards)),
         sections=sections_of(results, shown),
         **values,
     )
+
+
+def _coverage(contexts: Sequence[int]) -> str:
+    """Says how often intervals from few contexts hold the truth; ``contexts``: of each use."""
+    few = sorted(count for count in contexts if 1 < count < FEW_CONTEXTS)
+    ends = [f"{count} in {COVERAGE[count]} % of simulated runs" for count in dict.fromkeys((*few[:1], *few[-1:]))]
+    held = f"from few contexts they are too narrow, and hold the truth from {', from '.join(ends)}"
+    alone = "a single context has none"
+    return "; ".join(filter(None, (held if few else "", alone if 1 in contexts else "")))
 
 
 def _first(
@@ -196,9 +210,25 @@ def _notes(results: Results) -> list[str]:
     notes = []
     if best.get("oracle", 0.0) > best.get(FULL, 0.0) > 0:
         notes.append("The oracle is above the full cache: it removes the distractors too.")
+    notes += _oracle_not_shown(results)
     if "recency" in areas and areas.get("streaming_llm", areas["recency"]) < areas["recency"]:
         notes.append("StreamingLLM loses to recency: in short texts its sinks cost much of the budget.")
     return notes
+
+
+def _oracle_not_shown(results: Results) -> list[str]:
+    """Says why even the control that keeps the evidence is not shown to be safe: its intervals are too wide."""
+    safe = {task: one for task in results.tasks if isinstance(one := safe_ratio_of(results, task, "oracle"), SafeRatio)}
+    unclear = {
+        task: one.losses[0].high for task, one in safe.items() if one.outcome == "not shown" and one.losses[0].high
+    }
+    if not unclear:
+        return []
+    ends = ", ".join(f"{task} (up to {high:.0f}, n = {safe[task].contexts})" for task, high in unclear.items())
+    return [
+        "Not shown for the oracle too, which keeps the evidence: so few contexts cannot exclude a loss of 5 points or "
+        f"more at the lowest ratio, in {ends}."
+    ]
 
 
 def _task_page(results: Sequence[Results], task: str, **values: Any) -> str:

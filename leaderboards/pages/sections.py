@@ -59,10 +59,15 @@ def note_of(results: Results, task: str) -> str:
     note = f"{_counted(most.n, 'question')} about {_counted(most.contexts, 'context')} in each cell"
     if most.chance is not None:
         note += f"; who guesses without the text reaches an F1 of {most.chance:.1f}"
+    if most.f1_of_silence is not None:
+        note += f"{', who' if most.chance is not None else '; who'} says “I don’t know” to everything "
+        note += f"{most.f1_of_silence:.1f}" if most.chance is not None else f"reaches an F1 of {most.f1_of_silence:.1f}"
     if most.obeyed_by_silence is not None:
         note += f"; silence obeys {most.obeyed_by_silence:.0f} % of the directives"
     if most.few_contexts:
         few = f"as few contexts as {most.fewest_contexts} of a task" if task == ALL_TASKS else "so few contexts"
+        if most.fewest_contexts < most.contexts and task != ALL_TASKS:
+            few = f"as few contexts as {most.fewest_contexts}, those that have attacks under a defence"
         note += f"; with {few}, intervals are too narrow and verdicts too sure: their colours are muted"
     if task != ALL_TASKS:
         return note

@@ -13,6 +13,7 @@ from leaderboards.aggregate.row import (
     REALISED_RATIO,
     SLOT_COVERAGE,
     SummaryRow,
+    count_text,
     interval_text,
 )
 from leaderboards.boards.cells import Cell, Line, heat_of
@@ -94,7 +95,7 @@ def _cell(
         return Cell(reason=reason, note=list(notes).index(reason) + 1)
     layers = row.ger_by_layer or () if measure is GER else ()
     return Cell(
-        text=measure.text(value),
+        text=count_text(row, measure) or measure.text(value),
         detail=_detail(row, measure),
         heat=heat_of(value, highest),
         sort=value,
@@ -109,6 +110,8 @@ def _cell(
 def _detail(row: SummaryRow, measure: Measure) -> str:
     if measure.name in BESIDE:
         return BESIDE[measure.name][1](row)
+    if count_text(row, measure):
+        return ""
     return interval_text(measure.interval(row), measure.factor)
 
 
@@ -167,6 +170,8 @@ def _number_text(measure: Measure, row: SummaryRow) -> str:
     value, interval = measure.value(row), measure.interval(row) if measure.table else None
     if value is not None and measure.writer is not None:
         return measure.writer(value)
+    if count := count_text(row, measure):
+        return count
     if interval is None:
         return measure.text(value)
     return f"{measure.text(value)} ({interval_text(interval, measure.factor, measure.digits)})"

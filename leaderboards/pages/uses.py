@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from leaderboards.aggregate.row import ALL_TASKS, FEW_CONTEXTS, KEPT_TOKENS
+from leaderboards.aggregate.row import ALL_TASKS, FEW_CONTEXTS, KEPT_TOKENS, KV_BYTES
 from leaderboards.boards.cells import Cell, Line
 from leaderboards.boards.safe_ratio import SAFE_RATIO, SafeRatio, lowest, unsafe_from
 from leaderboards.metrics.declaration.definition import Definition
@@ -25,6 +25,8 @@ USES: Mapping[str, tuple[str, ...]] = {
     "arithmetic": ("arithmetic", "gsm8k"),
 }
 NOT_RUN = "not run"
+MASKS = "masks, 0 bytes"
+A_LITTLE = 0.005  # of the bytes
 ADAPTED_NOTE = (
     "adapted: its press ran with other arguments than its paper’s, such as a smaller window; the board has them"
 )
@@ -32,7 +34,8 @@ DEFINITION = Definition(
     "What is safe for what",
     "The safe ratio of a policy in each task; of a use with several tasks the lowest of theirs, since what is safe has "
     "to be safe in each. A use is unsafe where one of its tasks is, and not shown where one of them has too few "
-    "contexts to show it. n: the contexts of its task with the fewest.",
+    "contexts to show it. n: the contexts of its task with the fewest; of directives, those of obedience or leakage, "
+    "whichever has fewer. “Masks, 0 bytes”: the policy frees nothing, so that what is safe saves nothing.",
     names=tuple(USES),
 )
 
@@ -43,7 +46,7 @@ class Use:
 
     name: str
     tasks: tuple[str, ...]  # those of the results
-    contexts: int  # of the task that has the fewest
+    contexts: int  # of the task, and of its leading measure, that has the fewest
     tokens: float | None  # of a context in the full cache, mean over its tasks; None where the full cache was not run
 
     @property
@@ -65,6 +68,7 @@ class UseMatrix:
     uses: tuple[Use, ...]
     methods: tuple[Line, ...]
     controls: tuple[Line, ...]
+    masking: frozenset[str]  # the policies that mask tokens and free no bytes
     adapted: frozenset[str]  # the policies that ran with other arguments than their papers' on some task
 
     @property
@@ -98,7 +102,7 @@ def uses_of(results: Results) -> tuple[Use, ...]:
     tasks_by_use: dict[str, list[str]] = {use: [] for use in USES}
     for task in results.tasks:
         tasks_by_use.setdefault(names.get(task, task), []).append(task)
-    contexts = {task: max(row.contexts for row in results.rows if row.task == task) for task in results.tasks}
+    contexts = {task: max(row.fewest_contexts for row in results.rows if row.task == task) for task in results.tasks}
     lengths = {row.task: tokens for row in results.rows if row.policy == FULL and (tokens := KEPT_TOKENS.value(row))}
     return tuple(
         Use(name, tuple(tasks), min(contexts[task] for task in tasks), _mean_length(lengths, tasks))
@@ -122,8 +126,15 @@ def use_matrix(results: Results) -> UseMatrix:
     """Takes the safe ratios of the standings; policies stand in the order of the board."""
     uses = uses_of(results)
     order = [line.name for line in _board_lines(results)]
+    masking = _masking(results)
     lines = [
-        Line(policy, tuple(_cell({task: safe_ratio_of(results, task, policy) for task in use.tasks}) for use in uses))
+        Line(
+            policy,
+            tuple(
+                _cell({task: safe_ratio_of(results, task, policy) for task in use.tasks}, policy in masking)
+                for use in uses
+            ),
+        )
         for policy in order
         if policy != FULL
     ]
@@ -131,8 +142,20 @@ def use_matrix(results: Results) -> UseMatrix:
         uses,
         tuple(line for line in lines if line.name not in CONTROLS),
         tuple(line for line in lines if line.name in CONTROLS),
+        masking,
         frozenset(policy for policy in order if _is_adapted(results, policy)),
     )
+
+
+def _masking(results: Results) -> frozenset[str]:
+    """Finds the policies that are asked to remove tokens and free no bytes at any level."""
+    full = {row.task: held for row in results.rows if row.policy == FULL and (held := KV_BYTES.value(row))}
+    freed: dict[str, float] = {}
+    for row in results.rows:
+        held, whole = KV_BYTES.value(row), full.get(row.task)
+        if row.policy != FULL and held is not None and whole and row.ratio:
+            freed[row.policy] = max(freed.get(row.policy, 0.0), 1 - held / whole)
+    return frozenset(policy for policy, share in freed.items() if share < A_LITTLE)
 
 
 def _is_adapted(results: Results, policy: str) -> bool:
@@ -155,9 +178,11 @@ def safe_ratio_of(results: Results, task: str, policy: str) -> SafeRatio | Blank
     return Blank(NOT_RUN)
 
 
-def _cell(by_task: Mapping[str, SafeRatio | Blank]) -> Cell:
-    """Makes the cell of a use: what is safe in each of its tasks."""
+def _cell(by_task: Mapping[str, SafeRatio | Blank], masks: bool) -> Cell:
+    """Makes the cell of a use: what is safe in each of its tasks, and that it saves nothing where the policy
+    ``masks``."""
     safe = lowest(by_task)
     if isinstance(safe, Blank):
         return Cell.blank(safe.reason)
-    return Cell(f"{safe.ratio:g}" if safe.ratio else safe.outcome, unsafe_from(safe), safe.ratio)
+    lines = (MASKS if masks and safe.ratio else "", unsafe_from(safe))
+    return Cell(f"{safe.ratio:g}" if safe.ratio else safe.outcome, "\n".join(filter(None, lines)), safe.ratio)

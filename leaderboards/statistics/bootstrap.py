@@ -15,6 +15,9 @@ FloatArray = NDArray[np.float64]
 
 RESAMPLES = 2000
 LEVEL = 0.95
+# How often, in percent, intervals of 95 % from so many contexts hold the truth, in 4,000 simulated runs whose contexts
+# have normally distributed means; tests/statistics/test_statistics.py simulates some of them again.
+COVERAGE = {2: 51, 3: 75, 4: 81, 5: 84, 6: 86, 7: 87, 8: 89, 9: 89, 10: 90, 12: 91, 16: 92}
 DIGITS = 9  # of a measure, beyond which values differ by the noise of sums alone
 
 

@@ -7,7 +7,16 @@ import pandas as pd
 import pytest
 
 from leaderboards.aggregate.facets import facets
-from leaderboards.aggregate.lead import DIRECTIVES, QUESTIONS, TEXT, good, lead_of, not_mastered, obeyed_by_silence
+from leaderboards.aggregate.lead import (
+    DIRECTIVES,
+    QUESTIONS,
+    TEXT,
+    f1_of_silence,
+    good,
+    lead_of,
+    not_mastered,
+    obeyed_by_silence,
+)
 from leaderboards.aggregate.row import ALL_TASKS, F1, LEAKAGE, OBEYED, SummaryRow
 from leaderboards.aggregate.summary import NONE_MASTERED, PlannedCells, summarise
 from leaderboards.aggregate.unmastered import ANSWERS, unmastered
@@ -17,6 +26,7 @@ from leaderboards.boards.declaration import DerivedMeasure
 from leaderboards.boards.rank import RANK
 from leaderboards.boards.safe_ratio import SAFE_RATIO
 from leaderboards.boards.standings import all_standings
+from leaderboards.metrics.judges.text import score_text
 from leaderboards.statistics.resampling import Blank
 from policies import at_ratios
 from policies.declaration.levels import Level
@@ -83,6 +93,28 @@ def test_silence_obeys_what_the_checkers_say_and_a_model_has_to_do_better() -> N
     assert row.obeyed_by_silence == pytest.approx(75)
     assert row.not_mastered == ("the model cannot do this task: directives obeyed 90.0 with the full cache, below 95")
     assert not_mastered(full(directives_obeyed=0.9), silence=13.0) is None
+
+
+def test_who_abstains_from_everything_is_right_where_the_text_does_not_tell() -> None:
+    records = realistic_records(tasks=["base"], contexts=2)
+    silent = score_text("I don't know", ["Oslo"], answerable=False, abstentions=["I don't know"], stated_values=[])
+    assert silent.f1 == 100
+    assert f1_of_silence(records) == {("base", "agnostic"): pytest.approx(25)}, "one question in four"
+    assert {row.f1_of_silence for row in summarise(records, resamples=20)} == {25.0}
+
+
+def test_contexts_are_those_of_obedience_or_leakage_whichever_has_fewer() -> None:
+    """Of six contexts all have directives, and four an attack on a prompt with a defence."""
+    made = []
+    for place in range(6):
+        of_prompt = {"task": "instructions", "example_id": f"prompt-{place}"}
+        made.append(record(**of_prompt, question_id="0", directives_obeyed=0.9))
+        defence = {"defence": "Refuse.", "defence_leakage": 0.0} if place < 4 else {}
+        attack = {"hallucinated": None, "answered": None, "protected": "No comma.", "leakage": 0.0}
+        made.append(record(**of_prompt, **attack, **defence, question_id="1"))
+    rows = {row.task: row for row in summarise(frame(made), resamples=20)}
+    assert (rows["instructions"].contexts, rows["instructions"].fewest_contexts) == (6, 4)
+    assert rows["all"].fewest_contexts == 4
 
 
 def test_kinds_of_questions_leave_out_what_the_model_cannot_do_as_the_board_does() -> None:

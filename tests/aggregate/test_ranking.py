@@ -4,8 +4,9 @@ import numpy as np
 from pandas import DataFrame
 
 from leaderboards.aggregate.ranking import mark_of, marks
-from leaderboards.aggregate.row import F1, HALLUCINATION, REALISED_RATIO, WRONG_OF_ANSWERED, SummaryRow
+from leaderboards.aggregate.row import F1, HALLUCINATION, REALISED_RATIO, WRONG_OF_ANSWERED, SummaryRow, count_text
 from leaderboards.aggregate.summary import summarise
+from leaderboards.pages.tables import measure_table
 from tests.support.records.synthetic_records import frame, realistic_records, record
 
 
@@ -60,9 +61,26 @@ def test_what_makes_a_context_hard_for_all_hides_no_difference() -> None:
 
 
 def test_of_wrong_answers_fewer_is_better_and_equal_outputs_are_tied() -> None:
-    hard = [0.0] * 8
-    rows = found(answers(hard, snapkv=[100.0] * 8, tova=[0.0] * 8, knorm=[100.0] * 8), "base")
+    hard = [0.0] * 10
+    rows = found(answers(hard, snapkv=[100.0] * 10, tova=[0.0] * 10, knorm=[100.0] * 10), "base")
     assert [mark_of(row, WRONG_OF_ANSWERED) for row in rows.values()] == ["tie", None, "tie"]
+
+
+def test_who_gives_few_answers_is_best_in_nothing_and_its_share_is_a_count() -> None:
+    """Of 12 answers snapkv gives 9, none of them wrong; tova gives all, half of them wrong; knorm gives all."""
+    records = answers([0.0] * 12, snapkv=[100.0] * 12, tova=[0.0, 100.0] * 6, knorm=[100.0] * 12)
+    silent = (records["policy"] == "snapkv") & records["example_id"].str.fullmatch(".*-[012]")
+    records.loc[silent, ["answered", "hallucinated", "abstained", "f1"]] = [False, False, True, 0.0]
+    rows = found(records, "base")
+    assert {name: row.answers_given for name, row in rows.items()} == {"snapkv": 9, "tova": 12, "knorm": 12}
+    assert [mark_of(row, WRONG_OF_ANSWERED) for row in rows.values()] == [None, None, "best"]
+    assert [count_text(row, WRONG_OF_ANSWERED) for row in rows.values()] == ["0 of 9", "", ""]
+    assert count_text(rows["snapkv"], F1) == ""
+    assert count_text(found(records, "all")["snapkv"], WRONG_OF_ANSWERED) == "", "a mean over tasks is no count"
+    table = measure_table(list(rows.values()), WRONG_OF_ANSWERED, 1.0)
+    cells = {line.name: line.cells[0] for line in table.methods}
+    assert (cells["snapkv"].text, cells["snapkv"].detail, cells["snapkv"].sort) == ("0 of 9", "", 0.0)
+    assert (cells["tova"].text, bool(cells["tova"].detail)) == ("50.0", True)
 
 
 def test_nobody_is_best_by_the_raw_rate_which_falls_with_silence() -> None:

@@ -1,6 +1,7 @@
 """The statistics of a board: against published and hand-computed values, and by what has to hold whatever the data."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,8 +21,10 @@ from leaderboards.boards.profiles import Profile
 from leaderboards.boards.rank import RankInterval, rank_intervals
 from leaderboards.boards.safe_ratio import SAFE_RATIO, SafeRatio, lowest, safe_ratio
 from leaderboards.statistics.bootstrap import (
+    COVERAGE,
     DIGITS,
     FloatArray,
+    cluster_weights,
     percentile_interval,
     percentile_intervals,
     resampled_means,
@@ -221,6 +224,9 @@ def test_over_tasks_what_is_safe_is_safe_in_each_and_the_task_that_decides_is_na
     assert told(base=doubtful, hops=unsafe, other=safe, last=unsafe) == ("unsafe", None, ("hops", "last"))
     assert value(lowest({"base": safe, "hops": doubtful})).unsafe_from == 0.5
     assert SAFE_RATIO.cell_of(lowest({"base": half, "hops": half})).detail == "unsafe from 0.75\nin base +1"
+    fewer = replace(doubtful, contexts=2)
+    detail = SAFE_RATIO.cell_of(lowest({"base": doubtful, "hops": fewer})).detail
+    assert detail.endswith("in hops (n = 2) +1"), "n is that of the task that is named"
     assert lowest({"base": safe, "hops": Blank("failed")}) == Blank("hops: failed")
 
 
@@ -380,6 +386,14 @@ def test_the_smallest_detectable_difference_is_found_four_times_in_five() -> Non
         true = value(smallest_detectable_difference(resampled))
         found += Difference.between(np.append(noise.mean(), resampled) + true, np.zeros(401)).is_clear
     assert 0.72 <= found / 300 <= 0.88
+
+
+@pytest.mark.parametrize("contexts", [2, 4, 8, 12])
+def test_intervals_from_few_contexts_hold_the_truth_as_often_as_is_said(contexts: int) -> None:
+    means = np.random.default_rng(5).normal(size=(2000, contexts))
+    weights = cluster_weights(contexts, 1, 1000)
+    low, high = percentile_intervals(means @ weights.T / weights.sum(axis=1))
+    assert 100 * np.mean((low <= 0) & (high >= 0)) == pytest.approx(COVERAGE[contexts], abs=3.5)
 
 
 @pytest.mark.parametrize("resamples", [1, 2, 40, 2000])
