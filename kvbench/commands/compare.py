@@ -47,6 +47,7 @@ def command(
     cell_seconds: options.CellSeconds = CELL_SECONDS,
     max_kv_gb: options.MaxKVGB = None,
     every_task: options.EveryTask = False,
+    tables: options.PrintTables = False,
 ) -> Result:
     """Runs what is missing of a press and of those it is compared with, and tells where it is better or worse."""
     job = Job.of({**context.params, "policies": against, "levels": few})
@@ -62,17 +63,19 @@ def command(
     unmastered = {} if every_task else reasons.reasons_by_task(rows)
     comparison = sites.publish_comparison(store, records, mine.name, [other.name for other in others], site, unmastered)
     adapted = {one.policy for one in comparison.presses if one.adapted}
-    tables, warnings = [verdicts.pooled_table(comparison.pooled, adapted)], argument_warnings(mine, others)
+    shown, warnings = [verdicts.pooled_table(comparison.pooled, adapted)], argument_warnings(mine, others)
     if comparison.presses:
-        tables.append(verdicts.argument_table(comparison.presses))
+        shown.append(verdicts.argument_table(comparison.presses))
     for other in others:
         against_it = [duel for duel in comparison.duels if duel.other == other.name]
         if not against_it:
             warnings.append(f"no verdict against {other.name}: no cell of both is complete")
             continue
-        tables += verdicts.verdict_tables(against_it, unmastered)
+        shown += verdicts.verdict_tables(against_it, unmastered)
         if comparison.contrasts[other.name]:
-            tables.append(verdicts.failure_table(comparison.contrasts[other.name]))
+            shown.append(verdicts.failure_table(comparison.contrasts[other.name]))
     more, fault = reports.warnings_of(store, records, executor.grid.setting.policies)
     files = {"records": folder, "page": comparison.page}
-    return Result(tables, warnings=[*warnings, *more], files=files, fault=fault or reports.failures_of(rows))
+    if tables:
+        files["tables"] = sites.write_comparison_tables(comparison)
+    return Result(shown, warnings=[*warnings, *more], files=files, fault=fault or reports.failures_of(rows))

@@ -10,9 +10,10 @@ from typing import Annotated
 import typer
 from rich.progress import track
 
-from kvbench.cli.parameters import EveryTask, Run
+from kvbench.cli.parameters import EveryTask, PrintTables, Run
 from kvbench.cli.result import Result
 from kvbench.experiments.options import choose
+from kvbench.publish.print_tables import write_tables
 from kvbench.publish.site import publish_summary
 from kvbench.store.store import Store
 from kvbench.system.console import console, printable
@@ -23,7 +24,7 @@ from leaderboards.aggregate.facets import facets
 from leaderboards.aggregate.row import ALL_TASKS
 from leaderboards.boards.board import boards_of
 from leaderboards.boards.standings import all_standings
-from leaderboards.downloads.print_tables import WRITERS
+from leaderboards.downloads.print_tables import board_rows, narrow_board_rows
 from leaderboards.downloads.sheets import file_name
 from leaderboards.errors import LeaderboardError
 from leaderboards.figures.captions import captions_page, data_sentences, map_caption, picture_caption
@@ -59,7 +60,7 @@ def command(
     only: Annotated[str, typer.Option(help="Figures of these alone, such as f1,ger; comma-separated.")] = "",
     width: Annotated[str | None, typer.Option(help="Of each figure, such as 3.25in or 8cm.")] = None,
     title: Annotated[bool, typer.Option(help="Whether a heading stands above each figure.")] = True,
-    tables: Annotated[bool, typer.Option("--tables", help="Write the boards too, in LaTeX and in Markdown.")] = False,
+    tables: PrintTables = False,
     every_task: EveryTask = False,
 ) -> Result:
     """Draws every curve, scatter and heat map of each task and mode, in each format."""
@@ -93,8 +94,8 @@ def command(
     write_text_atomically(captions, captions_page([(figure.stem, figure.caption) for figure in figures]))
     if tables:
         for (mode, task), board in boards_of(records, rows, standings).items():
-            for suffix, write in WRITERS.items():
-                write_text_atomically(out / f"board-{file_name(task)}-{file_name(mode)}.{suffix}", write(board))
+            stem = f"board-{file_name(task)}-{file_name(mode)}"
+            write_tables(out, {stem: board_rows(board), f"{stem}-narrow": narrow_board_rows(board)})
     return Result(files={"figures": out, "captions": captions})
 
 

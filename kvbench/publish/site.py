@@ -17,6 +17,7 @@ from kvbench.publish.downloads import (
     write_study_tables,
 )
 from kvbench.publish.method import method_of
+from kvbench.publish.print_tables import write_tables
 from kvbench.publish.site_files import remove_former_files
 from kvbench.publish.site_list import COMPARISON, ENTRY_FILES, RUN, enlist, folder_of, run_site_beside
 from kvbench.store.identity import Identity
@@ -34,6 +35,7 @@ from leaderboards.aggregate.row import SummaryRow
 from leaderboards.aggregate.summary import PlannedCells, summarise
 from leaderboards.aggregate.unmastered import reasons_by_task
 from leaderboards.downloads.encounters import Duels
+from leaderboards.downloads.print_tables import cell_rows, pooled_rows
 from leaderboards.downloads.sheets import Sheet, file_name, joined
 from leaderboards.downloads.tables import (
     board_sheet,
@@ -293,6 +295,15 @@ def publish_comparison(
     write_text_atomically(path, page)
     enlist(folder, COMPARISON, [path], [store])
     return Comparison(path, whole, verdicts, failures, presses, unmastered)
+
+
+def write_comparison_tables(comparison: Comparison) -> list[Path]:
+    """Writes the pooled differences and those of the cells for a paper, beside the page of the comparison."""
+    adapted = {one.policy for one in comparison.presses if one.adapted}
+    judged = [duel for duel in comparison.duels if duel.task not in comparison.unmastered]
+    tables = {"pooled": pooled_rows(comparison.pooled, adapted), "cells": cell_rows(judged, adapted)}
+    stem = comparison.page.stem
+    return write_tables(comparison.page.parent, {f"{stem}-{name}": rows for name, rows in tables.items()})
 
 
 def _failed_cells(records: DataFrame, policies: Sequence[str]) -> list[str]:

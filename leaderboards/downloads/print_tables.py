@@ -1,10 +1,17 @@
-"""Writes a board as text for a paper: a table in LaTeX or in Markdown."""
+"""Writes a board or a comparison as text for a paper: a table in LaTeX or in Markdown."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 
+from leaderboards.aggregate.paired import OF_EVERY_TWO, Duel
+from leaderboards.aggregate.pooled import Pooled
+from leaderboards.boards.area import AREA
 from leaderboards.boards.board import Board
 from leaderboards.boards.cells import Cell
+from leaderboards.boards.safe_ratio import SAFE_RATIO
+from leaderboards.statistics.significance import p_text
+
+NARROW = (SAFE_RATIO.heading, AREA.heading)
 
 LATEX = str.maketrans(
     {
@@ -18,15 +25,64 @@ LATEX = str.maketrans(
 MARKDOWN = re.compile(r"[\\`*\[\]<>|~&$]|(?<![^\W_])_|_(?![^\W_])")
 
 
-def board_rows(board: Board) -> list[tuple[str, ...]]:
+Rows = Sequence[Sequence[str]]  # the names of the columns, then the rows
+
+
+def board_rows(board: Board) -> Rows:
     """Returns the leading columns: their names, then a row for each policy, each value with what stands under it."""
-    columns = [place for place, column in enumerate(board.columns) if column.leads]
+    return _rows_of(board, [place for place, column in enumerate(board.columns) if column.leads], _in_one_line)
+
+
+def narrow_board_rows(board: Board) -> Rows:
+    """Returns what fits one column of a paper: the safe ratio, the area, and the measure that leads at the first level,
+    without what stands under them."""
+    of_all = [place for place, column in enumerate(board.columns) if column.name in NARROW]
+    at_level = [place for place, column in enumerate(board.columns) if column.leads and column.at_level]
+    return _rows_of(board, [*of_all, *at_level[:1]], lambda cell: cell.text)
+
+
+def _rows_of(board: Board, columns: Sequence[int], text: Callable[[Cell], str]) -> Rows:
     rows = [("policy", *(board.columns[place].name for place in columns))]
     for line in (*board.methods, *board.controls):
         cells = [line.cells[place] for place in columns]
-        name = f"{line.name} (adapted)" if board.adapted(line.name) else line.name
-        rows.append((name, *map(_in_one_line, cells)))
+        rows.append((_named(line.name, board.adapted(line.name)), *map(text, cells)))
     return rows
+
+
+def _named(policy: str, adapted: bool) -> str:
+    return f"{policy} (adapted)" if adapted else policy
+
+
+def pooled_rows(pooled: Sequence[Pooled], adapted: Collection[str]) -> Rows:
+    """Returns the pooled differences of a comparison, with the intervals of the test, corrected together."""
+    head = ("against", "measure", "difference", "p", "verdict", "n")
+    return [
+        head,
+        *(
+            (
+                *(_named(one.other, one.other in adapted), one.measure.title),
+                *(one.difference.text(one.measure.factor), p_text(one.p), one.verdict, one.n),
+            )
+            for one in pooled
+        ),
+    ]
+
+
+def cell_rows(duels: Sequence[Duel], adapted: Collection[str]) -> Rows:
+    """Returns a row for each opponent, task and level: the differences with the intervals of the test, and the
+    verdict."""
+    measures = [one for name, one in OF_EVERY_TWO.items() if any(name in duel.contests for duel in duels)]
+    return [
+        ("against", "task", "level", *(measure.title for measure in measures), "verdict", "n"),
+        *(
+            (
+                *(_named(duel.other, duel.other in adapted), duel.task, str(duel.level)),
+                *(duel.contests[one.name].text if one.name in duel.contests else "–" for one in measures),
+                *(duel.verdict, str(duel.contexts)),
+            )
+            for duel in duels
+        ),
+    ]
 
 
 def _in_one_line(cell: Cell) -> str:
@@ -34,10 +90,10 @@ def _in_one_line(cell: Cell) -> str:
     return f"{cell.text} ({detail})" if detail else cell.text
 
 
-def as_latex(board: Board) -> str:
+def as_latex(rows: Rows) -> str:
     """Returns a tabular of the package booktabs, whose signs need amssymb."""
-    head, *body = [" & ".join(_latex(text) for text in row) + r" \\" for row in board_rows(board)]
-    columns = "l" + "r" * sum(column.leads for column in board.columns)
+    head, *body = [" & ".join(_latex(text) for text in row) + r" \\" for row in rows]
+    columns = "l" + "r" * (len(rows[0]) - 1)
     parts = [
         rf"\begin{{tabular}}{{{columns}}}",
         r"\toprule",
@@ -50,11 +106,11 @@ def as_latex(board: Board) -> str:
     return "\n".join(parts) + "\n"
 
 
-def as_markdown(board: Board) -> str:
+def as_markdown(rows: Rows) -> str:
     """Returns a table as GitHub and pandoc read it."""
-    rows = [[_markdown(text) for text in row] for row in board_rows(board)]
+    texts = [[_markdown(text) for text in row] for row in rows]
     rule = ["---", *["---:"] * (len(rows[0]) - 1)]
-    return "".join(f"| {' | '.join(row)} |\n" for row in (rows[0], rule, *rows[1:]))
+    return "".join(f"| {' | '.join(row)} |\n" for row in (texts[0], rule, *texts[1:]))
 
 
 def _latex(text: str) -> str:
@@ -68,4 +124,4 @@ def _markdown(text: str) -> str:
     return MARKDOWN.sub(r"\\\g<0>", " ".join(text.split()))
 
 
-WRITERS: Mapping[str, Callable[[Board], str]] = {"tex": as_latex, "md": as_markdown}
+WRITERS: Mapping[str, Callable[[Rows], str]] = {"tex": as_latex, "md": as_markdown}

@@ -79,8 +79,13 @@ def test_only_what_is_missing_is_run_and_every_cell_has_a_verdict(
     (folder,) = (tmp_path / "runs").glob("compare-*")
     assert Store.open(folder).run.status == "complete"
     calls.clear()
-    assert cli(*compare) == 0
+    assert cli(*compare, "--tables") == 0
     assert calls == []
+    written = {path.name for path in (tmp_path / "site").glob("*.tex")}
+    assert written == {"compare-Loud-pooled.tex", "compare-Loud-cells.tex"}
+    assert all(str(tmp_path / "site" / name) in cli.err for name in written)
+    markdown = (tmp_path / "site/compare-Loud-cells.md").read_text().splitlines()
+    assert len(markdown) == 2 + len(rows), "the head, its rule, and every cell"
 
 
 def test_a_task_that_the_model_cannot_do_is_blank_with_its_reason_unless_asked(
@@ -103,6 +108,19 @@ def test_a_task_that_the_model_cannot_do_is_blank_with_its_reason_unless_asked(
     assert "no task of this comparison can be done with the full cache" in told
     assert f"hops: {reason}" in told
     assert "not distinguished" not in told
+
+
+def test_what_shares_no_level_is_told_before_anything_is_loaded(cli: CommandLine) -> None:
+    """A fault takes rates and a press ratios; two faults meet, and no press stands beside them."""
+    said = cli.error(*words(cli, "compare", "zeros", "--against", "snapkv"))
+    assert "zeros and snapkv have no level in common: zeros takes rates, snapkv takes ratios or budgets" in said
+    assert "loading" not in said
+    assert "snapkv takes no level" not in cli.error(*words(cli, "compare", "int4", "--against", "snapkv,int8"))
+    assert (
+        cli(*words(cli, "compare", "zeros", "--against", "gaussian", "--rates", "0.5", "--every-task", "--json")) == 0
+    )
+    tables = json.loads(cli.out)["tables"]
+    assert {(row["kind"], row["level"], row["other"]) for row in tables["verdicts"]} == {("rate", 0.5, "gaussian")}
 
 
 def test_a_press_that_fails_is_one_line_with_its_reason(cli: CommandLine, tmp_path: Path, press: str) -> None:

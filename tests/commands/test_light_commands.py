@@ -40,6 +40,8 @@ MISTYPED = [
     ["doctor", "int4"],
     ["run", "--device", "typo"],
     ["compare", "snapkv", "--against", "typo"],
+    ["compare", "zeros"],
+    ["compare", "int4", "--against", "snapkv"],
     ["bench", "--ratios", "x"],
     ["doctor", "mine.py:MyPres"],
     ["doctor", "mine.py"],

@@ -188,6 +188,7 @@ def test_the_command_draws_what_is_asked_for_and_writes_the_boards(cli: CommandL
     assert "F1 at 0.5" in rows[0]
     assert len({len(row) for row in rows}) == 1
     assert latex.count(r" \\") == len(rows) - 1
+    assert (out / "board-base-agnostic-narrow.tex").read_text().count(r" \\") == len(rows) - 1
     assert "streaming\\_llm" not in latex or "streaming_llm" not in latex
     assert "did you mean 'ger'" in cli.error("figures", run, "--out", out, "--only", "gre")
     assert "--width: '3' is no width" in cli.error("figures", run, "--out", out, "--width", "3")

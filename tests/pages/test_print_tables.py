@@ -12,9 +12,18 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
+from leaderboards.aggregate.paired import duels
+from leaderboards.aggregate.pooled import pooled
 from leaderboards.aggregate.summary import summarise
 from leaderboards.boards.board import Board, boards_of
-from leaderboards.downloads.print_tables import as_latex, as_markdown, board_rows
+from leaderboards.downloads.print_tables import (
+    as_latex,
+    as_markdown,
+    board_rows,
+    cell_rows,
+    narrow_board_rows,
+    pooled_rows,
+)
 from tests.support.browsing.pages import Elements
 from tests.support.records.synthetic_records import realistic_records
 
@@ -94,8 +103,8 @@ def read_markdown(table: str) -> list[list[str]]:
 def test_a_name_of_special_letters_is_read_as_it_was(name: str) -> None:
     board = named(name, "snapkv")
     assert texts_of(board)[1][0] == spaced(name)
-    assert read_latex(as_latex(board)) == texts_of(board)
-    assert read_markdown(as_markdown(board)) == texts_of(board)
+    assert read_latex(as_latex(board_rows(board))) == texts_of(board)
+    assert read_markdown(as_markdown(board_rows(board))) == texts_of(board)
 
 
 @given(st.text(LETTERS, min_size=1, max_size=30).filter(str.strip))
@@ -103,20 +112,46 @@ def test_a_name_of_special_letters_is_read_as_it_was(name: str) -> None:
 @example("*a*_b_")
 def test_any_name_is_read_as_it_was(name: str) -> None:
     board = named(name)
-    assert read_latex(as_latex(board)) == texts_of(board)
-    assert read_markdown(as_markdown(board)) == texts_of(board)
+    assert read_latex(as_latex(board_rows(board))) == texts_of(board)
+    assert read_markdown(as_markdown(board_rows(board))) == texts_of(board)
 
 
 def test_a_usual_name_is_left_as_it_is_where_that_can_be_read() -> None:
-    assert "| adakv_snapkv |" in as_markdown(named("adakv_snapkv"))
-    assert "adakv\\_snapkv &" in as_latex(named("adakv_snapkv"))
+    assert "| adakv_snapkv |" in as_markdown(board_rows(named("adakv_snapkv")))
+    assert "adakv\\_snapkv &" in as_latex(board_rows(named("adakv_snapkv")))
+
+
+def test_a_narrow_board_has_what_fits_one_column_of_a_paper() -> None:
+    rows = narrow_board_rows(board_of_base())
+    assert rows[0] == ("policy", "safe ratio", "area", "F1 at 0.5")
+    whole = dict(zip(texts_of(board_of_base())[0], zip(*board_rows(board_of_base()), strict=True), strict=True))
+    for place, name in enumerate(rows[0]):
+        assert all(cell.startswith(row[place]) for row, cell in zip(rows[1:], whole[name][1:], strict=True))
+    assert max(len(" ".join(row)) for row in rows) <= 55, "letters of nine points in 3.25 inches"
+
+
+def test_the_tables_of_a_comparison_say_what_its_verdicts_are() -> None:
+    records = realistic_records(policies=("full", "snapkv", "knorm"), tasks=["base", "hops"], contexts=8)
+    cells = duels(records, "snapkv", ["knorm"])
+    lines = pooled(records, "snapkv", ["knorm"])
+    of_pooled, of_cells = pooled_rows(lines, {"knorm"}), cell_rows(cells, ())
+    assert [row[0] for row in of_pooled] == ["against", "knorm (adapted)", "knorm (adapted)"]
+    assert [row[4] for row in of_pooled[1:]] == [one.verdict for one in lines]
+    assert {row[5] for row in of_pooled[1:]} == {"16 (2 tasks x 8)"}
+    assert of_cells[0] == ("against", "task", "level", "F1", "wrong of answered", "verdict", "n")
+    assert [row[3] for row in of_cells[1:]] == [duel.contests["f1"].text for duel in cells]
+    assert [row[5] for row in of_cells[1:]] == [duel.verdict for duel in cells]
+    for rows in (of_pooled, of_cells):
+        texts = [[spaced(text) for text in row] for row in rows]
+        assert read_latex(as_latex(rows)) == texts
+        assert read_markdown(as_markdown(rows)) == texts
 
 
 @pytest.mark.skipif(shutil.which("pdflatex") is None, reason="pdflatex is not installed")
 def test_latex_sets_the_table(tmp_path: Path) -> None:
     page = (
         "\\documentclass{article}\\usepackage[T1]{fontenc}\\usepackage{booktabs,amssymb}\\begin{document}\n"
-        f"{as_latex(named(EVERY_SPECIAL, *SPECIAL_FIRST))}\\end{{document}}\n"
+        f"{as_latex(board_rows(named(EVERY_SPECIAL, *SPECIAL_FIRST)))}\\end{{document}}\n"
     )
     (tmp_path / "page.tex").write_text(page, encoding="utf-8")
     command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "page.tex"]
