@@ -14,17 +14,19 @@ from kvbench.experiments.options import check_count
 from kvbench.store.run_file import Job
 from kvbench.system.errors import KVBenchError
 from kvbench.system.files import check_writable
-from leaderboards.claims.declaration import LARGER, Claim, Experiment
-from leaderboards.claims.registry import chosen_claims
+from leaderboards.claims.names import chosen_identifiers
 from leaderboards.errors import LeaderboardError
 from policies import LazyModule
 
 if TYPE_CHECKING:
     from kvbench.store.store import Store
+    from leaderboards.claims.declaration import Claim, Experiment
 
+declaration = LazyModule("leaderboards.claims.declaration")
 grids = LazyModule("kvbench.experiments.build_grid")
 local = LazyModule("kvbench.run.local")
 published = LazyModule("kvbench.publish.claims")
+registry = LazyModule("leaderboards.claims.registry")
 runs = LazyModule("kvbench.run.execute")
 site_list = LazyModule("kvbench.publish.site_list")
 tables = LazyModule("leaderboards.terminal.claims")
@@ -47,11 +49,12 @@ def command(
 ) -> Result:
     """Runs what is missing for each claim, and tells which claims hold on a model."""
     try:
-        claims = chosen_claims(only)
+        chosen_identifiers(only)  # before anything heavy is imported
     except LeaderboardError as error:
         raise KVBenchError(f"--only {only}: {error}") from error
     if limit is not None:
         check_count("--limit", limit)
+    claims = registry.chosen_claims(only)
     jobs = {
         name: job_of(experiment, size, limit, seed, device, dtype)
         for name, experiment, size in experiments_of(claims, model, larger)
@@ -67,19 +70,19 @@ def command(
     return Result([tables.claims_table(register.judgements)], register.verdict, files=register.files)
 
 
-def experiments_of(claims: list[Claim], model: str, larger: str | None) -> list[tuple[str, Experiment, str]]:
+def experiments_of(claims: "list[Claim]", model: str, larger: str | None) -> "list[tuple[str, Experiment, str]]":
     """Lists what the claims need, each experiment once: its name, itself, and the model that it takes."""
     experiments: dict[str, tuple[str, Experiment, str]] = {}
     for claim in claims:
         for experiment in claim.experiments:
             experiments[experiment.name] = (experiment.name, experiment, model)
             if claim.two_sizes and larger:
-                name = experiment.name + LARGER
+                name = experiment.name + declaration.LARGER
                 experiments[name] = (name, experiment, larger)
     return list(experiments.values())
 
 
-def job_of(experiment: Experiment, model: str, limit: int | None, seed: int, device: str, dtype: str) -> Job:
+def job_of(experiment: "Experiment", model: str, limit: int | None, seed: int, device: str, dtype: str) -> Job:
     """Returns the options of the run that an experiment asks for; it has no controls but the full cache."""
     return Job(
         model=model,

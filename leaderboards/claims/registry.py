@@ -5,8 +5,8 @@ from functools import cache
 from importlib import import_module
 from pathlib import Path
 
-from datasets_gen import unknown_name
 from leaderboards.claims.declaration import Claim
+from leaderboards.claims.names import chosen_identifiers
 from leaderboards.errors import LeaderboardError
 
 
@@ -25,15 +25,5 @@ def claims() -> Mapping[str, Claim]:
 
 
 def chosen_claims(only: str | None) -> list[Claim]:
-    """Returns the claims that ``F,E2`` names: of a text by its letter, or one by its identifier; all for None."""
-    known = claims()
-    if only is None:
-        return list(known.values())
-    letters = {claim.text.letter for claim in known.values()}
-    names = [name.strip() for name in only.split(",") if name.strip()]
-    for name in names:
-        if name not in known and name not in letters:
-            raise LeaderboardError(unknown_name("claim", name, {**known, **dict.fromkeys(letters)}))
-    if not names:
-        raise LeaderboardError("no claim given: name texts or claims, such as F,E2")
-    return [claim for claim in known.values() if claim.identifier in names or claim.text.letter in names]
+    """Returns the claims that ``F,E2`` names."""
+    return [claims()[identifier] for identifier in chosen_identifiers(only)]

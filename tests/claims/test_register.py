@@ -14,6 +14,7 @@ import pytest
 
 from leaderboards.claims.declaration import Claim, Statistic
 from leaderboards.claims.evidence import Evidence
+from leaderboards.claims.names import chosen_identifiers, identifiers
 from leaderboards.claims.registry import claims
 from leaderboards.claims.verdict import judge
 from leaderboards.pages.claims import Run, build_claims
@@ -161,3 +162,9 @@ def test_what_a_model_and_a_run_are_called_stays_text() -> None:
     judged = judge([claims()["R1"]], {"routes": Blank(HOSTILE)})
     page = build_claims(HOSTILE, HOSTILE, judged, {"routes": Run(HOSTILE, "", HOSTILE)}, [])
     assert_inert(page, least=3)
+
+
+def test_the_names_of_claims_are_those_of_their_files() -> None:
+    """They are read without an import of any claim."""
+    assert sorted(identifiers()) == sorted(claims())
+    assert chosen_identifiers("F, E2") == ["E2", "F1", "F2", "F3", "F4", "F5"]

@@ -1,0 +1,35 @@
+"""The names of claims, read from their files: a mistyped one is told before any claim, and with it pandas, is
+imported."""
+
+import re
+from functools import cache
+from pathlib import Path
+
+from datasets_gen import unknown_name
+from leaderboards.errors import LeaderboardError
+
+FILE = re.compile(r"(?P<letter>[a-z])(?P<number>\d+)_\w+")
+
+
+@cache
+def identifiers() -> tuple[str, ...]:
+    """Lists the claims in the order of texts and numbers, such as ``E1``: each stands in a file of its name."""
+    matches = filter(None, (FILE.fullmatch(path.stem) for path in Path(__file__).parent.glob("*/*.py")))
+    found = sorted((match["letter"].upper(), int(match["number"])) for match in matches)
+    return tuple(f"{letter}{number}" for letter, number in found)
+
+
+def chosen_identifiers(only: str | None) -> list[str]:
+    """Returns the claims that ``F,E2`` names: of a text by its letter, or one by its identifier; all for None. Raises
+    :class:`LeaderboardError` for a name that is neither."""
+    known = identifiers()
+    if only is None:
+        return list(known)
+    letters = dict.fromkeys(identifier[0] for identifier in known)
+    names = [name.strip() for name in only.split(",") if name.strip()]
+    for name in names:
+        if name not in known and name not in letters:
+            raise LeaderboardError(unknown_name("claim", name, [*known, *letters]))
+    if not names:
+        raise LeaderboardError("no claim given: name texts or claims, such as F,E2")
+    return [identifier for identifier in known if identifier in names or identifier[0] in names]
