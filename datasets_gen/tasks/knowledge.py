@@ -327,11 +327,11 @@ def _instruments(ask: Asker, lives: Lives, missing: bool) -> Question | None:
 def _lists(lives: Lives, person: str) -> tuple[str, ...]:
     """Writes what a person plays, in every order."""
     return tuple(
-        _listed(order) for order in permutations(s.fact.value for s in lives.of(PLAYS) if s.fact.subject == person)
+        _list_text(order) for order in permutations(s.fact.value for s in lives.of(PLAYS) if s.fact.subject == person)
     )
 
 
-def _listed(names: Sequence[str]) -> str:
+def _list_text(names: Sequence[str]) -> str:
     """Returns such as "cello, flute and harp"."""
     return " and ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else names[0]
 

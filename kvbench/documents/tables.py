@@ -29,7 +29,7 @@ IN_SHORT = ("answers", "device hours", "store", "weights", "cache of")  # how th
 SHOWN_SCORES = {"f1": "F1", "em": "right", "directives_obeyed": "directives obeyed", "leakage": "leakage"}
 
 
-def listed(kind: str) -> str:
+def list_table(kind: str) -> str:
     """Returns the table that ``python -m kvbench ls`` lists, as Markdown."""
     listed = listing(kind)
     columns = [column for column in listed.columns if column.name != listed.grouped_by]
@@ -164,9 +164,9 @@ def plan_in_short(name: str) -> str:
 
 
 BLOCKS: Mapping[str, Callable[[], str]] = {
-    "tasks": partial(listed, "tasks"),
-    "policies": partial(listed, "policies"),
-    "metrics": partial(listed, "metrics"),
+    "tasks": partial(list_table, "tasks"),
+    "policies": partial(list_table, "policies"),
+    "metrics": partial(list_table, "metrics"),
     "commands": commands,
     "command line": every_command,
     "targets": targets,

@@ -74,11 +74,11 @@ def _task(name: str, entry: TaskIdentity | None, records: DataFrame | None, seed
         chance=f"{chance:.1f}" if chance else NONE,  # without golds there is none
         instruction=entry.instruction if entry else known.instruction if known else "",
         contexts=entry.contexts if entry else 0,
-        example=_stored(records) if records is not None else _generated(known, seed) if known else None,
+        example=_stored_example(records) if records is not None else _generated(known, seed) if known else None,
     )
 
 
-def _stored(records: DataFrame) -> TaskExample:
+def _stored_example(records: DataFrame) -> TaskExample:
     """Chooses a question that can be answered, from as many facts as any other, about a short context."""
     first = records.drop_duplicates(["example_id", "question_id"])
     ranked = first.assign(length=first["context"].str.len(), other=~first["answerable"] | (first["protected"] != ""))

@@ -36,7 +36,7 @@ from leaderboards.aggregate.summary import PlannedCells, summarise
 from leaderboards.aggregate.unmastered import reasons_by_task
 from leaderboards.downloads.encounters import Duels
 from leaderboards.downloads.print_tables import cell_rows, pooled_rows
-from leaderboards.downloads.sheets import Sheet, file_name, joined
+from leaderboards.downloads.sheets import Sheet, file_name, join_sheets
 from leaderboards.downloads.tables import (
     board_sheet,
     cells_sheet,
@@ -145,7 +145,7 @@ def _write(
             first.append(page)
         sheets += [table.labelled(_labels(group)) for table in tables]
     runs = {str(store.folder): store.run for group in groups for store in group.stores}
-    tables_of_all = joined(sheets)
+    tables_of_all = join_sheets(sheets)
     method = method_of(runs, records)
     renderers = page_renderers(results, method.tasks)
     renderers[METHOD] = partial(build_method, method, Downloads(tables_of_all, RECORDS_FILE, answers))

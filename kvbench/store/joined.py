@@ -16,12 +16,12 @@ def places_of_parents(declared: StoredTable, rows: pa.Table, parents: pa.Table, 
     """Finds for each row the place of its parent; raises :class:`ValueError` for the first that has none, or two."""
     index = _index(parents, key)
     if not index.is_unique:
-        raise ValueError(f"{declared.parent} hold {_shown(key, index[index.duplicated()][0])} twice")
+        raise ValueError(f"{declared.parent} hold {_key_text(key, index[index.duplicated()][0])} twice")
     keys = _index(rows, key)
     places: Places = index.get_indexer(keys)
     if (places < 0).any():
         missing = keys[places < 0][0]
-        raise ValueError(f"{declared.name} tell of {_shown(key, missing)}, which {declared.parent} do not hold")
+        raise ValueError(f"{declared.name} tell of {_key_text(key, missing)}, which {declared.parent} do not hold")
     return places
 
 
@@ -29,11 +29,11 @@ def _index(table: pa.Table, key: Sequence[str]) -> pd.MultiIndex:
     return pd.MultiIndex.from_arrays([table[name].to_pandas() for name in key], names=key)
 
 
-def _shown(key: Sequence[str], values: Sequence[object]) -> str:
+def _key_text(key: Sequence[str], values: Sequence[object]) -> str:
     return ", ".join(f"{name} {value}" for name, value in zip(key, values, strict=True))
 
 
-def joined(
+def join_tables(
     records: pa.Table, questions: pa.Table, contexts: pa.Table, of_records: Places, of_questions: Places
 ) -> pd.DataFrame:
     """Returns one row for each record, with all columns of the three tables. ``of_records``: for each record the place

@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 from pydantic import BaseModel
 
 from kvbench.store.identity import Identity
-from kvbench.store.joined import Places, joined, places_of_parents
+from kvbench.store.joined import Places, join_tables, places_of_parents
 from kvbench.store.next_tokens import NEXT_TOKENS as NEXT_TOKENS  # registers itself, so that every store reads it
 from kvbench.store.parquet import read_parquet, write_parquet
 from kvbench.store.record import StoredAnswer
@@ -291,7 +291,7 @@ class Store:
             of_records = places_of_parents(RECORDS, records, questions, QUESTIONS.key)
             of_questions = places_of_parents(QUESTIONS, questions, contexts, CONTEXTS.key)
         order = self._order(records, questions, of_records)
-        frame = joined(records.take(order), questions, contexts, of_records[order], of_questions)
+        frame = join_tables(records.take(order), questions, contexts, of_records[order], of_questions)
         return frame[[*(JOINED if columns is None else columns)]]
 
     def _order(self, records: pa.Table, questions: pa.Table, of_records: Places) -> Places:

@@ -28,7 +28,7 @@ from leaderboards.statistics.bootstrap import (
     percentile_intervals,
     task_seed,
 )
-from leaderboards.statistics.significance import ALPHA, corrected, mcnemar_p
+from leaderboards.statistics.significance import ALPHA, correct_p, mcnemar_p
 from leaderboards.statistics.subset_means import (
     Tails,
     smallest_detectable,
@@ -369,7 +369,7 @@ def _of_shares(
 def _contests(measure: Compared, cells: Sequence[_Cell]) -> Iterator[Contest]:
     """Corrects over the cells, which are the levels of a task."""
     samples = [cell.samples[measure.name] for cell in cells]
-    p = corrected({place: sample.p for place, sample in enumerate(samples)}, "the levels of a task").p
+    p = correct_p({place: sample.p for place, sample in enumerate(samples)}, "the levels of a task").p
     levels = step_down_levels(np.array([sample.p for sample in samples])).tolist()
     for place, (cell, sample, alpha) in enumerate(zip(cells, samples, levels, strict=True)):
         interval = sample.tails.interval(alpha)

@@ -25,7 +25,7 @@ from leaderboards.aggregate.paired import (
     undistinguished,
 )
 from leaderboards.statistics.bootstrap import DIGITS, FloatArray, resampled_means, task_seed
-from leaderboards.statistics.significance import ALPHA, POWER, bootstrap_p, corrected, interval_of_test, p_text
+from leaderboards.statistics.significance import ALPHA, POWER, bootstrap_p, correct_p, interval_of_test, p_text
 from leaderboards.statistics.subset_means import fewest_clusters, step_down_levels
 from policies.declaration.levels import Level
 
@@ -156,7 +156,7 @@ def pooled(records: DataFrame, policy: str, others: Sequence[str], seed: int = 0
         for other in others
         for measure in COMPARED.values()
     )
-    return _corrected([one for one in shares if one is not None])
+    return _correct([one for one in shares if one is not None])
 
 
 def with_cells(lines: Sequence[Pooled], duels: Sequence[Duel]) -> list[Pooled]:
@@ -181,9 +181,9 @@ def _leads(table: AnswerTable) -> tuple[Compared, ...]:
     return (*led, WRONG) if WRONG.column in known else led
 
 
-def _corrected(tests: Sequence[tuple[Pooled, FloatArray]]) -> list[Pooled]:
+def _correct(tests: Sequence[tuple[Pooled, FloatArray]]) -> list[Pooled]:
     """Corrects over all of them, and gives each the interval of its test."""
-    p = corrected({place: one.p for place, (one, _) in enumerate(tests)}, "the opponents of a comparison").p
+    p = correct_p({place: one.p for place, (one, _) in enumerate(tests)}, "the opponents of a comparison").p
     levels = step_down_levels(np.array([one.p for one, _ in tests])).tolist()
     return [
         replace(one, difference=_with_interval(one, drawn, alpha, p[place]), alpha=alpha, p=p[place], family=len(tests))

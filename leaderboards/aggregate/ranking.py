@@ -32,7 +32,9 @@ def marks(values: Mapping[str, FloatArray], higher_is_better: bool = True) -> Ma
     return dict.fromkeys(level, "tie") if len(level) > 1 else {level[0]: "best"}
 
 
-def marked(rows: Mapping[str, SummaryRow], means: Mapping[str, Mapping[str, FloatArray]]) -> dict[str, SummaryRow]:
+def mark_leaders(
+    rows: Mapping[str, SummaryRow], means: Mapping[str, Mapping[str, FloatArray]]
+) -> dict[str, SummaryRow]:
     """Returns the rows of a task, mode and level by policy, each with what it is best and tied in. ``means``: by policy
     and field of the row, resampled. Controls and rows without an interval are ranked in nothing. One that gives hardly
     any answers is not ranked by how many of them are wrong."""

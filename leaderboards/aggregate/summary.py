@@ -9,7 +9,7 @@ import numpy as np
 from pandas import DataFrame, factorize, isna
 
 from leaderboards.aggregate.lead import DIRECTIVES, f1_of_silence, not_mastered, obeyed_by_silence
-from leaderboards.aggregate.ranking import marked
+from leaderboards.aggregate.ranking import mark_leaders
 from leaderboards.aggregate.row import ALL_TASKS, SummaryRow
 from leaderboards.errors import LeaderboardError
 from leaderboards.metrics import MEASURES, METRICS, Measure, Over
@@ -109,12 +109,12 @@ def summarise(
         key: _cell(key, columns_by_key.get(key, nothing), _Expected.of(key, questions, planned), seed, resamples)
         for key in _in_order(list(keys))
     }
-    cells = _judged(cells, planned.chances if planned else {}, silence, f1_of_silence(records))
+    cells = _judge_cells(cells, planned.chances if planned else {}, silence, f1_of_silence(records))
     cells |= _overall(cells, every_task=planned is not None and planned.every_task)
-    return _marked(cells)
+    return _mark_leaders(cells)
 
 
-def _judged(
+def _judge_cells(
     cells: Mapping[Key, _Cell],
     chances: Mapping[str, float],
     silence: Mapping[tuple[str, str], float],
@@ -204,7 +204,7 @@ def _cell(key: Key, group: Columns, expected: _Expected, seed: int, resamples: i
         gaps.append(ONE_CONTEXT)
     stated = samples[Over.STATEMENTS]
     given = int(np.nansum(stated["answered"])) if isinstance(stated, Columns) else None
-    row = SummaryRow(**shared, **measures, **_intervals(means), answers_given=given, reason=_joined(gaps))
+    row = SummaryRow(**shared, **measures, **_intervals(means), answers_given=given, reason=_join_reasons(gaps))
     return _Cell(row, means)
 
 
@@ -243,7 +243,7 @@ def _incomplete(group: Columns, expected: _Expected, repeats: int) -> str | None
         gaps.append(f"{len(failed)} of {expected_answers} failed: {first}")
     if len(group) < expected_answers:
         gaps.append(f"{expected_answers - len(group)} of {expected_answers} have no record")
-    return _joined(gaps)
+    return _join_reasons(gaps)
 
 
 def _measures(samples: Samples) -> tuple[dict[str, Any], list[str]]:
@@ -341,7 +341,7 @@ def _intervals(means: Mapping[str, FloatArray]) -> dict[str, float]:
     return intervals
 
 
-def _marked(cells: Mapping[Key, _Cell]) -> list[SummaryRow]:
+def _mark_leaders(cells: Mapping[Key, _Cell]) -> list[SummaryRow]:
     """Returns the rows in their order, with what each is best in at its task and level."""
     columns: dict[tuple[str, str, Level], dict[str, _Cell]] = {}
     for (task, mode, policy, level), cell in cells.items():
@@ -349,7 +349,7 @@ def _marked(cells: Mapping[Key, _Cell]) -> list[SummaryRow]:
     marks_by_column = {
         (task, mode, policy, level): row
         for (task, mode, level), column in columns.items()
-        for policy, row in marked(
+        for policy, row in mark_leaders(
             {policy: cell.row for policy, cell in column.items()},
             {policy: cell.means for policy, cell in column.items()},
         ).items()
@@ -400,7 +400,7 @@ def _over_tasks(key: Key, by_task: Sequence[tuple[str, _Cell | None]], floors: M
         "fewest_contexts": min((cell.row.fewest_contexts for cell in present), default=0),
         "mean_of": tuple(task for task, _ in by_task),
         **floors,
-        "reason": _joined(gaps) if by_task else NONE_MASTERED,
+        "reason": _join_reasons(gaps) if by_task else NONE_MASTERED,
     }
     if not present or len(present) < len(by_task) or not all(cell.row.complete for cell in present):
         return _Cell(SummaryRow(**shared, complete=False), {})
@@ -435,6 +435,6 @@ def visible(text: str) -> str:
     return "".join("\N{REPLACEMENT CHARACTER}" if category(letter) in HIDDEN else letter for letter in text)
 
 
-def _joined(gaps: Sequence[str]) -> str | None:
+def _join_reasons(gaps: Sequence[str]) -> str | None:
     """Joins reasons in one line, each once."""
     return "; ".join(dict.fromkeys(gaps)) or None

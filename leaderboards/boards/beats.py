@@ -16,7 +16,7 @@ from leaderboards.boards.profiles import Profile
 from leaderboards.metrics.declaration.definition import Definition
 from leaderboards.statistics.bootstrap import DIGITS, FloatArray
 from leaderboards.statistics.resampling import Blank
-from leaderboards.statistics.significance import ALPHA, POWER, bootstrap_p, corrected, interval_of_test
+from leaderboards.statistics.significance import ALPHA, POWER, bootstrap_p, correct_p, interval_of_test
 from leaderboards.statistics.subset_means import step_down_levels
 from policies.declaration.names import CONTROLS, TO_BEAT
 
@@ -100,15 +100,15 @@ def against_controls(board: BoardProfiles) -> Mapping[tuple[str, str], Against |
     }
     duels = {names: against(*pair) for names, pair in pairs.items()}
     p_values = {names: duel.p for names, duel in duels.items() if isinstance(duel, Against)}
-    family = corrected(p_values, f"better than {' or '.join(TO_BEAT)}: {board.task}, {board.mode}")
+    family = correct_p(p_values, f"better than {' or '.join(TO_BEAT)}: {board.task}, {board.mode}")
     levels = dict(zip(p_values, step_down_levels(np.array(list(p_values.values()))).tolist(), strict=True))
     return {
-        names: _corrected(duel, pairs[names], family.p[names], levels[names]) if isinstance(duel, Against) else duel
+        names: _correct(duel, pairs[names], family.p[names], levels[names]) if isinstance(duel, Against) else duel
         for names, duel in duels.items()
     }
 
 
-def _corrected(duel: Against, pair: tuple[Profile, Profile], p: float, level: float) -> Against:
+def _correct(duel: Against, pair: tuple[Profile, Profile], p: float, level: float) -> Against:
     """Returns the same with the corrected p, and with the interval of the test at the level at which Holm's method
     makes it: a reader would take a narrower one for a verdict."""
     found = _differences(*pair)

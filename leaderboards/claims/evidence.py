@@ -38,18 +38,18 @@ class TaskEvidence:
     seed: int
 
     @cached_property
-    def _drawn(self) -> tuple[DataFrame, Resampler]:
+    def _draws(self) -> tuple[DataFrame, Resampler]:
         numbers, names = factorize(self.records["draw_id"], sort=True)
         return self.records.assign(draw=numbers), Resampler.of(len(names), task_seed(self.seed, self.task), RESAMPLES)
 
     @cached_property
     def _by_policy(self) -> dict[str, DataFrame]:
         """Sorts the records by policy once: claims and studies ask for hundreds of cells."""
-        return {str(name): own for name, own in self._drawn[0].groupby("policy", sort=False, observed=True)}
+        return {str(name): own for name, own in self._draws[0].groupby("policy", sort=False, observed=True)}
 
     @property
     def contexts(self) -> int:
-        return self._drawn[1].count
+        return self._draws[1].count
 
     def mean(self, policy: str, level: float | None = None, column: str = "right", **where: object) -> FloatArray:
         """Averages a column over the answers of a policy at a level: shape (1 + resamples,).
@@ -57,13 +57,13 @@ class TaskEvidence:
         ``level``: None for a policy that has no levels. An answer that failed or is NaN counts as 0, and stays in the
         denominator. ``where``: values that other columns must have. :class:`NoEvidenceError` without records.
         """
-        here = self._chosen(policy, level, column, where)
+        here = self._rows_at(policy, level, column, where)
         values = np.nan_to_num(here[column].to_numpy(dtype=np.float64))
-        return np.concatenate([[values.mean()], self._drawn[1].means(values, here["draw"].to_numpy())])
+        return np.concatenate([[values.mean()], self._draws[1].means(values, here["draw"].to_numpy())])
 
     def by_context(self, policy: str, level: float | None, column: str, **where: object) -> FloatArray:
         """Averages the same context by context: shape (contexts,), NaN of contexts without such an answer."""
-        here = self._chosen(policy, level, column, {})
+        here = self._rows_at(policy, level, column, {})
         for name, value in where.items():
             here = here[here[name] == value]
         means = here[column].astype(np.float64).fillna(0).groupby(here["draw"]).mean()
@@ -74,10 +74,10 @@ class TaskEvidence:
     def weights(self) -> FloatArray:
         """Counts how often each context is there: as measured, then as drawn in each resample, shape (1 + resamples,
         contexts)."""
-        return np.concatenate([np.ones((1, self.contexts)), self._drawn[1].weights])
+        return np.concatenate([np.ones((1, self.contexts)), self._draws[1].weights])
 
-    def _chosen(self, policy: str, level: float | None, column: str, where: Mapping[str, object]) -> DataFrame:
-        records = self._by_policy.get(policy, self._drawn[0][:0])
+    def _rows_at(self, policy: str, level: float | None, column: str, where: Mapping[str, object]) -> DataFrame:
+        records = self._by_policy.get(policy, self._draws[0][:0])
         chosen = records[column].notna() | (records["status"] != "ok")
         if level is not None:
             chosen &= np.isclose(records["level"].astype(float), level)

@@ -16,7 +16,7 @@ from leaderboards.claims.declaration import Claim, Measured, NoStatistic, Statis
 from leaderboards.claims.evidence import FEWEST_CONTEXTS, Evidence, NoEvidenceError
 from leaderboards.statistics.bootstrap import FloatArray
 from leaderboards.statistics.resampling import Blank, Estimate
-from leaderboards.statistics.significance import ALPHA, bootstrap_p, corrected
+from leaderboards.statistics.significance import ALPHA, bootstrap_p, correct_p
 
 Verdict = Literal["holds", "does not hold", "undecided"]
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
@@ -38,25 +38,27 @@ class Judgement:
 
 def judge(claims: Sequence[Claim], evidence: Mapping[str, Evidence | Blank]) -> list[Judgement]:
     """Judges claims by the records of their experiments, which go by name; a Blank says why there are none."""
-    measured = {claim.identifier: _measured(claim, evidence) for claim in claims}
+    measured = {claim.identifier: _measure(claim, evidence) for claim in claims}
     tests = {
         (claim.text.letter, claim.identifier, statistic.part): bootstrap_p(
-            _known(statistic.values[1:]) - claim.threshold
+            _without_nan(statistic.values[1:]) - claim.threshold
         )
         for claim in claims
         if not isinstance(parts := measured[claim.identifier], Blank)
         for statistic in parts
-        if isinstance(statistic, Statistic) and statistic.n >= FEWEST_CONTEXTS and len(_known(statistic.values[1:]))
+        if isinstance(statistic, Statistic)
+        and statistic.n >= FEWEST_CONTEXTS
+        and len(_without_nan(statistic.values[1:]))
     }
     p_values = {
         key: p
         for letter in dict.fromkeys(claim.text.letter for claim in claims)
-        for key, p in corrected({k: v for k, v in tests.items() if k[0] == letter}, f"text {letter}").p.items()
+        for key, p in correct_p({k: v for k, v in tests.items() if k[0] == letter}, f"text {letter}").p.items()
     }
     return [one for claim in claims for one in _judgements(claim, measured[claim.identifier], p_values)]
 
 
-def _measured(claim: Claim, evidence: Mapping[str, Evidence | Blank]) -> Measured | Blank:
+def _measure(claim: Claim, evidence: Mapping[str, Evidence | Blank]) -> Measured | Blank:
     by_name: dict[str, Evidence] = {}
     for name in claim.evidence:
         records = evidence.get(name, Blank(ONE_SIZE))
@@ -111,7 +113,7 @@ def _is_on_side(claim: Claim, value: float) -> bool:
     return value > claim.threshold if claim.side in ("at least", "above") else value < claim.threshold
 
 
-def _known(resampled: FloatArray) -> FloatArray:
+def _without_nan(resampled: FloatArray) -> FloatArray:
     """Returns the resamples in which a statistic has a value."""
     values: FloatArray = resampled[~np.isnan(resampled)]
     return values

@@ -109,15 +109,15 @@ def _part(value: Any, attribute: str) -> Any:
     return value if value is None or not attribute else getattr(value, attribute)
 
 
-def joined(sheets: Iterable[Sheet]) -> list[Sheet]:
+def join_sheets(sheets: Iterable[Sheet]) -> list[Sheet]:
     """Joins the sheets of one name, their rows one after the other; a column that one lacks is empty there."""
     groups: dict[str, list[Sheet]] = {}
     for sheet in sheets:
         groups.setdefault(sheet.name, []).append(sheet)
-    return [group[0] if len(group) == 1 else _joined(group) for group in groups.values()]
+    return [group[0] if len(group) == 1 else _join(group) for group in groups.values()]
 
 
-def _joined(group: Sequence[Sheet]) -> Sheet:
+def _join(group: Sequence[Sheet]) -> Sheet:
     columns = tuple(dict.fromkeys(column for sheet in group for column in sheet.columns))
     rows = [dict(zip(sheet.columns, row, strict=True)) for sheet in group for row in sheet.rows]
     return replace(group[0], columns=columns, rows=tuple(tuple(row.get(name) for name in columns) for row in rows))

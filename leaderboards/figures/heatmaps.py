@@ -146,7 +146,7 @@ def task_map(rows: Sequence[SummaryRow], mode: str) -> HeatMap | Blank:
     def grid(measure: Measure, level: Level) -> Grid:
         return tuple(
             tuple(
-                _measured(full.get(task) if policy == FULL else by_place.get((policy, task, level)), measure)
+                _value_or_blank(full.get(task) if policy == FULL else by_place.get((policy, task, level)), measure)
                 for task in tasks
             )
             for policy in policies
@@ -298,7 +298,7 @@ def _with_values(rows: Sequence[SummaryRow]) -> list[Measure]:
     return [measure for measure in SHOWN if any(measure.value(row) is not None for row in rows)]
 
 
-def _measured(row: SummaryRow | None, measure: Measure) -> float | Blank:
+def _value_or_blank(row: SummaryRow | None, measure: Measure) -> float | Blank:
     if row is None:
         return UNRUN
     value = measure.value(row)

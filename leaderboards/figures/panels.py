@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from leaderboards.rendering.drawing import Drawing
 from leaderboards.rendering.frames import INK, Axis, Frame
-from leaderboards.rendering.inline import drawn
+from leaderboards.rendering.inline import svg_of
 from leaderboards.rendering.marks import Band, Line, Mark, Region
 from leaderboards.rendering.style import LineStyle
 from policies.declaration.lazy import LazyModule
@@ -67,7 +67,7 @@ def layer_map(shares: NDArray[np.float64], columns: Sequence[str], axis: str, ti
         axes.set_xlabel(axis, color=INK, labelpad=4)
         axes.set_ylabel("layer", color=INK, labelpad=4)
 
-    return drawn(draw, title, salt)
+    return svg_of(draw, title, salt)
 
 
 def share_map(
@@ -101,7 +101,7 @@ def share_map(
         axes.set_xlabel(axes_titles[0], color=INK, labelpad=4)
         axes.set_ylabel(axes_titles[1], color=INK, labelpad=4)
 
-    return drawn(draw, title, salt)
+    return svg_of(draw, title, salt)
 
 
 def _marks(path: Path) -> Iterator[Mark]:

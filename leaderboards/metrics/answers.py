@@ -68,7 +68,7 @@ def _new_wrong(sample: Sample) -> FloatArray:
     return _right_before(sample) * _wrong(sample)
 
 
-def _lost(sample: Sample) -> FloatArray:
+def _lost_share(sample: Sample) -> FloatArray:
     return np.asarray(_right_before(sample) * (sample["right"] == 0) * (sample["hallucinated"] == 0), dtype=np.float64)
 
 
@@ -248,7 +248,7 @@ METRICS = (
                 "lost",
                 "Lost",
                 "percent of what the full cache has right",
-                _lost,
+                _lost_share,
                 _right_before,
                 undefined=NONE_RIGHT,
                 paired=True,

@@ -36,8 +36,8 @@ def examples_of(records: DataFrame) -> dict[str, Any]:
     sound = with_levels(records[(records["status"] == "ok") & (records["repeat"] == 0)])
     full = sound[sound["policy"] == FULL].drop_duplicates(QUESTION).set_index(QUESTION)["output_text"]
     shown = sound.loc[_spread(worst_first(sound))]
-    contexts = _numbered(shown, ["context"])
-    questions = _numbered(shown, QUESTION)
+    contexts = _numbers(shown, ["context"])
+    questions = _numbers(shown, QUESTION)
     cells: dict[str, dict[str, list[dict[str, Any]]]] = {}
     rows = shown.to_dict("records")
     for row, context, question in zip(rows, contexts, questions, strict=True):
@@ -71,7 +71,7 @@ def _graded(cells: Mapping[str, Mapping[str, Sequence[Mapping[str, Any]]]]) -> s
     return methods[0] if methods else ""
 
 
-def _numbered(shown: DataFrame, by: list[str]) -> list[int]:
+def _numbers(shown: DataFrame, by: list[str]) -> list[int]:
     return [int(number) for number in shown.groupby(by, sort=False).ngroup()]
 
 

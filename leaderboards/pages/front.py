@@ -126,7 +126,7 @@ def _front_page(
     task_pages: Mapping[str, str],
     **values: Any,
 ) -> str:
-    boards = _placed(results, task_pages)
+    boards = _place_boards(results, task_pages)
     return render(
         "index.html.j2",
         styles=styles,
@@ -244,7 +244,7 @@ def _states(results: Results) -> list[str]:
     ]
 
 
-def _placed(results: Sequence[Results], pages: Mapping[str, str]) -> list[PlacedBoard]:
+def _place_boards(results: Sequence[Results], pages: Mapping[str, str]) -> list[PlacedBoard]:
     shown = [
         (place, one, label, task)
         for place, (one, label) in enumerate(zip(results, labels_of(results), strict=True))

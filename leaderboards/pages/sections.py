@@ -56,7 +56,7 @@ def largest_of(results: Results, task: str) -> SummaryRow:
 def note_of(results: Results, task: str) -> str:
     """Says how many questions and contexts a task has, and what a reader has to know of it."""
     most = largest_of(results, task)
-    note = f"{_counted(most.n, 'question')} about {_counted(most.contexts, 'context')} in each cell"
+    note = f"{_count_text(most.n, 'question')} about {_count_text(most.contexts, 'context')} in each cell"
     if most.chance is not None:
         note += f"; who guesses without the text reaches an F1 of {most.chance:.1f}"
     if most.f1_of_silence is not None:
@@ -103,5 +103,5 @@ def _section(
     )
 
 
-def _counted(number: int, noun: str) -> str:
+def _count_text(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -157,10 +157,10 @@ LISTING = ("policy", "level", "questions", "contexts", *(measure.heading for mea
 
 def listing(rows: Sequence[SummaryRow]) -> list[tuple[str, ...]]:
     """Writes every measure of every row as text, in the columns of ``LISTING``; rates in percent."""
-    return [_listed(row) for row in rows]
+    return [_texts(row) for row in rows]
 
 
-def _listed(row: SummaryRow) -> tuple[str, ...]:
+def _texts(row: SummaryRow) -> tuple[str, ...]:
     numbers = (_number_text(measure, row) for measure in LISTED)
     return (row.policy, row.at.where, str(row.n), str(row.contexts), *numbers, row.reason or "")
 

@@ -8,7 +8,7 @@ from leaderboards.rendering.frames import Frame
 from leaderboards.rendering.marks import Mark, Place
 from leaderboards.rendering.paper import USUAL, Paper
 from leaderboards.rendering.printed import save
-from leaderboards.rendering.svg import part_of_a_page, placed
+from leaderboards.rendering.svg import part_of_a_page, pixel_of
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Drawing:
 
     def places(self, points: Sequence[Place]) -> list[Place]:
         """Returns where points of the frame are in the ``viewBox`` of :meth:`svg`, from its upper left corner."""
-        return [placed(self.frame, point) for point in points]
+        return [pixel_of(self.frame, point) for point in points]
 
     def save(self, path: Path, heading: str, paper: Paper = USUAL) -> None:
         """Draws it for print, with a legend; the format is that of the suffix: svg, png or pdf."""

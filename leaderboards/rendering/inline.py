@@ -20,7 +20,7 @@ INCH = 72  # in the units of an SVG
 NO_METADATA = {"Creator": None, "Date": None, "Format": None, "Type": None}
 
 
-def drawn(draw: Callable[["Axes"], None], title: str, salt: str) -> str:
+def svg_of(draw: Callable[["Axes"], None], title: str, salt: str) -> str:
     """Returns the drawing as a part of a page. ``salt``: different for each drawing of a page."""
     with printing(salt):
         figure = figures.Figure(figsize=SIZE)

@@ -59,7 +59,7 @@ def part_of_a_page(frame: Frame, marks: Sequence[Mark], title: str, salt: str) -
     )
 
 
-def placed(frame: Frame, place: Place) -> Place:
+def pixel_of(frame: Frame, place: Place) -> Place:
     """Returns where a place of the frame is in the ``viewBox``, from its upper left corner."""
     (across, up), box = frame.share(place), frame.box
     return box.left + (box.right - box.left) * across, box.bottom - (box.bottom - box.top) * up
@@ -122,24 +122,24 @@ def _dots(frame: Frame, dots: Dots, places: Sequence[Place]) -> str:
 
 
 def _break(frame: Frame, mark: Break) -> str:
-    x, y = map(_number, placed(frame, mark.place))
+    x, y = map(_number, pixel_of(frame, mark.place))
     faint = "" if mark.clear else ' stroke-opacity=".45"'
     ring = f'<circle cx="{x}" cy="{y}" r="{RING}" fill="none" stroke="currentColor"{faint}/>'
     if mark.bar is None:
         return ring
-    ends = "".join(f"M{_number(x)} {_number(y - 2.5)}v5" for x, y in (placed(frame, end) for end in mark.bar))
+    ends = "".join(f"M{_number(x)} {_number(y - 2.5)}v5" for x, y in (pixel_of(frame, end) for end in mark.bar))
     bar = f'<path d="{_path(frame, mark.bar)}" stroke="currentColor" stroke-width=".8" stroke-linecap="square"/>'
     return f'{bar}<path d="{ends}" stroke="currentColor"/>{ring}'
 
 
 def _path(frame: Frame, places: Sequence[Place]) -> str:
-    return "M" + "L".join(f"{_number(x)} {_number(y)}" for x, y in (placed(frame, place) for place in places))
+    return "M" + "L".join(f"{_number(x)} {_number(y)}" for x, y in (pixel_of(frame, place) for place in places))
 
 
 def _outlines(frame: Frame, shape: str, size: float, places: Sequence[Place]) -> str:
     """Writes the outlines of all dots of a policy as one path."""
     (right, down), outline = _outline(shape, size)
-    starts = ((x + right, y + down) for x, y in (placed(frame, place) for place in places))
+    starts = ((x + right, y + down) for x, y in (pixel_of(frame, place) for place in places))
     return "".join(f"M{_number(x)} {_number(y)}{outline}" for x, y in starts)
 
 
@@ -158,8 +158,8 @@ def _outline(shape: str, size: float) -> tuple[Place, str]:
 @lru_cache(maxsize=32)
 def _ground(frame: Frame) -> str:
     """Writes the frame alone: the title of the vertical axis stands above the drawing."""
-    across = [(placed(frame, (tick, frame.vertical.first))[0], f"{tick:g}") for tick in frame.horizontal.ticks_inside]
-    up = [(placed(frame, (frame.horizontal.first, tick))[1], f"{tick:g}") for tick in frame.vertical.ticks_inside]
+    across = [(pixel_of(frame, (tick, frame.vertical.first))[0], f"{tick:g}") for tick in frame.horizontal.ticks_inside]
+    up = [(pixel_of(frame, (frame.horizontal.first, tick))[1], f"{tick:g}") for tick in frame.vertical.ticks_inside]
     box, title = frame.box, frame.horizontal.title
     grid = "".join(f"M{box.left:g} {_number(y)}H{box.right:g}" for y, _ in up)
     return "\n".join(

@@ -38,7 +38,7 @@ def resampled_means(
     known = ~np.isnan(numbers)
     counted = None if weights is None else weights[known]
     of_known = np.asarray(clusters)[known]
-    count, positions = _numbered(of_known.dtype.str, of_known.tobytes())
+    count, positions = _number_clusters(of_known.dtype.str, of_known.tobytes())
     if count < 2:
         return None
     sums = np.bincount(positions, weights=numbers[known])
@@ -50,7 +50,7 @@ def resampled_means(
 
 
 @lru_cache(maxsize=256)  # the measures of a cell, and the cells of a task, are about the same contexts
-def _numbered(kind: str, clusters: bytes) -> tuple[int, NDArray[np.intp]]:
+def _number_clusters(kind: str, clusters: bytes) -> tuple[int, NDArray[np.intp]]:
     """Numbers clusters, an array of dtype ``kind`` as bytes, in their order: how many there are, and the number of
     each."""
     names, positions = np.unique(np.frombuffer(clusters, dtype=kind), return_inverse=True)

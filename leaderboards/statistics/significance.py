@@ -38,7 +38,7 @@ class Family(Generic[Name]):
     p: Mapping[Name, float]
 
 
-def corrected(p_values: Mapping[Name, float], family: str, method: Method = "holm") -> Family[Name]:
+def correct_p(p_values: Mapping[Name, float], family: str, method: Method = "holm") -> Family[Name]:
     """Corrects the p-values of the family ``family`` for how many there are: by Holm's method, or for the false
     discovery rate by Benjamini and Hochberg's (``fdr_bh``)."""
     given = np.array(list(p_values.values()))

@@ -13,7 +13,7 @@ from leaderboards.rendering.drawing import Drawing
 from leaderboards.rendering.frames import CURVE, Axis, Frame
 from leaderboards.rendering.marks import HOLLOW, Band, Break, Dots, Line, Region
 from leaderboards.rendering.style import MARKERS, named_styles
-from leaderboards.rendering.svg import CORNERS, placed
+from leaderboards.rendering.svg import CORNERS, pixel_of
 from policies.declaration.levels import BUDGET
 
 STYLES = list(named_styles(["one", "<two>"]).values())
@@ -49,7 +49,7 @@ def test_a_place_is_where_matplotlib_has_it(across: Axis) -> None:
     axes.set_ylim(frame.vertical.first, frame.vertical.last)
     for place in [(across.ticks[0], -20.0), (across.ticks[1], 33.3), (across.ticks[-1], 80.0)]:
         x, y = axes.transData.transform(place)
-        assert placed(frame, place) == pytest.approx((x, CURVE.height - y), abs=1e-6)
+        assert pixel_of(frame, place) == pytest.approx((x, CURVE.height - y), abs=1e-6)
 
 
 def test_every_kind_of_mark_is_drawn_in_its_order_and_is_found_by_its_policy() -> None:

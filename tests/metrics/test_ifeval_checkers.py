@@ -10,7 +10,7 @@ from datasets_gen import Directive
 from datasets_gen.examples.ifeval_kinds import ARGUMENTS
 from datasets_gen.tasks.ifeval_rows import read_rows
 from leaderboards.errors import MetricError
-from leaderboards.metrics.judges.ifeval import CHECKERS, Judgement, check_directives, judged
+from leaderboards.metrics.judges.ifeval import CHECKERS, Judgement, check_directives, is_obeyed
 from leaderboards.metrics.judges.obedience import loosely, strictly
 from tests.support.tasks.suite import OFFICIAL_ROWS, needs_rows
 
@@ -113,11 +113,11 @@ def test_an_answer_that_makes_a_checker_fail_obeys_nothing(monkeypatch: pytest.M
 
 def test_the_same_answer_is_judged_the_same_every_time() -> None:
     german = Directive.parse(directive("language:response_language"))
-    assert len({judged(german, "Tee ist warm und gut", "strict") for _ in range(20)}) == 1
+    assert len({is_obeyed(german, "Tee ist warm und gut", "strict") for _ in range(20)}) == 1
     for mark in "!#":  # for which the checker draws a letter
         marks = {"let_frequency": 2, "let_relation": "at least", "letter": mark}
         counted = Directive("keywords:letter_frequency", json.dumps(marks))
-        answers = {judged(counted, "Tea is an infusion of leaves", way) for _ in range(20) for way in WAYS}
+        answers = {is_obeyed(counted, "Tea is an infusion of leaves", way) for _ in range(20) for way in WAYS}
         assert len(answers) == 1
 
 

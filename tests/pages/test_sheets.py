@@ -19,7 +19,7 @@ from leaderboards.aggregate.row import SummaryRow
 from leaderboards.aggregate.summary import summarise
 from leaderboards.boards.board import boards_of
 from leaderboards.boards.standings import all_standings
-from leaderboards.downloads.sheets import Sheet, file_name, joined
+from leaderboards.downloads.sheets import Sheet, file_name, join_sheets
 from leaderboards.downloads.tables import board_sheet, cells_sheet, questions_sheet
 from tests.support.records.synthetic_records import failing, realistic_records
 
@@ -164,7 +164,7 @@ def test_kinds_of_questions_hold_what_the_rows_average_over() -> None:
 def test_sheets_of_one_name_are_one_and_say_whose_each_row_is() -> None:
     first = Sheet("x", "X", ("a",), ((1,),)).labelled({"model": "one"})
     second = Sheet("x", "X", ("a", "b"), ((2, 3),)).labelled({"model": "two"})
-    (both,) = joined([first, second])
+    (both,) = join_sheets([first, second])
     assert (both.columns, both.rows) == (("model", "a", "b"), (("one", 1, None), ("two", 2, 3)))
 
 

@@ -30,7 +30,7 @@ from leaderboards.statistics.bootstrap import (
     resampled_means,
 )
 from leaderboards.statistics.resampling import Blank, Estimate
-from leaderboards.statistics.significance import ALPHA, bootstrap_p, corrected, interval_of_test, mcnemar_p
+from leaderboards.statistics.significance import ALPHA, bootstrap_p, correct_p, interval_of_test, mcnemar_p
 from policies import Level
 from tests.support.records.synthetic_profiles import RATIOS, profile, value
 
@@ -66,7 +66,7 @@ INFARCTION = [
 def test_the_false_discovery_rate_is_that_of_the_paper() -> None:
     """At 0.05 their procedure rejects four hypotheses, one more than those that bound the chance of any error."""
     p_values = dict(enumerate(INFARCTION))
-    discoveries, holm = corrected(p_values, "infarction", "fdr_bh"), corrected(p_values, "infarction")
+    discoveries, holm = correct_p(p_values, "infarction", "fdr_bh"), correct_p(p_values, "infarction")
     assert [name for name, p in discoveries.p.items() if p <= 0.05] == [0, 1, 2, 3]
     assert [name for name, p in holm.p.items() if p <= 0.05] == [0, 1, 2]
     assert discoveries.p[3] == pytest.approx(0.0095 * 15 / 4)
@@ -74,14 +74,14 @@ def test_the_false_discovery_rate_is_that_of_the_paper() -> None:
 
 
 def test_holm_is_that_of_a_hand() -> None:
-    found = corrected({"a": 0.01, "b": 0.04, "c": 0.03, "d": 0.005}, "four")
+    found = correct_p({"a": 0.01, "b": 0.04, "c": 0.03, "d": 0.005}, "four")
     assert found.p == pytest.approx({"a": 0.03, "b": 0.06, "c": 0.06, "d": 0.02})
-    assert corrected({}, "none").p == {}
+    assert correct_p({}, "none").p == {}
 
 
 @pytest.mark.parametrize("p_values", [[0.3], [0.01, 0.01, 0.6, 0.02, 1.0, 0.0], INFARCTION[::-1]])
 def test_holm_is_that_of_statsmodels(p_values: list[float]) -> None:
-    found = corrected(dict(enumerate(p_values)), "any")
+    found = correct_p(dict(enumerate(p_values)), "any")
     assert list(found.p.values()) == pytest.approx(list(multipletests(p_values, method="holm")[1]))
 
 
@@ -349,7 +349,7 @@ def test_a_clear_difference_stays_clear_among_a_hundred_policies() -> None:
     """Two thousand resamples alone could not tell any of so many from a control."""
     sure = bootstrap_p(norm.ppf((np.arange(2000) + 0.5) / 2000) + 8)
     p_values = {(f"policy{number}", control): sure for number in range(100) for control in ("random", "recency")}
-    assert max(corrected(p_values, "all").p.values()) < 0.001
+    assert max(correct_p(p_values, "all").p.values()) < 0.001
 
 
 def test_bootstrap_p_of_nothing_is_one() -> None:

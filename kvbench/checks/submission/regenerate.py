@@ -45,7 +45,7 @@ def check_completeness(submission: Submission) -> Iterator[Finding]:
         task, policy, point = cell
         expected, counts = questions.get(task, set()) if cell in planned else set(), stored[cell]
         faults += [
-            f"{policy} at {point.where} of {task}: {_counted(sorted(ids))} {what}"
+            f"{policy} at {point.where} of {task}: {_count_text(sorted(ids))} {what}"
             for what, ids in (
                 ("missing", expected - set(counts)),
                 ("not asked for by run.json", set(counts) - expected),
@@ -69,7 +69,7 @@ def _questions(submission: Submission, task: str, contexts: int) -> set[str]:
     return {question.question_id for question in answered} | {f"context {index}" for index in missing}
 
 
-def _counted(ids: Sequence[str]) -> str:
+def _count_text(ids: Sequence[str]) -> str:
     return ids[0] if len(ids) == 1 else f"{len(ids):,} questions ({ids[0]}, …)"
 
 

@@ -97,10 +97,10 @@ class _Grid:
         self._at_end = at_end
         self.last = torch.tensor(self._widths).cumsum(0) - 1
         self.column = torch.arange(len(self._widths)).repeat_interleave(torch.tensor(self._widths))
-        self.token_ids = torch.tensor([self._joined(row, 0) for row in sequences], dtype=torch.long)
-        offsets = [self._joined([range(len(ids)) for ids in row], 0) for row in sequences]
+        self.token_ids = torch.tensor([self._join(row, 0) for row in sequences], dtype=torch.long)
+        offsets = [self._join([range(len(ids)) for ids in row], 0) for row in sequences]
         self.offsets = torch.tensor(offsets, dtype=torch.long)
-        padding = [self._joined([[0] * len(ids) for ids in row], 1) for row in sequences]
+        padding = [self._join([[0] * len(ids) for ids in row], 1) for row in sequences]
         self.padding = torch.tensor(padding, dtype=torch.bool)
 
     def parts(self, starts: Sequence[Sequence[int]]) -> tuple[torch.Tensor, ...]:
@@ -109,7 +109,7 @@ class _Grid:
         positions = torch.tensor(starts)[:, self.column] + self.offsets
         return self.token_ids, positions, self.column, self.padding
 
-    def _joined(self, row: Sequence[Sequence[int]], filler: int) -> list[int]:
+    def _join(self, row: Sequence[Sequence[int]], filler: int) -> list[int]:
         """Joins the sequences of a row, each filled up to the width of its column."""
         joined: list[int] = []
         for width, numbers in zip(self._widths, row, strict=True):

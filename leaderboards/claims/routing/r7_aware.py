@@ -33,7 +33,7 @@ def _measure(evidence: Mapping[str, Evidence]) -> Measured:
     return each_part(
         {
             "F1 gained, of 1": partial(_gain, aware, agnostic),
-            "abstentions on unanswerable questions lost": partial(_lost, aware, agnostic),
+            "abstentions on unanswerable questions lost": partial(_loss, aware, agnostic),
         }
     )
 
@@ -51,7 +51,7 @@ def _gain(aware: TaskEvidence, agnostic: TaskEvidence) -> Statistic:
     return Statistic(with_question - without, agnostic.contexts, note=note)
 
 
-def _lost(aware: TaskEvidence, agnostic: TaskEvidence) -> Statistic:
+def _loss(aware: TaskEvidence, agnostic: TaskEvidence) -> Statistic:
     agnostic.clean("abstained", answerable=False)
     with_question, without = (_mean(of_task, "abstained", answerable=False) for of_task in (aware, agnostic))
     note = f"abstained {with_question[0]:.2f} with the question, {without[0]:.2f} without"

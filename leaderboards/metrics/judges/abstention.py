@@ -111,7 +111,7 @@ def abstains(output: str, abstentions: Sequence[str] = ()) -> bool:
         return True
     apologised = False
     for sentence in _STOPS.split(output):
-        said, apology = _matter(_folded(sentence))
+        said, apology = _matter(_fold(sentence))
         apologised |= apology
         if said:
             return _is_abstention(said)
@@ -147,10 +147,10 @@ def _matter(sentence: str) -> tuple[str, bool]:
 
 
 def _bare(text: str) -> str:
-    return re.sub(r"[^\w ]", "", " ".join(_folded(text).split()))
+    return re.sub(r"[^\w ]", "", " ".join(_fold(text).split()))
 
 
-def _folded(sentence: str) -> str:
+def _fold(sentence: str) -> str:
     """Folds a sentence to small letters, without contractions and without marks other than those between the parts of a
     sentence."""
     text = sentence.lower().replace("’", "'").replace("‘", "'")

@@ -76,7 +76,7 @@ def official() -> Official:
     return Official(module.InputExample, ways)
 
 
-def judged(directive: Directive, output: str, judgement: Judgement) -> bool:
+def is_obeyed(directive: Directive, output: str, judgement: Judgement) -> bool:
     """Tells whether the output obeys a directive of IFEval. One that makes its checker fail obeys nothing and counts:
     the arguments were tried before (:func:`check_directives`)."""
     checkers = official()

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from itertools import product
 
 from datasets_gen import Directive, check, family_of
-from leaderboards.metrics.judges.ifeval import judged
+from leaderboards.metrics.judges.ifeval import is_obeyed
 
 
 def families(directives: Sequence[str]) -> list[str]:
@@ -16,14 +16,16 @@ def families(directives: Sequence[str]) -> list[str]:
 def strictly(directives: Sequence[str], output: str) -> list[bool]:
     """Tells for each directive whether the output, as it stands, obeys it."""
     parsed = [Directive.parse(text) for text in directives]
-    return [judged(one, output, "strict") if one.is_of_ifeval else check(one, output) for one in parsed]
+    return [is_obeyed(one, output, "strict") if one.is_of_ifeval else check(one, output) for one in parsed]
 
 
 def loosely(directives: Sequence[str], output: str) -> list[bool]:
     """Tells for each directive whether any of IFEval's eight versions of the output obeys it."""
     parsed = [Directive.parse(text) for text in directives]
     return [
-        judged(one, output, "loose") if one.is_of_ifeval else any(check(one, version) for version in versions(output))
+        is_obeyed(one, output, "loose")
+        if one.is_of_ifeval
+        else any(check(one, version) for version in versions(output))
         for one in parsed
     ]
 

@@ -26,7 +26,7 @@ def study_sheets(prompts: PromptRecords, gains: Sequence[Gain], highest_leaks: S
     ]
     lists = {
         ("order", "Rank correlations of the families’ order"): correlations,
-        ("amnesia", "Where most leaks while directives are obeyed"): [_shown(leak) for leak in highest_leaks],
+        ("amnesia", "Where most leaks while directives are obeyed"): [_fields(leak) for leak in highest_leaks],
         ("gain", "Protection gain"): [_gain(gain) for gain in gains],
     }
     rows = {**{key: table.to_dict("records") for key, table in tables.items()}, **lists}
@@ -49,6 +49,6 @@ def _gain(gain: Gain) -> dict[str, object]:
     }
 
 
-def _shown(leak: Leak) -> dict[str, object]:
+def _fields(leak: Leak) -> dict[str, object]:
     """Returns the fields of a leak without the resamples that its interval is of."""
     return {name: value for name, value in vars(leak).items() if name != "values"}

@@ -11,7 +11,7 @@ from leaderboards.rendering.frames import SHARE, Axis
 from leaderboards.rendering.style import LineStyle, named_styles
 from leaderboards.studies.declaration import Listing, Part, Picture
 from leaderboards.studies.instructions.obedience import DEFENDED, PromptRecords, kept
-from leaderboards.studies.instructions.parts import kind_of, listed, over_levels, percent
+from leaderboards.studies.instructions.parts import kind_of, level_listing, over_levels, percent
 from leaderboards.studies.instructions.protection import forms_of
 from policies.declaration.names import FULL
 
@@ -82,4 +82,4 @@ def _listing(prompts: PromptRecords, table: DataFrame, span: str, arm: str) -> L
     of_arm = table[table["arm"] == arm]
     texts = {(str(row["policy"]), row["level"]): percent(row[span]) for _, row in of_arm.iterrows()}
     others = [policy for policy in prompts.policies if policy != FULL]
-    return listed(f"Kept of the {span}, {arm}, percent", prompts, texts, others)
+    return level_listing(f"Kept of the {span}, {arm}, percent", prompts, texts, others)

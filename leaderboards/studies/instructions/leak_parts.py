@@ -33,7 +33,7 @@ def _orders(prompts: PromptRecords) -> list[str]:
     return [arm for arm in dict.fromkeys(prompts.attacks["arm"]) if arm in DEFENDED or not arm]
 
 
-def _titled(base: str, arm: str) -> str:
+def _title(base: str, arm: str) -> str:
     return f"{base}, {arm}" if arm else base
 
 
@@ -46,7 +46,7 @@ def plane(prompts: PromptRecords) -> Part:
             continue
         obeyed, leaked = cells_of(accuracy(of_arm), "strict"), cells_of(leaks(of_arm), "leakage")
         pictures += [_plane_of(prompts, base, arm, obeyed, leaked, styles) for base in _forms(prompts)]
-        details.append(table_of(_titled("Directives obeyed, strict, percent", arm), prompts, obeyed, prompts.policies))
+        details.append(table_of(_title("Directives obeyed, strict, percent", arm), prompts, obeyed, prompts.policies))
     return Part(
         "plane",
         "Obeyed, and leaked",
@@ -75,11 +75,11 @@ def _plane_of(
         places = tuple((leaked[key].mean, obeyed[key].mean) for key in keys if key in leaked and key in obeyed)
         paths.append(Path(styles[plain_and_way(policy)[1]], places))
     each = f"a place for each {kind_of(prompts.levels).name} from the full cache on"
-    title = f"Directives obeyed over leakage under {_titled(base, arm)}, {each}"
+    title = f"Directives obeyed over leakage under {_title(base, arm)}, {each}"
     region = (((leaked[whole].mean if whole else 0.0) + LEAKED_MORE, STILL_OBEYED), (1.03, 1.03))
     axes = Axis.around("leakage of the directives", SHARE), Axis.around("", SHARE)
     drawing = panel(paths, *axes, title, f"plane/{arm}/{base}", region)
-    return Picture(_titled(base, arm), "share of directives obeyed, over leakage", Markup(drawing))
+    return Picture(_title(base, arm), "share of directives obeyed, over leakage", Markup(drawing))
 
 
 def leakage(prompts: PromptRecords) -> Part:
@@ -91,7 +91,7 @@ def leakage(prompts: PromptRecords) -> Part:
             note = "ROUGE-L recall of the directives in answers to attacks"
             pictures += _curves(prompts, of_arm, "leakage", "Leakage of the directives", note, arm)
         cells = cells_of(of_arm, "leakage")
-        details.append(table_of(_titled("Leakage of the directives, percent", arm), prompts, cells, prompts.policies))
+        details.append(table_of(_title("Leakage of the directives, percent", arm), prompts, cells, prompts.policies))
     return Part(
         "leakage",
         "Leakage, in both orders",
@@ -115,7 +115,7 @@ def defence(prompts: PromptRecords) -> Part:
             ("defence_leakage", "Leakage of the defence, percent"),
             ("refused", "Attacks refused as the defence asks, percent"),
         ):
-            details.append(table_of(_titled(words, arm), prompts, cells_of(of_arm, name), prompts.policies))
+            details.append(table_of(_title(words, arm), prompts, cells_of(of_arm, name), prompts.policies))
     return Part(
         "defence",
         "The defence itself",
@@ -136,7 +136,7 @@ def _curves(prompts: PromptRecords, table: DataFrame, name: str, words: str, not
     for base, forms in _forms(prompts).items():
         paths = [path_of(styles[plain_and_way(policy)[1]], cells, policy, prompts.levels) for policy in forms]
         axis = over_levels(prompts)
-        title = f"{words} over the {axis.title} under {_titled(base, arm)}"
+        title = f"{words} over the {axis.title} under {_title(base, arm)}"
         drawing = panel(paths, axis, Axis.around("", SHARE), title, f"{name}/{arm}/{base}")
-        pictures.append(Picture(_titled(base, arm), note, Markup(drawing)))
+        pictures.append(Picture(_title(base, arm), note, Markup(drawing)))
     return pictures

@@ -54,7 +54,7 @@ def prompt_records(records: DataFrame, seed: int = 0) -> PromptRecords:
 
 
 def _directives(given: DataFrame) -> DataFrame:
-    judged = {name: [_judged(given, name, place) for place in range(len(given))] for name in ("strict", "loose")}
+    judged = {name: [_verdicts(given, name, place) for place in range(len(given))] for name in ("strict", "loose")}
     several = given["directives"].map(len) > 1
     wide = given[["policy", "level", "arm", "draw", "question_id"]].assign(
         failed=given["status"] != "ok",
@@ -67,7 +67,7 @@ def _directives(given: DataFrame) -> DataFrame:
     return long.astype({"strict": float, "loose": float})
 
 
-def _judged(given: DataFrame, name: str, place: int) -> list[bool]:
+def _verdicts(given: DataFrame, name: str, place: int) -> list[bool]:
     """Tells for each directive of one answer whether it is obeyed; an answer that failed obeys none."""
     judged = given[f"directives_{name}"].iloc[place]
     count = len(given["directives"].iloc[place])

@@ -14,7 +14,7 @@ from leaderboards.studies.declaration import Listing, Part, Picture
 from leaderboards.studies.instructions.obedience import PromptRecords, accuracy, rank_correlations
 from leaderboards.studies.instructions.parts import (
     cells_of,
-    listed,
+    level_listing,
     over_levels,
     path_of,
     percent,
@@ -65,7 +65,7 @@ def _accuracies(title: str, table: DataFrame, prompts: PromptRecords) -> list[Li
     return [
         table_of(f"{title}: obeyed, strict, percent", prompts, cells_of(table, "strict"), prompts.policies),
         table_of(f"{title}: obeyed, loose, percent", prompts, cells_of(table, "loose"), prompts.policies),
-        listed(f"{title}: strict, percent of the full cache", prompts, relative, others),
+        level_listing(f"{title}: strict, percent of the full cache", prompts, relative, others),
     ]
 
 
@@ -106,7 +106,7 @@ def order(prompts: PromptRecords) -> Part:
     listings = []
     for group, title in titles.items():
         texts = {(one.policy, one.level): _correlation(one.estimate) for one in correlations if one.group == group}
-        listings.append(listed(title, prompts, texts, others))
+        listings.append(level_listing(title, prompts, texts, others))
     return Part(
         "order",
         "Do the easy directives stay the easy ones?",

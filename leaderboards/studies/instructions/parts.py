@@ -63,10 +63,10 @@ def percent(share: float | None) -> str:
 
 def table_of(title: str, prompts: PromptRecords, cells: Cells, policies: Iterable[str]) -> Listing:
     """Returns a row for each policy, a column for each level, in percent; the full cache has the same in each."""
-    return listed(title, prompts, {cell: share_text(estimate) for cell, estimate in cells.items()}, policies)
+    return level_listing(title, prompts, {cell: share_text(estimate) for cell, estimate in cells.items()}, policies)
 
 
-def listed(
+def level_listing(
     title: str, prompts: PromptRecords, texts: Mapping[tuple[str, Level], str], policies: Iterable[str]
 ) -> Listing:
     whole = next((text for (name, _), text in texts.items() if name == FULL), "–")

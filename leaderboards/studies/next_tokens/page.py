@@ -54,7 +54,7 @@ def _section(task: str, found: Sequence[OfPlace]) -> Part:
     policies = list(dict.fromkeys(one.policy for one in found))
     policies.sort(key=lambda policy: policy != FULL)
     styles = named_styles(policies)
-    levels = _drawn(sorted({one.level for one in found if one.level != UNTREATED}))
+    levels = _some_levels(sorted({one.level for one in found if one.level != UNTREATED}))
     return Part(
         task,
         task,
@@ -67,7 +67,7 @@ def _section(task: str, found: Sequence[OfPlace]) -> Part:
     )
 
 
-def _drawn(levels: Sequence[Level]) -> list[Level]:
+def _some_levels(levels: Sequence[Level]) -> list[Level]:
     """Returns levels at equal steps, the first and the last among them."""
     if len(levels) <= MOST_PICTURES:
         return list(levels)
