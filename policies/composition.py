@@ -33,6 +33,13 @@ def treatment_of(name: str) -> Policy:
     return fault_of(name) if is_one_of(name, FAULTS) else quantisation_of(name)
 
 
+def alone(policy: Policy) -> Policy:
+    """Returns the policy; raises :class:`PolicyError` for one that acts on what a quantisation before it stores."""
+    if policy.check_codewords:
+        raise PolicyError(f"{policy.name} stores no codewords: put a quantisation before it, as int4+{policy.name}")
+    return policy
+
+
 def composed(plain: Policy, way: str) -> Policy:
     """Makes the policy ``plain+way``, which protects what another evicts, deploys it, or treats what it leaves; raises
     :class:`PolicyError` in one line if they do not go together."""

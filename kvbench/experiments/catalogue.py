@@ -24,7 +24,7 @@ from policies import (
     plain_and_way,
     plug_ins,
 )
-from policies.composition import EVERY_WAY, TREATMENTS, composed, is_treatment, is_way, treatment_of
+from policies.composition import EVERY_WAY, TREATMENTS, alone, composed, is_treatment, is_way, treatment_of
 from policies.declaration.naming import split_outside_brackets
 from policies.declaration.shape import ModelShape
 from policies.treatments.options import kind_in
@@ -233,7 +233,7 @@ def find_policy(name: str, even_if_broken: bool = False) -> Policy:
         return _composed(plain, way)
     try:
         if is_treatment(name):
-            return treatment_of(name)
+            return alone(treatment_of(name))
         if is_plug_in(name):
             return load_even_if_broken(name) if even_if_broken else load_plug_in(name)
     except PolicyError as error:

@@ -10,7 +10,7 @@ from policies.declaration.errors import PolicyError
 from policies.declaration.lazy import LazyModule
 from policies.declaration.levels import EVICTION, KINDS, RATIO, UNTREATED, Level, Point
 from policies.declaration.shape import ModelShape
-from policies.declaration.steps import PrefillTreatment, StepTreatment
+from policies.declaration.steps import PrefillTreatment, States, StepTreatment
 
 if TYPE_CHECKING:
     import torch  # for annotations alone
@@ -95,6 +95,11 @@ class Policy:
     # Builds what acts on the cache between steps, for some answers: their situations, and the ids of their questions.
     # Each is then decoded from a copy of what the press kept, together with all other branches.
     step_treatment: Callable[[Sequence[Situation], Sequence[str]], StepTreatment] | None = None
+    # By tensor, the bits of the codewords in which its step treatment, a :class:`Codewords`, stores rows.
+    codeword_bits: Mapping[States, int] = field(default_factory=dict)
+    # It acts on such codewords (:class:`OnCodewords`) of the quantisation right before it, and raises
+    # :class:`PolicyError` for bits that they have not.
+    check_codewords: Callable[[Mapping[States, int]], None] | None = None
     # Counts the bytes that the keys and values of one head take, where they are not stored as the model computes them.
     stored_bytes: Callable[[Situation, HeadRows], int] | None = None
     # Puts a press around another, for a treatment of what the model writes while it reads the context.

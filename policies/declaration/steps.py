@@ -1,7 +1,7 @@
 """Declares treatments that act on the rows of a branch after its press: when they are called, and what they may do."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     import torch  # for annotations alone: a list of policies needs no torch
@@ -70,3 +70,23 @@ class StepTreatment(PrefillTreatment, Protocol):
     def after_step(self, cache: CacheRows, step: int) -> None:
         """Is called when the questions have been read (step 0), and when each token of the answers but the last has
         been."""
+
+
+@runtime_checkable
+class Codewords(Protocol):
+    """Stores rows in codewords, which another treatment of the same answers may change."""
+
+    def keep_codewords(self) -> None:
+        """Is called before the prefill is treated, if another treatment acts on the codewords."""
+
+    def codewords(self, cache: CacheRows) -> CacheRows:
+        """Gives access to the codewords of a cache in place of its rows: int32, and 0 in rows that have none, which
+        are not written to. What is written is decoded into the cache, so that every later read sees it."""
+
+
+@runtime_checkable
+class OnCodewords(Protocol):
+    """Acts on codewords instead of the rows that are read."""
+
+    def act_on(self, codewords: Codewords, bits: Mapping[States, int]) -> None:
+        """Is called before the prefill is treated. ``bits``: of a codeword, by tensor."""

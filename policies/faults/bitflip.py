@@ -1,12 +1,19 @@
-"""Flips bits in memory, in the model's own numbers."""
+"""Flips bits in memory: in the model's own numbers, or in the codewords of a quantisation before it.
+
+Of quantised rows an engine holds codewords, so that is where memory fails: ``int4+bitflip(on=codeword,rate=0.001)``. A
+flip moves a number by a power of two of its group's steps, and can never make NaN of an integer. Scales and zero points
+stay as they are: one flip in them damages a whole group, and being few they can be protected.
+"""
 
 import re
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Literal
 
-from pydantic import field_validator
+from pydantic import field_validator, model_validator
 
 from policies.declaration.errors import PolicyError
 from policies.declaration.lazy import LazyModule
+from policies.declaration.steps import TENSORS, States
 from policies.faults.fault import MORE_ROBUST, Fault, Site
 from policies.faults.options import FaultOptions, Parts, chosen
 
@@ -23,6 +30,21 @@ FIELDS = ("any", "exponent", "mantissa", "sign")
 class BitflipOptions(FaultOptions):
     unit: Literal["bit", "row", "value", "token"] = "bit"  # of any other unit, one bit of each value flips
     bits: Parts = ("any",)  # any, exponent, mantissa, sign, or numbers and ranges such as 0-7; 0 is the least
+    on: Literal["value", "codeword"] = "value"  # codeword: of the quantisation right before it
+
+    @model_validator(mode="after")
+    def _fits_codewords(self) -> "BitflipOptions":
+        if not self.on_codewords:
+            return self
+        if self.phase == "prefill_write":
+            raise ValueError("on=codeword: nothing is quantised while the context is read, so not phase=prefill_write")
+        for part in set(self.bits) & set(FIELDS[1:]):
+            raise ValueError(f"bits={part}: codewords have no {part}: say any, or numbers")
+        return self
+
+    @property
+    def on_codewords(self) -> bool:
+        return self.on == "codeword"
 
     @field_validator("bits")
     @classmethod
@@ -46,6 +68,10 @@ class BitflipOptions(FaultOptions):
         }
         return chosen("bit", [ranges.get(part, part) for part in self.bits], sign + 1, dtype)
 
+    def bits_of_codewords(self, count: int) -> tuple[int, ...]:
+        """Lists the bits of a codeword of so many; raises :class:`PolicyError` for one that it has not."""
+        return chosen("bit", ["all" if part == "any" else part for part in self.bits], count, "a codeword")
+
 
 def _may_overflow(options: FaultOptions) -> bool:
     """Tells whether a flip can make a number infinite or NaN, as it can in the exponent alone."""
@@ -55,13 +81,26 @@ def _may_overflow(options: FaultOptions) -> bool:
 
 def _check_dtype(options: FaultOptions, dtype: str) -> None:
     assert isinstance(options, BitflipOptions)
-    options.bits_of(dtype)
+    if not options.on_codewords:
+        options.bits_of(dtype)
+
+
+def _check_codewords(options: FaultOptions, bits: Mapping[States, int]) -> None:
+    assert isinstance(options, BitflipOptions)
+    for tensor in TENSORS[options.tensor]:
+        if tensor not in bits:
+            other = {"keys": "V", "values": "K"}[tensor]
+            raise PolicyError(f"{tensor} are not quantised: say tensor={other}")
+        options.bits_of_codewords(bits[tensor])
 
 
 def _flipped(site: Site) -> "torch.Tensor":
     assert isinstance(site.options, BitflipOptions)
     dtype = site.states.dtype
-    bits = site.options.bits_of(str(dtype).removeprefix("torch."))
+    if site.codeword_bits is not None:
+        bits = site.options.bits_of_codewords(site.codeword_bits)
+    else:
+        bits = site.options.bits_of(str(dtype).removeprefix("torch."))
     numbers = site.states.contiguous().view(torch.int32 if dtype.itemsize == 4 else torch.int16)
     size = numbers.shape[-1]
     if site.options.unit == "bit":
@@ -77,10 +116,11 @@ def _flipped(site: Site) -> "torch.Tensor":
 BITFLIP = Fault(
     name="bitflip",
     paper=MORE_ROBUST,
-    description="Bits that flip in the model's numbers; may make NaN",
+    description="Bits that flip, of numbers or of codewords; may make NaN",
     corrupt=_flipped,
     options=BitflipOptions,
     may_overflow=_may_overflow,
     check_dtype=_check_dtype,
+    check_codewords=_check_codewords,
     default_rates="0,0.000001,0.00001,0.0001,0.001,0.01",
 )

@@ -1,7 +1,7 @@
 """A fault damages rows of the cache. Which rows, and when, is the same for every kind; how is what a kind declares."""
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -10,7 +10,7 @@ from policies.declaration.lazy import LazyModule
 from policies.declaration.levels import RATE
 from policies.declaration.policy import Situation
 from policies.declaration.shape import ModelShape
-from policies.declaration.steps import ABSENT, TENSORS, CacheRows, States
+from policies.declaration.steps import ABSENT, TENSORS, CacheRows, Codewords, States
 from policies.faults.draws import Distribution, draw
 from policies.faults.options import FIRST, FaultOptions
 
@@ -37,6 +37,7 @@ class Site:
     tokens: "torch.Tensor"  # of the rows, as :meth:`CacheRows.tokens` gives them
     states: "torch.Tensor"  # as they are: (answers, num_kv_heads, rows, head_dim)
     rates: "torch.Tensor"  # the share of the units that are hit, float64 (answers, 1, 1, 1)
+    codeword_bits: int | None = None  # the states are codewords, of so many bits
 
     @cached_property
     def positions(self) -> "torch.Tensor":
@@ -101,6 +102,8 @@ class Fault:
     may_overflow: Callable[[FaultOptions], bool] = lambda options: False
     # Raises :class:`PolicyError` for options that a model has not, beside its layers and heads.
     check_dtype: Callable[[FaultOptions, str], object] = lambda options, dtype: None
+    # Raises :class:`PolicyError` for options that codewords of so many bits, by tensor, have not.
+    check_codewords: Callable[[FaultOptions, Mapping[States, int]], None] = lambda options, bits: None
     needs_donor: bool = False  # it takes rows of another context (``Situation.donor``)
     hits_all: bool = False  # it chooses by itself: every value that it is aimed at goes through ``corrupt``
 
@@ -120,6 +123,11 @@ class FaultTreatment:
     situations: Sequence[Situation]  # by answer
     # What stood where a transient fault has hit, by layer and tensor.
     _clean: "dict[tuple[int, States], Clean]" = field(default_factory=dict)
+    _codewords: Codewords | None = None  # what it damages instead of the rows that are read
+    _codeword_bits: Mapping[States, int] = field(default_factory=dict)
+
+    def act_on(self, codewords: Codewords, bits: Mapping[States, int]) -> None:
+        self._codewords, self._codeword_bits = codewords, bits
 
     def rate(self, situation: Situation) -> float:
         """Returns the share of the units that are hit."""
@@ -149,6 +157,8 @@ class FaultTreatment:
 
     def _act(self, cache: CacheRows, step: int) -> None:
         self.restore(cache)
+        if self._codewords:
+            cache = self._codewords.codewords(cache)
         if self.options.phase == "step" and step != self.options.step:
             return
         if self.options.phase == "resident" and step != BEFORE_THE_QUESTION:
@@ -177,7 +187,8 @@ class FaultTreatment:
     ) -> Site:
         situations = [self.situations[answer] for answer in answers]
         rates = torch.tensor([self.rate(each) for each in situations], dtype=torch.float64, device=states.device)
-        return Site(situations, self.options, layer, tensor, step, tokens, states, rates.view(-1, 1, 1, 1))
+        bits = self._codeword_bits.get(tensor)
+        return Site(situations, self.options, layer, tensor, step, tokens, states, rates.view(-1, 1, 1, 1), bits)
 
     def _damaged(self, site: Site, hit: "torch.Tensor") -> "torch.Tensor":
         """Returns the rows with what is hit of them. Where whole rows are hit, what is returned of others means
@@ -187,6 +198,8 @@ class FaultTreatment:
 
     def restore(self, cache: CacheRows) -> None:
         """Puts back what a transient fault has damaged."""
+        if self._clean and self._codewords:
+            cache = self._codewords.codewords(cache)
         for (layer, tensor), clean in self._clean.items():
             states = getattr(cache, tensor)(layer)
             cache.write(layer, **{tensor: clean.over(states, cache.answers, cache.lengths(layer))})

@@ -64,6 +64,11 @@ class FaultOptions(BaseModel):
             also = ", quarters as Q3, halves as H1" if name == "layers" else ""
             raise ValueError(f"{name}={part}: give indices as 0 or [0,2,4-6]{also}")
 
+    @property
+    def on_codewords(self) -> bool:
+        """Tells whether it hits the codewords of quantised rows instead of what is read of them."""
+        return False
+
     @cached_property
     def is_aimed(self) -> bool:
         """Tells whether its tokens differ from question to question."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from policies.declaration.errors import PolicyError
 from policies.declaration.lazy import LazyModule
@@ -68,6 +69,7 @@ def fault_of(name: str) -> Policy:
         step_treatment=None if once or at_write else treat,
         needs_donor=fault.needs_donor,
         check_model=lambda shape: fault.check_model(options, shape),
+        check_codewords=partial(fault.check_codewords, options) if options.on_codewords else None,
         per_question=options.is_aimed,
         same_as=(),
         baseline=None,

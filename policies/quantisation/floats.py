@@ -62,6 +62,7 @@ def floats(kind: str, description: str) -> Quantisation:
         description=description,
         options=FloatOptions,
         formats=formats,
+        codeword_bits=lambda options: dict.fromkeys(TENSORS[options.tensor], 8),
     )
 
 

@@ -1,5 +1,7 @@
 """Integers of 8, 4, 3 and 2 bits, in KIVI's layout unless options say otherwise."""
 
+from collections.abc import Mapping
+
 from policies.declaration.policy import Situation
 from policies.declaration.steps import TENSORS, States
 from policies.quantisation.groups import IntegerFormat
@@ -23,6 +25,10 @@ def integers(bits: int) -> Quantisation:
             formats_by_state[tensor] = FlatFormat(stored) if flat else stored
         return formats_by_state
 
+    def codeword_bits(options: IntegerOptions) -> Mapping[States, int]:
+        by_tensor: Mapping[States, int] = {"keys": options.k_bits or bits, "values": options.v_bits or bits}
+        return {} if options.like == "transformers" else {each: by_tensor[each] for each in TENSORS[options.tensor]}
+
     return Quantisation(
         name=f"int{bits}",
         paper="KIVI, arXiv 2402.02750",
@@ -30,6 +36,7 @@ def integers(bits: int) -> Quantisation:
         options=IntegerOptions,
         formats=formats,
         residual=lambda options, situation: options.residual_in(situation),
+        codeword_bits=codeword_bits,
         as_in_transformers=lambda options: options.like == "transformers",
         paper_arguments={"residual": USUAL_RESIDUAL},
     )

@@ -53,6 +53,8 @@ class Quantisation:
     options: type[QuantisationOptions]
     formats: Callable[[Any, Situation], Formats]  # of the tensors that are quantised
     residual: Callable[[Any, Situation], int] = lambda *_: 0  # how many of the latest tokens are not quantised yet
+    # By tensor, the bits of a codeword; of nothing where no codewords are kept, or they are the model's own numbers.
+    codeword_bits: Callable[[Any], Mapping[States, int]] = lambda _: {}
     as_in_transformers: Callable[[Any], bool] = lambda _: False  # rows are quantised when ``QuantizedCache`` does
     kinds: Callable[[Any], tuple[str, ...]] = lambda _: ()  # of levels that it takes
     # Raises :class:`PolicyError` for options that the numbers of a model of this type, as torch names it, have not.

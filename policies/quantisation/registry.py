@@ -47,6 +47,7 @@ def quantisation_of(name: str) -> Policy:
         fitted=lambda situation: {"residual": residual(situation)},
         paper_arguments=kind.paper_arguments,
         step_treatment=treat,
+        codeword_bits=kind.codeword_bits(options),
         check_model=lambda shape: kind.check_dtype(options, shape.dtype),
         stored_bytes=stored_bytes,
         same_as=(),

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from policies.declaration.lazy import LazyModule
 from policies.declaration.policy import HeadRows
 from policies.declaration.steps import ABSENT, TENSORS, CacheRows, States
+from policies.quantisation.codewords import CodewordRows, StoredCodes
 from policies.quantisation.quantisation import Format, Formats
 
 torch = LazyModule("torch")
@@ -48,6 +49,14 @@ class QuantisedRows:
     ways: Sequence[tuple[Formats, int]]  # by answer: formats, and the tokens of its window
     # By layer, tensor, answer and head, how many rows are quantised.
     _coded: dict[tuple[int, States, int, int], int] = field(default_factory=dict)
+    _stored: StoredCodes | None = None  # only where something changes codewords
+
+    def codewords(self, cache: CacheRows) -> CacheRows:
+        assert self._stored is not None, "keep_codewords comes before the prefill"
+        return CodewordRows(cache, self._stored)
+
+    def keep_codewords(self) -> None:
+        self._stored = StoredCodes()
 
     def after_prefill(self, cache: CacheRows) -> None:
         for layer in range(cache.layers):
@@ -76,5 +85,9 @@ class QuantisedRows:
         for (stored, count), slots in together.items():
             answers, heads, starts = torch.tensor(slots, device=states.device)[..., None].unbind(1)
             rows = starts + states.shape[2] + torch.arange(count, device=states.device)  # absent rows stand in front
-            states[answers, heads, rows] = stored.encode(states[answers, heads, rows]).read()
+            codes = stored.encode(states[answers, heads, rows])
+            states[answers, heads, rows] = codes.read()
+            if self._stored:
+                first = [(cache.answers[place], head, held[place][head] + start) for place, head, start in slots]
+                self._stored.add(layer, tensor, first, codes)
         cache.write(layer, **{tensor: states})

@@ -9,7 +9,7 @@ from policies.declaration.errors import PolicyError
 from policies.declaration.levels import KINDS
 from policies.declaration.policy import Argument, Policy, Press, Situation
 from policies.declaration.shape import ModelShape
-from policies.declaration.steps import CacheRows, PrefillTreatment, StepTreatment
+from policies.declaration.steps import CacheRows, Codewords, OnCodewords, PrefillTreatment, StepTreatment
 
 
 @runtime_checkable
@@ -52,6 +52,8 @@ def followed_by(plain: Policy, way: Policy) -> Policy:
     if plain.while_decoding and (way.step_treatment or way.wrap):
         raise PolicyError(f"{name}: {plain.name} decodes alone, and {way.name} acts more than once: leave one out")
 
+    _check_codewords(plain, way, name)
+
     def chain(situations: Sequence[Situation], question_ids: Sequence[str] = ()) -> Chain:
         once: list[PrefillTreatment | StepTreatment] = []
         at_steps: list[StepTreatment] = []
@@ -61,6 +63,12 @@ def followed_by(plain: Policy, way: Policy) -> Policy:
             if policy.step_treatment:
                 at_steps.append(policy.step_treatment(situations, question_ids))
                 once.append(at_steps[-1])
+        if way.check_codewords:
+            stored, flips = _last_of(at_steps[0]), once[-1]
+            assert isinstance(stored, Codewords)
+            assert isinstance(flips, OnCodewords)
+            stored.keep_codewords()
+            flips.act_on(stored, plain.codeword_bits)
         return Chain(once, at_steps)
 
     def build(situation: Situation) -> Press:
@@ -90,6 +98,8 @@ def followed_by(plain: Policy, way: Policy) -> Policy:
         arguments=_side_by_side(plain.arguments, way.arguments, way.name),
         fitted=lambda situation: _side_by_side(plain.fitted(situation), way.fitted(situation), way.name),
         paper_arguments={**way.paper_arguments, **plain.paper_arguments},
+        codeword_bits=way.codeword_bits,  # a fault writes rows without them
+        check_codewords=way.check_codewords,
         stored_bytes=way.stored_bytes or plain.stored_bytes,
         prefill_treatment=None if by_step else chain,
         step_treatment=chain if by_step else None,
@@ -98,6 +108,26 @@ def followed_by(plain: Policy, way: Policy) -> Policy:
         baseline=None,
         by_default=False,
     )
+
+
+def _check_codewords(plain: Policy, way: Policy, name: str) -> None:
+    """Raises :class:`PolicyError` for a fault of codewords that does not come right behind a quantisation, and last."""
+    if plain.check_codewords:
+        raise PolicyError(f"{name}: a fault of codewords comes last, and {way.name} follows")
+    if not way.check_codewords:
+        return
+    if not plain.codeword_bits:
+        before = plain.name.rpartition("+")[2]
+        raise PolicyError(f"{name}: {before} stores no codewords: put {way.name} right behind a quantisation, as int4")
+    try:
+        way.check_codewords(plain.codeword_bits)
+    except PolicyError as error:
+        raise PolicyError(f"{name}: {error}") from error
+
+
+def _last_of(treatment: StepTreatment) -> StepTreatment:
+    """Returns the last treatment of a chain, which may be one of chains."""
+    return _last_of(treatment.at_steps[-1]) if isinstance(treatment, Chain) else treatment
 
 
 def _side_by_side(first: Mapping[str, Argument], second: Mapping[str, Argument], name: str) -> Mapping[str, Argument]:

@@ -39,6 +39,10 @@ COMPOSED = (
     "knorm+int4+zeros(rate=0.1)",
     "int2(residual=4)+zeros(rate=0.2,phase=every_step,persistence=transient)",
     "zeros(rate=0.1)+int2",
+    "int4+bitflip(on=codeword,rate=0.01)",
+    "adakv_snapkv+int2(residual=4,scheme=symmetric)+bitflip(on=codeword,unit=value,rate=0.1,phase=every_step)",
+    "knorm+fp8_e4m3+bitflip(on=codeword,bits=0-2,rate=0.1,phase=every_step,persistence=transient)",
+    "int4(k_bits=3,residual=4)+bitflip(on=codeword,bits=[0,2],rate=0.1,phase=step,step=2)",
     "decoding_knorm+mantissa(bits=0)",
 )
 LONGER = 12  # tokens of an answer: more than one window of four

@@ -1,0 +1,151 @@
+"""Flips in the codewords of quantised rows: what is read of them, how many there are, and what is refused."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from scipy.stats import binomtest
+
+from kvbench.engine.decode.answers import decode
+from kvbench.engine.decode.waves import rows_of, waves
+from kvbench.experiments.catalogue import check_model, find_policy
+from kvbench.models.load import LoadedModel
+from kvbench.prompts.prompt import Prompt
+from kvbench.system.errors import KVBenchError
+from policies.declaration.shape import ModelShape
+from policies.quantisation.groups import in_groups
+from tests.support.models.plain import OneAnswer, plain_rows
+from tests.support.models.toy import PLENTY, STEPS, treat
+
+
+def rows_behind(llama: LoadedModel, prompt: Prompt, name: str, steps: int = 0) -> list[dict[str, torch.Tensor]]:
+    """What is read of the context, by layer, behind a treatment of a plain cache."""
+    (branch,) = (trace := treat(llama, [find_policy(name)], (0.5,), prompt)).branches
+    rows = plain_rows(trace, branch)
+    build: Any = branch.treatment.policy.step_treatment
+    treatment, cache = build([branch.treatment.situation], [""]), OneAnswer(rows)
+    treatment.after_prefill(cache)
+    for step in range(steps):
+        treatment.after_step(cache, step)
+    return [{"keys": rows.keys(layer), "values": rows.values(layer)} for layer in range(rows.layers)]
+
+
+def codes_by_hand(states: torch.Tensor, bits: int, group: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Codes, scales and zero points of groups along the last dimension."""
+    grouped = in_groups(states, group)
+    lowest, highest = grouped.amin(-1, keepdim=True), grouped.amax(-1, keepdim=True)
+    scale = (highest - lowest) / (2**bits - 1)
+    return ((grouped - lowest) / scale).round().int(), scale, lowest
+
+
+@pytest.mark.parametrize("steps", [0, 3])
+def test_a_flip_of_the_lowest_bit_is_one_step_of_the_group_and_stays(
+    llama: LoadedModel, prompt: Prompt, steps: int
+) -> None:
+    """Computed from the exact rows, with xor and the arithmetic of a uniform quantiser alone."""
+    name = "int4(residual=0,group=16)+bitflip(on=codeword,bits=[0],rate=1)"
+    trace = treat(llama, [find_policy(name)], (), prompt)
+    for layer, states in enumerate(rows_behind(llama, prompt, name, steps)):
+        for tensor, exact in (("keys", trace.keys[layer]), ("values", trace.values[layer])):
+            turned = exact.transpose(1, 2) if tensor == "keys" else exact  # keys have groups of tokens
+            codes, scale, lowest = codes_by_hand(turned, 4, 16)
+            expected = (lowest + scale * (codes ^ 1)).flatten(-2)[..., : turned.shape[-1]]
+            expected = expected.transpose(1, 2) if tensor == "keys" else expected
+            torch.testing.assert_close(states[tensor], expected, rtol=1e-5, atol=1e-6)
+
+
+def test_as_many_bits_flip_as_asked_within_binomial_error(llama: LoadedModel, prompt: Prompt) -> None:
+    for rate in (0.01, 0.2):
+        name = f"int4(residual=0,group=16)+bitflip(on=codeword,rate={rate})"
+        trace, flipped, bits = treat(llama, [find_policy(name)], (), prompt), 0, 0
+        for layer, states in enumerate(rows_behind(llama, prompt, name)):
+            before, scale, lowest = codes_by_hand(trace.values[layer], 4, 16)
+            after = ((in_groups(states["values"], 16) - lowest) / scale).round().int()
+            assert after.min() >= 0
+            assert after.max() <= 15
+            flipped += sum(int(((after ^ before) >> bit & 1).sum()) for bit in range(4))
+            bits += 4 * before.numel()
+        assert binomtest(flipped, bits, rate).pvalue > 1e-4
+
+
+def test_a_rate_of_0_is_the_quantised_cache_to_the_bit_and_in_every_token(llama: LoadedModel, prompt: Prompt) -> None:
+    for plain in ("int4", "snapkv+int2(residual=4)", "fp8_e5m2"):
+        name = f"{plain}+bitflip(on=codeword,rate=0,phase=every_step)"
+        for one, other in zip(rows_behind(llama, prompt, plain, 2), rows_behind(llama, prompt, name, 2), strict=True):
+            assert torch.equal(one["keys"], other["keys"])
+            assert torch.equal(one["values"], other["values"])
+        answers: list[list[Any]] = []
+        for policy in (find_policy(plain), find_policy(name)):
+            generations = decode(llama, treat(llama, [policy], (0.5,), prompt), STEPS, PLENTY, gold=True)
+            answers.append(sorted((each.question, each.token_ids, each.gold_nll) for each in generations))
+        assert answers[0] == answers[1]
+
+
+def test_a_transient_flip_is_gone_at_the_next_step(llama: LoadedModel, prompt: Prompt) -> None:
+    name = "int4(residual=0)+bitflip(on=codeword,rate=0.3,phase=step,step=1,persistence=transient)"
+    clean, hit, after = (
+        rows_behind(llama, prompt, each, steps) for each, steps in ((("int4(residual=0)"), 2), (name, 1), (name, 2))
+    )
+    for one, damaged, other in zip(clean, hit, after, strict=True):
+        assert not torch.equal(one["keys"], damaged["keys"])
+        assert torch.equal(one["keys"], other["keys"])
+        assert torch.equal(one["values"], other["values"])
+
+
+def test_what_is_not_quantised_is_not_hit(llama: LoadedModel, prompt: Prompt) -> None:
+    """The window is held in the model's own numbers."""
+    name = "int4(residual=24,k_axis=token,tensor=K)+bitflip(on=codeword,tensor=K,rate=1)"
+    trace = treat(llama, [find_policy(name)], (), prompt)
+    for layer, states in enumerate(rows_behind(llama, prompt, name)):
+        assert torch.equal(states["keys"][:, -24:], trace.keys[layer][:, -24:])
+        assert (states["keys"][:, :-24] != trace.keys[layer][:, :-24]).any(-1).all()
+        assert torch.equal(states["values"], trace.values[layer])
+
+
+def test_flips_are_drawn_by_place_and_not_by_batch(llama: LoadedModel, prompt: Prompt) -> None:
+    policy = find_policy("knorm+int3+bitflip(on=codeword,rate=0.05,phase=every_step)")
+    others = [find_policy(name) for name in ("int3", "adakv_snapkv+int3", "zeros(rate=0.3,phase=every_step)")]
+    found = []
+    for policies, alone in (([policy], False), ([*others, policy], False), ([policy, *others], True)):
+        trace = treat(llama, policies, (0.2, 0.5, 0.8), prompt)
+        bound = max(row.size for row in rows_of(waves(trace, STEPS, 1))) if alone else PLENTY
+        generations = decode(llama, trace, STEPS, bound)
+        found.append(
+            sorted(
+                (g.branch.treatment.level.value, g.question, g.token_ids)
+                for g in generations
+                if g.branch.treatment.policy is policy
+            )
+        )
+    assert found[0]
+    assert found[0] == found[1] == found[2]
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("bitflip(on=codeword)", r"stores no codewords: put a quantisation before it, as int4\+bitflip\(on=codeword\)"),
+        ("knorm+bitflip(on=codeword,rate=0.1)", "knorm stores no codewords"),
+        ("int4+zeros(rate=0.1)+bitflip(on=codeword,rate=0.1)", r"zeros\(rate=0.1\) stores no codewords"),
+        ("int4+bitflip(on=codeword,rate=0.1)+zeros(rate=0.1)", r"a fault of codewords comes last, and zeros"),
+        ("int4(like=transformers)+bitflip(on=codeword,rate=0.1)", "stores no codewords"),
+        ("mantissa(bits=3)+bitflip(on=codeword,rate=0.1)", "stores no codewords"),
+        ("int4+bitflip(on=codeword,rate=0.1,phase=prefill_write)", "so not phase=prefill_write"),
+        ("int4+bitflip(on=codeword,rate=0.1,bits=exponent)", "codewords have no exponent"),
+        ("int4+bitflip(on=codeword,rate=0.1,bits=4)", "bits=4: a codeword has 4 bits, 0 to 3"),
+        ("int4(v_bits=2)+bitflip(on=codeword,rate=0.1,bits=2-3)", "bits=2-3: a codeword has 2 bits"),
+        ("int4(tensor=K)+bitflip(on=codeword,rate=0.1)", "values are not quantised: say tensor=K"),
+        ("zeros(on=codeword)", "zeros has no option on"),
+        ("int4+bitflip(on=codewords,rate=0.1)", "on=codewords: "),
+    ],
+)
+def test_what_cannot_be_is_refused_in_one_line(name: str, message: str) -> None:
+    with pytest.raises(KVBenchError, match=message) as refused:
+        find_policy(name)
+    assert "\n" not in str(refused.value)
+
+
+def test_bits_of_a_codeword_are_not_those_of_the_model() -> None:
+    policy = find_policy("int8+bitflip(on=codeword,bits=7,rate=0.1)")
+    check_model([policy, replace(policy, name="again")], ModelShape(2, 2, "bfloat16"))
