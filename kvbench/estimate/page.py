@@ -3,24 +3,36 @@
 from kvbench.estimate.plan import Plan
 from kvbench.system.markdown import table
 from leaderboards.metrics.declaration.sizes import size_text
+from leaderboards.statistics.subset_means import smallest_detectable
 
 MOST_POLICIES = 8
+SPREAD = 16.0  # points of F1: the median over 572 cells of comparisons on the model reference
 
 Row = tuple[str, str]
 
 
 def hours(seconds: float) -> str:
-    return f"{seconds / 3600:,.1f} h" if seconds >= 3600 else f"{seconds / 60:.1f} min"
+    if seconds >= 3600:
+        return f"{seconds / 3600:,.1f} h"
+    return f"{seconds / 60:.1f} min" if seconds >= 60 else f"{seconds:.0f} s" if seconds >= 1 else "below 1 s"
+
+
+def seen_with(contexts: int) -> str:
+    """Says which difference of two policies so many contexts of a task can show."""
+    smallest = smallest_detectable(SPREAD, contexts)
+    return "no difference" if smallest is None else f"differences from {smallest:.0f} points of F1"
 
 
 def rows_of(plan: Plan) -> list[Row]:
     """Lists the figures of a plan; of the shares that branches hold, the largest, one between, and the smallest."""
     shares = sorted({share for load in plan.loads for share in load.shares}, reverse=True)
+    counts = sorted({load.contexts for load in plan.loads})
     return [
         ("units", f"{sum(load.units for load in plan.loads):,}"),
         ("answers", f"{sum(load.answers for load in plan.loads):,.0f}"),
+        *((f"{contexts:,} contexts of a task show", seen_with(contexts)) for contexts in counts),
         ("devices of a worker", f"{plan.devices} × {plan.machine.name}"),
-        ("device hours", f"{plan.device_hours:,.1f}"),
+        ("time of all devices", hours(3600 * plan.device_hours)),
         ("time of one worker", hours(sum(plan.seconds.values()))),
         *((f"- {part}", hours(seconds)) for part, seconds in plan.seconds.items()),
         ("store", size_text(plan.store)),
@@ -63,6 +75,11 @@ def assumptions(plan: Plan) -> list[str]:
         f"{load.gold_tokens:.1f} tokens."
         for load in plan.loads
     ]
+    sentences.append(
+        f"A difference of two policies is seen four times in five by one test of 5 %, where it differs by {SPREAD:.0f} "
+        "points from context to context: the median on the model reference. Half as large a difference takes four "
+        "times as many contexts; corrected over several levels, a third more points are needed."
+    )
     sentences.append(
         "The bytes of files and rows were measured with the same model, which has 8 pairs of layer and key head: "
         "few different shares of them keep a token. With hundreds of pairs the tokens of a record take two to three "

@@ -17,7 +17,7 @@ from kvbench.estimate import measure as measuring
 from kvbench.estimate.constants import Constants, PressCost, TableBytes
 from kvbench.estimate.load import Load, load_of
 from kvbench.estimate.machine import MACHINES, Machine, measured_machine
-from kvbench.estimate.page import assumptions, hours
+from kvbench.estimate.page import assumptions, hours, rows_of, seen_with
 from kvbench.estimate.plan import Plan, answers_together, parts_of
 from kvbench.estimate.request import Request
 from kvbench.estimate.shape import Shape, shape_of
@@ -236,7 +236,14 @@ def test_figures_of_a_gpu_are_called_projections() -> None:
 
 
 def test_times_are_read_at_a_glance() -> None:
-    assert [hours(seconds) for seconds in (90, 7200)] == ["1.5 min", "2.0 h"]
+    assert [hours(seconds) for seconds in (90, 7200, 59, 0.2)] == ["1.5 min", "2.0 h", "59 s", "below 1 s"]
+
+
+def test_a_plan_says_what_so_many_contexts_can_show() -> None:
+    """Four are too few for any test of two sides at 5 %; four times as many see half."""
+    assert seen_with(4) == "no difference"
+    assert (seen_with(20), seen_with(80)) == ("differences from 11 points of F1", "differences from 5 points of F1")
+    assert ("10 contexts of a task show", seen_with(10)) in rows_of(plan("full", contexts=10))
 
 
 def test_the_command_prints_a_plan(cli: CommandLine) -> None:
@@ -244,7 +251,7 @@ def test_the_command_prints_a_plan(cli: CommandLine) -> None:
     grid = ["--tasks", "long_context", "--limit", "10", "--context-tokens", "131072", "--policies", "snapkv"]
     assert cli("plan", *shape, *grid, "--ratios", "0.5") == 0
     output = " ".join(cli.out.split())
-    assert "device hours" in output
+    assert "time of all devices" in output
     assert "141 GB" in output  # weights
     assert "42.9 GB" in output  # 131,072 tokens of 327,680 bytes
     assert "a projection" in output
