@@ -60,7 +60,7 @@ CALLS: dict[str, tuple[list[str], dict[str, str]]] = {
     "bench": (["bench", "--model", "TOY", *TREATED, "--policies", "knorm"], {"bench": "equal"}),
     "plan": (["plan", *TREATED], {"figures": "how much", "slowest presses": "policy"}),
     "site": (["site", "RUN", "--out", "SITE"], {}),
-    "figures": (["figures", "RUN", "--out", "SITE", "--formats", "svg"], {}),
+    "figures": (["figures", "RUN", "--out", "SITE", "--formats", "svg", "--only", "f1"], {}),
     "score": (["score", "RUN"], {"scored": "changed"}),
     "export": (["export", "--task", "base", "--limit", "1", "--out", "SITE/set"], {"exported": "questions"}),
     "show TASK": (["show", "base"], {"examples": "spans", "questions": "golds"}),

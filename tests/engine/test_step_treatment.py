@@ -54,8 +54,17 @@ NOISY = [noisy(name) for name in ("recency", "adakv_snapkv", "merging_snapkv")]
 OTHERS = [POLICIES[name] for name in ("full", "knorm", "oracle", "adakv_snapkv")]
 
 
-@pytest.mark.parametrize("architecture", NETWORKS)
-@pytest.mark.parametrize("rows", [None, 1, 3])
+@pytest.mark.parametrize(
+    ("architecture", "rows"),
+    [
+        *((architecture, None) for architecture in NETWORKS),
+        *(
+            pytest.param(name, rows, marks=pytest.mark.slow if number else [])
+            for rows in (1, 3)
+            for number, name in enumerate(NETWORKS)
+        ),
+    ],
+)
 def test_what_it_writes_is_read_at_every_later_step(architecture: str, rows: int | None) -> None:
     model, prompt = model_of(architecture), toy_prompt()
     trace = treat(model, [*OTHERS, *NOISY], (0.5,), prompt)

@@ -24,8 +24,9 @@ from kvbench.prompts.mode import Mode
 from kvbench.prompts.prompt import build_prompts
 from kvbench.reference.evaluate import measure, scores
 from kvbench.reference.targets import TARGETS, Target
-from policies import at_ratios
+from policies import Policy, at_ratios
 from policies.declaration.names import CONTROLS
+from tests.support.models.engine_paths import first_of_each_path
 from tests.support.models.runs import by_policy
 
 EVERY_POLICY = choose_policies(None, list(TASKS.values()), "agnostic")
@@ -125,15 +126,33 @@ def test_what_is_said_to_be_mastered_is_mastered_on_a_sample(name: str, target: 
     assert target.is_met(on_sample + (-1 if target.at_most else 1) * 100 * LUCK)
 
 
-@pytest.mark.parametrize("mode", ["agnostic", "aware"])
-@every_model
-def test_every_policy_equals_kvpress_token_for_token(name: str, mode: Mode) -> None:
-    """All registered policies, four ratios, two tasks, each cell through kvpress's own pipeline, in float32."""
-    work = [(TASKS[task], TASKS[task].example(11, 0)) for task in ("base", "hops")]
-    comparison = compare(loaded(name), work, Setting(EVERY_POLICY, at_ratios((0.0, 0.3, 0.6, 0.9)), mode=mode))
+MODES: tuple[Mode, ...] = ("agnostic", "aware")
+EVERYWHERE = [(name, mode) for mode in MODES for name in REFERENCE_MODELS]
+
+
+def assert_equals_kvpress(
+    name: str, mode: Mode, policies: list[Policy], tasks: tuple[str, ...], ratios: tuple[float, ...]
+) -> None:
+    """Each cell through kvpress's own pipeline, in float32."""
+    work = [(TASKS[task], TASKS[task].example(11, 0)) for task in tasks]
+    comparison = compare(loaded(name), work, Setting(policies, at_ratios(ratios), mode=mode))
     assert comparison.unequal == []
     questions = sum(len(example.questions) for _, example in work)
-    assert comparison.compared == questions * (4 * (len(EVERY_POLICY) - 1) + 1)
+    assert comparison.compared == questions * (len(ratios) * (len(policies) - 1) + 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "mode"),
+    [pytest.param(*place, marks=pytest.mark.slow if number else []) for number, place in enumerate(EVERYWHERE)],
+)
+def test_every_policy_equals_kvpress_token_for_token(name: str, mode: Mode) -> None:
+    """All registered policies at four ratios and on two tasks."""
+    assert_equals_kvpress(name, mode, EVERY_POLICY, ("base", "hops"), (0.0, 0.3, 0.6, 0.9))
+
+
+@pytest.mark.parametrize(("name", "mode"), EVERYWHERE[1:])
+def test_a_policy_of_each_path_equals_kvpress_token_for_token(name: str, mode: Mode) -> None:
+    assert_equals_kvpress(name, mode, first_of_each_path(EVERY_POLICY), ("hops",), (0.6,))
 
 
 def test_at_ratio_zero_every_policy_is_the_full_cache(reference: LoadedModel) -> None:

@@ -6,7 +6,8 @@ from functools import cache
 
 from datasets_gen import Question, Task
 from datasets_gen.examples.lexicon import lexicon
-from leaderboards.metrics.judges.text import score_text
+from leaderboards.metrics.judges.abstention import abstains
+from leaderboards.metrics.judges.text import token_f1
 from tests.support.tasks.solvers.text import NAME
 
 COMMON = 12  # answers and words of answers that are tried for each form of question
@@ -35,13 +36,17 @@ def named(question: str) -> list[str]:
 
 @cache
 def worth(guess: str, golds: tuple[str, ...], answerable: bool, abstentions: tuple[str, ...]) -> float:
-    return score_text(guess, golds, answerable, abstentions, ()).f1
+    """F1 as ``score_text`` gives it, without the verdicts, which take ten times as long."""
+    if answerable:
+        return max(token_f1(guess, gold) for gold in golds)
+    return 100.0 * abstains(guess, abstentions)
 
 
 def f1(task: Task, guess: str, question: Question) -> float:
     """F1 of a guess in which {0} and {1} stand for the names in the question and {2} for those like the first."""
     said = guess.format(*named(question.text)) if "{" in guess else guess
-    return worth(said, question.golds, question.answerable, task.abstentions)
+    golds = question.golds if question.answerable else ()  # one entry of the cache for all that nobody can answer
+    return worth(said, golds, question.answerable, task.abstentions)
 
 
 def guesses(golds: list[str]) -> list[str]:
