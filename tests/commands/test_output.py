@@ -9,7 +9,7 @@ import pytest
 
 from kvbench.cli.panels import EXAMPLES, OTHER
 from kvbench.cli.program import COMMANDS, application
-from kvbench.cli.result import VERSION
+from kvbench.cli.result import VERSION, Result
 from kvbench.store.store import Store
 from tests.support.models.runs import CommandLine
 from tests.support.records.kvpress_folders import evaluation
@@ -118,6 +118,32 @@ def test_a_quiet_command_prints_its_tables_in_80_columns_and_nothing_else(
     assert cli.out
     assert max(map(len, cli.out.splitlines())) <= 80
     assert all(line.startswith("error: ") for line in cli.err.splitlines())
+
+
+@pytest.mark.parametrize("name", ["bench", "plan", "compare", "claims", "run"])
+def test_no_word_and_no_number_of_a_table_is_broken_in_80_columns(
+    name: str, cli: CommandLine, small_run: Store, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What is one word in a wide terminal is one in a narrow one: none is cut, and none goes on in the next line."""
+    results: list[Result] = []
+    with monkeypatch.context() as patched:
+        patched.setattr(Result, "show", lambda self: results.append(self))
+        cli(*call(CALLS[name][0], cli, small_run), "--quiet")
+    (result,) = results
+    assert result.tables
+
+    def shown(columns: int) -> list[str]:
+        monkeypatch.setenv("COLUMNS", str(columns))
+        capsys.readouterr()
+        Result(result.tables).show()  # its verdict is one line, which a terminal wraps
+        return capsys.readouterr().out.splitlines()
+
+    narrow, wide = shown(80), shown(1000)
+    assert max(map(len, narrow)) <= 80
+    rules = set("─━ ")
+    words_of_wide = {word for line in wide for word in line.split() if not set(word) <= rules}
+    words_of_narrow = {word for line in narrow for word in line.split()}
+    assert words_of_wide - words_of_narrow == set()
 
 
 def test_a_quiet_command_tells_its_warnings_on_standard_error_and_no_progress(
