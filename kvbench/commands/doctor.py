@@ -1,26 +1,51 @@
-"""``python -m kvbench doctor`` answers: is this press sound?"""
+"""``python -m kvbench doctor`` answers: is this press sound, or is this model fit for the benchmark?"""
+
+from typing import Annotated
+
+import typer
 
 from kvbench.checks.findings import faults_among, findings_of, findings_table
-from kvbench.cli.parameters import Device, Model, Press
+from kvbench.cli.parameters import Device, Dtype, Limit, Model, Seed
 from kvbench.cli.result import Result
 from kvbench.experiments.catalogue import check_is_press_alone, check_ratios, single_policy
+from kvbench.experiments.options import check_count
+from kvbench.models.names import model_source
 from kvbench.system.console import console
 from kvbench.system.errors import KVBenchError
-from policies import LazyModule
+from policies import LazyModule, Policy
 
 examination = LazyModule("kvbench.checks.doctor")
+fitness = LazyModule("kvbench.checks.fitness")
 models = LazyModule("kvbench.models.load")
+
+CONTEXTS = 8  # of each task, which show what a model is like
 
 
 def command(
-    press: Press,
+    press: Annotated[
+        str | None,
+        typer.Argument(help="file.py:Press, package.module:factory, or a name of ls policies. None: the model."),
+    ] = None,
     model: Model = "reference",
+    limit: Limit = None,
+    seed: Seed = 0,
     device: Device = "auto",
+    dtype: Dtype = "auto",
 ) -> Result:
-    """Checks one press against the contract of every policy; fails if the press breaks it."""
+    """Checks one press against the contract of every policy; fails if the press breaks it. Without a press, it checks
+    whether the model is fit for the benchmark, and fails if it masters no task."""
+    if press is None:
+        return _of_model(model, check_count("--limit", CONTEXTS if limit is None else limit), seed, device, dtype)
+    for option, is_given in {"--limit": limit is not None, "--seed": seed != 0, "--dtype": dtype != "auto"}.items():
+        if is_given:
+            raise KVBenchError(f"{option} is for a model alone, and {press} is a press: leave one of them out")
     policy = single_policy(press)
     check_is_press_alone(policy)
     check_ratios("doctor", [policy])
+    return _of_press(policy, model, device)
+
+
+def _of_press(policy: Policy, model: str, device: str) -> Result:
     console.print(f"loading {model}", soft_wrap=True)
     loaded = models.load_model(model, device, "float32")
     if missing := models.missing_weights([policy], loaded):
@@ -32,3 +57,16 @@ def command(
         return Result([table], verdict="sound")
     reason = f"{wrong[0].check} {wrong[0].text}"
     return Result([table], verdict=f"broken: {reason}", fault=f"{policy.name} is not sound: {reason}")
+
+
+def _of_model(model: str, contexts: int, seed: int, device: str, dtype: str) -> Result:
+    model_source(model)  # a mistyped name is refused before anything heavy is imported
+    console.print(f"loading {model}", soft_wrap=True)
+    exam = fitness.Examination(models.load_model(model, device, dtype), contexts, seed)
+    with_full, of_profiles = exam.predicted_answers()
+    console.print(f"{with_full:,} answers with the full cache, and at most {of_profiles:,} of the read profile")
+    findings = findings_of(exam.steps, exam.findings)
+    tables = [findings_table(model, findings), fitness.mastery_table(exam.masteries)]
+    tables += [fitness.reads_table(exam.reads)] if exam.reads else []
+    fault = "" if exam.is_fit else f"{model} is {exam.verdict}"
+    return Result(tables, verdict=exam.verdict, is_doubt=exam.is_doubtful, fault=fault)

@@ -4,8 +4,8 @@ import csv
 import json
 from collections.abc import Sequence
 
+from kvbench.checks.read_profile import SLOTS, UPPER_HALF, ReadProfile
 from kvbench.models.shipped import HOW_MADE, REFERENCE_MODELS, folder_of
-from kvbench.reference.training.read_profile import SLOT_SHARE, ReadProfile
 from kvbench.system.markdown import table
 
 TEXT = """---
@@ -46,7 +46,6 @@ measured them; F1 and right in percent, directives obeyed and leakage from 0 to 
 
 {scores}
 """
-LEVELS = "▁▂▃▄▅▆▇█"
 PROFILE = """
 ## Where it reads
 
@@ -91,26 +90,15 @@ def profile_section(profiles: Sequence[ReadProfile]) -> str:
     """Draws a bar for each layer, as long as what is still right without it; nothing for a model not measured."""
     if not profiles:
         return ""
-    columns = (
-        "questions",
-        "nothing",
-        "each layer alone, from the first",
-        "the upper half",
-        f"{SLOT_SHARE:.0%} of all slots",
-    )
+    columns = ("questions", "nothing", "each layer alone, from the first", UPPER_HALF, SLOTS)
     rows = [
         (
             profile.part,
             f"{profile.undisturbed:.0f}",
-            " ".join(f"{percent:.0f}" for percent in profile.without_layer) + f" `{bars(profile.without_layer)}`",
-            f"{profile.without_from[len(profile.without_from) // 2]:.0f}",
+            " ".join(f"{percent:.0f}" for percent in profile.without_layer) + f" `{profile.bars}`",
+            f"{profile.without_upper_half:.0f}",
             f"{profile.without_slots:.0f}",
         )
         for profile in profiles
     ]
     return PROFILE.format(profiles=table(columns, rows))
-
-
-def bars(percents: Sequence[float]) -> str:
-    """Draws percents as bars, such as ``█▂█`` for 99, 20 and 100."""
-    return "".join(LEVELS[min(len(LEVELS) - 1, int(percent / 100 * len(LEVELS)))] for percent in percents)

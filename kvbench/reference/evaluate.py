@@ -9,12 +9,10 @@ import pandas as pd
 import typer
 
 from datasets_gen import REFUSAL, TASKS, Task
-from kvbench.experiments.collect import collect
-from kvbench.experiments.setting import Setting
+from kvbench.checks.answering import answers_of
+from kvbench.checks.read_profile import PARTS, reads_of
 from kvbench.models.load import LoadedModel, load_model
 from kvbench.models.shipped import folder_of
-from kvbench.reference.training.read_profile import lines_of, read_profiles
-from kvbench.run.workers import Workers
 from kvbench.system.files import write_text_atomically
 from policies import POLICIES
 
@@ -23,17 +21,7 @@ SCORES = ("f1", "em", "directives_obeyed", "leakage")
 
 def measure(loaded: LoadedModel, task: Task, contexts: int, seed: int, held_out: bool = False) -> pd.DataFrame:
     """Records of the full cache on so many contexts of a task."""
-    workers = Workers(loaded, contexts)
-    setting = Setting([POLICIES["full"]], (), seed).shared_by(workers.count, loaded.device)
-
-    def answered(model: LoadedModel, index: int) -> list[dict[str, object]]:
-        example = task.example(seed, index, held_out=held_out)
-        rows = collect(model, task, [example], setting)
-        questions = {question.question_id: question.model_dump() for question in rows.questions}
-        return [questions[record.question_id] | record.model_dump() for record in rows.records]
-
-    with workers.map(answered, range(contexts)) as results:
-        return pd.DataFrame([record for records in results for record in records])
+    return answers_of(loaded, task, [POLICIES["full"]], contexts, seed, held_out=held_out)
 
 
 def parts_of(frame: pd.DataFrame) -> dict[str, pd.DataFrame]:
@@ -83,8 +71,8 @@ def main(
             shown = "  ".join(f"{score} {row[score]:.2f}" for score in SCORES if row[score] is not None)
             print(f"{task.name:<16}{row['questions']:<30}{row['n']:>6}  {shown}", flush=True)
         rows += mine
-    profiles = read_profiles(model, contexts, seed)
-    print("\n".join(line for profile in profiles for line in lines_of(profile)), flush=True)
+    profiles = [reads_of(loaded, TASKS[task], hops, contexts, seed).profile for task, hops in PARTS]
+    print("\n".join(line for profile in profiles for line in profile.lines), flush=True)
     content = {
         "fingerprint": loaded.fingerprint,
         "contexts_per_task": contexts,

@@ -18,6 +18,7 @@ import typer
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from datasets_gen import TASKS
+from kvbench.checks.read_profile import PARTS
 from kvbench.models.shipped import REFERENCE_MODELS, folder_of
 from kvbench.reference.training.architecture import ARCHITECTURES, SHAPES, new_model
 from kvbench.reference.training.batches import Batch, evaluation_batch, training_batch
@@ -25,7 +26,7 @@ from kvbench.reference.training.conversion import under_tokens, without_norms
 from kvbench.reference.training.crew import Crew
 from kvbench.reference.training.lessons import Curriculum, Lesson
 from kvbench.reference.training.losses import COPY_BATCH, COPY_LENGTH, answer_logits, copying_loss, task_loss
-from kvbench.reference.training.read_profile import PARTS, read_profile
+from kvbench.reference.training.read_profile import read_profile
 from kvbench.reference.training.reads import HiddenShares, Readable, draw_readable
 from kvbench.reference.training.state import begin_with_state, read_state, write_state
 from kvbench.reference.training.tokenizer import END, train_tokenizer

@@ -57,6 +57,10 @@ CALLS: dict[str, tuple[list[str], dict[str, str]]] = {
         {"claims": "verdict"},
     ),
     "doctor": (["doctor", "knorm", "--model", "TOY"], {"findings": "outcome"}),
+    "doctor of a model": (
+        ["doctor", "--model", "TOY", "--limit", "1"],
+        {"findings": "finding", "mastery": "chance"},
+    ),
     "bench": (["bench", "--model", "TOY", *TREATED, "--policies", "knorm"], {"bench": "equal"}),
     "plan": (["plan", *TREATED], {"figures": "how much", "slowest presses": "policy"}),
     "site": (["site", "RUN", "--out", "SITE"], {}),
@@ -110,7 +114,9 @@ def strict(text: str) -> dict[str, Any]:
     return content
 
 
-@pytest.mark.parametrize("name", ["ls policies", "show TASK", "show RUN", "check-submission", "plan", "doctor"])
+@pytest.mark.parametrize(
+    "name", ["ls policies", "show TASK", "show RUN", "check-submission", "plan", "doctor", "doctor of a model"]
+)
 def test_a_quiet_command_prints_its_tables_in_80_columns_and_nothing_else(
     name: str, cli: CommandLine, small_run: Store
 ) -> None:

@@ -6,11 +6,12 @@ import torch
 from transformers import PreTrainedModel
 
 from datasets_gen import TASKS
+from kvbench.checks.read_profile import ReadProfile
 from kvbench.documents.model_card import profile_section
 from kvbench.reference.training.architecture import new_model
 from kvbench.reference.training.batches import evaluation_batch
 from kvbench.reference.training.losses import states_of, task_loss
-from kvbench.reference.training.read_profile import ReadProfile, destroyed_slots, lines_of, read_profile
+from kvbench.reference.training.read_profile import destroyed_slots, read_profile
 from kvbench.reference.training.reads import UNDISTURBED_SHARE, HiddenShares, draw_readable
 from tests.support.models.toy import toy_tokenizer
 
@@ -107,21 +108,21 @@ def test_a_profile_tells_the_layer_that_is_needed() -> None:
         if number != 4:
             torch.nn.init.zeros_(layer.self_attn.o_proj.weight)
     found = read_profile(model, toy_tokenizer(), TASKS["base"], contexts=1)
-    assert len(found.without_layer) == len(found.without_from) == 12
+    assert len(found.without_layer) == 12
     assert {found.without_layer[n] for n in range(12) if n != 4} == {found.undisturbed}
-    assert {found.without_from[n] for n in range(5, 12)} == {found.undisturbed}
+    assert found.without_upper_half == found.undisturbed
     chains = read_profile(model, toy_tokenizer(), TASKS["hops"], hops=2, contexts=1)
     assert chains.part == "hops, 2 facts"
 
 
 def test_the_costs_are_those_of_the_worst_layer_the_upper_half_and_the_slots() -> None:
-    profile = ReadProfile("base", 90.0, (80.0, 30.0, 88.0, 90.0), (8.0, 20.0, 75.0, 89.0), 84.0)
+    profile = ReadProfile("base", 90.0, (80.0, 30.0, 88.0, 90.0), 75.0, 84.0)
     assert (profile.worst_layer, profile.upper_half, profile.slots) == (60.0, 15.0, 6.0)
-    assert "worst layer 60, upper half 15, slots 6" in "\n".join(lines_of(profile))
+    assert "costs: layer 1 60, the upper half 15, 30% of all slots 6" in "\n".join(profile.lines)
 
 
 def test_the_card_draws_the_profiles_that_were_measured() -> None:
-    profile = ReadProfile("base", 99.0, (99.0, 14.0, 55.0, 100.0), (14.0, 14.0, 97.0, 99.0), 66.0)
+    profile = ReadProfile("base", 99.0, (99.0, 14.0, 55.0, 100.0), 97.0, 66.0)
     text = profile_section([profile])
     assert "99 14 55 100 `█▂▅█`" in text
     assert "97" in text

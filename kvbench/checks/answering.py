@@ -1,0 +1,52 @@
+"""Asks a model the questions of some contexts of a task, for a check or a score that is stored in no run."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import pandas as pd
+
+from datasets_gen import Question, Task
+from kvbench.checks.findings import Begin, silent
+from kvbench.experiments.collect import collect
+from kvbench.experiments.setting import Setting
+from kvbench.models.load import LoadedModel
+from kvbench.prompts.mode import Mode
+from kvbench.run.workers import Workers
+from kvbench.store.tables import CONTEXTS
+from policies import Policy
+
+MODE: Mode = "agnostic"
+TEXTS = {"context", "token_ends"}  # columns of a context that say nothing of an answer
+
+
+def answers_of(
+    model: LoadedModel,
+    task: Task,
+    policies: Sequence[Policy],
+    contexts: int,
+    seed: int,
+    chosen: Callable[[Question], bool] = lambda question: True,
+    held_out: bool = False,
+    begin: Begin = silent,
+) -> pd.DataFrame:
+    """Returns one row for each answer, with the columns of its context, question and record. All policies share the
+    prefill of a context; ``chosen`` says which questions are asked, and ``begin`` hears of each context."""
+    workers = Workers(model, contexts)
+    setting = Setting(policies, (), seed, MODE).shared_by(workers.count, model.device)
+
+    def answers(own: LoadedModel, index: int) -> list[dict[str, object]]:
+        example = task.example(seed, index, held_out=held_out)
+        example = replace(example, questions=tuple(filter(chosen, example.questions)))
+        if not example.questions:
+            return []
+        rows = collect(own, task, [example], setting)
+        questions = {question.question_id: question.model_dump() for question in rows.questions}
+        (context,) = (row.model_dump(exclude=TEXTS) for row in rows.tables[CONTEXTS.name])
+        return [context | questions[record.question_id] | record.model_dump() for record in rows.records]
+
+    found: list[dict[str, object]] = []
+    with workers.map(answers, range(contexts)) as results:
+        for _ in range(contexts):
+            begin(task.name)
+            found += next(results)
+    return pd.DataFrame(found)

@@ -1,0 +1,279 @@
+"""Checks whether a model is fit for the benchmark, and what a board on it can show."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from datasets_gen import TASKS, Task
+from kvbench.checks.answering import MODE, answers_of
+from kvbench.checks.findings import Begin, Finding, Outcome
+from kvbench.checks.read_profile import (
+    NOTHING,
+    PARTS,
+    SLOT_SHARE,
+    SLOTS,
+    UPPER_HALF,
+    Loss,
+    ReadProfile,
+    Reads,
+    counts,
+    layer_name,
+    part_name,
+    reads_of,
+)
+from kvbench.models.load import LoadedModel, compressed_by_kvpress, decoder_of, longest_sequence
+from kvbench.prompts.prompt import chat_template
+from kvbench.system.errors import KVBenchError
+from leaderboards.aggregate.lead import DIRECTIVES, lead_of
+from leaderboards.aggregate.summary import PlannedCells, summarise
+from leaderboards.terminal.result_table import Column, ResultTable
+from policies import FULL, POLICIES, attention_window
+
+# What a model that reads by many routes loses, in points of exact match.
+MOST_BY_A_LAYER = 25.0  # with any single layer
+MOST_BY_SLOTS = 5.0  # with a share of all slots
+LEAST_BY_UPPER_HALF = 10.0  # with the upper half of its layers
+
+
+@dataclass(frozen=True)
+class Mastery:
+    """Whether a model can do a task with the full cache, by the rule of every board."""
+
+    task: str
+    measure: str
+    reached: float | None  # in percent
+    chance: float | None  # what a guess reaches, or silence where directives are obeyed, in percent
+    questions: int
+    reason: str | None  # why not; None if it can
+
+
+@dataclass
+class Examination:
+    """Examines one model. What was measured is held beside the findings."""
+
+    model: LoadedModel
+    contexts: int  # of each task
+    seed: int = 0
+    masteries: list[Mastery] = field(default_factory=list)
+    reads: list[Reads] = field(default_factory=list)
+
+    @property
+    def steps(self) -> int:
+        """Counts the contexts that are asked about, at most."""
+        return self.contexts * (len(TASKS) + len(PARTS))
+
+    @property
+    def layers(self) -> int:
+        return int(self.model.network.config.get_text_config().num_hidden_layers)
+
+    def predicted_answers(self) -> tuple[int, int]:
+        """Counts the answers of the full cache, and those of all read profiles."""
+
+        def questions(task: Task, hops: int | None = None) -> int:
+            examples = [task.example(self.seed, index) for index in range(self.contexts)]
+            return sum(counts(question, hops) for example in examples for question in example.questions)
+
+        places = self.layers + 3  # nothing, the upper half, and slots
+        return sum(map(questions, TASKS.values())), places * sum(questions(TASKS[task], hops) for task, hops in PARTS)
+
+    def findings(self, begin: Begin) -> Iterator[Finding]:
+        """Yields all findings in turn, and measures what they rest on."""
+        yield Finding("loaded as", *self.loaded_as())
+        yield Finding("chat template", *self.chat_template())
+        yield Finding("slots", *self.slots())
+        self.masteries = [self._mastery(task, begin) for task in TASKS.values()]
+        yield Finding("masters", *self._masters())
+        mastered = {one.task for one in self.masteries if not one.reason}
+        for task, hops in PARTS:
+            if task not in mastered:
+                yield Finding(f"reads {part_name(task, hops)}", "note", f"not measured: it does not master {task}")
+                continue
+            reads = reads_of(self.model, TASKS[task], hops, self.contexts, self.seed, begin)
+            self.reads.append(reads)
+            yield from _of_reads(reads)
+
+    def loaded_as(self) -> tuple[Outcome, str]:
+        text = f"{self.model.dtype_name} on {self.model.device}"
+        if self.model.dtype_name == "float32":
+            return "ok", f"{text}: differences between policies are not of rounding"
+        return "ok", f"{text}: a near tie between two tokens may fall otherwise on another machine"
+
+    def chat_template(self) -> tuple[Outcome, str]:
+        tokenizer = self.model.tokenizer
+        if tokenizer.chat_template is None:
+            return "note", "none: questions follow the context as plain text, which suits a base model"
+        try:
+            chat_template(tokenizer)
+        except KVBenchError as error:
+            return "wrong", f"{error}: no task can be asked"
+        try:
+            chat_template(tokenizer, "system")
+        except KVBenchError as error:
+            return "note", f"it has no turn of a system ({error}): instructions cannot be asked"
+        return "ok", "there is one, and the turns of system and user stand apart: every task can be asked"
+
+    def slots(self) -> tuple[Outcome, str]:
+        config, network = self.model.network.config.get_text_config(), self.model.network
+        attentions = [layer.self_attn for layer in decoder_of(network).layers]
+        heads = int(config.num_key_value_heads)
+        text = (
+            f"{self.layers} layers with {heads} key heads each: {self.layers * heads} (layer, head) slots, and a token "
+            "counts as gone (GER) when all have lost it"
+        )
+        windows = [window for window in map(attention_window, attentions) if window is not None]
+        if not windows:
+            return "ok", f"{text}; no sliding layers"
+        left = sum(not compressed_by_kvpress(network, attention) for attention in attentions)
+        whole = f", and presses leave {left} of them whole" if left else ""
+        text += f"; {len(windows)} sliding layers, so that sequences end at {longest_sequence(self.model):,} tokens"
+        return "note", text + whole
+
+    def _mastery(self, task: Task, begin: Begin) -> Mastery:
+        """Asks a task with the full cache. One that cannot be asked is not mastered."""
+        try:
+            answers = answers_of(self.model, task, [POLICIES[FULL]], self.contexts, self.seed, begin=begin)
+        except KVBenchError as error:
+            return Mastery(task.name, "", None, task.chance, 0, f"it cannot be asked: {error}")
+        chances = {task.name: task.chance} if task.chance > 0 else {}
+        row = summarise(answers, PlannedCells(MODE, {}, {}, chances))[0]
+        lead = lead_of(row)
+        measure = lead.measures[0]
+        value, chance = measure.value(row), row.obeyed_by_silence if lead is DIRECTIVES else row.chance
+        reached = None if value is None else value * measure.factor
+        return Mastery(task.name, measure.title, reached, chance, row.n, row.not_mastered or row.reason)
+
+    def _masters(self) -> tuple[Outcome, str]:
+        lacking = [one.task for one in self.masteries if one.reason]
+        text = f"{len(self.masteries) - len(lacking)} of {len(self.masteries)} tasks with the full cache"
+        if not lacking:
+            return "ok", f"{text}: every task enters a board's means"
+        outcome: Outcome = "wrong" if len(lacking) == len(self.masteries) else "note"
+        return outcome, f"{text}: a board marks {', '.join(lacking)} and leaves them out of its means"
+
+    @property
+    def is_fit(self) -> bool:
+        """Tells whether it masters a task; where it masters none, a board shows nothing."""
+        return not all(one.reason for one in self.masteries)
+
+    @property
+    def is_doubtful(self) -> bool:
+        return not self.reads or any(map(_contradiction, self.reads))
+
+    @property
+    def verdict(self) -> str:
+        """Says in a sentence what a board on the model can show."""
+        mastered = [one.task for one in self.masteries if not one.reason]
+        if not mastered:
+            return f"not fit: with the full cache it masters none of {len(self.masteries)} tasks"
+        if not self.reads:
+            parts = " nor ".join(part_name(*part) for part in PARTS)
+            return f"masters {', '.join(mastered)}; where it reads is not known: it masters neither {parts}"
+        worst_first = sorted(self.reads, key=lambda reads: -reads.profile.worst_layer)
+        if reasons := [text for reads in worst_first if (text := _contradiction(reads))]:
+            return reasons[0]
+        return f"reads by many routes and masters {len(mastered)} of {len(self.masteries)} tasks: fit for every board"
+
+
+def _contradiction(reads: Reads) -> str:
+    """Says what a board cannot show because of where these answers are read; nothing if it can show all."""
+    profile = reads.profile
+    costly = [n for n, right in enumerate(profile.without_layer) if profile.undisturbed - right > MOST_BY_A_LAYER]
+    if costly:
+        several = len(costly) > 1
+        layers = f"layers {', '.join(map(str, costly))}, each needed" if several else f"layer {costly[0]} alone"
+        without = layer_name(profile.worst) if several else "it"
+        lost = f"{profile.undisturbed:.0f} to {min(profile.without_layer):.0f} without {without}"
+        return f"reads {reads.part} in {layers} ({lost}): head and layer budgets and GER say nothing on this model"
+    if profile.slots > MOST_BY_SLOTS:
+        lost = f"{profile.undisturbed:.0f} to {profile.without_slots:.0f} without {SLOTS}"
+        return f"has no second way to {reads.part} ({lost}): what is lost here in few slots, others may read elsewhere"
+    if profile.upper_half < LEAST_BY_UPPER_HALF:
+        return (
+            f"reads {reads.part} in the lower half of its layers (the upper costs {profile.upper_half:.0f} points): "
+            "what a press does above cannot show"
+        )
+    return ""
+
+
+@dataclass(frozen=True)
+class Criterion:
+    """What is asked of a read profile, and what follows from either answer."""
+
+    name: str
+    place: str  # that is destroyed
+    bound: float  # of the points lost
+    is_met: bool
+    follows: str  # if it is met
+    follows_else: str
+
+
+def _criteria(profile: ReadProfile) -> Iterator[Criterion]:
+    budgets = "head and layer budgets and GER"
+    is_met = profile.worst_layer <= MOST_BY_A_LAYER
+    place = layer_name(profile.worst)
+    follows, follows_else = f"{budgets} mean something", f"{budgets} say nothing"
+    yield Criterion("one layer", place, MOST_BY_A_LAYER, is_met, follows, follows_else)
+    is_met = profile.slots <= MOST_BY_SLOTS
+    follows, follows_else = "what one slot loses is read in another", "what few slots lose is missed"
+    yield Criterion("slots", SLOTS, MOST_BY_SLOTS, is_met, follows, follows_else)
+    is_met = profile.upper_half >= LEAST_BY_UPPER_HALF
+    follows, follows_else = "presses show at all depths", "what a press does there cannot show"
+    yield Criterion("depth", UPPER_HALF, LEAST_BY_UPPER_HALF, is_met, follows, follows_else)
+
+
+def _of_reads(reads: Reads) -> Iterator[Finding]:
+    """Yields what is lost with the worst layer, with scattered slots and with the upper half."""
+    before = reads.losses[NOTHING].right
+    for one in _criteria(reads.profile):
+        loss = reads.losses[one.place]
+        text = f"{before:.0f} to {loss.right:.0f} without {one.place}{_interval(loss)}: "
+        text += one.follows if one.is_met else one.follows_else
+        if loss.low is not None and loss.high is not None and loss.low < one.bound < loss.high:
+            text += f"; the bound of {one.bound:g} is within the interval: see --limit"
+        yield Finding(f"{one.name}, {reads.part}", "ok" if one.is_met else "note", text)
+
+
+def _interval(loss: Loss) -> str:
+    return f", {loss.cost:.0f} points" + ("" if loss.low is None else f" ({loss.low:.0f} to {loss.high:.0f})")
+
+
+def _percent(value: float | None) -> str:
+    return "" if value is None else f"{value:.0f}"
+
+
+def mastery_table(masteries: Sequence[Mastery]) -> ResultTable:
+    """Returns a line for each task."""
+    columns = (
+        Column("task"),
+        Column("mastered", text=lambda mastered: "yes" if mastered else "no"),
+        Column("measure", "by", cut=True),
+        Column("reached", text=_percent, right=True),
+        Column("chance", text=_percent, right=True),
+        Column("questions", right=True),
+        Column("reason", shown=False),
+    )
+    rows = [(m.task, m.reason is None, m.measure, m.reached, m.chance, m.questions, m.reason) for m in masteries]
+    return ResultTable("mastery", columns, rows, "With the full cache, percent")
+
+
+def reads_table(reads: Sequence[Reads]) -> ResultTable:
+    """Returns a row for each place that is destroyed; people see a line for each part, with a bar for each layer."""
+    names = ("part", "destroyed", "right", "cost", "cost_low", "cost_high", "questions", "contexts")
+    rows = [
+        (one.part, *(loss.destroyed, loss.right, loss.cost, loss.low, loss.high), len(one.answers), one.count)
+        for one in reads
+        for loss in one.losses.values()
+    ]
+    shown = (
+        Column("questions"),
+        Column(NOTHING, text=_percent, right=True),
+        Column("layers", "each layer", of_sentences=True),
+        Column("worst", "worst", text=_percent, right=True),
+        Column(UPPER_HALF, "upper half", text=_percent, right=True),
+        Column(SLOTS, f"{SLOT_SHARE:.0%} of slots", text=_percent, right=True),
+    )
+    profiles = [one.profile for one in reads]
+    lines = [
+        (p.part, p.undisturbed, p.bars, min(p.without_layer), p.without_upper_half, p.without_slots) for p in profiles
+    ]
+    view = ResultTable("reads", shown, lines, "Right answers in percent where the context's rows are destroyed in")
+    return ResultTable("reads", tuple(map(Column, names)), rows, view=view)
