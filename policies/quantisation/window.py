@@ -82,12 +82,14 @@ class QuantisedRows:
         if not together:
             return
         states = getattr(cache, tensor)(layer)
+        written = torch.zeros(states.shape[:-1], dtype=torch.bool, device=states.device)
         for (stored, count), slots in together.items():
             answers, heads, starts = torch.tensor(slots, device=states.device)[..., None].unbind(1)
             rows = starts + states.shape[2] + torch.arange(count, device=states.device)  # absent rows stand in front
             codes = stored.encode(states[answers, heads, rows])
             states[answers, heads, rows] = codes.read()
+            written[answers, heads, rows] = True
             if self._stored:
                 first = [(cache.answers[place], head, held[place][head] + start) for place, head, start in slots]
                 self._stored.add(layer, tensor, first, codes)
-        cache.write(layer, **{tensor: states})
+        cache.write(layer, rows=written, **{tensor: states})
