@@ -50,7 +50,7 @@ PROFILE = """
 ## Where it reads
 
 Right answers in percent where keys and values of the context are replaced with noise of their own mean and spread,
-after the context has read itself undisturbed.
+after the context has read itself undisturbed, on {contexts} contexts of the same seed.
 
 {profiles}
 """
@@ -83,13 +83,12 @@ def model_card(name: str) -> str:
         seed=measured["seed"],
         scores=table(("task", "questions", "n", "F1", "right", "directives obeyed", "leakage"), rows),
     )
-    return text + profile_section([ReadProfile(**profile) for profile in measured.get("read_profiles", ())])
+    profiles = [ReadProfile(**profile) for profile in measured["read_profiles"]]
+    return text + profile_section(profiles, measured["read_profile_contexts"])
 
 
-def profile_section(profiles: Sequence[ReadProfile]) -> str:
-    """Draws a bar for each layer, as long as what is still right without it; nothing for a model not measured."""
-    if not profiles:
-        return ""
+def profile_section(profiles: Sequence[ReadProfile], contexts: int) -> str:
+    """Draws a bar for each layer, as long as what is still right without it."""
     columns = ("questions", "nothing", "each layer alone, from the first", UPPER_HALF, SLOTS)
     rows = [
         (
@@ -101,4 +100,4 @@ def profile_section(profiles: Sequence[ReadProfile]) -> str:
         )
         for profile in profiles
     ]
-    return PROFILE.format(profiles=table(columns, rows))
+    return PROFILE.format(contexts=contexts, profiles=table(columns, rows))

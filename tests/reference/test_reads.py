@@ -123,8 +123,8 @@ def test_the_costs_are_those_of_the_worst_layer_the_upper_half_and_the_slots() -
 
 def test_the_card_draws_the_profiles_that_were_measured() -> None:
     profile = ReadProfile("base", 99.0, (99.0, 14.0, 55.0, 100.0), 97.0, 66.0)
-    text = profile_section([profile])
+    text = profile_section([profile], 24)
     assert "99 14 55 100 `█▂▅█`" in text
     assert "97" in text
     assert "66" in text
-    assert profile_section([]) == ""
+    assert "on 24 contexts" in text
