@@ -110,10 +110,9 @@ def _upper(loss: Estimate) -> float:
 
 def _cell(safe: SafeRatio) -> Cell:
     few = f"n = {safe.contexts}" if safe.outcome == "not shown" else ""
-    where = few
-    if safe.tasks:
-        more = f" +{len(safe.tasks) - 1}" if len(safe.tasks) > 1 else ""
-        where = f"in {safe.tasks[0]}{f' ({few})' if few else ''}{more}"
+    more = f"+{len(safe.tasks) - 1}" if len(safe.tasks) > 1 else ""
+    where = f"{'in ' if not few else ''}{safe.tasks[0]}" if safe.tasks else ""
+    where = " ".join(filter(None, (", ".join(filter(None, (where, few))), more)))
     lines = (unsafe_from(safe), where)
     return Cell(f"{safe.ratio:g}" if safe.ratio else safe.outcome, "\n".join(filter(None, lines)), safe.ratio)
 

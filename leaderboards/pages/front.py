@@ -13,7 +13,7 @@ from leaderboards.aggregate.lead import QUESTIONS, lead_of
 from leaderboards.aggregate.row import ALL_TASKS, F1, FEW_CONTEXTS, SummaryRow
 from leaderboards.aggregate.unmastered import reasons_by_task
 from leaderboards.boards.area import AREA
-from leaderboards.boards.board import Board
+from leaderboards.boards.board import Board, BoardColumn
 from leaderboards.boards.cells import Cell
 from leaderboards.boards.safe_ratio import SafeRatio
 from leaderboards.downloads.encounters import encounters
@@ -26,7 +26,7 @@ from leaderboards.pages.method import TaskEntry
 from leaderboards.pages.results import Results, distinct, examples_page, labels_of, spread, task_page
 from leaderboards.pages.sections import largest_of, note_of, sections_of, title_of
 from leaderboards.pages.tables import LISTING
-from leaderboards.pages.uses import UseMatrix, kind_of, safe_ratio_of, use_matrix, uses_of
+from leaderboards.pages.uses import UseMatrix, kind_of, safe_ratio_of, use_matrix
 from leaderboards.rendering.plots import Plot, Spot
 from leaderboards.rendering.style import LineStyle, line_styles
 from leaderboards.rendering.templating import as_data, render
@@ -71,6 +71,7 @@ class First:
     matrix: UseMatrix
     tradeoff: Picture | None
     findings: Sequence[Finding]
+    coverage: str  # how often intervals from few contexts hold the truth
     notes: Sequence[str]  # why a number is not what one would think
 
 
@@ -136,12 +137,12 @@ def _front_page(
             for number, (one, label) in enumerate(zip(results, labels_of(results), strict=True), start=1)
         ],
         boards=boards,
+        legend=_legend(boards),
         studies=[
             (f"{title}, {label}" if label else title, page)
             for label, one in zip(labels_of(results), results, strict=True)
             for title, page in one.studies.items()
         ],
-        coverage=_coverage([use.contexts for one in results for use in uses_of(one)]),
         modes=[MODES[mode].removesuffix(".") + f" (mode {mode})." for mode in distinct(one.mode for one in results)],
         claims=[CLAIMS_PAGE, *(f"../{register_folder(one.model)}/{CLAIMS_PAGE}" for one in results)],
         scripts=(*SCRIPTS, "board.js"),
@@ -155,9 +156,9 @@ def _coverage(contexts: Sequence[int]) -> str:
     """Says how often intervals from few contexts hold the truth; ``contexts``: of each use."""
     few = sorted(count for count in contexts if 1 < count < FEW_CONTEXTS)
     ends = [f"{count} in {COVERAGE[count]} % of simulated runs" for count in dict.fromkeys((*few[:1], *few[-1:]))]
-    held = f"from few contexts they are too narrow, and hold the truth from {', from '.join(ends)}"
-    alone = "a single context has none"
-    return "; ".join(filter(None, (held if few else "", alone if 1 in contexts else "")))
+    held = f"Intervals of 95 % from few contexts are too narrow: they hold the truth from {', from '.join(ends)}."
+    alone = "A single context has no interval."
+    return " ".join(filter(None, (held if few else "", alone if 1 in contexts else "")))
 
 
 def _first(
@@ -177,6 +178,7 @@ def _first(
         if isinstance(plot, Blank)
         else Picture("tradeoff", f"{KEPT.capitalize()} over {HELD}", TRADEOFF_UNIT, plot),
         findings_of(results, matrix, f"section-{number}", pages),
+        _coverage([use.contexts for use in matrix.uses]),
         [*_notes(results), *([] if isinstance(plot, Blank) else _upright(plot))],
     )
 
@@ -279,6 +281,12 @@ def _leads(results: Results, task: str) -> str:
         f"{title} in {', '.join(leads_of_title)}" if title != QUESTIONS.short and len(by_title) > 1 else title
         for title, leads_of_title in by_title.items()
     )
+
+
+def _legend(boards: Sequence[PlacedBoard]) -> list[BoardColumn]:
+    """Lists the columns of all boards, each meaning once."""
+    columns = [column for placed in boards for column in placed.board.columns]
+    return list({(column.name, column.meaning): column for column in columns}.values())
 
 
 def _board_data(results: Sequence[Results], boards: Sequence[PlacedBoard]) -> dict[str, Any]:

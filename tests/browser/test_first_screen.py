@@ -8,6 +8,7 @@ import pytest
 from leaderboards.pages.front import FRONT
 from leaderboards.pages.results import task_page
 from leaderboards.rendering.templating import linked
+from policies import POLICIES
 from tests.support.browsing.chromium import IN_VIEW, Chromium, needs_chromium
 from tests.support.browsing.pages import results_of, write_pages
 from tests.support.records.synthetic_records import realistic_records
@@ -33,6 +34,19 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_pages(tmp_path_factory.mktemp("site"), results_of(records, "reference")).parent
 
 
+@pytest.fixture(scope="module")
+def every_use(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page of a run of the size of the default one; one policy masks, and loses nothing at any ratio."""
+    tasks = [*TASKS, "knowledge", "coreference", "multi_entity", "multi_presence", "instructions"]
+    policies = [policy.name for policy in POLICIES.values() if policy.by_default]
+    records = realistic_records(tasks=tasks, policies=policies, contexts=6, questions=2)
+    masks = records["policy"] == "adakv_snapkv"
+    right = {"f1": 100.0, "right": True, "hallucinated": False, "abstained": False}
+    records.loc[masks, list(right)] = list(right.values())
+    records.loc[masks, "kv_bytes"] = records.loc[records["policy"] == "full", "kv_bytes"].max()
+    return write_pages(tmp_path_factory.mktemp("every-use"), results_of(records, "reference"))
+
+
 @pytest.mark.parametrize("width", WIDTHS)
 def test_the_matrix_and_a_number_are_on_the_first_screen(browser: Chromium, site: Path, width: int) -> None:
     browser.open_quietly(site / FRONT, width)
@@ -45,6 +59,39 @@ def test_the_matrix_and_a_number_are_on_the_first_screen(browser: Chromium, site
     wider = "(box => box.scrollWidth - box.clientWidth)(document.querySelector('.uses').parentElement)"
     assert browser.evaluate(wider) <= 0, "the matrix needs no scrolling"
     assert browser.evaluate(f"({CUT})('.uses td')") == []
+
+
+@pytest.mark.parametrize("width", [390, 1280, 1300, 1920])
+def test_a_matrix_of_every_use_and_twelve_policies_is_in_view_and_cuts_nothing(
+    browser: Chromium, every_use: Path, width: int
+) -> None:
+    browser.open_quietly(every_use, width)
+    matrix = "document.querySelector('.uses')"
+    assert browser.evaluate(f"{matrix}.tHead.rows[0].cells.length") == 8
+    assert browser.evaluate(f"{matrix}.querySelectorAll('tbody tr').length") == 11
+    assert "masks, 0 bytes" in browser.evaluate(f"{matrix}.textContent")
+    wider = "(box => box.scrollWidth - box.clientWidth)"
+    assert browser.evaluate(f"{wider}({matrix}.parentElement)") <= 0
+    assert browser.evaluate(f"{matrix}.getBoundingClientRect().bottom") <= HEIGHT
+    assert browser.evaluate(f"({CUT})('.uses td')") == []
+    board = "[...document.querySelectorAll('.board .scroll')].find(each => each.offsetParent !== null)"
+    hint = browser.evaluate(f"getComputedStyle({board}, '::before').content")
+    assert ("sideways" in hint) == (width == 390)
+    assert width == 390 or browser.evaluate(f"{wider}({board})") <= 0
+
+
+def test_what_a_column_means_stands_once_for_all_boards(browser: Chromium, every_use: Path) -> None:
+    page = every_use.read_text(encoding="utf-8")
+    assert page.count("<b>rank</b>: ") == 1
+    browser.open_quietly(every_use, 1300)
+    legend = "[...document.querySelectorAll('#columns [data-column]:not([hidden])')].map(each => each.dataset.column)"
+    board = "[...document.querySelectorAll('.board')].find(each => each.offsetParent !== null)"
+    headings = f"[...{board}.querySelectorAll('thead th')].slice(1).filter({IN_VIEW}).map(each => each.textContent)"
+    assert browser.evaluate(legend) == browser.evaluate(headings)
+    titles = browser.evaluate(f"[...{board}.querySelectorAll('thead th')].slice(1).map(each => each.title)")
+    assert all(titles)
+    browser.evaluate("document.getElementById('filter-columns').click()")
+    assert browser.evaluate(legend) == browser.evaluate(headings)
 
 
 @pytest.mark.parametrize(("contexts", "muted"), [(6, True), (10, False)])

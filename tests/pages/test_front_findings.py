@@ -95,7 +95,7 @@ def test_the_matrix_names_tasks_and_the_length_of_contexts_and_upright_lines_are
     assert "<small>base, knowledge</small>" in page
     assert ">tokens each</th><td>2,000</td>" in page
     assert "Upright at 100 % of the bytes: snapkv masks tokens and frees none." in page
-    assert "and hold the truth from 4 in 81 % of simulated runs" in page
+    assert "they hold the truth from 4 in 81 % of simulated runs." in page
     assert "The cache is compressed before the question is seen (mode agnostic)." in page
     assert "masks, 0 bytes" not in page, "nothing is safe, and no number promises anything"
 
@@ -103,7 +103,7 @@ def test_the_matrix_names_tasks_and_the_length_of_contexts_and_upright_lines_are
 @pytest.mark.parametrize(
     ("contexts", "told"),
     [
-        ([1], "a single context has none"),
+        ([1], "A single context has no interval."),
         ([8, 4, 24, 8], "from 4 in 81 % of simulated runs, from 8 in 89 % of simulated runs"),
         ([10, 24], ""),
     ],
@@ -117,7 +117,7 @@ def test_how_sure_an_interval_is_follows_the_contexts_of_the_run(contexts: list[
     page = build_pages([results_of(frame(records))])[FRONT]
     assert told in page
     assert ("hold the truth" in page) == (4 in contexts)
-    assert ("a single context has none" in page) == (1 in contexts)
+    assert ("A single context has no interval." in page) == (1 in contexts)
 
 
 def test_a_policy_that_masks_says_beside_each_safe_ratio_that_it_frees_nothing() -> None:

@@ -226,7 +226,7 @@ def test_over_tasks_what_is_safe_is_safe_in_each_and_the_task_that_decides_is_na
     assert SAFE_RATIO.cell_of(lowest({"base": half, "hops": half})).detail == "unsafe from 0.75\nin base +1"
     fewer = replace(doubtful, contexts=2)
     detail = SAFE_RATIO.cell_of(lowest({"base": doubtful, "hops": fewer})).detail
-    assert detail.endswith("in hops (n = 2) +1"), "n is that of the task that is named"
+    assert detail.endswith("\nhops, n = 2 +1"), "n is that of the task that is named"
     assert lowest({"base": safe, "hops": Blank("failed")}) == Blank("hops: failed")
 
 

@@ -7,6 +7,7 @@ if (source) {
   for (const board of boards) for (const level of board.levels) level.columns = level.columns.map((index) => columns[index]);
   const form = document.getElementById("filters");
   const place = document.getElementById("comparison");
+  const legend = [...document.querySelectorAll("#columns [data-column]")]; // of all boards, whose columns are much the same
   const field = (name) => document.getElementById(`filter-${name}`);
   const distinct = (values) => [...new Set(values)];
   const element = (name, className, ...content) => {
@@ -42,7 +43,6 @@ if (source) {
   const setLevel = (board, level) => {
     const table = board.table;
     for (const each of table.querySelectorAll(".chosen")) each.remove();
-    for (const each of board.element.querySelectorAll(".key [data-level]")) each.hidden = level !== undefined;
     const first = [...table.tHead.rows[0].cells].findIndex((cell) => cell.dataset.level !== undefined);
     const usual = [...table.tHead.rows[0].cells].map((cell) => cell.dataset.level !== undefined);
     for (const row of table.rows) usual.forEach((is, index) => (row.cells[index].hidden = is && level !== undefined));
@@ -75,11 +75,11 @@ if (source) {
     // Which columns are extra stands at their headings, and what a column means below the board.
     const extra = [...board.table.tHead.rows[0].cells].map((heading) => heading.classList.contains("extra"));
     for (const row of board.rows) [...row.cells].forEach((cell, index) => cell.classList.toggle("extra", extra[index]));
-    const meanings = board.element.querySelectorAll(".key b");
-    [...board.table.tHead.rows[0].cells].slice(1).forEach((heading, index) => {
-      const name = meanings[index].textContent;
-      heading.title = meanings[index].parentElement.textContent.slice(`${name}: `.length);
-    });
+    for (const heading of [...board.table.tHead.rows[0].cells].slice(1)) {
+      const name = heading.textContent;
+      const meanings = legend.filter((entry) => entry.dataset.column === name);
+      heading.title = meanings.map((entry) => entry.textContent.slice(`${name}: `.length)).join("; ");
+    }
     for (const row of encounters[board.results] ? board.rows : []) {
       const pick = element("input", "pick");
       pick.type = "checkbox";
@@ -223,7 +223,10 @@ if (source) {
     field("columns").checked = all;
     board.element.classList.toggle("short", !all);
     const blanks = board.rows.flatMap((row) => (row.hidden ? [] : [...row.querySelectorAll(".blank")].filter((cell) => !cell.hidden && (all || !cell.classList.contains("extra")))));
-    const columns = [...board.table.tHead.rows[0].cells].map((cell) => cell.textContent);
+    const headings = [...board.table.tHead.rows[0].cells];
+    const columns = headings.map((cell) => cell.textContent);
+    const inView = columns.filter((_, index) => !headings[index].hidden && (all || !headings[index].classList.contains("extra")));
+    for (const entry of legend) entry.hidden = !inView.includes(entry.dataset.column);
     const where = (reason) => distinct(blanks.filter((cell) => cell.title === reason).map((cell) => columns[cell.cellIndex]));
     const reasons = distinct(blanks.map((cell) => cell.title));
     tellReasons(board.element.querySelector(".why"), reasons.map((reason) => `– in ${where(reason).join(", ")}: ${reason}`));
