@@ -49,13 +49,15 @@ class Step:
     """Shows what is known when the next tokens of some answers are chosen.
 
     ``number``: which token of an answer it is, from 0 on. ``logits``: shape (answers, vocabulary). ``numbers``: of the
-    answers. The answers of one wave may come in several parts. Read, and do not write.
+    answers. The answers of one wave may come in several parts. ``latest``: int64 (answers,), the tokens before, or
+    ``None`` where the question is. Read, and do not write.
     """
 
     source: Source
     number: int
     numbers: torch.Tensor
     logits: torch.Tensor
+    latest: torch.Tensor | None = None
 
     @cached_property
     def answers(self) -> list[Answer]:
@@ -122,10 +124,14 @@ def write_answers(
     finite = torch.ones(len(source.answers), dtype=torch.bool, device=device)
 
     def choose(
-        step: int, numbers: torch.Tensor, logits: torch.Tensor, ended_before: torch.Tensor | bool = False
+        step: int,
+        numbers: torch.Tensor,
+        logits: torch.Tensor,
+        latest: torch.Tensor | None = None,
+        ended_before: torch.Tensor | bool = False,
     ) -> torch.Tensor:
         likelihood.see(step, numbers, logits)
-        seen = Step(source, step, numbers, logits)
+        seen = Step(source, step, numbers, logits, latest)
         for observer in decoding.observers:
             observer.see(seen)
         finite[numbers] &= _is_finite(logits) | ended_before
@@ -151,7 +157,7 @@ def write_answers(
             numbers, latest, done = numbers[going], latest[going], done[going]
         if not len(numbers):
             break
-        latest = choose(step, numbers, source.step(latest), done)
+        latest = choose(step, numbers, source.step(latest), latest, done)
         source.treat(step, numbers)
         answer_tokens[numbers, step] = latest
         done |= has_ended(step, numbers, latest)

@@ -1,0 +1,184 @@
+"""What a question and the first token of its answer read of the cache that a branch has left.
+
+The observer passes them through the model once more, over the keys and values of the answer's own cache as
+:class:`~kvbench.engine.decode.cache.BranchCache` shows them. Tokens are numbered as in
+:mod:`leaderboards.routing.edges`: the context, from 0 on, behind it the question and then the answer.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from kvbench.engine.decode.cache import BranchCache
+from kvbench.engine.decode.loop import Step
+from kvbench.engine.observe.attention import observed, weights_of
+from kvbench.engine.treat.branch import Branch
+from kvbench.models.load import LoadedModel, decoder_of
+from kvbench.prompts.prompt import Prompt
+from leaderboards.routing.edges import EPSILON, Edges
+from policies import ABSENT, UNKNOWN
+
+QUESTION, ANSWER = 0, 1  # steps: the question has been read, and the first token of the answer has
+Spans = Mapping[str, Sequence[int]]  # by name, the tokens of the context, such as those of the answer
+
+
+@dataclass(frozen=True)
+class LayerReading:
+    """Holds what the heads of one layer read.
+
+    ``edges``: of all tokens passed. Of the last of them: ``top``, int (heads,), the token that each head attends to
+    most; ``top_weight``, float (heads,), how much; ``shares``, float (heads, spans), the attention to each span;
+    ``attention``, float (heads, tokens), all of it, if that is asked for.
+    """
+
+    edges: Edges
+    top: npt.NDArray[np.int64]
+    top_weight: npt.NDArray[np.float32]
+    shares: npt.NDArray[np.float32]
+    attention: npt.NDArray[np.float32] | None
+
+
+@dataclass(frozen=True)
+class TurnReading:
+    """Holds what was passed once more: the question, or the first token of its answer.
+
+    ``length``: the tokens of the context. ``spans``: the names of the spans. ``states``: float (layers + 1,
+    hidden_size), the last token before the first layer and behind each, the last one normalised. ``values``: float
+    (layers, num_kv_heads * head_dim), the mean of the values that are left of the context. ``placed``: float (layers,
+    heads), the attention to rows whose token is known: 1 unless the press merges or rewrites.
+    """
+
+    length: int
+    spans: tuple[str, ...]
+    layers: tuple[LayerReading, ...]
+    states: npt.NDArray[np.float32]
+    values: npt.NDArray[np.float32]
+    placed: npt.NDArray[np.float32]
+
+
+class TurnObserver:
+    """Notes in ``readings``, by the branch's id, question and step, what answers read.
+
+    It leaves out branches whose press goes on cutting while an answer is written: what was read is gone by then; and
+    answers that are forced. ``spans``: by question. ``chosen``: by default it looks at all branches.
+    """
+
+    def __init__(
+        self,
+        model: LoadedModel,
+        prompt: Prompt,
+        spans: Sequence[Spans],
+        epsilon: float = EPSILON,
+        keep_attention: bool = False,
+        chosen: Sequence[Branch] | None = None,
+    ) -> None:
+        self.readings: dict[tuple[int, int, int], TurnReading] = {}
+        self._model, self._prompt, self._spans = model, prompt, spans
+        self._epsilon, self._keep_attention = epsilon, keep_attention
+        self._chosen = None if chosen is None else {id(branch) for branch in chosen}
+
+    def see(self, step: Step) -> None:
+        if step.number not in (QUESTION, ANSWER):
+            return
+        for place, answer in enumerate(step.answers):
+            branch, number = answer.branch, answer.question
+            looked_at = self._chosen is None or id(branch) in self._chosen
+            if not looked_at or answer.forced or branch.press_cache is not None or branch.error is not None:
+                continue
+            question = self._prompt.questions[number].token_ids
+            token_ids = question if step.latest is None else (int(step.latest[place]),)
+            watcher = _TurnWatcher(
+                step.cache(place),
+                len(self._prompt.token_ids),
+                len(question) + step.number,
+                self._spans[number],
+                self._epsilon,
+                self._keep_attention,
+            )
+            self.readings[id(branch), number, step.number] = self._read(watcher, token_ids)
+
+    @torch.inference_mode()
+    def _read(self, watcher: "_TurnWatcher", token_ids: Sequence[int]) -> TurnReading:
+        positions = watcher.cache.tokens(0)[0, -len(token_ids) :]
+        with observed(self._model):
+            states = decoder_of(self._model.network)(
+                input_ids=torch.tensor([list(token_ids)], device=self._model.device),
+                position_ids=positions[None].to(self._model.device),
+                use_cache=False,
+                output_hidden_states=True,
+                watcher=watcher,
+            ).hidden_states
+        last = np.stack([state[0, -1].float().cpu().numpy() for state in states])
+        values, placed = np.stack(watcher.values), np.stack(watcher.placed)
+        return TurnReading(watcher.length, tuple(watcher.spans), tuple(watcher.layers), last, values, placed)
+
+
+class _TurnWatcher:
+    """Reads the rows of one answer's cache, layer by layer and one KV head at a time. ``turn``: the rows behind the
+    context."""
+
+    def __init__(
+        self, cache: BranchCache, length: int, turn: int, spans: Spans, epsilon: float, keep_attention: bool
+    ) -> None:
+        self.cache, self.length, self.spans = cache, length, spans
+        self.layers: list[LayerReading] = []
+        self.values: list[npt.NDArray[np.float32]] = []
+        self.placed: list[npt.NDArray[np.float32]] = []
+        self._turn, self._epsilon, self._keep_attention = turn, epsilon, keep_attention
+        # A last column takes the attention to rows that are no single token.
+        self._members = torch.zeros(length + turn + 1, len(spans))
+        for number, tokens in enumerate(spans.values()):
+            self._members[list(tokens), number] = 1
+
+    def attend(
+        self, layer: int, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scaling: float
+    ) -> torch.Tensor:
+        tokens, keys, values = self.cache.tokens(layer), self.cache.keys(layer), self.cache.values(layer)
+        heads, passed, _ = query.shape
+        groups, rows = heads // len(keys), tokens.shape[1]
+        columns = self._columns(tokens)
+        output = query.new_empty(query.shape)
+        places = torch.arange(rows, device=query.device)
+        before = places <= places[rows - passed :, None]
+        strongest = query.new_zeros(passed, len(self._members), dtype=torch.float32)
+        total, last = torch.zeros_like(strongest), strongest.new_zeros(heads, len(self._members))
+        for head in range(len(keys)):
+            of_group = slice(head * groups, (head + 1) * groups)
+            seen = before & (tokens[head] != ABSENT)
+            weights = weights_of(query[of_group], keys[head], seen, scaling)
+            read = values[head].masked_fill((tokens[head] == ABSENT)[:, None], 0.0)  # 0 times NaN is NaN
+            output[of_group] = weights.to(values.dtype) @ read
+            to_tokens = columns[head].expand(passed, -1)
+            strongest.scatter_reduce_(1, to_tokens, weights.amax(0), "amax")
+            total.scatter_add_(1, to_tokens, weights.sum(0))
+            last[of_group] = last[of_group].scatter_add(1, columns[head].expand(groups, -1), weights[:, -1])
+        self._note(strongest, total / heads, last)
+        self._note_values(tokens, values)
+        return output
+
+    def _columns(self, tokens: torch.Tensor) -> torch.Tensor:
+        """Numbers the token of each row, int64 (num_kv_heads, rows)."""
+        columns = tokens.clone()
+        columns[:, -self._turn :] = torch.arange(self.length, self.length + self._turn, device=tokens.device)
+        return columns.masked_fill(columns < 0, self.length + self._turn)
+
+    def _note(self, strongest: torch.Tensor, mean: torch.Tensor, last: torch.Tensor) -> None:
+        end, first = self.length + self._turn, self.length + self._turn - len(strongest)
+        edges = Edges.of(
+            strongest[:, :end].cpu().numpy(), mean[:, :end].cpu().numpy(), self._epsilon, first_query=first
+        )
+        top_weight, top = last.max(-1)
+        shares = (last @ self._members.to(last.device)).cpu().numpy()
+        attention = last[:, :end].cpu().numpy() if self._keep_attention else None
+        tokens = top.masked_fill(top == end, UNKNOWN).cpu().numpy()
+        self.layers.append(LayerReading(edges, tokens, top_weight.cpu().numpy(), shares, attention))
+        self.placed.append(last[:, :end].sum(-1).cpu().numpy())
+
+    def _note_values(self, tokens: torch.Tensor, values: torch.Tensor) -> None:
+        """Averages the values of each head over the rows of the context that it holds; 0 where it holds none."""
+        of_context = (tokens[:, : -self._turn] != ABSENT)[..., None]
+        kept = values[:, : -self._turn].masked_fill(~of_context, 0.0).float()
+        self.values.append((kept.sum(1) / of_context.sum(1).clamp(min=1)).flatten().cpu().numpy())

@@ -1,0 +1,75 @@
+"""Whether the heads of a layer look at, or keep, the same tokens."""
+
+import numpy as np
+import numpy.typing as npt
+from statsmodels.stats.inter_rater import fleiss_kappa
+
+FloatArray = npt.NDArray[np.float64]
+
+
+def consensus(top: npt.NDArray[np.integer]) -> FloatArray:
+    """Returns the distinct top-attended tokens over the heads, by layer: 1 / heads where all heads agree, 1 where no
+    two do [arXiv 2603.01426, which writes it so, low for agreement].
+
+    ``top``: shape (layers, heads), the token that each head attends to most. Returns shape (layers,).
+    """
+    ordered = np.sort(top, axis=1)
+    distinct: FloatArray = (1 + (np.diff(ordered, axis=1) != 0).sum(axis=1)) / top.shape[1]
+    return distinct
+
+
+def chance_of_consensus(heads: int, tokens: int) -> float:
+    """Returns the expected consensus of heads that look at one of ``tokens`` tokens at random, each for itself."""
+    return float(tokens * -np.expm1(heads * np.log1p(-1 / tokens)) / heads) if tokens > 1 else 1 / heads
+
+
+def agreement(top: npt.NDArray[np.integer]) -> FloatArray:
+    """Returns the largest share of heads that look at one token, by layer: 1 where all agree, at least 1 / heads.
+
+    ``top``: as for :func:`consensus`, of which it is the other end: heads may agree but for a few that differ.
+    """
+    return np.array([np.unique(layer, return_counts=True)[1].max() / len(layer) for layer in top])
+
+
+def jaccard(keep: npt.NDArray[np.bool_]) -> FloatArray:
+    """Returns the mean over pairs of heads of the tokens that both keep over those that either keeps, by layer.
+
+    ``keep``: bool (layers, heads, tokens). Returns shape (layers,), NaN for a single head. Two heads that keep nothing
+    are alike: 1.
+    """
+    sets = keep.astype(np.float64)
+    both = sets @ sets.transpose(0, 2, 1)
+    sizes = sets.sum(axis=2)
+    either = sizes[:, :, None] + sizes[:, None] - both
+    ratio = np.divide(both, either, out=np.ones_like(both), where=either > 0)
+    first, second = np.triu_indices(keep.shape[1], k=1)
+    return ratio[:, first, second].mean(axis=1) if len(first) else np.full(len(keep), np.nan)
+
+
+def chance_of_jaccard(share: float) -> float:
+    """Returns p / (2 - p): the Jaccard index of two heads that keep a share p of many tokens at random, each for
+    itself, as p² of the tokens are kept by both and 2p - p² by either."""
+    return share / (2 - share)
+
+
+def kappa(keep: npt.NDArray[np.bool_]) -> FloatArray:
+    """Returns Fleiss' kappa of the heads of each layer, that "rate" each token as kept or not: 1 where all heads keep
+    the same, 0 at chance, less where they avoid each other's choice.
+
+    ``keep``: bool (layers, heads, tokens). Returns shape (layers,), NaN where all is kept or nothing, since then no
+    choice was made [J. L. Fleiss, Psychological Bulletin 76 (1971) 378-382].
+    """
+    heads = keep.shape[1]
+    kept = keep.sum(axis=1)
+    made = (kept.any(axis=1)) & ~(kept == heads).all(axis=1)
+    layers = zip(kept, made & (heads > 1), strict=True)
+    return np.array([fleiss_kappa(np.stack([of, heads - of], axis=1)) if chosen else np.nan for of, chosen in layers])
+
+
+def slope(by_layer: FloatArray) -> float:
+    """Returns how much the mean of the late half of the layers is above that of the early half; an odd middle layer is
+    in neither. Chance: 0. Claim R6 is about its sign."""
+    half = len(by_layer) // 2
+    if half == 0:
+        return float("nan")
+    return float(by_layer[-half:].mean() - by_layer[:half].mean())

@@ -1,0 +1,63 @@
+"""Why an answer is wrong: each is in exactly one class, in the order of the tests below."""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Outcome(StrEnum):
+    """The classes of answers.
+
+    They follow the difference between storage, accessibility and use [arXiv 2603.01426]: *erased* is a failure of
+    storage, *unreachable* one of accessibility, and the last three are failures of use, by what is said instead.
+    """
+
+    RIGHT = "right"
+    BEYOND_MODEL = "wrong with the full cache too"
+    ERASED = "erased"
+    UNREACHABLE = "unreachable"
+    SILENT = "silent"
+    CONFUSED = "confused"
+    UNUSED = "reached and unused"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Says what is known of one answer.
+
+    ``alive``: a slot of the evidence is left. ``reached``: a route leads from the evidence. ``silent``: the answer is
+    empty or an abstention. ``distractor_reached``: it is a value that the context states for something else, and a
+    route leads from there.
+    """
+
+    right: bool
+    right_with_full: bool
+    alive: bool
+    reached: bool
+    silent: bool
+    distractor_reached: bool
+
+
+def outcome_of(finding: Finding) -> Outcome:
+    """Returns the class of an answer: the first that it belongs to.
+
+    An answer is *erased* if no slot of the evidence is left and no route leads from it: evidence that other tokens have
+    read during the prefill may be gone from every slot and still be reached. What is said counts only where the
+    evidence is reached: an answer without a route to it is erased or unreachable, silent or not.
+    """
+    if finding.right:
+        return Outcome.RIGHT
+    if not finding.right_with_full:
+        return Outcome.BEYOND_MODEL
+    if not finding.reached:
+        return Outcome.UNREACHABLE if finding.alive else Outcome.ERASED
+    if finding.silent:
+        return Outcome.SILENT
+    return Outcome.CONFUSED if finding.distractor_reached else Outcome.UNUSED
+
+
+def count_outcomes(findings: Iterable[Finding]) -> dict[Outcome, int]:
+    """Counts the answers of each class; together they are all answers."""
+    counts = Counter(outcome_of(finding) for finding in findings)
+    return {outcome: counts[outcome] for outcome in Outcome}

@@ -1,0 +1,86 @@
+"""What a linear probe finds in hidden states or in pooled values: what is kept, whatever the model says.
+
+Based on J. Hewitt and P. Liang, "Designing and interpreting probes with control tasks" (arXiv 1909.03368): a probe says
+something of the features only as far as it does better than on labels that mean nothing.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import f1_score
+from sklearn.model_selection import GroupKFold, cross_val_predict
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+FloatArray = npt.NDArray[np.float64]
+
+STRENGTH = 0.1  # the inverse of the penalty: features are many and answers few
+FOLDS = 5
+SHUFFLES = 5  # of labels, whose mean is the control
+
+
+@dataclass(frozen=True)
+class ProbeScore:
+    """Holds the macro-F1 of a probe, in [0, 1], on contexts that it was not trained on.
+
+    ``control``: that on shuffled labels. ``chance``: 1 / classes, what guesses by frequency reach. ``predictions``: by
+    answer, for a bootstrap over contexts.
+    """
+
+    macro_f1: float
+    control: float
+    chance: float
+    predictions: npt.NDArray[np.str_]
+
+    @property
+    def selectivity(self) -> float:
+        """Returns how much better the probe is on the labels than on shuffled ones."""
+        return self.macro_f1 - self.control
+
+
+def probe(
+    features: npt.NDArray[np.floating], labels: Sequence[str], contexts: Sequence[str], seed: int = 0
+) -> ProbeScore:
+    """Trains and tests a regularised logistic regression by cross-validation, grouped by context.
+
+    ``features``: shape (answers, size), such as the hidden states of one layer. ``labels``: by answer, such as the type
+    of the answer, or the value itself. Raises :class:`ValueError` if there are fewer than two classes or contexts.
+    """
+    classes, groups = np.unique(labels), np.asarray(contexts)
+    if len(classes) < 2 or len(np.unique(groups)) < 2:
+        raise ValueError("a probe needs two classes and two contexts at least")
+    true = np.asarray(labels)
+    predictions = _predicted(features, true, groups)
+    generator = np.random.default_rng(seed)
+    shuffled = [generator.permutation(true) for _ in range(SHUFFLES)]
+    controls = [_macro_f1(one, _predicted(features, one, groups)) for one in shuffled]
+    return ProbeScore(_macro_f1(true, predictions), float(np.mean(controls)), 1 / len(classes), predictions)
+
+
+def _predicted(
+    features: npt.NDArray[np.floating], labels: npt.NDArray[np.str_], groups: npt.NDArray[np.str_]
+) -> npt.NDArray[np.str_]:
+    """Predicts each label from a probe that saw no answer of its context."""
+    classifier = make_pipeline(StandardScaler(), LogisticRegression(C=STRENGTH, max_iter=2000))
+    folds = GroupKFold(min(FOLDS, len(np.unique(groups))))
+    predicted: npt.NDArray[np.str_] = cross_val_predict(classifier, features, labels, groups=groups, cv=folds)
+    return predicted
+
+
+def _macro_f1(labels: npt.NDArray[np.str_], predictions: npt.NDArray[np.str_]) -> float:
+    return float(f1_score(labels, predictions, average="macro", labels=np.unique(labels), zero_division=0.0))
+
+
+def ratio_of_loss(ratios: Sequence[float], scores: Sequence[float], loss: float = 0.1) -> float:
+    """Returns the ratio at which a score has first lost a share ``loss`` of what it is at the first ratio, on the line
+    between two ratios; NaN if it never does. Claim R4 compares that of a probe with that of F1."""
+    level = (1 - loss) * scores[0]
+    points = list(zip(ratios, scores, strict=True))
+    for (before, above), (after, below) in pairwise(points):
+        if below <= level < above:
+            return before + (above - level) / (above - below) * (after - before)
+    return float("nan")

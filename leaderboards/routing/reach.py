@@ -1,0 +1,95 @@
+"""Whether a route leads through attention from a token of the context to the place where the answer is written.
+
+Nodes are (layer, token), layer 0 before the first layer. Each layer has the edges of
+:class:`~leaderboards.routing.edges.Edges` and one from every token to itself, its residual stream. "Storage,
+accessibility, use" are told apart as in arXiv 2603.01426, which gives no algorithm.
+
+All here are products of the edges of one layer after the other with a vector over tokens, from the sink back to
+layer 0: boolean, of largest and smallest, or of sums. One pass so answers for all tokens at once.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from leaderboards.routing.edges import Edges, matrix
+
+FloatArray = npt.NDArray[np.float64]
+BoolArray = npt.NDArray[np.bool_]
+
+
+def reach(layers: Sequence[Edges], tokens: int, sink: int) -> BoolArray:
+    """Tells from which nodes a path leads to ``sink`` behind the last layer: bool (layers + 1, tokens).
+
+    The first row says it of the tokens themselves. Tokens that are neither read nor the sink reach nothing.
+    """
+    reached = np.zeros((len(layers) + 1, tokens), dtype=np.bool_)
+    reached[-1, sink] = True
+    for number, edges in reversed(list(enumerate(layers))):
+        reached[number] = reached[number + 1]
+        reached[number, edges.keys[reached[number + 1, edges.queries]]] = True
+    return reached
+
+
+def widest(layers: Sequence[Edges], tokens: int, sink: int) -> FloatArray:
+    """Returns of each node the largest smallest edge of any path to the sink: float (layers + 1, tokens).
+
+    A residual edge is 1 wide; 0 where there is no path. A token is reached at every epsilon up to its width.
+    """
+    width = np.zeros((len(layers) + 1, tokens))
+    width[-1, sink] = 1.0
+    for number, edges in reversed(list(enumerate(layers))):
+        width[number] = width[number + 1]
+        through = np.minimum(edges.strongest, width[number + 1, edges.queries])
+        np.maximum.at(width[number], edges.keys, through)
+    return width
+
+
+def rollout(layers: Sequence[Edges], tokens: int, sink: int) -> tuple[FloatArray, float]:
+    """Returns attention rollout from the sink: how much of its information comes from each token, float (tokens,), and
+    what is lost below epsilon; together they are 1.
+
+    Each layer passes on half by the residual stream and half by the mean attention of its heads [S. Abnar and
+    W. Zuidema, arXiv 2005.00928]. Chance: 1 / tokens each.
+    """
+    flow = np.zeros(tokens)
+    flow[sink] = 1.0
+    for edges in reversed(layers):
+        flow = 0.5 * flow + 0.5 * (matrix(edges, tokens, edges.mean).T @ flow)
+    return flow, max(0.0, 1.0 - float(flow.sum()))
+
+
+@dataclass(frozen=True)
+class Route:
+    """Says how the evidence of an answer reaches it.
+
+    ``alive``: some slot of it is left. ``reached``: a path leads from one of its tokens to the sink. ``relayed``: it is
+    reached although none of its slots is left: through tokens that read it during the prefill. ``width``: of its widest
+    path. ``share``: of the rollout.
+    """
+
+    alive: bool
+    reached: bool
+    relayed: bool
+    width: float
+    share: float
+
+
+def route_of(evidence: Collection[int], kept: BoolArray, layers: Sequence[Edges], tokens: int, sink: int) -> Route:
+    """Finds the routes of some tokens. ``kept``: bool (context tokens,), which survive in some slot. ``layers``: the
+    edges of the prefill and of the turn, joined; an evicted token has no edge to a token of the turn, as nothing of it
+    is read."""
+    chosen = sorted(evidence)
+    alive = bool(kept[chosen].any())
+    reached = bool(reach(layers, tokens, sink)[0, chosen].any())
+    width = float(widest(layers, tokens, sink)[0, chosen].max(initial=0.0))
+    share = float(rollout(layers, tokens, sink)[0][chosen].sum())
+    return Route(alive, reached, reached and not alive, width, share)
+
+
+def chance_of_reach(kept: BoolArray, reached: BoolArray) -> float:
+    """Returns the share of the context's tokens that reach the sink, whatever they say: what a random token of evidence
+    would. ``kept``: bool (context tokens,), of which only the length counts. ``reached``: as :func:`reach` gives."""
+    return float(reached[0, : len(kept)].mean())

@@ -1,0 +1,37 @@
+"""The classes of answers: each by hand, and together all answers."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from leaderboards.routing.failures import Finding, Outcome, count_outcomes, outcome_of
+
+UNUSED = Finding(right=False, right_with_full=True, alive=True, reached=True, silent=False, distractor_reached=False)
+
+
+@pytest.mark.parametrize(
+    ("finding", "outcome"),
+    [
+        (replace(UNUSED, right=True, reached=False, alive=False), Outcome.RIGHT),
+        (replace(UNUSED, right_with_full=False), Outcome.BEYOND_MODEL),
+        (replace(UNUSED, alive=False, reached=False), Outcome.ERASED),
+        (replace(UNUSED, alive=False, reached=False, silent=True, distractor_reached=True), Outcome.ERASED),
+        (replace(UNUSED, reached=False), Outcome.UNREACHABLE),
+        (replace(UNUSED, silent=True), Outcome.SILENT),
+        (replace(UNUSED, distractor_reached=True), Outcome.CONFUSED),
+        (UNUSED, Outcome.UNUSED),
+        (replace(UNUSED, alive=False), Outcome.UNUSED),  # reached through a token that has read it
+    ],
+)
+def test_each_class_by_hand(finding: Finding, outcome: Outcome) -> None:
+    assert outcome_of(finding) is outcome
+
+
+@given(st.lists(st.builds(Finding, *[st.booleans()] * 6)))
+def test_the_classes_add_up_to_all_answers(findings: list[Finding]) -> None:
+    counts = count_outcomes(findings)
+    assert sum(counts.values()) == len(findings)
+    assert list(counts) == list(Outcome)
+    assert counts[Outcome.RIGHT] == sum(finding.right for finding in findings)

@@ -1,0 +1,123 @@
+"""Routes through graphs of 3 layers and 5 tokens, by hand, and against a search along all paths."""
+
+from collections.abc import Sequence
+from itertools import product
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from leaderboards.routing.edges import EPSILON, Edges, joined, matrix
+from leaderboards.routing.reach import chance_of_reach, reach, rollout, route_of, widest
+
+TOKENS, SINK = 5, 4  # the context is 0 to 3, the answer is written at 4
+Matrix = npt.NDArray[np.float32]
+
+
+def layer(*edges: tuple[int, int, float]) -> Edges:
+    """Edges (query, key, attention) of a layer; all its heads agree."""
+    attention = np.zeros((TOKENS, TOKENS), dtype=np.float32)
+    for query, key, weight in edges:
+        attention[query, key] = weight
+    return Edges.of(attention, attention)
+
+
+# Token 3 reads 0 in layer 0, the answer reads 3 in layer 2 and 1 in layer 1; what reads 2 is read too late.
+GRAPH = [layer((3, 0, 0.3)), layer((4, 1, 0.05)), layer((4, 3, 0.6), (3, 2, 0.9))]
+
+
+def test_reach_by_hand() -> None:
+    assert reach(GRAPH, TOKENS, SINK).tolist() == [
+        [True, True, False, True, True],
+        [False, True, False, True, True],
+        [False, False, False, True, True],
+        [False, False, False, False, True],
+    ]
+
+
+def test_the_widest_path_by_hand() -> None:
+    expected = [[0.3, 0.05, 0.0, 0.6, 1.0], [0.0, 0.05, 0.0, 0.6, 1.0], [0.0, 0.0, 0.0, 0.6, 1.0], [0.0] * 4 + [1.0]]
+    np.testing.assert_allclose(widest(GRAPH, TOKENS, SINK), expected, rtol=1e-6)
+    wider = [layer((3, 0, 0.3), (1, 0, 0.5)), layer((4, 1, 0.4)), GRAPH[2]]
+    assert widest(wider, TOKENS, SINK)[0, 0] == pytest.approx(0.4)
+
+
+def test_rollout_by_hand() -> None:
+    """From the sink: half stays in each layer, and half of the rest goes along edges, as far as they are there."""
+    shares, lost = rollout(GRAPH, TOKENS, SINK)
+    from_3 = 0.5 * 0.6
+    expected = [from_3 * 0.5 * 0.5 * 0.3, 0.5 * 0.5 * 0.05 * 0.5, 0, from_3 * 0.5 * 0.5, 0.125]
+    np.testing.assert_allclose(shares, expected, rtol=1e-6)
+    assert shares.sum() + lost == pytest.approx(1)
+
+
+def test_evidence_that_is_evicted_is_reached_through_a_token_that_read_it() -> None:
+    evicted = np.array([False, True, True, True])
+    relayed = route_of([0], evicted, GRAPH, TOKENS, SINK)
+    assert (relayed.alive, relayed.reached, relayed.relayed) == (False, True, True)
+    assert relayed.width == pytest.approx(0.3)
+    kept = route_of([0, 1], ~evicted, GRAPH, TOKENS, SINK)
+    assert (kept.alive, kept.reached, kept.relayed) == (True, True, False)
+    no_way = route_of([2], np.ones(4, dtype=bool), GRAPH, TOKENS, SINK)
+    assert (no_way.alive, no_way.reached, no_way.width, no_way.share) == (True, False, 0.0, 0.0)
+    cut = [*GRAPH[:2], layer((4, 1, 1.0))]
+    assert not route_of([0], evicted, cut, TOKENS, SINK).reached
+
+
+def test_the_chance_is_the_share_of_the_context_that_is_reached() -> None:
+    assert chance_of_reach(np.ones(4, dtype=bool), reach(GRAPH, TOKENS, SINK)) == 0.75
+
+
+def test_edges_are_those_of_some_head_and_can_be_joined_and_thinned() -> None:
+    strongest, mean = np.array([[0.5, 0.009, 0.02]]), np.array([[0.4, 0.001, 0.01]])
+    edges = Edges.of(strongest.astype(np.float32), mean.astype(np.float32), first_query=3)
+    assert EPSILON == 0.01
+    assert (edges.queries.tolist(), edges.keys.tolist()) == ([3, 3], [0, 2])
+    assert edges.at_least(0.05).keys.tolist() == [0]
+    both = joined([layer((1, 0, 0.7)), edges])
+    dense = matrix(both, TOKENS).toarray()
+    assert dense[1, 0] == pytest.approx(0.7)
+    assert dense[3].tolist() == pytest.approx([0.5, 0, 0.02, 0, 0])
+
+
+graphs = st.lists(
+    arrays(np.float32, (TOKENS, TOKENS), elements=st.sampled_from([0, 0, 0, 0.0625, 0.25, 0.5])), min_size=1, max_size=3
+)
+
+
+def paths_to_sink(attention: Sequence[Matrix], source: int) -> list[float]:
+    """The smallest edge of each path, one by one."""
+    widths = []
+    for inner in product(range(TOKENS), repeat=len(attention) - 1):
+        nodes = [source, *inner, SINK]
+        steps = zip(attention, nodes, nodes[1:], strict=False)
+        widths.append(min(1.0 if key == query else float(of[query, key]) for of, key, query in steps))
+    return widths
+
+
+@given(graphs)
+def test_it_is_what_a_search_along_all_paths_finds(attention: list[Matrix]) -> None:
+    layers = [Edges.of(one, one) for one in attention]
+    width, reached = widest(layers, TOKENS, SINK), reach(layers, TOKENS, SINK)
+    for source in range(TOKENS):
+        assert width[0, source] == max(paths_to_sink(attention, source))
+    assert ((width > 0) == reached).all()
+    assert (reached[:-1] >= reached[1:]).all()  # what reaches late reaches early, by its residual stream
+
+
+@given(graphs, st.sampled_from([0.1, 0.25, 0.3]))
+def test_a_curve_over_epsilon_is_the_width(attention: list[Matrix], epsilon: float) -> None:
+    layers = [Edges.of(one, one) for one in attention]
+    strict = reach([edges.at_least(epsilon) for edges in layers], TOKENS, SINK)
+    assert (strict == (widest(layers, TOKENS, SINK) >= epsilon)).all()
+
+
+@given(graphs)
+def test_rollout_loses_nothing_where_no_edge_is_missing(attention: list[Matrix]) -> None:
+    whole = [(one + 0.0625) / (one + 0.0625).sum(axis=1, keepdims=True) for one in attention]
+    shares, lost = rollout([Edges.of(one, one, epsilon=0.0) for one in whole], TOKENS, SINK)
+    assert lost == pytest.approx(0, abs=1e-6)
+    assert shares.sum() == pytest.approx(1, abs=1e-6)
