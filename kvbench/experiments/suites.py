@@ -8,7 +8,7 @@ from datasets_gen.tasks.ifeval import IFEVAL, Placement
 from datasets_gen.tasks.instructions import INSTRUCTIONS_IN_ARMS
 from kvbench.experiments.options import choose
 from kvbench.experiments.suite import LevelTexts, Suite
-from kvbench.experiments.treatment_suites import BYTES, FAULTS
+from kvbench.experiments.treatment_suites import BYTES, ERRORS, FAULTS
 from kvbench.prompts.mode import Scope
 from kvbench.system.errors import KVBenchError
 from policies import PROTECTED
@@ -26,6 +26,7 @@ SUITES: Mapping[str, Suite] = {
             defence="both",
         ),
         FAULTS,
+        ERRORS,
         BYTES,
     )
 }

@@ -1,6 +1,7 @@
-"""The suites on faults of the cache, and on what is kept at equal bytes."""
+"""The suites on faults of the cache, on errors of its values, and on what is kept at equal bytes."""
 
 from datasets_gen import TASKS
+from datasets_gen.tasks.prose import PROSE
 from kvbench.experiments.suite import Suite, at
 
 RATES = "0,0.005,0.01,0.02,0.05,0.1,0.2,0.3,0.5"
@@ -41,6 +42,34 @@ FAULTS = Suite(
     repeats=5,
     limit=10,
 )
+
+# The tables of text E. Of the uniform error rate 0 too, which is the full cache.
+BITS = ("int8", "int4", "int3", "int2", "fp8_e4m3", "fp8_e5m2")
+_UNIFORM, _NORMAL, _CONSTANT = (
+    tuple(f"{kind}({options})" for options in of_kind)
+    for kind, of_kind in (
+        ("multiplicative_uniform", ("low=0,high=2", "low=-1.5,high=1.5", "tensor=K", "tensor=V")),
+        ("multiplicative_normal", ("std=0.1", "std=0.25", "std=0.87", "tensor=K", "tensor=V")),
+        ("bias", ("shift=0.25", "shift=0.5")),
+    )
+)
+_SIGNS = ("sign_flip", "same_sign", *(f"{kind}(tensor={one})" for kind in ("sign_flip", "same_sign") for one in "KV"))
+_OF_EVERY_VALUE = at((*_UNIFORM, "multiplicative_normal", *_NORMAL, *_CONSTANT), rate="1")
+_OF_ERRORS = at(("multiplicative_uniform",), rate="0,1") | _OF_EVERY_VALUE | at(_SIGNS, rate="0.05")
+
+ERRORS = Suite(
+    name="errors",
+    description="What small errors of every value break: fewer bits, noise, bias, wrong signs of equal size",
+    tasks=(TASKS["instructions"], TASKS["base"], PROSE),
+    if_named=tuple(TASKS[name] for name in ("knowledge", "multi_entity", "long_context")),
+    policies=(*BITS, "int4(tensor=K)", "int4(tensor=V)", *_OF_ERRORS),
+    scope="context",
+    defence="none",
+    own_levels=_OF_ERRORS,
+    repeats=2,
+    limit=24,
+)
+
 
 # Of the full cache at 16 bits 50, 25, 12.5 and 6.25 % are aimed at. With scales, zero points and the latest tokens in
 # full, int8 takes 58 % of what it is given, int4 35 % and int2 24 %, so that less is evicted before it.

@@ -8,7 +8,7 @@ import pyarrow as pa
 from kvbench.store.identity import Identity
 from kvbench.store.run_file import RUN_FILE
 from kvbench.store.store import Store, together_once
-from kvbench.store.tables import CONTEXTS, QUESTIONS, RECORDS, TABLES
+from kvbench.store.tables import CONTEXTS, QUESTIONS, RECORDS, TABLES, StoredTable
 from kvbench.system.errors import KVBenchError
 from policies import Level, Point
 
@@ -18,8 +18,8 @@ Tables = dict[str, pa.Table]  # by name
 
 
 class Lenders:
-    """The other runs beside one whose identity is the same but for its tasks and policies: of the same model, code,
-    seed and mode."""
+    """The other runs beside one whose identity is the same but for its tasks, policies and tables of studies: of the
+    same model, code, seed and mode."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
@@ -31,7 +31,7 @@ class Lenders:
                 other = Store.open(path.parent)
             except KVBenchError:  # of another version, or damaged: nothing to be had there
                 continue
-            if other.identity.setting == store.identity.setting:
+            if other.identity.setting | {"tables": ()} == store.identity.setting | {"tables": ()}:
                 self.others.append(other)
 
     def lend(self, task: str, number: int, policy: str, cells: Collection[Cell]) -> Tables:
@@ -44,10 +44,14 @@ class Lenders:
                 break
             if not _same_work(other.identity, self.store.identity, task, policy):
                 continue
-            tables = _tables(other, task, number, policy)
+            tables = _tables(self.store, other, task, number, policy)
+            records = tables[RECORDS.name]
+            whole = _without_rows_in(records, [table for table in self.store.tables if table.name not in tables])
             lendable = [
-                status == "ok" and cell in missing
-                for status, cell in zip(tables[RECORDS.name]["status"].to_pylist(), cells_of(tables), strict=True)
+                status == "ok" and cell in missing and nothing_lacks
+                for status, cell, nothing_lacks in zip(
+                    records["status"].to_pylist(), cells_of(tables), whole, strict=True
+                )
             ]
             loans.append(_restricted(tables, lendable))
             missing -= set(cells_of(loans[-1]))
@@ -101,9 +105,20 @@ def _matching(rows: pa.Table, others: pa.Table, key: Sequence[str]) -> pa.Table:
     return rows.filter(pa.array(mine.isin(theirs), pa.bool_()))
 
 
-def _tables(store: Store, task: str, number: int, policy: str) -> Tables:
+def _without_rows_in(records: pa.Table, tables: Sequence[StoredTable]) -> list[bool]:
+    """Tells for each record whether it has no rows in any of some tables, which its run did not fill."""
+    absent = [
+        records[table.of_records_with].is_null().to_pylist() if table.of_records_with else None for table in tables
+    ]
+    return [all(of is not None and of[place] for of in absent) for place in range(len(records))]
+
+
+def _tables(store: Store, other: Store, task: str, number: int, policy: str) -> Tables:
+    """Reads of another run those tables that a run has too."""
+    names = {table.name for table in store.tables}
+    both = [table for table in other.tables if table.name in names]
     try:
-        tables = {table.name: store.read(table, store.path(table, task, number, policy)) for table in store.tables}
+        tables = {table.name: other.read(table, other.path(table, task, number, policy)) for table in both}
         cells_of(tables)
     except (KVBenchError, KeyError):  # missing, or damaged, which is for its own run to complain of
         return no_rows(store)

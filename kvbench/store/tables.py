@@ -38,6 +38,7 @@ class StoredTable:
     # Makes an observer of the decoding of one context; ``fill`` finds it in ``FinishedAnswer.observers``. It sees steps
     # twice where memory ended and a wave is begun again: it keys what it notes by branch, question and step.
     observe: Callable[[], Any] | None = None
+    of_records_with: str = ""  # a column: records without a value there have no rows. None: any may have some
 
     @property
     def by_policy(self) -> bool:

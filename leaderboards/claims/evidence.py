@@ -5,7 +5,7 @@ is set against one another varies together. Draws of a random treatment belong t
 contexts resamples draws too.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -46,6 +46,10 @@ class TaskEvidence:
     def _by_policy(self) -> dict[str, DataFrame]:
         """Sorts the records by policy once: claims and studies ask for hundreds of cells."""
         return {str(name): own for name, own in self._draws[0].groupby("policy", sort=False, observed=True)}
+
+    @property
+    def policies(self) -> Collection[str]:
+        return self._by_policy.keys()
 
     @property
     def contexts(self) -> int:

@@ -30,9 +30,12 @@ from leaderboards.pages.claims import build_claims
 from leaderboards.pages.comparison import build_comparison
 from leaderboards.pages.definitions import chapters
 from leaderboards.pages.imported import build_imported
+from leaderboards.studies.next_tokens.study import STUDY
+from leaderboards.studies.page import build_study
 from policies import Level
+from tests.studies.test_next_tokens import given as next_tokens
 from tests.support.browsing.pages import Elements, build_pages, results_of
-from tests.support.records.study_records import instructions_page, small_study
+from tests.support.records.study_records import instructions_page, small_study, treated_pages
 from tests.support.records.synthetic_records import realistic_records
 
 DEFINITIONS = [definition for chapter in chapters() for definition in chapter.definitions]
@@ -60,6 +63,8 @@ def sheets() -> list[Sheet]:
         imported_sheet([IMPORTED]),
         register_sheet(JUDGED),
         *instructions_page("toy", small_study())[1].sheets,
+        *(sheet for _, content in treated_pages() for sheet in content.sheets),
+        *build_study(STUDY, next_tokens())[1].sheets,
     ]
 
 
@@ -70,6 +75,8 @@ def headings() -> set[str]:
         *build_pages([results_of(records)]).values(),
         build_comparison("toy", duels(records, "snapkv", ["knorm"]), {"knorm": contrasts(records, "snapkv", "knorm")}),
         instructions_page("toy", small_study())[0],
+        *(page for page, _ in treated_pages()),
+        build_study(STUDY, next_tokens())[0],
         build_imported("results", [IMPORTED]),
         build_claims("toy", None, JUDGED, {}, []),
     ]

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from leaderboards.claims.declaration import Claim, Statistic
+from leaderboards.claims.errors.published import remark_on_normal
 from leaderboards.claims.errors.tables import ERRORS, EVERYWHERE, NORMALS, STDS, WIDE, Score, difference, of_each_score
 from leaderboards.claims.evidence import Evidence
 from leaderboards.claims.texts import E
@@ -33,8 +34,7 @@ CLAIM = Claim(
             "normal less wide uniform": difference(NORMALS[-1], WIDE, EVERYWHERE, ERRORS, "keeps {:.2f} and {:.2f}"),
         }
     ),
-    remark="By the text's own counts normal(0, 0.5) and uniform(-1.5, 1.5) both keep 0.61: no difference. The spread "
-    "of the uniform error is 3 / √12 = 0.87.",
+    remark=remark_on_normal(),
     because="What counts on these models is the size of the error and not its distribution: normal error of the same "
     "root mean square as uniform(-1.5, 1.5), 0.87, leaves 42 % right on `reference`, where the uniform one "
     "leaves 40; and at that of uniform(-1, 1), 0.58, they leave 66 and 66. The text sets a normal error of "

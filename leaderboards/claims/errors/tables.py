@@ -1,7 +1,7 @@
 """The experiments of text E: every value of the cache is off by an error, or is stored in fewer bits."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 from leaderboards.claims.declaration import Experiment, Measure, Measured, Statistic, each_part
@@ -26,6 +26,8 @@ RIGHT = Score("base", "right", "right answers")
 NEXT = Score("prose", "next_token_accuracy", "next tokens")
 SCORES = (OBEYED, RIGHT, NEXT)
 
+CONTEXTS = 24
+BITS = ("int8", "int4")
 EVERYWHERE = 1.0  # the share of the values that is off
 CENTRED = "multiplicative_uniform"  # by a factor from 0 to 2
 BIASED = "multiplicative_uniform(low=0,high=2)"
@@ -36,17 +38,16 @@ FLIPPED_SHARE = 0.05  # of the values
 FLIPPED, SAME_SIGN = "sign_flip", "same_sign"
 
 
-def _of_both(name: str, policies: Sequence[str], rate: float | None, repeats: int) -> tuple[Experiment, Experiment]:
-    """Runs of questions and of running text, which has a table of its own: runs without it lend to the first alone."""
+def _of_scores(name: str, policies: Sequence[str], rate: float | None, repeats: int) -> tuple[Experiment, ...]:
+    """Returns runs of the tasks that ``run --suite errors`` has: what either has run, the other borrows."""
     levels = () if rate is None else (("rate", f"{rate:g}"),)
-    questions, text = ",".join((OBEYED.task, RIGHT.task)), NEXT.task
-    of_questions = Experiment(name, questions, ",".join(policies), levels, contexts=24, repeats=repeats)
-    return of_questions, replace(of_questions, name=f"{name} text", tasks=text)
+    tasks = ",".join(score.task for score in SCORES)
+    return (Experiment(name, tasks, ",".join(policies), levels, contexts=CONTEXTS, repeats=repeats),)
 
 
-QUANTISED = _of_both("quantised", ("int8", "int4"), None, repeats=1)
-ERRORS = _of_both("errors", (CENTRED, BIASED, WIDE, *NORMALS), EVERYWHERE, repeats=2)
-SIGNS = _of_both("signs", (FLIPPED, SAME_SIGN), FLIPPED_SHARE, repeats=2)
+QUANTISED = _of_scores("quantised", BITS, None, repeats=1)
+ERRORS = _of_scores("errors", (CENTRED, BIASED, WIDE, *NORMALS), EVERYWHERE, repeats=2)
+SIGNS = _of_scores("signs", (FLIPPED, SAME_SIGN), FLIPPED_SHARE, repeats=2)
 
 OfScore = Callable[[Mapping[str, Evidence], Score], Statistic]
 

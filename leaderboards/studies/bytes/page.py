@@ -14,7 +14,7 @@ from leaderboards.rendering.style import named_styles
 from leaderboards.statistics.resampling import Estimate
 from leaderboards.studies.bytes.frontier import BOTH, EVICTION, QUANTISATION, TARGETS, Point, front, near, points_of
 from leaderboards.studies.declaration import Listing, Part, Picture, StudyContent, StudyInput
-from leaderboards.studies.treatments.measured import MeasuredTask, measured_tasks, policies_in
+from leaderboards.studies.treatments.measured import MeasuredTask, facts_of, measured_tasks, policies_in
 from leaderboards.studies.treatments.parts import in_percent, in_points
 from policies.declaration.levels import RATIO, Level
 
@@ -33,19 +33,12 @@ def content_of(given: StudyInput) -> StudyContent:
     return StudyContent(
         parts=[part for part in found if part.pictures or part.listings],
         facts=[
-            *((f"Full cache, {task.name}", f"{title_of(task)} {task.clean[0]:.3g}") for task in tasks),
-            ("Contexts", ", ".join(f"{task.evidence.contexts} of {task.name}" for task in tasks)),
+            *facts_of(tasks, unknown, given.records),
             ("Numbers", ", ".join(dict.fromkeys(run["identity"]["dtype"] for run in given.runs)) or "not known"),
-            *(("Tells nothing", reason) for reason in unknown),
         ],
         sheets=_sheets(tasks, points),
         quoted={"fronts": {name: [_numbers(point) for point in front(own)] for name, own in points.items()}},
     )
-
-
-def title_of(task: MeasuredTask) -> str:
-    """Names what leads a task, as boards do."""
-    return METRICS[task.column].measures[0].title
 
 
 def _factor(task: MeasuredTask) -> float:
@@ -64,9 +57,9 @@ def _plane(tasks: Sequence[MeasuredTask], points: Mapping[str, Sequence[Point]])
             marks.append(Dots(styles[family], tuple(_place(task, point) for point in own)))
             marks.append(Line(styles[family], tuple(_place(task, point) for point in front(own))))
         frame = Frame(Axis.up_to(AXIS, WHOLE), Axis.up_to("", WHOLE), corner="↖ better")
-        title = f"{title_of(task)} over {AXIS}: {task.name}"
+        title = f"{task.title} over {AXIS}: {task.name}"
         drawing = Drawing(frame, tuple(marks), title, f"bytes/{task.name}")
-        pictures.append(Picture(task.name, f"{title_of(task)}, percent", Markup(drawing.svg())))
+        pictures.append(Picture(task.name, f"{task.title}, percent", Markup(drawing.svg())))
         listings.append(_front(task, points[task.name]))
     text = (
         "A dot for each policy and level, by the bytes that keys and values take with codes, scales and zero points; "

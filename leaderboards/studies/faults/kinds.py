@@ -95,6 +95,7 @@ def _order(task: MeasuredTask, faults: Sequence[Damage]) -> Listing:
 
 def outcomes(tasks: Sequence[MeasuredTask], faults: Sequence[Damage]) -> list[Part]:
     """Draws for each kind how its answers end, one outcome above the other."""
+    tasks = [task for task in tasks if task.judged]
     everywhere = [fault for fault in untargeted(faults) if tasks and len(tasks[0].levels(fault.policy)) > 1]
     if not everywhere:
         return []

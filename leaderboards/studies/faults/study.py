@@ -10,10 +10,10 @@ from policies.declaration.names import FULL
 
 
 def _takes(given: StudyInput) -> bool:
-    """Takes runs with the full cache and a fault at two rates or more."""
+    """Takes runs with the full cache and a fault at two rates or more, 0 aside."""
     policies = policies_in(given.records)
     of_faults = given.records["level_kind"].isin([kind.name for kind in KINDS.values() if kind.hit_share])
-    rates = given.records[of_faults].groupby("policy", observed=True)["level"].nunique()
+    rates = given.records[of_faults & (given.records["level"] > 0)].groupby("policy", observed=True)["level"].nunique()
     return FULL in policies and any(rates.get(damage.policy, 0) > 1 for damage in damages(policies))
 
 

@@ -8,6 +8,7 @@ import numpy as np
 from pandas import DataFrame
 
 from leaderboards.claims.evidence import Evidence, NoEvidenceError, TaskEvidence
+from leaderboards.metrics import METRICS
 from leaderboards.statistics.bootstrap import FloatArray
 from leaderboards.statistics.resampling import Estimate
 from policies.declaration.names import FULL
@@ -26,6 +27,16 @@ class MeasuredTask:
     @property
     def name(self) -> str:
         return self.evidence.task
+
+    @property
+    def title(self) -> str:
+        """Names what leads the task, as boards do."""
+        return next((measure.title for measure in METRICS[self.column].measures), "right answers")
+
+    @property
+    def judged(self) -> bool:
+        """Tells whether its answers have an outcome: running text has none."""
+        return bool(self.evidence.records["masked"].notna().any())
 
     @cached_property
     def clean(self) -> FloatArray:
@@ -56,19 +67,48 @@ class MeasuredTask:
         return Estimate.of(float(values[0]), values[1:] if contexts > 1 else None, contexts)
 
 
-def measured_tasks(records: DataFrame) -> tuple[list[MeasuredTask], list[str]]:
-    """Returns the tasks that the model can do with the full cache, and for each of the others why it tells nothing."""
+def measured_tasks(records: DataFrame, of_questions: str = "f1") -> tuple[list[MeasuredTask], list[str]]:
+    """Returns the tasks that the model can do with the full cache, and for each of the others why it tells nothing.
+    ``of_questions``: the column that leads where there are neither directives nor running text."""
     evidence, known, unknown = Evidence(records), [], []
     for task in evidence.tasks:
         of_task = evidence.of(task)
         full = of_task.records[of_task.records["policy"] == FULL]
-        measured = MeasuredTask(of_task, "directives_obeyed" if full["directives_obeyed"].notna().any() else "f1")
+        column = next((name for name in ("directives_obeyed", "next_token_accuracy") if full[name].notna().any()), "")
+        measured = MeasuredTask(of_task, column or of_questions)
         try:
             assert measured.clean.size
             known.append(measured)
         except NoEvidenceError as error:
             unknown.append(str(error))
     return known, unknown
+
+
+def facts_of(tasks: Sequence[MeasuredTask], unknown: Sequence[str], records: DataFrame) -> list[tuple[str, str]]:
+    """Tells at the top of a page what the full cache has, from how many contexts, and what tells nothing."""
+    return [
+        *((f"Full cache, {task.name}", f"{task.title} {task.clean[0]:.3g}") for task in tasks),
+        ("Contexts", ", ".join(f"{task.evidence.contexts} of {task.name}" for task in tasks) or "none"),
+        ("Draws of each", str(1 + int(records["repeat"].max()))),
+        *(("Tells nothing", reason) for reason in unknown),
+    ]
+
+
+def kept_cells(tasks: Sequence[MeasuredTask], policies: Sequence[str]) -> list[dict[str, object]]:
+    """Returns the rows of a download: what is kept with each policy at each level, and how answers end."""
+    return [
+        {
+            "task": task.name,
+            "policy": policy,
+            "level": level,
+            "share_kept": task.estimate(task.kept(policy, level)),
+            **(task.outcomes(policy, level) if task.judged else dict.fromkeys(OUTCOMES)),
+        }
+        for task in tasks
+        for policy in policies
+        if policy in task.evidence.policies
+        for level in task.levels(policy)
+    ]
 
 
 def policies_in(records: DataFrame) -> Sequence[str]:

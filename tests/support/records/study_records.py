@@ -2,12 +2,14 @@
 
 from typing import Any
 
-from pandas import DataFrame
+from pandas import DataFrame, concat
 
 from leaderboards.studies.declaration import StudyContent, StudyInput
 from leaderboards.studies.instructions.study import STUDY
 from leaderboards.studies.page import build_study
+from leaderboards.studies.registry import studies
 from policies import Level
+from tests.support.records.damaged_records import treated_records
 from tests.support.records.synthetic_records import record
 
 HALF = Level("ratio", 0.5)
@@ -65,3 +67,27 @@ def small_study() -> DataFrame:
 def instructions_page(model: str, records: DataFrame) -> tuple[str, StudyContent]:
     """Builds the page of the study of instructions."""
     return build_study(STUDY, StudyInput(model, records))
+
+
+def treated_pages() -> list[tuple[str, StudyContent]]:
+    """Builds the pages of the studies of treatments, with all of their parts."""
+    spoilt = dict.fromkeys(
+        (
+            *("zeros", "gaussian", "multiplicative_uniform", "multiplicative_uniform(low=0,high=2)", "sign_flip"),
+            *("zeros(tokens=evidence)", "zeros(tokens=random)", "zeros(layers=Q1)", "zeros(layers=Q2)"),
+            *("multiplicative_uniform(tensor=K)", "multiplicative_uniform(tensor=V)", "same_sign"),
+            *("zeros(tensor=K)", "zeros(tensor=V)"),
+        ),
+        lambda level, question: question > 0,
+    )
+    faults = treated_records(spoilt, (0.1, 0.3))
+    errors = concat([treated_records(spoilt, (1.0,)), treated_records({"int4": lambda *_: True}, (0.0,), kind="ratio")])
+    held = ("snapkv", "snapkv+pages16", "snapkv+int4")
+    at_bytes = treated_records(dict.fromkeys(held, lambda level, question: question > 0), (0.5, 0.75), kind="ratio")
+    at_bytes = concat([at_bytes, treated_records({"int4": lambda *_: True}, (0.0,), kind="ratio")])
+    at_bytes["kv_bytes"] = [round(1000 * (1 - level)) for level in at_bytes["level"]]
+    given = {"faults": faults, "errors": errors, "bytes": at_bytes}
+    key = ["policy", "level_kind", "level", "question_id"]
+    inputs = {name: StudyInput("toy", records.drop_duplicates(key)) for name, records in given.items()}
+    assert all(studies()[name].takes(one) for name, one in inputs.items())
+    return [build_study(studies()[name], one) for name, one in inputs.items()]

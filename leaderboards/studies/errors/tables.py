@@ -1,0 +1,154 @@
+"""Sets what is kept with each error beside the figures of text E, keys beside values, and what is of equal size."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from leaderboards.claims.errors.e1_bits import CLAIM as BITS_CLAIM
+from leaderboards.claims.errors.e2_uniform import CLAIM as UNIFORM_CLAIM
+from leaderboards.claims.errors.e5_normal import CLAIM as NORMAL_CLAIM
+from leaderboards.claims.errors.published import ROWS, Row
+from leaderboards.claims.errors.tables import BIASED, CENTRED, FLIPPED, NORMALS, SAME_SIGN, WIDE
+from leaderboards.studies.declaration import Listing, Part
+from leaderboards.studies.errors.treatments import BITS, BOTH, Treatment
+from leaderboards.studies.treatments.measured import OUTCOMES, MeasuredTask
+from leaderboards.studies.treatments.parts import in_percent, in_points, is_clear
+from leaderboards.studies.treatments.published import IFEVAL, NEXT_TOKEN
+from policies.declaration.levels import RATE, Level
+
+AS_WIDE = "multiplicative_normal(std=0.87)"  # of the spread of uniform(-1.5, 1.5)
+REMARKS = tuple(f"{claim.identifier}: {claim.remark}" for claim in (BITS_CLAIM, UNIFORM_CLAIM, NORMAL_CLAIM))
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A treatment as a run has it."""
+
+    treatment: Treatment
+    level: float
+
+    @property
+    def name(self) -> str:
+        at = f" at {Level(RATE.name, self.level)}" if self.level != 1 and self.treatment.sort != BITS else ""
+        return f"{self.treatment.policy}{at}"
+
+
+def cells_of(task: MeasuredTask, treatments: Sequence[Treatment]) -> list[Cell]:
+    """Returns the treatments that a task was run with, at their levels."""
+    known = [one for one in treatments if one.policy in task.evidence.policies]
+    return [Cell(one, level) for one in known for level in task.levels(one.policy)]
+
+
+def of_control(tasks: Sequence[MeasuredTask], treatments: Sequence[Treatment]) -> list[Part]:
+    """Lists the percent of the control that each treatment keeps, beside the figures of text E."""
+    listings = []
+    for task in tasks:
+        rows = []
+        cells = [cell for cell in cells_of(task, treatments) if cell.treatment.tensor == BOTH]
+        for cell in cells:
+            theirs = next((row for row in ROWS if row.policy == cell.treatment.policy and cell.level), None)
+            kept = in_percent(task.estimate(task.kept(cell.treatment.policy, cell.level)))
+            rows.append((cell.name, cell.treatment.sort, kept, str(task.evidence.contexts), *_published(theirs)))
+        run = {cell.treatment.policy for cell in cells}
+        rows += [(row.policy, "–", "not run", "–", *_published(row)) for row in ROWS if row.policy not in run]
+        columns = ("our treatment", "error", "percent of the control", "contexts", IFEVAL, NEXT_TOKEN)
+        listings.append(Listing(f"Percent of the control, {task.title.lower()}: {task.name}", columns, tuple(rows)))
+    text = (
+        "Text E asks IFEval and next tokens of Llama 3.2 1B; ours are directives, questions and running text, with "
+        "the same treatments and 95 % intervals over contexts. Other models and other tasks: what can be compared is "
+        "the order. Where the text’s own counts give another share than it prints, both are there."
+    )
+    return [Part("control", "Percent of the control", text, listings=tuple(listings))] if listings else []
+
+
+def _published(row: Row | None) -> tuple[str, str]:
+    if row is None:
+        return "–", "–"
+    next_tokens = ", ".join(
+        f"{100 * one.printed:.0f}" + ("" if one.agrees else f" (by its counts {100 * (one.counted or 0):.0f})")
+        for one in row.next_token
+    )
+    return "–" if row.ifeval is None else f"{100 * row.ifeval:.0f}", next_tokens or row.words or "–"
+
+
+def contradictions(tasks: Sequence[MeasuredTask], treatments: Sequence[Treatment]) -> list[Part]:
+    """Tells where the numbers of text E contradict its words, with the arithmetic."""
+    rows = tuple(
+        (row.policy, f"{figure.printed:.2f}", figure.arithmetic, f"{figure.counted - figure.printed:+.2f}")
+        for row in ROWS
+        for figure in row.next_token
+        if figure.counted is not None and not figure.agrees
+    )
+    listing = Listing(
+        "Next tokens of text E", ("our treatment", "printed", "by its own counts", "counts − printed"), rows
+    )
+    return [Part("contradictions", "Where the text contradicts itself", " ".join(REMARKS), listings=(listing,))]
+
+
+def tensors(tasks: Sequence[MeasuredTask], treatments: Sequence[Treatment]) -> list[Part]:
+    """Sets keys against values."""
+    listings = []
+    for task in tasks:
+        rows = tuple(_apart(task, treatments))
+        columns = ("our treatment", "keys and values", "keys alone", "values alone", "K − V, points")
+        listings.append(Listing(f"Share kept, percent: {task.name}", columns, rows))
+    text = "The same error in keys, in values, and in both; the difference is paired by question."
+    part = Part("tensors", "Keys against values", text, listings=tuple(one for one in listings if one.rows))
+    return [part] if part.listings else []
+
+
+def _apart(task: MeasuredTask, treatments: Sequence[Treatment]) -> Iterator[tuple[str, ...]]:
+    cells = cells_of(task, treatments)
+    by_tensor = {(cell.treatment.everywhere, cell.level, cell.treatment.tensor): cell for cell in cells}
+    for cell in (one for one in cells if one.treatment.tensor == "K"):
+        there = [by_tensor.get((cell.treatment.everywhere, cell.level, tensor)) for tensor in (BOTH, "K", "V")]
+        kept = [None if one is None else task.kept(one.treatment.policy, one.level) for one in there]
+        shares = ("–" if one is None else in_percent(task.estimate(one)) for one in kept)
+        _, keys, values = kept
+        against = "–" if keys is None or values is None else in_points(task.estimate(keys - values))
+        name = cell.name.replace(cell.treatment.policy, cell.treatment.everywhere)
+        yield (name, *shares, against)
+
+
+# What claims E3 to E5 set against one another, and a normal error of the very spread of the uniform one.
+PAIRS = ((BIASED, CENTRED), (FLIPPED, SAME_SIGN), (NORMALS[-1], WIDE), (AS_WIDE, WIDE))
+
+
+def matched(tasks: Sequence[MeasuredTask], treatments: Sequence[Treatment]) -> list[Part]:
+    """Sets errors against one another that differ in one thing: their bias, their signs, or their distribution."""
+    names = {one.policy for one in treatments}
+    pairs = [pair for pair in PAIRS if names.issuperset(pair)]
+    listings = []
+    for task in tasks:
+        rows = []
+        for one, other in pairs:
+            level = max(task.levels(one))
+            first, second = (task.kept(policy, level) for policy in (one, other))
+            difference = task.estimate(first - second)
+            shares = (in_percent(task.estimate(share)) for share in (first, second))
+            verdict = "yes" if is_clear(difference) else "no"
+            rows.append((f"{one} − {other}", *shares, in_points(difference), verdict))
+        columns = ("pair", "first keeps", "second keeps", "difference of shares", "order is clear")
+        listings.append(Listing(f"Errors set against one another, percent: {task.name}", columns, tuple(rows)))
+    text = (
+        "A biased error has the spread of the centred one. same_sign has the root mean square of sign_flip, and turns "
+        "no sign. The normal errors stand against a uniform one of spread 0.87: of a smaller spread, as in text E, "
+        "and of the same. Differences are paired by question; claims E3 to E5 judge them."
+    )
+    return [Part("matched", "Errors of matched size", text, listings=tuple(listings))] if pairs and listings else []
+
+
+def outcomes(tasks: Sequence[MeasuredTask], treatments: Sequence[Treatment]) -> list[Part]:
+    """Lists how answers end."""
+    listings = []
+    for task in (task for task in tasks if task.judged):
+        rows = []
+        for cell in cells_of(task, treatments):
+            shares = task.outcomes(cell.treatment.policy, cell.level)
+            rows.append((cell.name, *(f"{100 * shares[name]:.0f}" for name in OUTCOMES)))
+        columns = ("our treatment", "masked, percent", "corrupted, percent", "DUE, percent")
+        listings.append(Listing(f"How answers end: {task.name}", columns, tuple(rows)))
+    text = (
+        "Against the full cache’s own answer, right or wrong: masked is the same answer, corrupted another one, DUE "
+        "one with infinity or NaN, or without an end."
+    )
+    return [Part("outcomes", "How answers end", text, listings=tuple(listings))] if listings else []
