@@ -1,6 +1,7 @@
 """The page on errors says what is true of records whose truth is known."""
 
 import pytest
+from pandas import concat
 
 from kvbench.experiments.build_grid import build_grid
 from kvbench.store.run_file import Job
@@ -22,17 +23,18 @@ def page() -> tuple[str, dict[str, Part]]:
     """A bias costs all, uniform errors a quarter, normal ones a half, all of it by the keys; int4 nothing."""
     records = treated_records(
         {
-            "int4": lambda rate, question: True,
-            "multiplicative_uniform": lambda rate, question: question > 0,
-            BIASED: lambda rate, question: False,
-            WIDE: lambda rate, question: question > 0,
-            "multiplicative_normal": lambda rate, question: question > 1,
-            "multiplicative_normal(tensor=K)": lambda rate, question: question > 1,
+            "multiplicative_uniform": lambda rate, question: rate == 0 or question > 0,
+            BIASED: lambda rate, question: rate == 0,
+            WIDE: lambda rate, question: rate == 0 or question > 0,
+            "multiplicative_normal": lambda rate, question: rate == 0 or question > 1,
+            "multiplicative_normal(tensor=K)": lambda rate, question: rate == 0 or question > 1,
             "multiplicative_normal(tensor=V)": lambda rate, question: True,
         },
-        (1.0,),
+        (0.0, 1.0),
         repeats=2,
     )
+    bits = treated_records({"int4": lambda ratio, question: True}, (0.0,), kind="ratio")
+    records = concat([records, bits]).drop_duplicates(["policy", "level", "repeat", "question_id"])
     given = StudyInput("toy", records)
     assert STUDY.takes(given)
     text, content = build_study(STUDY, given)
@@ -47,6 +49,7 @@ def rows(part: Part) -> dict[str, tuple[str, ...]]:
 def test_ours_stand_beside_theirs_with_interval_and_contexts(page: tuple[str, dict[str, Part]]) -> None:
     table = rows(page[1]["control"])
     assert table["int4"] == ("fewer bits", "100 [100 to 100]", "8", "98", "115")
+    assert table["multiplicative_uniform at 0"][1:] == ("100 [100 to 100]", "8", "–", "–")
     assert table["multiplicative_uniform"][1:] == (
         *("75 [75 to 75]", "8", "83"),
         "83 (by its counts 53), 85 (by its counts 61)",
@@ -77,7 +80,7 @@ def test_what_differs_in_one_thing_is_set_against_the_other(page: tuple[str, dic
 def test_keys_are_set_against_values(page: tuple[str, dict[str, Part]]) -> None:
     half = "50 [50 to 50]"
     expected = (half, half, "100 [100 to 100]", "-50 [-50 to -50]")
-    assert rows(page[1]["tensors"]) == {"multiplicative_normal": expected}
+    assert rows(page[1]["tensors"])["multiplicative_normal"] == expected
 
 
 def test_answers_of_every_treatment_have_an_outcome(page: tuple[str, dict[str, Part]]) -> None:

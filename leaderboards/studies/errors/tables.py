@@ -45,7 +45,8 @@ def of_control(tasks: Sequence[MeasuredTask], treatments: Sequence[Treatment]) -
         rows = []
         cells = [cell for cell in cells_of(task, treatments) if cell.treatment.tensor == BOTH]
         for cell in cells:
-            theirs = next((row for row in ROWS if row.policy == cell.treatment.policy and cell.level), None)
+            treated = cell.level or cell.treatment.sort == BITS  # an error at rate 0 is none
+            theirs = next((row for row in ROWS if treated and row.policy == cell.treatment.policy), None)
             kept = in_percent(task.estimate(task.kept(cell.treatment.policy, cell.level)))
             rows.append((cell.name, cell.treatment.sort, kept, str(task.evidence.contexts), *_published(theirs)))
         run = {cell.treatment.policy for cell in cells}
