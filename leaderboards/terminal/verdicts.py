@@ -162,7 +162,7 @@ def failure_table(contrasts: Sequence[Contrast]) -> ResultTable:
     parts = [part for part in contrasts if part.part != HOW and part.difference.is_clear]
     rows = [
         (
-            *(one.policy, one.other, one.name if one.part == HOW else f"wrong, {one.name}"),
+            *(one.policy, one.other, one.name if one.part == HOW else f"not right, {one.name}"),
             *(one.answers, one.rate, one.other_rate, one.difference),
         )
         for one in [*(one for one in contrasts if one.part == HOW), *parts[:MOST_PARTS]]
