@@ -14,7 +14,10 @@ from kvbench.store.tables import SCHEMA_VERSION
 from kvbench.system.errors import KVBenchError
 from tests.support.tasks.samples_of_ifeval import SPLIT
 
-PRESS = "from kvpress import KnormPress\nclass MyPress(KnormPress):\n    pass\n"
+PRESS = (
+    "from dataclasses import dataclass\nfrom kvpress import KnormPress\n"
+    "@dataclass\nclass MyPress(KnormPress):\n    floor: float = 0.0\n"
+)
 
 
 class PlannedError(KVBenchError):
@@ -72,7 +75,7 @@ def plan(planned: list[RunFile], words: list[str], monkeypatch: pytest.MonkeyPat
         "run --tasks instructions --compress system --policies snapkv+whitelist --ratios 0.5 --limit 1",
         "run --suite instructions --policies keydiff+fair --limit 6 --ratios 0.4",
         "run --tasks ifeval --data rows.jsonl --defence both --policies snapkv --ratios 0.5 --limit 1",
-        "run --tasks base --policies mine.py:MyPress(compression_ratio=0.1),snapkv --limit 1 --ratios 0.5",
+        "run --tasks base --policies mine.py:MyPress(floor=0.1),snapkv --limit 1 --ratios 0.5",
         "run --tasks base --policies random,knorm --ratios 0.5 --limit 1 --repeats 2",
         "compare knorm --tasks base --limit 1 --against snapkv,tova",
         "compare random --tasks base --limit 1 --against full,knorm --repeats 2",
