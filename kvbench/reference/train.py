@@ -46,8 +46,8 @@ WARMUP_STEPS = 50
 FALL_TO = 0.02  # of the learning rate, at the end of its fall
 HIDDEN = HiddenShares(layers=0.6, heads=0.3, tokens=0.6, run=0.3)
 HIDDEN_OVER = 150  # steps over which the hidden shares rise to the whole
-MUON_RATE = 3e-3
-ADAM_RATE = 2e-3
+MUON_RATE = 1.5e-3
+ADAM_RATE = 1e-3
 MUON_DECAY = 0.3
 
 

@@ -29,14 +29,14 @@ PROSE_LEVEL = 3
 PROSE_WORDS = (40, 1200)  # fewest and most; each factor of length is as likely as any other
 RUNNING_SHARE = 0.15  # of the batches also predict the context itself
 MASTERED = 0.1  # a level is left when the running answer loss falls below it
-LEAST_NEED, MOST_NEED = 0.3, 3.0
+LEAST_NEED, MOST_NEED = 0.3, 6.0
 PATIENCE = 60  # batches without a noticeable fall of that loss, after which a level is left all the same
 SETTLED = 20  # batches that a level lasts at least
 # Practised most, one after the other and up to this level, before all are practised alike: with nine lessons alike the
 # Llama architecture guessed between two people for 1,300 steps, and chains of two facts stayed a guess. What is not
 # practised at all is forgotten: 300 steps of `multi_presence` alone took two-fact chains from mastered to none.
 FIRST: Mapping[str, int] = {"base": 2, "hops": 4, "arithmetic": 4, "multi_presence": 4}
-FIRST_SHARE = 0.6  # of the batches, of the task that is practised most; all, while no other has been begun
+FIRST_SHARE = 0.5  # of the batches, of the task that is practised most; all, while no other has been begun
 FIRST_BATCHES = 1000  # of a level, at most
 FIRST_PATIENCE = 120  # batches without a noticeable fall, of the task that is practised most
 # Of the shares of reads that are hidden. A chain is not learned where a link is missing, so that the task that is
