@@ -45,7 +45,6 @@ WARMUP_STEPS = 50
 FALL_TO = 0.02  # of the learning rate, at the end of its fall
 HIDDEN = HiddenShares(layers=0.6, heads=0.3, tokens=0.6, run=0.3)
 HIDDEN_OVER = 150  # steps over which the hidden shares rise to the whole
-ALONE_HIDDEN = 0.25  # of the hidden shares, while a task is practised alone: a chain is not learned where a link is missing
 MUON_RATE = 3e-3
 ADAM_RATE = 2e-3
 MUON_DECAY = 0.3
@@ -277,7 +276,7 @@ class Trainer:
         learned = torch.zeros(BATCHES, 2, dtype=torch.float64)  # answer loss and tokens
         for number in range(self.crew.rank, BATCHES, self.crew.size):
             batch = training_batch(self.tokenizer, self.seed, assigned[number], self.plan.confident)
-            readable = self._readable(batch, p.batches + number)
+            readable = self._readable(batch, p.batches + number, assigned[number].hidden)
             with torch.autocast("cpu", torch.bfloat16):
                 loss, answer_loss = task_loss(self.model, batch, readable)
             (loss / BATCHES).backward()
@@ -289,9 +288,10 @@ class Trainer:
         for one, answer_loss in zip(assigned, learned[:, 0].tolist(), strict=True):
             p.curriculum.note(one, answer_loss)
 
-    def _readable(self, batch: Batch, number: int) -> Readable:
-        """What questions of a batch can read in each layer; the same for the same number of the batch and step."""
-        share = min(1.0, self.progress.step / HIDDEN_OVER) * (ALONE_HIDDEN if self.progress.curriculum.alone() else 1.0)
+    def _readable(self, batch: Batch, number: int, part: float) -> Readable:
+        """What questions of a batch can read in each layer, with this part of the hidden shares; the same for the same
+        number of the batch and step."""
+        share = min(1.0, self.progress.step / HIDDEN_OVER) * part
         generator = torch.Generator().manual_seed(self.seed * 1_000_003 + number)
         config = self.model.config
         size = (config.num_hidden_layers, config.num_key_value_heads, len(batch.segments), batch.layout.context_width)
