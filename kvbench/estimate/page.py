@@ -3,10 +3,9 @@
 from kvbench.estimate.plan import Plan
 from kvbench.system.markdown import table
 from leaderboards.metrics.declaration.sizes import size_text
-from leaderboards.statistics.subset_means import smallest_detectable
+from leaderboards.statistics.subset_means import USUAL_SPREAD, smallest_detectable
 
 MOST_POLICIES = 8
-SPREAD = 16.0  # points of F1: the median over 572 cells of comparisons on the model reference
 
 Row = tuple[str, str]
 
@@ -19,7 +18,7 @@ def hours(seconds: float) -> str:
 
 def seen_with(contexts: int) -> str:
     """Says which difference of two policies so many contexts of a task can show."""
-    smallest = smallest_detectable(SPREAD, contexts)
+    smallest = smallest_detectable(USUAL_SPREAD, contexts)
     return "no difference" if smallest is None else f"differences from {smallest:.0f} points of F1"
 
 
@@ -76,9 +75,9 @@ def assumptions(plan: Plan) -> list[str]:
         for load in plan.loads
     ]
     sentences.append(
-        f"A difference of two policies is seen four times in five by one test of 5 %, where it differs by {SPREAD:.0f} "
-        "points from context to context: the median on the model reference. Half as large a difference takes four "
-        "times as many contexts; corrected over several levels, a third more points are needed."
+        "A difference of two policies is seen four times in five by one test of 5 %, where it differs by "
+        f"{USUAL_SPREAD:.0f} points from context to context: the median on the model reference. Half as large a "
+        "difference takes four times as many contexts; corrected over several levels, a third more points are needed."
     )
     sentences.append(
         "The bytes of files and rows were measured with the same model, which has 8 pairs of layer and key head: "

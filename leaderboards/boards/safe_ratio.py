@@ -5,14 +5,17 @@ from dataclasses import dataclass, replace
 from math import inf
 from typing import Literal, get_args
 
+from leaderboards.aggregate.audit import ORACLE
 from leaderboards.aggregate.summary import ONE_CONTEXT
 from leaderboards.boards.cells import Cell
-from leaderboards.boards.declaration import DerivedMeasure, each
+from leaderboards.boards.declaration import BoardProfiles, DerivedMeasure
 from leaderboards.boards.profiles import NOT_COMPRESSED, Profile
 from leaderboards.metrics.declaration.definition import Definition
 from leaderboards.statistics.resampling import Blank, Estimate
 
 TOLERATED_LOSS = 5.0  # points of what leads the task
+CHANCE = "may be chance"
+UNSAFE_FROM = "✕ from"  # as a cell says it
 
 Outcome = Literal["unsafe", "not shown", "not tried", "safe"]  # the worst first
 
@@ -25,11 +28,14 @@ class SafeRatio:
     # What is known of the next higher ratio: it loses too much, or neither this nor that is shown; or none was tried.
     beyond: Outcome
     contexts: int  # of a task: with more of them, what is not shown may be
-    # In points against the full cache on the same questions, at each asked level: of that measure that leads the task
-    # whose interval reaches highest.
-    losses: tuple[Estimate, ...]
+    # In points against the full cache on the same questions, at each asked level in each measure that leads the task.
+    losses_by_measure: tuple[tuple[Estimate, ...], ...]
     unsafe_from: float | None = None  # the lowest asked ratio that is shown to be unsafe
+    # The highest ratio that these contexts can show to be safe: that of the oracle, which keeps the evidence, where
+    # they are too few to show more of it.
+    highest_sure: float = inf
     tasks: tuple[str, ...] = ()  # over several tasks: those that decide it, that with the fewest contexts first
+    unsafe_in: str = ""  # over several tasks: the one that is unsafe from the lowest ratio
 
     @property
     def shown(self) -> float | None:
@@ -40,6 +46,29 @@ class SafeRatio:
     def outcome(self) -> Outcome:
         """Tells whether some ratio is safe, and if none is, what is known of the lowest."""
         return "safe" if self.ratio else self.beyond
+
+    @property
+    def losses(self) -> tuple[Estimate, ...]:
+        """Returns at each asked level the loss in the measure whose interval reaches highest, which decides."""
+        return tuple(max(losses, key=_upper) for losses in self.losses_by_measure)
+
+    @property
+    def may_be_chance(self) -> bool:
+        """Tells whether it is above what the same contexts show of the oracle."""
+        return self.ratio > self.highest_sure
+
+
+def safe_ratios(board: BoardProfiles) -> Mapping[str, SafeRatio | Blank]:
+    """Computes the safe ratio of every policy of a board. What the contexts are too few to show of the oracle, they do
+    not show of others either: a policy that seems to be safe there may be so by chance."""
+    known = {policy: safe_ratio(profile) for policy, profile in board.profiles.items()}
+    oracle = known.get(ORACLE)
+    if not isinstance(oracle, SafeRatio) or oracle.beyond != "not shown":
+        return known
+    return {
+        policy: replace(one, highest_sure=oracle.ratio) if isinstance(one, SafeRatio) and policy != ORACLE else one
+        for policy, one in known.items()
+    }
 
 
 def safe_ratio(profile: Profile) -> SafeRatio | Blank:
@@ -59,17 +88,16 @@ def safe_ratio(profile: Profile) -> SafeRatio | Blank:
     if len(profile.leads[0]) < 2:
         return Blank(ONE_CONTEXT)
     lost = [lead[:, :1] - lead[:, 1:] for lead in profile.leads]
-    by_level = [
-        [profile.estimate(of_measure[:, place]) for of_measure in lost] for place in range(len(profile.levels) - 1)
-    ]
-    losses = tuple(max(estimates, key=_upper) for estimates in by_level)
+    by_level = tuple(
+        tuple(profile.estimate(of_measure[:, place]) for of_measure in lost) for place in range(len(profile.levels) - 1)
+    )
     outcomes = {level.value: _outcome(estimates) for level, estimates in zip(profile.levels[1:], by_level, strict=True)}
     beyond = next(((ratio, one) for ratio, one in outcomes.items() if one != "safe"), (inf, "not tried"))
     return SafeRatio(
         max((ratio for ratio in outcomes if ratio < beyond[0]), default=0.0),
         beyond[1],
         profile.contexts,
-        losses,
+        by_level,
         next((ratio for ratio, one in outcomes.items() if one == "unsafe"), None),
     )
 
@@ -84,11 +112,15 @@ def lowest(by_task: Mapping[str, SafeRatio | Blank]) -> SafeRatio | Blank:
     smallest = min(known.values(), key=_badness)
     deciding = (task for task, one in known.items() if _badness(one) == _badness(smallest))
     tasks = tuple(sorted(deciding, key=lambda task: known[task].contexts))
+    unsafe = {task: one.unsafe_from for task, one in known.items() if one.unsafe_from is not None}
+    unsafe_in = min(unsafe, key=unsafe.__getitem__, default="")
     return replace(
         smallest,
         contexts=known[tasks[0]].contexts,
-        unsafe_from=min((one.unsafe_from for one in known.values() if one.unsafe_from is not None), default=None),
+        unsafe_from=unsafe.get(unsafe_in),
+        highest_sure=min(one.highest_sure for one in known.values()),
         tasks=tasks,
+        unsafe_in=unsafe_in,
     )
 
 
@@ -109,17 +141,20 @@ def _upper(loss: Estimate) -> float:
 
 
 def _cell(safe: SafeRatio) -> Cell:
+    """Makes the cell of a board; over several tasks each number has the task that it is of."""
     few = f"n = {safe.contexts}" if safe.outcome == "not shown" else ""
-    more = f"+{len(safe.tasks) - 1}" if len(safe.tasks) > 1 else ""
-    where = f"{'in ' if not few else ''}{safe.tasks[0]}" if safe.tasks else ""
-    where = " ".join(filter(None, (", ".join(filter(None, (where, few))), more)))
-    lines = (unsafe_from(safe), where)
+    if safe.tasks:
+        more = f" +{len(safe.tasks) - 1}" if len(safe.tasks) > 1 else ""
+        few = f"in {safe.tasks[0]}{f' ({few})' if few else ''}{more}"
+    place = f" in {safe.unsafe_in}" if safe.unsafe_in else ""
+    unsafe = f"{unsafe_from(safe)}{place}" if unsafe_from(safe) else ""
+    lines = (few, CHANCE if safe.may_be_chance else "", unsafe)
     return Cell(f"{safe.ratio:g}" if safe.ratio else safe.outcome, "\n".join(filter(None, lines)), safe.ratio)
 
 
 def unsafe_from(safe: SafeRatio) -> str:
     """Says from which ratio on it is unsafe, where that is known and not told by the outcome."""
-    return "" if safe.unsafe_from is None or safe.outcome == "unsafe" else f"unsafe from {safe.unsafe_from:g}"
+    return "" if safe.unsafe_from is None or safe.outcome == "unsafe" else f"{UNSAFE_FROM} {safe.unsafe_from:g}"
 
 
 SAFE_RATIO = DerivedMeasure(
@@ -128,8 +163,9 @@ SAFE_RATIO = DerivedMeasure(
     better="higher",
     bounds=(0, 1),
     line="up to which the loss in what leads the task stays below 5 points, also at the upper end of its interval; "
-    "below it the lowest ratio that is surely unsafe, and over all tasks the task that decides, n its contexts, and "
-    "how many more tasks do",
+    "over all tasks the lowest of theirs, and below it the task that has it, with its contexts (n) where too few "
+    "contexts show nothing, and how many more tasks have the same (+1); ✕ from 0.4: the lowest ratio that is shown to "
+    "be unsafe, and in which task; may be chance: higher than what the same contexts show of the oracle",
     definition=Definition(
         "Safe ratio",
         "The highest asked ratio up to which, at every lower one too, the loss against the full cache on the same "
@@ -137,19 +173,23 @@ SAFE_RATIO = DerivedMeasure(
         "or, where a task has directives, of directives obeyed and of what does not leak under a defence, each on its "
         "own. “Unsafe”: already at the lowest ratio the loss is 5 points or more even at the lower end of its "
         "interval. “Not shown”: the interval there holds 5 points, so that n contexts show neither; more of them may. "
-        "“Unsafe from 0.4”: of all asked ratios 0.4 is the lowest at which the loss is shown to be 5 points or more; "
-        "between the safe ratio and this one nothing is shown. Over all tasks it is the lowest of the tasks that the "
-        "mean counts, with the task that decides: unsafe where one of them is, not shown where one of them is.",
+        "“✕ from 0.4”: of all asked ratios 0.4 is the lowest at which the loss is shown to be 5 points or more; "
+        "between the safe ratio and this one nothing is shown. “May be chance”: the ratio is higher than that of the "
+        "oracle, which keeps the evidence, where so few contexts do not show the oracle to be safe at the next one. "
+        "Over all tasks it is the lowest of the tasks that the mean counts, with the task that has it: unsafe where "
+        "one of them is, not shown where one of them is; and the lowest ratio that is unsafe in any, with that task.",
         f"safe ratio = max α such that upper(lead(full) − lead(β)) < {TOLERATED_LOSS:g} for all β ≤ α",
         chapter="board",
     ),
-    of_board=each(safe_ratio),
+    of_board=safe_ratios,
     over_tasks=lowest,
     columns={
         "safe_ratio": "shown",
         "safe_ratio_outcome": "outcome",
         "safe_ratio_beyond": "beyond",
         "safe_ratio_unsafe_from": "unsafe_from",
+        "safe_ratio_unsafe_in": "unsafe_in",
+        "safe_ratio_may_be_chance": "may_be_chance",
         "safe_ratio_contexts": "contexts",
         "safe_ratio_tasks": "tasks",
     },

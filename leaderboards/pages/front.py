@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from leaderboards.aggregate.lead import QUESTIONS, lead_of
+from leaderboards.aggregate.lead import DIRECTIVES, QUESTIONS, Lead, lead_of
 from leaderboards.aggregate.row import ALL_TASKS, F1, FEW_CONTEXTS, SummaryRow
 from leaderboards.aggregate.unmastered import reasons_by_task
 from leaderboards.boards.area import AREA
 from leaderboards.boards.board import Board, BoardColumn
 from leaderboards.boards.cells import Cell
-from leaderboards.boards.safe_ratio import SafeRatio
+from leaderboards.boards.safe_ratio import TOLERATED_LOSS, SafeRatio
 from leaderboards.downloads.encounters import encounters
 from leaderboards.figures.captions import MODES
 from leaderboards.figures.gallery import Picture
@@ -26,12 +26,13 @@ from leaderboards.pages.method import TaskEntry
 from leaderboards.pages.results import Results, distinct, examples_page, labels_of, spread, task_page
 from leaderboards.pages.sections import largest_of, note_of, sections_of, title_of
 from leaderboards.pages.tables import LISTING
-from leaderboards.pages.uses import UseMatrix, kind_of, safe_ratio_of, use_matrix
+from leaderboards.pages.uses import Use, UseMatrix, kind_of, safe_ratio_of, use_matrix
 from leaderboards.rendering.plots import Plot, Spot
 from leaderboards.rendering.style import LineStyle, line_styles
 from leaderboards.rendering.templating import as_data, render
 from leaderboards.statistics.bootstrap import COVERAGE
 from leaderboards.statistics.resampling import Blank
+from leaderboards.statistics.subset_means import clusters_to_detect
 from policies.declaration.levels import Level, LevelKind
 from policies.declaration.names import CONTROLS, FULL
 
@@ -39,10 +40,12 @@ FRONT = "index.html"
 SCRIPTS = ("address.js", "page.js", "hover.js", "maps.js")
 METHOD = "method.html"
 # What a run says of itself: its name here, the field, and how many letters of it are shown.
+SINKS = ("streaming_llm", "recency")
 PROVENANCE = (("Began", "created", 16), ("Commit", "git_revision", 10), ("Machine", "device", 40))
 A_LITTLE = 0.5  # percent of the bytes
 TEACHING = "reference"  # how the names of the shipped models begin
 TRADEOFF_UNIT = "percent of the full cache; a line for each policy, a point for each level"
+SHARE_REMOVED = "Bytes held = 100 % − ratio, unless a policy only masks tokens. A line for each policy"
 
 
 @dataclass(frozen=True)
@@ -69,6 +72,7 @@ class First:
     label: str  # what tells these results from others, if there are any
     kind: LevelKind  # of what policies were asked
     matrix: UseMatrix
+    directives: str  # the use whose answers are judged by directives, if there is one
     tradeoff: Picture | None
     findings: Sequence[Finding]
     coverage: str  # how often intervals from few contexts hold the truth
@@ -144,6 +148,7 @@ def _front_page(
             for title, page in one.studies.items()
         ],
         modes=[MODES[mode].removesuffix(".") + f" (mode {mode})." for mode in distinct(one.mode for one in results)],
+        enough=clusters_to_detect(TOLERATED_LOSS),
         claims=[CLAIMS_PAGE, *(f"../{register_folder(one.model)}/{CLAIMS_PAGE}" for one in results)],
         scripts=(*SCRIPTS, "board.js"),
         board_data=as_data(_board_data(results, boards)),
@@ -155,8 +160,8 @@ def _front_page(
 def _coverage(contexts: Sequence[int]) -> str:
     """Says how often intervals from few contexts hold the truth; ``contexts``: of each use."""
     few = sorted(count for count in contexts if 1 < count < FEW_CONTEXTS)
-    ends = [f"{count} in {COVERAGE[count]} % of simulated runs" for count in dict.fromkeys((*few[:1], *few[-1:]))]
-    held = f"Intervals of 95 % from few contexts are too narrow: they hold the truth from {', from '.join(ends)}."
+    ends = [f"{COVERAGE[count]} % from {count} contexts" for count in dict.fromkeys((*few[:1], *few[-1:]))]
+    held = f"In simulated runs an interval of 95 % holds the true value in {' and '.join(ends)}."
     alone = "A single context has no interval."
     return " ".join(filter(None, (held if few else "", alone if 1 in contexts else "")))
 
@@ -174,13 +179,24 @@ def _first(
         label,
         kind,
         matrix,
+        next((use.name for use in matrix.uses if _first_lead(results, use) is DIRECTIVES), ""),
         None
         if isinstance(plot, Blank)
-        else Picture("tradeoff", f"{KEPT.capitalize()} over {HELD}", TRADEOFF_UNIT, plot),
+        else Picture("tradeoff", f"{KEPT.capitalize()} over {HELD}", _unit_of(kind), plot),
         findings_of(results, matrix, f"section-{number}", pages),
         _coverage([use.contexts for use in matrix.uses]),
-        [*_notes(results), *([] if isinstance(plot, Blank) else _upright(plot))],
+        [*_notes(results, matrix), *([] if isinstance(plot, Blank) else _upright(plot))],
     )
+
+
+def _first_lead(results: Results, use: Use) -> Lead:
+    """Returns what leads in the first task of a use."""
+    return lead_of(next((row for row in results.rows if (row.task, row.policy) == (use.tasks[0], FULL)), None))
+
+
+def _unit_of(kind: LevelKind) -> str:
+    """Says what the trade-off shows, and how a ratio and the bytes hang together where levels are shares removed."""
+    return SHARE_REMOVED if kind.share(kind.typical, 100) is not None else TRADEOFF_UNIT
 
 
 def _holds_all(spot: Spot) -> bool:
@@ -193,29 +209,57 @@ def _upright(plot: Plot) -> list[str]:
     for spot in plot.spots:
         held.setdefault(spot.index, set()).add(spot.x)
     names = [plot.names[line] for line, bytes_held in held.items() if min(bytes_held) > WHOLE - A_LITTLE]
-    masks = "masks tokens and frees" if len(names) == 1 else "mask tokens and free"
-    return [f"Upright at 100 % of the bytes: {', '.join(names)} {masks} none."] if names else []
+    lines, them = ("line", "it masks tokens and frees") if len(names) == 1 else ("lines", "they mask tokens and free")
+    upright = f"{lines} of {', '.join(names)} in the chart {'is' if len(names) == 1 else 'are'} vertical"
+    return [f"The {upright}: {them} no memory."] if names else []
 
 
-def _notes(results: Results) -> list[str]:
+def _notes(results: Results, matrix: UseMatrix) -> list[str]:
     """Explains what surprises readers, where these results show it."""
     task = ALL_TASKS if len(results.tasks) > 1 else results.tasks[0]
     best: dict[str, float] = {}
     for row in results.rows:
         if row.task == task and (value := F1.value(row)) is not None:
             best[row.policy] = max(best.get(row.policy, 0.0), value)
-    areas = {
-        standing.policy: area.height.mean
-        for standing in results.details.standings.get((results.mode, task), ())
-        if not isinstance(area := standing[AREA], Blank)
-    }
     notes = []
     if best.get("oracle", 0.0) > best.get(FULL, 0.0) > 0:
         notes.append("The oracle is above the full cache: it removes the distractors too.")
     notes += _oracle_not_shown(results)
-    if "recency" in areas and areas.get("streaming_llm", areas["recency"]) < areas["recency"]:
-        notes.append("StreamingLLM loses to recency: in short texts its sinks cost much of the budget.")
+    notes += _sinks(results, matrix)
     return notes
+
+
+def _sinks(results: Results, matrix: UseMatrix) -> list[str]:
+    """Compares the areas of StreamingLLM and of recency task by task, where the one is below the other over all."""
+    areas: dict[str, dict[str, float]] = {}
+    for (mode, task), standings in results.details.standings.items():
+        for standing in standings:
+            area = standing[AREA]
+            if mode == results.mode and standing.policy in SINKS and not isinstance(area, Blank):
+                areas.setdefault(task, {})[standing.policy] = area.height.mean
+    lower = {task: [of_task[name] for name in SINKS] for task, of_task in areas.items() if len(of_task) == len(SINKS)}
+    lower = {task: pair for task, pair in lower.items() if pair[0] < pair[1]}
+    over = ALL_TASKS if len(results.tasks) > 1 else results.tasks[0]
+    if over not in lower:
+        return []
+    own, other = lower[over]
+    tasks = ", ".join(task for task in lower if task != ALL_TASKS)
+    return [
+        f"StreamingLLM has a smaller area than recency ({own:.0f} against {other:.0f}"
+        f"{f' over all tasks; smaller in {tasks}' if tasks else ''}): the first tokens, which it always keeps, take "
+        f"much of a small budget.{_safer_all_the_same(matrix)}"
+    ]
+
+
+def _safer_all_the_same(matrix: UseMatrix) -> str:
+    """Names the uses for which the safe ratio says the opposite of the area."""
+    rows = [line for name in SINKS for line in (*matrix.methods, *matrix.controls) if line.name == name]
+    uses = [
+        use.name
+        for use, own, other in zip(matrix.uses, *(row.cells for row in rows), strict=True)
+        if (own.sort or 0) > (other.sort or 0)
+    ]
+    return f" Its safe ratio is higher for {', '.join(uses)} all the same." if uses else ""
 
 
 def _oracle_not_shown(results: Results) -> list[str]:
@@ -226,10 +270,12 @@ def _oracle_not_shown(results: Results) -> list[str]:
     }
     if not unclear:
         return []
-    ends = ", ".join(f"{task} (up to {high:.0f}, n = {safe[task].contexts})" for task, high in unclear.items())
+    ends = ", ".join(
+        f"{task} (up to {high:.0f} points, n = {safe[task].contexts} contexts)" for task, high in unclear.items()
+    )
     return [
-        "Not shown for the oracle too, which keeps the evidence: so few contexts cannot exclude a loss of 5 points or "
-        f"more at the lowest ratio, in {ends}."
+        "The oracle keeps the evidence, and is not shown to be safe either: so few contexts do not exclude a loss of "
+        f"5 points or more at the lowest {kind_of(results).name}, in {ends}."
     ]
 
 

@@ -3,11 +3,12 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from statistics import fmean
 
 from leaderboards.aggregate.row import ALL_TASKS, FEW_CONTEXTS, KEPT_TOKENS, KV_BYTES
 from leaderboards.boards.cells import Cell, Line
-from leaderboards.boards.safe_ratio import SAFE_RATIO, SafeRatio, lowest, unsafe_from
+from leaderboards.boards.safe_ratio import CHANCE, SAFE_RATIO, SafeRatio, lowest, unsafe_from
 from leaderboards.metrics.declaration.definition import Definition
 from leaderboards.pages.results import Results, distinct
 from leaderboards.statistics.resampling import Blank
@@ -35,7 +36,8 @@ DEFINITION = Definition(
     "The safe ratio of a policy in each task; of a use with several tasks the lowest of theirs, since what is safe has "
     "to be safe in each. A use is unsafe where one of its tasks is, and not shown where one of them has too few "
     "contexts to show it. n: the contexts of its task with the fewest; of directives, those of obedience or leakage, "
-    "whichever has fewer. “Masks, 0 bytes”: the policy frees nothing, so that what is safe saves nothing.",
+    "whichever has fewer. “May be chance”: the ratio is higher than what the same contexts show of the oracle, which "
+    "keeps the evidence. “Masks, 0 bytes”: the policy frees nothing, so that what is safe saves nothing.",
     names=tuple(USES),
 )
 
@@ -62,12 +64,38 @@ class Use:
 
 
 @dataclass(frozen=True)
+class UseCell(Cell):
+    """A cell of the matrix."""
+
+    highest_sure: float = inf  # the highest ratio that the contexts can show: that of the oracle, if they are too few
+
+    @property
+    def may_be_chance(self) -> bool:
+        """Tells whether its ratio is higher than that."""
+        return self.sort is not None and self.sort > self.highest_sure
+
+    @property
+    def sure(self) -> float | None:
+        """Returns the ratio as far as the contexts can show it; 0 where none is shown, None where it is blank."""
+        return None if self.sort is None else min(self.sort, self.highest_sure)
+
+
+@dataclass(frozen=True)
+class UseLine:
+    """A row of the matrix."""
+
+    name: str  # of its policy
+    cells: tuple[UseCell, ...]
+
+
+@dataclass(frozen=True)
 class UseMatrix:
     """A row for each policy but the full cache, a column for each use."""
 
     uses: tuple[Use, ...]
-    methods: tuple[Line, ...]
-    controls: tuple[Line, ...]
+    methods: tuple[UseLine, ...]
+    controls: tuple[UseLine, ...]
+    lowest: str  # the lowest level that was asked for, with its kind
     masking: frozenset[str]  # the policies that mask tokens and free no bytes
     adapted: frozenset[str]  # the policies that ran with other arguments than their papers' on some task
 
@@ -75,8 +103,20 @@ class UseMatrix:
     def few(self) -> str:
         """Warns of uses with few contexts; empty where there are enough."""
         few = [use for use in self.uses if use.few]
-        names = "every use" if few == list(self.uses) else ", ".join(use.name for use in few)
-        return f"Fewer than {FEW_CONTEXTS} contexts of {names}: colours are muted, such verdicts say little" * bool(few)
+        if not few:
+            return ""
+        counts = sorted({use.contexts for use in few})
+        contexts = f"{counts[0]} to {counts[-1]} contexts" if len(counts) > 1 else _contexts(counts[0])
+        enough = [use.name for use in self.uses if not use.few]
+        names = ", ".join(use.name for use in few)
+        which = f"each use{f' but {enough[0]}' if enough else ''}" if len(enough) < 2 and len(few) > 1 else names
+        return f"Only {contexts} for {which}: verdicts say little, and their colours are muted"
+
+    @property
+    def shows(self) -> frozenset[str]:
+        """Names what stands in its cells and needs a legend."""
+        details = " ".join(cell.detail for line in (*self.methods, *self.controls) for cell in line.cells)
+        return frozenset(sign for sign in (CHANCE, MASKS) if sign in details)
 
     @property
     def reasons(self) -> list[str]:
@@ -128,7 +168,7 @@ def use_matrix(results: Results) -> UseMatrix:
     order = [line.name for line in _board_lines(results)]
     masking = _masking(results)
     lines = [
-        Line(
+        UseLine(
             policy,
             tuple(
                 _cell({task: safe_ratio_of(results, task, policy) for task in use.tasks}, policy in masking)
@@ -142,6 +182,7 @@ def use_matrix(results: Results) -> UseMatrix:
         uses,
         tuple(line for line in lines if line.name not in CONTROLS),
         tuple(line for line in lines if line.name in CONTROLS),
+        _lowest_level(results),
         masking,
         frozenset(policy for policy in order if _is_adapted(results, policy)),
     )
@@ -178,11 +219,22 @@ def safe_ratio_of(results: Results, task: str, policy: str) -> SafeRatio | Blank
     return Blank(NOT_RUN)
 
 
-def _cell(by_task: Mapping[str, SafeRatio | Blank], masks: bool) -> Cell:
+def _lowest_level(results: Results) -> str:
+    kind = kind_of(results)
+    levels = [row.at for row in results.rows if row.at != UNTREATED and row.at.declared == kind]
+    return min(levels, key=lambda level: level.amount).where if levels else ""
+
+
+def _contexts(count: int) -> str:
+    return f"{count} context{'s' * (count != 1)}"
+
+
+def _cell(by_task: Mapping[str, SafeRatio | Blank], masks: bool) -> UseCell:
     """Makes the cell of a use: what is safe in each of its tasks, and that it saves nothing where the policy
     ``masks``."""
     safe = lowest(by_task)
     if isinstance(safe, Blank):
-        return Cell.blank(safe.reason)
-    lines = (MASKS if masks and safe.ratio else "", unsafe_from(safe))
-    return Cell(f"{safe.ratio:g}" if safe.ratio else safe.outcome, "\n".join(filter(None, lines)), safe.ratio)
+        return UseCell.blank(safe.reason)
+    lines = (CHANCE if safe.may_be_chance else "", MASKS if masks and safe.ratio else "", unsafe_from(safe))
+    text, detail = f"{safe.ratio:g}" if safe.ratio else safe.outcome, "\n".join(filter(None, lines))
+    return UseCell(text, detail, safe.ratio, highest_sure=safe.highest_sure)

@@ -38,21 +38,103 @@ def findings() -> dict[str, str]:
 
 
 def test_more_than_the_full_cache_is_no_gain_and_ten_contexts_go_first(findings: dict[str, str]) -> None:
-    first = "snapkv loses nothing that can be seen of its F1 up to ratio 0.1 on multi-hop (hops), 12 contexts."
+    first = (
+        "snapkv is shown safe here for multi-hop (hops) up to ratio 0.1, on 12 contexts: paired loss of -3 points of "
+        "F1 (-3 to -3)."
+    )
     assert findings[first] == "task-hops.html#section-1-f1-figure"
 
 
-def test_what_is_safe_for_least_leads_to_the_task_that_decides_it(findings: dict[str, str]) -> None:
-    least = "No policy is shown to be safe for short QA (base, knowledge) at any ratio."
+def test_the_second_finding_is_on_long_contexts(findings: dict[str, str]) -> None:
+    """Four contexts with the same loss have a narrow interval, and no oracle tells that they are too few."""
+    long = (
+        "snapkv is shown safe here for long context (long_context) up to ratio 0.5, on 4 contexts: paired loss of -9 "
+        "points of F1 (-9 to -9)."
+    )
+    assert findings[long] == "task-long_context.html#section-1-f1-figure"
+
+
+def _made(task: str, contexts: int, **losses: list[float]) -> list[dict[str, Any]]:
+    """Records of one task: what each policy loses of 80 points of F1 at ratio 0.5, by context in turn."""
+    made = []
+    for place in range(contexts):
+        here = {"task": task, "example_id": f"{task}-{place}"}
+        made.append(record(**here, f1=80.0))
+        made += [
+            record(**here, policy=policy, ratio=0.5, f1=80.0 - of_policy[place % len(of_policy)])
+            for policy, of_policy in losses.items()
+        ]
+    return made
+
+
+def test_without_long_contexts_what_is_safe_for_least_leads_to_the_task_that_decides_it() -> None:
+    made = [*_made("hops", 12, snapkv=[0.0]), *_made("base", 12, snapkv=[1.0]), *_made("knowledge", 12, snapkv=[20.0])]
+    results = results_of(frame(made), "reference")
+    pages = {task: task_page(task) for task in ("hops", "base", "knowledge")}
+    findings = {one.text: one.link for one in findings_of(results, use_matrix(results), "section-1", pages)}
+    least = "No policy is shown safe for short QA (base, knowledge) at any ratio."
     assert findings[least] == "task-knowledge.html#section-1-f1-figure"
+
+
+def test_what_the_contexts_do_not_show_of_the_oracle_may_be_chance() -> None:
+    """Of four contexts the oracle loses 12 points in one, so that 5 points cannot be excluded; snapkv loses none."""
+    long = _made("long_context", 4, oracle=[0.0, 0.0, 0.0, 12.0], snapkv=[0.0])
+    results = results_of(frame([*long, *_made("hops", 12, oracle=[0.0], snapkv=[0.0])]), "reference")
+    matrix = use_matrix(results)
+    cells = {use.name: cell for use, cell in zip(matrix.uses, matrix.methods[0].cells, strict=True)}
+    chance = cells["long context"]
+    assert (chance.text, chance.detail, chance.sure, chance.may_be_chance) == (
+        "0.5",
+        "may be chance\nmasks, 0 bytes",
+        0.0,
+        True,
+    )
+    assert (cells["multi-hop"].sure, cells["multi-hop"].may_be_chance) == (0.5, False)
+    assert matrix.controls[0].cells[0].text == "not shown"
+    told = [one.text for one in findings_of(results, matrix, "section-1", {})]
+    assert told[1] == (
+        "No policy is shown safe for long context (long_context): 4 contexts do not even show it of the oracle. "
+        "At ratio 0.5, snapkv loses least: paired loss of 0 points of F1 (0 to 0)."
+    )
+    page = build_pages([results])[FRONT]
+    assert 'class="chance few"' in page
+    assert "the same contexts are too few to show that even the oracle is safe up to there" in page
+    board = results.boards["agnostic", "all"]
+    (snapkv,) = board.methods
+    safe = next(cell for column, cell in board.cells_of(snapkv) if column.name == "safe ratio")
+    assert safe.detail == "in long_context +1\nmay be chance"
+
+
+def test_a_policy_that_is_safe_no_further_than_the_oracle_is_no_chance() -> None:
+    made = _made("hops", 12, oracle=[0.0], snapkv=[0.0])
+    made += [record(task="hops", example_id=f"hops-{n}", policy="oracle", ratio=0.9, f1=80.0 - n) for n in range(12)]
+    matrix = use_matrix(results_of(frame(made), "reference"))
+    assert [cell.may_be_chance for cell in matrix.methods[0].cells] == [False]
+    assert matrix.methods[0].cells[0].highest_sure == 0.5
 
 
 def test_wrong_answers_stand_with_interval_and_silence(findings: dict[str, str]) -> None:
     wrong = list(findings)[2]
-    assert wrong.startswith("At ratio 0.5, 33 % (")
-    assert wrong.endswith(
-        "that snapkv still gives are wrong; it leaves 25 % unanswered. With the full cache 0 % (0–0) are wrong and 0 % "
-        "unanswered: the difference of 33.3 points (14.9–54.2) is distinguished from 0."
+    assert wrong == (
+        "At ratio 0.5, snapkv leaves 25 % of the questions unanswered (full cache 0 %). Of its answers 33 % are wrong "
+        "(full cache 0 %): a paired difference of 33.3 points (14.9–54.2), distinguished from 0. Of all questions 25 % "
+        "are answered wrongly (full cache 0 %)."
+    )
+
+
+def test_fewer_wrong_answers_of_a_policy_that_falls_silent_are_said_to_be_due_to_silence() -> None:
+    """The full cache has 3 of 12 wrong; snapkv answers 4, of which 2 are wrong."""
+    made = []
+    for place in range(24):
+        wrong, right = {"hallucinated": True, "right": False, "f1": 0.0}, {"right": True}
+        silent = {"abstained": True, "hallucinated": False, "right": False, "f1": 0.0}
+        made.append(record(example_id=f"{place}", **(wrong if place % 4 == 0 else right)))
+        own = wrong if place % 12 in (0, 1) else right if place % 12 in (2, 3) else silent
+        made.append(record(example_id=f"{place}", policy="snapkv", ratio=0.5, **own))
+    wrong_finding = _told(made)[-1]
+    assert wrong_finding.startswith("At ratio 0.5, snapkv leaves 67 % of the questions unanswered (full cache 0 %).")
+    assert wrong_finding.endswith(
+        "Of all questions 17 % are answered wrongly (full cache 25 %), fewer only because more go unanswered."
     )
 
 
@@ -82,8 +164,8 @@ def test_directives_are_told_beside_the_full_cache_with_what_leaks() -> None:
             attack = {"hallucinated": None, "answered": None, "f1": 0.0, "protected": "No comma."}
             made.append(record(**here, **attack, question_id="1", leakage=leaks, defence="Refuse.", defence_leakage=0))
     assert _told(made)[0] == (
-        "snapkv is safe up to ratio 0.2 on system prompt (instructions), 12 contexts: there it obeys 75 % (75–75) of "
-        "the directives, as many as the full cache (75 %), and leaks 2 points (2–2) more under a defence."
+        "snapkv is shown safe here for system prompt (instructions) up to ratio 0.2, on 12 contexts: paired loss of 0 "
+        "points of directives obeyed (0 to 0) and 2 points more leakage under a defence (2 to 2)."
     )
 
 
@@ -94,8 +176,10 @@ def test_the_matrix_names_tasks_and_the_length_of_contexts_and_upright_lines_are
     page = build_pages([results_of(records, "reference")])[FRONT]
     assert "<small>base, knowledge</small>" in page
     assert ">tokens each</th><td>2,000</td>" in page
-    assert "Upright at 100 % of the bytes: snapkv masks tokens and frees none." in page
-    assert "they hold the truth from 4 in 81 % of simulated runs." in page
+    assert "The line of snapkv in the chart is vertical: it masks tokens and frees no memory." in page
+    assert "In simulated runs an interval of 95 % holds the true value in 81 % from 4 contexts." in page
+    assert "Bytes held = 100 % − ratio, unless a policy only masks tokens." in page
+    assert "kvbench plan --model NAME --limit 83" in page
     assert "The cache is compressed before the question is seen (mode agnostic)." in page
     assert "masks, 0 bytes" not in page, "nothing is safe, and no number promises anything"
 
@@ -104,7 +188,7 @@ def test_the_matrix_names_tasks_and_the_length_of_contexts_and_upright_lines_are
     ("contexts", "told"),
     [
         ([1], "A single context has no interval."),
-        ([8, 4, 24, 8], "from 4 in 81 % of simulated runs, from 8 in 89 % of simulated runs"),
+        ([8, 4, 24, 8], "in 81 % from 4 contexts and 89 % from 8 contexts."),
         ([10, 24], ""),
     ],
 )
@@ -116,7 +200,7 @@ def test_how_sure_an_interval_is_follows_the_contexts_of_the_run(contexts: list[
     ]
     page = build_pages([results_of(frame(records))])[FRONT]
     assert told in page
-    assert ("hold the truth" in page) == (4 in contexts)
+    assert ("holds the true value" in page) == (4 in contexts)
     assert ("A single context has no interval." in page) == (1 in contexts)
 
 
@@ -137,6 +221,6 @@ def test_an_oracle_that_is_not_shown_to_be_safe_has_its_reason() -> None:
     made += [record(example_id=f"{n}", policy="snapkv", ratio=0.5, f1=80.0) for n in range(4)]
     page = build_pages([results_of(frame(made), "reference")])[FRONT]
     assert (
-        "so few contexts cannot exclude a loss of 5 points or more at the lowest ratio, in base (up to 9, n = 4)"
-        in page
+        "so few contexts do not exclude a loss of 5 points or more at the lowest ratio, in base (up to 9 points, n = 4 "
+        "contexts)." in page
     )
