@@ -1,5 +1,6 @@
 """A result table holds values for programs, and how people see them in a terminal."""
 
+import re
 import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,6 +17,12 @@ NARROWEST = 20  # characters of a column of sentences
 
 def cell_text(value: Any) -> str:
     return "" if value is None else f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def _with_folded_paths(text: str, width: int) -> str:
+    """Breaks words that are wider than their column behind slashes: a path then has no broken name."""
+    part = rf"\S{{1,{width}}}$|\S{{1,{width - 1}}}/|\S+"  # the end, if it fits, or up to a slash
+    return re.sub(rf"\S{{{width + 1},}}", lambda word: "\n".join(re.findall(part, word[0])), text)
 
 
 @dataclass(frozen=True)
@@ -55,14 +62,14 @@ class ResultTable:
             yield self.view
             return
         if self.title:
-            yield Text(self.title, "italic")
+            yield Text(_with_folded_paths(self.title, options.max_width), "italic")
         rows = self.plain()
         for group in dict.fromkeys(row.get(self.grouped_by) for row in rows):
             if self.grouped_by:
                 yield Text(str(group), "bold")
             yield self._table([row for row in rows if row.get(self.grouped_by) == group], options.max_width)
         if self.caption:
-            yield Text(self.caption, "dim")
+            yield Text(_with_folded_paths(self.caption, options.max_width), "dim")
 
     def _table(self, rows: Sequence[dict[str, Any]], width: int) -> Table:
         """Makes a table in which no word is broken: all columns but those of sentences keep their width."""
@@ -79,6 +86,8 @@ class ResultTable:
         table = Table(box=frame, show_header=self.headed, padding=(0, GAP - self.headed, 0, 0))
         table.pad_edge = table.show_edge = False
         for column, title, of, most in zip(shown, titles, texts, widths, strict=True):
+            if column.of_sentences:
+                of[:] = [_with_folded_paths(text, most) for text in of]
             if column.cut:
                 of[:] = [textwrap.shorten(text, most, placeholder=" …", break_on_hyphens=False) for text in of]
             table.add_column(

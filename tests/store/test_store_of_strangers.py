@@ -1,6 +1,8 @@
 """Record files that somebody else made: what is wrong with them is named."""
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pandas as pd
@@ -60,6 +62,28 @@ def test_score_computes_a_metric_that_an_earlier_version_did_not_have(store: Sto
         store.frame()
     assert rescore(store) == (len(expected), len(table))
     pd.testing.assert_frame_equal(store.frame(), expected)
+
+
+def test_reading_starts_no_threads_of_pyarrow(store: Store) -> None:
+    """A process that ends by an error while they start is aborted: "terminate called without an active exception"."""
+    threads = (
+        "import os; from pathlib import Path; from kvbench.store.parquet import read_parquet; "
+        "count = lambda: len(os.listdir('/proc/self/task')); before = count(); "
+        f"[read_parquet(Path(path)) for path in {list(map(str, store.record_files()))}]; print(count() - before)"
+    )
+    run = subprocess.run([sys.executable, "-c", threads], capture_output=True, text=True, check=True)
+    assert int(run.stdout) <= 1, "one of pyarrow itself; with threads of columns there are as many as processors more"
+
+
+def test_figures_of_a_store_that_lacks_a_metric_ends_with_one_line(store: Store, tmp_path: Path) -> None:
+    path = store.record_files()[0]
+    store.write_table(path, store.read(RECORDS, path).drop_columns(["gold_nll"]))
+    command = [sys.executable, "-m", "kvbench", "figures", str(store.folder), "--out", str(tmp_path / "figures")]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert run.returncode == 1
+    (line,) = (run.stdout + run.stderr).splitlines()
+    assert line.startswith("error: ")
+    assert "lacks 'gold_nll'" in line
 
 
 def test_records_that_all_failed_get_the_columns_of_new_metrics_too(store: Store) -> None:
