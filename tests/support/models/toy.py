@@ -38,7 +38,7 @@ from kvbench.engine.decode.answers import decode
 from kvbench.engine.decode.generation import Generation, until_end
 from kvbench.engine.treat.branch import Branch, Trace
 from kvbench.engine.treat.donor import lazy_donor
-from kvbench.engine.treat.guard import attention_modules
+from kvbench.engine.treat.guard import left_as_it_was
 from kvbench.engine.treat.plan import plan
 from kvbench.engine.treat.prefill import prefill
 from kvbench.models.load import LoadedModel, wrap_model
@@ -257,13 +257,10 @@ def kvpress_answers(
     listener = DecodeListener(model.tokenizer)
     pipeline = KVPressTextGenerationPipeline(model=model.network, tokenizer=model.tokenizer)
     pipeline.tokenizer = listener
-    try:
-        with pytest.MonkeyPatch.context() as patched:
-            patched.setattr(attention_patch, "search_hyperplane", hiding_keys)
-            pipeline(context, questions=list(questions), press=press, max_new_tokens=steps)
-    finally:
-        for module in attention_modules(model):  # a pipeline that raises leaves them
-            module.masked_key_indices = None
+    # A pipeline that raises leaves masks; KVzipPress leaves a forward on the network.
+    with left_as_it_was(model), pytest.MonkeyPatch.context() as patched:
+        patched.setattr(attention_patch, "search_hyperplane", hiding_keys)
+        pipeline(context, questions=list(questions), press=press, max_new_tokens=steps)
     return [until_end(heard, model.end_tokens()) for heard in listener.heard]
 
 
