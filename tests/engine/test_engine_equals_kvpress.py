@@ -62,6 +62,9 @@ STEPS = 8
 PROTECTING = {name: policy for name, policy in RUNNABLE.items() if policy.needs_spans}
 FIRSTS = first_of_each_path(AGNOSTIC.values())
 every_path = pytest.mark.parametrize("policy", one_of_each_path(AGNOSTIC.values()))
+a_part_or_every_policy = pytest.mark.parametrize(
+    "every_policy", [pytest.param(False, id="each path"), pytest.param(True, id="all", marks=pytest.mark.slow)]
+)
 every_architecture = pytest.mark.parametrize("architecture", NETWORKS)
 
 
@@ -155,8 +158,9 @@ def test_tokens_are_those_of_kvpress_where_instructions_are_protected(llama: Loa
 
 
 @every_path
-def test_tokens_are_those_of_kvpress_on_chains(llama: LoadedModel, policy: Policy) -> None:
-    assert_equals_kvpress(llama, policy, toy_prompt(task="hops"), ratios=(0.3,))
+@pytest.mark.parametrize("ratio", [0.3, *(pytest.param(ratio, marks=pytest.mark.slow) for ratio in (0.0, 0.9))])
+def test_tokens_are_those_of_kvpress_on_chains(llama: LoadedModel, policy: Policy, ratio: float) -> None:
+    assert_equals_kvpress(llama, policy, toy_prompt(task="hops"), ratios=(ratio,))
 
 
 # --- other presses, with no edit of the engine
@@ -313,9 +317,10 @@ def largest_row(trace: Trace) -> int:
     return max(row.size for row in rows_of(waves(trace, STEPS, 1)))
 
 
+@a_part_or_every_policy
 @pytest.mark.parametrize("rows", [1, 3, 7])
-def test_small_waves_give_the_same_tokens_as_a_large_one(llama: LoadedModel, rows: int) -> None:
-    trace, generations = answered("llama", every_policy=False)
+def test_small_waves_give_the_same_tokens_as_a_large_one(llama: LoadedModel, rows: int, every_policy: bool) -> None:
+    trace, generations = answered("llama", every_policy)
     bound = rows * largest_row(trace)
     assert len(waves(trace, STEPS, bound)) > len(waves(trace, STEPS, PLENTY))
     assert by_question(decode(llama, trace, STEPS, bound)) == by_question(generations)
@@ -328,11 +333,12 @@ def test_every_sound_branch_is_in_one_wave(llama: LoadedModel) -> None:
         assert sorted(batched) == sorted(id(branch) for branch in trace.branches if branch.press_cache is None)
 
 
+@a_part_or_every_policy
 @pytest.mark.parametrize("at_once", [1, 300, 10**6])
 def test_reading_questions_in_chunks_of_rows_changes_no_token(
-    llama: LoadedModel, monkeypatch: pytest.MonkeyPatch, at_once: int
+    llama: LoadedModel, monkeypatch: pytest.MonkeyPatch, at_once: int, every_policy: bool
 ) -> None:
-    trace, generations = answered("llama", every_policy=False)
+    trace, generations = answered("llama", every_policy)
     monkeypatch.setattr(reading, "TOKENS_AT_ONCE", at_once)
     assert by_question(decode(llama, trace, STEPS, PLENTY)) == by_question(generations)
 
