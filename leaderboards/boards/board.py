@@ -42,6 +42,7 @@ class BoardColumn:
     meaning: str
     at_level: bool  # whether it tells of one of the levels that stand on a board unless another is chosen
     leads: bool = False  # whether it stands on the board before all columns are asked for
+    short_for: str = ""  # what its name is an abbreviation of
 
 
 @dataclass(frozen=True)
@@ -278,7 +279,8 @@ def _measure_column(measure: Measure, heading: Heading, level: Level, name: str)
     meaning = f"{heading.meaning} at {level}, {unit}"
     if measure in CLIFFS:
         meaning += "; below it those that are left unanswered"
-    return _column(name, meaning, cell, at_level=True)
+    short_for = measure.title.lower() if heading.name.isupper() and heading.name != measure.title else ""
+    return BoardColumn(name, meaning, at_level=True, short_for=short_for), cell
 
 
 def _f1_column(level: Level) -> Column:

@@ -62,7 +62,9 @@ def ranks(board: BoardProfiles) -> dict[str, RankInterval | Blank]:
             if isinstance(area, Blank):
                 intervals[policy] = area
             elif narrow:
-                intervals[policy] = Blank(f"{narrow}, under {LEAST_SHARE:.0%} of its paper's: another press", narrow)
+                intervals[policy] = Blank(
+                    f"{narrow}, which is under {LEAST_SHARE:.0%} of its paper’s window: it is another press", narrow
+                )
             elif not isinstance(end, Blank):
                 known[policy] = profile, end
     ahead = {one: {other: _ahead(known[one], known[other]) for other in known} for one in known}

@@ -339,7 +339,7 @@ def _board_data(results: Sequence[Results], boards: Sequence[PlacedBoard]) -> di
     """Returns what the script of the boards needs: which there are, what stands on them at each level, and who met
     whom."""
     # Their meanings stand there once, and not at each level of each board.
-    columns: dict[tuple[str, str, bool], int] = {}
+    columns: dict[tuple[str, str, bool, str], int] = {}
     reasons: dict[str, int] = {}
     return {
         "boards": [_one_board(placed, columns, reasons) for placed in boards],
@@ -350,7 +350,7 @@ def _board_data(results: Sequence[Results], boards: Sequence[PlacedBoard]) -> di
 
 
 def _one_board(
-    placed: PlacedBoard, columns: dict[tuple[str, str, bool], int], reasons: dict[str, int]
+    placed: PlacedBoard, columns: dict[tuple[str, str, bool, str], int], reasons: dict[str, int]
 ) -> dict[str, Any]:
     """Returns the data of a board. ``columns`` and ``reasons``: those of all boards, by their number, which this one
     adds to."""
@@ -369,7 +369,7 @@ def _one_board(
             {
                 "level": str(level.level),
                 "columns": [
-                    columns.setdefault((column.name, column.meaning, column.leads), len(columns))
+                    columns.setdefault((column.name, column.meaning, column.leads, column.short_for), len(columns))
                     for column in level.columns
                 ],
                 "rows": ["|".join(_cell_data(cell, reasons) for cell in line.cells) for line in level.lines],

@@ -56,25 +56,43 @@ def largest_of(results: Results, task: str) -> SummaryRow:
 def note_of(results: Results, task: str) -> str:
     """Says how many questions and contexts a task has, and what a reader has to know of it."""
     most = largest_of(results, task)
-    note = f"{_count_text(most.n, 'question')} about {_count_text(most.contexts, 'context')} in each cell"
+    sentences = [f"Each cell has {_count_text(most.n, 'question')} about {_contexts_text(results, task)}"]
+    if task == ALL_TASKS:
+        left_out = [one for one in results.tasks if one not in results.mastered]
+        over = f"{len(results.mastered)} of {len(results.tasks)} tasks" if left_out else f"{len(results.tasks)} tasks"
+        why = f": without {', '.join(left_out)}, which the model cannot do with the full cache" if left_out else ""
+        sentences.insert(0, f"Unweighted mean over {over}{why}")
     if most.chance is not None:
-        note += f"; who guesses without the text reaches an F1 of {most.chance:.1f}"
+        sentences.append(f"A guess without the text reaches an F1 of {most.chance:.1f}")
     if most.f1_of_silence is not None:
-        note += f"{', who' if most.chance is not None else '; who'} says “I don’t know” to everything "
-        note += f"{most.f1_of_silence:.1f}" if most.chance is not None else f"reaches an F1 of {most.f1_of_silence:.1f}"
+        sentences.append(f"“I don’t know” to every question reaches an F1 of {most.f1_of_silence:.1f}")
     if most.obeyed_by_silence is not None:
-        note += f"; silence obeys {most.obeyed_by_silence:.0f} % of the directives"
+        sentences.append(f"It obeys {most.obeyed_by_silence:.0f} % of the directives")
     if most.few_contexts:
-        few = f"as few contexts as {most.fewest_contexts} of a task" if task == ALL_TASKS else "so few contexts"
-        if most.fewest_contexts < most.contexts and task != ALL_TASKS:
-            few = f"as few contexts as {most.fewest_contexts}, those that have attacks under a defence"
-        note += f"; with {few}, intervals are too narrow and verdicts too sure: their colours are muted"
+        least = f"as few as {most.fewest_contexts} contexts of a task" if task == ALL_TASKS else "so few contexts"
+        sentences.append(f"With {least}, intervals are too narrow and verdicts too sure: their colours are muted")
+    return ". ".join(sentences)
+
+
+def _contexts_text(results: Results, task: str) -> str:
+    """Writes how many contexts there are, over several tasks those of each; of attacks there may be fewer."""
+    whole = _count_text(largest_of(results, task).contexts, "context")
     if task != ALL_TASKS:
-        return note
-    left_out = [one for one in results.tasks if one not in results.mastered]
-    over = f"{len(results.mastered)} of {len(results.tasks)} tasks" if left_out else f"{len(results.tasks)} tasks"
-    why = f" (without {', '.join(left_out)}, which the model cannot do with the full cache)" if left_out else ""
-    return f"Unweighted mean over {over}{why}; {note}"
+        return f"{whole}{_attacked(results, task)}"
+    by_count: dict[tuple[int, str], list[str]] = {}
+    for one in results.mastered:
+        by_count.setdefault((largest_of(results, one).contexts, _attacked(results, one)), []).append(one)
+    parts = [
+        f"{count} {'each ' * (len(tasks) > 1)}of {', '.join(tasks)}{attacked}"
+        for (count, attacked), tasks in by_count.items()
+    ]
+    return f"{whole}: {'; '.join(parts)}"
+
+
+def _attacked(results: Results, task: str) -> str:
+    row = largest_of(results, task)
+    fewer = row.fewest_contexts < row.contexts
+    return f" ({row.fewest_contexts} of them with attacks under a defence)" if fewer else ""
 
 
 def _section(

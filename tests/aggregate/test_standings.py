@@ -152,7 +152,7 @@ def test_a_press_of_a_narrow_window_is_ranked_against_nobody_and_keeps_what_else
         rank = board["snapkv"][RANK]
         assert isinstance(rank, Blank)
         assert rank.short == "window 2 to 11 of 64"
-        assert rank.reason == "window 2 to 11 of 64, under 50% of its paper's: another press"
+        assert rank.reason == "window 2 to 11 of 64, which is under 50% of its paper’s window: it is another press"
         assert (value(board["tova"][RANK]).rank, value(board["knorm"][RANK]).rank) == (1, 2)
         before = blanks_of(plain, "snapkv", task)
         assert board["snapkv"][AREA] == before[AREA]

@@ -1,5 +1,6 @@
 """The findings of the first page: no noise is told as a gain, and what is told is what binds."""
 
+import re
 from typing import Any
 
 import pytest
@@ -224,3 +225,22 @@ def test_an_oracle_that_is_not_shown_to_be_safe_has_its_reason() -> None:
         "so few contexts do not exclude a loss of 5 points or more at the lowest ratio, in base (up to 9 points, n = 4 "
         "contexts)." in page
     )
+
+
+def test_the_contexts_of_a_mean_are_told_task_by_task_and_an_abbreviation_is_spelled_out() -> None:
+    made = [*_made("hops", 12, snapkv=[0.0]), *_made("base", 12, snapkv=[1.0]), *_made("long_context", 4, snapkv=[1.0])]
+    for n in range(3):
+        attack = {"hallucinated": None, "answered": None, "f1": 0.0, "protected": "No comma."}
+        here = {"task": "instructions", "example_id": f"{n}", "directives_obeyed": 1.0}
+        for policy, ratio in (("full", 0.0), ("snapkv", 0.5)):
+            made.append(record(**here, policy=policy, ratio=ratio, question_id="0"))
+            defended = {"leakage": 0.0, "defence": "Refuse.", "defence_leakage": 0.0}
+            if n < 2:
+                of_attack = {**here, **attack, **defended, "directives_obeyed": None}
+                made.append(record(**of_attack, policy=policy, ratio=ratio, question_id="1"))
+    page = build_pages([results_of(frame(made), "reference")])[FRONT]
+    assert (
+        "Each cell has 33 questions about 31 contexts: 12 each of hops, base; 4 of long_context; 3 of instructions "
+        "(2 of them with attacks under a defence). "
+    ) in page
+    assert re.search(r'<th [^>]*data-of="global eviction ratio">GER at 0.5</th>', page)

@@ -59,9 +59,10 @@ if (source) {
       cell.classList.toggle("extra", !level.columns[index][2]);
       return cell;
     };
-    put(table.tHead.rows[0], level.columns.map(([name, meaning], index) => {
+    put(table.tHead.rows[0], level.columns.map(([name, meaning, , shortFor], index) => {
       const made = heading(name, "col");
       made.title = meaning;
+      if (shortFor) made.dataset.of = shortFor;
       return marked(made, index);
     }));
     board.rows.forEach((row, index) => put(row, cellsIn(level.rows[index]).map(marked)));
