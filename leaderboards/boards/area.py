@@ -101,7 +101,7 @@ AREA = DerivedMeasure(
     unit="percent",
     better="higher",
     bounds=(0, 100),
-    line="mean of what leads the task over the realised ratio, percent, with its 95 % interval",
+    line="mean height of the curve of what leads the task over the realised ratio, in percent, with its 95 % interval",
     definition=Definition(
         "Area",
         "The mean height of the curve of what leads the task over the realised ratio, from the full cache at 0 to the "

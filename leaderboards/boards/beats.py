@@ -133,10 +133,9 @@ def _beats(control: str) -> DerivedMeasure[Against | Blank]:
         unit="points",
         better="higher",
         bounds=(-100, 100),
-        line="area minus that of the control, both from the full cache at 0 to the last realised ratio that both "
-        "reach, in points (compare leaves out what is below the lowest asked ratio, where little differs, and finds "
-        "more); verdict and interval are of the "
-        "test corrected by Holm’s method over the board",
+        line="its area minus the control’s, in points, from the full cache to the last realised ratio that both reach "
+        "(compare begins at the lowest asked ratio instead, and finds larger differences); verdict and interval are "
+        "those of the test, corrected by Holm’s method over the board",
         definition=BEATS_DEFINITION,
         of_board=of_board,
         columns={

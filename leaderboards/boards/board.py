@@ -276,9 +276,9 @@ def _measure_column(measure: Measure, heading: Heading, level: Level, name: str)
         return Cell(text, "" if silent is None else f"unanswered {100 * silent:.0f}", value)
 
     unit = "percent" if measure.is_share else measure.unit
-    meaning = f"{heading.meaning} at {level}, {unit}"
+    meaning = f"{heading.meaning} at {level}, in {unit}"
     if measure in CLIFFS:
-        meaning += "; below it those that are left unanswered"
+        meaning += "; below it the percentage of questions that are left unanswered"
     short_for = measure.title.lower() if heading.name.isupper() and heading.name != measure.title else ""
     return BoardColumn(name, meaning, at_level=True, short_for=short_for), cell
 
@@ -291,7 +291,7 @@ def _f1_column(level: Level) -> Column:
             return Cell.blank(None if row is None else row.reason)
         return Cell(F1.text(value), interval_text(F1.interval(row)), value)
 
-    return _column(f"F1 at {level}", f"at {level}, percent, with its 95 % interval", cell, at_level=True)
+    return _column(f"F1 at {level}", f"F1 at {level}, in percent, with its 95 % interval", cell, at_level=True)
 
 
 def _cost(policy: _Policy) -> Cell:
@@ -312,7 +312,7 @@ def _saved_column(name: str, level: Level) -> Column:
         saved = 1 - held / whole
         return Cell(f"{100 * saved:z.0f}", "", saved)
 
-    meaning = f"of what an allocator holds for the full cache, at {level}, percent"
+    meaning = f"memory that is freed at {level}, in percent of the full cache’s bytes"
     return _column(name, meaning, cell, at_level=True)
 
 

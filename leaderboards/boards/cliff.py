@@ -109,7 +109,7 @@ CLIFF_DEFINITION = Definition(
     "Where susceptibility peaks: the middle of two neighbouring asked ratios, with an interval that holds the "
     "cliffs of 95 % of the resamples. It is the largest of several slopes, and so flattered by chance. Blank "
     "where the rate rises nowhere, and by budget. It is told of wrong of answered first, since the hallucination rate "
-    "falls as well when a model falls silent.",
+    "also falls when a model falls silent.",
     "cliff = argmax χ(α)",
     f"after {ROUTING}",
     chapter="board",

@@ -95,7 +95,7 @@ RANK = DerivedMeasure(
     unit="rank",
     better="lower",
     bounds=(1, float("inf")),
-    line="by the area, with its 95 % interval",
+    line="the place by area among the policies, 1 is best, with its 95 % interval",
     definition=Definition(
         "Rank, and rank interval",
         "One more than there are policies of a larger area; policies of one value share the better rank. Any two are "

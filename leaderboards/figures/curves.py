@@ -20,7 +20,7 @@ Point = tuple[float, float, Interval | None]
 Cliffs = Mapping[str, Cliff | Blank]
 
 CLIFF_NOTE = (
-    "Ring: the cliff of a method, where this rises fastest, with its 95 % interval; "
+    "A ring marks the cliff of a method, where this rises fastest, with its 95 % interval; "
     "if it is faint, it may be no rise at all."
 )
 TENTH = 10  # percentage points for a tenth of ratio, of a susceptibility of 1

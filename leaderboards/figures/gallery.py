@@ -50,11 +50,11 @@ class Gallery:
 # Every task has these, but those without gold answers.
 EXPECTED = tuple(measure for measure in CURVES if measure.over is not Over.CONCERNED)
 RAW_RATES = (
-    "The hallucination rate counts wrong answers among all questions and falls as well when a model falls silent; "
+    "The hallucination rate counts wrong answers among all questions, so it also falls when a model falls silent; "
     "wrong of answered counts them among the answers that are given."
 )
 STILL_ANSWERED = (
-    "Wrong of answered speaks of what is still answered alone: it falls as well where only the easy questions are. "
+    "Wrong of answered looks only at what is still answered, so it also falls where only easy questions are answered. "
     "“Lost” and the abstention rate tell how many are not answered any more."
 )
 CAUTIONS = {WRONG_OF_ANSWERED: STILL_ANSWERED, HALLUCINATION: RAW_RATES}
@@ -128,7 +128,7 @@ def _said(points: Scatter) -> str:
     plot = points.plot
     note = f"Over the methods: {correlation_text(points.correlation)}"
     if isinstance(points.correlation, Correlation):
-        note += ", which are about the same questions, so that p is too small"
+        note += ". The points are about the same questions, so p is too small"
     return f"{note}. Hollow marks are controls, which are not counted." + (
         f" Not drawn: {plot.note}." if plot.note else ""
     )

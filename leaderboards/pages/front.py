@@ -243,11 +243,12 @@ def _sinks(results: Results, matrix: UseMatrix) -> list[str]:
     if over not in lower:
         return []
     own, other = lower[over]
-    tasks = ", ".join(task for task in lower if task != ALL_TASKS)
+    each = [task for task in results.mastered if task in lower]
+    tasks = "each of them" if len(each) == len(results.mastered) > 1 else ", ".join(each)
+    where = f" over all tasks; smaller in {tasks}" if over == ALL_TASKS else ""
     return [
-        f"StreamingLLM has a smaller area than recency ({own:.0f} against {other:.0f}"
-        f"{f' over all tasks; smaller in {tasks}' if tasks else ''}): the first tokens, which it always keeps, take "
-        f"much of a small budget.{_safer_all_the_same(matrix)}"
+        f"StreamingLLM has a smaller area than recency ({own:.0f} against {other:.0f}{where}): the first tokens, which "
+        f"it always keeps, take much of a small budget.{_safer_all_the_same(matrix)}"
     ]
 
 

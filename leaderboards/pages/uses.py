@@ -29,7 +29,7 @@ NOT_RUN = "not run"
 MASKS = "masks, 0 bytes"
 A_LITTLE = 0.005  # of the bytes
 ADAPTED_NOTE = (
-    "adapted: its press ran with other arguments than its paper’s, such as a smaller window; the board has them"
+    "adapted: the press ran with other arguments than its paper’s, such as a smaller window; the board lists them"
 )
 DEFINITION = Definition(
     "What is safe for what",

@@ -89,7 +89,7 @@ def test_the_cliff_stands_on_the_curve_with_its_interval() -> None:
         "+10.0 points for a tenth",
         "95 % interval 5.0–15.0",
     )
-    assert plot.note.startswith("Ring: the cliff")
+    assert plot.note.startswith("A ring marks the cliff")
     left, right = drawn_at(plot, "cliff")["snapkv"]
     (x, y), _ = plot.drawing.places([(0.25, spot.y), (0.7, spot.y)])
     assert left == pytest.approx((x, y), abs=0.06)

@@ -244,3 +244,17 @@ def test_the_contexts_of_a_mean_are_told_task_by_task_and_an_abbreviation_is_spe
         "(2 of them with attacks under a defence). "
     ) in page
     assert re.search(r'<th [^>]*data-of="global eviction ratio">GER at 0.5</th>', page)
+
+
+def test_streaming_llm_below_recency_is_told_with_its_measure_its_tasks_and_what_the_safe_ratio_says() -> None:
+    """In base it loses 3 points everywhere, and recency 0 or 12: a larger area and no safe ratio. Elsewhere it loses
+    more."""
+    base = _made("base", 12, streaming_llm=[3.0], recency=[0.0, 0.0, 0.0, 0.0, 0.0, 12.0])
+    hops = _made("hops", 12, streaming_llm=[60.0], recency=[0.0])
+    page = build_pages([results_of(frame([*base, *hops]), "reference")])[FRONT]
+    note = re.search(r"StreamingLLM has a smaller area than recency[^<]*", page)
+    assert note is not None
+    assert re.match(r"[^(]*\(\d+ against \d+ over all tasks; smaller in each of them\): ", note[0])
+    assert note[0].endswith(" Its safe ratio is higher for short QA all the same.")
+    alone = build_pages([results_of(frame(_made("base", 12, streaming_llm=[0.0], recency=[3.0])), "reference")])[FRONT]
+    assert "StreamingLLM has" not in alone
