@@ -74,6 +74,10 @@ def test_a_matrix_of_every_use_and_twelve_policies_is_in_view_and_cuts_nothing(
     assert browser.evaluate(f"{wider}({matrix}.parentElement)") <= 0
     assert browser.evaluate(f"{matrix}.getBoundingClientRect().bottom") <= HEIGHT
     assert browser.evaluate(f"({CUT})('.uses td')") == []
+    chart = browser.evaluate("document.querySelector('.screen figure svg').getBoundingClientRect().top")
+    assert chart <= HEIGHT - 100, "the trade-off is in view too, on a phone its upper part"
+    last = browser.evaluate("document.querySelector('.findings li:last-child').getBoundingClientRect().bottom")
+    assert width == 390 or last <= HEIGHT, "and all findings"
     board = "[...document.querySelectorAll('.board .scroll')].find(each => each.offsetParent !== null)"
     hint = browser.evaluate(f"getComputedStyle({board}, '::before').content")
     assert ("sideways" in hint) == (width == 390)
