@@ -123,7 +123,7 @@ def explanation(duels: Sequence[Duel]) -> list[str]:
     fewest = min(duel.contexts for duel in duels)
     lines = [f"points of difference; verdicts are on {lead.title}"]
     lines += [f"intervals are those of the test: each task corrected over its {levels} levels (Holm)"] * (levels > 1)
-    if any(duel.verdict == UNDECIDED for duel in duels):
+    if any(duel.verdict == UNDECIDED and duel.lead.smallest() is not None for duel in duels):
         lines.append(f"±: smaller differences cannot be seen with {fewest} contexts; --limit {MORE * fewest} sees half")
     return [*lines, *few_contexts(duels)]
 

@@ -118,3 +118,16 @@ def test_budgets_are_compared_as_ratios_are(records: pd.DataFrame) -> None:
     found = duels(kept, "snapkv", ["random"])
     assert [duel.level for duel in found if duel.task == "base"] == [Level("budget", n) for n in (128.0, 64.0, 16.0)]
     assert "tokens of each context to keep" in build_comparison("m", found, {})
+
+
+@pytest.mark.parametrize(("contexts", "told"), [(2, False), (12, True)])
+def test_what_cannot_be_seen_is_explained_where_a_verdict_says_it(contexts: int, told: bool) -> None:
+    """Of fewer than six contexts no difference can be seen at all, and no ± stands behind a verdict."""
+    made = []
+    for n in range(contexts):
+        made += [record(example_id=f"{n}", policy=policy, ratio=0.5, f1=50.0 + n % 2) for policy in ("snapkv", "knorm")]
+        made[-1]["f1"] = 50.0 + (n + 1) % 2
+    (table,) = verdict_tables(duels(frame(made), "snapkv", ["knorm"]), {})
+    verdict = table.plain()[0]["verdict_in_words"]
+    assert ("±" in verdict) is told
+    assert ("±: smaller differences cannot be seen" in table.caption) is told
