@@ -51,13 +51,16 @@ def peak() -> int:
 
 
 def h2o_scores(shape: LlamaShape, length: int) -> Measurement:
-    extra, seconds = apart(_h2o_extra, shape, length)
-    error = apart(_h2o_error, shape, min(length, 512))
+    extra, seconds, error = apart(_h2o, shape, length)
     what = f"H2O scores of {length:,} tokens, one layer of {shape.name} in bfloat16: memory beside the layer's own"
     return measurement(
         "h2o", what, "GB", "< 1, and 1e-5 relative to eager", [extra / 1e9],
         lambda size: size < 1 and error < 1e-5, seconds=seconds, largest_relative_error=error,
     )  # fmt: skip
+
+
+def _h2o(shape: LlamaShape, length: int) -> tuple[int, float, float]:
+    return *_h2o_extra(shape, length), _h2o_error(shape, min(length, 512))
 
 
 def _h2o_extra(shape: LlamaShape, length: int) -> tuple[int, float]:

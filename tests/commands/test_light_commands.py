@@ -22,7 +22,7 @@ COMMAND_LINES = [
     ["export", "--task", "base", "--limit", "1"],
     ["score", RUN],
     ["site", RUN],
-    ["figures", RUN, "--formats", "svg"],
+    ["figures", RUN, "--formats", "svg", "--only", "f1"],
     ["show", RUN, "--policy", "snapkv", "--ratio", "0.5"],
 ]
 # Options that make no sense, in commands that would run a model.

@@ -17,7 +17,8 @@ from tests.support.records.kvpress_folders import evaluation
 
 PAGES = {page.name: page for page in pages()}
 COMMAND = re.compile(r"^(?:python -m )?kvbench (.+)$", re.MULTILINE)
-FEWER = ("--limit 16", "--limit 4")  # contexts here, which are too few for a verdict
+# Fewer contexts here, which are too few for a verdict, and fewer figures: tests/figures draws all of them.
+SMALLER = {"--limit 16": "--limit 4", "--formats png": "--formats png --only f1"}
 NEEDS = "# needs "  # marks a command that wants what a test machine has not
 every_page = pytest.mark.parametrize("page", PAGES.values(), ids=PAGES)
 
@@ -28,6 +29,12 @@ def commands() -> dict[str, None]:
         fence for page in PAGES.values() for fence in re.findall(r"^```sh\n(.*?)^```", page.read_text(), re.M | re.S)
     ]
     return dict.fromkeys(command for fence in fences for command in COMMAND.findall(fence))
+
+
+def smaller(command: str) -> str:
+    for words, fewer in SMALLER.items():
+        command = command.replace(words, fewer)
+    return command
 
 
 @every_page
@@ -93,7 +100,7 @@ def test_every_other_command_runs_in_the_order_given(
     monkeypatch.chdir(tmp_path)
     for command in commands():
         if NEEDS not in command:
-            words = shlex.split(command.replace(*FEWER), comments=True)
+            words = shlex.split(smaller(command), comments=True)
             monkeypatch.setattr("sys.argv", words)
             assert main(words) == 0, f"{command}\n{capsys.readouterr().err}"
     listed = (tmp_path / "site/index.html").read_text()

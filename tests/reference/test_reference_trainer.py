@@ -141,7 +141,8 @@ def test_two_processes_learn_what_one_learns(tmp_path: Path, monkeypatch: pytest
     with socket.socket() as free:
         free.bind(("localhost", 0))
         port = free.getsockname()[1]
-    context = multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")  # which imports for both
+    context.set_forkserver_preload(["kvbench.reference.train"])
     crew = [context.Process(target=train_in_a_crew, args=(rank, tmp_path, port)) for rank in range(2)]
     for process in crew:
         process.start()

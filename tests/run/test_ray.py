@@ -16,6 +16,7 @@ import pyarrow as pa
 import pytest
 
 from datasets_gen import TASKS
+from kvbench.cli.program import main
 from kvbench.prompts.prompt import build_prompts
 from kvbench.store.identity import PROVENANCE
 from kvbench.store.store import Store
@@ -72,13 +73,16 @@ class Runs:
         path = os.pathsep.join([str(ROOT), *sys.path])
         return {**os.environ, "PYTHONPATH": path, "KVBENCH_MARK": self.mark, "OMP_NUM_THREADS": "1", **more}
 
-    def start(self, name: str, *more: str, **environment: str) -> "subprocess.Popen[str]":
+    def words(self, name: str, *more: str) -> list[str]:
+        """The command of a run."""
         grid = ["--tasks", "base", "--limit", str(CONTEXTS), "--ratios", "0.5", "--cell-seconds", "3600"]
         policies = ["--policies", f"{self.folder / 'press.py'}:Press"]
         out = ["--name", "x", "--out", str(self.folder / name), "--site", str(self.folder / "site")]
-        words = ["run", "--model", str(self.model), "--device", "cpu", *grid, *policies, *out, *more]
+        return ["run", "--model", str(self.model), "--device", "cpu", *grid, *policies, *out, *more]
+
+    def start(self, name: str, *more: str, **environment: str) -> "subprocess.Popen[str]":
         return subprocess.Popen(
-            [sys.executable, "-m", "kvbench", *words],
+            [sys.executable, "-m", "kvbench", *self.words(name, *more)],
             env=self.environment(environment),
             stderr=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
@@ -100,8 +104,8 @@ class Runs:
         return Store.open(self.folder / name / "x")
 
     def workers(self) -> list[int]:
-        """The processes that have run the press and are still there."""
-        noted = [int(path.name) for path in (self.folder / "pids").iterdir()]
+        """The other processes that have run the press and are still there."""
+        noted = {int(path.name) for path in (self.folder / "pids").iterdir()} - {os.getpid()}
         return [process for process in noted if is_running(process)]
 
     def processes(self) -> list[int]:
@@ -129,7 +133,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory, toy_folder: Path) -> Iterator
 
 @pytest.fixture(scope="module")
 def local(runs: Runs) -> bytes:
-    runs.ended(runs.start("local"))
+    """The records of a run in this process."""
+    assert main(runs.words("local")) == 0
     return content(runs.store("local"))
 
 
