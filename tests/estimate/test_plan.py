@@ -218,6 +218,7 @@ def test_constants_of_this_machine_are_measured_and_make_a_plan(
 ) -> None:
     monkeypatch.setattr(measuring, "REPEATS", 1)
     monkeypatch.setattr(measuring, "STORED_RATIOS", (0.3, 0.7))
+    monkeypatch.setattr(measuring, "CONTEXTS_IN_CHUNK", 2)
     policies = [POLICIES[name] for name in ("full", "knorm", "finch", "kvzip")]  # finch needs a question
     constants = measuring.measure(lambda _: None, policies, (224, 320))
     path = tmp_path / "constants.json"
