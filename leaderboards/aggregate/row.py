@@ -17,7 +17,7 @@ REALISED_RATIO, KEPT_TOKENS, KV_BYTES = (MEASURES[field] for field in ("realised
 WRONG_OF_ANSWERED = MEASURES["wrong_of_answered"]
 ABSTENTION, SLOT_COVERAGE = MEASURES["abstention_rate"], MEASURES["slot_coverage"]
 OBEYED, LEAKAGE = MEASURES["directives_obeyed"], MEASURES["leakage_under_defence"]
-NEXT_TOKENS = MEASURES["next_token_accuracy"]
+NEXT_TOKENS, PERPLEXITY = MEASURES["next_token_accuracy"], MEASURES["perplexity"]
 LEAKAGE_RISE = MEASURES["leakage_rise"]
 
 

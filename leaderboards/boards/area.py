@@ -12,6 +12,7 @@ from leaderboards.boards.profiles import FLAT, Profile
 from leaderboards.metrics.declaration.definition import Definition
 from leaderboards.statistics.bootstrap import FloatArray
 from leaderboards.statistics.resampling import Blank, Estimate
+from policies.declaration.names import FULL
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,8 @@ def areas(profile: Profile, to: FloatArray | None = None) -> FloatArray | Blank:
     """
     if isinstance(profile.lead, Blank):
         return profile.lead
+    if profile.no_levels and profile.policy != FULL:
+        return Blank(profile.no_levels)
     ratios, heights = profile.places, profile.lead
     if isinstance(ratios, Blank):
         return ratios
@@ -106,7 +109,8 @@ AREA = DerivedMeasure(
         "Area",
         "The mean height of the curve of what leads the task over the realised ratio, from the full cache at 0 to the "
         "last point, by the trapezoid rule, in percent. What lies beyond the last point is not known and not counted. "
-        "Policies are compared over the span that both share. Of faults, which remove no tokens, it is over the rate.",
+        "Policies are compared over the span that both share. Of faults, which remove no tokens, it is over the rate. "
+        "Blank of what has no levels, as of int4.",
         "area = (1 / span) ∫ lead(r) dr from r = 0 to span",
         names=("n", "contexts", "answers"),
         chapter="board",

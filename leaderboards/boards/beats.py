@@ -23,6 +23,7 @@ from policies.declaration.names import CONTROLS, TO_BEAT
 NO_SPREAD = "all resamples are equal"
 NOTHING_REMOVED = "one of them removes nothing"
 A_CONTROL = "a control"
+OTHER_LEVELS = "it has levels of another kind than the control"
 
 
 def smallest_detectable_difference(resampled: FloatArray) -> float | Blank:
@@ -69,6 +70,8 @@ def against(one: Profile, other: Profile) -> Against | Blank:
 
 def _differences(one: Profile, other: Profile) -> tuple[FloatArray, float] | Blank:
     """Returns the difference of the areas as measured and in each resample, and the span of both."""
+    if one.axis != other.axis:
+        return Blank(OTHER_LEVELS)
     end, other_end = last_realised(one), last_realised(other)
     if isinstance(end, Blank):
         return end

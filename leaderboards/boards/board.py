@@ -22,15 +22,17 @@ from leaderboards.boards.declaration import DerivedMeasure
 from leaderboards.boards.profiles import NOT_COMPRESSED
 from leaderboards.boards.rank import RANK
 from leaderboards.boards.registry import FIRST_COLUMNS
+from leaderboards.boards.safe_ratio import SAFE_HEADINGS
 from leaderboards.boards.standings import Standing, Standings, all_standings
-from leaderboards.metrics import ON_BOARD, Heading, Measure
+from leaderboards.metrics import ON_BOARD, Heading, Measure, Over
 from leaderboards.statistics.resampling import Blank
-from policies.declaration.levels import UNTREATED, Level
+from policies.declaration.levels import UNTREATED, Level, LevelKind
 from policies.declaration.names import CONTROLS, FULL
 
 COST = "ms / 1,000 tokens"
+NOTHING_REMOVED = "no tokens are removed: nothing is evicted, and nothing freed"
 # The columns that stand on a board before all are asked for, those of levels at the first of them alone.
-LEADING = ("rank", "area", "beats random?", "safe ratio", "F1", "wrong of answered", "GER", "bytes saved", COST)
+LEADING = ("rank", "area", "beats random?", *SAFE_HEADINGS, "F1", "wrong of answered", "GER", "bytes saved", COST)
 SIGN_MEANINGS = {"○": "tied with others", SIGNS["better"]: "better", SIGNS["worse"]: "worse"}
 
 
@@ -181,8 +183,9 @@ def _board(
     ]
     ordered = sorted(policies, key=_place)
     ordered.sort(key=lambda policy: policy.standing.policy in CONTROLS)
-    columns, lines = _table(_columns(shown, machine), ordered)
     levels = sorted({row.at for row in rows if row.policy != FULL})
+    kinds = list({level.declared.name: level.declared for level in levels if level != UNTREATED}.values())
+    columns, lines = _table(_columns(shown, machine, kinds or [UNTREATED.declared]), ordered)
     return Board(
         columns,
         tuple(line for line in lines if line.name not in CONTROLS),
@@ -214,12 +217,12 @@ def _place(policy: _Policy) -> float:
     return float("inf") if isinstance(rank, Blank) else rank.rank
 
 
-def _columns(shown: Sequence[Level], machine: str = "") -> list[Column]:
+def _columns(shown: Sequence[Level], machine: str = "", kinds: Sequence[LevelKind] = ()) -> list[Column]:
     """Lays out the columns of the board. ``shown``: of which columns there are one for each level; others are of the
-    first."""
+    first. ``kinds``: of all levels."""
     first = shown[0] if shown else UNTREATED
     columns = [
-        *map(_derived_column, FIRST_COLUMNS),
+        *(_derived_column(measure, kinds) for measure in FIRST_COLUMNS),
         *map(_f1_column, shown),
         *(
             _measure_column(measure, heading, level, heading.name if heading.single else f"{heading.name} at {level}")
@@ -253,13 +256,15 @@ def _column(name: str, meaning: str, cells: Cells, at_level: bool = False) -> Co
     return BoardColumn(name, meaning, at_level), cells
 
 
-def _derived_column(measure: DerivedMeasure[Any]) -> Column:
-    return _column(measure.heading, measure.line, lambda policy: measure.cell_of(policy.standing[measure]))
+def _derived_column(measure: DerivedMeasure[Any], kinds: Sequence[LevelKind]) -> Column:
+    heading = measure.heading_of(kinds) if measure.heading_of else measure.heading
+    return _column(heading, measure.line, lambda policy: measure.cell_of(policy.standing[measure]))
 
 
 def _at(policy: _Policy, level: Level) -> SummaryRow | None:
-    """Returns the row at a level; the full cache is the same at every level."""
-    return policy.full if policy.standing.policy == FULL else policy.rows.get(level)
+    """Returns the row at a level; what has no levels, as the full cache and int4, is the same at every level."""
+    has_levels = set(policy.rows) - {UNTREATED}
+    return policy.rows.get(level if has_levels else UNTREATED)
 
 
 def _measure_column(measure: Measure, heading: Heading, level: Level, name: str) -> Column:
@@ -270,6 +275,8 @@ def _measure_column(measure: Measure, heading: Heading, level: Level, name: str)
         value = None if row is None else measure.value(row)
         if row is None or value is None:
             return Cell.blank(None if row is None else row.reason)
+        if measure.over is Over.ANSWERABLE and not level.declared.removes and not row.realised_ratio:
+            return Cell.blank(NOTHING_REMOVED)
         text = count_text(row, measure) or (f"{100 * value:z.0f}" if measure.is_share else measure.text(value))
         silent = ABSTENTION.value(row) if measure in CLIFFS else None
         # What is not answered is not wrong either.
@@ -310,6 +317,8 @@ def _saved_column(name: str, level: Level) -> Column:
         if held is None or not whole:
             return Cell.blank(None if row is None else row.reason)
         saved = 1 - held / whole
+        if saved == 0 and not level.declared.removes:
+            return Cell.blank(NOTHING_REMOVED)
         return Cell(f"{100 * saved:z.0f}", "", saved)
 
     meaning = f"memory that is freed at {level}, in percent of the full cache’s bytes"

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from leaderboards.aggregate.row import HALLUCINATION, WRONG_OF_ANSWERED, interval_text
 from leaderboards.boards.cells import Cell
 from leaderboards.boards.declaration import DerivedMeasure, each
-from leaderboards.boards.profiles import FLAT, NOT_COMPRESSED, Measured, Profile
+from leaderboards.boards.profiles import FLAT, Measured, Profile
 from leaderboards.metrics import Interval, Measure
 from leaderboards.metrics.declaration.definition import Definition, with_interval
 from leaderboards.metrics.routing import ROUTING
@@ -26,8 +26,8 @@ def susceptibility(profile: Profile, measure: Measure) -> tuple[FloatArray, Floa
     arXiv 2603.01426]"""
     rates: Measured = getattr(profile, measure.field)
     realised = profile.realised_ratio
-    if len(profile.levels) < 2:
-        return Blank(NOT_COMPRESSED)
+    if profile.no_levels:
+        return Blank(profile.no_levels)
     if isinstance(rates, Blank):
         return rates
     # The first level is the untreated cache, whatever its kind is called.

@@ -11,6 +11,7 @@ from leaderboards.boards.profiles import Profile
 from leaderboards.metrics import Better
 from leaderboards.metrics.declaration.definition import Definition
 from leaderboards.statistics.resampling import Blank
+from policies.declaration.levels import LevelKind
 
 Value = TypeVar("Value")
 OfBoard = Callable[["BoardProfiles"], Mapping[str, Value]]
@@ -42,6 +43,8 @@ class DerivedMeasure(Generic[Value]):
     over_tasks: Callable[[Mapping[str, Value]], Value] | None = field(default=None, kw_only=True)
     columns: Mapping[str, str]  # the columns of the download, and the attribute of the value that each holds
     heading: str = ""  # of its column on the board, if it stands there
+    # The heading on a board with levels of these kinds, if it is not the same on every board.
+    heading_of: Callable[[Sequence[LevelKind]], str] | None = None
     cell: Callable[[Any], Cell] | None = None  # its cell there
     parts: tuple[Definition, ...] = ()  # what else its columns need to be understood
 

@@ -40,6 +40,7 @@ NO_FULL = "the full cache was not run"
 TWO_KINDS = "asked by levels of two kinds: look at one of them"
 NOT_MEASURED = "not measured"
 NOT_COMPRESSED = "the full cache is not compressed"
+NO_LEVELS = "it has no levels to go along: what it keeps is in the other columns"
 FLAT = 1e-9  # differences below which are noise of sums
 
 Measured = FloatArray | Blank
@@ -77,9 +78,22 @@ class Profile:
     def places(self) -> Measured:
         """Returns where each level is on the axis of its curve: at its realised ratio, or where no tokens are removed,
         as by a fault, at the level itself."""
-        if isinstance(self.realised_ratio, Blank) or self.levels[-1].share(1) is not None:
+        if isinstance(self.realised_ratio, Blank) or self.axis == REALISED_RATIO.field:
             return self.realised_ratio
         return np.broadcast_to([level.amount for level in self.levels], self.realised_ratio.shape)
+
+    @property
+    def axis(self) -> str:
+        """Names what its curve is over: curves over the same are compared, and others are not."""
+        return REALISED_RATIO.field if self.levels[-1].declared.removes else self.levels[-1].kind
+
+    @property
+    def no_levels(self) -> str:
+        """Says why it is a single point and no curve, if it is: nothing is asked of the full cache, nor of a
+        quantisation that stores every number in as many bits."""
+        if len(self.levels) > 1:
+            return ""
+        return NOT_COMPRESSED if self.policy == FULL else NO_LEVELS
 
     @property
     def not_comparable(self) -> str:

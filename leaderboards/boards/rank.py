@@ -45,7 +45,7 @@ def rank_intervals(ahead: Mapping[str, Mapping[str, FloatArray]]) -> dict[str, R
         low, high = discrete_interval(ranks[1:], rank)
         tied = tuple(other for other, lead in by_other.items() if other != policy and not Difference.of(lead).is_clear)
         ends = (None if low is None else int(low), None if high is None else int(high))
-        intervals[policy] = RankInterval(rank, *ends, tied, alone=len(ahead) == 1)
+        intervals[policy] = RankInterval(rank, *ends, tied, alone=len(by_other) == 1)
     return intervals
 
 
@@ -67,7 +67,10 @@ def ranks(board: BoardProfiles) -> dict[str, RankInterval | Blank]:
                 )
             elif not isinstance(end, Blank):
                 known[policy] = profile, end
-    ahead = {one: {other: _ahead(known[one], known[other]) for other in known} for one in known}
+    ahead = {
+        one: {other: _ahead(known[one], known[other]) for other in known if known[other][0].axis == known[one][0].axis}
+        for one in known
+    }
     return intervals | rank_intervals(ahead)
 
 
@@ -100,7 +103,8 @@ RANK = DerivedMeasure(
         "Rank, and rank interval",
         "One more than there are policies of a larger area; policies of one value share the better rank. Any two are "
         "compared over the realised ratios that both reach, so that one that removes less than it is asked to keeps "
-        "its rank and cuts nobody short. The interval holds 95 % of the ranks in the same resamples of contexts for "
+        "its rank and cuts nobody short; policies with levels of different kinds, as faults and evictions, are ranked "
+        "each among their own. The interval holds 95 % of the ranks in the same resamples of contexts for "
         "all, widened to hold the rank measured. Tied are those whose paired difference may be 0. Controls have none, "
         "nor has a press whose window is under half of its paper’s on one of the tasks (adapted). Where nobody else "
         "has one, the rank says nothing, and “only one ranked” stands below it.",

@@ -9,9 +9,10 @@ from leaderboards.aggregate.audit import ORACLE
 from leaderboards.aggregate.summary import ONE_CONTEXT
 from leaderboards.boards.cells import Cell
 from leaderboards.boards.declaration import BoardProfiles, DerivedMeasure
-from leaderboards.boards.profiles import NOT_COMPRESSED, Profile
+from leaderboards.boards.profiles import Profile
 from leaderboards.metrics.declaration.definition import Definition
 from leaderboards.statistics.resampling import Blank, Estimate
+from policies.declaration.levels import KINDS, UNTREATED, LevelKind
 
 TOLERATED_LOSS = 5.0  # points of what leads the task
 CHANCE = "may be chance"
@@ -36,6 +37,7 @@ class SafeRatio:
     highest_sure: float = inf
     tasks: tuple[str, ...] = ()  # over several tasks: those that decide it, that with the fewest contexts first
     unsafe_in: str = ""  # over several tasks: the one that is unsafe from the lowest ratio
+    kind: str = UNTREATED.kind  # of its levels: of a fault the ratio is a rate, and of a mantissa it is a count of bits
 
     @property
     def shown(self) -> float | None:
@@ -81,8 +83,8 @@ def safe_ratio(profile: Profile) -> SafeRatio | Blank:
     """
     if isinstance(profile.leads, Blank):
         return profile.leads
-    if len(profile.levels) < 2:
-        return Blank(NOT_COMPRESSED)
+    if profile.no_levels:
+        return Blank(profile.no_levels)
     if profile.not_comparable:
         return Blank(profile.not_comparable)
     if len(profile.leads[0]) < 2:
@@ -99,6 +101,7 @@ def safe_ratio(profile: Profile) -> SafeRatio | Blank:
         profile.contexts,
         by_level,
         next((ratio for ratio, one in outcomes.items() if one == "unsafe"), None),
+        kind=profile.levels[-1].kind,
     )
 
 
@@ -149,7 +152,9 @@ def _cell(safe: SafeRatio) -> Cell:
     place = f" in {safe.unsafe_in}" if safe.unsafe_in else ""
     unsafe = f"{unsafe_from(safe)}{place}" if unsafe_from(safe) else ""
     lines = (few, CHANCE if safe.may_be_chance else "", unsafe)
-    return Cell(f"{safe.ratio:g}" if safe.ratio else safe.outcome, "\n".join(filter(None, lines)), safe.ratio)
+    # A share removed stands alone, as it does everywhere.
+    what = "" if KINDS[safe.kind].removes else f"{safe.kind} "
+    return Cell(f"{what}{safe.ratio:g}" if safe.ratio else safe.outcome, "\n".join(filter(None, lines)), safe.ratio)
 
 
 def unsafe_from(safe: SafeRatio) -> str:
@@ -157,6 +162,12 @@ def unsafe_from(safe: SafeRatio) -> str:
     return "" if safe.unsafe_from is None or safe.outcome == "unsafe" else f"{UNSAFE_FROM} {safe.unsafe_from:g}"
 
 
+def safe_heading(kinds: Sequence[LevelKind]) -> str:
+    """Names what is safe at levels of these kinds: the safe rate where all are rates; of several kinds the level."""
+    return f"safe {kinds[0].name if len(kinds) == 1 else 'level'}"
+
+
+SAFE_HEADINGS = (*(safe_heading([kind]) for kind in KINDS.values()), safe_heading([]))
 SAFE_RATIO = DerivedMeasure(
     name="safe_ratio",
     unit="asked ratio",
@@ -177,14 +188,18 @@ SAFE_RATIO = DerivedMeasure(
         "between the safe ratio and this one nothing is shown. “May be chance”: the ratio is higher than that of the "
         "oracle, which keeps the evidence, where so few contexts do not show the oracle to be safe at the next one. "
         "Over all tasks it is the lowest of the tasks that the mean counts, with the task that has it: unsafe where "
-        "one of them is, not shown where one of them is; and the lowest ratio that is unsafe in any, with that task.",
+        "one of them is, not shown where one of them is; and the lowest ratio that is unsafe in any, with that task. "
+        "Of faults it is the safe rate, of masked bits their number; where a board has levels of several kinds, each "
+        "cell names its kind.",
         f"safe ratio = max α such that upper(lead(full) − lead(β)) < {TOLERATED_LOSS:g} for all β ≤ α",
+        names=SAFE_HEADINGS,
         chapter="board",
     ),
     of_board=safe_ratios,
     over_tasks=lowest,
     columns={
         "safe_ratio": "shown",
+        "safe_ratio_kind": "kind",
         "safe_ratio_outcome": "outcome",
         "safe_ratio_beyond": "beyond",
         "safe_ratio_unsafe_from": "unsafe_from",
@@ -193,6 +208,7 @@ SAFE_RATIO = DerivedMeasure(
         "safe_ratio_contexts": "contexts",
         "safe_ratio_tasks": "tasks",
     },
-    heading="safe ratio",
+    heading=safe_heading([UNTREATED.declared]),
+    heading_of=safe_heading,
     cell=_cell,
 )

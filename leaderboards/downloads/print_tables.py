@@ -8,10 +8,10 @@ from leaderboards.aggregate.pooled import Pooled
 from leaderboards.boards.area import AREA
 from leaderboards.boards.board import Board
 from leaderboards.boards.cells import Cell
-from leaderboards.boards.safe_ratio import SAFE_RATIO
+from leaderboards.boards.safe_ratio import SAFE_HEADINGS
 from leaderboards.statistics.significance import p_text
 
-NARROW = (SAFE_RATIO.heading, AREA.heading)
+NARROW = (*SAFE_HEADINGS, AREA.heading)
 
 LATEX = str.maketrans(
     {

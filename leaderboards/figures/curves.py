@@ -139,7 +139,7 @@ def _cliffs(
     places_of_cliffs = {}
     for style, runs in lines.items():
         cliff = cliffs.get(style.policy)
-        if isinstance(cliff, Cliff) and not style.control:
+        if isinstance(cliff, Cliff) and not style.control and runs:  # none at levels of another kind than the axis
             ratios, values = zip(*((ratio, value) for run in runs for ratio, value, _ in run), strict=True)
             places_of_cliffs[style] = (cliff, float(np.interp(cliff.ratio, ratios, values)))
     return places_of_cliffs

@@ -82,7 +82,7 @@ def _most(results: Results, matrix: UseMatrix, uses: Collection[Use] = ()) -> Sa
     candidates = []
     for line in matrix.methods:
         for use, cell in zip(matrix.uses, line.cells, strict=True):
-            if cell.sure and (use in uses or not uses):
+            if cell.sure and cell.kind == kind and (use in uses or not uses):
                 shares = [kept_share(rows, task, line.name, Level(kind, cell.sure)) for task in use.tasks]
                 kept = min((share for share in shares if share is not None), default=0.0)
                 candidates.append(
@@ -175,7 +175,7 @@ def _least(results: Results, matrix: UseMatrix, figure: Address) -> Finding | No
     best: dict[Use, float] = {}
     for line in matrix.methods:
         for use, cell in zip(matrix.uses, line.cells, strict=True):
-            if cell.sure is not None:
+            if cell.sure is not None and cell.kind == kind:
                 best[use] = max(best.get(use, 0.0), cell.sure)
     if len(best) < 2:
         return None

@@ -172,7 +172,7 @@ def _first(
     identifier, matrix = f"first-{number}", use_matrix(results)
     plot = tradeoff(results.rows, results.mastered, styles, identifier)
     kind = kind_of(results)
-    if kind.share(kind.typical, 100) is None and not isinstance(plot, Blank) and all(map(_holds_all, plot.spots)):
+    if not kind.removes and not isinstance(plot, Blank) and all(map(_holds_all, plot.spots)):
         plot = Blank("faults free nothing")
     return First(
         identifier,
@@ -196,7 +196,7 @@ def _first_lead(results: Results, use: Use) -> Lead:
 
 def _unit_of(kind: LevelKind) -> str:
     """Says what the trade-off shows, and how a ratio and the bytes hang together where levels are shares removed."""
-    return SHARE_REMOVED if kind.share(kind.typical, 100) is not None else TRADEOFF_UNIT
+    return SHARE_REMOVED if kind.removes else TRADEOFF_UNIT
 
 
 def _holds_all(spot: Spot) -> bool:

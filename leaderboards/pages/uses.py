@@ -68,6 +68,7 @@ class UseCell(Cell):
     """A cell of the matrix."""
 
     highest_sure: float = inf  # the highest ratio that the contexts can show: that of the oracle, if they are too few
+    kind: str = UNTREATED.kind  # of the levels of its policy
 
     @property
     def may_be_chance(self) -> bool:
@@ -164,14 +165,14 @@ def kind_of(results: Results) -> LevelKind:
 
 def use_matrix(results: Results) -> UseMatrix:
     """Takes the safe ratios of the standings; policies stand in the order of the board."""
-    uses = uses_of(results)
+    uses, kind = uses_of(results), kind_of(results)
     order = [line.name for line in _board_lines(results)]
     masking = _masking(results)
     lines = [
         UseLine(
             policy,
             tuple(
-                _cell({task: safe_ratio_of(results, task, policy) for task in use.tasks}, policy in masking)
+                _cell({task: safe_ratio_of(results, task, policy) for task in use.tasks}, policy in masking, kind)
                 for use in uses
             ),
         )
@@ -221,7 +222,7 @@ def safe_ratio_of(results: Results, task: str, policy: str) -> SafeRatio | Blank
 
 def _lowest_level(results: Results) -> str:
     kind = kind_of(results)
-    levels = [row.at for row in results.rows if row.at != UNTREATED and row.at.declared == kind]
+    levels = [row.at for row in results.rows if row.at.declared == kind and row.at.value != kind.nothing]
     return min(levels, key=lambda level: level.amount).where if levels else ""
 
 
@@ -229,12 +230,13 @@ def _contexts(count: int) -> str:
     return f"{count} context{'s' * (count != 1)}"
 
 
-def _cell(by_task: Mapping[str, SafeRatio | Blank], masks: bool) -> UseCell:
+def _cell(by_task: Mapping[str, SafeRatio | Blank], masks: bool, kind: LevelKind) -> UseCell:
     """Makes the cell of a use: what is safe in each of its tasks, and that it saves nothing where the policy
-    ``masks``."""
+    ``masks``. Levels of another ``kind`` than most policies have are named."""
     safe = lowest(by_task)
     if isinstance(safe, Blank):
         return UseCell.blank(safe.reason)
     lines = (CHANCE if safe.may_be_chance else "", MASKS if masks and safe.ratio else "", unsafe_from(safe))
-    text, detail = f"{safe.ratio:g}" if safe.ratio else safe.outcome, "\n".join(filter(None, lines))
-    return UseCell(text, detail, safe.ratio, highest_sure=safe.highest_sure)
+    what = "" if safe.kind == kind.name else f"{safe.kind} "
+    text, detail = f"{what}{safe.ratio:g}" if safe.ratio else safe.outcome, "\n".join(filter(None, lines))
+    return UseCell(text, detail, safe.ratio, highest_sure=safe.highest_sure, kind=safe.kind)

@@ -8,7 +8,16 @@ from rich.table import Table
 from rich.text import Text
 
 from leaderboards.aggregate.ranking import mark_of
-from leaderboards.aggregate.row import ALL_TASKS, F1, LEAKAGE, OBEYED, WRONG_OF_ANSWERED, SummaryRow
+from leaderboards.aggregate.row import (
+    ALL_TASKS,
+    F1,
+    LEAKAGE,
+    NEXT_TOKENS,
+    OBEYED,
+    PERPLEXITY,
+    WRONG_OF_ANSWERED,
+    SummaryRow,
+)
 from leaderboards.metrics import Measure
 from leaderboards.terminal.result_table import Column, ResultTable
 from policies.declaration.levels import Level
@@ -19,11 +28,13 @@ MOST_COLUMNS = 10
 
 
 def telling(rows: Sequence[SummaryRow]) -> tuple[Measure, Measure]:
-    """Returns the measures that tell of a run: of answers, or, where there are no golds, of directives and leaks. Of
-    wrong answers it is their share of those given: a rate over all questions falls with a model that falls silent."""
-    means = [row for row in rows if row.task == ALL_TASKS]
-    judged = any(OBEYED.value(row) is not None for row in means)
-    return (OBEYED, LEAKAGE) if judged and all(F1.value(row) is None for row in means) else (F1, WRONG_OF_ANSWERED)
+    """Returns the measures that tell of a run: of answers, or, where there are no golds, of directives and leaks, or of
+    next tokens. Of wrong answers it is their share of those given: a rate over all questions falls with a model that
+    falls silent."""
+    pairs = ((F1, WRONG_OF_ANSWERED), (OBEYED, LEAKAGE), (NEXT_TOKENS, PERPLEXITY))
+    means = [row for row in rows if row.task == ALL_TASKS]  # which count no task that the model cannot do
+    known = (pair for some in (means, rows) for pair in pairs if any(pair[0].value(row) is not None for row in some))
+    return next(known, pairs[0])
 
 
 def terminal_table(rows: Sequence[SummaryRow], measure: Measure = F1) -> ResultTable:
@@ -40,13 +51,13 @@ def terminal_table(rows: Sequence[SummaryRow], measure: Measure = F1) -> ResultT
 def _by_level(rows: Sequence[SummaryRow], measure: Measure) -> Group:
     """Lays out policies by level, the mean over tasks, in 80 columns.
 
-    Of the first mode that the rows hold. Of more than ten columns an even choice is shown, both ends
-    among them. What is best is bold, controls are dim, a dash is a cell that is incomplete or has no such value.
+    Of the first mode that the rows hold. Of more than ten columns an even choice is shown, both ends among them. What
+    is best is bold, controls are dim, a dash is a cell that is incomplete or has no such value.
     """
-    of_mean = [row for row in rows if row.task == ALL_TASKS and row.mode == rows[0].mode]
+    where, of_mean = _of_mean_or_task([row for row in rows if row.mode == rows[0].mode], measure)
     levels = _some(sorted({row.at for row in of_mean}))
     by_place = {(row.policy, row.at): row for row in of_mean}
-    title = f"{measure.title}, {measure.unit}, mean over tasks"
+    title = ", ".join(filter(None, (measure.title or measure.heading.capitalize(), measure.unit, where)))
     if measure is F1 and of_mean and of_mean[0].chance is not None:
         title += f" (guessing without the text: {of_mean[0].chance:.1f})"
     if levels and levels[0].declared.note:
@@ -62,6 +73,16 @@ def _by_level(rows: Sequence[SummaryRow], measure: Measure) -> Group:
             cells.append(Text(_number_text(measure, row), style="bold" if mark_of(row, measure) == "best" else ""))
         table.add_row(Text(policy), *cells, style="dim" if policy in CONTROLS else None)
     return Group(Text(title, "italic"), table)
+
+
+def _of_mean_or_task(rows: Sequence[SummaryRow], measure: Measure) -> tuple[str, Sequence[SummaryRow]]:
+    """Returns the rows of the mean over tasks; where that is blank, since the model cannot do the one task of the run,
+    those of the task."""
+    of_mean = [row for row in rows if row.task == ALL_TASKS]
+    tasks = {row.task for row in rows} - {ALL_TASKS}
+    if len(tasks) == 1 and all(measure.value(row) is None for row in of_mean):
+        return tasks.pop(), [row for row in rows if row.task != ALL_TASKS]
+    return "mean over tasks", of_mean
 
 
 def _some(levels: Sequence[Level]) -> list[Level]:

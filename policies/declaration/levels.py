@@ -57,6 +57,11 @@ class LevelKind:
         """Tells whether the untreated cache has a place on an axis of this kind."""
         return math.isfinite(self.nothing)
 
+    @property
+    def removes(self) -> bool:
+        """Tells whether tokens are removed: a fault damages what it finds, and fewer bits store all of it."""
+        return self.share(self.typical, 1) is not None
+
     def amount(self, value: float) -> float:
         """Returns a number that ascends with what is done to the cache."""
         return abs(value - self.nothing) if self.has_origin else -value

@@ -10,6 +10,7 @@ from policies.declaration.levels import KINDS
 from policies.declaration.policy import Argument, Policy, Press, Situation
 from policies.declaration.shape import ModelShape
 from policies.declaration.steps import CacheRows, Codewords, OnCodewords, PrefillTreatment, StepTreatment
+from policies.treatments.deployed import simpler
 
 
 @runtime_checkable
@@ -104,7 +105,7 @@ def followed_by(plain: Policy, way: Policy) -> Policy:
         prefill_treatment=None if by_step else chain,
         step_treatment=chain if by_step else None,
         per_question=plain.per_question or way.per_question,
-        same_as=(),
+        same_as=simpler(name),
         baseline=None,
         by_default=False,
     )

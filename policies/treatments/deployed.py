@@ -8,7 +8,7 @@ An engine such as vLLM (arXiv 2309.06180) holds a page of 16 tokens for all head
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from itertools import combinations
+from itertools import combinations, takewhile
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
@@ -123,12 +123,13 @@ def deployed(plain: Policy, way: str) -> Policy:
 
 def simpler(name: str) -> tuple[str, ...]:
     """Names the same policy with fewer of its ways, which may keep the same: TOVA scores all heads alike, and where one
-    page is kept it may be the one that a press never evicts. Nothing is built; another name has none."""
+    page is kept it may be the one that a press never evicts. What treats the rows that are kept stays:
+    ``tova+shared+int4`` may be ``tova+int4``. Nothing is built; another name has none."""
     base, *ways = name.split("+")
-    if not ways or kind_in(ways[-1]) not in DEPLOYMENTS:
-        return ()
+    treatments = list(takewhile(lambda way: kind_in(way) not in DEPLOYMENTS, reversed(ways)))[::-1]
+    ways = ways[: len(ways) - len(treatments)]
     fewer = (chosen for count in range(len(ways)) for chosen in combinations(ways, count))
-    return tuple("+".join([base, *chosen]) for chosen in fewer)
+    return tuple("+".join([base, *chosen, *treatments]) for chosen in fewer)
 
 
 _LAST = [deployment for deployment in DEPLOYMENTS.values() if deployment.last]

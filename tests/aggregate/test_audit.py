@@ -28,6 +28,7 @@ def records(**policies: tuple[list[str], list[str] | None]) -> pd.DataFrame:
             "output_text": outputs[number],
             "gold_nll": None if number == 3 else float(number),
             "due": False,
+            "next_token_accuracy": None,
             "cache_digest": digests[number] if digests else None,
         }
         for policy, (outputs, digests) in policies.items()
@@ -85,6 +86,21 @@ def test_outputs_that_are_those_of_the_full_cache_say_nothing_of_two_policies() 
         "one at ratio 0.5 writes what the full cache writes in all of 4 records, though it removed 50% of the context: "
         "do the questions need the rest?"
     )
+
+
+def test_where_nothing_is_written_likelihoods_tell_whether_anything_changed() -> None:
+    """Running text has no outputs, and no output is not the same output."""
+    nothing = ([""] * 4, None)
+    frame = records(full=nothing, one=nothing, other=nothing).assign(next_token_accuracy=0.5)
+    frame["gold_nll"] = frame["gold_nll"].fillna(3.0)
+    (flagged, _) = audit(frame)[1]
+    assert str(flagged).startswith("one at ratio 0.5 predicts what the full cache predicts in all of 4 records")
+    frame.loc[frame["policy"] != "full", "gold_nll"] += 0.01
+    identical, unchanged = audit(frame)
+    assert unchanged == []
+    assert [(found.one, found.other) for found in identical] == [("one", "other")]
+    frame.loc[frame["policy"] == "other", "gold_nll"] += 0.01
+    assert audit(frame) == ([], [])
 
 
 @pytest.mark.parametrize("declared", [{"one": ("other",)}, {"other": ("one",)}])

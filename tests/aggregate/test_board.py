@@ -2,8 +2,10 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
+from pandas import DataFrame, concat
 
 from leaderboards.aggregate.row import ALL_TASKS
 from leaderboards.aggregate.summary import summarise
@@ -12,7 +14,15 @@ from leaderboards.boards.cells import Cell
 from policies.declaration.names import CONTROLS
 from tests.support.browsing.chromium import Chromium, needs_chromium
 from tests.support.browsing.pages import results_of, write_pages
-from tests.support.records.synthetic_records import by_budget, failed, failing, frame, realistic_records, record
+from tests.support.records.synthetic_records import (
+    RATIOS,
+    by_budget,
+    failed,
+    failing,
+    frame,
+    realistic_records,
+    record,
+)
 
 POLICIES = ("full", "oracle", "random", "recency", "random+ends", "snapkv", "knorm", "expected_attention")
 
@@ -129,3 +139,55 @@ def test_reasons_of_strangers_turn_nothing_round() -> None:
     records = frame([record(), failed("gone \u202e\x1b[31m", **bad)])
     (reason,) = {row.reason for row in summarise(records) if (row.task, row.policy) == ("base", "snapkv")}
     assert reason == "1 of 1 failed: gone \ufffd\ufffd[31m"
+
+
+WHOLE = 1000
+KIND_OF = {"knorm": "rate", "expected_attention": "bits"}
+
+
+def of_another_kind(one: dict[str, Any]) -> dict[str, Any]:
+    """The record as if knorm were a fault, expected_attention took bits, and snapkv no levels at all: none of them
+    removes a token."""
+    if one["policy"] in KIND_OF:
+        rates = {"level_kind": KIND_OF[one["policy"]], "level": one["ratio"]}
+        return one | rates | {"ratio": 0.0, "realised_ratio": 0.0, "kv_bytes": WHOLE, "ger": 0.0}
+    return one | ({"kv_bytes": WHOLE} if one["policy"] == "full" else {})
+
+
+@pytest.fixture(scope="module")
+def of_many_kinds() -> DataFrame:
+    records = realistic_records(policies=POLICIES, contexts=20, change=of_another_kind)
+    stored = records["policy"] == "snapkv"
+    once = records[stored & (records["ratio"] == RATIOS[0])].assign(level=0.0, ratio=0.0, realised_ratio=0.0)
+    return concat([records[~stored], once], ignore_index=True)
+
+
+def test_faults_and_fewer_bits_have_what_suits_their_levels(of_many_kinds: DataFrame) -> None:
+    board = boards_of(of_many_kinds, summarise(of_many_kinds))["agnostic", "base"]
+    assert "safe level" in {column.name for column in board.columns}
+    fault, stored = cells(board, "knorm"), cells(board, "snapkv")
+    assert re.fullmatch(r"rate [\d.]+|unsafe|not shown", fault["safe level"].text)
+    assert fault["rank"].text == "1", "no other is asked for rates"
+    assert "beats random?" not in fault, "evictions are asked for ratios"
+    for name in ("rank", "area", "safe level"):
+        assert stored[name].text == "–"
+        assert stored[name].reason == "it has no levels to go along: what it keeps is in the other columns"
+    f1 = [cell.text for name, cell in stored.items() if name.startswith("F1 at ")]
+    assert len(f1) > 2
+    assert len(set(f1)) == 1, "its one score is the same at every level"
+    assert "–" not in f1
+
+
+def test_where_nothing_is_evicted_there_is_no_ger_and_nothing_saved() -> None:
+    records = realistic_records(policies=("full", "knorm"), contexts=20, change=of_another_kind)
+    names = [column.name for column in boards_of(records, summarise(records))["agnostic", "base"].columns]
+    assert "safe rate" in names
+    assert not [name for name in names if name.startswith(("GER", "bytes saved"))]
+
+
+def test_a_first_page_is_made_of_policies_with_levels_of_different_kinds(
+    of_many_kinds: DataFrame, tmp_path: Path
+) -> None:
+    page = write_pages(tmp_path, results_of(of_many_kinds)).read_text(encoding="utf-8")
+    assert "shown safe" in page
+    assert all(policy in page for policy in POLICIES)

@@ -228,6 +228,8 @@ def test_a_press_that_does_not_score_is_no_press_to_rescore() -> None:
 def test_a_policy_says_that_it_may_keep_what_fewer_of_its_ways_keep() -> None:
     assert POLICIES["snapkv+shared+pages16"].same_as == ("snapkv", "snapkv+shared", "snapkv+pages16")
     assert find_policy("tova+shared").same_as == simpler("tova+shared") == ("tova",)
+    assert find_policy("tova+shared+int4").same_as == simpler("tova+shared+int4") == ("tova+int4",)
+    assert find_policy("tova+int4").same_as == ()
     assert simpler("tova") == simpler("tova+int4") == simpler("file.py:Press") == ()
 
 

@@ -17,8 +17,9 @@ from leaderboards.boards.area import area_under_curve, areas
 from leaderboards.boards.beats import against, smallest_detectable_difference
 from leaderboards.boards.cliff import cliff, susceptibility
 from leaderboards.boards.correlation import correlation, ger_against
+from leaderboards.boards.declaration import BoardProfiles
 from leaderboards.boards.profiles import Profile
-from leaderboards.boards.rank import RankInterval, rank_intervals
+from leaderboards.boards.rank import RankInterval, rank_intervals, ranks
 from leaderboards.boards.safe_ratio import SAFE_RATIO, SafeRatio, lowest, safe_ratio
 from leaderboards.statistics.bootstrap import (
     COVERAGE,
@@ -32,6 +33,7 @@ from leaderboards.statistics.bootstrap import (
 from leaderboards.statistics.resampling import Blank, Estimate
 from leaderboards.statistics.significance import ALPHA, bootstrap_p, correct_p, interval_of_test, mcnemar_p
 from policies import Level
+from policies.declaration.levels import KINDS
 from tests.support.records.synthetic_profiles import RATIOS, profile, value
 
 # Tests and their correction
@@ -108,8 +110,33 @@ def test_points_are_taken_by_realised_ratio_where_these_do_not_ascend() -> None:
 
 
 def test_the_full_cache_has_its_f1_as_area() -> None:
-    found = value(area_under_curve(profile((80,), (0.1,), (0,), (0,), levels=(Level("ratio", 0.0),))))
+    found = value(area_under_curve(profile((80,), (0.1,), (0,), (0,), levels=(Level("ratio", 0.0),), policy="full")))
     assert (found.height.mean, found.span) == (80, 0)
+
+
+def test_what_has_no_levels_has_neither_area_nor_rank_nor_safe_ratio() -> None:
+    """Nothing asks int4 for a level, and one point is no curve."""
+    alone = profile((80,), (0.1,), (0,), (0,), levels=(Level("ratio", 0.0),), policy="int4")
+    reason = "it has no levels to go along: what it keeps is in the other columns"
+    assert area_under_curve(alone) == safe_ratio(alone) == cliff(alone, HALLUCINATION) == Blank(reason)
+    board = BoardProfiles("agnostic", "base", {"int4": alone, "snapkv": profile()})
+    assert ranks(board)["int4"] == Blank(reason)
+    assert value(ranks(board)["snapkv"]).rank == 1
+
+
+def test_levels_of_different_kinds_are_neither_ranked_nor_compared_together() -> None:
+    """A rate of 0.5 damages half, a ratio of 0.5 removes half, and bits are no shares at all."""
+    rates = (Level("ratio", 0.0), *(Level("rate", rate) for rate in RATIOS))
+    fault = profile((100, 90, 90, 90), realised=(0, 0, 0, 0), levels=rates, policy="zeros")
+    worse = profile((100, 50, 50, 50), realised=(0, 0, 0, 0), levels=rates, policy="gaussian")
+    random = profile((100, 40, 30, 20), policy="random")
+    board = BoardProfiles(
+        "agnostic", "base", {"zeros": fault, "gaussian": worse, "snapkv": profile(), "random": random}
+    )
+    known = {name: value(rank) for name, rank in ranks(board).items() if name != "random"}
+    assert {name: rank.rank for name, rank in known.items()} == {"zeros": 1, "gaussian": 2, "snapkv": 1}
+    assert {name: rank.alone for name, rank in known.items()} == {"zeros": False, "gaussian": False, "snapkv": True}
+    assert against(fault, random) == Blank("it has levels of another kind than the control")
 
 
 def test_an_area_ends_between_two_points_where_it_is_asked_to() -> None:
@@ -157,7 +184,7 @@ def test_where_nothing_rises_there_is_no_cliff() -> None:
     assert cliff(profile(hallucination=(0.4, 0.4, 0.3, 0.3)), HALLUCINATION) == Blank(
         "hallucination rate rises nowhere"
     )
-    full = profile((80,), (0.1,), (0,), (0,), levels=(Level("ratio", 0.0),))
+    full = profile((80,), (0.1,), (0,), (0,), levels=(Level("ratio", 0.0),), policy="full")
     assert cliff(full, HALLUCINATION) == safe_ratio(full) == Blank("the full cache is not compressed")
 
 
@@ -207,6 +234,17 @@ def test_what_is_unsafe_from_where_stands_above_what_is_safe_and_may_leave_a_gap
     assert SAFE_RATIO.cell_of(unsafe).detail == "", "it says so already"
     whole = value(safe_ratio(losing((0, 0, 0), (0, 0, 0))))
     assert (whole.beyond, whole.unsafe_from) == ("not tried", None)
+
+
+def test_what_is_safe_of_a_fault_is_a_rate() -> None:
+    rates = (Level("ratio", 0.0), *(Level("rate", rate) for rate in RATIOS))
+    lost = [(100, 100, 99, 80), (100, 100, 99, 80)]
+    assert SAFE_RATIO.cell_of(value(safe_ratio(profile(f1=lost, levels=rates)))).text == "rate 0.5"
+    assert SAFE_RATIO.cell_of(value(safe_ratio(profile(f1=lost)))).text == "0.5"
+    assert SAFE_RATIO.heading_of is not None
+    assert SAFE_RATIO.heading_of([KINDS["rate"]]) == "safe rate"
+    assert SAFE_RATIO.heading_of([KINDS["ratio"]]) == SAFE_RATIO.heading == "safe ratio"
+    assert SAFE_RATIO.heading_of([KINDS["ratio"], KINDS["bits"]]) == "safe level"
 
 
 def test_over_tasks_what_is_safe_is_safe_in_each_and_the_task_that_decides_is_named() -> None:
