@@ -57,6 +57,9 @@ def test_the_best_of_each_way_is_set_against_eviction_at_equal_bytes(parts: dict
     assert rows["25 %, quantisation"] == ("int4", "30.0", "100 [100 to 100]", "+75 [+75 to +75]")
     assert rows["25 %, both"] == ("snapkv+int4 at 0.2", "26.0", "100 [100 to 100]", "+75 [+75 to +75]")
     assert rows["6.25 %, both"][0] == "none is near"
+    assert str(parts["targets"].text).startswith(
+        "base: at 25 % of the bytes quantisation alone scores most, +75 [+75 to +75] points against eviction alone. Of "
+    )
 
 
 def test_what_an_engine_can_free_is_set_against_the_plain_policy(parts: dict[str, Part]) -> None:

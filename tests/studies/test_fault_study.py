@@ -65,12 +65,20 @@ def test_what_aims_at_evidence_is_set_against_as_many_random_tokens(page: tuple[
     rows = {row[0]: row[1:] for row in table.rows}
     assert rows["evidence"] == ("100 [100 to 100]", "0 [0 to 0]", "0 [0 to 0]", "-100 [-100 to -100]")
     assert rows["as many at random"][-1] == "–"
+    assert (
+        "zeros at rate 0.2 on base: 0 % is kept where it hits the evidence, 100 % where it hits as many random tokens, "
+        "-100 [-100 to -100] points."
+    ) in str(page[1]["aims"].text)
     assert set(rows) == {"evidence", "as many at random", "all tokens"}
 
 
 def test_keys_are_set_against_values(page: tuple[str, dict[str, Part]]) -> None:
     (table,) = page[1]["tensors"].listings
     assert table.rows[-1] == ("K − V", "-25 [-25 to -25]", "-25 [-25 to -25]")
+    assert (
+        "zeros at rate 0.2 on base: 75 % is kept where it hits keys alone, 100 % where it hits values alone, "
+        "-25 [-25 to -25] points."
+    ) in str(page[1]["tensors"].text)
 
 
 def test_all_parts_stand_on_the_page_with_figures_of_text_f(page: tuple[str, dict[str, Part]]) -> None:

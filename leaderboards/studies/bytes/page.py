@@ -15,12 +15,13 @@ from leaderboards.statistics.resampling import Estimate
 from leaderboards.studies.bytes.frontier import BOTH, EVICTION, QUANTISATION, TARGETS, Point, front, near, points_of
 from leaderboards.studies.declaration import Listing, Part, Picture, StudyContent, StudyInput
 from leaderboards.studies.treatments.measured import MeasuredTask, facts_of, measured_tasks, policies_in
-from leaderboards.studies.treatments.parts import in_percent, in_points
+from leaderboards.studies.treatments.parts import in_percent, in_points, is_clear
 from policies.declaration.levels import RATIO, Level
 
 FAMILIES = (EVICTION, QUANTISATION, BOTH)
 WHOLE = 100.0
 AXIS = "bytes held, percent of the full cache"
+FEWER = {QUANTISATION: "quantisation alone", BOTH: "eviction with quantisation"}
 WRAPPERS = ("pages16", "shared", "ends")
 
 
@@ -90,15 +91,16 @@ def _front(task: MeasuredTask, points: Sequence[Point]) -> Listing:
 
 def _at_targets(tasks: Sequence[MeasuredTask], points: Mapping[str, Sequence[Point]]) -> Part:
     """Sets the best of each family at about equal bytes against the best eviction."""
-    listings = []
+    listings, told = [], []
     for task in tasks:
-        rows = []
+        rows, words = [], []
         for target in TARGETS:
             best = {
                 family: next(iter(near([point for point in points[task.name] if point.family == family], target)), None)
                 for family in FAMILIES
             }
             evicted = best[EVICTION]
+            words.append(_winner(task, target, [point for point in best.values() if point is not None], evicted))
             for family, point in best.items():
                 if point is None:
                     rows.append((f"{target:g} %, {family}", "none is near", "–", "–", "–"))
@@ -116,13 +118,30 @@ def _at_targets(tasks: Sequence[MeasuredTask], points: Mapping[str, Sequence[Poi
                         against,
                     )
                 )
+        told.append(f"{task.name}: {', '.join(filter(None, words))}." if any(words) else "")
         columns = ("at bytes, way", "best", "bytes, percent", "score, percent", "against eviction, points")
         listings.append(Listing(f"The best at about equal bytes, {task.name}", columns, tuple(rows)))
-    text = (
-        "Of each family the policy that scores most among those within a fifth of the bytes that are aimed at. "
+    text = " ".join(filter(None, told)) + (
+        " Of each family the policy that scores most among those within a fifth of the bytes that are aimed at. "
         "Differences are paired by question; that each is the best of several is not in their intervals."
     )
-    return Part("targets", "At equal bytes", text, listings=tuple(listings))
+    return Part("targets", "At equal bytes", text.strip(), listings=tuple(listings))
+
+
+def _winner(task: MeasuredTask, target: float, best: Sequence[Point], evicted: Point | None) -> str:
+    """Tells which family scores most at about some bytes, and by how much it is above eviction alone; nothing where
+    there is nothing to compare."""
+    if evicted is None or len(best) < 2:
+        return ""
+    first = max(best, key=lambda point: point.score[0])
+    if first is evicted:
+        return f"at {target:g} % of the bytes eviction alone scores most"
+    difference = task.estimate((first.score - evicted.score) * _factor(task) / WHOLE)
+    verdict = "" if is_clear(difference) else ", which may be chance"
+    return (
+        f"at {target:g} % of the bytes {FEWER[first.family]} scores most, {in_points(difference)} points against "
+        f"eviction alone{verdict}"
+    )
 
 
 def _deployed(tasks: Sequence[MeasuredTask], policies: Sequence[str]) -> Part:

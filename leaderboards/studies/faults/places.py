@@ -1,6 +1,6 @@
 """Shows where a fault hurts: in which layers, in which tokens, in keys or in values; and what a text reports."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 from markupsafe import Markup
@@ -14,7 +14,7 @@ from leaderboards.studies.treatments.parts import KEPT, curves, in_percent, in_p
 from leaderboards.studies.treatments.published import CLEAN_LARGE, CLEAN_SMALL, FAULTS, LARGE, SMALL
 from policies.declaration.levels import RATE, Level
 
-RANDOM = "random"
+RANDOM, EVIDENCE = "random", "evidence"
 AIM_WORDS = {"all": "all tokens", RANDOM: "as many at random"}
 
 
@@ -52,8 +52,8 @@ def bands(tasks: Sequence[MeasuredTask], faults: Sequence[Damage]) -> list[Part]
             words.append(_critical(task, name, [fault for fault in group if fault.layers.startswith("Q")]))
     if not pictures:
         return []
-    text = " ".join(filter(None, words)) + " A buffer keeps what the other bands lose."
-    return [Part("bands", "Which layers matter", text.strip(), pictures=tuple(pictures), details=tuple(listings))]
+    text = " ".join(filter(None, words))
+    return [Part("bands", "Which layers matter", text, pictures=tuple(pictures), details=tuple(listings))]
 
 
 def _critical(task: MeasuredTask, name: str, quarters: Sequence[Damage]) -> str:
@@ -77,21 +77,42 @@ def aims(tasks: Sequence[MeasuredTask], faults: Sequence[Damage]) -> list[Part]:
     groups = _by_fault(faults, "tokens", _everywhere(faults))
     names = dict.fromkeys(_aim(fault) for group in groups.values() for fault in group)
     styles = named_styles(tuple(names))
-    pictures, listings = [], []
+    pictures, listings, words = [], [], []
     for task in tasks:
         for name, group in groups.items():
             title = f"{name}, {task.name}"
             lines = {fault.policy: styles[_aim(fault)] for fault in group}
             pictures.append(curves(task, lines, RATE.name, title, f"aims/{title}"))
             listings.append(_aimed_table(task, title, group))
+            by_aim = {fault.options.tokens: fault.policy for fault in group}
+            words.append(_against(task, name, by_aim, {EVIDENCE: "the evidence", RANDOM: "as many random tokens"}))
     if not pictures:
         return []
-    text = (
-        "The rate is a share of the rows of the tokens that are aimed at, so that a fault aimed at evidence damages "
+    text = " ".join(filter(None, words)) + (
+        " The rate is a share of the rows of the tokens that are aimed at, so that a fault aimed at evidence damages "
         "far less of the cache than one at the same rate everywhere. Beside it as many tokens at random: the "
         "difference is what it costs that these tokens carry the evidence."
     )
-    return [Part("aims", "Aimed faults", text, tuple(styles.values()), tuple(pictures), tuple(listings))]
+    return [Part("aims", "Aimed faults", text.strip(), tuple(styles.values()), tuple(pictures), tuple(listings))]
+
+
+def _against(task: MeasuredTask, name: str, policies: Mapping[str, str], words: Mapping[str, str]) -> str:
+    """Tells what is kept at the highest rate where one part is hit and where another is, and their paired difference.
+    ``words``: two of the options that are the keys of ``policies``, as they are called; nothing where one was not
+    run."""
+    one, other = words
+    if not {one, other} <= set(policies):
+        return ""
+    rate = max(set(task.levels(policies[one])) & set(task.levels(policies[other])), default=0.0)
+    if not rate:
+        return ""
+    kept, beside = task.kept(policies[one], rate), task.kept(policies[other], rate)
+    difference = task.estimate(kept - beside)
+    verdict = "" if is_clear(difference) else ", which may be chance"
+    return (
+        f"{name} at rate {rate:g} on {task.name}: {100 * kept[0]:.0f} % is kept where it hits {words[one]}, "
+        f"{100 * beside[0]:.0f} % where it hits {words[other]}, {in_points(difference)} points{verdict}."
+    )
 
 
 def _aim(fault: Damage) -> str:
@@ -122,16 +143,18 @@ def tensors(tasks: Sequence[MeasuredTask], faults: Sequence[Damage]) -> list[Par
     groups = _by_fault(faults, "tensor", _everywhere(faults))
     words = {"K": "keys alone", "V": "values alone", "both": "keys and values"}
     styles = named_styles(tuple(words.values()))
-    pictures, listings = [], []
+    pictures, listings, told = [], [], []
     for task in tasks:
         for name, group in groups.items():
             title = f"{name}, {task.name}"
             lines = {fault.policy: styles[words[fault.options.tensor]] for fault in group}
             pictures.append(curves(task, lines, RATE.name, title, f"tensors/{title}"))
-            listings.append(_tensor_table(task, title, {fault.options.tensor: fault.policy for fault in group}))
+            by_tensor: dict[str, str] = {fault.options.tensor: fault.policy for fault in group}
+            listings.append(_tensor_table(task, title, by_tensor))
+            told.append(_against(task, name, by_tensor, {tensor: words[tensor] for tensor in ("K", "V")}))
     if not pictures:
         return []
-    text = "The same rows are hit in keys, in values, or in both."
+    text = " ".join(filter(None, (*told, "The same rows are hit in keys, in values, or in both.")))
     tables = tuple(listing for listing in listings if listing is not None)
     return [Part("tensors", "Keys against values", text, tuple(styles.values()), tuple(pictures), tables)]
 
