@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import datasets_gen
-from datasets_gen import ABSTENTION, TASKS, DatasetError, Split, Task, get_task
+from datasets_gen import ABSTENTION, FROM_DATA, TASKS, DatasetError, Split, Task, get_task
 from datasets_gen.examples.lexicon import (
     LEXICON_SHA256,
     draw_people,
@@ -39,6 +39,7 @@ from tests.support.tasks.solvers.text import names_someone, sentences
 from tests.support.tasks.suite import (
     SOLVERS,
     SPLITS,
+    WITHOUT_SOLVER,
     asked,
     every_way,
     evidence,
@@ -214,6 +215,14 @@ def test_a_task_that_asks_to_abstain_has_questions_that_need_it(task: Task) -> N
 
 
 # --- the answers
+
+
+def test_every_task_has_a_solver_or_a_reason_to_have_none() -> None:
+    """The reason holds: nothing is asked, or there are no contexts before there are rows."""
+    assert set(SOLVERS) | set(WITHOUT_SOLVER) == set(TASKS) | set(FROM_DATA)
+    assert set(SOLVERS) == set(TASKS)
+    for name in WITHOUT_SOLVER:
+        assert FROM_DATA[name].role == "text" or not any(FROM_DATA[name].contexts.values()), name
 
 
 @given(tasks, seeds, indices, splits, st.booleans(), st.data())

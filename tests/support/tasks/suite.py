@@ -31,6 +31,12 @@ SOLVERS: Mapping[str, Callable[[str, str], set[str]]] = {
     "arithmetic": arithmetic.solve,
     "instructions": instructions.solve,
 }
+# The tasks that no solver reads, and why; each has tests of its own.
+WITHOUT_SOLVER: Mapping[str, str] = {
+    "prose": "asks nothing: its continuation repeats sentences of the context, which its own test compares",
+    "gsm8k": "its questions and answers are rows of others",
+    "ifeval": "its directives are rows of others, and checkers judge them",
+}
 
 
 _DRAWN: dict[int, Task] = {}  # kept, so that no other task gets the number of one
