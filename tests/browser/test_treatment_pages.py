@@ -21,6 +21,8 @@ CUT = """[...document.querySelectorAll('.list td, .list th')].filter(cell => cel
   return inner.left < outer.left - 1 || inner.right > outer.right + 1; }).map(cell => cell.textContent)"""
 ROOM = """Math.min(...[...document.querySelectorAll('.list tbody tr')].filter(row => row.checkVisibility()).map(row =>
   1 - row.cells[0].getBoundingClientRect().width / row.closest('.scroll').clientWidth))"""
+NARROWEST_NAME = """Math.min(...[...document.querySelectorAll('.list tbody th')].filter(each => each.checkVisibility())
+  .map(each => each.getBoundingClientRect().width))"""
 OVER = """Math.max(...[...document.querySelectorAll('.scroll')].filter(each => each.checkVisibility())
   .map(each => each.scrollWidth - each.clientWidth))"""
 
@@ -48,5 +50,7 @@ def test_nothing_is_cut_and_names_leave_room(browser: Chromium, pages: Path, stu
     assert browser.evaluate("document.querySelectorAll('.list tbody tr').length") > 10
     assert browser.evaluate(CUT) == []
     assert browser.evaluate(ROOM) > 0.5, "half of the window is for numbers"
+    if width == 390:
+        assert browser.evaluate(NARROWEST_NAME) > 100, "names are not broken into letters"
     if width == 1300:
         assert browser.evaluate(OVER) <= 1, "no table is wider than the window"
