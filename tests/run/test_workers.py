@@ -1,8 +1,8 @@
 """Several workers do what one does."""
 
+import multiprocessing
 import os
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -143,24 +143,20 @@ def test_there_are_no_more_workers_than_items(llama: LoadedModel) -> None:
     assert Workers(llama, 0).count == 1
 
 
-def test_workers_die_with_a_process_that_is_killed(tmp_path: Path) -> None:
-    code = f"""
-import os, pathlib, time
-from kvbench.run.workers import AHEAD, Workers
-from tests.support.models.toy import toy_model
+def test_workers_die_with_a_process_that_is_killed(llama: LoadedModel, tmp_path: Path) -> None:
+    def work(_: LoadedModel, __: int) -> None:
+        (tmp_path / str(os.getpid())).touch()
+        time.sleep(1000)  # longer than the test waits
 
-def work(_, item):
-    (pathlib.Path({str(tmp_path)!r}) / str(os.getpid())).touch()
-    time.sleep(100)
+    def run() -> None:
+        with Workers(llama, 2, 2).map(work, range(2)) as results:
+            list(results)
 
-with Workers(toy_model(), 2, 2).map(work, range(2)) as results:
-    list(results)
-"""
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
-    started = subprocess.Popen([sys.executable, "-c", code], env=environment)
+    started = multiprocessing.get_context("fork").Process(target=run)
+    started.start()
     wait_until(lambda: len(list(tmp_path.iterdir())) == 2)
     started.kill()
-    started.wait()
+    started.join()
     workers = [int(path.name) for path in tmp_path.iterdir()]
     wait_until(lambda: not any(is_running(worker) for worker in workers))
     assert len(set(workers)) == 2
