@@ -37,7 +37,14 @@ from kvbench.reference.training.lessons import (
     Assignment,
     Curriculum,
 )
-from kvbench.reference.training.losses import FIRST_WORD, answer_logits, bridge_loss, copying_loss, states_of
+from kvbench.reference.training.losses import (
+    FIRST_WORD,
+    answer_logits,
+    bridge_loss,
+    copying_loss,
+    referent_loss,
+    states_of,
+)
 from kvbench.reference.training.tokenizer import SPECIAL_TOKENS
 from tests.support.models.toy import toy_tokenizer
 
@@ -123,10 +130,29 @@ def test_bridges_are_the_names_on_the_way_one_after_the_other_read_where_the_ans
     assert chains > 5
 
 
-def test_a_batch_without_bridges_has_no_loss_of_them() -> None:
+def test_referents_are_the_names_that_sentences_without_one_are_about() -> None:
+    tokenizer, batch = toy_tokenizer(), batch_of("coreference")
+    meant = 0
+    for row, example in enumerate(batch.examples):
+        places = (batch.referents[row] >= 0).nonzero().flatten().tolist()
+        assert all(batch.segments[row, place] == 0 for place in places)
+        for place in places:
+            before = tokenizer.decode(batch.token_ids[row, : place + 1]).removesuffix(".")
+            name = tokenizer.decode(batch.referents[row, place]).strip()
+            sentence = before.rsplit(". ")[-1]
+            assert any(value.startswith(name) for value in example.stated_values)
+            assert name in before
+            assert name not in sentence
+            meant += 1
+    assert meant > 10
+    assert (batch_of("base").referents < 0).all(), "its sentences say the names"
+
+
+def test_a_batch_without_bridges_and_referents_has_no_loss_of_them() -> None:
     model, batch = new_model(toy_tokenizer()), batch_of("arithmetic")
     with torch.no_grad():
-        assert float(bridge_loss(model, batch, states_of(model, batch))) == 0
+        states = states_of(model, batch)
+        assert float(bridge_loss(model, batch, states)) == 0 == float(referent_loss(model, batch, states))
 
 
 @every_task
@@ -219,7 +245,7 @@ def test_a_level_is_left_when_it_is_mastered_and_settled() -> None:
     assert taught(curriculum, "knowledge", 1, 2 * MASTERED, 3 * SETTLED) == 1, "not mastered"
     again = taught(curriculum, "knowledge", 0, 0.0, 3 * SETTLED)
     assert again == 1, "what is repeated of lower levels does not count"
-    assert curriculum.lessons["coreference"].level == 0
+    assert curriculum.lessons["long_context"].level == 0
 
 
 def test_a_level_is_left_when_nothing_is_learned_there_any_more() -> None:

@@ -13,6 +13,7 @@ from kvbench.prompts.mode import Mode
 from kvbench.prompts.prompt import split_question, chat_template, encode
 from kvbench.reference.training.attention import PackedLayout
 from kvbench.reference.training.lessons import Assignment
+from kvbench.reference.training.referents import referents
 
 QUESTIONS = 16  # at most
 DEPTHS = 3  # of a model, at which a name on the way to an answer is to be known
@@ -37,10 +38,11 @@ class PackedQuestion:
 
 @dataclass(frozen=True)
 class PackedSequence:
-    """The context's tokens, and its questions."""
+    """The context's tokens, the names that are meant at some of its places (:func:`referents`), and its questions."""
 
     example: Example
     context: list[int]
+    referents: dict[int, int]
     questions: list[PackedQuestion]
 
 
@@ -51,7 +53,8 @@ class Batch:
     ``segments``: 0 in the context, the number of the question from 1 on behind it, -1 on padding.
     ``labels``: the token of an answer to predict, -100 where none is asked for.
     ``bridges``: (:data:`DEPTHS`, batch, length), the first tokens of the names on the way to an answer, where that
-    answer is asked for; -100 elsewhere. ``running``: whether the tokens of the contexts are to be predicted too.
+    answer is asked for; -100 elsewhere. ``referents``: (batch, length), the first token of the name that is meant at a
+    place of the context; -100 elsewhere. ``running``: whether the tokens of the contexts are to be predicted too.
     """
 
     examples: list[Example]
@@ -59,6 +62,7 @@ class Batch:
     positions: torch.Tensor
     labels: torch.Tensor
     bridges: torch.Tensor
+    referents: torch.Tensor
     segments: torch.Tensor
     layout: PackedLayout
     running: bool = False
@@ -75,7 +79,9 @@ def pack(tokenizer: PreTrainedTokenizerBase, task: Task, example: Example, mode:
         compressed, decoded = split_question(template, task, question, mode)
         tokens = [*encode(tokenizer, compressed), *encode(tokenizer, decoded + template.tail), *answer]
         questions.append(PackedQuestion(tokens, len(answer), by_depth(names)))
-    return PackedSequence(example, list(encode(tokenizer, template.head + example.context)), questions)
+    context = tokenizer(template.head + example.context, add_special_tokens=False, return_offsets_mapping=True)
+    meant = referents(tokenizer, example, context["offset_mapping"], len(template.head))
+    return PackedSequence(example, list(context["input_ids"]), meant, questions)
 
 
 def by_depth(names: Sequence[int]) -> list[int]:
@@ -114,11 +120,14 @@ def collate(sequences: Sequence[PackedSequence], padding: int, most_rows: int | 
     labels = torch.full(shape, -100)
     segments = torch.full(shape, -1)
     bridges = torch.full((DEPTHS, *shape), -100)
+    meant = torch.full(shape, -100)
     for row, sequence in enumerate(sequences):
         size = len(sequence.context)
         token_ids[row, :size] = torch.tensor(sequence.context)
         positions[row, :size] = torch.arange(size)
         segments[row, :size] = 0
+        for place, token in sequence.referents.items():
+            meant[row, place] = token
         for number, (question, place) in enumerate(zip(sequence.questions, starts[row], strict=False), 1):
             tokens, answer, start = question.token_ids, question.answer, width + place
             end = start + len(tokens) - 1
@@ -130,7 +139,7 @@ def collate(sequences: Sequence[PackedSequence], padding: int, most_rows: int | 
                 bridges[:, row, end - answer] = torch.tensor(question.bridges)
     examples = [s.example for s in sequences]
     layout = packed_layout(segments, width, row_length)
-    return Batch(examples, token_ids, positions, labels, bridges, segments, layout)
+    return Batch(examples, token_ids, positions, labels, bridges, meant, segments, layout)
 
 
 def _lengths(sequence: PackedSequence) -> list[int]:

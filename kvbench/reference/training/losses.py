@@ -74,7 +74,7 @@ def task_loss(model: PreTrainedModel, batch: Batch, readable: Readable | None = 
     chosen = batch.labels >= 0
     losses = F.cross_entropy(model.lm_head(states[-1][chosen]).float(), batch.labels[chosen], reduction="none")
     plain = losses.detach() if readable is None else losses.detach()[readable.undisturbed[chosen.nonzero()[:, 0]]]
-    loss = losses.mean() + BRIDGE_WEIGHT * bridge_loss(model, batch, states)
+    loss = losses.mean() + BRIDGE_WEIGHT * (bridge_loss(model, batch, states) + referent_loss(model, batch, states))
     if batch.running:
         loss = loss + RUNNING_WEIGHT * running_loss(model, batch, states[-1])
     return loss, float(plain.mean())
@@ -96,10 +96,20 @@ def bridge_loss(model: PreTrainedModel, batch: Batch, states: tuple[torch.Tensor
     loss, and after 27 million with one at the question's own name, where it was known at 99 %. It is not enough alone:
     docs/performance.md has what else was needed.
     """
-    losses = []
-    for depth, labels in zip(BRIDGE_DEPTHS, batch.bridges, strict=True):
-        layer = round(depth * len(model.model.layers))
-        asked = labels >= 0
-        logits = model.lm_head(model.model.norm(states[layer][asked])).float()
-        losses.append(F.cross_entropy(logits, labels[asked], reduction="sum"))
+    losses = [_early(model, states, depth, labels) for depth, labels in zip(BRIDGE_DEPTHS, batch.bridges, strict=True)]
     return torch.stack(losses).sum() / max(1, int((batch.bridges >= 0).sum()))
+
+
+def referent_loss(model: PreTrainedModel, batch: Batch, states: tuple[torch.Tensor, ...]) -> torch.Tensor:
+    """Computes the loss of the names that the context's pronouns and descriptions stand for, read at the end of their
+    sentences before the layer at which questions know the first name on their way."""
+    return _early(model, states, BRIDGE_DEPTHS[0], batch.referents) / max(1, int((batch.referents >= 0).sum()))
+
+
+def _early(
+    model: PreTrainedModel, states: tuple[torch.Tensor, ...], depth: float, labels: torch.Tensor
+) -> torch.Tensor:
+    """Computes the summed loss of labels that are read between layers, at a share of the depth."""
+    asked = labels >= 0
+    logits = model.lm_head(model.model.norm(states[round(depth * len(model.model.layers))][asked])).float()
+    return F.cross_entropy(logits, labels[asked], reduction="sum")
