@@ -137,8 +137,8 @@ def test_referents_are_the_names_that_sentences_without_one_are_about() -> None:
         places = (batch.referents[row] >= 0).nonzero().flatten().tolist()
         assert all(batch.segments[row, place] == 0 for place in places)
         for place in places:
-            before = tokenizer.decode(batch.token_ids[row, : place + 1]).removesuffix(".")
-            name = tokenizer.decode(batch.referents[row, place]).strip()
+            before = str(tokenizer.decode(batch.token_ids[row, : place + 1])).removesuffix(".")
+            name = str(tokenizer.decode(batch.referents[row, place])).strip()
             sentence = before.rsplit(". ")[-1]
             assert any(value.startswith(name) for value in example.stated_values)
             assert name in before
