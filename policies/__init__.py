@@ -11,7 +11,7 @@ from policies.declaration.plug_in import is_plug_in, load_even_if_broken, load_p
 from policies.declaration.policy import Baseline, HeadRows, Policy, Situation, arguments_of, replaced_hooks
 from policies.declaration.same_code import argument_warnings, code_of
 from policies.declaration.steps import ABSENT, UNKNOWN, CacheRows, PrefillTreatment, StepTreatment
-from policies.eviction.protection import PROTECTED, WAYS, protected
+from policies.eviction.protection import PROTECTED, WAYS, protect
 from policies.registry import POLICIES
 
 __all__ = [
@@ -53,7 +53,7 @@ __all__ = [
     "plain_and_way",
     "plug_ins",
     "points_of",
-    "protected",
+    "protect",
     "replaced_hooks",
     "where_in_user_code",
 ]

@@ -5,12 +5,12 @@ from collections.abc import Mapping
 from policies.declaration.errors import PolicyError
 from policies.declaration.names import PLAIN, plain_and_way
 from policies.declaration.policy import Policy
-from policies.eviction.protection import WAYS, around, protected
+from policies.eviction.protection import WAYS, protect, protect_scorer
 from policies.faults.registry import FAULTS, fault_of
 from policies.quantisation.registry import QUANTISATIONS, quantisation_of
 from policies.registry import POLICIES
 from policies.treatments.chain import followed_by
-from policies.treatments.deployed import DEPLOYMENTS, as_deployed, deployed
+from policies.treatments.deployed import DEPLOYMENTS, deploy, deploy_scorer
 from policies.treatments.options import is_one_of
 
 EVERY_WAY = (*WAYS, *DEPLOYMENTS)  # to change what another policy keeps
@@ -33,18 +33,18 @@ def treatment_of(name: str) -> Policy:
     return fault_of(name) if is_one_of(name, FAULTS) else quantisation_of(name)
 
 
-def alone(policy: Policy) -> Policy:
+def check_alone(policy: Policy) -> Policy:
     """Returns the policy; raises :class:`PolicyError` for one that acts on what a quantisation before it stores."""
     if policy.check_codewords:
         raise PolicyError(f"{policy.name} stores no codewords: put a quantisation before it, as int4+{policy.name}")
     return policy
 
 
-def composed(plain: Policy, way: str) -> Policy:
+def compose(plain: Policy, way: str) -> Policy:
     """Makes the policy ``plain+way``, which protects what another evicts, deploys it, or treats what it leaves; raises
     :class:`PolicyError` in one line if they do not go together."""
     if is_way(way):
-        return protected(plain, way) if way in WAYS else as_deployed(plain, way)
+        return protect(plain, way) if way in WAYS else deploy(plain, way)
     return followed_by(plain, treatment_of(way))
 
 
@@ -61,7 +61,7 @@ def built_in(name: str) -> Policy | None:
         if known is None or not (is_way(way) or is_treatment(way)):
             return None
         if is_way(way):
-            return around(known, way) if way in WAYS else deployed(known, way)
+            return protect_scorer(known, way) if way in WAYS else deploy_scorer(known, way)
         return followed_by(known, treatment_of(way))
     except PolicyError:
         return None

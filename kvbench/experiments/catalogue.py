@@ -24,7 +24,7 @@ from policies import (
     plain_and_way,
     plug_ins,
 )
-from policies.composition import EVERY_WAY, TREATMENTS, alone, composed, is_treatment, is_way, treatment_of
+from policies.composition import EVERY_WAY, TREATMENTS, check_alone, compose, is_treatment, is_way, treatment_of
 from policies.declaration.naming import split_outside_brackets
 from policies.declaration.shape import ModelShape
 from policies.treatments.options import kind_in
@@ -230,10 +230,10 @@ def find_policy(name: str, even_if_broken: bool = False) -> Policy:
         return POLICIES[name]
     plain, way = plain_and_way(name)
     if way != PLAIN:
-        return _composed(plain, way)
+        return _compose(plain, way)
     try:
         if is_treatment(name):
-            return alone(treatment_of(name))
+            return check_alone(treatment_of(name))
         if is_plug_in(name):
             return load_even_if_broken(name) if even_if_broken else load_plug_in(name)
     except PolicyError as error:
@@ -253,11 +253,11 @@ def _unknown(name: str, known: Mapping[str, Policy]) -> str:
     return f"unknown policy '{name}': {meant}python -m kvbench ls policies lists all {len(known)}"
 
 
-def _composed(plain: str, way: str) -> Policy:
+def _compose(plain: str, way: str) -> Policy:
     if not (is_way(way) or is_treatment(way)):
         kinds = "protection, deployment, quantisation or fault"
         raise KVBenchError(f"{plain}+{way}: {unknown_name(kinds, kind_in(way), [*EVERY_WAY, *TREATMENTS])}")
     try:
-        return composed(find_policy(plain), way)
+        return compose(find_policy(plain), way)
     except PolicyError as error:
         raise KVBenchError(str(error)) from error

@@ -43,7 +43,7 @@ def load_plug_in(text: str) -> Policy:
     ``context_length`` too is given the tokens of each context; or a :class:`Policy`, or a
     function that gives one.
     """
-    where, name, argument_text = _parts(text)
+    where, name, argument_text = _split(text)
     arguments = _arguments(text, argument_text)
     _check_name(where, name)
     module = _module(where)
@@ -52,7 +52,7 @@ def load_plug_in(text: str) -> Policy:
         if not hasattr(target, part):
             raise _no_such(where, name, _presses_in(module), vars(module))
         target = getattr(target, part)
-    return _policy(_shown(name, argument_text), target, arguments, _origin(module), text)
+    return _policy(_plug_in_name(name, argument_text), target, arguments, _origin(module), text)
 
 
 def load_even_if_broken(text: str) -> Policy:
@@ -60,11 +60,11 @@ def load_even_if_broken(text: str) -> Policy:
     try:
         return load_plug_in(text)
     except BrokenPlugInError as error:
-        _, name, argument_text = _parts(text)
-        return _broken(_shown(name, argument_text), str(error))
+        _, name, argument_text = _split(text)
+        return _broken_policy(_plug_in_name(name, argument_text), str(error))
 
 
-def _parts(text: str) -> tuple[str, str, str]:
+def _split(text: str) -> tuple[str, str, str]:
     """Splits a plug-in into its place, its name, and its arguments as they are written."""
     matched = SPECIFICATION.fullmatch(text.strip())
     if not matched and text.endswith(".py"):
@@ -179,11 +179,11 @@ def _may_be_press(statement: ast.stmt) -> bool:
     return False
 
 
-def _shown(name: str, argument_text: str) -> str:
+def _plug_in_name(name: str, argument_text: str) -> str:
     return f"{name}({argument_text})" if argument_text else name
 
 
-def _broken(name: str, reason: str) -> Policy:
+def _broken_policy(name: str, reason: str) -> Policy:
     def build(_: Situation) -> Press:
         raise PolicyError(reason)
 
@@ -202,7 +202,7 @@ def _of_entry_point(entry: Any) -> Policy:
         return _policy(entry.name, entry.load(), {}, _origin(importlib.import_module(entry.module)), text)
     except Exception as error:
         reason = str(error) if isinstance(error, PolicyError) else f"it cannot be imported: {_description(error)}"
-        return _broken(entry.name, f"the plug-in {entry.name} ({entry.value}): {reason}")
+        return _broken_policy(entry.name, f"the plug-in {entry.name} ({entry.value}): {reason}")
 
 
 def _origin(module: ModuleType) -> str:
@@ -214,13 +214,13 @@ def _origin(module: ModuleType) -> str:
         if file in seen or file.suffix != ".py":
             continue
         seen.add(file)
-        pending += [(path, other) for other in _imported(file, name) if (path := _file_of_user(other, package))]
+        pending += [(path, other) for other in _imported_modules(file, name) if (path := _file_of_user(other, package))]
     for file in sorted(seen):
         digest.update(file.read_bytes())
     return digest.hexdigest()[:16]
 
 
-def _imported(file: Path, name: str) -> Iterator[str]:
+def _imported_modules(file: Path, name: str) -> Iterator[str]:
     """Yields the names of the modules that a file imports anywhere, and of what may be modules."""
     package = name if file.name == "__init__.py" else name.rpartition(".")[0]
     for node in ast.walk(ast.parse(file.read_bytes())):
@@ -302,7 +302,7 @@ def _policy(name: str, target: Any, arguments: dict[str, Any], origin: str, text
     if isinstance(target, Policy):
         return replace(target, origin=origin)
     if RATIO not in _parameters(target, text):
-        given = _called(target, arguments, text) if not isinstance(target, type) else None
+        given = _call(target, arguments, text) if not isinstance(target, type) else None
         if isinstance(given, Policy):
             return replace(given, origin=origin)
         raise BrokenPlugInError(
@@ -314,7 +314,7 @@ def _policy(name: str, target: Any, arguments: dict[str, Any], origin: str, text
 
     def build(situation: Situation) -> Press:
         length = {"context_length": situation.context_length} if takes_length else {}
-        return _called(target, {**length, **arguments, RATIO: situation.ratio}, text)
+        return _call(target, {**length, **arguments, RATIO: situation.ratio}, text)
 
     press = build(Situation(SOME_RATIO, 1024, 0, ""))
     if not isinstance(press, kvpress.BasePress):
@@ -358,7 +358,7 @@ def _check_arguments(target: Callable[..., Any], arguments: Iterable[str], text:
             raise PolicyError(f"{text}: there is no argument {name}: {meant}it takes {', '.join(own) or 'none'}")
 
 
-def _called(target: Callable[..., Any], arguments: dict[str, Any], text: str) -> Any:
+def _call(target: Callable[..., Any], arguments: dict[str, Any], text: str) -> Any:
     try:
         return target(**arguments)
     except KeyboardInterrupt:

@@ -20,7 +20,7 @@ def target_size(situation: Situation) -> int:
     return kvpress.utils.compute_n_kept(situation.context_length, situation.ratio) if situation.ratio else OUT_OF_REACH
 
 
-def _decoding(scorer: str, **arguments: int) -> Callable[[Situation], Press]:
+def _decoding_press(scorer: str, **arguments: int) -> Callable[[Situation], Press]:
     """Returns how to build a press that cuts while decoding. ``scorer``: the name of a press of kvpress."""
 
     def build(situation: Situation) -> Press:
@@ -72,20 +72,24 @@ def _policy(
 
 
 DECODING = (
-    _policy("decoding_knorm", "arXiv 2406.11430", "Keys of small norm, cut after every token", _decoding("KnormPress")),
+    _policy(
+        "decoding_knorm", "arXiv 2406.11430", "Keys of small norm, cut after every token", _decoding_press("KnormPress")
+    ),
     _policy(
         "decoding_streaming_llm",
         "arXiv 2309.17453",
         "The first and the most recent, cut after every token",
-        _decoding("StreamingLLMPress", n_sink=SINK),
+        _decoding_press("StreamingLLMPress", n_sink=SINK),
         more_tokens_than=SINK,
     ),
-    _policy("decoding_tova", "arXiv 2401.06104", "TOVA as its paper has it, at every token", _decoding("TOVAPress")),
+    _policy(
+        "decoding_tova", "arXiv 2401.06104", "TOVA as its paper has it, at every token", _decoding_press("TOVAPress")
+    ),
     _policy(
         "decoding_keydiff",
         "arXiv 2504.15364",
         "Keys unlike the mean key, cut after every token",
-        _decoding("KeyDiffPress"),
+        _decoding_press("KeyDiffPress"),
     ),
     _policy(
         "decoding_ratio_knorm",

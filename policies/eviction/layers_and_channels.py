@@ -20,7 +20,7 @@ def _simlayerkv(situation: Situation) -> Press:
     return kvpress.SimLayerKVPress(lazy_threshold=1 - situation.ratio, n_recent=recent + 1, n_initial=SINK)
 
 
-def _composed(situation: Situation) -> Press:
+def _compose_with_think(situation: Situation) -> Press:
     """Composes two presses, each of which removes as large a share of what it is given."""
     each = 1 - (1 - situation.ratio) ** 0.5
     length = situation.context_length
@@ -56,7 +56,7 @@ LAYERS_AND_CHANNELS = (
         name="composed_snapkv_think",
         paper="arXiv 2407.21018",
         description="SnapKV, then ThinK on what it keeps",
-        build=_composed,
+        build=_compose_with_think,
         budget="tokens and channels, as large a share of either",
         counted="nowhere",
         rewrites=True,

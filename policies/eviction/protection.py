@@ -32,7 +32,7 @@ WAYS: Mapping[str, Way] = {
 }
 
 
-def protected(plain: Policy, way: str) -> Policy:
+def protect(plain: Policy, way: str) -> Policy:
     """Makes the policy around another, named ``plain+way``; raises :class:`PolicyError` if the other keeps tokens by
     anything but their scores."""
     if plain.prefill_treatment or plain.step_treatment:
@@ -43,10 +43,10 @@ def protected(plain: Policy, way: str) -> Policy:
         raise PolicyError(
             f"{plain.name}+{way} cannot be built: {plain.name} keeps tokens otherwise than by their scores"
         )
-    return around(plain, way)
+    return protect_scorer(plain, way)
 
 
-def around(plain: Policy, way: str) -> Policy:
+def protect_scorer(plain: Policy, way: str) -> Policy:
     """Does the same for a policy that is known to keep tokens by their scores: nothing is built to see it."""
     return Policy(
         name=f"{plain.name}+{way}",
@@ -69,4 +69,4 @@ def around(plain: Policy, way: str) -> Policy:
 
 # Those of the paper are registered; the rest are built when they are named.
 PROTECTED = (STREAMING_LLM, SNAPKV, TOVA, H2O, KNORM)
-PROTECTION = tuple(around(plain, way) for plain in PROTECTED for way in WAYS)
+PROTECTION = tuple(protect_scorer(plain, way) for plain in PROTECTED for way in WAYS)

@@ -19,13 +19,13 @@ SHARED_OUT = "as many tokens in every layer, shared out among its heads by score
 wrapper = partial(Policy, family="wrapper")
 
 
-def _sized(longest: int, context_length: int, parts: int) -> int:
+def _part_size(longest: int, context_length: int, parts: int) -> int:
     """Returns a size of kvpress's, but small enough that a context has several such parts."""
     return max(1, min(longest, context_length // parts))
 
 
 def _entropy_chunkkv(situation: Situation) -> Press:
-    length = max(2, _sized(LONGEST_GATED_CHUNK, situation.context_length, 16))
+    length = max(2, _part_size(LONGEST_GATED_CHUNK, situation.context_length, 16))
     return kvpress.EntropyGatedChunkKVPress(
         snapkv_press(situation), chunk_length=length, low_entropy_chunk_length=max(1, length * 4 // 10)
     )
@@ -33,13 +33,13 @@ def _entropy_chunkkv(situation: Situation) -> Press:
 
 def _chunk(situation: Situation) -> Press:
     return kvpress.ChunkPress(
-        kvpress.KnormPress(situation.ratio), chunk_length=_sized(LONGEST_CHUNK, situation.context_length, 4)
+        kvpress.KnormPress(situation.ratio), chunk_length=_part_size(LONGEST_CHUNK, situation.context_length, 4)
     )
 
 
 def _block(situation: Situation) -> Press:
     return kvpress.BlockPress(
-        kvpress.KeyDiffPress(situation.ratio), block_size=_sized(LONGEST_BLOCK, situation.context_length, 8)
+        kvpress.KeyDiffPress(situation.ratio), block_size=_part_size(LONGEST_BLOCK, situation.context_length, 8)
     )
 
 
@@ -112,7 +112,7 @@ WRAPPERS = (
         paper="arXiv 2502.00299",
         description="Whole chunks by the mean of SnapKV's scores",
         build=lambda situation: kvpress.ChunkKVPress(
-            snapkv_press(situation), chunk_length=_sized(LONGEST_CHUNK_OF_CHUNKKV, situation.context_length, 16)
+            snapkv_press(situation), chunk_length=_part_size(LONGEST_CHUNK_OF_CHUNKKV, situation.context_length, 16)
         ),
         budget=WHOLE_CHUNKS,
         counted="nowhere",

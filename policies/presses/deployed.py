@@ -15,7 +15,7 @@ Joined = Literal["mean", "max"]
 
 @dataclass
 class RescoringPress(ScorerPress):
-    """Keeps the tokens of highest score, as another press scores them and :meth:`changed` changes that.
+    """Keeps the tokens of highest score, as another press scores them and :meth:`change_scores` changes that.
 
     ``press`` scores the whole context, once, at its own ratio, which is the same.
     """
@@ -34,9 +34,9 @@ class RescoringPress(ScorerPress):
         """Returns scores of shape (batch_size, num_kv_heads, seq_len)."""
         scores: torch.Tensor = self.press.score(module, hidden_states, keys, *others)
         check_scores(scores, keys.shape[:3], self.press)
-        return self.changed(as_order(scores.float(), self.press))
+        return self.change_scores(as_order(scores.float(), self.press))
 
-    def changed(self, scores: torch.Tensor) -> torch.Tensor:
+    def change_scores(self, scores: torch.Tensor) -> torch.Tensor:
         """Changes scores of shape (batch_size, num_kv_heads, seq_len)."""
         raise NotImplementedError
 
@@ -48,7 +48,7 @@ class EndsPress(RescoringPress):
 
     share: float = 0.1
 
-    def changed(self, scores: torch.Tensor) -> torch.Tensor:
+    def change_scores(self, scores: torch.Tensor) -> torch.Tensor:
         length = scores.shape[-1]
         end = max(1, int(length * self.share))
         places = torch.arange(length, device=scores.device)
@@ -68,7 +68,7 @@ class SharedPress(RescoringPress):
 
     by: Joined = "mean"
 
-    def changed(self, scores: torch.Tensor) -> torch.Tensor:
+    def change_scores(self, scores: torch.Tensor) -> torch.Tensor:
         joined = scores.mean(1, keepdim=True) if self.by == "mean" else scores.amax(1, keepdim=True)
         return joined.expand_as(scores)
 
@@ -86,7 +86,7 @@ class PagesPress(RescoringPress):
     by: Joined = "mean"
     size: int = 16
 
-    def changed(self, scores: torch.Tensor) -> torch.Tensor:
+    def change_scores(self, scores: torch.Tensor) -> torch.Tensor:
         """Gives each token of a full page the score of the page, and an open page a score above all others."""
         pages = self._pages(scores)
         full = pages.repeat_interleave(self.size, dim=-1)

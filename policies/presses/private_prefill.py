@@ -68,7 +68,7 @@ class CalibratedDuoAttentionPress(DuoAttentionPress):
     recent: int = 256
 
     def post_init_from_model(self, model: Any) -> None:
-        with _replaced(duo_attention, "duo_attention_on_the_fly", self._head_scores):
+        with _replace_attribute(duo_attention, "duo_attention_on_the_fly", self._head_scores):
             super().post_init_from_model(model)
         self.sink_size, self.recent_size = self.sink, self.recent
 
@@ -76,7 +76,7 @@ class CalibratedDuoAttentionPress(DuoAttentionPress):
         """Returns an array of shape (layers, num_kv_heads): the higher, the more of a retrieval head."""
         if model not in _HEAD_SCORES:
             chapters = Chapters(pd.DataFrame({"chapter": list(self.texts())}))
-            with _replaced(duo_attention, "load_dataset", lambda *_, **__: chapters):
+            with _replace_attribute(duo_attention, "load_dataset", lambda *_, **__: chapters):
                 _HEAD_SCORES[model] = _SCORE_HEADS(model, num_samples=len(chapters.frame))
         return _HEAD_SCORES[model]
 
@@ -92,7 +92,7 @@ class Chapters:
 
 
 @contextmanager
-def _replaced(module: Any, name: str, value: Any) -> Iterator[None]:
+def _replace_attribute(module: Any, name: str, value: Any) -> Iterator[None]:
     """Has a module find ``value`` under a name of its own: kvpress takes neither texts nor scores as an argument."""
     original = getattr(module, name)
     setattr(module, name, value)

@@ -95,10 +95,10 @@ class Protection(BasePress):
             return as_order(scores.float(), self.press)
 
         kept = compute_n_kept(keys.shape[2], self.compression_ratio)
-        index = self.kept(score, kept, keys.shape[2])[..., None].expand(-1, -1, -1, keys.shape[-1])
+        index = self.positions(score, kept, keys.shape[2])[..., None].expand(-1, -1, -1, keys.shape[-1])
         return keys.gather(2, index).contiguous(), values.gather(2, index).contiguous()
 
-    def kept(self, score: Scores, kept: int, length: int) -> torch.Tensor:
+    def positions(self, score: Scores, kept: int, length: int) -> torch.Tensor:
         """Returns the positions of the ``kept`` tokens of each head, (batch, num_kv_heads, kept)."""
         raise NotImplementedError
 
@@ -128,7 +128,7 @@ class WhitelistPress(Protection):
     """Tokens of the spans are kept first; the rest of the budget goes to the press. Where they are more than the
     budget, those of them that the press scores highest."""
 
-    def kept(self, score: Scores, kept: int, length: int) -> torch.Tensor:
+    def positions(self, score: Scores, kept: int, length: int) -> torch.Tensor:
         scores = score(0, length)
         protected = torch.zeros(length, dtype=torch.bool, device=scores.device)
         for start, end in check_spans(self.spans, length):
@@ -148,13 +148,13 @@ class FairEvictionPress(Protection):
 
     window: bool = field(default=False, kw_only=True)
 
-    def kept(self, score: Scores, kept: int, length: int) -> torch.Tensor:
+    def positions(self, score: Scores, kept: int, length: int) -> torch.Tensor:
         parts = parts_of(self.spans, length)
         whole = score(0, length)
         counts = self.counts(whole, parts, kept)
         positions = []
         for number, (start, end) in enumerate(parts):
-            scores = score(start, end) if self.window and end - start > self._least() else whole[..., start:end]
+            scores = score(start, end) if self.window and end - start > self._shortest_part() else whole[..., start:end]
             rank = scores.argsort(dim=-1, descending=True, stable=True).argsort(dim=-1)
             positions.append(rank < counts[..., number : number + 1])
         keep = torch.cat(positions, dim=-1)
@@ -166,7 +166,7 @@ class FairEvictionPress(Protection):
         sizes = torch.tensor([end - start for start, end in parts], device=whole.device)
         return shared_out(kept, sizes).expand(*whole.shape[:2], -1)
 
-    def _least(self) -> int:
+    def _shortest_part(self) -> int:
         """Counts the tokens that a part must be longer than for the press to look at it from its own end."""
         return max(int(getattr(self.press, name, 1)) for name in ("window_size", "n_sink"))
 

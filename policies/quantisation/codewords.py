@@ -83,14 +83,14 @@ class CodewordRows:
     def _codes(self, layer: int, tensor: States) -> "torch.Tensor":
         states: torch.Tensor = getattr(self.cache, tensor)(layer)
         codes = torch.zeros_like(states, dtype=torch.int32)
-        for encoded, left, place in self._encoded(layer, tensor):
+        for encoded, left, place in self._encoded_rows(layer, tensor):
             codes[place] = encoded.numbers[left]
         return codes
 
     def _recode(self, layer: int, tensor: States, codes: "torch.Tensor", rows: "torch.Tensor | None") -> None:
         states: torch.Tensor = getattr(self.cache, tensor)(layer)
         written = torch.zeros(states.shape[:-1], dtype=torch.bool, device=states.device)
-        for encoded, left, place in self._encoded(layer, tensor):
+        for encoded, left, place in self._encoded_rows(layer, tensor):
             written[place] = True if rows is None else rows[place]
             numbers = encoded.numbers.clone()
             numbers[left] = torch.where(written[place][..., None], codes[place], numbers[left])
@@ -98,7 +98,7 @@ class CodewordRows:
             states[place] = encoded.codes.decode(numbers)[left]
         self.cache.write(layer, rows=written, **{tensor: states})
 
-    def _encoded(
+    def _encoded_rows(
         self, layer: int, tensor: States
     ) -> "Iterator[tuple[Encoded, torch.Tensor, tuple[torch.Tensor, ...]]]":
         """Yields what was encoded together, which slots are of answers that are still here, and the answers, heads and

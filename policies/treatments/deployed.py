@@ -79,10 +79,10 @@ DEPLOYMENTS: Mapping[str, Deployment] = by_name(
 )
 
 
-def as_deployed(plain: Policy, way: str) -> Policy:
+def deploy(plain: Policy, way: str) -> Policy:
     """Makes the policy ``plain+way``; raises :class:`PolicyError` in one line for options that the way has not, and for
     a policy whose choice cannot be told from scores of tokens."""
-    policy = deployed(plain, way)
+    policy = deploy_scorer(plain, way)
     name = kind_in(way)
     if plain.prefill_treatment or plain.step_treatment:
         raise PolicyError(f"{policy.name}: evict first, as in knorm+{name}+int4")
@@ -95,7 +95,7 @@ def as_deployed(plain: Policy, way: str) -> Policy:
     return policy
 
 
-def deployed(plain: Policy, way: str) -> Policy:
+def deploy_scorer(plain: Policy, way: str) -> Policy:
     """Does the same for a policy that is known to keep tokens by their scores: nothing is built to see it."""
     deployment = DEPLOYMENTS[kind_in(way)]
     options = options_in(way, deployment)
@@ -135,7 +135,7 @@ def simpler(name: str) -> tuple[str, ...]:
 _LAST = [deployment for deployment in DEPLOYMENTS.values() if deployment.last]
 # What a policy gains because it always keeps the ends, as many do, this one gains too.
 RANDOM_ENDS = replace(
-    deployed(RANDOM, "ends"),
+    deploy_scorer(RANDOM, "ends"),
     family="control",
     description="Random tokens, the first and last tenth of the context kept first",
     by_default=True,
@@ -143,6 +143,6 @@ RANDOM_ENDS = replace(
 # As an example of each; the rest are built when they are named.
 DEPLOYED = (
     RANDOM_ENDS,
-    *(deployed(SNAPKV, way) for way in DEPLOYMENTS),
-    deployed(deployed(SNAPKV, "shared"), "pages16"),
+    *(deploy_scorer(SNAPKV, way) for way in DEPLOYMENTS),
+    deploy_scorer(deploy_scorer(SNAPKV, "shared"), "pages16"),
 )

@@ -12,7 +12,7 @@ from kvpress import KnormPress, StreamingLLMPress
 from kvpress.utils import compute_n_kept
 
 from kvbench.models.load import LoadedModel
-from policies import POLICIES, PolicyError, protected
+from policies import POLICIES, PolicyError, protect
 from policies.presses.protection import (
     DebiasPress,
     FairEvictionPress,
@@ -161,7 +161,7 @@ def test_wrappers_protect_the_instructions_of_a_system_prompt(llama: LoadedModel
     budget = compute_n_kept(len(prompt.token_ids), ratio)
     kept_by = {}
     for way in ("whitelist", "fair", "debias0.5"):
-        policy = POLICIES[f"{base}+{way}"] if base in OF_THE_PAPER else protected(POLICIES[base], way)
+        policy = POLICIES[f"{base}+{way}"] if base in OF_THE_PAPER else protect(POLICIES[base], way)
         (branch,) = treat(llama, [policy], [ratio], prompt).branches
         kept_by[way] = keep_of(branch)
         assert (kept_by[way].sum(-1) == budget).all()
