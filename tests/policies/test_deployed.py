@@ -222,7 +222,7 @@ def test_a_press_that_does_not_score_is_no_press_to_rescore() -> None:
     with pytest.raises(PolicyError, match="SharedPress goes around a ScorerPress, not a PressWithoutScores"):
         SharedPress(0.5, type("PressWithoutScores", (), {})())
     with pytest.raises(NotImplementedError):
-        RescoringPress(0.5, KnormPress(0.5)).changed(SCORES)
+        RescoringPress(0.5, KnormPress(0.5)).change_scores(SCORES)
 
 
 def test_a_policy_says_that_it_may_keep_what_fewer_of_its_ways_keep() -> None:

@@ -10,7 +10,7 @@ from transformers import PreTrainedTokenizerBase
 from datasets_gen import TASKS, Example, Task
 from datasets_gen.writing.in_prose import in_words_of_prose
 from kvbench.prompts.mode import Mode
-from kvbench.prompts.prompt import split_question, chat_template, encode
+from kvbench.prompts.prompt import chat_template, encode, split_question
 from kvbench.reference.training.attention import PackedLayout
 from kvbench.reference.training.lessons import Assignment
 from kvbench.reference.training.referents import referents
