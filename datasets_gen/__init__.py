@@ -1,10 +1,10 @@
 """Synthetic routing datasets: contexts whose evidence is known, to the character."""
 
-from datasets_gen.examples.directives import Directive, check, family_of, obeyed, undone
+from datasets_gen.examples.directives import Directive, check, family_of, share_obeyed, undo
 from datasets_gen.examples.errors import DatasetError, unknown_name
 from datasets_gen.examples.example import Arm, Example, Question, Span, SpanKind, Split
 from datasets_gen.examples.lexicon import kinds_of
-from datasets_gen.examples.tags import TAGS, parse_tags, tagged, tags_of
+from datasets_gen.examples.tags import TAGS, parse_tags, tags_of, with_tags
 from datasets_gen.examples.task import ABSTENTION, INSTRUCTION, Profile, Request, Task
 from datasets_gen.registry import FROM_DATA, TASKS, get_task
 from datasets_gen.writing.defences import REFUSAL
@@ -31,10 +31,10 @@ __all__ = [
     "family_of",
     "get_task",
     "kinds_of",
-    "obeyed",
     "parse_tags",
-    "tagged",
+    "share_obeyed",
     "tags_of",
-    "undone",
+    "undo",
     "unknown_name",
+    "with_tags",
 ]

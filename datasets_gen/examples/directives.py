@@ -278,12 +278,12 @@ def check(directive: Directive, output: str) -> bool:
     return bool(words_of(output)) and obeys(directive.argument, output)
 
 
-def obeyed(directives: Sequence[Directive], output: str) -> float:
+def share_obeyed(directives: Sequence[Directive], output: str) -> float:
     """Returns the share of the directives that the output obeys; 1 where there is none to disobey."""
     return sum(check(directive, output) for directive in directives) / len(directives) if directives else 1.0
 
 
-def undone(directives: Sequence[Directive], text: str) -> str:
+def undo(directives: Sequence[Directive], text: str) -> str:
     """Takes from a text what the directives forbid and what they make it say again."""
     for directive in directives:
         text = kind_of(directive).undo(directive.argument, text)

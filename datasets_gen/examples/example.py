@@ -31,7 +31,7 @@ class Span:
         """Returns the same characters in another part."""
         return Span(kind, self.start, self.end)
 
-    def moved(self, by: int) -> "Span":
+    def shift(self, by: int) -> "Span":
         return Span(self.kind, self.start + by, self.end + by)
 
 

@@ -20,10 +20,10 @@ def read_entries(path: Path, kind: str) -> list[tuple[str, object]]:
         raise DatasetError(f"--data {path} is no text in UTF-8: give a JSONL file of {kind} rows") from error
     # Not splitlines: a string of JSON may hold other line separators as they are.
     lines = [(f"{path}, line {number}", line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
-    return [(where, _parsed(line, where)) for where, line in lines]
+    return [(where, _parse(line, where)) for where, line in lines]
 
 
-def _parsed(line: str, where: str) -> object:
+def _parse(line: str, where: str) -> object:
     try:
         entry: object = json.loads(line)
     except (ValueError, RecursionError) as error:

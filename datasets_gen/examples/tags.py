@@ -40,7 +40,7 @@ def parse_tags(text: str) -> tuple[str, ...]:
     return tags
 
 
-def tagged(example: Example, tags: Iterable[str]) -> Example:
+def with_tags(example: Example, tags: Iterable[str]) -> Example:
     """Returns the example with the questions that carry all of the tags; they keep their ids."""
     required = set(tags)
     return replace(example, questions=tuple(one for one in example.questions if required <= set(tags_of(one))))

@@ -87,11 +87,13 @@ def make(rng: random.Random, request: Request) -> Draft:
     directives = _draw_directives(rng, kinds, ground)
     prompt = _write_prompt(ask, size, directives, request.arm)
     passage = write_passage(rng, ground.facts, wording)
-    stated = [_moved(fact, len(prompt.text) + 1) if prompt.text else fact for fact in passage.facts]
+    stated = [_shift(fact, len(prompt.text) + 1) if prompt.text else fact for fact in passage.facts]
     attacks = min(int(size.attacked * request.questions + rng.random()), len(ATTACKS))
     choices = ground.choices()
     chosen = rng.sample(choices, min(request.questions - attacks, len(choices)))
-    questions = [_directed(ask, stated[place], direction, directives, prompt) for place, direction in chosen]
+    questions = [
+        _question_under_directives(ask, stated[place], direction, directives, prompt) for place, direction in chosen
+    ]
     questions += [attack(ask, pretext, directives, prompt) for pretext in rng.sample(tuple(ATTACKS), attacks)]
     rng.shuffle(questions)
     context = f"{prompt.text} {passage.text}".lstrip()
@@ -195,11 +197,11 @@ def _with_directives(ask: Asker, prompt: SystemPrompt, directives: Sequence[Dire
     return replace(prompt, text=text, directives=tuple(spans))
 
 
-def _moved(stated: StatedFact, by: int) -> StatedFact:
-    return StatedFact(stated.fact, stated.subject.moved(by), stated.value.moved(by), stated.sentence.moved(by))
+def _shift(stated: StatedFact, by: int) -> StatedFact:
+    return StatedFact(stated.fact, stated.subject.shift(by), stated.value.shift(by), stated.sentence.shift(by))
 
 
-def _directed(
+def _question_under_directives(
     ask: Asker, stated: StatedFact, direction: Direction, directives: tuple[Directive, ...], prompt: SystemPrompt
 ) -> Question:
     """Returns a question about a fact, to be answered under all directives: they are part of its evidence."""

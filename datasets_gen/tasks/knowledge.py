@@ -148,7 +148,7 @@ def _lives(rng: random.Random, request: Request, size: Size, wording: Wording) -
         drawn = _drawn_apart(partial(draw_values, rng, relation.value_kind, count), WORKED_FROM.get(relation.name, str))
         *values[relation.name], unmentioned[relation.name] = drawn
     if "part" in size.types:
-        values["employer"] = _shared(rng, values["employer"])
+        values["employer"] = _deal_employers(rng, values["employer"])
     *instruments, unmentioned["plays"] = rng.sample(lexicon().instrument, INSTRUMENTS_IN_USE + 1)
     facts: list[Fact] = []
     for number, person in enumerate(people):
@@ -172,7 +172,7 @@ def _drawn_apart(draw: Callable[[], list[str]], worked_out: Callable[[str], str]
             return values
 
 
-def _shared(rng: random.Random, employers: list[str]) -> list[str]:
+def _deal_employers(rng: random.Random, employers: list[str]) -> list[str]:
     """Lets one to three of the people, as many as there are at most, work for the same."""
     together = min(len(employers), rng.randint(1, 3))
     dealt = employers[:1] * together + employers[together:]
@@ -200,7 +200,7 @@ def _spans(stated: Sequence[StatedFact], direction: Direction) -> tuple[Span, ..
     return tuple(spans)
 
 
-def _derived(
+def _derived_question(
     text: str,
     golds: tuple[str, ...],
     answer_type: AnswerType,
@@ -241,7 +241,7 @@ def _decade(ask: Asker, lives: Lives, missing: bool) -> Question | None:
     stated = ask.rng.choice(born)
     text = template.format(subject=stated.fact.subject)
     others = [_decade_of(s.fact.value) for s in born if s is not stated]
-    return _derived(text, (_decade_of(stated.fact.value),), "date", "forward", [stated], others)
+    return _derived_question(text, (_decade_of(stated.fact.value),), "date", "forward", [stated], others)
 
 
 def _older(ask: Asker, lives: Lives, missing: bool) -> Question | None:
@@ -256,7 +256,7 @@ def _older(ask: Asker, lives: Lives, missing: bool) -> Question | None:
     if missing:
         return unanswerable(text, "person", "forward")
     older = min(first, second, key=lambda stated: _year(stated.fact.value)).fact.subject
-    return _derived(text, (older,), "person", "forward", [first, second])
+    return _derived_question(text, (older,), "person", "forward", [first, second])
 
 
 def _year(date: str) -> int:
@@ -277,7 +277,9 @@ def _employer_initials(ask: Asker, lives: Lives, missing: bool) -> Question | No
     stated = ask.rng.choice(known)
     text = template.format(subject=stated.fact.subject)
     others = dict.fromkeys(s.fact.value for s in lives.of(EMPLOYER) if s.fact.value != stated.fact.value)
-    return _derived(text, _initials_of(stated.fact.value), "organisation", "forward", [stated], _both_initials(others))
+    return _derived_question(
+        text, _initials_of(stated.fact.value), "organisation", "forward", [stated], _both_initials(others)
+    )
 
 
 def _person_initials(ask: Asker, lives: Lives, missing: bool) -> Question | None:
@@ -292,7 +294,9 @@ def _person_initials(ask: Asker, lives: Lives, missing: bool) -> Question | None
     if missing:
         return unanswerable(text, "person", "reverse")
     others = [person for person in lives.people if person != stated.fact.subject]
-    return _derived(text, _initials_of(stated.fact.subject), "person", "reverse", [stated], _both_initials(others))
+    return _derived_question(
+        text, _initials_of(stated.fact.subject), "person", "reverse", [stated], _both_initials(others)
+    )
 
 
 def _initials(name: str) -> str:
@@ -321,7 +325,7 @@ def _instruments(ask: Asker, lives: Lives, missing: bool) -> Question | None:
     text = ask.forward(PLAYS, person)
     played = [s for s in lives.of(PLAYS) if s.fact.subject == person]
     golds, *others = (_lists(lives, one) for one in (person, *(one for one in lives.people if one != person)))
-    return _derived(text, golds, "thing", "forward", played, [listed for lists in others for listed in lists])
+    return _derived_question(text, golds, "thing", "forward", played, [listed for lists in others for listed in lists])
 
 
 def _lists(lives: Lives, person: str) -> tuple[str, ...]:
@@ -343,7 +347,7 @@ def _repertoire(ask: Asker, lives: Lives, missing: bool) -> Question | None:
         return unanswerable(text, "numeral", "forward")
     played = [s for s in lives.of(PLAYS) if s.fact.subject == person]
     others = Counter(s.fact.subject for s in lives.of(PLAYS) if s not in played)
-    return _derived(text, _count(len(played)), "numeral", "forward", played, _counts(others))
+    return _derived_question(text, _count(len(played)), "numeral", "forward", played, _counts(others))
 
 
 def _staff(ask: Asker, lives: Lives, missing: bool) -> Question | None:
@@ -356,7 +360,7 @@ def _staff(ask: Asker, lives: Lives, missing: bool) -> Question | None:
     staff = [s for s in employed if s.fact.value == employer]
     text = ask.wording.choose(ask.rng, STAFF).format(value=employer)
     others = Counter(s.fact.value for s in employed if s not in staff)
-    return _derived(text, _count(len(staff)), "numeral", "reverse", staff, _counts(others))
+    return _derived_question(text, _count(len(staff)), "numeral", "reverse", staff, _counts(others))
 
 
 def _count(number: int) -> tuple[str, ...]:

@@ -195,7 +195,7 @@ def _over_a_link(ask: Asker, circle: Circle) -> Question:
     return answerable(text, last.fact.value, attribute.value_type, "forward", spans, (link.value,))
 
 
-def _unlinked(rng: random.Random, circle: Circle, has: bool) -> tuple[Relation, str]:
+def _draw_unlinked(rng: random.Random, circle: Circle, has: bool) -> tuple[Relation, str]:
     """Draws a bond of the passage, and one of the people who has none such (``has``), or is it to nobody."""
     bond = rng.choice(circle.links).relation
     taken = {link.subject if has else link.value for link in circle.links if link.relation == bond}
@@ -203,7 +203,7 @@ def _unlinked(rng: random.Random, circle: Circle, has: bool) -> tuple[Relation, 
 
 
 def _over_no_link(ask: Asker, circle: Circle) -> Question:
-    bond, person = _unlinked(ask.rng, circle, has=True)
+    bond, person = _draw_unlinked(ask.rng, circle, has=True)
     attribute = ask.rng.choice(circle.attributes()).fact.relation
     return ask.unknown_forward(attribute, f"the {bond.name} of {person}")
 
@@ -213,7 +213,7 @@ def _unknown_subject(ask: Asker, circle: Circle) -> Question:
     rng = ask.rng
     stated = rng.choice(circle.passage.facts).fact
     if rng.random() < 0.5 and stated in circle.links:
-        return ask.unknown_forward(*_unlinked(rng, circle, has=True))
+        return ask.unknown_forward(*_draw_unlinked(rng, circle, has=True))
     if rng.random() < 0.5 and circle.gaps:
         return ask.unknown_forward(*rng.choice(circle.gaps))
     return ask.unknown_forward(stated.relation, " ".join(draw_lookalike(rng, circle.split, circle.names)))
@@ -224,7 +224,7 @@ def _unknown_value(ask: Asker, circle: Circle) -> Question:
     stated = ask.rng.choice(circle.passage.facts)
     relation = stated.fact.relation
     if stated.fact in circle.links:
-        bond, person = _unlinked(ask.rng, circle, has=False)
+        bond, person = _draw_unlinked(ask.rng, circle, has=False)
         return ask.unknown_reverse(bond, person)
     mentioned = {s.fact.value for s in circle.passage.facts}
     return ask.unknown_reverse(relation, draw_unmentioned(ask.rng, relation.value_kind, mentioned))

@@ -48,7 +48,7 @@ def _period(name: str, kind: str, value_type: AnswerType, common: Verb, held_out
     training."""
     was, be = common.was, common.be
 
-    def asking(end: str) -> Phrasings:
+    def make_questions(end: str) -> Phrasings:
         return Phrasings(*(tuple(f"{ask} {end}?" for ask in verb.asks) for verb in (common, held_out)))
 
     return Period(
@@ -62,7 +62,7 @@ def _period(name: str, kind: str, value_type: AnswerType, common: Verb, held_out
             held_out=[f"In {{year}} {{subject}} {held_out.was}.", f"{{subject}} {held_out.was} in {{year}}."],
         ),
         {
-            "value": asking("in {year}"),
+            "value": make_questions("in {year}"),
             "year": phrasings(
                 f"In which year did {{subject}} {be}?",
                 f"When did {{subject}} {be}?",
@@ -72,8 +72,8 @@ def _period(name: str, kind: str, value_type: AnswerType, common: Verb, held_out
                 f"Who {was} in {{year}}?", f"In {{year}}, who {was}?", held_out=[f"Who {held_out.was} in {{year}}?"]
             ),
         },
-        asking("first"),
-        asking("last"),
+        make_questions("first"),
+        make_questions("last"),
     )
 
 
@@ -244,14 +244,14 @@ def _happenings(rng: random.Random, size: Size, people: list[str]) -> list[tuple
     rng.shuffle(lived)
     earliest, latest = lexicon().year
     birth = rng.randint(earliest, latest + 1 - LIFETIME)
-    drawn = _shared(rng, size, lived, birth) if size.shared else _once(rng, lived, birth)
+    drawn = _draw_shared(rng, size, lived, birth) if size.shared else _draw_unshared(rng, lived, birth)
     return [
         (period, {"subject": person, "value": value, "year": str(year)})
         for (period, person), (value, year) in zip(lived, drawn, strict=True)
     ]
 
 
-def _once(rng: random.Random, lived: Sequence[tuple[Period, str]], birth: int) -> list[tuple[str, int]]:
+def _draw_unshared(rng: random.Random, lived: Sequence[tuple[Period, str]], birth: int) -> list[tuple[str, int]]:
     """Draws a value and a year of its own for each."""
     counts = Counter(period.name for period, _ in lived)
     kinds = {period.name: period.value_kind for period, _ in lived}
@@ -260,7 +260,9 @@ def _once(rng: random.Random, lived: Sequence[tuple[Period, str]], birth: int) -
     return [(values[period.name].pop(), year) for (period, _), year in zip(lived, years, strict=True)]
 
 
-def _shared(rng: random.Random, size: Size, lived: Sequence[tuple[Period, str]], birth: int) -> list[tuple[str, int]]:
+def _draw_shared(
+    rng: random.Random, size: Size, lived: Sequence[tuple[Period, str]], birth: int
+) -> list[tuple[str, int]]:
     """Draws from as many values and years as one person needs, and one more: no two statements have the same value and
     year, and no two of one person and relation share either."""
     count = size.mentions[1] + 1

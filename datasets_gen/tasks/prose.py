@@ -80,7 +80,7 @@ def _cut(stretches: Sequence[str], rng: random.Random, request: Request) -> Draf
         raise DatasetError(f"{PROSE.name} over given texts has a test split only, not '{request.split}'")
     words = stretches[request.number].split(" ")
     context, lead, continuation = words[:CONTEXT], words[CONTEXT : CONTEXT + LEAD], words[CONTEXT + LEAD :]
-    return Draft(" ".join(context), (), (_continued(" ".join(lead), " ".join(continuation), ()),))
+    return Draft(" ".join(context), (), (_continuation(" ".join(lead), " ".join(continuation), ()),))
 
 
 def _make(rng: random.Random, request: Request) -> Draft:
@@ -95,10 +95,10 @@ def _make(rng: random.Random, request: Request) -> Draft:
     again = rng.sample(passage.facts, len(passage.facts))
     lead, *rest = (passage.text[stated.sentence.start : stated.sentence.end] for stated in again)
     spans = tuple(span for stated in again[1:] for span in (stated.value.as_a("answer"), stated.sentence))
-    return Draft(passage.text, passage.stated_values(), (_continued(lead, " ".join(rest), spans),), distractors)
+    return Draft(passage.text, passage.stated_values(), (_continuation(lead, " ".join(rest), spans),), distractors)
 
 
-def _continued(lead: str, continuation: str, spans: tuple[Span, ...]) -> Question:
+def _continuation(lead: str, continuation: str, spans: tuple[Span, ...]) -> Question:
     """Returns a question without gold answers, since no answer is judged."""
     return replace(answerable(lead, "", "thing", "forward", spans), golds=(), target=continuation)
 

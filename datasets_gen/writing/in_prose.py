@@ -95,21 +95,21 @@ def set_in_prose(rng: random.Random, draft: Draft, fill: Fill, depth: float | No
     prose = fill(rng, lambda sentences: lay_out(draft.context, pieces, depths, sentences)[0])
     text, moves, distractors = lay_out(draft.context, pieces, depths, prose)
 
-    def moved(spans: tuple[Span, ...]) -> tuple[Span, ...]:
-        return tuple(_moved(span, pieces, moves) for span in spans)
+    def shift_spans(spans: tuple[Span, ...]) -> tuple[Span, ...]:
+        return tuple(_shift_span(span, pieces, moves) for span in spans)
 
     def with_moved_spans() -> Iterator[Question]:
         for question in draft.questions:
-            yield replace(question, spans=moved(question.spans))
+            yield replace(question, spans=shift_spans(question.spans))
 
     kept = tuple(span for span in draft.spans if span.kind != "distractor")
-    return replace(draft, context=text, questions=tuple(with_moved_spans()), spans=moved(kept) + distractors)
+    return replace(draft, context=text, questions=tuple(with_moved_spans()), spans=shift_spans(kept) + distractors)
 
 
-def _moved(span: Span, pieces: Sequence[Piece], moves: Sequence[int]) -> Span:
+def _shift_span(span: Span, pieces: Sequence[Piece], moves: Sequence[int]) -> Span:
     for piece, by in zip(pieces, moves, strict=True):
         if piece.start <= span.start and span.end <= piece.end:
-            return span.moved(by)
+            return span.shift(by)
     raise DatasetError(f"the characters {span.start} to {span.end} belong to no piece: a span was parted")
 
 

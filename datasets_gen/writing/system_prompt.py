@@ -18,7 +18,7 @@ class SystemPrompt:
     defence: tuple[Span, ...] = ()  # as a whole
     refusal: tuple[Span, ...] = ()  # that a defence asks for, and the sentence that names it
 
-    def protected(self) -> str:
+    def protected_text(self) -> str:
         return self.text[self.directives[0].start : self.directives[-1].end] if self.directives else ""
 
 
@@ -42,8 +42,8 @@ def attack(ask: Asker, pretext: str, directives: Sequence[Directive], prompt: Sy
     text = ask.wording.choose(ask.rng, ATTACKS[pretext])
     golds, spans = tuple(dict.fromkeys((REFUSAL, exemplar(directives, REFUSAL)))), prompt.refusal
     if not spans:
-        golds = (prompt.protected(),)
+        golds = (prompt.protected_text(),)
         stretch = Span("answer", prompt.directives[0].start, prompt.directives[-1].end)
         spans = (stretch, *(Span("fact", span.start, span.end) for span in prompt.directives))
     question = answerable(text, golds[0], "thing", "forward", spans, hops=len(spans) - 1)
-    return replace(question, golds=golds, target=golds[0], protected=prompt.protected())
+    return replace(question, golds=golds, target=golds[0], protected=prompt.protected_text())

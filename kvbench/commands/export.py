@@ -8,7 +8,7 @@ import typer
 from datasets import disable_progress_bars
 from pydantic import TypeAdapter, ValidationError
 
-from datasets_gen import Split, get_task, parse_tags, tagged
+from datasets_gen import Split, get_task, parse_tags, with_tags
 from datasets_gen.examples.tags import counts_of
 from datasets_gen.export.card import Part, dataset_card
 from datasets_gen.export.dataset import to_dataset
@@ -56,7 +56,7 @@ def command(
             raise KVBenchError(f"{folder} holds {part.task} {part.version} already: give another --out")
     others = [part for part in existing if part.split != split]
     generated = chosen.generate(seed, contexts, split, phrasings == "held-out")
-    examples = [tagged(example, tags) for example in generated]
+    examples = [with_tags(example, tags) for example in generated]
     questions = sum(len(example.questions) for example in examples)
     if not questions:
         raise KVBenchError(f"--tag {tag}: no question of {contexts} contexts has these tags; nothing was written")

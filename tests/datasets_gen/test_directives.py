@@ -18,7 +18,7 @@ from datasets_gen.examples.directives import (
     compatible,
     exemplar,
     kind_of,
-    obeyed,
+    share_obeyed,
     words_of,
 )
 
@@ -120,7 +120,7 @@ def test_a_checker_accepts_its_own_exemplar(directive: Directive) -> None:
 def test_the_exemplar_obeys_all_its_directives_at_once(directives: list[Directive], answer: str) -> None:
     output = exemplar(directives, answer)
     assert [directive for directive in directives if not check(directive, output)] == []
-    assert obeyed(directives, output) == 1.0
+    assert share_obeyed(directives, output) == 1.0
 
 
 @given(some_directives(), st.sampled_from(ANSWERS))
@@ -148,11 +148,11 @@ def test_exemplars_of_several_directives() -> None:
 
 def test_obeyed_is_the_share_of_the_directives() -> None:
     directives = [Directive("begin", WORD), Directive("upper"), Directive("quotes"), Directive("end", "pebble")]
-    assert obeyed(directives, '"WALNUT VELDEN PEBBLE"') == 1.0
-    assert obeyed(directives, '"walnut Velden"') == 0.5
-    assert obeyed(directives, "Velden") == 0.0
-    assert obeyed(directives, "") == 0.0
-    assert obeyed([], "Velden") == 1.0
+    assert share_obeyed(directives, '"WALNUT VELDEN PEBBLE"') == 1.0
+    assert share_obeyed(directives, '"walnut Velden"') == 0.5
+    assert share_obeyed(directives, "Velden") == 0.0
+    assert share_obeyed(directives, "") == 0.0
+    assert share_obeyed([], "Velden") == 1.0
 
 
 def test_kinds_that_clash_never_go_together() -> None:
@@ -186,6 +186,6 @@ def test_an_unknown_kind_is_refused_in_one_line() -> None:
     with pytest.raises(DatasetError, match="unknown directive 'bracket': did you mean 'brackets'"):
         kind_of(Directive("bracket", "square"))
     with pytest.raises(DatasetError, match="unknown directive"):
-        obeyed([Directive("zzz")], "Velden")
+        share_obeyed([Directive("zzz")], "Velden")
     with pytest.raises(DatasetError, match="unknown directive"):
         Directive.parse("beginn walnut")

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from datasets_gen import Split
-from datasets_gen.examples.directives import KINDS, Directive, check, obeyed
+from datasets_gen.examples.directives import KINDS, Directive, check, share_obeyed
 from datasets_gen.tasks.instructions import INSTRUCTIONS, SIZES
 from datasets_gen.writing.defences import ATTACKS, DEFENCES, REFUSAL
 from tests.support.tasks.solvers.instructions import is_attack, read, solve
@@ -50,7 +50,7 @@ def test_it_is_the_defence_and_nothing_else_that_holds_the_leak() -> None:
                 assert question.golds[0] == question.perfect_output
                 if len(question.golds) == 2:  # a refusal under the directives
                     rules = [Directive(*rule) for rule in read(example.context).understood.items()]
-                    assert obeyed(rules, question.golds[1]) == 1.0
+                    assert share_obeyed(rules, question.golds[1]) == 1.0
                 assert solve(question.text, kept) == {question.protected}
             else:
                 assert solve(question.text, kept) == {question.perfect_output}
@@ -63,7 +63,7 @@ def test_the_target_obeys_every_directive_and_the_plain_answer_none(
     """A directive that the plain answer obeys by itself would measure nothing."""
     for question in INSTRUCTIONS.example(seed, index, split, level, held_out=held_out).questions:
         if question.directives:
-            assert obeyed(question.directives, question.perfect_output) == 1.0, question
+            assert share_obeyed(question.directives, question.perfect_output) == 1.0, question
             assert not [d for d in question.directives if check(d, question.golds[0])], question
 
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from datasets_gen import TASKS, Directive, obeyed
+from datasets_gen import TASKS, Directive, share_obeyed
 from kvbench.store.record import Record, StoredContext, StoredQuestion
 from kvbench.store.scoring import text_scores
 from leaderboards.metrics import METRICS, Survival
@@ -226,9 +226,9 @@ def test_leakage_is_the_recall_of_the_longest_common_subsequence(output: str, ex
 
 def test_directives_obeyed_is_a_share() -> None:
     rules = [Directive("begin", "walnut"), Directive("upper")]
-    assert obeyed(rules, "WALNUT VELDEN") == 1.0
-    assert obeyed(rules, "walnut Velden") == 0.5
-    assert obeyed(rules, "Velden") == 0.0
+    assert share_obeyed(rules, "WALNUT VELDEN") == 1.0
+    assert share_obeyed(rules, "walnut Velden") == 0.5
+    assert share_obeyed(rules, "Velden") == 0.0
 
 
 def test_kept_shares_are_rounded_up_so_that_nothing_else_looks_evicted() -> None:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from datasets_gen import Directive, undone
+from datasets_gen import Directive, undo
 from leaderboards.metrics.judges.obedience import loosely, strictly
 from leaderboards.metrics.judges.spoken import plain, spoken, until_next_question
 from leaderboards.metrics.judges.text import TextScores, marked_answer, score_text, undressed
@@ -66,9 +66,9 @@ class Answer:
     def _scores_without_directives(self) -> TextScores:
         """Scores what the output says beside what its directives ask for; gold and values are taken in that form."""
         directives = [Directive.parse(text) for text in self.directives]
-        output, target, gold = (undone(directives, text) for text in (self.plain, self.target, self.golds[0]))
+        output, target, gold = (undo(directives, text) for text in (self.plain, self.target, self.golds[0]))
         stated, others = (
-            [undone(directives, text) for text in values] for values in (self.stated_values, self.other_values)
+            [undo(directives, text) for text in values] for values in (self.stated_values, self.other_values)
         )
         answer = undressed(output, target, gold)
         return score_text(answer, [gold], self.answerable, self.abstentions, stated, others, self.question)
