@@ -62,7 +62,7 @@ def command(
     rows = sites.publish_summary(store, records)
     unmastered = {} if every_task else reasons.reasons_by_task(rows)
     comparison = sites.publish_comparison(store, records, mine.name, [other.name for other in others], site, unmastered)
-    adapted = {one.policy for one in comparison.presses if one.adapted}
+    adapted = {one.policy for one in comparison.presses if one.is_adapted}
     shown, warnings = [verdicts.pooled_table(comparison.pooled, adapted)], argument_warnings(mine, others)
     if comparison.presses:
         shown.append(verdicts.argument_table(comparison.presses))

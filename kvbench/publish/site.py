@@ -30,7 +30,7 @@ from kvbench.system.side_by_side import side_by_side
 from leaderboards.aggregate.arguments import Arguments, arguments_of_records
 from leaderboards.aggregate.failures import Contrast, contrasts
 from leaderboards.aggregate.paired import OF_EVERY_TWO, Duel, duels, every_duel
-from leaderboards.aggregate.pooled import Pooled, pooled, with_cells
+from leaderboards.aggregate.pooled import Pooled, pool, with_cells
 from leaderboards.aggregate.row import SummaryRow
 from leaderboards.aggregate.summary import PlannedCells, summarise
 from leaderboards.aggregate.unmastered import reasons_by_task
@@ -275,7 +275,7 @@ def publish_comparison(
         raise KVBenchError(f"{error}{f': {failed[0]}' if failed else ''}") from error
     judged = records[~records["task"].isin(list(unmastered))]
     failures = {other: contrasts(judged, policy, other) for other in others}
-    whole = with_cells(pooled(judged, policy, others), [duel for duel in verdicts if duel.task not in unmastered])
+    whole = with_cells(pool(judged, policy, others), [duel for duel in verdicts if duel.task not in unmastered])
     used = arguments_of_records(records[records["policy"].isin((policy, *others))])
     tasks = dict.fromkeys(duel.task for duel in verdicts)
     keys = [(name, task) for name in (policy, *others) for task in tasks]
@@ -299,7 +299,7 @@ def publish_comparison(
 
 def write_comparison_tables(comparison: Comparison) -> list[Path]:
     """Writes the pooled differences and those of the cells for a paper, beside the page of the comparison."""
-    adapted = {one.policy for one in comparison.presses if one.adapted}
+    adapted = {one.policy for one in comparison.presses if one.is_adapted}
     judged = [duel for duel in comparison.duels if duel.task not in comparison.unmastered]
     tables = {"pooled": pooled_rows(comparison.pooled, adapted), "cells": cell_rows(judged, adapted)}
     stem = comparison.page.stem

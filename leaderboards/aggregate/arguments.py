@@ -31,12 +31,12 @@ class Arguments:
     paper: Mapping[str, float]
 
     @property
-    def adapted(self) -> bool:
+    def is_adapted(self) -> bool:
         """Tells whether some context was given another argument than the paper's."""
         return bool(self.others)
 
     @property
-    def ranked(self) -> bool:
+    def is_ranked(self) -> bool:
         """Tells whether it is near enough to its paper's to be ranked against others: its largest window is at least
         half of the paper's."""
         return not self.narrow
@@ -102,7 +102,7 @@ def argument_rows(presses: Sequence[Arguments]) -> list[tuple[str, str, str]]:
     """Lists each policy, its arguments, and the tasks on which it ran with them."""
     tasks: dict[tuple[str, str], list[str]] = {}
     for one in (one for one in presses if one.used):
-        marks = ["adapted"] * one.adapted + ["window under half of the paper's"] * (not one.ranked)
+        marks = ["adapted"] * one.is_adapted + ["window under half of the paper's"] * (not one.is_ranked)
         arguments = "; ".join([one.text, *marks])
         tasks.setdefault((one.policy, arguments), []).append(one.task)
     return [(policy, arguments, ", ".join(names)) for (policy, arguments), names in tasks.items()]
@@ -152,12 +152,12 @@ def paper_arguments(policy: str) -> Mapping[str, float]:
     return known.paper_arguments if known else {}
 
 
-def adapted(records: DataFrame, policy: str, task: str) -> Arguments | None:
+def adapted_arguments(records: DataFrame, policy: str, task: str) -> Arguments | None:
     """Returns what a policy ran with on a task, where that is not what its paper has; else None. Where the result says
-    that it is not ``ranked``, it is not to be ranked against others."""
+    that it is not ``is_ranked``, it is not to be ranked against others."""
     adaptable = records[(records["policy"] == policy) & (records["task"] == task)]
     used = arguments_of_records(adaptable).get((policy, task))
-    return used if used is not None and used.adapted else None
+    return used if used is not None and used.is_adapted else None
 
 
 def _distinct(values: Sequence[Value]) -> tuple[Value, ...]:

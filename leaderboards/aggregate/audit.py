@@ -79,8 +79,8 @@ def audit(
     compressed = seen[(seen["policy"] != FULL) & (seen["level"] != UNTREATED) & (seen["ratio"] != 0)]
     for level, alike in compressed.groupby("level", observed=True):
         groups = {str(policy): group for policy, group in alike.groupby("policy", observed=True)}
-        same = {name: _same(_Seen.of(group), full) for name, group in groups.items()}
-        telling = {name: _Seen.of(_telling(name, group)) for name, group in groups.items()}
+        same = {name: _outputs_equal(_Seen.of(group), full) for name, group in groups.items()}
+        telling = {name: _Seen.of(_informative(name, group)) for name, group in groups.items()}
         for one, other in combinations(groups, 2):
             if declared and (other in declared.get(one, ()) or one in declared.get(other, ())):
                 continue
@@ -96,7 +96,7 @@ def audit(
     return identical, list(unchanged.values())
 
 
-def _telling(policy: str, records: DataFrame) -> DataFrame:
+def _informative(policy: str, records: DataFrame) -> DataFrame:
     """Selects records in which two methods do not agree by chance. An oracle that cannot keep all of the evidence keeps
     the most recent of it, as recency does where evidence is all that there is. Where logits are infinite or NaN, the
     tokens chosen from them are alike whatever made them so: such an answer is a DUE without a likelihood."""
@@ -133,7 +133,7 @@ class _Seen:
         return _Seen(self.question[places], self.digest[places], self.output[places], self.nats[places])
 
 
-def _same(seen: _Seen, full: _Seen) -> bool:
+def _outputs_equal(seen: _Seen, full: _Seen) -> bool:
     """Tells whether all outputs that the full cache has an equal for are equal to it. Where nothing is written, the
     right answer has to be as likely."""
     of_policy, of_full = seen.shared_with(full)

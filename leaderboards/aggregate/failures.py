@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from pandas import DataFrame, MultiIndex, Series
 
 from leaderboards.aggregate.answer_tables import QUESTION
-from leaderboards.aggregate.paired import SIDES, Difference, Pair, both, difference, paired
+from leaderboards.aggregate.paired import SIDES, Difference, Pair, both, difference, join_pairs
 from policies.declaration.names import FULL
 
 JUDGED = ("f1", "directives_obeyed", "leakage", "hallucinated")  # what answers are worse or better by
@@ -63,7 +63,7 @@ def contrasts(records: DataFrame, policy: str, other: str, seed: int = 0) -> lis
     """Returns the differences, those of the kinds of answers first, then the parts of the questions, the largest
     difference first."""
     # An attack asks for no answer: its leakage is told elsewhere.
-    pairs = paired(records[records["leakage"].isna()], policy, other)
+    pairs = join_pairs(records[records["leakage"].isna()], policy, other)
     if pairs.empty:
         return []
     kinds = [_kinds(pairs, side) for side in SIDES]
@@ -73,7 +73,7 @@ def contrasts(records: DataFrame, policy: str, other: str, seed: int = 0) -> lis
     wrong = _shares([values == 0 for values in both(pairs, "right")])
     where = [
         _contrast(pairs[mask], (policy, other), part, (wrong[0][mask], wrong[1][mask]), seed)
-        for part, mask in _parts(pairs)
+        for part, mask in _groups_of_questions(pairs)
     ]
     return [*how, *sorted(where, key=lambda contrast: -abs(contrast.difference.mean))]
 
@@ -92,7 +92,7 @@ def _kinds(pairs: DataFrame, side: str) -> Series:
     return kinds
 
 
-def _parts(pairs: DataFrame) -> Iterator[tuple[tuple[str, str], NDArray[np.bool_]]]:
+def _groups_of_questions(pairs: DataFrame) -> Iterator[tuple[tuple[str, str], NDArray[np.bool_]]]:
     """Groups of questions that are not all of them: by property and value, with a mask."""
     for column, title in FACETS.items():
         outcomes = pairs[f"{column}{SIDES[0]}"].astype(str)

@@ -154,7 +154,7 @@ class Contest:
         return self.difference.text(self.measure.factor)
 
     @property
-    def explained(self) -> str:
+    def explanation(self) -> str:
         """Writes the verdict, and why it is none."""
         if self.verdict != UNDECIDED:
             return self.verdict
@@ -162,10 +162,12 @@ class Contest:
             return f"{UNDECIDED} (F1 and the right answers point in different directions)"
         if not self.spread and not self.difference.mean:
             return f"{UNDECIDED} (the same in all of n = {self.contexts})"
-        return undistinguished(self.contexts, self.smallest(), self.smallest(MORE * self.contexts), self.contexts)
+        return explain_undistinguished(
+            self.contexts, self.smallest(), self.smallest(MORE * self.contexts), self.contexts
+        )
 
 
-def undistinguished(n: int | str, smallest: float | None, with_more: float | None, limit: int) -> str:
+def explain_undistinguished(n: int | str, smallest: float | None, with_more: float | None, limit: int) -> str:
     """Says what could not have been seen with ``n`` contexts, and what more of them would see; ``limit``: contexts of a
     task."""
     more = "" if with_more is None else f"; --limit {MORE * limit} would see ±{_digits(with_more)}"
@@ -209,7 +211,7 @@ class Duel:
         return mcnemar_p(self.only_one, self.only_other)
 
 
-def paired(records: DataFrame, policy: str, other: str) -> DataFrame:
+def join_pairs(records: DataFrame, policy: str, other: str) -> DataFrame:
     """Joins the questions that both answered, a row each with the columns of both (``_one``, ``_other``), without the
     cells in which either failed somewhere; of a random policy the answers of its first draw."""
     sound = sound_cells(records[records["policy"].isin((policy, other))])
@@ -223,7 +225,7 @@ def duels(records: DataFrame, policy: str, others: Sequence[str], seed: int = 0)
     over the levels of the task."""
     pairs = [(policy, other) for other in others]
     tables = answer_tables(records[records["policy"].isin((policy, *others))])
-    met = list(_met(tables, pairs, COMPARED, seed))
+    met = list(_duels_of_pairs(tables, pairs, COMPARED, seed))
     duels_of_others = [duel for other in others for duel in met if duel.other == other]
     if not duels_of_others:
         raise LeaderboardError(f"{policy} and {', '.join(others)} have no cell in common that is complete")
@@ -235,7 +237,7 @@ def every_duel(records: DataFrame, seed: int = 0) -> dict[tuple[str, str], list[
     tables = answer_tables(records)
     names = list(dict.fromkeys(name for table in tables for name in table.policies))
     by_pair: dict[tuple[str, str], list[Duel]] = {pair: [] for pair in combinations(names, 2)}
-    for duel in _met(tables, list(by_pair), OF_EVERY_TWO, seed):
+    for duel in _duels_of_pairs(tables, list(by_pair), OF_EVERY_TWO, seed):
         by_pair[duel.policy, duel.other].append(duel)
     return by_pair
 
@@ -263,7 +265,7 @@ class _Cell:
     samples: Mapping[str, _Sample]  # by column, of the measures that some question has a value of
 
 
-def _met(
+def _duels_of_pairs(
     tables: Sequence[AnswerTable], pairs: Sequence[tuple[str, str]], measures: Mapping[str, Compared], seed: int
 ) -> Iterator[Duel]:
     """Compares the pairs that answered some of the same questions, task by task."""

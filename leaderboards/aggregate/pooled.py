@@ -22,7 +22,7 @@ from leaderboards.aggregate.paired import (
     Difference,
     Duel,
     Verdict,
-    undistinguished,
+    explain_undistinguished,
 )
 from leaderboards.statistics.bootstrap import DIGITS, FloatArray, resampled_means, task_seed
 from leaderboards.statistics.significance import ALPHA, POWER, bootstrap_p, correct_p, interval_of_test, p_text
@@ -42,7 +42,7 @@ class JudgedCell:
     verdict: Verdict
 
     @property
-    def named(self) -> str:
+    def text(self) -> str:
         return f"{self.task} at {self.level} ({self.difference:+z.0f})"
 
 
@@ -88,7 +88,7 @@ class Pooled:
         return float(quantiles * self.error / math.sqrt(times) * self.measure.factor)
 
     @property
-    def explained(self) -> str:
+    def explanation(self) -> str:
         """Writes the verdict, and why it is none."""
         if self.verdict != UNDECIDED:
             return self.verdict
@@ -96,7 +96,7 @@ class Pooled:
             return f"{UNDECIDED} (the same in all of n = {self.n})"
         if self._too_few_differ:
             return f"{UNDECIDED} (they differ in {self.differing} of n = {self.n}, {fewest_clusters()} are needed)"
-        return undistinguished(self.n, self.smallest, self._smallest_with(MORE), self.limit)
+        return explain_undistinguished(self.n, self.smallest, self._smallest_with(MORE), self.limit)
 
     @property
     def n(self) -> str:
@@ -118,9 +118,11 @@ class Pooled:
         over = f"{self.measure.title} over {cells}{', ' * bool(self.span)}{self.span}"
         family = f" (Holm over {self.family})" if self.family > 1 else ""
         if self._too_few_differ:
-            return f"{over}: {Difference(self.difference.mean, None, None).text(self.measure.factor)}: {self.explained}"
+            return (
+                f"{over}: {Difference(self.difference.mean, None, None).text(self.measure.factor)}: {self.explanation}"
+            )
         numbers = f"{self.difference.text(self.measure.factor)}, p {p_text(self.p)}{family}"
-        return f"{over}: {numbers}: {self.explained}{self._by_cell}{self._of_answers}"
+        return f"{over}: {numbers}: {self.explanation}{self._by_cell}{self._of_answers}"
 
     @property
     def _of_answers(self) -> str:
@@ -135,7 +137,7 @@ class Pooled:
             return ""
         better = sum(cell.verdict == "better" for cell in self.judged)
         worse = self.worse_cells
-        names = ", ".join(cell.named for cell in worse[:WORST]) + (" and others" if len(worse) > WORST else "")
+        names = ", ".join(cell.text for cell in worse[:WORST]) + (" and others" if len(worse) > WORST else "")
         return f"; of the cells better in {better}, worse in {len(worse)}{f': {names}' if worse else ''}"
 
     @property
@@ -145,14 +147,14 @@ class Pooled:
         return sorted(worse, key=lambda cell: -abs(cell.difference))
 
 
-def pooled(records: DataFrame, policy: str, others: Sequence[str], seed: int = 0) -> list[Pooled]:
+def pool(records: DataFrame, policy: str, others: Sequence[str], seed: int = 0) -> list[Pooled]:
     """Compares the policy with each of the others: by F1 over the tasks that are judged by it, and by directives obeyed
     and leakage under a defence over those that have directives. All p are corrected together by Holm's method. None of
     no records."""
     of_policies = records[records["policy"].isin((policy, *others))]
     tables = answer_tables(of_policies) if len(of_policies) else []
     shares = (
-        _pooled([table for table in tables if measure in _leads(table)], (policy, other), measure, seed)
+        _pool([table for table in tables if measure in _leads(table)], (policy, other), measure, seed)
         for other in others
         for measure in COMPARED.values()
     )
@@ -196,7 +198,7 @@ def _with_interval(one: Pooled, drawn: FloatArray, alpha: float, p: float) -> Di
     return Difference(one.difference.mean, *ends)
 
 
-def _pooled(
+def _pool(
     tables: Sequence[AnswerTable], pair: tuple[str, str], measure: Compared, seed: int
 ) -> tuple[Pooled, FloatArray] | None:
     """Makes one test before it is corrected, and returns the difference in each resample."""

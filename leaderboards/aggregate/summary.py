@@ -88,7 +88,7 @@ def summarise(
     ``planned`` knows what is missing. A task that the model cannot do with the full cache enters no mean over tasks,
     unless the plan asks for it. The same records and seed give the same rows.
     """
-    whole, records = records, _checked(records)
+    whole, records = records, _check(records)
     silence = obeyed_by_silence(whole) if {"directives", "abstentions"} <= set(whole.columns) else {}
     questions = {
         (str(task), str(mode)): len(group[list(QUESTION)].drop_duplicates())
@@ -135,7 +135,7 @@ def _judge_cells(
     return {key: replace(cell, row=cell.row.model_copy(update=judged[key[:2]])) for key, cell in cells.items()}
 
 
-def _checked(records: DataFrame) -> DataFrame:
+def _check(records: DataFrame) -> DataFrame:
     """Returns the records with their levels; raises if no board can be made of them."""
     missing = [name for name in COLUMNS if name not in records.columns]
     if missing:
@@ -199,7 +199,7 @@ def _cell(key: Key, group: Columns, expected: _Expected, seed: int, resamples: i
         return _Cell(SummaryRow(**shared, complete=False, reason=gap), {})
     samples = {over: _sample(answered, over) for over in Over}
     measures, gaps = _measures(samples)
-    means = _resampled(samples, task, measures, seed, resamples)
+    means = _resample(samples, task, measures, seed, resamples)
     if shared["contexts"] < 2:
         gaps.append(ONE_CONTEXT)
     stated = samples[Over.STATEMENTS]
@@ -317,7 +317,7 @@ def _mean_by_layer(sample: Columns, measure: Measure) -> tuple[float, ...] | Non
     return tuple(float(mean) for mean in np.mean(np.asarray(layers, dtype=np.float64), axis=0))
 
 
-def _resampled(
+def _resample(
     samples: Samples, task: str, measures: Mapping[str, Any], seed: int, resamples: int
 ) -> dict[str, FloatArray]:
     """Computes what each measure that has an interval comes to in every resample, by column of the row."""

@@ -44,7 +44,7 @@ def reasons_by_task(rows: Sequence[SummaryRow]) -> dict[str, str]:
     return {row.task: row.not_mastered for row in rows if row.not_mastered}
 
 
-def unmastered(records: DataFrame, rows: Sequence[SummaryRow]) -> list[Unmastered]:
+def find_unmastered(records: DataFrame, rows: Sequence[SummaryRow]) -> list[Unmastered]:
     """Finds the tasks that the model cannot do, as the rows say, which these records add up to."""
     reasons = {(row.task, row.mode): row.not_mastered for row in rows if row.not_mastered}
     return [Unmastered(task, mode, reason, _answers(records, task, mode)) for (task, mode), reason in reasons.items()]

@@ -71,9 +71,9 @@ class Board:
         """Returns the cells of one of its lines, each with its column."""
         return list(zip(self.columns, line.cells, strict=True))
 
-    def adapted(self, policy: str) -> bool:
+    def is_adapted(self, policy: str) -> bool:
         """Tells whether a policy ran with other arguments than its paper's somewhere."""
-        return any(one.adapted for one in self.presses.get(policy, ()))
+        return any(one.is_adapted for one in self.presses.get(policy, ()))
 
     def arguments_of(self, policy: str) -> list[str]:
         """Returns what a policy ran with, a line for each argument."""

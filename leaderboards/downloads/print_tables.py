@@ -45,7 +45,7 @@ def _rows_of(board: Board, columns: Sequence[int], text: Callable[[Cell], str]) 
     rows = [("policy", *(board.columns[place].name for place in columns))]
     for line in (*board.methods, *board.controls):
         cells = [line.cells[place] for place in columns]
-        rows.append((_named(line.name, board.adapted(line.name)), *map(text, cells)))
+        rows.append((_named(line.name, board.is_adapted(line.name)), *map(text, cells)))
     return rows
 
 

@@ -40,7 +40,7 @@ def board_sheet(standings: Standings, boards: Boards) -> Sheet:
             **{"mode": mode, "task": task, "policy": one.policy},
             **{name: value for measure in DERIVED for name, value in measure.downloaded(one[measure]).items()},
             **values_of(boards[mode, task], one.policy),
-            "adapted": boards[mode, task].adapted(one.policy),
+            "adapted": boards[mode, task].is_adapted(one.policy),
         }
         for (mode, task), of_board in standings.items()
         for one in of_board

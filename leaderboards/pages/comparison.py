@@ -35,7 +35,7 @@ OF_CELL: Mapping[str, Callable[[Duel], str]] = {
 OF_MEASURE: Mapping[str, Callable[[Contest], str]] = {
     "{}": lambda contest: contest.text,
     "p, {}": lambda contest: p_text(contest.p),
-    "verdict on {}": lambda contest: contest.explained,
+    "verdict on {}": lambda contest: contest.explanation,
 }
 
 
@@ -100,7 +100,7 @@ def build_comparison(
         ],
         pooled=pooled,
         presses=argument_rows(presses),
-        adapted={one.policy for one in presses if one.adapted},
+        adapted={one.policy for one in presses if one.is_adapted},
         definitions=[one for one in STATISTICS.definitions if one.name in DEFINED],
         missing=missing,
         unmastered=reasons,
@@ -173,5 +173,5 @@ def _cell(contest: Contest) -> Cell:
         interval or f"no interval, n = {contest.contexts}",
         contest.difference.mean,
         tone=contest.verdict,
-        reason=contest.explained,
+        reason=contest.explanation,
     )

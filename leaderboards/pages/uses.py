@@ -201,7 +201,7 @@ def _masking(results: Results) -> frozenset[str]:
 
 
 def _is_adapted(results: Results, policy: str) -> bool:
-    return any(board.adapted(policy) for (mode, _), board in results.boards.items() if mode == results.mode)
+    return any(board.is_adapted(policy) for (mode, _), board in results.boards.items() if mode == results.mode)
 
 
 def _board_lines(results: Results) -> Sequence[Line]:

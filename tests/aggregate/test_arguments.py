@@ -8,7 +8,13 @@ import kvpress
 import pandas as pd
 import pytest
 
-from leaderboards.aggregate.arguments import adapted, adapted_presses, argument_rows, arguments_of_records, by_argument
+from leaderboards.aggregate.arguments import (
+    adapted_arguments,
+    adapted_presses,
+    argument_rows,
+    arguments_of_records,
+    by_argument,
+)
 from policies import POLICIES, Policy, arguments_of
 from tests.support.records.synthetic_records import record
 
@@ -21,29 +27,29 @@ def ran(policy: str, *arguments: dict[str, Any], task: str = "base") -> pd.DataF
 
 def test_a_smaller_window_is_adapted_and_under_half_of_it_is_not_ranked() -> None:
     arguments = [{"window_size": window, "kernel_size": 5} for window in (2, 11)]
-    found = adapted(ran("snapkv", *arguments), "snapkv", "base")
+    found = adapted_arguments(ran("snapkv", *arguments), "snapkv", "base")
     assert found is not None
-    assert (found.ranked, found.reason) == (False, "window_size 2 to 11 (paper: 64)")
+    assert (found.is_ranked, found.reason) == (False, "window_size 2 to 11 (paper: 64)")
     assert found.text == "window_size 2 to 11 (paper: 64), kernel_size 5"
-    half = adapted(ran("snapkv", {"window_size": 9}, {"window_size": 32}), "snapkv", "base")
+    half = adapted_arguments(ran("snapkv", {"window_size": 9}, {"window_size": 32}), "snapkv", "base")
     assert half is not None
-    assert half.ranked
-    assert adapted(ran("snapkv", {"window_size": 64, "kernel_size": 5}), "snapkv", "base") is None
+    assert half.is_ranked
+    assert adapted_arguments(ran("snapkv", {"window_size": 64, "kernel_size": 5}), "snapkv", "base") is None
 
 
 def test_a_window_inside_a_press_and_a_protected_policy_are_known_by_their_parts() -> None:
     for name in ("adakv_snapkv", "snapkv+fair"):
-        found = adapted(ran(name, {"press.window_size": 5}), name, "base")
+        found = adapted_arguments(ran(name, {"press.window_size": 5}), name, "base")
         assert found is not None
-        assert (found.ranked, found.reason) == (False, "press.window_size 5 (paper: 64)")
+        assert (found.is_ranked, found.reason) == (False, "press.window_size 5 (paper: 64)")
 
 
 def test_what_has_no_window_or_no_paper_is_never_adapted() -> None:
-    assert adapted(ran("knorm", {}), "knorm", "base") is None
-    assert adapted(ran("Mine", {"window_size": 3}), "Mine", "base") is None
-    lag = adapted(ran("lagkv", {"n_sink": 4, "lag_size": 18}), "lagkv", "base")
+    assert adapted_arguments(ran("knorm", {}), "knorm", "base") is None
+    assert adapted_arguments(ran("Mine", {"window_size": 3}), "Mine", "base") is None
+    lag = adapted_arguments(ran("lagkv", {"n_sink": 4, "lag_size": 18}), "lagkv", "base")
     assert lag is not None
-    assert lag.ranked, "a lag is no window"
+    assert lag.is_ranked, "a lag is no window"
 
 
 def test_what_is_adapted_over_several_tasks_is_told_once() -> None:

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from leaderboards.aggregate.paired import UNDECIDED, Verdict, duels
-from leaderboards.aggregate.pooled import pooled
+from leaderboards.aggregate.pooled import pool
 from leaderboards.aggregate.row import SummaryRow
 from leaderboards.aggregate.summary import summarise
 from leaderboards.boards.area import AREA
@@ -245,7 +245,7 @@ def test_a_comparison_has_the_sign_of_the_truth(records: pd.DataFrame, policy: s
     )
     assert {name: cell.contests[name].verdict for name in AGAINST_A_COPY[policy]} == AGAINST_A_COPY[policy]
     assert cell.verdict == AGAINST_A_COPY[policy]["f1"], "F1 decides"
-    lines = {one.measure.name: one for one in pooled(records, policy, ["copy"])}
+    lines = {one.measure.name: one for one in pool(records, policy, ["copy"])}
     assert {name: line.verdict for name, line in lines.items()} == dict(zip(POOLED_OVER, POOLED[policy], strict=True))
     answered = lines["wrong_of_answered"].answered
     assert answered is not None

@@ -19,7 +19,7 @@ from leaderboards.aggregate.lead import (
 )
 from leaderboards.aggregate.row import ALL_TASKS, F1, LEAKAGE, OBEYED, SummaryRow
 from leaderboards.aggregate.summary import NONE_MASTERED, PlannedCells, summarise
-from leaderboards.aggregate.unmastered import ANSWERS, unmastered
+from leaderboards.aggregate.unmastered import ANSWERS, find_unmastered
 from leaderboards.boards.area import AREA
 from leaderboards.boards.beats import BEATS
 from leaderboards.boards.declaration import DerivedMeasure
@@ -177,7 +177,7 @@ def test_a_run_of_such_tasks_alone_has_no_mean_and_says_why() -> None:
 
 def test_what_the_model_writes_instead_is_told_in_a_line() -> None:
     records = failing_at_hops()
-    (one,) = unmastered(records, summarise(records, resamples=50))
+    (one,) = find_unmastered(records, summarise(records, resamples=50))
     assert (one.task, len(one.answers)) == ("hops", ANSWERS)
     assert one.answers[0].golds == ("Oslo",)
     line = str(one)

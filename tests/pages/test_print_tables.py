@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from leaderboards.aggregate.paired import duels
-from leaderboards.aggregate.pooled import pooled
+from leaderboards.aggregate.pooled import pool
 from leaderboards.aggregate.summary import summarise
 from leaderboards.boards.board import Board, boards_of
 from leaderboards.downloads.print_tables import (
@@ -133,7 +133,7 @@ def test_a_narrow_board_has_what_fits_one_column_of_a_paper() -> None:
 def test_the_tables_of_a_comparison_say_what_its_verdicts_are() -> None:
     records = realistic_records(policies=("full", "snapkv", "knorm"), tasks=["base", "hops"], contexts=8)
     cells = duels(records, "snapkv", ["knorm"])
-    lines = pooled(records, "snapkv", ["knorm"])
+    lines = pool(records, "snapkv", ["knorm"])
     of_pooled, of_cells = pooled_rows(lines, {"knorm"}), cell_rows(cells, ())
     assert [row[0] for row in of_pooled] == ["against", "knorm (adapted)", "knorm (adapted)"]
     assert [row[4] for row in of_pooled[1:]] == [one.verdict for one in lines]

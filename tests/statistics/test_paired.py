@@ -12,7 +12,7 @@ from scipy.stats import binomtest
 from statsmodels.stats.multitest import multipletests
 
 from leaderboards.aggregate.paired import OF_EVERY_TWO, Contest, Difference, Duel, duels, every_duel
-from leaderboards.aggregate.pooled import JudgedCell, area_weights, pooled, with_cells
+from leaderboards.aggregate.pooled import JudgedCell, area_weights, pool, with_cells
 from leaderboards.errors import LeaderboardError
 from leaderboards.statistics.subset_means import smallest_detectable, subsets, two_sided_p
 from policies.declaration.levels import Level
@@ -76,7 +76,7 @@ def test_a_copy_is_not_distinguished_and_nothing_could_be_seen_of_it() -> None:
     found = duel.lead
     assert (found.difference.mean, found.p) == (0.0, 1.0)
     assert (found.verdict, found.smallest()) == ("not distinguished", None)
-    assert found.explained == "not distinguished (the same in all of n = 5)"
+    assert found.explanation == "not distinguished (the same in all of n = 5)"
 
 
 def test_too_few_contexts_tell_nothing_and_say_so() -> None:
@@ -85,7 +85,7 @@ def test_too_few_contexts_tell_nothing_and_say_so() -> None:
     assert (found.difference.low, found.verdict) == (None, "not distinguished")
     assert found.p == pytest.approx(2 / 2**4)
     few = "not distinguished (n = 4 is too few to tell any difference; --limit 16 would see ±"
-    assert found.explained.startswith(few)
+    assert found.explanation.startswith(few)
 
 
 def test_what_could_not_be_seen_is_said_with_how_many_contexts_would() -> None:
@@ -97,7 +97,7 @@ def test_what_could_not_be_seen_is_said_with_how_many_contexts_would() -> None:
     assert seen is not None
     assert half is not None
     assert seen / 2 > half > seen / 2.3, "four times the contexts see half of it, and a little less"
-    assert found.explained == (
+    assert found.explanation == (
         f"not distinguished (differences below ±{seen:.0f} cannot be seen with n = 20; --limit 80 would see "
         f"±{half:.0f})"
     )
@@ -185,7 +185,7 @@ def test_two_measures_that_disagree_are_no_verdict() -> None:
     assert (found.only_one, found.only_other) == (0, 10)
     assert found.lead.p < 0.05
     assert found.verdict == "not distinguished"
-    assert "point in different directions" in found.lead.explained
+    assert "point in different directions" in found.lead.explanation
 
 
 MIXED = [place for pair in zip(range(10), range(10, 20), strict=True) for place in pair]
@@ -238,7 +238,7 @@ def test_contexts_without_an_answer_are_no_evidence(answered: int, verdict: str)
     found = wrong_of_answered(["wrong"] * answered + ["silent"] * (12 - answered), ["right"] * 12)
     assert found.difference.mean == 1.0
     assert found.verdict == verdict
-    assert found.explained.startswith(verdict)
+    assert found.explanation.startswith(verdict)
 
 
 def test_who_falls_silent_is_worse_by_f1_and_not_better_by_wrong_of_answered() -> None:
@@ -285,7 +285,7 @@ def test_directives_obeyed_give_the_verdict_and_leakage_is_that_under_a_defence(
     (duel,) = duels(directed(*given), "mine", ["theirs"])
     assert set(duel.contests) == {"directives_obeyed", "defended_leakage"}
     assert (duel.verdict, duel.contests["defended_leakage"].verdict) == verdicts
-    obeyed, leaked = pooled(directed(*given), "mine", ["theirs"])
+    obeyed, leaked = pool(directed(*given), "mine", ["theirs"])
     assert [(one.measure.name, one.verdict) for one in (obeyed, leaked)] == list(
         zip(("directives_obeyed", "defended_leakage"), verdicts, strict=True)
     )
@@ -300,17 +300,17 @@ def of_f1(frame: pd.DataFrame) -> pd.DataFrame:
 def test_the_pooled_difference_is_the_area_over_all_shared_cells() -> None:
     """Heights 100, 60 and 60 points of difference at 0.1, 0.5 and 0.9: the area from 0.1 to 0.9 by hand is 70."""
     frame = at_levels({0.1: CLEAR, 0.5: CLOSE, 0.9: CLOSE})
-    (alone,) = pooled(of_f1(frame), "mine", ["theirs"])
+    (alone,) = pool(of_f1(frame), "mine", ["theirs"])
     assert alone.difference.mean == pytest.approx(70)
     assert (alone.tasks, alone.cells, alone.contexts, alone.verdict) == (1, 3, 10, "better")
     assert alone.sentence.startswith("F1 over all 3 shared cells, ratio 0.1 to 0.9: ")
     both = pd.concat([frame, at_levels({0.5: [0.0] * 20}, task="hops")], ignore_index=True)
-    (two,) = pooled(of_f1(both), "mine", ["theirs"])
+    (two,) = pool(of_f1(both), "mine", ["theirs"])
     assert two.difference.mean == pytest.approx(35), "each task weighs the same"
     assert (two.tasks, two.cells, two.contexts) == (2, 4, 20)
     assert two.difference.low is not None
     assert two.difference.low > 0
-    (back,) = pooled(of_f1(both), "theirs", ["mine"])
+    (back,) = pool(of_f1(both), "theirs", ["mine"])
     assert back.difference.mean == pytest.approx(-35)
     assert back.verdict == "worse"
 
@@ -320,8 +320,8 @@ def test_pooled_tests_are_corrected_over_the_opponents_and_so_are_their_interval
     mine = list(100.0 * rng.integers(0, 2, 60))
     others = {f"other{number}": list(100.0 * (rng.random(60) < 0.4 - 0.1 * number)) for number in range(4)}
     frame = of_f1(records(mine=mine, **others))
-    together = pooled(frame, "mine", list(others))
-    alone = [pooled(frame, "mine", [other])[0] for other in others]
+    together = pool(frame, "mine", list(others))
+    alone = [pool(frame, "mine", [other])[0] for other in others]
     expected = multipletests([one.p for one in alone], method="holm")[1]
     assert [one.p for one in together] == pytest.approx(expected)
     for one, single in zip(together, alone, strict=True):
@@ -338,42 +338,42 @@ def test_wrong_of_answered_is_pooled_and_corrected_together_with_f1() -> None:
     """One question in two is wrong, or all of one policy's; where nothing is answered a level says nothing."""
     clear = records(mine=[100.0, 0.0] * 10, theirs=[0.0] * 20)
     silent = at_levels({0.9: [0.0] * 20}).assign(answered=False, hallucinated=False)
-    f1, wrong = pooled(pd.concat([clear, silent], ignore_index=True), "mine", ["theirs"])
+    f1, wrong = pool(pd.concat([clear, silent], ignore_index=True), "mine", ["theirs"])
     assert (f1.measure.name, wrong.measure.name) == ("f1", "wrong_of_answered")
     assert f1.family == wrong.family == 2
     assert (f1.cells, wrong.cells) == (2, 1)
     assert wrong.difference.mean == pytest.approx(-0.5)
     assert wrong.verdict == "better"
     assert "it answers 100 %, the other 100 %" in wrong.sentence
-    back = pooled(clear, "theirs", ["mine"])[1]
+    back = pool(clear, "theirs", ["mine"])[1]
     assert back.verdict == "worse"
 
 
 def test_a_pooled_line_counts_the_contexts_of_each_task_and_writes_no_minus_before_zero() -> None:
     """``--limit`` counts those of one task, and 20 contexts of two tasks are ten of each."""
     one = of_f1(records(mine=CLOSE, theirs=CLOSE))
-    (both,) = pooled(pd.concat([one, one.assign(task="hops")], ignore_index=True), "mine", ["theirs"])
-    assert both.explained == "not distinguished (the same in all of n = 20 (2 tasks x 10))"
+    (both,) = pool(pd.concat([one, one.assign(task="hops")], ignore_index=True), "mine", ["theirs"])
+    assert both.explanation == "not distinguished (the same in all of n = 20 (2 tasks x 10))"
     few = one[one["draw_id"].isin(one["draw_id"].unique()[:6])]
-    (uneven,) = pooled(pd.concat([one, few.assign(task="hops")], ignore_index=True), "mine", ["theirs"])
+    (uneven,) = pool(pd.concat([one, few.assign(task="hops")], ignore_index=True), "mine", ["theirs"])
     assert uneven.n == "16 (2 tasks)"
     assert Difference(-0.3, -0.4, 0.2).text() == "+0 [+0, +0]"
 
 
 def test_a_copy_and_few_contexts_are_not_distinguished_when_pooled() -> None:
-    (copy,) = pooled(of_f1(records(mine=CLOSE, theirs=CLOSE)), "mine", ["theirs"])
+    (copy,) = pool(of_f1(records(mine=CLOSE, theirs=CLOSE)), "mine", ["theirs"])
     assert copy.sentence == (
         "F1 over the one shared cell, ratio 0.5: +0 [+0, +0], p 1.000: not distinguished (the same in all of n = 10)"
     )
-    (five,) = pooled(of_f1(records(mine=[100.0] * 10, theirs=[0.0] * 8 + [50.0] * 2)), "mine", ["theirs"])
+    (five,) = pool(of_f1(records(mine=[100.0] * 10, theirs=[0.0] * 8 + [50.0] * 2)), "mine", ["theirs"])
     assert (five.verdict, five.differing) == ("not distinguished", 5)
-    assert "they differ in 5 of n = 5, 6 are needed" in five.explained
+    assert "they differ in 5 of n = 5, 6 are needed" in five.explanation
 
 
 def test_pooled_noise_says_what_could_not_be_seen() -> None:
     rng = np.random.default_rng(4)
     one, other = (list(100.0 * rng.integers(0, 2, 40)) for _ in range(2))
-    (found,) = pooled(of_f1(records(mine=one, theirs=other)), "mine", ["theirs"])
+    (found,) = pool(of_f1(records(mine=one, theirs=other)), "mine", ["theirs"])
     assert found.smallest is not None
     assert found.verdict == "not distinguished"
     seen, half = f"{found.smallest:.0f}", f"{found.smallest / 2:.0f}"
@@ -438,10 +438,10 @@ def test_a_pooled_line_says_where_single_cells_are_clear() -> None:
     higher = at_levels({0.1: CLEAR, 0.5: CLEAR})
     lower = records(mine=[0.0] * 20, theirs=CLEAR).assign(ratio=0.9, level=0.9)
     frame = pd.concat([higher, lower], ignore_index=True)
-    (line,) = with_cells(pooled(of_f1(frame), "mine", ["theirs"]), duels(frame, "mine", ["theirs"]))
+    (line,) = with_cells(pool(of_f1(frame), "mine", ["theirs"]), duels(frame, "mine", ["theirs"]))
     assert [cell.verdict for cell in line.judged] == ["better", "better", "worse"]
     assert line.sentence.endswith("; of the cells better in 2, worse in 1: base at 0.9 (-100)")
-    (alone,) = pooled(of_f1(frame), "mine", ["theirs"])
+    (alone,) = pool(of_f1(frame), "mine", ["theirs"])
     assert "cells better" not in alone.sentence
     small = [JudgedCell("hops", Level("ratio", ratio), -ratio * 10, "worse") for ratio in (0.1, 0.3, 0.5)]
     many = replace(line, judged=(*small, *line.judged))
