@@ -112,7 +112,7 @@ def publish(store: "Store", policies: Sequence[Policy], site: Path | None) -> Re
     warnings, fault = reports.warnings_of(store, records, policies)
     shown = [tables.terminal_table(rows, measure) for measure in tables.telling(rows)]
     files = {"records": store.folder, "page": pages}
-    doubts = "\n".join(map(str, mastery.unmastered(records, rows)))
+    doubts = "\n".join(map(str, mastery.find_unmastered(records, rows)))
     return Result(
         shown, doubts, is_doubt=bool(doubts), warnings=warnings, files=files, fault=fault or reports.failures_of(rows)
     )
