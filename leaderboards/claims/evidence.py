@@ -102,7 +102,7 @@ class TaskEvidence:
             raise NoEvidenceError(f"{self.task}: the full cache reaches {found[0]:.3g} of {column}, not {least:g}")
         return found
 
-    def kept(self, policy: str, level: float | None, column: str = "right", **where: object) -> FloatArray:
+    def share_kept(self, policy: str, level: float | None, column: str = "right", **where: object) -> FloatArray:
         """Returns what a treatment keeps of a perfect score, which the full cache must reach, as a share of it."""
         with np.errstate(invalid="ignore", divide="ignore"):
             share: FloatArray = self.mean(policy, level, column, **where) / self.clean(column, **where)
@@ -117,7 +117,9 @@ class TaskEvidence:
     def area(self, policy: str, levels: Sequence[float], column: str = "right") -> FloatArray:
         """Returns the area under what is kept over the levels, from the untreated cache on, over their span: the mean
         height of the curve."""
-        values = np.stack([self.clean(column) / self.clean(column), *(self.kept(policy, at, column) for at in levels)])
+        values = np.stack(
+            [self.clean(column) / self.clean(column), *(self.share_kept(policy, at, column) for at in levels)]
+        )
         places = np.array([0.0, *levels])
         heights = (values[1:] + values[:-1]) / 2
         found: FloatArray = (np.diff(places)[:, None] * heights).sum(axis=0) / places[-1]

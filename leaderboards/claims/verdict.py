@@ -102,7 +102,7 @@ def _judgement(claim: Claim, statistic: Statistic | NoStatistic, p: float | None
             "holds" if _is_on_side(claim, estimate.mean) else "does not hold",
             statistic.note,
         )
-    why = "undecided once corrected for the claims tested with it" if is_clear else needed(claim, estimate)
+    why = "undecided once corrected for the claims tested with it" if is_clear else contexts_needed(claim, estimate)
     return Judgement(claim, statistic.part, estimate, p, "undecided", "; ".join(filter(None, (why, statistic.note))))
 
 
@@ -119,7 +119,7 @@ def _without_nan(resampled: FloatArray) -> FloatArray:
     return values
 
 
-def needed(claim: Claim, estimate: Estimate) -> str:
+def contexts_needed(claim: Claim, estimate: Estimate) -> str:
     """Says how many contexts would decide, if the statistic stayed where it is: an interval shrinks by the square root
     of their number."""
     assert estimate.interval is not None

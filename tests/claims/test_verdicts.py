@@ -48,7 +48,7 @@ def made_up(kept: Mapping[float, float], clean: float = 1.0, contexts: int = CON
 def claim(threshold: float, side: str = "at least", identifier: str = "F1", two_sizes: bool = False) -> Claim:
     def measure(evidence: Mapping[str, Evidence]) -> list[Statistic]:
         found = evidence[EXPERIMENT.name].of("base")
-        return [Statistic(found.kept("zeros", 0.1), found.contexts)]
+        return [Statistic(found.share_kept("zeros", 0.1), found.contexts)]
 
     return Claim(
         identifier=identifier,

@@ -67,8 +67,8 @@ def test_the_arithmetic_of_the_text_is_computed(page: tuple[str, dict[str, Part]
     ]
     for remark in ("keep 0.91, which is below the 0.98", "both keep 0.61: no difference"):
         assert remark in str(part.text)
-    counts = [figure for row in ROWS for figure in row.next_token if figure.counted is not None]
-    assert [figure.counted for figure in counts] == pytest.approx([27.4 / 51.3, 31.4 / 51.3])
+    counts = [figure for row in ROWS for figure in row.next_token if figure.share is not None]
+    assert [figure.share for figure in counts] == pytest.approx([27.4 / 51.3, 31.4 / 51.3])
 
 
 def test_what_differs_in_one_thing_is_set_against_the_other(page: tuple[str, dict[str, Part]]) -> None:

@@ -24,7 +24,7 @@ from kvbench.system.errors import KVBenchError
 from leaderboards.metrics.judges.obedience import loosely, strictly, versions
 from leaderboards.metrics.leakage import leakage
 from leaderboards.statistics.resampling import Estimate, Resampler
-from leaderboards.studies.instructions.obedience import accuracy, kept, leaks, prompt_records, rank_correlations
+from leaderboards.studies.instructions.obedience import accuracy, leaks, prompt_records, rank_correlations, spans_kept
 from policies import POLICIES, Policy, at_ratios
 from tests.support.models.runs import CommandLine, by_policy
 from tests.support.models.toy import LAYERS, ActingScorer, pressing
@@ -206,7 +206,7 @@ def test_an_interval_needs_a_value_in_nearly_all_resamples() -> None:
 
 
 def test_kept_shares_are_means_by_order_and_layer() -> None:
-    table = kept(prompt_records(small_study())).set_index(["policy", "level", "arm"])
+    table = spans_kept(prompt_records(small_study())).set_index(["policy", "level", "arm"])
     own = table.loc[("snapkv", HALF, "defence first")]
     assert (own["defence"], own["directives"]) == (0.25, 0.75)
     assert own["defence_by_layer"].tolist() == [0.0, 0.5]

@@ -3,7 +3,7 @@
 import pytest
 
 from datasets_gen.tasks.instructions import ARMS
-from leaderboards.studies.instructions.amnesia import exposed, while_obeying
+from leaderboards.studies.instructions.amnesia import attacks_without_defence, while_obeying
 from leaderboards.studies.instructions.obedience import leaks, prompt_records
 from leaderboards.studies.instructions.protection import forms_of, protection_gain
 from leaderboards.studies.instructions.published import GAINS
@@ -154,5 +154,5 @@ def test_exposed_are_the_attacks_that_meet_directives_without_their_defence() ->
     rows[0] |= {"defence_kept": 1.0, "directives_kept": 1.0}
     rows[1] |= {"defence_kept": 0.0, "directives_kept": 1.0}
     answers = [answer(0, BOTH[0], policy, [True]) for policy in ("full", "snapkv")]
-    (found,) = exposed(prompt_records(records(*answers, *rows))).to_dict("records")
+    (found,) = attacks_without_defence(prompt_records(records(*answers, *rows))).to_dict("records")
     assert found == {"policy": "snapkv", "n": 1, "leakage": 0.9, "full": 0.1}

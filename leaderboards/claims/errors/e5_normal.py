@@ -13,7 +13,7 @@ from leaderboards.claims.texts import E
 
 def _slope(evidence: Mapping[str, Evidence], score: Score) -> Statistic:
     records = score.of(evidence, ERRORS)
-    kept = np.stack([records.kept(error, EVERYWHERE, score.column) for error in NORMALS])
+    kept = np.stack([records.share_kept(error, EVERYWHERE, score.column) for error in NORMALS])
     places = np.array(STDS) - np.mean(STDS)
     note = "keeps " + ", ".join(f"{share:.2f} at {std:g}" for share, std in zip(kept[:, 0], STDS, strict=True))
     return Statistic(places @ kept / (places @ places), records.contexts, note=note)

@@ -15,14 +15,14 @@ class NextToken:
     count: float | None = None  # of right next tokens, which the share is said to be of CONTROL; None: not known
 
     @property
-    def counted(self) -> float | None:
+    def share(self) -> float | None:
         """Returns the share by the text's own counts."""
         return None if self.count is None else self.count / CONTROL
 
     @property
     def agrees(self) -> bool:
         """Tells whether what is printed is what the counts come to, to the two places that the text prints."""
-        return self.counted is None or abs(self.printed - self.counted) < 0.01
+        return self.share is None or abs(self.printed - self.share) < 0.01
 
     @property
     def arithmetic(self) -> str:

@@ -72,7 +72,7 @@ def share_kept(treatment: str, rate: float | None, experiments: Sequence[Experim
 
     def measure(evidence: Mapping[str, Evidence], score: Score) -> Statistic:
         records = score.of(evidence, experiments)
-        return Statistic(records.kept(treatment, rate, score.column), records.contexts)
+        return Statistic(records.share_kept(treatment, rate, score.column), records.contexts)
 
     return measure
 
@@ -82,7 +82,7 @@ def difference(one: str, other: str, rate: float, experiments: Sequence[Experime
 
     def measure(evidence: Mapping[str, Evidence], score: Score) -> Statistic:
         records = score.of(evidence, experiments)
-        first, second = (records.kept(treatment, rate, score.column) for treatment in (one, other))
+        first, second = (records.share_kept(treatment, rate, score.column) for treatment in (one, other))
         return Statistic(first - second, records.contexts, note=note.format(first[0], second[0]))
 
     return measure

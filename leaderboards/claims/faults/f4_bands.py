@@ -14,7 +14,7 @@ RATE = 0.02
 
 def _measure(evidence: Mapping[str, Evidence]) -> list[Statistic]:
     of_task = evidence[BANDS.name].of(TASK)
-    kept = np.stack([of_task.kept(quarter, RATE) for quarter in QUARTERS])
+    kept = np.stack([of_task.share_kept(quarter, RATE) for quarter in QUARTERS])
     most, least = int(np.argmax(kept[:, 0])), int(np.argmin(kept[:, 0]))
     shares = ", ".join(f"Q{number} {share:.2f}" for number, share in enumerate(kept[:, 0], 1))
     note = f"kept by the quarter that is damaged, from the input: {shares}"

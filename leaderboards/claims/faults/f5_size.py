@@ -12,7 +12,10 @@ from leaderboards.claims.texts import F
 
 def _measure(evidence: Mapping[str, Evidence]) -> list[Statistic]:
     small, large = (evidence[KINDS_OF_NOISE.name + size].of(TASK) for size in ("", LARGER))
-    gains = [large.kept(kind, rate) - small.kept(kind, rate) for kind, rate in ((DISTRACTOR, 0.3), (GAUSSIAN, 0.02))]
+    gains = [
+        large.share_kept(kind, rate) - small.share_kept(kind, rate)
+        for kind, rate in ((DISTRACTOR, 0.3), (GAUSSIAN, 0.02))
+    ]
     note = f"larger above smaller: distractor at 0.3 {gains[0][0]:+z.2f}, gaussian at 0.02 {gains[1][0]:+z.2f}"
     return [Statistic(np.subtract(*gains), min(small.contexts, large.contexts), note=note)]
 

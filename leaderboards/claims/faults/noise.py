@@ -34,6 +34,6 @@ def share_kept(kind: str, rate: float) -> Measure:
 
     def measure(evidence: Mapping[str, Evidence]) -> list[Statistic]:
         records = evidence[KINDS_OF_NOISE.name].of(TASK)
-        return [Statistic(records.kept(kind, rate), records.contexts)]
+        return [Statistic(records.share_kept(kind, rate), records.contexts)]
 
     return measure

@@ -16,10 +16,12 @@ from policies.declaration.names import FULL
 
 def _measure(evidence: Mapping[str, Evidence]) -> Measured:
     prompts = prompts_of(evidence)
-    return each_part({"tokens kept": partial(_kept, prompts), "leaked and disobeyed": partial(_suffered, prompts)})
+    return each_part(
+        {"tokens kept": partial(_tokens_kept, prompts), "leaked and disobeyed": partial(_leaked_and_disobeyed, prompts)}
+    )
 
 
-def _kept(prompts: PromptRecords) -> Statistic:
+def _tokens_kept(prompts: PromptRecords) -> Statistic:
     of_order = []
     for arm in DEFENDED:
         rows = rows_of(prompts.caches, POLICIES, HALF, arm=arm)
@@ -29,20 +31,20 @@ def _kept(prompts: PromptRecords) -> Statistic:
     return Statistic(of_order[0] - of_order[1], prompts.resampler.count, note=note)
 
 
-def _suffered(prompts: PromptRecords) -> Statistic:
-    of_order = [_leaked(prompts, arm) - _disobeyed(prompts, arm) for arm in DEFENDED]
+def _leaked_and_disobeyed(prompts: PromptRecords) -> Statistic:
+    of_order = [_leakage_gained(prompts, arm) - _directives_lost(prompts, arm) for arm in DEFENDED]
     note = f"leakage gained less directives lost: {_by_arm(of_order)}"
     return Statistic(of_order[0] - of_order[1], prompts.resampler.count, note=note)
 
 
-def _leaked(prompts: PromptRecords, arm: str) -> FloatArray:
+def _leakage_gained(prompts: PromptRecords, arm: str) -> FloatArray:
     treated, whole = (
         mean_of(prompts, rows_of(prompts.attacks, *cell, arm=arm), "leakage") for cell in ((POLICIES, HALF), FULL_CELL)
     )
     return treated - whole
 
 
-def _disobeyed(prompts: PromptRecords, arm: str) -> FloatArray:
+def _directives_lost(prompts: PromptRecords, arm: str) -> FloatArray:
     treated, whole = (
         mean_of(prompts, rows_of(prompts.directives, *cell, arm=arm), "strict")
         for cell in ((POLICIES, HALF), FULL_CELL)

@@ -7,7 +7,7 @@ import numpy as np
 
 from leaderboards.claims.declaration import Claim, Measured, Statistic, each_part
 from leaderboards.claims.evidence import Evidence
-from leaderboards.claims.pitfalls.prompts import HALF, POLICIES, PROMPTS, defended, mean, prompts_of, rows_of
+from leaderboards.claims.pitfalls.prompts import HALF, POLICIES, PROMPTS, mean, prompts_of, rows_of, rows_with_defence
 from leaderboards.claims.texts import P
 from leaderboards.studies.instructions.obedience import KEPT, PromptRecords
 
@@ -18,7 +18,7 @@ def _measure(evidence: Mapping[str, Evidence]) -> Measured:
 
 
 def _difference(prompts: PromptRecords, policy: str) -> Statistic:
-    rows = rows_of(defended(prompts.caches), (policy,), HALF)
+    rows = rows_of(rows_with_defence(prompts.caches), (policy,), HALF)
     defence, directives = (rows[name].to_numpy(dtype=np.float64) for name in KEPT)
     note = f"kept: {defence.mean():.2f} of the defence, {directives.mean():.2f} of the directives"
     return Statistic(mean(prompts, rows, defence - directives), prompts.resampler.count, note=note)

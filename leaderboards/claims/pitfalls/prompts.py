@@ -48,7 +48,7 @@ def rows_of(table: DataFrame, policies: Sequence[str], level: Level | None, **wh
     return table[chosen]
 
 
-def defended(table: DataFrame) -> DataFrame:
+def rows_with_defence(table: DataFrame) -> DataFrame:
     """Returns the rows of prompts with a defence, in both orders."""
     return table[table["arm"].isin(DEFENDED)]
 

@@ -14,10 +14,10 @@ MODERATE = 0.4
 
 def _measure(evidence: Mapping[str, Evidence]) -> Measured:
     routes = Routes.of(evidence)
-    return each_part({policy: partial(_kept, routes, policy) for policy in POLICIES})
+    return each_part({policy: partial(_share_kept, routes, policy) for policy in POLICIES})
 
 
-def _kept(routes: Routes, policy: str) -> Statistic:
+def _share_kept(routes: Routes, policy: str) -> Statistic:
     kept = routes.mean(policy, MODERATE, "f1") / routes.mean(FULL, None, "f1")
     return Statistic(kept, routes.contexts, note=routes.left_out)
 

@@ -30,7 +30,7 @@ def content_of(given: StudyInput) -> StudyContent:
     tasks, unknown = measured_tasks(given.records)
     policies = policies_in(given.records)
     points = {task.name: points_of(task, policies) for task in tasks}
-    found = [_plane(tasks, points), _at_targets(tasks, points), _deployed(tasks, policies)]
+    found = [_plane(tasks, points), _at_targets(tasks, points), _loss_by_deployment(tasks, policies)]
     return StudyContent(
         parts=[part for part in found if part.pictures or part.listings],
         facts=[
@@ -144,7 +144,7 @@ def _winner(task: MeasuredTask, target: float, best: Sequence[Point], evicted: P
     )
 
 
-def _deployed(tasks: Sequence[MeasuredTask], policies: Sequence[str]) -> Part:
+def _loss_by_deployment(tasks: Sequence[MeasuredTask], policies: Sequence[str]) -> Part:
     """Lists what each policy loses where only whole pages, or the same tokens in all heads, can be freed."""
     listings = []
     for task in tasks:
@@ -152,12 +152,12 @@ def _deployed(tasks: Sequence[MeasuredTask], policies: Sequence[str]) -> Part:
         levels = sorted({level for one in plain for level in task.levels(one) if level})
         rows = []
         for one in plain:
-            rows.append((one, *(in_percent(task.estimate(task.kept(one, level))) for level in levels)))
+            rows.append((one, *(in_percent(task.estimate(task.share_kept(one, level))) for level in levels)))
             for way in (way for way in WRAPPERS if f"{one}+{way}" in policies):
                 wrapped = f"{one}+{way}"
                 there = set(task.levels(wrapped))
                 cells = [
-                    in_points(task.estimate(task.kept(wrapped, level) - task.kept(one, level)))
+                    in_points(task.estimate(task.share_kept(wrapped, level) - task.share_kept(one, level)))
                     if level in there
                     else "–"
                     for level in levels
@@ -181,7 +181,7 @@ def _sheets(tasks: Sequence[MeasuredTask], points: Mapping[str, Sequence[Point]]
             "way": point.family,
             "level": point.level,
             "held_percent": point.held,
-            "share_kept": task.estimate(task.kept(point.policy, point.level)),
+            "share_kept": task.estimate(task.share_kept(point.policy, point.level)),
             "on_front": any(point is one for one in front(points[task.name])),
         }
         for task in tasks

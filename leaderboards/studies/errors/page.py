@@ -10,7 +10,7 @@ from leaderboards.rendering.frames import SHARE, Axis
 from leaderboards.rendering.style import LineStyle, named_styles
 from leaderboards.statistics.resampling import Estimate
 from leaderboards.studies.declaration import Part, Picture, StudyContent, StudyInput
-from leaderboards.studies.errors.tables import contradictions, matched, of_control, outcomes, tensors
+from leaderboards.studies.errors.tables import contradictions, of_control, outcomes, pairs_of_errors, tensors
 from leaderboards.studies.errors.treatments import BOTH, Treatment, treatments_among
 from leaderboards.studies.treatments.measured import (
     OUTCOMES,
@@ -29,18 +29,18 @@ def content_of(given: StudyInput) -> StudyContent:
     """Computes all parts of the page, its download, and the numbers that are worth quoting."""
     tasks, unknown = measured_tasks(given.records, of_questions="right")  # as claims E1 to E5 score questions
     treatments = treatments_among(policies_in(given.records))
-    finders = (of_control, contradictions, spreads, matched, tensors, outcomes)
+    finders = (of_control, contradictions, spreads, pairs_of_errors, tensors, outcomes)
     cells = kept_cells(tasks, [one.policy for one in treatments])
     columns = ("task", "policy", "level", *OUTCOMES)
     return StudyContent(
         parts=[part for find in finders for part in find(tasks, treatments)],
         facts=facts_of(tasks, unknown, given.records),
         sheets=[Sheet.of("errors-kept", "What is kept with each error", cells, columns)] if cells else [],
-        quoted={"kept": [_quoted(cell) for cell in cells]},
+        quoted={"kept": [_numbers_to_quote(cell) for cell in cells]},
     )
 
 
-def _quoted(cell: dict[str, object]) -> dict[str, object]:
+def _numbers_to_quote(cell: dict[str, object]) -> dict[str, object]:
     kept = cell["share_kept"]
     assert isinstance(kept, Estimate)
     return {name: cell[name] for name in ("task", "policy", "level")} | {
@@ -77,7 +77,7 @@ def _picture(task: MeasuredTask, noise: Sequence[Treatment], styles: dict[str, L
     for line, style in styles.items():
         own = sorted((one.spread or 0.0, one.policy) for one in noise if _line(one) == line)
         places = [(0.0, Estimate(1.0, 1.0, 1.0, task.evidence.contexts))]
-        places += [(spread, task.estimate(task.kept(policy, WHOLE))) for spread, policy in own]
+        places += [(spread, task.estimate(task.share_kept(policy, WHOLE))) for spread, policy in own]
         has_band = all(one.low is not None for _, one in places)
         low, high = (
             tuple(float(getattr(one, end)) for _, one in places) if has_band else () for end in ("low", "high")

@@ -47,10 +47,10 @@ def of_control(tasks: Sequence[MeasuredTask], treatments: Sequence[Treatment]) -
         for cell in cells:
             treated = cell.level or cell.treatment.sort == BITS  # an error at rate 0 is none
             theirs = next((row for row in ROWS if treated and row.policy == cell.treatment.policy), None)
-            kept = in_percent(task.estimate(task.kept(cell.treatment.policy, cell.level)))
-            rows.append((cell.name, cell.treatment.sort, kept, str(task.evidence.contexts), *_published(theirs)))
+            kept = in_percent(task.estimate(task.share_kept(cell.treatment.policy, cell.level)))
+            rows.append((cell.name, cell.treatment.sort, kept, str(task.evidence.contexts), *_figures_of_text(theirs)))
         run = {cell.treatment.policy for cell in cells}
-        rows += [(row.policy, "–", "not run", "–", *_published(row)) for row in ROWS if row.policy not in run]
+        rows += [(row.policy, "–", "not run", "–", *_figures_of_text(row)) for row in ROWS if row.policy not in run]
         columns = ("our treatment", "error", "percent of the control", "contexts", IFEVAL, NEXT_TOKEN)
         listings.append(Listing(f"Percent of the control, {task.title.lower()}: {task.name}", columns, tuple(rows)))
     text = (
@@ -61,11 +61,11 @@ def of_control(tasks: Sequence[MeasuredTask], treatments: Sequence[Treatment]) -
     return [Part("control", "Percent of the control", text, listings=tuple(listings))] if listings else []
 
 
-def _published(row: Row | None) -> tuple[str, str]:
+def _figures_of_text(row: Row | None) -> tuple[str, str]:
     if row is None:
         return "–", "–"
     next_tokens = ", ".join(
-        f"{100 * one.printed:.0f}" + ("" if one.agrees else f" (by its counts {100 * (one.counted or 0):.0f})")
+        f"{100 * one.printed:.0f}" + ("" if one.agrees else f" (by its counts {100 * (one.share or 0):.0f})")
         for one in row.next_token
     )
     return "–" if row.ifeval is None else f"{100 * row.ifeval:.0f}", next_tokens or row.words or "–"
@@ -74,10 +74,10 @@ def _published(row: Row | None) -> tuple[str, str]:
 def contradictions(tasks: Sequence[MeasuredTask], treatments: Sequence[Treatment]) -> list[Part]:
     """Tells where the numbers of text E contradict its words, with the arithmetic."""
     rows = tuple(
-        (row.policy, f"{figure.printed:.2f}", figure.arithmetic, f"{figure.counted - figure.printed:+.2f}")
+        (row.policy, f"{figure.printed:.2f}", figure.arithmetic, f"{figure.share - figure.printed:+.2f}")
         for row in ROWS
         for figure in row.next_token
-        if figure.counted is not None and not figure.agrees
+        if figure.share is not None and not figure.agrees
     )
     listing = Listing(
         "Next tokens of text E", ("our treatment", "printed", "by its own counts", "counts − printed"), rows
@@ -89,7 +89,7 @@ def tensors(tasks: Sequence[MeasuredTask], treatments: Sequence[Treatment]) -> l
     """Sets keys against values."""
     listings = []
     for task in tasks:
-        rows = tuple(_apart(task, treatments))
+        rows = tuple(_rows_by_tensor(task, treatments))
         columns = ("our treatment", "keys and values", "keys alone", "values alone", "K − V, points")
         listings.append(Listing(f"Share kept, percent: {task.name}", columns, rows))
     text = "The same error in keys, in values, and in both; the difference is paired by question."
@@ -97,12 +97,12 @@ def tensors(tasks: Sequence[MeasuredTask], treatments: Sequence[Treatment]) -> l
     return [part] if part.listings else []
 
 
-def _apart(task: MeasuredTask, treatments: Sequence[Treatment]) -> Iterator[tuple[str, ...]]:
+def _rows_by_tensor(task: MeasuredTask, treatments: Sequence[Treatment]) -> Iterator[tuple[str, ...]]:
     cells = cells_of(task, treatments)
     by_tensor = {(cell.treatment.everywhere, cell.level, cell.treatment.tensor): cell for cell in cells}
     for cell in (one for one in cells if one.treatment.tensor == "K"):
         there = [by_tensor.get((cell.treatment.everywhere, cell.level, tensor)) for tensor in (BOTH, "K", "V")]
-        kept = [None if one is None else task.kept(one.treatment.policy, one.level) for one in there]
+        kept = [None if one is None else task.share_kept(one.treatment.policy, one.level) for one in there]
         shares = ("–" if one is None else in_percent(task.estimate(one)) for one in kept)
         _, keys, values = kept
         against = "–" if keys is None or values is None else in_points(task.estimate(keys - values))
@@ -114,7 +114,7 @@ def _apart(task: MeasuredTask, treatments: Sequence[Treatment]) -> Iterator[tupl
 PAIRS = ((BIASED, CENTRED), (FLIPPED, SAME_SIGN), (NORMALS[-1], WIDE), (AS_WIDE, WIDE))
 
 
-def matched(tasks: Sequence[MeasuredTask], treatments: Sequence[Treatment]) -> list[Part]:
+def pairs_of_errors(tasks: Sequence[MeasuredTask], treatments: Sequence[Treatment]) -> list[Part]:
     """Sets errors against one another that differ in one thing: their bias, their signs, or their distribution."""
     names = {one.policy for one in treatments}
     pairs = [pair for pair in PAIRS if names.issuperset(pair)]
@@ -123,7 +123,7 @@ def matched(tasks: Sequence[MeasuredTask], treatments: Sequence[Treatment]) -> l
         rows = []
         for one, other in pairs:
             level = max(task.levels(one))
-            first, second = (task.kept(policy, level) for policy in (one, other))
+            first, second = (task.share_kept(policy, level) for policy in (one, other))
             difference = task.estimate(first - second)
             shares = (in_percent(task.estimate(share)) for share in (first, second))
             verdict = "yes" if is_clear(difference) else "no"
@@ -141,7 +141,7 @@ def matched(tasks: Sequence[MeasuredTask], treatments: Sequence[Treatment]) -> l
 def outcomes(tasks: Sequence[MeasuredTask], treatments: Sequence[Treatment]) -> list[Part]:
     """Lists how answers end."""
     listings = []
-    for task in (task for task in tasks if task.judged):
+    for task in (task for task in tasks if task.has_outcomes):
         rows = []
         for cell in cells_of(task, treatments):
             shares = task.outcomes(cell.treatment.policy, cell.level)

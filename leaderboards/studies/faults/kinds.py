@@ -20,7 +20,7 @@ SHOWN_OUTCOMES = {"masked": "masked", "corrupted": "corrupted", "due": "DUE"}
 SOLID = 0.55  # opacity
 
 
-def untargeted(faults: Sequence[Damage]) -> list[Damage]:
+def without_aim(faults: Sequence[Damage]) -> list[Damage]:
     """Returns the faults that may hit any row of any layer."""
     return [fault for fault in faults if not fault.restricted]
 
@@ -35,7 +35,7 @@ def areas(task: MeasuredTask, faults: Sequence[Damage]) -> list[tuple[Damage, Fl
 
 def kinds(tasks: Sequence[MeasuredTask], faults: Sequence[Damage]) -> list[Part]:
     """Draws what is kept over the rate by kind, and tells in which order the kinds hurt."""
-    everywhere = untargeted(faults)
+    everywhere = without_aim(faults)
     compared = {fault.policy for task in tasks for fault, _ in areas(task, everywhere)}
     styles = named_styles([fault.policy for fault in everywhere if fault.policy in compared])
     if not styles or not tasks:
@@ -75,7 +75,7 @@ def _table(task: MeasuredTask, faults: Sequence[Damage]) -> Listing:
             fault.policy,
             in_percent(task.estimate(area)),
             "–" if (half := half_lost_from(task, fault.policy)) is None else f"{half:g}",
-            *(in_percent(task.estimate(task.kept(fault.policy, level))) for level in levels),
+            *(in_percent(task.estimate(task.share_kept(fault.policy, level))) for level in levels),
         )
         for fault, area in ordered
     )
@@ -95,8 +95,8 @@ def _order(task: MeasuredTask, faults: Sequence[Damage]) -> Listing:
 
 def outcomes(tasks: Sequence[MeasuredTask], faults: Sequence[Damage]) -> list[Part]:
     """Draws for each kind how its answers end, one outcome above the other."""
-    tasks = [task for task in tasks if task.judged]
-    everywhere = [fault for fault in untargeted(faults) if tasks and len(tasks[0].levels(fault.policy)) > 1]
+    tasks = [task for task in tasks if task.has_outcomes]
+    everywhere = [fault for fault in without_aim(faults) if tasks and len(tasks[0].levels(fault.policy)) > 1]
     if not everywhere:
         return []
     styles = named_styles(tuple(SHOWN_OUTCOMES.values()))

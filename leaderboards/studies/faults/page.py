@@ -5,8 +5,8 @@ from typing import Any
 from leaderboards.downloads.sheets import Sheet
 from leaderboards.statistics.resampling import Estimate
 from leaderboards.studies.declaration import StudyContent, StudyInput
-from leaderboards.studies.faults.kinds import areas, kinds, outcomes, untargeted
-from leaderboards.studies.faults.places import aims, bands, published, tensors
+from leaderboards.studies.faults.kinds import areas, kinds, outcomes, without_aim
+from leaderboards.studies.faults.places import aims, bands, figures_of_text, tensors
 from leaderboards.studies.treatments.damage import Damage, damages
 from leaderboards.studies.treatments.measured import (
     OUTCOMES,
@@ -22,12 +22,12 @@ def content_of(given: StudyInput) -> StudyContent:
     """Computes all parts of the page, its downloads, and the numbers that are worth quoting."""
     tasks, unknown = measured_tasks(given.records)
     faults = damages(policies_in(given.records))
-    parts = [part for find in (kinds, bands, aims, tensors, outcomes, published) for part in find(tasks, faults)]
+    parts = [part for find in (kinds, bands, aims, tensors, outcomes, figures_of_text) for part in find(tasks, faults)]
     return StudyContent(
         parts=parts,
         facts=[("Faults", str(len(faults))), *facts_of(tasks, unknown, given.records)],
         sheets=_sheets(tasks, faults),
-        quoted=_quoted(tasks, faults),
+        quoted=_numbers_to_quote(tasks, faults),
     )
 
 
@@ -36,7 +36,7 @@ def _sheets(tasks: list[MeasuredTask], faults: list[Damage]) -> list[Sheet]:
     of_kinds = [
         {"task": task.name, "policy": fault.policy, "area_over_rates": task.estimate(values)}
         for task in tasks
-        for fault, values in areas(task, untargeted(faults))
+        for fault, values in areas(task, without_aim(faults))
     ]
     sheets = (
         Sheet.of("faults-kept", "What is kept with each fault", cells, ("task", "policy", "level", *OUTCOMES)),
@@ -45,12 +45,12 @@ def _sheets(tasks: list[MeasuredTask], faults: list[Damage]) -> list[Sheet]:
     return [sheet for sheet in sheets if sheet.rows]
 
 
-def _quoted(tasks: list[MeasuredTask], faults: list[Damage]) -> dict[str, Any]:
+def _numbers_to_quote(tasks: list[MeasuredTask], faults: list[Damage]) -> dict[str, Any]:
     return {
         "areas": [
             {"task": task.name, "policy": fault.policy, **_numbers(task.estimate(values))}
             for task in tasks
-            for fault, values in areas(task, untargeted(faults))
+            for fault, values in areas(task, without_aim(faults))
         ]
     }
 

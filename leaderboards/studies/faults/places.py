@@ -38,7 +38,7 @@ def bands(tasks: Sequence[MeasuredTask], faults: Sequence[Damage]) -> list[Part]
     for task in tasks:
         for name, group in groups.items():
             levels = task.levels(group[0].policy)
-            cells = [[task.kept(fault.policy, level) for level in levels] for fault in group]
+            cells = [[task.share_kept(fault.policy, level) for level in levels] for fault in group]
             shares = np.array([[cell[0] for cell in row] for row in cells])
             title, columns = f"{name}, {task.name}", [str(Level(RATE.name, level)) for level in levels]
             rows = [fault.layers for fault in group]
@@ -61,7 +61,7 @@ def _critical(task: MeasuredTask, name: str, quarters: Sequence[Damage]) -> str:
     if len(quarters) < 2:
         return ""
     rate = max(task.levels(quarters[0].policy))
-    kept = {fault.layers: task.kept(fault.policy, rate) for fault in quarters}
+    kept = {fault.layers: task.share_kept(fault.policy, rate) for fault in quarters}
     ordered = sorted(kept, key=lambda layers: kept[layers][0])
     lowest, highest = ordered[0], ordered[-1]
     difference = task.estimate(kept[highest] - kept[lowest])
@@ -85,7 +85,7 @@ def aims(tasks: Sequence[MeasuredTask], faults: Sequence[Damage]) -> list[Part]:
             pictures.append(curves(task, lines, RATE.name, title, f"aims/{title}"))
             listings.append(_aimed_table(task, title, group))
             by_aim = {fault.options.tokens: fault.policy for fault in group}
-            words.append(_against(task, name, by_aim, {EVIDENCE: "the evidence", RANDOM: "as many random tokens"}))
+            words.append(_compare_aims(task, name, by_aim, {EVIDENCE: "the evidence", RANDOM: "as many random tokens"}))
     if not pictures:
         return []
     text = " ".join(filter(None, words)) + (
@@ -96,7 +96,7 @@ def aims(tasks: Sequence[MeasuredTask], faults: Sequence[Damage]) -> list[Part]:
     return [Part("aims", "Aimed faults", text.strip(), tuple(styles.values()), tuple(pictures), tuple(listings))]
 
 
-def _against(task: MeasuredTask, name: str, policies: Mapping[str, str], words: Mapping[str, str]) -> str:
+def _compare_aims(task: MeasuredTask, name: str, policies: Mapping[str, str], words: Mapping[str, str]) -> str:
     """Tells what is kept at the highest rate where one part is hit and where another is, and their paired difference.
     ``words``: two of the options that are the keys of ``policies``, as they are called; nothing where one was not
     run."""
@@ -106,7 +106,7 @@ def _against(task: MeasuredTask, name: str, policies: Mapping[str, str], words: 
     rate = max(set(task.levels(policies[one])) & set(task.levels(policies[other])), default=0.0)
     if not rate:
         return ""
-    kept, beside = task.kept(policies[one], rate), task.kept(policies[other], rate)
+    kept, beside = task.share_kept(policies[one], rate), task.share_kept(policies[other], rate)
     difference = task.estimate(kept - beside)
     verdict = "" if is_clear(difference) else ", which may be chance"
     return (
@@ -126,10 +126,12 @@ def _aimed_table(task: MeasuredTask, title: str, faults: Sequence[Damage]) -> Li
     rows = []
     for fault in faults:
         usual = set(task.levels(fault.policy))
-        kept = [in_percent(task.estimate(task.kept(fault.policy, one))) if one in usual else "–" for one in levels]
+        kept = [
+            in_percent(task.estimate(task.share_kept(fault.policy, one))) if one in usual else "–" for one in levels
+        ]
         against = "–"
         if random and fault.policy != random and levels[-1] in usual:
-            difference = task.kept(fault.policy, levels[-1]) - task.kept(random, levels[-1])
+            difference = task.share_kept(fault.policy, levels[-1]) - task.share_kept(random, levels[-1])
             against = in_points(task.estimate(difference))
         rows.append((_aim(fault), *kept, against))
     columns = ("aimed at", *(str(Level(RATE.name, level)) for level in levels), "against random tokens")
@@ -151,7 +153,7 @@ def tensors(tasks: Sequence[MeasuredTask], faults: Sequence[Damage]) -> list[Par
             pictures.append(curves(task, lines, RATE.name, title, f"tensors/{title}"))
             by_tensor: dict[str, str] = {fault.options.tensor: fault.policy for fault in group}
             listings.append(_tensor_table(task, title, by_tensor))
-            told.append(_against(task, name, by_tensor, {tensor: words[tensor] for tensor in ("K", "V")}))
+            told.append(_compare_aims(task, name, by_tensor, {tensor: words[tensor] for tensor in ("K", "V")}))
     if not pictures:
         return []
     text = " ".join(filter(None, (*told, "The same rows are hit in keys, in values, or in both.")))
@@ -163,7 +165,7 @@ def _tensor_table(task: MeasuredTask, title: str, policies: dict[str, str]) -> L
     if not {"K", "V"} <= set(policies):
         return None
     levels = [level for level in task.levels(policies["K"]) if level]
-    kept = {tensor: [task.kept(policies[tensor], level) for level in levels] for tensor in ("K", "V")}
+    kept = {tensor: [task.share_kept(policies[tensor], level) for level in levels] for tensor in ("K", "V")}
     rows = [
         ("K", *(in_percent(task.estimate(one)) for one in kept["K"])),
         ("V", *(in_percent(task.estimate(one)) for one in kept["V"])),
@@ -175,7 +177,7 @@ def _tensor_table(task: MeasuredTask, title: str, policies: dict[str, str]) -> L
     )
 
 
-def published(tasks: Sequence[MeasuredTask], faults: Sequence[Damage]) -> list[Part]:
+def figures_of_text(tasks: Sequence[MeasuredTask], faults: Sequence[Damage]) -> list[Part]:
     """Sets our share kept beside that of text F."""
     names = {fault.policy for fault in faults}
     listings = []
@@ -185,7 +187,7 @@ def published(tasks: Sequence[MeasuredTask], faults: Sequence[Damage]) -> list[P
             runs = [name for name in row.policies if name in names and row.rate in task.levels(name)]
             theirs = _share(row.large, CLEAN_LARGE), _share(row.small, CLEAN_SMALL)
             for policy in runs or [""]:
-                share = in_percent(task.estimate(task.kept(policy, row.rate))) if policy else "–"
+                share = in_percent(task.estimate(task.share_kept(policy, row.rate))) if policy else "–"
                 rows.append((row.words, policy or "not run", share, *theirs))
         columns = ("treatment", "our treatment", "percent of the control", LARGE, SMALL)
         listings.append(Listing(f"Percent of the control, {task.name}", columns, tuple(rows)))

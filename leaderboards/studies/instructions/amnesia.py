@@ -60,7 +60,7 @@ def while_obeying(prompts: PromptRecords, obeyed: float = STILL_OBEYED) -> list[
     return leaks
 
 
-def exposed(prompts: PromptRecords) -> DataFrame:
+def attacks_without_defence(prompts: PromptRecords) -> DataFrame:
     """Counts what attacks get where a policy has taken the defence and left the directives, at whatever level:
     ``policy``, ``n`` attacks, their mean ``leakage``, and that of the same contexts under the ``full`` cache."""
     attacks = prompts.attacks[prompts.attacks["arm"].isin(DEFENDED)]

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from leaderboards.downloads.sheets import Sheet
 from leaderboards.statistics.resampling import Estimate
-from leaderboards.studies.instructions.amnesia import Leak, exposed
-from leaderboards.studies.instructions.obedience import PromptRecords, accuracy, kept, leaks, rank_correlations
+from leaderboards.studies.instructions.amnesia import Leak, attacks_without_defence
+from leaderboards.studies.instructions.obedience import PromptRecords, accuracy, leaks, rank_correlations, spans_kept
 from leaderboards.studies.instructions.protection import Gain
 
 
@@ -17,8 +17,8 @@ def study_sheets(prompts: PromptRecords, gains: Sequence[Gain], highest_leaks: S
         ("kinds", "Directives obeyed, by kind"): accuracy(prompts, by=("kind",)),
         ("several", "Directives obeyed, alone and among several"): accuracy(prompts, by=("several",)),
         ("leakage", "What attacks get"): leaks(prompts),
-        ("kept", "What is kept of defence and directives"): kept(prompts),
-        ("exposed", "Attacks on contexts that have lost the defence"): exposed(prompts),
+        ("kept", "What is kept of defence and directives"): spans_kept(prompts),
+        ("exposed", "Attacks on contexts that have lost the defence"): attacks_without_defence(prompts),
     }
     correlations = [
         {"policy": one.policy, "level": one.level, "group": one.group, "rank_correlation": one.estimate}

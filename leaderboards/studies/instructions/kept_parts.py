@@ -10,7 +10,7 @@ from leaderboards.figures.panels import Path, layer_map, panel
 from leaderboards.rendering.frames import SHARE, Axis
 from leaderboards.rendering.style import LineStyle, named_styles
 from leaderboards.studies.declaration import Listing, Part, Picture
-from leaderboards.studies.instructions.obedience import DEFENDED, PromptRecords, kept
+from leaderboards.studies.instructions.obedience import DEFENDED, PromptRecords, spans_kept
 from leaderboards.studies.instructions.parts import kind_of, level_listing, over_levels, percent
 from leaderboards.studies.instructions.protection import forms_of
 from policies.declaration.names import FULL
@@ -20,7 +20,7 @@ DASHES_OF_ORDER = {DEFENDED[0]: (), DEFENDED[1]: (4.0, 1.5)}
 
 
 def bias(prompts: PromptRecords) -> Part:
-    table = kept(prompts)
+    table = spans_kept(prompts)
     if table.empty:
         return Part("bias", "", "")
     styles = _styles()
@@ -41,7 +41,7 @@ def bias(prompts: PromptRecords) -> Part:
         "directives, red where the directives do. Protected forms stand in the numbers.",
         tuple(styles.values()),
         (*curves, *maps),
-        details=tuple(_listing(prompts, table, span, arm) for arm in DEFENDED for span in SPANS),
+        details=tuple(_list_kept(prompts, table, span, arm) for arm in DEFENDED for span in SPANS),
     )
 
 
@@ -78,7 +78,7 @@ def _layers(of_base: DataFrame, base: str, arm: str, axis: str) -> Picture:
     return Picture(f"{base}, {arm}", "kept of the defence minus kept of the directives, by layer", Markup(drawing))
 
 
-def _listing(prompts: PromptRecords, table: DataFrame, span: str, arm: str) -> Listing:
+def _list_kept(prompts: PromptRecords, table: DataFrame, span: str, arm: str) -> Listing:
     of_arm = table[table["arm"] == arm]
     texts = {(str(row["policy"]), row["level"]): percent(row[span]) for _, row in of_arm.iterrows()}
     others = [policy for policy in prompts.policies if policy != FULL]

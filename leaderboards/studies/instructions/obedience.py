@@ -119,7 +119,7 @@ def leaks(prompts: PromptRecords, by: Sequence[str] = ("arm",)) -> DataFrame:
     return DataFrame(rows, columns=[*groups, "leakage", "defence_leakage", "refused"])
 
 
-def kept(prompts: PromptRecords) -> DataFrame:
+def spans_kept(prompts: PromptRecords) -> DataFrame:
     """Computes eviction bias: the mean share of the tokens of ``defence`` and of ``directives`` that survives, over
     layers and heads, by policy, level and order; and layer by layer. Policies that rewrite the cache have none."""
     caches = prompts.caches[prompts.caches["arm"].isin(DEFENDED) & prompts.caches["defence_kept"].notna()]

@@ -8,7 +8,13 @@ from pandas import DataFrame
 
 from leaderboards.statistics.resampling import Estimate
 from leaderboards.studies.declaration import Listing, Part, StudyContent, StudyInput
-from leaderboards.studies.instructions.amnesia import LEAKED_MORE, STILL_OBEYED, Leak, exposed, while_obeying
+from leaderboards.studies.instructions.amnesia import (
+    LEAKED_MORE,
+    STILL_OBEYED,
+    Leak,
+    attacks_without_defence,
+    while_obeying,
+)
 from leaderboards.studies.instructions.downloads import study_sheets
 from leaderboards.studies.instructions.kept_parts import bias
 from leaderboards.studies.instructions.leak_parts import defence, leakage, plane
@@ -45,7 +51,7 @@ def content_of(given: StudyInput) -> StudyContent:
         ],
         facts=_facts(prompts),
         sheets=study_sheets(prompts, gains, leaks),
-        quoted=_quoted(prompts, gains, leaks),
+        quoted=_numbers_to_quote(prompts, gains, leaks),
     )
 
 
@@ -59,7 +65,7 @@ def _facts(prompts: PromptRecords) -> list[tuple[str, str]]:
     ]
 
 
-def _quoted(prompts: PromptRecords, gains: Sequence[Gain], leaks: Sequence[Leak]) -> dict[str, Any]:
+def _numbers_to_quote(prompts: PromptRecords, gains: Sequence[Gain], leaks: Sequence[Leak]) -> dict[str, Any]:
     return {
         "gains": [
             {
@@ -85,7 +91,7 @@ def _quoted(prompts: PromptRecords, gains: Sequence[Gain], leaks: Sequence[Leak]
             }
             for leak in leaks
         ],
-        "exposed": exposed(prompts).to_dict("records"),
+        "exposed": attacks_without_defence(prompts).to_dict("records"),
     }
 
 
@@ -102,7 +108,7 @@ NO_ORDERS = Markup(
 
 def _amnesia(prompts: PromptRecords, leaks: Sequence[Leak], with_orders: bool) -> Part:
     """Shows what leaks while the answers still look right."""
-    listings = _highest_leakage(leaks), _exposed(prompts)
+    listings = _highest_leakage(leaks), _attacks_without_defence(prompts)
     return Part("amnesia", "Selective amnesia", ORDERS if with_orders else NO_ORDERS, listings=listings)
 
 
@@ -129,10 +135,10 @@ def _points(estimate: Estimate) -> str:
     return f" [{100 * estimate.low:+z.0f} to {100 * estimate.high:+z.0f}]"
 
 
-def _exposed(prompts: PromptRecords) -> Listing:
+def _attacks_without_defence(prompts: PromptRecords) -> Listing:
     rows = tuple(
         (row["policy"], f"{row['n']:,}", percent(row["leakage"]), percent(row["full"]))
-        for _, row in exposed(prompts).iterrows()
+        for _, row in attacks_without_defence(prompts).iterrows()
     )
     title = (
         "Attacks on contexts that have lost the defence and kept the directives (5 % and 95 % of the tokens), percent"

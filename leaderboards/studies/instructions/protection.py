@@ -80,10 +80,10 @@ def protection_gain(prompts: PromptRecords, plain: str, protected: str) -> Gain 
         return None
     mean: FloatArray = np.mean(gains, axis=0)
     estimate = prompts.resampler.estimate_of(mean, len(shared))
-    return Gain(plain, protected, estimate, tuple(shared), failed, _whole(prompts, protected, shared), mean)
+    return Gain(plain, protected, estimate, tuple(shared), failed, _share_whole(prompts, protected, shared), mean)
 
 
-def _whole(prompts: PromptRecords, policy: str, levels: Sequence[Level]) -> float | None:
+def _share_whole(prompts: PromptRecords, policy: str, levels: Sequence[Level]) -> float | None:
     caches = prompts.caches[(prompts.caches["policy"] == policy) & prompts.caches["arm"].isin(DEFENDED)]
     caches = caches[caches["level"].isin(list(levels)) & caches["defence_kept"].notna()]
     if caches.empty:

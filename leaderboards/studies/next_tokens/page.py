@@ -62,8 +62,8 @@ def _section(task: str, found: Sequence[OfPlace]) -> Part:
         "Bands are 95 % intervals over contexts.",
         tuple(styles.values()),
         tuple(_picture(task, level, found, styles) for level in levels),
-        (_listing(found, f"{TITLE}, percent", policies, lambda one: in_percent(one.accuracy)),),
-        (_listing(found, "Nats a token", policies, lambda one: _in_nats(one.nats)),),
+        (_list_parts(found, f"{TITLE}, percent", policies, lambda one: in_percent(one.accuracy)),),
+        (_list_parts(found, "Nats a token", policies, lambda one: _in_nats(one.nats)),),
     )
 
 
@@ -91,7 +91,9 @@ def _picture(task: str, level: Level, found: Sequence[OfPlace], styles: dict[str
     return Picture(f"at {level.where}", "share of tokens right", Markup(drawing))
 
 
-def _listing(found: Sequence[OfPlace], title: str, policies: Sequence[str], text: Callable[[OfPlace], str]) -> Listing:
+def _list_parts(
+    found: Sequence[OfPlace], title: str, policies: Sequence[str], text: Callable[[OfPlace], str]
+) -> Listing:
     """Lists policies at levels against parts of the continuation."""
     places = sorted({one.first_token for one in found})
     cells = {(one.policy, one.level, one.first_token): text(one) for one in found}

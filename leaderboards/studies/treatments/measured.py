@@ -34,7 +34,7 @@ class MeasuredTask:
         return next((measure.title for measure in METRICS[self.column].measures), "right answers")
 
     @property
-    def judged(self) -> bool:
+    def has_outcomes(self) -> bool:
         """Tells whether its answers have an outcome: running text has none."""
         return bool(self.evidence.records["masked"].notna().any())
 
@@ -43,7 +43,7 @@ class MeasuredTask:
         """Returns what the full cache has, in the unit of the column."""
         return self.evidence.clean(self.column)
 
-    def kept(self, policy: str, level: float | None = None) -> FloatArray:
+    def share_kept(self, policy: str, level: float | None = None) -> FloatArray:
         """Returns what a treatment keeps of what the full cache has, as a share."""
         with np.errstate(invalid="ignore", divide="ignore"):
             share: FloatArray = self.evidence.mean(policy, level, self.column) / self.clean
@@ -101,8 +101,8 @@ def kept_cells(tasks: Sequence[MeasuredTask], policies: Sequence[str]) -> list[d
             "task": task.name,
             "policy": policy,
             "level": level,
-            "share_kept": task.estimate(task.kept(policy, level)),
-            **(task.outcomes(policy, level) if task.judged else dict.fromkeys(OUTCOMES)),
+            "share_kept": task.estimate(task.share_kept(policy, level)),
+            **(task.outcomes(policy, level) if task.has_outcomes else dict.fromkeys(OUTCOMES)),
         }
         for task in tasks
         for policy in policies

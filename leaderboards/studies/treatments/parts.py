@@ -30,7 +30,7 @@ def curves(
 
 def _path(task: MeasuredTask, policy: str, style: LineStyle) -> Path:
     levels = [level for level in task.levels(policy) if level]
-    estimates = [task.estimate(task.kept(policy, level)) for level in levels]
+    estimates = [task.estimate(task.share_kept(policy, level)) for level in levels]
     estimates = [Estimate(1.0, 1.0, 1.0, task.evidence.contexts), *estimates]
     has_band = all(one.low is not None for one in estimates)
     return Path(
@@ -74,7 +74,7 @@ def half_lost_from(task: MeasuredTask, policy: str) -> float | None:
     """Returns the lowest level from which on no more than half is kept, or None where there is none."""
     losing = None
     for level in reversed(task.levels(policy)):
-        if task.kept(policy, level)[0] > 0.5:
+        if task.share_kept(policy, level)[0] > 0.5:
             break
         losing = level
     return losing
