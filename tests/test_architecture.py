@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -151,3 +152,29 @@ def test_generators_and_boards_need_no_model() -> None:
 
 def test_policies_know_no_runner() -> None:
     assert reaching("policies", {"kvbench", "leaderboards", "datasets_gen"}) == {}
+
+
+def lazy_names() -> dict[str, set[str]]:
+    """Lists by module what the four packages take of it through a ``LazyModule``, which type checkers cannot see."""
+    names: dict[str, set[str]] = defaultdict(set)
+    for path in sources().values():
+        tree = ast.parse(path.read_text())
+        modules = {
+            node.targets[0].id: str(node.value.args[0].value)
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call)
+            if isinstance(node.value.func, ast.Name) and node.value.func.id == "LazyModule"
+            if isinstance(node.targets[0], ast.Name) and isinstance(node.value.args[0], ast.Constant)
+        }
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in modules:
+                names[modules[node.value.id]].add(node.attr)
+    return names
+
+
+def test_what_is_taken_of_a_module_that_is_imported_later_is_there() -> None:
+    ours = {module: names for module, names in lazy_names().items() if module in sources()}
+    assert "find_unmastered" in ours["leaderboards.aggregate.unmastered"]
+    assert {
+        module: missing for module, names in ours.items() if (missing := names - set(dir(import_module(module))))
+    } == {}
