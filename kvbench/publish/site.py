@@ -143,7 +143,7 @@ def _write(
                 group.stores[0].write_json(f"{study.name}.json", dict(content.quoted))
             tables += content.sheets
             first.append(page)
-        sheets += [table.labelled(_labels(group)) for table in tables]
+        sheets += [table.with_labels(_labels(group)) for table in tables]
     runs = {str(store.folder): store.run for group in groups for store in group.stores}
     tables_of_all = join_sheets(sheets)
     method = method_of(runs, records)

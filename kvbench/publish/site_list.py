@@ -16,7 +16,7 @@ from kvbench.system.files import make_folder, write_atomically, write_text_atomi
 from leaderboards.pages.claims import CLAIMS_PAGE
 from leaderboards.pages.front import FRONT, METHOD
 from leaderboards.pages.imported import IMPORTED
-from leaderboards.rendering.templating import linked, render
+from leaderboards.rendering.templating import render, show_link
 
 ROOT = Path("site")  # the folder of all sites, unless a command is given another folder
 RUN, COMPARISON, CLAIMS = "run", "comparison", "claims"
@@ -100,7 +100,7 @@ def link_pages(folder: Path) -> None:
     for path in filter(Path.is_file, folder.glob("*.html")):
         page = former = path.read_bytes()
         for other in others:
-            page = linked(page, other)
+            page = show_link(page, other)
         if page != former:
             write_atomically(path, lambda partial, page=page: partial.write_bytes(page))  # type: ignore[misc]
 

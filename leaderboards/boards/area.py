@@ -7,7 +7,7 @@ import numpy as np
 from leaderboards.aggregate.lead import ABOVE_CHANCE, LEAST
 from leaderboards.aggregate.row import interval_text
 from leaderboards.boards.cells import Cell
-from leaderboards.boards.declaration import DerivedMeasure, each
+from leaderboards.boards.declaration import DerivedMeasure, for_each_policy
 from leaderboards.boards.profiles import FLAT, Profile
 from leaderboards.metrics.declaration.definition import Definition
 from leaderboards.statistics.bootstrap import FloatArray
@@ -115,7 +115,7 @@ AREA = DerivedMeasure(
         names=("n", "contexts", "answers"),
         chapter="board",
     ),
-    of_board=each(area_under_curve),
+    of_board=for_each_policy(area_under_curve),
     columns={
         "area": "height.mean",
         "area_low": "height.low",

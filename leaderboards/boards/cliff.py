@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from leaderboards.aggregate.row import HALLUCINATION, WRONG_OF_ANSWERED, interval_text
 from leaderboards.boards.cells import Cell
-from leaderboards.boards.declaration import DerivedMeasure, each
+from leaderboards.boards.declaration import DerivedMeasure, for_each_policy
 from leaderboards.boards.profiles import FLAT, Measured, Profile
 from leaderboards.metrics import Interval, Measure
 from leaderboards.metrics.declaration.definition import Definition, with_interval
@@ -124,7 +124,7 @@ def _of(measure: Measure, name: str, heading: str, what: str) -> DerivedMeasure[
         bounds=(0, 1),
         line=f"where {what} rises fastest, with its 95 % interval; ? where it may not rise",
         definition=CLIFF_DEFINITION,
-        of_board=each(partial(cliff, measure=measure)),
+        of_board=for_each_policy(partial(cliff, measure=measure)),
         columns={
             name: "ratio",
             f"{name}_low": "low",

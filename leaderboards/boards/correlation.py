@@ -9,7 +9,7 @@ from pandas import Series
 from scipy.special import stdtr
 
 from leaderboards.aggregate.row import HALLUCINATION, WRONG_OF_ANSWERED
-from leaderboards.boards.declaration import DerivedMeasure, each
+from leaderboards.boards.declaration import DerivedMeasure, for_each_policy
 from leaderboards.boards.profiles import FLAT, Measured, Profile
 from leaderboards.metrics import Measure
 from leaderboards.metrics.declaration.definition import Definition
@@ -83,7 +83,7 @@ def _of(measure: Measure, name: str) -> DerivedMeasure[Correlation | Blank]:
         bounds=(-1, 1),
         line=f"Pearson’s and Spearman’s correlation of GER with {measure.title.lower()} over the levels",
         definition=DEFINITION,
-        of_board=each(partial(ger_against, measure=measure)),
+        of_board=for_each_policy(partial(ger_against, measure=measure)),
         columns={
             f"{name}_pearson": "pearson",
             f"{name}_pearson_p": "pearson_p",

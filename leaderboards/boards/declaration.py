@@ -56,7 +56,7 @@ class DerivedMeasure(Generic[Value]):
         return tuple(name for name in names if name not in of_parts)
 
     @property
-    def explained(self) -> tuple[tuple[Definition, tuple[str, ...]], ...]:
+    def definitions(self) -> tuple[tuple[Definition, tuple[str, ...]], ...]:
         """Returns its definitions, each with the names that it explains beside its own."""
         return ((self.definition, self.names), *((part, ()) for part in self.parts))
 
@@ -68,7 +68,7 @@ class DerivedMeasure(Generic[Value]):
         cell = self.cell(value)
         return replace(cell, sort=-(cell.sort or 0)) if self.better == "lower" else cell  # the best sorts highest
 
-    def downloaded(self, value: Value) -> dict[str, Any]:
+    def download(self, value: Value) -> dict[str, Any]:
         """Returns the columns of a download, unrounded; None where there is no number."""
         if isinstance(value, Blank):
             return {**dict.fromkeys(self.columns), f"{self.name}_reason": value.reason}
@@ -77,6 +77,6 @@ class DerivedMeasure(Generic[Value]):
         return {**known, f"{self.name}_reason": None}
 
 
-def each(of_profile: Callable[[Profile], Value]) -> OfBoard[Value]:
+def for_each_policy(of_profile: Callable[[Profile], Value]) -> OfBoard[Value]:
     """Computes a measure that looks at one policy alone for all policies of a board."""
     return lambda board: {policy: of_profile(profile) for policy, profile in board.profiles.items()}

@@ -201,7 +201,7 @@ class Profiles:
         cells = [(policy, level) for level in sorted(by_level, key=lambda level: level.amount)]
         rows = self._rows(mode, task, cells)
         tasks = self.tasks(mode, task)
-        measured = {one.field: self._measured(one, mode, tasks, cells, rows) for one in SHOWN}
+        measured = {one.field: self._measure(one, mode, tasks, cells, rows) for one in SHOWN}
         fewest = min((row.fewest_contexts if row else 0) for row in rows.values())
         return Profile(
             policy,
@@ -218,7 +218,7 @@ class Profiles:
         found: dict[Level, Estimate] = {}
         for level, row in self.rows[mode, task][policy].items():
             cells = [(policy, level)]
-            values = self._measured(measure, mode, self.tasks(mode, task), cells, self._rows(mode, task, cells))
+            values = self._measure(measure, mode, self.tasks(mode, task), cells, self._rows(mode, task, cells))
             if level != UNTREATED and not isinstance(values, Blank):
                 above = values[:, 1] - values[:, 0]
                 found[level] = Estimate.of(float(above[0]), above[1:], row.n)
@@ -253,7 +253,7 @@ class Profiles:
         full = self._full(mode, task)
         first, *others = lead_of(full).measures
         measures = (first, *(one for one in others if full is not None and one.value(full) is not None))
-        leads = [(one, self._measured(one, mode, [task], cells, self._rows(mode, task, cells))) for one in measures]
+        leads = [(one, self._measure(one, mode, [task], cells, self._rows(mode, task, cells))) for one in measures]
         blank = next((values for _, values in leads if isinstance(values, Blank)), None)
         return blank or tuple(good(one, values) for one, values in leads if not isinstance(values, Blank))
 
@@ -262,7 +262,7 @@ class Profiles:
         board = self.rows[mode, task]
         return {UNTREATED: self._full(mode, task), **{level: board[policy].get(level) for policy, level in cells}}
 
-    def _measured(
+    def _measure(
         self,
         measure: Measure,
         mode: str,

@@ -19,5 +19,5 @@ FIRST_COLUMNS: tuple[DerivedMeasure[Any], ...] = (RANK, SAFE_RATIO, AREA, *BEATS
 
 def derived_definitions(chapter: str) -> tuple[Definition, ...]:
     """Returns the definitions of the derived measures that stand in a chapter, with the names that each explains."""
-    declared = [(definition, names) for measure in DERIVED for definition, names in measure.explained]
+    declared = [(definition, names) for measure in DERIVED for definition, names in measure.definitions]
     return definitions_in(chapter, declared)

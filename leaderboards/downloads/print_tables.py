@@ -45,11 +45,11 @@ def _rows_of(board: Board, columns: Sequence[int], text: Callable[[Cell], str]) 
     rows = [("policy", *(board.columns[place].name for place in columns))]
     for line in (*board.methods, *board.controls):
         cells = [line.cells[place] for place in columns]
-        rows.append((_named(line.name, board.is_adapted(line.name)), *map(text, cells)))
+        rows.append((_with_mark(line.name, board.is_adapted(line.name)), *map(text, cells)))
     return rows
 
 
-def _named(policy: str, adapted: bool) -> str:
+def _with_mark(policy: str, adapted: bool) -> str:
     return f"{policy} (adapted)" if adapted else policy
 
 
@@ -60,7 +60,7 @@ def pooled_rows(pooled: Sequence[Pooled], adapted: Collection[str]) -> Rows:
         head,
         *(
             (
-                *(_named(one.other, one.other in adapted), one.measure.title),
+                *(_with_mark(one.other, one.other in adapted), one.measure.title),
                 *(one.difference.text(one.measure.factor), p_text(one.p), one.verdict, one.n),
             )
             for one in pooled
@@ -76,7 +76,7 @@ def cell_rows(duels: Sequence[Duel], adapted: Collection[str]) -> Rows:
         ("against", "task", "level", *(measure.title for measure in measures), "verdict", "n"),
         *(
             (
-                *(_named(duel.other, duel.other in adapted), duel.task, str(duel.level)),
+                *(_with_mark(duel.other, duel.other in adapted), duel.task, str(duel.level)),
                 *(duel.contests[one.name].text if one.name in duel.contests else "–" for one in measures),
                 *(duel.verdict, str(duel.contexts)),
             )

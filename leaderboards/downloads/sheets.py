@@ -58,11 +58,12 @@ class Sheet:
             title,
             tuple(column for parts in spread.values() for column in parts),
             tuple(
-                tuple(_part(row[column], path) for column in names for path in spread[column].values()) for row in rows
+                tuple(_attribute(row[column], path) for column in names for path in spread[column].values())
+                for row in rows
             ),
         )
 
-    def labelled(self, labels: Mapping[str, Any]) -> "Sheet":
+    def with_labels(self, labels: Mapping[str, Any]) -> "Sheet":
         """Returns the same with other columns before its own, which are the same in each row."""
         return replace(
             self, columns=(*labels, *self.columns), rows=tuple((*labels.values(), *row) for row in self.rows)
@@ -73,7 +74,7 @@ class Sheet:
         sequence JSON. Text that a spreadsheet would take for a formula has an apostrophe before it."""
         output = io.StringIO()
         writer = csv.writer(output, lineterminator="\r\n")
-        writer.writerow(map(_guarded, self.columns))
+        writer.writerow(map(_escape_formula, self.columns))
         writer.writerows([_cell(value) for value in row] for row in self._plain_rows)
         return output.getvalue()
 
@@ -105,7 +106,7 @@ def _spread(column: str, kinds: Iterable[type | None]) -> Mapping[str, str]:
     return next((SPREAD[kind](column) for kind in kinds if kind in SPREAD), {column: ""})
 
 
-def _part(value: Any, attribute: str) -> Any:
+def _attribute(value: Any, attribute: str) -> Any:
     return value if value is None or not attribute else getattr(value, attribute)
 
 
@@ -144,10 +145,10 @@ def _cell(plain: Any) -> str | int | float:
         return "true" if plain else "false"
     if isinstance(plain, NUMBERS):
         return plain  # which csv writes in full
-    return _guarded(plain if isinstance(plain, str) else json.dumps(plain))
+    return _escape_formula(plain if isinstance(plain, str) else json.dumps(plain))
 
 
-def _guarded(text: str) -> str:
+def _escape_formula(text: str) -> str:
     return f"'{text}" if FORMULA.match(text) else text
 
 

@@ -38,7 +38,7 @@ def board_sheet(standings: Standings, boards: Boards) -> Sheet:
     rows = [
         {
             **{"mode": mode, "task": task, "policy": one.policy},
-            **{name: value for measure in DERIVED for name, value in measure.downloaded(one[measure]).items()},
+            **{name: value for measure in DERIVED for name, value in measure.download(one[measure]).items()},
             **values_of(boards[mode, task], one.policy),
             "adapted": boards[mode, task].is_adapted(one.policy),
         }

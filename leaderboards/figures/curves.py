@@ -74,7 +74,7 @@ def _vertical(measure: Measure, lines: Iterable[Sequence[Sequence[Point]]]) -> A
     if measure.top is not None:
         return Axis.up_to(title, measure.top)
     points = [point for runs in lines for run in runs for point in run]
-    return Axis.holding(title, [end for _, value, interval in points for end in (value, *(interval or ()))])
+    return Axis.from_values(title, [end for _, value, interval in points for end in (value, *(interval or ()))])
 
 
 def _points(
@@ -83,7 +83,7 @@ def _points(
     """Runs of (level, value, interval) without a gap, in the unit shown."""
     if full is not None and any(row is full for row in rows):
         # The full cache has one cell, and is what every level is compared with.
-        value = _scaled(measure, full)
+        value = _scale(measure, full)
         ends = (horizontal.ticks[0], horizontal.last / 1.03)
         return [[(end, value, None) for end in ends]] if value is not None else []
     origin = horizontal.origin if full is not None else None
@@ -91,7 +91,7 @@ def _points(
     runs: list[list[Point]] = [[]]
     of_kind = [row for row in rows if row.at.declared == horizontal.kind and row.at.value != origin]
     for place, row in [*anchor, *((row.at.value, row) for row in sorted(of_kind, key=lambda row: row.at.amount))]:
-        value = _scaled(measure, row)
+        value = _scale(measure, row)
         if value is None:
             runs.append([])
         else:
@@ -102,7 +102,7 @@ def _points(
     return [run for run in runs if run and not (anchor and len(run) == 1 and run[0][0] == origin)]
 
 
-def _scaled(measure: Measure, row: SummaryRow) -> float | None:
+def _scale(measure: Measure, row: SummaryRow) -> float | None:
     value = measure.value(row)
     return None if value is None else value * measure.factor
 
@@ -128,7 +128,7 @@ def _spots(style: LineStyle, rows: Sequence[SummaryRow], measure: Measure, level
     return [
         Spot(style.index, level.value, value, f"{level}", (*numbers(measure, row), f"{row.n:,} questions"))
         for level, row in places
-        if level in levels and (value := _scaled(measure, row)) is not None
+        if level in levels and (value := _scale(measure, row)) is not None
     ]
 
 

@@ -76,7 +76,7 @@ def gallery(
     pictures = [
         _curve(curve_plot(rows, task, mode, measure, _cliffs(standings, measure), styles, place), measure)
         for measure in CURVES
-        if _any(board_rows, measure)
+        if _is_measured(board_rows, measure)
     ]
     scatters = [_scatter(scatter(rows, task, mode, measure, styles, place), measure) for measure in CORRELATIONS]
     drawn = [picture for picture in scatters if picture is not None]
@@ -91,7 +91,7 @@ def gallery(
         _blanks(board_rows),
         COLUMNS,
         tuple(
-            _correlated(standing.policy, measure.title, standing[correlated])
+            _correlation_row(standing.policy, measure.title, standing[correlated])
             for measure, correlated in CORRELATIONS.items()
             for standing in standings
         )
@@ -101,7 +101,7 @@ def gallery(
     )
 
 
-def _any(rows: Sequence[SummaryRow], measure: Measure) -> bool:
+def _is_measured(rows: Sequence[SummaryRow], measure: Measure) -> bool:
     return any(measure.value(row) is not None for row in rows)
 
 
@@ -121,10 +121,10 @@ def _scatter(points: Scatter | Blank, measure: Measure) -> Picture | None:
         return None
     title = f"GER against {measure.title.lower()}"
     unit = f"{measure.title.lower()} over GER, a point for each policy and level"
-    return Picture(f"ger-{measure.name}", title, unit, points.plot, _said(points))
+    return Picture(f"ger-{measure.name}", title, unit, points.plot, _note(points))
 
 
-def _said(points: Scatter) -> str:
+def _note(points: Scatter) -> str:
     plot = points.plot
     note = f"Over the methods: {correlation_text(points.correlation)}"
     if isinstance(points.correlation, Correlation):
@@ -134,7 +134,7 @@ def _said(points: Scatter) -> str:
     )
 
 
-def _correlated(policy: str, rate: str, correlation: Correlation | Blank) -> tuple[str, ...]:
+def _correlation_row(policy: str, rate: str, correlation: Correlation | Blank) -> tuple[str, ...]:
     if isinstance(correlation, Blank):
         return (policy, rate, "–", "", "–", "", correlation.reason)
     pearson, spearman = f"{correlation.pearson:z.2f}", f"{correlation.spearman:z.2f}"
@@ -151,6 +151,6 @@ def _correlated(policy: str, rate: str, correlation: Correlation | Blank) -> tup
 
 def _blanks(rows: Sequence[SummaryRow]) -> tuple[tuple[str, str], ...]:
     """Lists the measures without a curve, and why. It leaves out directives and leaks, which few tasks ask for."""
-    missing = [measure for measure in EXPECTED if not _any(rows, measure)]
+    missing = [measure for measure in EXPECTED if not _is_measured(rows, measure)]
     reasons = list(dict.fromkeys(row.reason for row in rows if row.reason))
     return tuple((measure.title, reasons[0] if reasons else "not measured") for measure in missing)

@@ -8,7 +8,7 @@ from leaderboards.aggregate.row import F1, GER, HALLUCINATION
 from leaderboards.figures.heatmaps import HeatMap, Key
 from leaderboards.rendering.frames import INK
 from leaderboards.rendering.paper import Paper
-from leaderboards.rendering.printed import DOTS, figures, printing
+from leaderboards.rendering.printed import DOTS, figures, print_settings
 from leaderboards.statistics.resampling import Blank
 from policies.declaration.lazy import LazyModule
 
@@ -35,7 +35,7 @@ def save_map(heat_map: HeatMap, key: Key, path: Path, heading: str, paper: Paper
     value = f"{layer.measure.title}, {layer.measure.unit}"
     legible = paper.width >= LEGIBLE * wide
     size = (paper.width, ABOVE + CELL[1] * len(values))
-    with printing(heading):
+    with print_settings(heading):
         figure = figures.Figure(figsize=size, layout="constrained")
         axes = figure.add_subplot()
         seaborn.heatmap(
@@ -50,7 +50,7 @@ def save_map(heat_map: HeatMap, key: Key, path: Path, heading: str, paper: Paper
             cbar_kws={
                 "aspect": 40,
                 "pad": 0.02,
-                "label": paper.beside(value, size[1]),
+                "label": paper.upright_label(value, size[1]),
             },
             linewidths=1,
             xticklabels=list(heat_map.columns),
@@ -61,6 +61,6 @@ def save_map(heat_map: HeatMap, key: Key, path: Path, heading: str, paper: Paper
         if not legible:
             axes.tick_params(axis="x", rotation=90)
         axes.set_ylabel(heat_map.corner, color=INK, labelpad=6)
-        axes.set_xlabel(paper.below(heat_map.column_title), color=INK, labelpad=6)
+        axes.set_xlabel(paper.lower_label(heat_map.column_title), color=INK, labelpad=6)
         axes.set_title(paper.heading(heading), loc="left", color=INK, fontsize="medium")
         figure.savefig(path, dpi=DOTS)

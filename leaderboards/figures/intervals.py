@@ -32,4 +32,4 @@ def interval_drawing(estimate: Estimate, threshold: float, side: str, axis: Axis
 def axis_of(estimates: list[Estimate], threshold: float) -> Axis:
     """Returns a line that holds some estimates, their threshold and 0."""
     ends = [end for one in estimates for end in (one.mean, *(one.interval or ()))]
-    return Axis.holding("", [*ends, threshold], STEPS)
+    return Axis.from_values("", [*ends, threshold], STEPS)

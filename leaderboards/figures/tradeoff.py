@@ -41,7 +41,7 @@ def tradeoff(
     heights = [kept for line in lines.values() for _, (_, kept) in line]
     frame = Frame(
         Axis.up_to(f"{HELD}, percent of the full cache", WHOLE),
-        Axis.holding(f"{KEPT}, percent of the full cache's", [*heights, WHOLE], steps=6),
+        Axis.from_values(f"{KEPT}, percent of the full cache's", [*heights, WHOLE], steps=6),
         corner="↖ better",
     )
     return Plot(

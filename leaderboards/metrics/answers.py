@@ -56,7 +56,7 @@ def _wrong(sample: Sample) -> FloatArray:
     return np.asarray(sample["hallucinated"], dtype=np.float64)
 
 
-def _answered(sample: Sample) -> FloatArray:
+def _is_answered(sample: Sample) -> FloatArray:
     return np.asarray(sample["answered"], dtype=np.float64)
 
 
@@ -230,7 +230,7 @@ METRICS = (
                 "Wrong of answered",
                 "percent of the answers given",
                 _wrong,
-                _answered,
+                _is_answered,
                 undefined="no question was answered",
                 table=True,
                 board=Heading("wrong of answered", "wrong answers among those given"),

@@ -34,7 +34,7 @@ class Axis:
         return cls(title, tuple(top * step / steps for step in range(steps + 1)), 0.0, top * 1.03)
 
     @classmethod
-    def holding(cls, title: str, values: Sequence[float], steps: int = 5) -> Self:
+    def from_values(cls, title: str, values: Sequence[float], steps: int = 5) -> Self:
         """Makes an axis from 0, or the lowest value below it, to the highest, in round steps, for values without a
         bound."""
         low, high = min(0.0, *values, 0.0), max(0.0, *values, 0.0)

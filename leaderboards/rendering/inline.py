@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from leaderboards.rendering.frames import INK
-from leaderboards.rendering.printed import figures, printing
+from leaderboards.rendering.printed import figures, print_settings
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -22,7 +22,7 @@ NO_METADATA = {"Creator": None, "Date": None, "Format": None, "Type": None}
 
 def svg_of(draw: Callable[["Axes"], None], title: str, salt: str) -> str:
     """Returns the drawing as a part of a page. ``salt``: different for each drawing of a page."""
-    with printing(salt):
+    with print_settings(salt):
         figure = figures.Figure(figsize=SIZE)
         draw(figure.add_axes(PLACE))
         body = _body(figure, salt).replace(INK, f"var(--ink-curve, {INK})")

@@ -44,14 +44,14 @@ class Paper:
 
     def heading(self, text: str) -> str:
         """Returns a heading in lines that are no wider than the figure, or nothing."""
-        return self.below(text) if self.headed else ""
+        return self.lower_label(text) if self.headed else ""
 
-    def below(self, text: str) -> str:
+    def lower_label(self, text: str) -> str:
         """Returns the label of the lower axis in lines that are no wider than the figure."""
         return textwrap.fill(text, int(self.width * LETTERS))
 
     @staticmethod
-    def beside(text: str, height: float) -> str:
+    def upright_label(text: str, height: float) -> str:
         """Returns the label of an upright axis in lines that are no longer than ``height``, in inches."""
         return textwrap.fill(text, max(1, int(height * LETTERS)))
 

@@ -28,15 +28,15 @@ DOTS = 300  # for an inch
 def save(frame: Frame, marks: Sequence[Mark], salt: str, path: Path, heading: str, paper: Paper) -> None:
     """Draws with a legend of all policies; the format is that of the suffix: svg, png or pdf. ``salt``: makes ids that
     are the same in every process."""
-    with printing(salt):
+    with print_settings(salt):
         figure = figures.Figure(layout="constrained")
         axes = figure.add_subplot()
         _dress(axes, frame)
         named: set[str] = set()
         for mark in marks:
             _add(axes, mark, named)
-        axes.set_xlabel(paper.below(frame.horizontal.title), color=INK, labelpad=4)
-        upright = paper.beside(frame.vertical.title, SHAPE * paper.width)
+        axes.set_xlabel(paper.lower_label(frame.horizontal.title), color=INK, labelpad=4)
+        upright = paper.upright_label(frame.vertical.title, SHAPE * paper.width)
         axes.set_ylabel(upright, color=INK, labelpad=4)
         axes.set_title(paper.heading(heading), loc="left", color=INK, fontsize="medium")
         handles, labels = axes.get_legend_handles_labels()
@@ -47,7 +47,7 @@ def save(frame: Frame, marks: Sequence[Mark], salt: str, path: Path, heading: st
         figure.savefig(path, dpi=DOTS)
 
 
-def printing(salt: str) -> AbstractContextManager[None]:
+def print_settings(salt: str) -> AbstractContextManager[None]:
     """Applies the settings in which a figure is made and saved."""
     settings = {
         "svg.fonttype": "none",

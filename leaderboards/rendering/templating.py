@@ -45,7 +45,7 @@ def as_data(content: Any) -> Markup:
     return Markup(json.dumps(content, separators=(",", ":")).replace("<", "\\u003c"))
 
 
-def linked(page: bytes, other: str) -> bytes:
+def show_link(page: bytes, other: str) -> bytes:
     """Returns the page with the link to another shown, which templates hide as long as the other is not there."""
     return page.replace(f'<li hidden data-page="{other}">'.encode(), f'<li data-page="{other}">'.encode())
 

@@ -67,10 +67,10 @@ def percentile_intervals(means: FloatArray, level: float = LEVEL) -> tuple[Float
     """Returns the same of each row of ``means``, shape (rows, resamples): both ends, each of shape (rows,)."""
     # np.quantile finds the same two places, and takes ten times as long as the sorting to prepare for all others.
     ordered = np.sort(means, axis=1)
-    return _between(ordered, (1 - level) / 2), _between(ordered, (1 + level) / 2)
+    return _quantile(ordered, (1 - level) / 2), _quantile(ordered, (1 + level) / 2)
 
 
-def _between(ordered: FloatArray, share: float) -> FloatArray:
+def _quantile(ordered: FloatArray, share: float) -> FloatArray:
     """Returns the quantile ``share`` of each row, on the line between the two values nearest to it, as numpy's is."""
     place, rest = divmod(share * (ordered.shape[1] - 1), 1)
     below, above = ordered[:, int(place)], ordered[:, min(int(place) + 1, ordered.shape[1] - 1)]

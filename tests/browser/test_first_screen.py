@@ -7,7 +7,7 @@ import pytest
 
 from leaderboards.pages.front import FRONT
 from leaderboards.pages.results import task_page
-from leaderboards.rendering.templating import linked
+from leaderboards.rendering.templating import show_link
 from policies import POLICIES
 from tests.support.browsing.chromium import IN_VIEW, Chromium, needs_chromium
 from tests.support.browsing.pages import results_of, write_pages
@@ -122,7 +122,7 @@ def test_colours_of_verdicts_are_muted_below_ten_contexts_with_a_warning(
 def test_every_link_of_the_header_is_in_view(browser: Chromium, site: Path, page: str, width: int) -> None:
     """With the link to the list of all runs, which a folder in ``site`` has, and without a header that scrolls."""
     listed = site / f"listed-{page}"
-    listed.write_bytes(linked((site / page).read_bytes(), "../index.html"))
+    listed.write_bytes(show_link((site / page).read_bytes(), "../index.html"))
     browser.open_quietly(listed, width)
     links = browser.evaluate("""[...document.querySelectorAll('header a')].map(link => {
       const box = link.getBoundingClientRect(), middle = [(box.left + box.right) / 2, (box.top + box.bottom) / 2];

@@ -17,7 +17,7 @@ from leaderboards.rendering.svg import CORNERS, pixel_of
 from policies.declaration.levels import BUDGET
 
 STYLES = list(named_styles(["one", "<two>"]).values())
-FRAME = Frame(Axis.up_to("across & on", 1.0), Axis.holding("up", [-20.0, 80.0]))
+FRAME = Frame(Axis.up_to("across & on", 1.0), Axis.from_values("up", [-20.0, 80.0]))
 
 
 @pytest.mark.parametrize("shape", sorted({*MARKERS, *HOLLOW.values()} - {"o"}))
@@ -34,7 +34,7 @@ def _in_order(corners: NDArray[np.float64]) -> NDArray[np.float64]:
 
 @pytest.mark.parametrize("across", [Axis.up_to("ratio", 0.9), Axis("tokens", (16.0, 64.0, 256.0), 15.5, 264.0, BUDGET)])
 def test_a_place_is_where_matplotlib_has_it(across: Axis) -> None:
-    frame = Frame(across, Axis.holding("up", [-20.0, 80.0]))
+    frame = Frame(across, Axis.from_values("up", [-20.0, 80.0]))
     figure = Figure(figsize=(CURVE.width / 72, CURVE.height / 72), dpi=72)
     left, right, top, bottom = (
         CURVE.left / CURVE.width,

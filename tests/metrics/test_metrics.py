@@ -11,7 +11,7 @@ from kvbench.store.record import Record, StoredContext, StoredQuestion
 from kvbench.store.scoring import text_scores
 from leaderboards.metrics import METRICS, Survival
 from leaderboards.metrics.judges.abstention import abstains
-from leaderboards.metrics.judges.text import marked_answer, normalise, score_text, token_f1, undressed
+from leaderboards.metrics.judges.text import marked_answer, normalise, score_text, token_f1, without_words_of_directives
 from leaderboards.metrics.leakage import leakage
 from leaderboards.metrics.routing import (
     eviction_rate,
@@ -130,7 +130,7 @@ def test_steps_do_not_count_for_a_worked_out_answer(output: str, right: bool) ->
     ],
 )
 def test_what_directives_add_is_taken_off(output: str, target: str, gold: str, expected: str) -> None:
-    assert normalise(undressed(output, target, gold)) == expected
+    assert normalise(without_words_of_directives(output, target, gold)) == expected
 
 
 def directed(

@@ -162,8 +162,8 @@ def test_kinds_of_questions_hold_what_the_rows_average_over() -> None:
 
 
 def test_sheets_of_one_name_are_one_and_say_whose_each_row_is() -> None:
-    first = Sheet("x", "X", ("a",), ((1,),)).labelled({"model": "one"})
-    second = Sheet("x", "X", ("a", "b"), ((2, 3),)).labelled({"model": "two"})
+    first = Sheet("x", "X", ("a",), ((1,),)).with_labels({"model": "one"})
+    second = Sheet("x", "X", ("a", "b"), ((2, 3),)).with_labels({"model": "two"})
     (both,) = join_sheets([first, second])
     assert (both.columns, both.rows) == (("model", "a", "b"), (("one", 1, None), ("two", 2, 3)))
 

@@ -7,7 +7,7 @@ from functools import cached_property
 from datasets_gen import Directive, undo
 from leaderboards.metrics.judges.obedience import loosely, strictly
 from leaderboards.metrics.judges.spoken import plain, spoken, until_next_question
-from leaderboards.metrics.judges.text import TextScores, marked_answer, score_text, undressed
+from leaderboards.metrics.judges.text import TextScores, marked_answer, score_text, without_words_of_directives
 
 
 @dataclass(frozen=True)
@@ -70,5 +70,5 @@ class Answer:
         stated, others = (
             [undo(directives, text) for text in values] for values in (self.stated_values, self.other_values)
         )
-        answer = undressed(output, target, gold)
+        answer = without_words_of_directives(output, target, gold)
         return score_text(answer, [gold], self.answerable, self.abstentions, stated, others, self.question)

@@ -12,7 +12,7 @@ def with_columns(columns: Mapping[str, Any]) -> Callable[[type[Model]], type[Mod
     """Returns a decorator that adds columns to a class, which stays as closed as it is. ``columns``: as for
     :func:`pydantic.create_model`, each a type and the value where there is none."""
 
-    def extended(base: type[Model]) -> type[Model]:
+    def extend(base: type[Model]) -> type[Model]:
         return create_model(base.__name__, __base__=base, __module__=base.__module__, __doc__=base.__doc__, **columns)
 
-    return extended
+    return extend

@@ -64,11 +64,11 @@ def normalise(text: str) -> str:
     return " ".join(re.sub(r"\b(a|an|the|and)\b", " ", plain).split())
 
 
-def undressed(output: str, target: str, gold: str) -> str:
+def without_words_of_directives(output: str, target: str, gold: str) -> str:
     """Returns an output without the words that its directives add to the gold, which ``target`` shows: what is left
     answers.
 
-    >>> undressed("pillow Ada Falden. cushion", "pillow Ada Falbrook cushion", "Ada Falbrook")
+    >>> without_words_of_directives("pillow Ada Falden. cushion", "pillow Ada Falbrook cushion", "Ada Falbrook")
     'Ada Falden.'
     """
     added = Counter(normalise(target).split()) - Counter(normalise(gold).split())

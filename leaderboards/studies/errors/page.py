@@ -83,7 +83,7 @@ def _picture(task: MeasuredTask, noise: Sequence[Treatment], styles: dict[str, L
             tuple(float(getattr(one, end)) for _, one in places) if has_band else () for end in ("low", "high")
         )
         paths.append(Path(style, tuple((spread, one.mean) for spread, one in places), low, high))
-    horizontal = Axis.holding("spread of the error", [spread for path in paths for spread, _ in path.places])
+    horizontal = Axis.from_values("spread of the error", [spread for path in paths for spread, _ in path.places])
     title = f"{KEPT} over the spread of the error: {task.name}"
     drawing = panel(paths, horizontal, Axis.around("", SHARE), title, f"spreads/{task.name}")
     return Picture(task.name, f"{KEPT}, {task.title.lower()}", Markup(drawing))
