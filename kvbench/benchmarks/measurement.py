@@ -63,7 +63,7 @@ class Report(BaseModel):
             tiny=tiny,
         )
 
-    def continued(self, path: Path) -> "Report":
+    def with_rows_of(self, path: Path) -> "Report":
         """Adds the rows of the file if it is from the same machine and versions."""
         try:
             former = Report.model_validate_json(path.read_text(encoding="utf-8"))

@@ -85,7 +85,7 @@ class PipelineRunner:
         """Returns the token ids of every answer up to its end token. The pipeline ignores an end token in first place
         and goes on; these tokens are dropped here."""
         recorded: list[list[int]] = []
-        with self._recording(recorded), self._template(task), attention(self.model.network, implementation):
+        with self._record_tokens(recorded), self._template(task), attention(self.model.network, implementation):
             self.pipeline(context, questions=list(questions), press=press, max_new_tokens=task.max_new_tokens)
         ends = set(self.model.end_tokens())
         return [until_end(ids, ends) for ids in recorded]
@@ -103,7 +103,7 @@ class PipelineRunner:
             tokenizer.chat_template = template
 
     @contextmanager
-    def _recording(self, into: list[list[int]]) -> Iterator[None]:
+    def _record_tokens(self, into: list[list[int]]) -> Iterator[None]:
         tokenizer = self.pipeline.tokenizer
         original: Callable[..., Any] = tokenizer.decode
 

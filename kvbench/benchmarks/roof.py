@@ -72,9 +72,9 @@ def record_products(work: Callable[[], object]) -> Callable[[], None]:
             for func, args, kwargs in products.calls
         ]
 
-    def again() -> None:
+    def run_calls() -> None:
         with torch.inference_mode():
             for func, args, kwargs in calls:
                 func(*args, **kwargs)
 
-    return again
+    return run_calls

@@ -180,7 +180,7 @@ def _contradiction(reads: Reads) -> str:
     if costly:
         several = len(costly) > 1
         layers = f"layers {', '.join(map(str, costly))}, each needed" if several else f"layer {costly[0]} alone"
-        without = layer_name(profile.worst) if several else "it"
+        without = layer_name(profile.most_needed_layer) if several else "it"
         lost = f"{profile.undisturbed:.0f} to {min(profile.without_layer):.0f} without {without}"
         return f"reads {reads.part} in {layers} ({lost}): head and layer budgets and GER say nothing on this model"
     if profile.slots > MOST_BY_SLOTS:
@@ -209,7 +209,7 @@ class Criterion:
 def _criteria(profile: ReadProfile) -> Iterator[Criterion]:
     budgets = "head and layer budgets and GER"
     is_met = profile.worst_layer <= MOST_BY_A_LAYER
-    place = layer_name(profile.worst)
+    place = layer_name(profile.most_needed_layer)
     follows, follows_else = f"{budgets} mean something", f"{budgets} say nothing"
     yield Criterion("one layer", place, MOST_BY_A_LAYER, is_met, follows, follows_else)
     is_met = profile.slots <= MOST_BY_SLOTS

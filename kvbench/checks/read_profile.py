@@ -42,7 +42,7 @@ class ReadProfile:
     without_slots: float
 
     @property
-    def worst(self) -> int:
+    def most_needed_layer(self) -> int:
         """Returns the number of the layer that the answers need most."""
         return self.without_layer.index(min(self.without_layer))
 
@@ -72,7 +72,7 @@ class ReadProfile:
         layers = " ".join(f"{percent:.0f}" for percent in self.without_layer)
         return [
             f"{self.part}: {self.undisturbed:.0f} right; rows destroyed in each layer alone: {layers}",
-            f"  costs: layer {self.worst} {self.worst_layer:.0f}, {UPPER_HALF} {self.upper_half:.0f}, "
+            f"  costs: layer {self.most_needed_layer} {self.worst_layer:.0f}, {UPPER_HALF} {self.upper_half:.0f}, "
             f"{SLOTS} {self.slots:.0f}",
         ]
 

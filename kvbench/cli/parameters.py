@@ -112,7 +112,7 @@ def with_level_options(command: Callable[..., Result]) -> Callable[..., Result]:
     return called
 
 
-def given(context: typer.Context) -> list[str]:
+def given_parameters(context: typer.Context) -> list[str]:
     """Returns the parameters that stand on the command line, but for those of the output, which all commands take."""
     sources = {name: context.get_parameter_source(name) for name in context.params if name not in OUTPUT_OPTIONS}
     return [name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"]

@@ -14,9 +14,9 @@ import kvbench
 from datasets_gen import DatasetError, unknown_name
 from kvbench.cli.panels import EXAMPLES, panel_of
 from kvbench.cli.parameters import with_level_options
-from kvbench.cli.result import printing
+from kvbench.cli.result import print_result
 from kvbench.system.console import console, printable
-from kvbench.system.errors import InterruptedRunError, KVBenchError, unexpected
+from kvbench.system.errors import InterruptedRunError, KVBenchError, unexpected_error
 from kvbench.system.signals import INTERRUPTS
 
 INTERRUPTED = 130
@@ -91,7 +91,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OSError as error:
         return _complain(f"{error.filename or 'the system'}: {error.strerror or error}", 1)
     except Exception as error:
-        return _complain(str(unexpected(error)), 1)
+        return _complain(str(unexpected_error(error)), 1)
 
 
 def _complain(message: str, status: int) -> int:
@@ -108,7 +108,7 @@ def application(name: str) -> Any:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     example = f"For example: kvbench {EXAMPLES[name]}"
-    line.command(help=COMMANDS[name], epilog=example)(printing(name, with_level_options(module.command)))
+    line.command(help=COMMANDS[name], epilog=example)(print_result(name, with_level_options(module.command)))
     command: Any = typer.main.get_command(line)
     for parameter in command.params:
         if parameter.param_type_name == "option":

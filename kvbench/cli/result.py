@@ -89,7 +89,7 @@ def _plain(value: Any) -> Any:
     return str(value) if is_place(value) else value
 
 
-def printing(name: str, command: Callable[..., Result]) -> Callable[..., None]:
+def print_result(name: str, command: Callable[..., Result]) -> Callable[..., None]:
     """Makes a command print its result, and gives it the options that say how."""
     signature = inspect.signature(command)
     of_output = [

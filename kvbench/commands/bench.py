@@ -9,7 +9,7 @@ import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from datasets_gen import TASKS
-from kvbench.cli.parameters import Device, MaxKVGB, Mode, Model, Seed, given
+from kvbench.cli.parameters import Device, MaxKVGB, Mode, Model, Seed, given_parameters
 from kvbench.cli.result import Result
 from kvbench.experiments.catalogue import check_ratios, choose_policies
 from kvbench.experiments.options import check_count, choose, kv_bytes, parse_points
@@ -64,7 +64,7 @@ def command(
     profile: Annotated[bool, typer.Option("--profile", help="Print where the engine's time goes, and stop.")] = False,
 ) -> Result:
     """Runs one grid through the engine and through kvpress's pipeline, in float32, and compares times and tokens."""
-    for name in given(context):
+    for name in given_parameters(context):
         if name != "device" and (name in OF_THE_SUITE) != suite:
             option = "--" + name.replace("_", "-")
             raise KVBenchError(
@@ -123,7 +123,7 @@ def _seconds(value: float | None) -> str:
 
 def measure_suite(only: str | None, size: "Size", repeats: int, device: "torch.device", out: Path) -> Result:
     """Measures the rows of the suite and writes each into the file at once, beside other rows of the same machine."""
-    report = measurement.Report.on(device, size is suites.TINY).continued(out)
+    report = measurement.Report.on(device, size is suites.TINY).with_rows_of(out)
     write_text_atomically(out, report.model_dump_json(indent=1) + "\n")  # found out now rather than after the hour
     for row in suites.run_suite(only, size, repeats, device, lambda name: console.print(f"measuring {name}")):
         report = report.with_row(row, [*suites.ON_CPU, *suites.ON_GPU])

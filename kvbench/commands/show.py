@@ -14,7 +14,7 @@ from kvbench.cli.result import Result
 from kvbench.experiments.data import with_data
 from kvbench.experiments.options import check_count
 from kvbench.prompts.context_length import lengthen_by_tokenizer
-from kvbench.publish.coloured_context import Marked, coloured, legend, render_answer, verdict
+from kvbench.publish.coloured_context import Marked, colour_spans, legend, render_answer, verdict
 from kvbench.publish.worst_answers import Answer, chosen_level, decoded_in_halves, worst_answers
 from kvbench.store.store import Store
 from kvbench.system.errors import KVBenchError
@@ -44,7 +44,7 @@ def command(
     """Prints an example of a task: its context with the spans coloured, its questions and what answers them. Or the
     worst answers of a policy in a run: what is lost of what they needed."""
     is_run = what not in {**TASKS, **FROM_DATA} and ("/" in what or Path(what).is_dir())
-    for name in options.given(context):
+    for name in options.given_parameters(context):
         if name != "what" and (name in ("policy", *KINDS, "worst")) != is_run:
             option = "--" + name.replace("_", "-")
             raise KVBenchError(
@@ -65,7 +65,7 @@ def command(
     if not shown:
         raise KVBenchError(f"--tag {tag}: no question that is asked for has these tags; try another --index")
     spans = [*example.spans, *(span for _, one in shown for span in one.spans)]
-    view = Group(Marked(coloured(example.context, spans)), Text(), legend(spans))
+    view = Group(Marked(colour_spans(example.context, spans)), Text(), legend(spans))
     columns = [Column(name) for name in ("task", "index", "context", "spans")]
     row = (chosen.name, index, example.context, spans)
     return Result([ResultTable("examples", columns, [row], view=view), questions_table(shown)])

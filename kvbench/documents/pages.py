@@ -29,7 +29,7 @@ def blocks_of(text: str) -> list[str]:
     return BEGIN.findall(text)
 
 
-def filled(text: str, page: str) -> str:
+def fill_tables(text: str, page: str) -> str:
     """Writes every table of a page anew; raises :class:`KVBenchError` for one that is unknown or has no end."""
     complete = {match[2] for match in BLOCK.finditer(text)}
     for name in blocks_of(text):
@@ -42,6 +42,6 @@ def filled(text: str, page: str) -> str:
 
 if __name__ == "__main__":
     for page in pages():
-        page.write_text(filled(page.read_text(), page.name))
+        page.write_text(fill_tables(page.read_text(), page.name))
     for model in REFERENCE_MODELS:
         (folder_of(model) / "README.md").write_text(model_card(model))

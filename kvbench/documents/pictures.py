@@ -12,7 +12,7 @@ import seaborn as sns
 import typer
 
 from datasets_gen import TASKS
-from kvbench.documents.tables import shipped
+from kvbench.documents.tables import read_shipped
 from kvbench.system.errors import KVBenchError
 
 PAGE_SIZE = (1280, 1500)
@@ -22,7 +22,7 @@ def learning_curves(path: Path) -> None:
     """Draws exact match by task over the tokens seen, one panel for each reference model."""
     curves = [
         pd.read_csv(StringIO(content)).melt("tokens", list(TASKS), "task", "exact match, percent").assign(model=model)
-        for model, content in shipped("learning_curve.csv").items()
+        for model, content in read_shipped("learning_curve.csv").items()
     ]
     long = pd.concat(curves, ignore_index=True)
     long["million tokens"] = long.tokens / 1e6

@@ -48,7 +48,7 @@ def commands() -> str:
     return table(("command", "what it does"), ((f"`python -m kvbench {n}`", text) for n, text in COMMANDS.items()))
 
 
-def shipped(name: str) -> dict[str, str]:
+def read_shipped(name: str) -> dict[str, str]:
     """Reads a file that lies beside the weights, by reference model."""
     return {model: (folder_of(model) / name).read_text() for model in REFERENCE_MODELS}
 
@@ -56,7 +56,7 @@ def shipped(name: str) -> dict[str, str]:
 def full_cache() -> str:
     """Returns the scores of the reference models, as ``python -m kvbench.reference.evaluate`` measured them."""
     cells: dict[tuple[object, ...], list[str]] = {}
-    for content in shipped("full_cache.json").values():
+    for content in read_shipped("full_cache.json").values():
         for row in json.loads(content)["scores"]:
             for score, name in SHOWN_SCORES.items():
                 if row[score] is not None and score == score_of(row):
@@ -68,10 +68,10 @@ def full_cache() -> str:
 
 def targets() -> str:
     """Returns the targets of the reference models and what they reach; a missed target is bold."""
-    measured = {model: json.loads(content)["scores"] for model, content in shipped("full_cache.json").items()}
+    measured = {model: json.loads(content)["scores"] for model, content in read_shipped("full_cache.json").items()}
     rows = []
     for target in TARGETS:
-        reached = [target.reached(scores) for scores in measured.values()]
+        reached = [target.measured_score(scores) for scores in measured.values()]
         shown = (f"{value:.1f}" if target.is_met(value) else f"**{value:.1f}**" for value in reached)
         rows.append((f"`{target.task}`", target.questions, SHOWN_SCORES[target.score], str(target), *shown))
     header = ("task", "questions", "score, percent", "target", *(f"`{model}`" for model in measured))
@@ -90,7 +90,7 @@ def score_of(row: Mapping[str, object]) -> str:
 def learning_curves() -> str:
     """Returns some rows of the committed learning curves, evenly spaced, the last one among them."""
     parts = []
-    for model, content in shipped("learning_curve.csv").items():
+    for model, content in read_shipped("learning_curve.csv").items():
         rows = list(csv.DictReader(content.splitlines()))
         stride = max(1, -(-len(rows) // CURVE_ROWS))
         shown = rows[::-1][::stride][::-1]

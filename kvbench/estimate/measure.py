@@ -25,7 +25,7 @@ from kvbench.experiments.setting import Setting
 from kvbench.models.load import LoadedModel
 from kvbench.prompts.prompt import Prompt, build_prompts
 from kvbench.run.resume import CONTEXTS_IN_CHUNK
-from kvbench.store.parquet import encoded
+from kvbench.store.parquet import parquet_bytes
 from kvbench.system.process import processor_name
 from policies import POLICIES, Policy, at_ratios
 
@@ -163,7 +163,9 @@ def measure_store(model: LoadedModel, tasks: Sequence[Task]) -> dict[str, TableB
     tables, weights = (short.to_tables(), long.to_tables()), {}
     for name in tables[0]:
         rows = len(tables[0][name])
-        file, whole, longer = (len(encoded(table)) for table in (tables[0][name][:1], *(part[name] for part in tables)))
+        file, whole, longer = (
+            len(parquet_bytes(table)) for table in (tables[0][name][:1], *(part[name] for part in tables))
+        )
         token = max(0.0, (longer - whole) / rows / more_tokens)
         row = max(0.0, (whole - file) / rows - token * short.questions[0].context_tokens)
         weights[name] = TableBytes(file=file, row=row, token=token)

@@ -42,7 +42,7 @@ def rows_of(plan: Plan) -> list[Row]:
             for share in dict.fromkeys((shares[0], shares[len(shares) // 2], shares[-1]))
         ),
         ("caches of all branches of a context", size_text(plan.branches)),
-        ("branches that wait to be decoded", size_text(plan.waiting)),
+        ("branches that wait to be decoded", size_text(plan.waiting_bytes)),
         ("room for a wave of branches", size_text(plan.room)),
     ]
 
@@ -94,10 +94,10 @@ def assumptions(plan: Plan) -> list[str]:
         f"Waves take all the room there is, {size_text(plan.room)} (--max-kv-gb). By default a run gives them half of "
         "what is free on its first GPU, or a quarter on a CPU, and a branch that needs more fails."
     )
-    if plan.waiting > plan.room:
+    if plan.waiting_bytes > plan.room:
         sentences.append(
-            f"Branches that wait to be decoded need {size_text(plan.waiting)}, more than there is room for: run the "
-            "presses that rewrite the cache or prefill alone at few ratios at a time."
+            f"Branches that wait to be decoded need {size_text(plan.waiting_bytes)}, more than there is room for: "
+            "run the presses that rewrite the cache or prefill alone at few ratios at a time."
         )
     if unmeasured:
         sentences.append(f"These were not measured and cost the median of their kind: {', '.join(unmeasured)}.")

@@ -115,14 +115,15 @@ class Plan:
         return max(sum(load.shares) * load.tokens for load in self.loads) * self.shape.cache_bytes
 
     @property
-    def waiting(self) -> float:
+    def waiting_bytes(self) -> float:
         """Counts the bytes of all branches of a context while they wait to be decoded: presses that rewrite the cache
         or prefill alone leave keys and values of their own, the others a keep mask."""
         return max(
-            load.tokens * sum(self._waiting(policy, shares) for policy, shares in load.branches) for load in self.loads
+            load.tokens * sum(self._waiting_bytes(policy, shares) for policy, shares in load.branches)
+            for load in self.loads
         )
 
-    def _waiting(self, policy: Policy, shares: Sequence[float]) -> float:
+    def _waiting_bytes(self, policy: Policy, shares: Sequence[float]) -> float:
         """Counts the same for one policy, in bytes for each token of the context."""
         if policy.rewrites or policy.prefill == "private":
             return sum(shares) * self.shape.cache_bytes

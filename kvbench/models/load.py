@@ -206,10 +206,10 @@ def _check_architecture(name: str, architectures: Sequence[str]) -> None:
     """Refuses an architecture before any weight is read."""
     known = [model.__name__ for model in SUPPORTED_MODELS]
     if architectures and not set(architectures) & set(known):
-        raise _unsupported(name, architectures[0])
+        raise _unsupported_error(name, architectures[0])
 
 
-def _unsupported(name: str, architecture: str) -> KVBenchError:
+def _unsupported_error(name: str, architecture: str) -> KVBenchError:
     known = ", ".join(sorted(model.__name__ for model in SUPPORTED_MODELS))
     return KVBenchError(f"kvpress does not support {architecture} ('{name}'): use one of {known}")
 
@@ -248,7 +248,7 @@ def wrap_model(
 ) -> LoadedModel:
     """Wraps a network that is in memory; raises :class:`KVBenchError` if kvpress does not know its architecture."""
     if not isinstance(network, SUPPORTED_MODELS):
-        raise _unsupported(name, type(network).__name__)
+        raise _unsupported_error(name, type(network).__name__)
     network = network.eval()
     return LoadedModel(name, network, tokenizer, fingerprint, Snapshot.of(network))
 

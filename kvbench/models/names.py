@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from datasets_gen import unknown_name
-from kvbench.models.shipped import REFERENCE_MODELS, folder_of, mistyped
+from kvbench.models.shipped import REFERENCE_MODELS, folder_of, is_mistyped
 from kvbench.system.errors import KVBenchError
 
 
@@ -20,6 +20,6 @@ def model_source(name: str) -> str:
         return str(path)
     if looks_local:
         raise KVBenchError(f"there is no model at {path}: check the path, or use --model reference")
-    if "/" not in name and mistyped(name):
+    if "/" not in name and is_mistyped(name):
         raise KVBenchError(unknown_name("model", name, REFERENCE_MODELS))
     return name

@@ -21,7 +21,7 @@ HOW_MADE: Mapping[str, str] = {
 }
 
 
-def mistyped(name: str) -> bool:
+def is_mistyped(name: str) -> bool:
     """Tells whether a name that is no file's looks like a shipped model's."""
     return name not in REFERENCE_MODELS and bool(difflib.get_close_matches(name, REFERENCE_MODELS))
 

@@ -10,7 +10,7 @@ from tokenizers import Tokenizer
 from datasets_gen import FROM_DATA, Task, unknown_name
 from datasets_gen.tasks.long_context import LONG_CONTEXT, context_of_tokens
 from datasets_gen.writing.in_prose import in_tokens
-from kvbench.models.shipped import REFERENCE_MODELS, folder_of, mistyped
+from kvbench.models.shipped import REFERENCE_MODELS, folder_of, is_mistyped
 from kvbench.system.errors import KVBenchError, first_line
 
 Count = Callable[[str], int]
@@ -28,10 +28,10 @@ def lengthen(
     if tokens is None:
         raise KVBenchError("--depth needs a length: give --context-tokens too")
     name = Path(counted_by).name
-    return [_lengthened(task, tokens, depth, count, name) for task in tasks]
+    return [_lengthen(task, tokens, depth, count, name) for task in tasks]
 
 
-def _lengthened(task: Task, tokens: int, depth: float | None, count: Count, counted_by: str) -> Task:
+def _lengthen(task: Task, tokens: int, depth: float | None, count: Count, counted_by: str) -> Task:
     if task is LONG_CONTEXT:  # has prose of its own already
         return context_of_tokens(tokens, count, depth, counted_by)
     return in_tokens(task, tokens, count, depth, counted_by)
@@ -61,7 +61,7 @@ def count_by(tokenizer: str) -> Count:
 
 
 def _load(tokenizer: str) -> Tokenizer:
-    if mistyped(tokenizer) and not Path(tokenizer).exists():
+    if is_mistyped(tokenizer) and not Path(tokenizer).exists():
         raise KVBenchError(unknown_name("tokenizer", tokenizer, REFERENCE_MODELS))
     folder = folder_of(tokenizer) if tokenizer in REFERENCE_MODELS else Path(tokenizer).expanduser()
     hub_logging.set_verbosity_error()  # without a network, attempts would fill the screen

@@ -34,7 +34,7 @@ LONG = 1500
 CUT = "bright_black"
 
 
-def coloured(context: str, spans: Sequence[Span], answer_style: str = STYLES["answer"]) -> Text:
+def colour_spans(context: str, spans: Sequence[Span], answer_style: str = STYLES["answer"]) -> Text:
     """Colours the spans of a context. Where spans overlap, the narrower kind wins: an answer within a fact."""
     text = Text(printable(context))
     for kind, style in STYLES.items():
@@ -52,10 +52,10 @@ class Marked:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         without_colours = console.color_system is None or console.no_color
-        yield bracketed(self.text) if without_colours else self.text
+        yield bracket_spans(self.text) if without_colours else self.text
 
 
-def bracketed(text: Text) -> Text:
+def bracket_spans(text: Text) -> Text:
     """Writes the spans of a coloured text as brackets with their kinds: ``[fact Ada lives in [answer Rome].]``"""
     kinds = {style: kind for kind, style in STYLES.items()} | {style: "answer" for _, style in FATES}
     spans = sorted({(span.start, -span.end, kinds[str(span.style)]) for span in text.spans if str(span.style) in kinds})
@@ -81,7 +81,7 @@ def render_answer(number: int, answer: Answer) -> RenderableType:
         () if answer.example is None or answer.generated is None else (*answer.example.spans, *answer.generated.spans)
     )
     label, style = fate(record)
-    strip = coloured(answer.context.context, spans, style)
+    strip = colour_spans(answer.context.context, spans, style)
     parts.append(Padding(Marked(_excerpt(strip, spans)), (1, 0, 0, 2)))
     if answer.generated is None:
         parts.append(Text("the example cannot be generated here: its spans are not known", style="yellow"))

@@ -30,7 +30,7 @@ def write_records(folder: Path, parts: Sequence[tuple[Mapping[str, str], DataFra
     """Writes all records as one file; returns how many there are. ``parts``: with columns that are the same in each of
     the records of a part, as the sheets have them."""
     schema = joined_schema()
-    tables = [_labelled(pa.Table.from_pandas(frame, schema, preserve_index=False), labels) for labels, frame in parts]
+    tables = [_add_labels(pa.Table.from_pandas(frame, schema, preserve_index=False), labels) for labels, frame in parts]
     together = pa.concat_tables(tables).replace_schema_metadata(schema.metadata)
     write_parquet(folder / FOLDER / RECORDS_FILE, together)
     return len(together)
@@ -53,14 +53,14 @@ def write_study_tables(folder: Path, parts: Sequence[tuple[Mapping[str, str], Se
     by_name: dict[str, list[pa.Table]] = {}
     for labels, stores in parts:
         for table, rows in join_study_tables(stores).items():
-            by_name.setdefault(table.name, []).append(_labelled(rows, labels))
+            by_name.setdefault(table.name, []).append(_add_labels(rows, labels))
     for name, tables in by_name.items():
         together = pa.concat_tables(tables).replace_schema_metadata(TABLES[name].schema.metadata)
         write_parquet(folder / FOLDER / f"{name}.parquet", together)
     return [f"{FOLDER}/{name}.parquet" for name in by_name]
 
 
-def _labelled(rows: pa.Table, labels: Mapping[str, str]) -> pa.Table:
+def _add_labels(rows: pa.Table, labels: Mapping[str, str]) -> pa.Table:
     for place, (name, label) in enumerate(labels.items()):
         rows = rows.add_column(place, name, pa.array([label] * len(rows), pa.string()))
     return rows

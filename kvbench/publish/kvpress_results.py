@@ -93,15 +93,15 @@ def _config(path: Path) -> dict[str, Any]:
     try:
         config = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (yaml.YAMLError, OSError, ValueError, RecursionError) as error:
-        raise _damaged(path, first_line(error)) from error
+        raise _unreadable(path, first_line(error)) from error
     if not isinstance(config, dict):
-        raise _damaged(path, "it holds no settings")
+        raise _unreadable(path, "it holds no settings")
     for name in ("dataset", "model", "press_name"):
         if not isinstance(config.get(name), str) or not config[name]:
-            raise _damaged(path, f"{name} is {config.get(name)!r:.40}, not a name")
+            raise _unreadable(path, f"{name} is {config.get(name)!r:.40}, not a name")
     ratio = config.get("compression_ratio")
     if isinstance(ratio, bool) or not isinstance(ratio, int | float) or not 0 <= ratio <= 1:
-        raise _damaged(path, f"compression_ratio is {ratio!r:.40}, not a share")
+        raise _unreadable(path, f"compression_ratio is {ratio!r:.40}, not a share")
     return config
 
 
@@ -110,20 +110,20 @@ def _scores(path: Path) -> tuple[dict[str, float | None], int]:
     try:
         metrics = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
-        raise _damaged(path, first_line(error)) from error
+        raise _unreadable(path, first_line(error)) from error
     if not isinstance(metrics, dict):
         if metrics is not None and not _is_number(metrics):
-            raise _damaged(path, f"it holds {type(metrics).__name__}, not scores")
+            raise _unreadable(path, f"it holds {type(metrics).__name__}, not scores")
         return {"score": _finite(metrics)}, 1
     nested = {task: scores for task, scores in metrics.items() if isinstance(scores, dict)}
     if nested and len(nested) < len(metrics):
-        raise _damaged(path, "some of its entries are tasks and some are scores")
+        raise _unreadable(path, "some of its entries are tasks and some are scores")
     tables = list(nested.values()) or [metrics]
     names = dict.fromkeys(name for scores in tables for name in scores)
     for scores in tables:
         for name, value in scores.items():
             if value is not None and not _is_number(value):
-                raise _damaged(path, f"'{name}' is {value!r:.40}, not a number")
+                raise _unreadable(path, f"'{name}' is {value!r:.40}, not a number")
     means = {name: _mean([scores[name] for scores in tables if name in scores]) for name in names}
     return means, len(tables)
 
@@ -148,9 +148,9 @@ def _predictions(path: Path) -> pd.DataFrame:
     try:
         predictions = pd.read_csv(path, dtype=str, keep_default_na=False)
     except (OSError, ValueError) as error:  # pandas raises ValueErrors
-        raise _damaged(path, first_line(error)) from error
+        raise _unreadable(path, first_line(error)) from error
     if "predicted_answer" not in predictions:
-        raise _damaged(path, "it has no column predicted_answer")
+        raise _unreadable(path, "it has no column predicted_answer")
     return predictions
 
 
@@ -204,5 +204,5 @@ def _merge(group: Sequence[Imported]) -> Imported:
     )
 
 
-def _damaged(path: Path, reason: str) -> KVBenchError:
+def _unreadable(path: Path, reason: str) -> KVBenchError:
     return KVBenchError(f"{path} cannot be read ({reason}): restore it, or run the evaluation again")

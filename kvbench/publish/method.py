@@ -74,7 +74,7 @@ def _task(name: str, entry: TaskIdentity | None, records: DataFrame | None, seed
         chance=f"{chance:.1f}" if chance else NONE,  # without golds there is none
         instruction=entry.instruction if entry else known.instruction if known else "",
         contexts=entry.contexts if entry else 0,
-        example=_stored_example(records) if records is not None else _generated(known, seed) if known else None,
+        example=_stored_example(records) if records is not None else _make_example(known, seed) if known else None,
     )
 
 
@@ -97,7 +97,7 @@ def _ranges(flat: Any) -> tuple[tuple[int, int], ...]:
     return tuple((int(start), int(end)) for start, end in list(pairwise(flat))[::2])
 
 
-def _generated(task: Task, seed: int) -> TaskExample | None:
+def _make_example(task: Task, seed: int) -> TaskExample | None:
     if task.most == 0:  # its rows come from elsewhere
         return None
     example = task.example(seed, 0)

@@ -21,7 +21,7 @@ class Target:
     def is_met(self, percent: float) -> bool:
         return percent <= self.bound if self.at_most else percent >= self.bound
 
-    def reached(self, rows: Sequence[Mapping[str, object]]) -> float:
+    def measured_score(self, rows: Sequence[Mapping[str, object]]) -> float:
         """Returns the measured score in percent; ``rows`` as ``kvbench.reference.evaluate`` writes them."""
         (value,) = (row[self.score] for row in rows if (row["task"], row["questions"]) == (self.task, self.questions))
         assert isinstance(value, float)

@@ -315,7 +315,7 @@ class Trainer:
         self.tokenizer.save_pretrained(folder)
         self.model.float()
 
-    def standing(self) -> str:
+    def progress_line(self) -> str:
         """Says in one line how far the training is."""
         p = self.progress
         if p.copying:
@@ -325,7 +325,7 @@ class Trainer:
         return f"step {p.step} {where} {p.tokens:,} tokens, {p.tokens / p.seconds:,.0f} a second"
 
 
-def prepared(crew: Crew, make: Callable[[], Trainer]) -> Trainer:
+def prepare_trainer(crew: Crew, make: Callable[[], Trainer]) -> Trainer:
     """Makes a trainer in every process; the first writes the tokenizer that the others read."""
     if not crew.is_first:
         crew.wait()
@@ -343,7 +343,7 @@ def train_to_the_end(trainer: Trainer, steps: int) -> None:
         if not trainer.crew.is_first:
             continue
         if step % 20 == 0:
-            print(trainer.standing(), flush=True)
+            print(trainer.progress_line(), flush=True)
         if not copying and (step % EVALUATE_EVERY == 0 or step == steps):
             print(trainer.evaluate(), flush=True)
         if time.monotonic() - saved >= CHECKPOINT_EVERY or step == steps:
@@ -380,7 +380,7 @@ def main(
     if widened:
         narrow = folder_of(widened) if widened in REFERENCE_MODELS else Path(widened)
     crew = Crew.join()
-    trainer = prepared(crew, lambda: Trainer(work, seed, plan, name, crew, earlier, state, narrow))
+    trainer = prepare_trainer(crew, lambda: Trainer(work, seed, plan, name, crew, earlier, state, narrow))
     if keep:
         trainer.keep(keep)
         return

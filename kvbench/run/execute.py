@@ -77,7 +77,7 @@ def _fill(executor: Executor, store: Store) -> None:
                 rows = Rows()
                 for of_context in done.pop(unit):
                     rows.extend(of_context)
-                store.write_chunk(unit.task, unit.number, chunks[unit].completed(rows, lenders))
+                store.write_chunk(unit.task, unit.number, chunks[unit].add_loans(rows, lenders))
 
 
 def _progress() -> Progress:

@@ -14,7 +14,7 @@ from leaderboards.metrics.declaration.sizes import size_text
 
 def memory_plan(model: LoadedModel, grid: Grid, max_kv_bytes: int, workers: int) -> str:
     """Describes the bound, and the waves of the task whose first context takes most, in one line."""
-    expected = _expected(model, grid, max_kv_bytes)
+    expected = _first_forecasts(model, grid, max_kv_bytes)
     each = f" in each of {workers} processes" if workers > 1 else ""
     bound = f"at most {size_text(max_kv_bytes)} of keys and values at once{each}"
     lost = max((one.too_large for _, one in expected), default=0)
@@ -33,13 +33,13 @@ def processes_within(model: LoadedModel, grid: Grid, max_kv_bytes: int, most: in
     """Returns how many processes may share the bound. They are fewer than ``most`` where a branch fits into the bound
     but not into a share of it, because results must not depend on the cores of the machine."""
 
-    def lost(count: int) -> int:
-        return sum(one.too_large for _, one in _expected(model, grid, max_kv_bytes // count))
+    def count_too_large(count: int) -> int:
+        return sum(one.too_large for _, one in _first_forecasts(model, grid, max_kv_bytes // count))
 
-    return next(count for count in range(most, 0, -1) if count == 1 or lost(count) == lost(1))
+    return next(count for count in range(most, 0, -1) if count == 1 or count_too_large(count) == count_too_large(1))
 
 
-def _expected(model: LoadedModel, grid: Grid, max_kv_bytes: int) -> list[tuple[Task, Forecast]]:
+def _first_forecasts(model: LoadedModel, grid: Grid, max_kv_bytes: int) -> list[tuple[Task, Forecast]]:
     return [(task, one) for task, _ in grid.tasks for one in _first_context_forecast(model, grid, task, max_kv_bytes)]
 
 

@@ -21,7 +21,7 @@ from kvbench.run.worker import Readiness, Worker
 from kvbench.store.run_file import Job
 from kvbench.store.tables import Rows
 from kvbench.system.console import console
-from kvbench.system.errors import KVBenchError, first_line, unexpected
+from kvbench.system.errors import KVBenchError, first_line, unexpected_error
 
 ATTEMPTS = 3  # workers that may end over one unit, or one after the other while they load
 REACHABLE_WITHIN = 5.0  # seconds
@@ -163,7 +163,7 @@ class RayExecutor:
             return self.ray.get(reference)
         except self.ray.exceptions.RayTaskError as error:
             cause = error.cause
-            raise (cause if isinstance(cause, KVBenchError) else unexpected(cause)) from None
+            raise (cause if isinstance(cause, KVBenchError) else unexpected_error(cause)) from None
 
     def _replace(self, worker: Any) -> Any:
         """Replaces a worker that ended, or that is out of reach and could come back."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datasets_gen import Task
 from kvbench.experiments.grid import Grid
 from kvbench.run.unit import Part, Unit
-from kvbench.store.lending import Cell, Lenders, Tables, cells_of, no_rows, together
+from kvbench.store.lending import Cell, Lenders, Tables, cells_of, join_parts, no_rows
 from kvbench.store.store import Store
 from kvbench.store.tables import Rows
 from policies import Policy
@@ -26,10 +26,10 @@ class MissingChunk:
 
     def unit(self, grid: Grid) -> Unit:
         """Returns what is to be run, without the contexts that are wholly on loan."""
-        parts = (self._part(grid, index) for index in self.chunk)
+        parts = (self._make_part(grid, index) for index in self.chunk)
         return Unit(self.task.name, self.number, tuple(part for part in parts if part.policies))
 
-    def _part(self, grid: Grid, index: int) -> Part:
+    def _make_part(self, grid: Grid, index: int) -> Part:
         missing = {
             policy.name: [point for point in grid.points(policy) if (policy.name, index, point) not in self.loans]
             for policy in self.policies
@@ -38,7 +38,7 @@ class MissingChunk:
         points = dict.fromkeys(point for of_policy in missing.values() for point in of_policy)
         return Part(self.task.name, index, policies, tuple(points))
 
-    def completed(self, rows: Rows, lenders: Lenders) -> Tables:
+    def add_loans(self, rows: Rows, lenders: Lenders) -> Tables:
         """Joins the rows that were run with those on loan; a row that is in both is the one that was run."""
         fresh = no_rows(lenders.store) | rows.to_tables()
         missing = self.loans - set(cells_of(fresh))
@@ -46,7 +46,7 @@ class MissingChunk:
             lenders.lend(self.task.name, self.number, policy.name, [cell for cell in missing if cell[0] == policy.name])
             for policy in self.policies
         )
-        return together([fresh, *loans])
+        return join_parts([fresh, *loans])
 
 
 def chunks(contexts: int) -> list[range]:

@@ -16,7 +16,7 @@ from kvbench.run.unit import Unit, rows_of
 from kvbench.store.identity import Identity
 from kvbench.store.run_file import Job
 from kvbench.store.tables import Rows
-from kvbench.system.errors import KVBenchError, unexpected
+from kvbench.system.errors import KVBenchError, unexpected_error
 from kvbench.system.memory import is_out_of_memory
 
 Result = TypeVar("Result")
@@ -47,7 +47,7 @@ class Worker:
         return _in_one_line(lambda: self._work(unit, expected))
 
     def _prepare(self) -> Readiness:
-        loaded = self._loaded
+        loaded = self._loaded_job
         memory = memory_plan(loaded.model, loaded.grid, self._share, self.sharing)
         return Readiness(self._identity, loaded.missing, memory)
 
@@ -58,10 +58,10 @@ class Worker:
                 f"the worker on {platform.node()} would write another run ({names[0]}: {here} instead of {there}): all "
                 "machines need the same kvbench, packages, model and kind of device"
             )
-        return [rows_of(self._loaded.model, self._loaded.grid, part, self._share) for part in unit.parts]
+        return [rows_of(self._loaded_job.model, self._loaded_job.grid, part, self._share) for part in unit.parts]
 
     @cached_property
-    def _loaded(self) -> LoadedJob:
+    def _loaded_job(self) -> LoadedJob:
         if self.folder.is_dir():
             os.chdir(self.folder)
         torch.set_num_threads(self.threads)
@@ -70,13 +70,13 @@ class Worker:
 
     @cached_property
     def _identity(self) -> Identity:
-        return self._loaded.grid.identity(self._loaded.model)
+        return self._loaded_job.grid.identity(self._loaded_job.model)
 
     @cached_property
     def _share(self) -> int:
         """Returns the bytes that keys and values may take here. It is computed once, as free memory changes during
         work."""
-        return self._loaded.grid.setting.kv_bound(self._loaded.model.device) // self.sharing
+        return self._loaded_job.grid.setting.kv_bound(self._loaded_job.model.device) // self.sharing
 
 
 def _in_one_line(do: Callable[[], Result]) -> Result:
@@ -90,4 +90,4 @@ def _in_one_line(do: Callable[[], Result]) -> Result:
                 "the device of a worker is out of memory: start the same command again with a smaller --max-kv-gb, or "
                 "more --gpus-per-worker and --device-map auto"
             ) from error
-        raise unexpected(error) from None
+        raise unexpected_error(error) from None

@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 import torch
 
 from kvbench.models.load import LoadedModel
-from kvbench.system.errors import KVBenchError, first_line, unexpected
+from kvbench.system.errors import KVBenchError, first_line, unexpected_error
 from kvbench.system.memory import is_out_of_memory
 from kvbench.system.process import die_with_parent
 
@@ -112,4 +112,4 @@ def _run(number: int) -> Any:
     except BaseException as error:
         if is_out_of_memory(error):
             raise MemoryError(first_line(error)) from None  # the caller treats it apart from other errors
-        raise unexpected(error) from None
+        raise unexpected_error(error) from None

@@ -57,15 +57,17 @@ class PolicyIdentity(BaseModel):
 
     def treats_like(self, other: "PolicyIdentity") -> bool:
         """Tells whether both treat a cache alike, whatever the levels, draws and tasks that each was run on."""
-        return self._covering(other.levels, other.repeats, other.tasks) == other
+        return self._with_coverage(other.levels, other.repeats, other.tasks) == other
 
     def joined_with(self, other: "PolicyIdentity") -> "PolicyIdentity":
         """Returns this policy with the levels, draws and tasks of both."""
         levels = by_kind(point.level for point in (*self.points, *other.points))
         tasks = tuple(dict.fromkeys((*self.tasks, *other.tasks)))
-        return self._covering(levels, max(self.repeats, other.repeats), tasks)
+        return self._with_coverage(levels, max(self.repeats, other.repeats), tasks)
 
-    def _covering(self, levels: dict[str, tuple[float, ...]], repeats: int, tasks: tuple[str, ...]) -> "PolicyIdentity":
+    def _with_coverage(
+        self, levels: dict[str, tuple[float, ...]], repeats: int, tasks: tuple[str, ...]
+    ) -> "PolicyIdentity":
         return self.model_copy(update={"levels": levels, "repeats": repeats, "tasks": tasks})
 
 

@@ -53,9 +53,9 @@ class Lenders:
                     records["status"].to_pylist(), cells_of(tables), whole, strict=True
                 )
             ]
-            loans.append(_restricted(tables, lendable))
+            loans.append(_keep_records(tables, lendable))
             missing -= set(cells_of(loans[-1]))
-        return together(loans)
+        return join_parts(loans)
 
 
 def _same_work(one: Identity, other: Identity, task: str, policy: str) -> bool:
@@ -70,7 +70,7 @@ def no_rows(store: Store) -> Tables:
     return {table.name: table.schema.empty_table() for table in store.tables}
 
 
-def together(parts: Sequence[Mapping[str, pa.Table]]) -> Tables:
+def join_parts(parts: Sequence[Mapping[str, pa.Table]]) -> Tables:
     """Joins the rows of several parts; of a row that is there twice, it keeps the first."""
     names = dict.fromkeys(name for part in parts for name in part)
     return {name: together_once(TABLES[name], [part[name] for part in parts if name in part]) for name in names}
@@ -87,19 +87,19 @@ def cells_of(tables: Mapping[str, pa.Table]) -> list[Cell]:
     ]
 
 
-def _restricted(tables: Mapping[str, pa.Table], mask: Sequence[bool]) -> Tables:
+def _keep_records(tables: Mapping[str, pa.Table], mask: Sequence[bool]) -> Tables:
     """Keeps some records, and the rows of other tables that belong to them: what they are about, what studies add."""
     kept = {RECORDS.name: tables[RECORDS.name].filter(pa.array(mask, pa.bool_()))}
-    kept[QUESTIONS.name] = _matching(tables[QUESTIONS.name], kept[RECORDS.name], QUESTIONS.key)
-    kept[CONTEXTS.name] = _matching(tables[CONTEXTS.name], kept[QUESTIONS.name], CONTEXTS.key)
+    kept[QUESTIONS.name] = _rows_with_keys_of(tables[QUESTIONS.name], kept[RECORDS.name], QUESTIONS.key)
+    kept[CONTEXTS.name] = _rows_with_keys_of(tables[CONTEXTS.name], kept[QUESTIONS.name], CONTEXTS.key)
     for name in tables:
         parent = TABLES[name].parent
         if name not in kept and parent is not None:
-            kept[name] = _matching(tables[name], kept[parent], TABLES[parent].key)
+            kept[name] = _rows_with_keys_of(tables[name], kept[parent], TABLES[parent].key)
     return kept
 
 
-def _matching(rows: pa.Table, others: pa.Table, key: Sequence[str]) -> pa.Table:
+def _rows_with_keys_of(rows: pa.Table, others: pa.Table, key: Sequence[str]) -> pa.Table:
     """Returns the rows whose key some others have."""
     mine, theirs = (pd.MultiIndex.from_frame(table.select(list(key)).to_pandas()) for table in (rows, others))
     return rows.filter(pa.array(mine.isin(theirs), pa.bool_()))

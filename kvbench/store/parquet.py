@@ -16,7 +16,7 @@ def write_parquet(path: Path, table: pa.Table) -> None:
     write_atomically(path, lambda partial: _write(partial, table))
 
 
-def encoded(table: pa.Table) -> bytes:
+def parquet_bytes(table: pa.Table) -> bytes:
     """Returns the bytes of such a file."""
     buffer = BytesIO()
     _write(buffer, table)

@@ -84,7 +84,7 @@ class Store:
             schema_version=SCHEMA_VERSION,
             status="started",
             reason=None,
-            created=_now(),
+            created=_timestamp(),
             finished=None,
             command=command,
             job=job,
@@ -99,7 +99,7 @@ class Store:
         return self.run.identity
 
     def finish(self) -> None:
-        self._set(status="complete", reason=None, finished=_now())
+        self._set(status="complete", reason=None, finished=_timestamp())
 
     def fail(self, reason: str) -> None:
         self._set(status="failed", reason=reason)
@@ -363,5 +363,5 @@ def _difference(name: str, old: Identity, new: Identity) -> str:
     return f"its {name} is {before}, this one's {after}"
 
 
-def _now() -> str:
+def _timestamp() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")

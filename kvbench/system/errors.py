@@ -10,7 +10,7 @@ class KVBenchError(Exception):
     status 1."""
 
 
-def unexpected(error: BaseException) -> KVBenchError:
+def unexpected_error(error: BaseException) -> KVBenchError:
     """Describes a bug of kvbench or of a library: its message and where it was raised, in one line."""
     places = traceback.extract_tb(error.__traceback__)
     where = f" ({places[-1].filename}:{places[-1].lineno})" if places else ""

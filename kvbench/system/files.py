@@ -23,17 +23,19 @@ def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
     A kill at any moment leaves the old file or the new one. A disk that refuses the file raises :class:`KVBenchError`.
     """
     try:
-        with INTERRUPTS.held():
+        with INTERRUPTS.hold():
             if is_remote(path):
                 _send(path, write)
             else:
                 _write(path, write)
     except OSError as error:
-        raise _refused(path, error.strerror or str(error)) from error
+        raise _write_error(path, error.strerror or str(error)) from error
     except Exception as error:
         if not is_remote(path):
             raise
-        raise _refused(path, f"{type(error).__name__}: {first_line(error)}") from error  # each service raises its own
+        raise _write_error(
+            path, f"{type(error).__name__}: {first_line(error)}"
+        ) from error  # each service raises its own
 
 
 def check_writable(option: str, folder: Path) -> None:
@@ -52,7 +54,7 @@ def check_writable(option: str, folder: Path) -> None:
         probe.unlink()
 
 
-def _refused(path: Path, reason: str) -> KVBenchError:
+def _write_error(path: Path, reason: str) -> KVBenchError:
     return KVBenchError(
         f"cannot write {path}: {reason}. Files written before are kept; "
         "make room or permit writing there, then start the same command again"

@@ -32,7 +32,7 @@ class Interrupts:
             raise KeyboardInterrupt
 
     @contextmanager
-    def held(self) -> Iterator[None]:
+    def hold(self) -> Iterator[None]:
         """Puts an interrupt off until the body has ended."""
         self._holding = True
         try:

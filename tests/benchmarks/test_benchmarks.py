@@ -121,16 +121,16 @@ def test_rows_are_kept_beside_those_of_the_same_machine_alone(tmp_path: Path) ->
     def row(name: str, value: float) -> Measurement:
         return measurement(name, "what", "times", ">= 2", [value], None)
 
-    assert here.continued(path).results == []
+    assert here.with_rows_of(path).results == []
     first = here.with_row(row("c", 1), order).with_row(row("a", 2), order)
     path.write_text(first.model_dump_json())
-    again = here.continued(path).with_row(row("b", 3), order).with_row(row("a", 4), order)
+    again = here.with_rows_of(path).with_row(row("b", 3), order).with_row(row("a", 4), order)
     assert [(one.name, one.value) for one in again.results] == [("a", 4), ("b", 3), ("c", 1)]
-    assert Report.on(CPU, tiny=False).continued(path).results == [], "of other shapes"
+    assert Report.on(CPU, tiny=False).with_rows_of(path).results == [], "of other shapes"
     path.write_text(first.model_copy(update={"processor": "another"}).model_dump_json())
-    assert here.continued(path).results == []
+    assert here.with_rows_of(path).results == []
     path.write_text("{")
-    assert here.continued(path).results == []
+    assert here.with_rows_of(path).results == []
 
 
 def test_the_peak_of_a_process_is_not_that_of_its_parent(report: Report) -> None:

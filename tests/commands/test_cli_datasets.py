@@ -13,7 +13,7 @@ from rich.console import Console
 from datasets_gen import TASKS, Span, Task
 from datasets_gen.export.dataset import rows_of
 from kvbench.cli.program import main
-from kvbench.publish.coloured_context import STYLES, Marked, coloured
+from kvbench.publish.coloured_context import STYLES, Marked, colour_spans
 from tests.support.models.runs import CommandLine
 
 every_task = pytest.mark.parametrize("task", TASKS.values(), ids=TASKS)
@@ -147,7 +147,7 @@ def test_an_example_is_shown_with_its_spans_and_questions(cli: CommandLine, task
 def test_spans_are_coloured_and_the_narrower_kind_is_seen() -> None:
     example = TASKS["hops"].example(0, 3)
     question = next(question for question in example.questions if question.hops == 2)
-    text = coloured(example.context, list(question.spans))
+    text = colour_spans(example.context, list(question.spans))
     (answer,) = (span for span in question.spans if span.kind == "answer")
     of_answer = [span.style for span in text.spans if (span.start, span.end) == (answer.start, answer.end)]
     assert text.plain == example.context
@@ -156,7 +156,7 @@ def test_spans_are_coloured_and_the_narrower_kind_is_seen() -> None:
 
 
 def test_spans_are_bracketed_where_there_are_no_colours() -> None:
-    text = coloured("Ada lives in Rome, not in Oslo.", [Span("fact", 0, 18), Span("answer", 13, 17)])
+    text = colour_spans("Ada lives in Rome, not in Oslo.", [Span("fact", 0, 18), Span("answer", 13, 17)])
     marked = "[fact Ada lives in [answer Rome],] not in Oslo.\n"
 
     def written(colours: bool, forbidden: bool = False) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kvbench.cli.program import application, main
-from kvbench.documents.pages import ROOT, blocks_of, filled, pages
+from kvbench.documents.pages import ROOT, blocks_of, fill_tables, pages
 from kvbench.documents.tables import BLOCKS, DOCS
 from kvbench.system.errors import KVBenchError
 from kvbench.system.markdown import table
@@ -39,7 +39,7 @@ def smaller(command: str) -> str:
 
 @every_page
 def test_tables_are_those_of_the_registries(page: Path) -> None:
-    assert filled(page.read_text(), page.name) == page.read_text(), f"{page.name} has drifted: make readme"
+    assert fill_tables(page.read_text(), page.name) == page.read_text(), f"{page.name} has drifted: make readme"
 
 
 def test_every_table_stands_on_a_page() -> None:
@@ -48,9 +48,9 @@ def test_every_table_stands_on_a_page() -> None:
 
 def test_a_table_that_is_unknown_or_has_no_end_is_named() -> None:
     with pytest.raises(KVBenchError, match=r"x\.md: unknown table 'task'.*tasks"):
-        filled("<!-- begin task -->\n<!-- end task -->", "x.md")
+        fill_tables("<!-- begin task -->\n<!-- end task -->", "x.md")
     with pytest.raises(KVBenchError, match=r"x\.md: the table 'tasks' has no end"):
-        filled("<!-- begin tasks -->\n", "x.md")
+        fill_tables("<!-- begin tasks -->\n", "x.md")
 
 
 def test_a_table_is_markdown() -> None:

@@ -114,8 +114,8 @@ def test_counts_and_bytes_add_up() -> None:
     contexts, questions, records = 500 + 7 * (10 + 3 * 10), 400 + 14 * 20, 2 * 1000 + 28 * (30 + 2 * 10)
     assert costs.store == contexts + questions + records
     assert (costs.context, costs.branches) == (160, 160 + 80)
-    assert costs.waiting == costs.masks == 2 * 10  # one layer, one head, ten tokens
-    assert plan("full", "kvzip").waiting == 10 + 0.5 * 160
+    assert costs.waiting_bytes == costs.masks == 2 * 10  # one layer, one head, ten tokens
+    assert plan("full", "kvzip").waiting_bytes == 10 + 0.5 * 160
     assert costs.device_hours == pytest.approx(sum(costs.seconds.values()) / 3600)
 
 

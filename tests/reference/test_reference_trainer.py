@@ -14,7 +14,7 @@ import kvbench.reference.training.batches as batches
 import kvbench.reference.training.losses as losses
 from datasets_gen import TASKS
 from kvbench.models.load import load_model
-from kvbench.reference.train import WARMUP_STEPS, Plan, Trainer, prepared, rate_factor, train_to_the_end
+from kvbench.reference.train import WARMUP_STEPS, Plan, Trainer, prepare_trainer, rate_factor, train_to_the_end
 from kvbench.reference.training.architecture import ARCHITECTURES, SHAPES, new_model
 from kvbench.reference.training.batches import training_batch
 from kvbench.reference.training.conversion import under_tokens
@@ -126,7 +126,7 @@ def train_in_a_crew(rank: int, folder: Path, port: int) -> None:
     train.EVALUATION_CONTEXTS, train.PROFILE_CONTEXTS = 4, 1
     train.TASKS = {"base": TASKS["base"], "hops": TASKS["hops"]}  # type: ignore[attr-defined]
     crew = Crew(rank, 2)
-    trainer = prepared(crew, lambda: Trainer(folder, 0, QUICK, crew=crew))
+    trainer = prepare_trainer(crew, lambda: Trainer(folder, 0, QUICK, crew=crew))
     train_to_the_end(trainer, 3)
     crew.wait()
     torch.save((trainer.model.state_dict(), asdict(trainer.progress)), folder / f"{rank}.pt")

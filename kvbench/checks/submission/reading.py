@@ -140,7 +140,7 @@ def read(folder: Path) -> tuple[Submission, Finding]:
         except (KVBenchError, ValidationError, pa.ArrowException, OSError) as error:
             faults.append(f"{path.relative_to(folder)} cannot be read ({first_line(error.__cause__ or error)})")
         else:
-            faults += _misplaced(store, path, answers_of_file)
+            faults += _misplaced_records(store, path, answers_of_file)
             answers += answers_of_file
     for table in store.study_tables:
         for path in store.files(table):
@@ -154,7 +154,7 @@ def read(folder: Path) -> tuple[Submission, Finding]:
     return submission, finding_of("files", f"{len(store.record_files()):,} files, {len(answers):,} records", faults)
 
 
-def _misplaced(store: Store, path: Path, answers: list[StoredAnswer]) -> Iterator[str]:
+def _misplaced_records(store: Store, path: Path, answers: list[StoredAnswer]) -> Iterator[str]:
     """Names a file that holds a record of another task or policy."""
     for record in (answer.record for answer in answers):
         right = store.record_file(record.task, 0, record.policy)
