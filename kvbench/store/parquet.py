@@ -33,11 +33,12 @@ def read_parquet(path: Path, columns: Sequence[str] | None = None) -> tuple[pa.S
     """Returns all columns that a file has, and the rows with those that are asked for. By a handle, which any place
     has.
 
-    Without threads: files are read side by side already, and a process that ends while a thread of pyarrow starts is
-    aborted ("terminate called without an active exception"; 4 of 25 runs that ended with an error had it).
+    Without threads, those that read ahead among them: files are read side by side already, and a process that ends
+    while a thread of pyarrow starts is aborted ("terminate called without an active exception"; 4 of 25 runs that ended
+    with an error had it).
     """
     with path.open("rb") as file:
-        parquet = pq.ParquetFile(file)
+        parquet = pq.ParquetFile(file, pre_buffer=False)
         schema = parquet.schema_arrow
         chosen = None if columns is None else [name for name in schema.names if name in columns]
         return schema, parquet.read(chosen, use_threads=False)

@@ -72,7 +72,7 @@ def test_reading_starts_no_threads_of_pyarrow(store: Store) -> None:
         f"[read_parquet(Path(path)) for path in {list(map(str, store.record_files()))}]; print(count() - before)"
     )
     run = subprocess.run([sys.executable, "-c", threads], capture_output=True, text=True, check=True)
-    assert int(run.stdout) <= 1, "one of pyarrow itself; with threads of columns there are as many as processors more"
+    assert int(run.stdout) == 0
 
 
 def test_figures_of_a_store_that_lacks_a_metric_ends_with_one_line(store: Store, tmp_path: Path) -> None:
