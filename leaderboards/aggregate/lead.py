@@ -41,6 +41,13 @@ def lead_of(full: SummaryRow | None) -> Lead:
     return next(others, QUESTIONS)
 
 
+def leading_measures(full: SummaryRow | None) -> tuple[Measure, ...]:
+    """Returns the measures by which a task judges policies: the first of what leads there, and of the others those that
+    the full cache has. Where nothing is attacked, nothing leaks, so that obedience leads alone."""
+    first, *others = lead_of(full).measures
+    return (first, *(measure for measure in others if full is not None and measure.value(full) is not None))
+
+
 def good(measure: Measure, values: FloatArray) -> FloatArray:
     """Turns values in the unit of the row into percent of good: 100 is best, whichever end is better."""
     percent: FloatArray = values * (1.0 if measure.top is None else 100.0 / measure.top) * measure.factor

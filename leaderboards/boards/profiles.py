@@ -12,7 +12,7 @@ import numpy as np
 from pandas import DataFrame, factorize
 
 from leaderboards.aggregate.arguments import Arguments, arguments_of_records
-from leaderboards.aggregate.lead import good, lead_of
+from leaderboards.aggregate.lead import good, leading_measures
 from leaderboards.aggregate.row import (
     ALL_TASKS,
     F1,
@@ -250,9 +250,7 @@ class Profiles:
     def _leads_of_task(
         self, mode: str, task: str, cells: Sequence[tuple[str, Level]]
     ) -> tuple[FloatArray, ...] | Blank:
-        full = self._full(mode, task)
-        first, *others = lead_of(full).measures
-        measures = (first, *(one for one in others if full is not None and one.value(full) is not None))
+        measures = leading_measures(self._full(mode, task))
         leads = [(one, self._measure(one, mode, [task], cells, self._rows(mode, task, cells))) for one in measures]
         blank = next((values for _, values in leads if isinstance(values, Blank)), None)
         return blank or tuple(good(one, values) for one, values in leads if not isinstance(values, Blank))

@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from leaderboards.aggregate.audit import ORACLE
-from leaderboards.aggregate.lead import lead_of
+from leaderboards.aggregate.lead import leading_measures
 from leaderboards.aggregate.row import (
     ABSTENTION,
     ALL_TASKS,
@@ -122,7 +122,7 @@ def _loss(results: Results, task: str, policy: str, level: Level) -> str:
     safe = safe_ratio_of(results, task, policy)
     if isinstance(safe, Blank):
         return ""
-    measures = lead_of(_full(results, task)).measures
+    measures = leading_measures(_full(results, task))
     losses = safe.losses_by_measure[_levels(results, task, policy).index(level)]
     points = " and ".join(
         f"{loss.mean:z.0f} {NOUNS.get(measure, f'points of {measure.title}')} ({_between(loss)})"
@@ -190,7 +190,7 @@ def _least(results: Results, matrix: UseMatrix, figure: Address) -> Finding | No
 
 
 def _first_measure(results: Results, task: str) -> Measure:
-    return lead_of(_full(results, task)).measures[0]
+    return leading_measures(_full(results, task))[0]
 
 
 def _binding(results: Results, use: Use, policies: Sequence[str]) -> str:

@@ -170,6 +170,19 @@ def test_directives_are_told_beside_the_full_cache_with_what_leaks() -> None:
     )
 
 
+def test_of_system_prompts_that_nobody_attacks_obedience_alone_is_told() -> None:
+    """As the plain rows of IFEval are: directives without attacks, so that nothing leaks."""
+    made = [
+        record(task="ifeval", example_id=f"{place}", policy=policy, ratio=ratio, directives_obeyed=0.75)
+        for place in range(12)
+        for policy, ratio in (("full", 0.0), ("snapkv", 0.2))
+    ]
+    assert _told(made)[0] == (
+        "snapkv is shown safe here for system prompt (ifeval) up to ratio 0.2, on 12 contexts: paired loss of 0 points "
+        "of directives obeyed (0 to 0)."
+    )
+
+
 def test_the_matrix_names_tasks_and_the_length_of_contexts_and_upright_lines_are_explained() -> None:
     records = realistic_records(tasks=["base", "knowledge", "hops"], policies=["full", "snapkv"], contexts=4)
     records.loc[records["policy"] == "snapkv", "kv_bytes"] = records.loc[records["policy"] == "full", "kv_bytes"].max()
