@@ -1,9 +1,9 @@
 """A task is a named, versioned generator of examples."""
 
 import random
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, get_args
+from typing import Literal, TypeVar, get_args
 
 from datasets_gen.examples.errors import DatasetError, unknown_name
 from datasets_gen.examples.example import Arm, Example, Question, Span, Split
@@ -15,6 +15,7 @@ ABSTENTION = "I don't know"
 
 
 Profile = Literal["quick", "paper"]
+Kind = TypeVar("Kind")
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,12 @@ class Request:
     held_out: bool = False  # whether it takes the phrasings that training never shows
     arm: Arm = ""  # the way in which the draw is written, empty where that is drawn too
     number: int = 0  # of the draw among those of its seed
-    taught: bool = False  # whether it takes those too that training alone shows
+    taught: bool = False  # whether it takes those too that training alone shows, and each kind as often as any other
+
+    def kinds(self, kinds: Sequence[Kind]) -> Sequence[Kind]:
+        """Returns kinds of question to draw from. A test asks them as often as they stand there. Training asks each as
+        often as any other: what is asked seldom there was learned last, or not at all."""
+        return tuple(dict.fromkeys(kinds)) if self.taught else kinds
 
 
 @dataclass(frozen=True)

@@ -134,7 +134,9 @@ def make(rng: random.Random, request: Request) -> Draft:
         question = rng.choice(MAKERS[kind])(ask, lives, missing)
         return question and replace(question, type=kind)
 
-    questions = draw_of_kinds(rng, min(request.questions, possible), size.types, UNANSWERABLE_SHARE, draw)
+    questions = draw_of_kinds(
+        rng, min(request.questions, possible), request.kinds(size.types), UNANSWERABLE_SHARE, draw
+    )
     return Draft(lives.passage.text, lives.passage.stated_values(), questions)
 
 

@@ -225,7 +225,7 @@ def make(rng: random.Random, request: Request) -> Draft:
             return _order(rng, wording, story, missing)
         return _look_up(rng, wording, story, form, missing)
 
-    questions = draw_of_kinds(rng, count, size.forms, UNANSWERABLE_SHARE, draw)
+    questions = draw_of_kinds(rng, count, request.kinds(size.forms), UNANSWERABLE_SHARE, draw)
     stated = dict.fromkeys(m.words[slot] for m in mentions for slot in m.places)
     return Draft(text, tuple(stated), questions)
 

@@ -24,6 +24,7 @@ from kvbench.reference.training.architecture import ARCHITECTURES, SHAPES, new_m
 from kvbench.reference.training.batches import Batch, evaluation_batch, training_batch
 from kvbench.reference.training.conversion import under_tokens, without_norms
 from kvbench.reference.training.crew import Crew
+from kvbench.reference.training.drills import DRILL_WEIGHT, drill_loss, drills
 from kvbench.reference.training.lessons import Curriculum, Lesson
 from kvbench.reference.training.losses import COPY_BATCH, COPY_LENGTH, answer_logits, copying_loss, task_loss
 from kvbench.reference.training.read_profile import read_profile
@@ -281,7 +282,8 @@ class Trainer:
             readable = self._readable(batch, p.batches + number, assigned[number].hidden)
             with torch.autocast("cpu", torch.bfloat16):
                 loss, answer_loss = task_loss(self.model, batch, readable)
-            (loss / BATCHES).backward()
+                drilled = drill_loss(self.model, *drills(self.tokenizer, self.seed, p.batches + number))
+            ((loss + DRILL_WEIGHT * drilled) / BATCHES).backward()
             learned[number] = torch.tensor([answer_loss, int((batch.segments >= 0).sum())])
         self.crew.add_up([learned])
         self._add_up_gradients()
