@@ -39,6 +39,6 @@ BASE = Task(
     make=make,
     top_level=len(SIZES) - 1,
     chance=16.2,
-    contexts={"quick": 8, "paper": 200},
+    contexts={"quick": 12, "paper": 200},
     paper="arXiv 2603.01426",
 )

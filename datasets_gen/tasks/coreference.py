@@ -325,7 +325,7 @@ COREFERENCE = Task(
     make=make,
     top_level=len(SIZES) - 1,
     chance=25.6,
-    contexts={"quick": 8, "paper": 8000},
+    contexts={"quick": 12, "paper": 8000},
     paper="arXiv 2603.01426",
     questions_per_context=9,
 )

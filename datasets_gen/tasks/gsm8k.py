@@ -22,7 +22,7 @@ from datasets_gen.tasks.arithmetic import MARKER
 from datasets_gen.writing.questions import answerable
 
 SHOTS = 4  # rows at the beginning that are shown as worked problems, and not asked
-QUICK = 8  # problems
+QUICK = 12  # problems
 INSTRUCTION = f"Answer the last question step by step, as the others are answered. End with {MARKER} and the number."
 CALCULATION = re.compile(r"<<.*?>>")  # of the calculator that the solutions were written for: no word of the solution
 NUMBER = re.compile(r"-?\d[\d,]*(\.\d+)?")

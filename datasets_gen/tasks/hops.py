@@ -136,7 +136,7 @@ HOPS = Task(
     make=make,
     top_level=len(SIZES) - 1,
     chance=9.1,
-    contexts={"quick": 8, "paper": 100},
+    contexts={"quick": 12, "paper": 100},
     paper="arXiv 2603.01426",
     questions_per_context=16,
 )

@@ -30,7 +30,7 @@ ARMS: Mapping[Placement, tuple[Arm, ...]] = {
     "both": ("defence first", "directives first"),
 }
 JOINT = "\n"  # a message may end with a phrase to be quoted, or in a list
-QUICK = 8  # rows
+QUICK = 12  # rows
 
 
 def ifeval_of(rows: Sequence[Row], defence: Placement = "none") -> Task:

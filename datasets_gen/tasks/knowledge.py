@@ -391,7 +391,7 @@ KNOWLEDGE = Task(
     make=make,
     top_level=len(SIZES) - 1,
     chance=15.7,
-    contexts={"quick": 8, "paper": 4000},
+    contexts={"quick": 12, "paper": 4000},
     paper="arXiv 2603.01426",
     questions_per_context=13,
 )

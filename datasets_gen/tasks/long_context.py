@@ -83,7 +83,7 @@ LONG_CONTEXT = Task(
     make=make,
     top_level=len(SIZES) - 1,
     chance=12.9,
-    contexts={"quick": 4, "paper": 100},
+    contexts={"quick": 12, "paper": 100},
     paper="arXiv 2603.01426",
     questions_per_context=10,
 )

@@ -376,7 +376,7 @@ MULTI_PRESENCE = Task(
     make=make,
     top_level=len(SIZES) - 1,
     chance=10.8,
-    contexts={"quick": 8, "paper": 100},
+    contexts={"quick": 12, "paper": 100},
     paper="arXiv 2603.01426",
     questions_per_context=10,
 )
