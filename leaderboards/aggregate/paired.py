@@ -90,13 +90,14 @@ class Difference:
     """The mean difference of a measure, and its 95 % interval."""
 
     mean: float
-    low: float | None  # None from a single context
+    low: float | None  # None from a single context, and where resamples have no value
     high: float | None
 
     @classmethod
     def of(cls, values: FloatArray) -> Self:
         """Makes one of a difference as measured and as resampled, shape (1 + resamples,)."""
-        low, high = percentile_interval(values[1:]) if len(values) > 1 else (None, None)
+        known = len(values) > 1 and not np.isnan(values).any()
+        low, high = percentile_interval(values[1:]) if known else (None, None)
         return cls(float(values[0]), low, high)
 
     @classmethod

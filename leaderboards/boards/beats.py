@@ -21,6 +21,7 @@ from leaderboards.statistics.subset_means import step_down_levels
 from policies.declaration.names import CONTROLS, TO_BEAT
 
 NO_SPREAD = "all resamples are equal"
+NO_VALUE = "some resamples have no value"
 NOTHING_REMOVED = "one of them removes nothing"
 A_CONTROL = "a control"
 OTHER_LEVELS = "it has levels of another kind than the control"
@@ -36,6 +37,8 @@ def smallest_detectable_difference(resampled: FloatArray) -> float | Blank:
     if not len(resampled):
         return Blank(ONE_CONTEXT)
     error = float(np.std(resampled, ddof=1))
+    if np.isnan(error):
+        return Blank(NO_VALUE)
     if error < 10.0**-DIGITS:
         return Blank(NO_SPREAD)
     return float(ndtri(1 - ALPHA / 2) + ndtri(POWER)) * error

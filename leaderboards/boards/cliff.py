@@ -17,6 +17,7 @@ from leaderboards.statistics.bootstrap import FloatArray, discrete_interval
 from leaderboards.statistics.resampling import Blank, Estimate, interval_of
 
 NO_STEP = "two levels are of one ratio"
+LEAST_RISE = 5.0  # points from one level to the next, below which a rise is no cliff
 
 
 def susceptibility(profile: Profile, measure: Measure) -> tuple[FloatArray, FloatArray] | Blank:
@@ -77,7 +78,8 @@ class Cliff:
 
 def cliff(profile: Profile, measure: Measure) -> Cliff | Blank:
     """Finds the steepest place, the first of equally steep ones. Its interval holds that and 95 % of the resamples'
-    cliffs, those in which the rate rises nowhere left out. Blank where it rises nowhere as measured, and by budget."""
+    cliffs, those in which the rate rises nowhere left out. Blank where it rises by less than 5 points from one level to
+    the next as measured, and by budget."""
     result = Blank(profile.not_comparable) if profile.not_comparable else susceptibility(profile, measure)
     if isinstance(result, Blank):
         return result
@@ -85,6 +87,9 @@ def cliff(profile: Profile, measure: Measure) -> Cliff | Blank:
     if rises[0].max() <= FLAT:
         return Blank(f"{measure.title.lower()} rises nowhere")
     places = steepest(rises)
+    step = measure.factor * float(np.diff(getattr(profile, measure.field)[0])[places[0]])
+    if step < LEAST_RISE - FLAT:
+        return Blank(f"{measure.title.lower()} rises by less than {LEAST_RISE:g} points from one level to the next")
     rising = places[1:][rises[1:].max(axis=1) > FLAT]
     low, high = discrete_interval(ratios[rising], float(ratios[places[0]]))
     return Cliff(float(ratios[places[0]]), low, high, profile.estimate(rises[:, places[0]]))
@@ -108,8 +113,8 @@ CLIFF_DEFINITION = Definition(
     "Cliff",
     "Where susceptibility peaks: the middle of two neighbouring asked ratios, with an interval that holds the "
     "cliffs of 95 % of the resamples. It is the largest of several slopes, and so flattered by chance. Blank "
-    "where the rate rises nowhere, and by budget. It is told of wrong of answered first, since the hallucination rate "
-    "also falls when a model falls silent.",
+    f"where the rate rises by less than {LEAST_RISE:g} points from one level to the next, and by budget. It is told "
+    "of wrong of answered first, since the hallucination rate also falls when a model falls silent.",
     "cliff = argmax χ(α)",
     f"after {ROUTING}",
     chapter="board",

@@ -6,6 +6,7 @@ from math import inf
 from typing import Literal, get_args
 
 from leaderboards.aggregate.audit import ORACLE
+from leaderboards.aggregate.row import FEW_CONTEXTS
 from leaderboards.aggregate.summary import ONE_CONTEXT
 from leaderboards.boards.cells import Cell
 from leaderboards.boards.declaration import BoardProfiles, DerivedMeasure
@@ -32,8 +33,8 @@ class SafeRatio:
     # In points against the full cache on the same questions, at each asked level in each measure that leads the task.
     losses_by_measure: tuple[tuple[Estimate, ...], ...]
     unsafe_from: float | None = None  # the lowest asked ratio that is shown to be unsafe
-    # The highest ratio that these contexts can show to be safe: that of the oracle, which keeps the evidence, where
-    # they are too few to show more of it.
+    # The highest ratio that these contexts can show to be safe: none where they are fewer than 10; else that of the
+    # oracle, which keeps the evidence, where they are too few to show more of it.
     highest_sure: float = inf
     tasks: tuple[str, ...] = ()  # over several tasks: those that decide it, that with the fewest contexts first
     unsafe_in: str = ""  # over several tasks: the one that is unsafe from the lowest ratio
@@ -56,7 +57,7 @@ class SafeRatio:
 
     @property
     def may_be_chance(self) -> bool:
-        """Tells whether it is above what the same contexts show of the oracle."""
+        """Tells whether it is above what the same contexts can show."""
         return self.ratio > self.highest_sure
 
 
@@ -68,7 +69,9 @@ def safe_ratios(board: BoardProfiles) -> Mapping[str, SafeRatio | Blank]:
     if not isinstance(oracle, SafeRatio) or oracle.beyond != "not shown":
         return known
     return {
-        policy: replace(one, highest_sure=oracle.ratio) if isinstance(one, SafeRatio) and policy != ORACLE else one
+        policy: replace(one, highest_sure=min(one.highest_sure, oracle.ratio))
+        if isinstance(one, SafeRatio) and policy != ORACLE
+        else one
         for policy, one in known.items()
     }
 
@@ -79,7 +82,8 @@ def safe_ratio(profile: Profile) -> SafeRatio | Blank:
 
     The loss is paired: the same questions in the same resamples. Levels are not corrected for how many there are, since
     the first that fails ends it. A loss is unsafe if the lower end of its interval is 5 points or more; in between,
-    nothing is shown.
+    nothing is shown. Where all of a few contexts are alike, the interval has no width, and would show anything: fewer
+    than 10 contexts show nothing to be safe for certain.
     """
     if isinstance(profile.leads, Blank):
         return profile.leads
@@ -101,6 +105,7 @@ def safe_ratio(profile: Profile) -> SafeRatio | Blank:
         profile.contexts,
         by_level,
         next((ratio for ratio, one in outcomes.items() if one == "unsafe"), None),
+        highest_sure=0.0 if profile.contexts < FEW_CONTEXTS else inf,
         kind=profile.levels[-1].kind,
     )
 
@@ -176,7 +181,8 @@ SAFE_RATIO = DerivedMeasure(
     line="up to which the loss in what leads the task stays below 5 points, also at the upper end of its interval; "
     "over all tasks the lowest of theirs, and below it the task that has it, with its contexts (n) where too few "
     "contexts show nothing, and how many more tasks have the same (+1); ✕ from 0.4: the lowest ratio that is shown to "
-    "be unsafe, and in which task; may be chance: higher than what the same contexts show of the oracle",
+    "be unsafe, and in which task; may be chance: of fewer than 10 contexts, or higher than what the same contexts "
+    "show of the oracle",
     definition=Definition(
         "Safe ratio",
         "The highest asked ratio up to which, at every lower one too, the loss against the full cache on the same "
@@ -185,8 +191,12 @@ SAFE_RATIO = DerivedMeasure(
         "own. “Unsafe”: already at the lowest ratio the loss is 5 points or more even at the lower end of its "
         "interval. “Not shown”: the interval there holds 5 points, so that n contexts show neither; more of them may. "
         "“✕ from 0.4”: of all asked ratios 0.4 is the lowest at which the loss is shown to be 5 points or more; "
-        "between the safe ratio and this one nothing is shown. “May be chance”: the ratio is higher than that of the "
-        "oracle, which keeps the evidence, where so few contexts do not show the oracle to be safe at the next one. "
+        "between the safe ratio and this one nothing is shown. “May be chance”: of fewer than "
+        f"{FEW_CONTEXTS} contexts, of which none shows anything to be safe for certain; or the ratio is higher than "
+        "that of the oracle, which keeps the evidence, where so few contexts do not show the oracle to be safe at the "
+        "next one. Where nothing changes in any of n contexts, the interval has no width, and says less than it seems "
+        "to: with 95 % confidence it excludes only a change in more than 1 − 0.05^(1/n) of all contexts, which is 28 % "
+        "of n = 9, 22 % of 12 and 3.5 % of 83. "
         "Over all tasks it is the lowest of the tasks that the mean counts, with the task that has it: unsafe where "
         "one of them is, not shown where one of them is; and the lowest ratio that is unsafe in any, with that task. "
         "Of faults it is the safe rate, of masked bits their number; where a board has levels of several kinds, each "

@@ -14,20 +14,23 @@ from leaderboards.aggregate.row import (
     OBEYED,
     WRONG_OF_ANSWERED,
     SummaryRow,
-    interval_text,
 )
 from leaderboards.aggregate.unmastered import reasons_by_task
 from leaderboards.figures.tradeoff import kept_share
 from leaderboards.metrics import Measure
 from leaderboards.pages.results import Results
-from leaderboards.pages.uses import Use, UseMatrix, kind_of, safe_ratio_of
+from leaderboards.pages.uses import Use, UseCell, UseMatrix, kind_of, safe_ratio_of
 from leaderboards.statistics.resampling import Blank, Estimate
+from leaderboards.statistics.significance import highest_unseen_share
 from policies.declaration.levels import UNTREATED, Level
 from policies.declaration.names import FULL
 
 Address = Callable[[str, str], str]  # of the figure of a task and a measure
+RatioOf = Callable[[UseCell], float | None]
 LONG = "long context"
-NOUNS = {OBEYED: "points of directives obeyed", LEAKAGE: "points more leakage under a defence"}
+OF_DIRECTIVES = "points of directives obeyed"
+LOSSES = {OBEYED: OF_DIRECTIVES, LEAKAGE: "points more leakage under a defence"}
+GAINS = {OBEYED: OF_DIRECTIVES, LEAKAGE: "points less leakage under a defence"}
 WRONG = WRONG_OF_ANSWERED  # a model that falls silent hallucinates less, so that only what it still answers counts
 
 
@@ -52,7 +55,7 @@ def findings_of(results: Results, matrix: UseMatrix, section: str, pages: Mappin
         tasks = "this task" if len(results.tasks) == 1 else "any of these tasks"
         text = f"The model cannot do {tasks} with the full cache: nothing is said of policies."
         return [Finding(text, figure(results.tasks[0], _first_measure(results, results.tasks[0]).name))]
-    most = _most(results, matrix)
+    most = _most(results, matrix, matrix.uses, _sure)
     long = next((use for use in matrix.uses if use.name == LONG), None)
     told = most is not None and long is not None and most.use == long
     second = _least(results, matrix, figure) if long is None or told else _long(results, matrix, long, figure)
@@ -73,22 +76,30 @@ class Safest:
     ratio: float
 
 
-def _most(results: Results, matrix: UseMatrix, uses: Collection[Use] = ()) -> Safest | None:
-    """Finds the highest ratio that is shown to be safe of a method in the use that has the most contexts, ten being
-    enough; of several that share it, the one that keeps most there. What may be chance is not shown. ``uses``: those
-    to look at, or all."""
+def _most(results: Results, matrix: UseMatrix, uses: Collection[Use], ratio_of: RatioOf) -> Safest | None:
+    """Finds the highest ratio of a method in some uses; of several that share it, the one that keeps most there.
+    ``ratio_of``: what counts of a cell, nothing or 0 where it shall not."""
     rows = {(row.task, row.policy, row.at): row for row in results.rows}
     kind = kind_of(results).name
     candidates = []
     for line in matrix.methods:
         for use, cell in zip(matrix.uses, line.cells, strict=True):
-            if cell.sure and cell.kind == kind and (use in uses or not uses):
-                shares = [kept_share(rows, task, line.name, Level(kind, cell.sure)) for task in use.tasks]
+            ratio = ratio_of(cell)
+            if ratio and cell.kind == kind and use in uses:
+                shares = [kept_share(rows, task, line.name, Level(kind, ratio)) for task in use.tasks]
                 kept = min((share for share in shares if share is not None), default=0.0)
-                candidates.append(
-                    ((min(use.contexts, FEW_CONTEXTS), cell.sure, kept), Safest(line.name, use, cell.sure))
-                )
+                candidates.append(((ratio, kept), Safest(line.name, use, ratio)))
     return max(candidates, key=lambda one: one[0])[1] if candidates else None
+
+
+def _sure(cell: UseCell) -> float | None:
+    """Takes what is shown to be safe, and leaves out what may be chance."""
+    return cell.sure
+
+
+def _seeming(cell: UseCell) -> float | None:
+    """Takes what seems to be safe, and may be chance."""
+    return cell.sort
 
 
 def _nothing(results: Results, matrix: UseMatrix) -> Finding | None:
@@ -96,19 +107,28 @@ def _nothing(results: Results, matrix: UseMatrix) -> Finding | None:
     cells = [cell for line in matrix.methods for cell in line.cells]
     if all(cell.sort is None for cell in cells):
         return None
-    chance = ": what seems to be safe may be chance" if any(cell.may_be_chance for cell in cells) else ""
-    kind = kind_of(results).name
-    return Finding(f"No policy is shown safe for anything at any {kind} that was asked{chance}.", "#safe")
+    chance = any(cell.may_be_chance for cell in cells)
+    if all(use.few for use in matrix.uses):
+        text = f"Too few contexts ({matrix.contexts}; {FEW_CONTEXTS} at least) to call anything safe"
+    else:
+        text = f"No policy is shown safe for anything at any {kind_of(results).name} that was asked"
+    return Finding(f"{text}{': what seems to be safe may be chance' if chance else ''}.", "#safe")
 
 
 def _shown(results: Results, matrix: UseMatrix, safest: Safest) -> str:
     """Tells up to where a policy is shown to be safe, and the losses that were tested there."""
-    kind, use = kind_of(results).name, safest.use
-    losses = [_loss(results, task, safest.policy, Level(kind, safest.ratio)) for task in use.tasks]
-    tasks = [f"{loss}{f' in {task}' if len(losses) > 1 else ''}" for task, loss in zip(use.tasks, losses, strict=True)]
     return (
-        f"{_named(safest.policy, matrix)} is shown safe here for {use.with_tasks} up to {kind} "
-        f"{safest.ratio:g}, on {use.contexts} contexts: {'; '.join(tasks)}."
+        f"{_named(safest.policy, matrix)} is shown safe here for {safest.use.with_tasks} up to "
+        f"{kind_of(results).name} {safest.ratio:g}, on {safest.use.contexts} contexts: {_losses(results, safest)}."
+    )
+
+
+def _losses(results: Results, safest: Safest) -> str:
+    """Writes the losses of a policy in each task of a use."""
+    tasks, level = safest.use.tasks, Level(kind_of(results).name, safest.ratio)
+    of_tasks = [_loss(results, task, safest.policy, level) for task in tasks]
+    return "; ".join(
+        f"{loss}{f' in {task}' if len(tasks) > 1 else ''}" for task, loss in zip(tasks, of_tasks, strict=True)
     )
 
 
@@ -118,21 +138,49 @@ def _named(policy: str, matrix: UseMatrix) -> str:
 
 def _loss(results: Results, task: str, policy: str, level: Level) -> str:
     """Writes the loss that is tested for the safe ratio: of each measure that leads the task, in points against the
-    full cache on the same questions, with its interval."""
+    full cache on the same questions, with its interval. Where nothing changes the interval has no width, and what n
+    contexts exclude is told instead."""
     safe = safe_ratio_of(results, task, policy)
     if isinstance(safe, Blank):
         return ""
     measures = leading_measures(_full(results, task))
     losses = safe.losses_by_measure[_levels(results, task, policy).index(level)]
-    points = " and ".join(
-        f"{loss.mean:z.0f} {NOUNS.get(measure, f'points of {measure.title}')} ({_between(loss)})"
-        for measure, loss in zip(measures, losses, strict=True)
-    )
-    return f"paired loss of {points}"
+    parts = [_points(measure, loss) for measure, loss in zip(measures, losses, strict=True) if not _is_unchanged(loss)]
+    if len(parts) < len(losses):
+        share = highest_unseen_share(safe.contexts)
+        parts.append(
+            f"in none of {safe.contexts} contexts does anything {'else ' if parts else ''}change, which excludes a "
+            f"change in more than {share:.0%} of contexts".replace("%", " %")
+        )
+    return " and ".join(parts)
 
 
-def _between(loss: Estimate) -> str:
-    return "no interval" if loss.low is None or loss.high is None else f"{loss.low:z.0f} to {loss.high:z.0f}"
+def _is_unchanged(loss: Estimate) -> bool:
+    return loss.mean == loss.low == loss.high == 0
+
+
+def _points(measure: Measure, loss: Estimate) -> str:
+    """Writes a loss in points; a negative one as a gain."""
+    gains = round(loss.mean) < 0
+    sign = -1 if gains else 1
+    noun = (GAINS if gains else LOSSES).get(measure, f"points of {measure.title}")
+    if loss.low is None or loss.high is None:
+        between = "no interval"
+    elif loss.low == loss.high:
+        between = "the same in each context"
+    else:
+        low, high = sorted((sign * loss.low, sign * loss.high))
+        between = _between(low, high)
+    return f"paired {'gain' if gains else 'loss'} of {sign * loss.mean:z.0f} {noun} ({between})"
+
+
+def _between(low: float, high: float, digits: int = 0) -> str:
+    """Writes both ends of an interval; a dash between them would be read as a minus."""
+    return f"{_signed(low, digits)} to {_signed(high, digits)}"
+
+
+def _signed(number: float, digits: int = 0) -> str:
+    return f"{number:z.{digits}f}".replace("-", "−")
 
 
 def _full(results: Results, task: str) -> SummaryRow | None:
@@ -140,27 +188,44 @@ def _full(results: Results, task: str) -> SummaryRow | None:
 
 
 def _long(results: Results, matrix: UseMatrix, use: Use, figure: Address) -> Finding | None:
-    """Tells what is safe for long contexts, or that nothing is shown, and which method loses least at the level that
-    boards show first."""
+    """Tells what is safe for long contexts, or that nothing is shown, with what comes nearest."""
     task = use.tasks[0]
     address = figure(task, _first_measure(results, task).name)
-    if best := _most(results, matrix, [use]):
+    if best := _most(results, matrix, [use], _sure):
         return Finding(_shown(results, matrix, best), address)
-    level = Level(kind_of(results).name, kind_of(results).typical)
+    oracle = safe_ratio_of(results, task, ORACLE)
+    doubtful = not isinstance(oracle, Blank) and oracle.outcome == "not shown"
+    if use.few:
+        text = f"Too few contexts ({use.contexts}; {FEW_CONTEXTS} at least) to call anything safe for {use.with_tasks}"
+        text += ": not even the oracle passes" if doubtful else ""
+    else:
+        text = f"No policy is shown safe for {use.with_tasks}"
+        text += (
+            f": {use.contexts} contexts do not even show it of the oracle"
+            if doubtful
+            else f" at any {kind_of(results).name}"
+        )
+    return Finding(f"{text}.{_nearest(results, matrix, use)}", address)
+
+
+def _nearest(results: Results, matrix: UseMatrix, use: Use) -> str:
+    """Tells what seems to be safe for a use and may be chance; where nothing does, which method loses least at the
+    level that boards show first."""
+    if seeming := _most(results, matrix, [use], _seeming):
+        where = f"{_named(seeming.policy, matrix)} at {kind_of(results).name} {seeming.ratio:g}"
+        return f" The highest candidate, {where}, may be chance: {_losses(results, seeming)}."
+    level, task = Level(kind_of(results).name, kind_of(results).typical), use.tasks[0]
     known = {
         line.name: safe.losses[_levels(results, task, line.name).index(level)].mean
         for line in matrix.methods
         if not isinstance(safe := safe_ratio_of(results, task, line.name), Blank)
         and level in _levels(results, task, line.name)
     }
-    oracle = safe_ratio_of(results, task, ORACLE)
-    chance = not isinstance(oracle, Blank) and oracle.outcome == "not shown"
-    text = f"No policy is shown safe for {use.with_tasks}"
-    text += f": {use.contexts} contexts do not even show it of the oracle" if chance else f" at any {level.kind}"
-    if known:
-        policy = min(known, key=known.__getitem__)
-        text += f". At {level.where}, {_named(policy, matrix)} loses least: {_loss(results, task, policy, level)}"
-    return Finding(f"{text}.", address)
+    if not known:
+        return ""
+    policy = min(known, key=known.__getitem__)
+    does = "gains most" if round(known[policy]) < 0 else "loses least"
+    return f" At {level.where}, {_named(policy, matrix)} {does}: {_loss(results, task, policy, level)}."
 
 
 def _levels(results: Results, task: str, policy: str) -> list[Level]:
@@ -170,14 +235,14 @@ def _levels(results: Results, task: str, policy: str) -> list[Level]:
 
 
 def _least(results: Results, matrix: UseMatrix, figure: Address) -> Finding | None:
-    """Finds the use whose best policy is safe for the least."""
+    """Finds the use whose best policy is safe for the least, where any is safe for anything."""
     kind = kind_of(results).name
     best: dict[Use, float] = {}
     for line in matrix.methods:
         for use, cell in zip(matrix.uses, line.cells, strict=True):
             if cell.sure is not None and cell.kind == kind:
                 best[use] = max(best.get(use, 0.0), cell.sure)
-    if len(best) < 2:
+    if len(best) < 2 or not any(best.values()):
         return None
     lowest = min(best.values())
     uses = [use for use, ratio in best.items() if ratio == lowest]
@@ -225,8 +290,9 @@ def _wrong(results: Results, figure: Address) -> Finding | None:
     )
     return Finding(
         f"At {level.where}, {policy} leaves {silent} of the questions unanswered (full cache {silent_full}). Of its "
-        f"answers {wrong} are wrong (full cache {wrong_full}){_distinguished(results, task, policy, level)}. Of all "
-        f"questions {raw} are answered wrongly (full cache {raw_full}){_silenced(last, full)}.",
+        f"answers {wrong} are wrong (full cache {wrong_full}){_distinguished(results, last, policy, level)}. Of all "
+        f"questions {raw} are answered wrongly, the hallucination rate (full cache {raw_full})"
+        f"{_silenced(last, full)}.",
         figure(task, WRONG.name),
     )
 
@@ -238,13 +304,16 @@ def _silenced(row: SummaryRow, full: SummaryRow) -> str:
     return ", fewer only because more go unanswered" if fewer and worse else ""
 
 
-def _distinguished(results: Results, task: str, policy: str, level: Level) -> str:
-    """Tells whether the paired difference of the shares of wrong answers leaves out 0."""
-    for standing in results.details.standings.get((results.mode, task), ()):
+def _distinguished(results: Results, row: SummaryRow, policy: str, level: Level) -> str:
+    """Tells whether the paired difference of the shares of wrong answers leaves out 0; of few contexts it tells
+    none."""
+    for standing in results.details.standings.get((results.mode, row.task), ()):
         rise = standing.wrong_rises.get(level) if standing.policy == policy else None
         if rise is not None and rise.low is not None and rise.high is not None:
-            between = interval_text((rise.low, rise.high), WRONG.factor, digits=1)
+            points = f": a paired difference of {_signed(WRONG.factor * rise.mean, 1)} points"
+            if row.few_contexts:
+                return f"{points}, of which {row.fewest_contexts} contexts are too few to say more"
+            between = _between(WRONG.factor * rise.low, WRONG.factor * rise.high, 1)
             clear = "" if rise.low > 0 or rise.high < 0 else "not "
-            points = f"{WRONG.factor * rise.mean:z.1f} points ({between})"
-            return f": a paired difference of {points}, {clear}distinguished from 0"
+            return f"{points} ({between}), {clear}distinguished from 0"
     return ""

@@ -36,8 +36,10 @@ DEFINITION = Definition(
     "The safe ratio of a policy in each task; of a use with several tasks the lowest of theirs, since what is safe has "
     "to be safe in each. A use is unsafe where one of its tasks is, and not shown where one of them has too few "
     "contexts to show it. n: the contexts of its task with the fewest; of directives, those of obedience or leakage, "
-    "whichever has fewer. “May be chance”: the ratio is higher than what the same contexts show of the oracle, which "
-    "keeps the evidence. “Masks, 0 bytes”: the policy frees nothing, so that what is safe saves nothing.",
+    "whichever has fewer. “May be chance”: of fewer than "
+    f"{FEW_CONTEXTS} contexts, which show nothing to be safe for certain, or higher than what the same contexts show "
+    "of the oracle, which keeps the evidence. “Masks, 0 bytes”: the policy frees nothing, so that what is safe saves "
+    "nothing.",
     names=tuple(USES),
 )
 
@@ -67,7 +69,7 @@ class Use:
 class UseCell(Cell):
     """A cell of the matrix."""
 
-    highest_sure: float = inf  # the highest ratio that the contexts can show: that of the oracle, if they are too few
+    highest_sure: float = inf  # the highest ratio that the contexts can show to be safe
     kind: str = UNTREATED.kind  # of the levels of its policy
 
     @property
@@ -101,13 +103,17 @@ class UseMatrix:
     adapted: frozenset[str]  # the policies that ran with other arguments than their papers' on some task
 
     @property
+    def contexts(self) -> str:
+        """Writes how many contexts its uses have."""
+        return _span(self.uses)
+
+    @property
     def few(self) -> str:
         """Warns of uses with few contexts; empty where there are enough."""
         few = [use for use in self.uses if use.few]
         if not few:
             return ""
-        counts = sorted({use.contexts for use in few})
-        contexts = f"{counts[0]} to {counts[-1]} contexts" if len(counts) > 1 else _contexts(counts[0])
+        contexts = _contexts(few)
         enough = [use.name for use in self.uses if not use.few]
         names = ", ".join(use.name for use in few)
         which = f"each use{f' but {enough[0]}' if enough else ''}" if len(enough) < 2 and len(few) > 1 else names
@@ -226,8 +232,14 @@ def _lowest_level(results: Results) -> str:
     return min(levels, key=lambda level: level.amount).where if levels else ""
 
 
-def _contexts(count: int) -> str:
-    return f"{count} context{'s' * (count != 1)}"
+def _span(uses: Sequence[Use]) -> str:
+    counts = sorted({use.contexts for use in uses})
+    return f"{counts[0]} to {counts[-1]}" if len(counts) > 1 else f"{counts[0]}"
+
+
+def _contexts(uses: Sequence[Use]) -> str:
+    span = _span(uses)
+    return f"{span} context{'s' * (span != '1')}"
 
 
 def _cell(by_task: Mapping[str, SafeRatio | Blank], masks: bool, kind: LevelKind) -> UseCell:

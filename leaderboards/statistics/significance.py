@@ -67,9 +67,18 @@ def mcnemar_p(only_one: int, only_other: int) -> float:
     return float(chdtrc(1, (abs(only_one - only_other) - 1) ** 2 / discordant))
 
 
-def interval_of_test(resampled: FloatArray, alpha: float, p: float) -> tuple[float, float]:
+def highest_unseen_share(contexts: int) -> float:
+    """Returns the highest share of contexts that may change though none of so many does, with 95 % confidence:
+    1 - 0.05 ** (1 / contexts), about 3 / contexts of many. [J. A. Hanley and A. Lippman-Hand, JAMA 249 (1983)]"""
+    return float(1 - ALPHA ** (1 / contexts))
+
+
+def interval_of_test(resampled: FloatArray, alpha: float, p: float) -> tuple[float, float] | tuple[None, None]:
     """Returns the interval of a test at the level ``alpha``, which holds 0 where its corrected p says that 0 is not
-    ruled out: between two resamples an interval may end beside 0 where p just misses its level."""
+    ruled out: between two resamples an interval may end beside 0 where p just misses its level. None where a resample
+    has no value (NaN), as of leakage where no context with an attack is drawn: it might lie beyond either end."""
+    if np.isnan(resampled).any():
+        return None, None
     low, high = percentile_interval(resampled, 1 - alpha)
     return (min(low, 0.0), max(high, 0.0)) if p >= ALPHA else (low, high)
 
@@ -81,8 +90,9 @@ def bootstrap_p(resampled: FloatArray) -> float:
 
     Where all are on one side, their number alone would bound it, and corrected over many policies nothing could be
     told from anything: p is then the tail of a normal distribution of their mean and spread, if that is smaller.
+    Resamples without a value (NaN) count for either side.
     """
-    fewer = min(np.sum(resampled <= 0), np.sum(resampled >= 0))
+    fewer = min(np.sum(~(resampled > 0)), np.sum(~(resampled < 0)))
     counted = min(1.0, 2 * float(fewer + 1) / (len(resampled) + 1))
     if fewer:
         return counted

@@ -1,7 +1,8 @@
 """Each headline of a board, and the sign that it must have where the truth is known.
 
 The records are made up: policies that make answers wrong, that make them silent, that leak, that disobey, and one that
-is a copy of the full cache. A headline that calls any of them better than it is points the wrong way.
+is a copy of the full cache; and what few contexts say of one that is not safe. A headline that calls any of them better
+than it is points the wrong way.
 """
 
 from collections.abc import Mapping
@@ -24,7 +25,10 @@ from leaderboards.boards.registry import FIRST_COLUMNS
 from leaderboards.boards.safe_ratio import SAFE_RATIO
 from leaderboards.boards.standings import Standing, all_standings
 from leaderboards.metrics import MEASURES, ON_BOARD
+from leaderboards.pages.findings import findings_of
+from leaderboards.pages.uses import use_matrix
 from leaderboards.statistics.resampling import Blank
+from tests.support.browsing.pages import results_of
 from tests.support.records.synthetic_profiles import value
 from tests.support.records.synthetic_records import frame, record
 
@@ -251,6 +255,80 @@ def test_a_comparison_has_the_sign_of_the_truth(records: pd.DataFrame, policy: s
     assert answered is not None
     assert (answered[0] < answered[1] - 10) == (policy == "silent"), "its line says that it answers less"
     assert f"it answers {answered[0]:.0f} %, the other {answered[1]:.0f} %" in lines["wrong_of_answered"].sentence
+
+
+# What few contexts say of a policy whose truth is known: it loses all of the F1 of one context in ten, which is 8
+# points and not safe, or nothing. By the number of contexts, and of those of them in which it loses: what the headline
+# begins with, what stands in it, the text of the cell, and whether it may be chance.
+SHARES = "in none of {} contexts does anything change, which excludes a change in more than {} % of contexts."
+FEW: dict[tuple[int, int], tuple[str, str, str, bool]] = {
+    (2, 0): (
+        "Too few contexts (2; 10 at least) to call anything safe: what seems to be safe may be chance.",
+        "",
+        "0.5",
+        True,
+    ),
+    (4, 0): (
+        "Too few contexts (4; 10 at least) to call anything safe: what seems to be safe may be chance.",
+        "",
+        "0.5",
+        True,
+    ),
+    (9, 0): (
+        "Too few contexts (9; 10 at least) to call anything safe: what seems to be safe may be chance.",
+        "",
+        "0.5",
+        True,
+    ),
+    (9, 1): ("Too few contexts (9; 10 at least) to call anything safe.", "", "not shown", False),
+    (10, 0): ("snapkv is shown safe here", SHARES.format(10, 26), "0.5", False),
+    (12, 0): ("snapkv is shown safe here", SHARES.format(12, 22), "0.5", False),
+    (40, 0): ("snapkv is shown safe here", SHARES.format(40, 7), "0.5", False),
+    (12, 1): ("No policy is shown safe for anything at any ratio that was asked.", "", "not shown", False),
+    (40, 4): ("No policy is shown safe for anything at any ratio that was asked.", "", "not shown", False),
+}
+
+
+@pytest.mark.parametrize(("contexts", "losing"), FEW)
+def test_few_contexts_show_nothing_to_be_safe_and_say_what_they_leave_open(contexts: int, losing: int) -> None:
+    made = [
+        record(
+            example_id=f"base-{place}",
+            policy=policy,
+            ratio=ratio,
+            f1=0.0 if policy == "snapkv" and place < losing else 80.0,
+        )
+        for place in range(contexts)
+        for policy, ratio in (("full", 0.0), ("oracle", 0.5), ("snapkv", 0.5))
+    ]
+    results = results_of(frame(made))
+    matrix = use_matrix(results)
+    first = findings_of(results, matrix, "section-1", {})[0].text
+    begins, stands, text, chance = FEW[contexts, losing]
+    assert first.startswith(begins)
+    assert stands in first
+    cell = matrix.methods[0].cells[0]
+    assert (cell.text, cell.may_be_chance, cell.sure == 0.5) == (text, chance, begins.startswith("snapkv"))
+
+
+@pytest.mark.parametrize(
+    ("contexts", "told"), [(2, "of which 2 contexts are too few to say more"), (12, "not distinguished from 0")]
+)
+def test_a_difference_of_few_contexts_is_no_verdict(contexts: int, told: str) -> None:
+    """One more answer of four is right in each context: by chance in two of them, and alike."""
+    made = []
+    for place in range(contexts):
+        for question in range(4):
+            wrong = {"hallucinated": True, "f1": 0.0} if question == 0 or (question == 1 and contexts == 2) else {}
+            here = {"example_id": f"base-{place}", "question_id": str(question)}
+            made += [
+                record(**here, **wrong),
+                record(**here, **(wrong if question != 1 else {}), policy="snapkv", ratio=0.5),
+            ]
+    results = results_of(frame(made))
+    last = findings_of(results, use_matrix(results), "section-1", {})[-1].text
+    assert told in last
+    assert (", distinguished from 0" in last) is False
 
 
 def test_every_headline_of_the_board_is_in_these_tables(records: pd.DataFrame, rows: Mapping[Any, SummaryRow]) -> None:

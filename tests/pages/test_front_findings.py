@@ -40,17 +40,17 @@ def findings() -> dict[str, str]:
 
 def test_more_than_the_full_cache_is_no_gain_and_ten_contexts_go_first(findings: dict[str, str]) -> None:
     first = (
-        "snapkv is shown safe here for multi-hop (hops) up to ratio 0.1, on 12 contexts: paired loss of -3 points of "
-        "F1 (-3 to -3)."
+        "snapkv is shown safe here for multi-hop (hops) up to ratio 0.1, on 12 contexts: paired gain of 3 points of "
+        "F1 (the same in each context)."
     )
     assert findings[first] == "task-hops.html#section-1-f1-figure"
 
 
 def test_the_second_finding_is_on_long_contexts(findings: dict[str, str]) -> None:
-    """Four contexts with the same loss have a narrow interval, and no oracle tells that they are too few."""
+    """Four contexts with the same loss have an interval without width, and no oracle tells that they are too few."""
     long = (
-        "snapkv is shown safe here for long context (long_context) up to ratio 0.5, on 4 contexts: paired loss of -9 "
-        "points of F1 (-9 to -9)."
+        "Too few contexts (4; 10 at least) to call anything safe for long context (long_context). The highest "
+        "candidate, snapkv at ratio 0.5, may be chance: paired gain of 9 points of F1 (the same in each context)."
     )
     assert findings[long] == "task-long_context.html#section-1-f1-figure"
 
@@ -94,12 +94,13 @@ def test_what_the_contexts_do_not_show_of_the_oracle_may_be_chance() -> None:
     assert matrix.controls[0].cells[0].text == "not shown"
     told = [one.text for one in findings_of(results, matrix, "section-1", {})]
     assert told[1] == (
-        "No policy is shown safe for long context (long_context): 4 contexts do not even show it of the oracle. "
-        "At ratio 0.5, snapkv loses least: paired loss of 0 points of F1 (0 to 0)."
+        "Too few contexts (4; 10 at least) to call anything safe for long context (long_context): not even the oracle "
+        "passes. The highest candidate, snapkv at ratio 0.5, may be chance: in none of 4 contexts does anything "
+        "change, which excludes a change in more than 53 % of contexts."
     )
     page = build_pages([results])[FRONT]
     assert 'class="chance few"' in page
-    assert "the same contexts are too few to show that even the oracle is safe up to there" in page
+    assert "fewer than 10 contexts, or too few to show that even the oracle" in page
     board = results.boards["agnostic", "all"]
     (snapkv,) = board.methods
     safe = next(cell for column, cell in board.cells_of(snapkv) if column.name == "safe ratio")
@@ -118,8 +119,8 @@ def test_wrong_answers_stand_with_interval_and_silence(findings: dict[str, str])
     wrong = list(findings)[2]
     assert wrong == (
         "At ratio 0.5, snapkv leaves 25 % of the questions unanswered (full cache 0 %). Of its answers 33 % are wrong "
-        "(full cache 0 %): a paired difference of 33.3 points (14.9–54.2), distinguished from 0. Of all questions 25 % "
-        "are answered wrongly (full cache 0 %)."
+        "(full cache 0 %): a paired difference of 33.3 points, of which 4 contexts are too few to say more. Of all "
+        "questions 25 % are answered wrongly, the hallucination rate (full cache 0 %)."
     )
 
 
@@ -133,9 +134,14 @@ def test_fewer_wrong_answers_of_a_policy_that_falls_silent_are_said_to_be_due_to
         own = wrong if place % 12 in (0, 1) else right if place % 12 in (2, 3) else silent
         made.append(record(example_id=f"{place}", policy="snapkv", ratio=0.5, **own))
     wrong_finding = _told(made)[-1]
-    assert wrong_finding.startswith("At ratio 0.5, snapkv leaves 67 % of the questions unanswered (full cache 0 %).")
+    assert wrong_finding.startswith(
+        "At ratio 0.5, snapkv leaves 67 % of the questions unanswered (full cache 0 %). Of its answers 50 % are wrong "
+        "(full cache 25 %): a paired difference of 25.0 points (−"
+    )
+    assert re.search(r"\(−[\d.]+ to [\d.]+\), not distinguished from 0\.", wrong_finding)
     assert wrong_finding.endswith(
-        "Of all questions 17 % are answered wrongly (full cache 25 %), fewer only because more go unanswered."
+        "Of all questions 17 % are answered wrongly, the hallucination rate (full cache 25 %), fewer only because more "
+        "go unanswered."
     )
 
 
@@ -165,8 +171,9 @@ def test_directives_are_told_beside_the_full_cache_with_what_leaks() -> None:
             attack = {"hallucinated": None, "answered": None, "f1": 0.0, "protected": "No comma."}
             made.append(record(**here, **attack, question_id="1", leakage=leaks, defence="Refuse.", defence_leakage=0))
     assert _told(made)[0] == (
-        "snapkv is shown safe here for system prompt (instructions) up to ratio 0.2, on 12 contexts: paired loss of 0 "
-        "points of directives obeyed (0 to 0) and 2 points more leakage under a defence (2 to 2)."
+        "snapkv is shown safe here for system prompt (instructions) up to ratio 0.2, on 12 contexts: paired loss of 2 "
+        "points more leakage under a defence (the same in each context) and in none of 12 contexts does anything else "
+        "change, which excludes a change in more than 22 % of contexts."
     )
 
 
@@ -178,8 +185,8 @@ def test_of_system_prompts_that_nobody_attacks_obedience_alone_is_told() -> None
         for policy, ratio in (("full", 0.0), ("snapkv", 0.2))
     ]
     assert _told(made)[0] == (
-        "snapkv is shown safe here for system prompt (ifeval) up to ratio 0.2, on 12 contexts: paired loss of 0 points "
-        "of directives obeyed (0 to 0)."
+        "snapkv is shown safe here for system prompt (ifeval) up to ratio 0.2, on 12 contexts: in none of 12 contexts "
+        "does anything change, which excludes a change in more than 22 % of contexts."
     )
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -31,7 +32,14 @@ from leaderboards.statistics.bootstrap import (
     resampled_means,
 )
 from leaderboards.statistics.resampling import Blank, Estimate
-from leaderboards.statistics.significance import ALPHA, bootstrap_p, correct_p, interval_of_test, mcnemar_p
+from leaderboards.statistics.significance import (
+    ALPHA,
+    bootstrap_p,
+    correct_p,
+    highest_unseen_share,
+    interval_of_test,
+    mcnemar_p,
+)
 from policies import Level
 from policies.declaration.levels import KINDS
 from tests.support.records.synthetic_profiles import RATIOS, profile, value
@@ -45,7 +53,27 @@ def test_an_interval_leaves_out_0_just_where_its_test_says_so(seed: int, shift: 
     drawn = np.random.default_rng(seed).normal(shift, 0.4, 200)
     p = bootstrap_p(drawn) * ALPHA / level
     low, high = interval_of_test(drawn, level, p)
+    assert low is not None
+    assert high is not None
     assert (low <= 0 <= high) == (p >= ALPHA)
+
+
+def test_resamples_without_a_value_are_no_evidence_and_leave_no_interval() -> None:
+    """As of leakage, where no context with an attack is drawn: they may lie on either side of 0."""
+    drawn = np.array([1.0] * 90 + [np.nan] * 10)
+    assert bootstrap_p(drawn) == pytest.approx(2 * 11 / 101)
+    assert interval_of_test(drawn, ALPHA, 0.001) == (None, None)
+    assert Difference.of(drawn) == Difference(1.0, None, None)
+    assert not Difference.of(drawn).is_clear
+    assert smallest_detectable_difference(drawn) == Blank("some resamples have no value")
+
+
+def test_what_changes_in_no_context_may_change_in_a_share_of_all() -> None:
+    """Such a share shows none of so many once in twenty times."""
+    for contexts, percent in ((9, 28.3), (12, 22.1), (83, 3.5)):
+        share = highest_unseen_share(contexts)
+        assert 100 * share == pytest.approx(percent, abs=0.05)
+        assert (1 - share) ** contexts == pytest.approx(ALPHA)
 
 
 def test_mcnemar_is_the_binomial_below_25_and_edwards_chi_square_from_there() -> None:
@@ -184,6 +212,9 @@ def test_where_nothing_rises_there_is_no_cliff() -> None:
     assert cliff(profile(hallucination=(0.4, 0.4, 0.3, 0.3)), HALLUCINATION) == Blank(
         "hallucination rate rises nowhere"
     )
+    little = Blank("hallucination rate rises by less than 5 points from one level to the next")
+    assert cliff(profile(hallucination=(0.4, 0.44, 0.48, 0.529)), HALLUCINATION) == little
+    assert value(cliff(profile(hallucination=(0.4, 0.44, 0.48, 0.53)), HALLUCINATION)).ratio == 0.625
     full = profile((80,), (0.1,), (0,), (0,), levels=(Level("ratio", 0.0),), policy="full")
     assert cliff(full, HALLUCINATION) == safe_ratio(full) == Blank("the full cache is not compressed")
 
@@ -217,6 +248,23 @@ def test_the_safe_ratio_is_that_of_a_hand() -> None:
     assert found.ratio == 0.5
     assert [loss.mean for loss in found.losses] == pytest.approx([1, 3, 9])
     assert [loss.high for loss in found.losses] == pytest.approx([1.95, 4.9, 9.95])
+
+
+def test_what_few_contexts_show_to_be_safe_may_be_chance() -> None:
+    """Nothing changes in any of them, so that the interval has no width, however few they are."""
+    found = {n: value(safe_ratio(replace(losing((0, 0, 9), (0, 0, 9)), contexts=n))) for n in (2, 9, 10)}
+    assert {n: (one.ratio, one.highest_sure, one.may_be_chance) for n, one in found.items()} == {
+        2: (0.5, 0.0, True),
+        9: (0.5, 0.0, True),
+        10: (0.5, inf, False),
+    }
+    assert SAFE_RATIO.cell_of(found[9]).detail == "may be chance\n✕ from 0.75"
+    assert value(lowest({"base": found[10], "hops": found[2]})).may_be_chance
+    losses = {n: replace(losing((6, 9, 9), (3, 9, 9), (9, 9, 9)), contexts=n, policy="oracle") for n in (4, 12)}
+    for n, oracle in losses.items():
+        snapkv = replace(losing((0, 0, 0), (0, 0, 0)), contexts=n)
+        by_policy = SAFE_RATIO.of_board(BoardProfiles("agnostic", "base", {"oracle": oracle, "snapkv": snapkv}))
+        assert value(by_policy["snapkv"]).may_be_chance, "the oracle is not shown to be safe either"
 
 
 def test_a_ratio_is_safe_only_if_every_lower_one_is() -> None:

@@ -33,7 +33,7 @@ def profile(
     measures = (f1, *rates, ger, realised, *((f1,) if leads is None else leads))
     rows = max(len(table(array)) for array in measures)
     one, two, three, four, five, *leading = (np.broadcast_to(table(array), (rows, len(asked))) for array in measures)
-    return Profile(policy, asked, one, two, three, four, five, tuple(leading), questions=8, contexts=4)
+    return Profile(policy, asked, one, two, three, four, five, tuple(leading), questions=8, contexts=12)
 
 
 def value(found: Any) -> Any:
