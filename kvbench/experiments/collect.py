@@ -2,7 +2,8 @@
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -43,6 +44,7 @@ class FinishedAnswer:
     context: StoredContext
     record: Record
     observers: Mapping[str, Observer]  # by table, what watched the decoding of the context
+    decode: Callable[[Sequence[Branch]], list[Generation]]  # answers other branches of the trace in the same way
 
 
 def collect(
@@ -66,7 +68,8 @@ def collect(
             rows.add(QUESTIONS.name, questions)
             observers = {name: observe() for name in setting.tables if (observe := TABLES[name].observe)}
             trace, generations = _answers(model, task, prompt, setting, list(observers.values()), donor)
-            answers = list(_finished(model, trace, generations, questions, context, observers))
+            again = partial(_decode_again, model, trace, task.max_new_tokens, setting.max_kv_bytes)
+            answers = list(_finished(model, trace, generations, questions, context, observers, again))
             rows.add(RECORDS.name, [answer.record for answer in answers])
             for name in setting.tables:
                 rows.add(name, _rows_of_study(TABLES[name], answers))
@@ -76,6 +79,7 @@ def collect(
 def _rows_of_study(table: StoredTable, answers: Sequence[FinishedAnswer]) -> Iterator[BaseModel]:
     for answer in answers:
         yield from table.fill(answer) if table.fill else ()
+    yield from table.fill_together(answers) if table.fill_together else ()
 
 
 def _donor(
@@ -121,6 +125,12 @@ def _answers(
     return trace, generations
 
 
+def _decode_again(
+    model: LoadedModel, trace: Trace, steps: int, max_kv_bytes: int | None, branches: Sequence[Branch]
+) -> list[Generation]:
+    return decode(model, replace(trace, branches=list(branches)), steps, max_kv_bytes, gold=True)
+
+
 def _finished(
     model: LoadedModel,
     trace: Trace,
@@ -128,6 +138,7 @@ def _finished(
     questions: Sequence[StoredQuestion],
     context: StoredContext,
     observers: Mapping[str, Observer],
+    again: Callable[[Sequence[Branch]], list[Generation]],
 ) -> Iterator[FinishedAnswer]:
     answers = {(id(generation.branch), generation.question): generation for generation in generations}
     of_full = {one.question: one for one in generations if one.branch.treatment.policy.name == FULL}
@@ -144,7 +155,7 @@ def _finished(
             values |= _against_full(generation, of_full.get(number), is_judged(questions[number]))
             values |= {"task": context.task} | text_scores(values["output_text"], questions[number], context)
             record = Record.model_validate(values)
-            yield FinishedAnswer(model, trace, branch, generation, questions[number], context, record, observers)
+            yield FinishedAnswer(model, trace, branch, generation, questions[number], context, record, observers, again)
 
 
 def _survival(masks: Sequence[torch.Tensor]) -> Survival | None:

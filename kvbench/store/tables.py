@@ -35,6 +35,8 @@ class StoredTable:
     ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)  # least and most of a column
     # Makes the rows of a kvbench.experiments.collect.FinishedAnswer.
     fill: Callable[[Any], Iterable[BaseModel]] | None = None
+    # Makes rows of all finished answers of a prompt at once, where it decodes more of that prompt.
+    fill_together: Callable[[Sequence[Any]], Iterable[BaseModel]] | None = None
     # Makes an observer of the decoding of one context; ``fill`` finds it in ``FinishedAnswer.observers``. It sees steps
     # twice where memory ended and a wave is begun again: it keys what it notes by branch, question and step.
     observe: Callable[[], Any] | None = None

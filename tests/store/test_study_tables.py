@@ -1,6 +1,6 @@
 """The table of a study is declared once; it is written, read, checked, resumed and given out like the others."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -85,6 +85,28 @@ def test_what_an_observer_sees_of_every_step_is_stored(runs: ToyRuns) -> None:
     tokens = [token for ids in store.table(RECORDS)["output_token_ids"].to_pylist() for token in ids]
     assert rows["token"].to_pylist() == tokens  # greedy: the most likely token is the one that is written
     assert min(rows["margin"].to_pylist()) >= 0
+
+
+def again(answers: Sequence[FinishedAnswer]) -> Iterator[Step]:
+    """Decodes the branches of a prompt once more, all at once."""
+    branches = list({id(answer.branch): answer.branch for answer in answers}.values())
+    tokens = {(id(one.branch), one.question): one.token_ids for one in answers[0].decode(branches)}
+    for answer in answers:
+        assert answer.generation is not None
+        named = {name: getattr(answer.record, name) for name in RECORDS.key}
+        for step, token in enumerate(tokens[id(answer.branch), answer.generation.question]):
+            yield Step(**named, step=step, token=token, share=0.0)
+
+
+def test_what_is_decoded_once_more_of_a_prompt_is_decoded_in_the_same_way(runs: ToyRuns) -> None:
+    table = register(StoredTable("again", Step, (*RECORDS.key, "step"), 1, "questions", fill_together=again))
+    try:
+        store = runs("run", ("full", "knorm", "decoding_knorm"), contexts=1, tables=("again",))
+        rows = store.study_table(table)
+    finally:
+        del TABLES[table.name]
+    tokens = [token for ids in store.table(RECORDS)["output_token_ids"].to_pylist() for token in ids]
+    assert rows["token"].to_pylist() == tokens
 
 
 @pytest.fixture
