@@ -2,7 +2,7 @@
 
 from datasets_gen.examples.directives import Directive, check, family_of, share_obeyed, undo
 from datasets_gen.examples.errors import DatasetError, unknown_name
-from datasets_gen.examples.example import Arm, Example, Question, Span, SpanKind, Split
+from datasets_gen.examples.example import Arm, Example, Question, Span, SpanKind, Split, StatedValue
 from datasets_gen.examples.lexicon import kinds_of
 from datasets_gen.examples.tags import TAGS, parse_tags, tags_of, with_tags
 from datasets_gen.examples.task import ABSTENTION, INSTRUCTION, Profile, Request, Task
@@ -26,6 +26,7 @@ __all__ = [
     "Span",
     "SpanKind",
     "Split",
+    "StatedValue",
     "Task",
     "check",
     "family_of",

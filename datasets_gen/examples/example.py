@@ -36,6 +36,18 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
+class StatedValue:
+    """A value that the context states about anything, and the characters ``[start, end)`` where it does."""
+
+    text: str
+    start: int
+    end: int
+
+    def shift(self, by: int) -> "StatedValue":
+        return StatedValue(self.text, self.start + by, self.end + by)
+
+
+@dataclass(frozen=True, slots=True)
 class Question:
     """One question about a context."""
 
@@ -71,11 +83,16 @@ class Example:
     split: Split
     index: int
     context: str
-    stated_values: tuple[str, ...]  # about anything: a wrong answer among them is a confusion, not a fabrication
+    stated: tuple[StatedValue, ...]  # every place of every value
     questions: tuple[Question, ...]
     spans: tuple[Span, ...] = ()  # of the context as a whole
     arm: Arm = ""  # the way in which the draw is written, where there are several
     draw: str = ""  # the same for all arms
+
+    @property
+    def stated_values(self) -> tuple[str, ...]:
+        """Lists each stated value once: a wrong answer among them is a confusion, not a fabrication."""
+        return tuple(dict.fromkeys(value.text for value in self.stated))
 
     def text_of(self, kind: SpanKind) -> str:
         """Joins the text of the context's spans of a kind; empty if it has none."""

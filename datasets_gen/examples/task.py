@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, TypeVar, get_args
 
 from datasets_gen.examples.errors import DatasetError, unknown_name
-from datasets_gen.examples.example import Arm, Example, Question, Span, Split
+from datasets_gen.examples.example import Arm, Example, Question, Span, Split, StatedValue
 from datasets_gen.examples.lexicon import LEXICON_SHA256
 
 # Said after every question, and never part of what is compressed.
@@ -41,7 +41,7 @@ class Draft:
     """Holds what a generator draws: everything of an example but its identity."""
 
     context: str
-    stated_values: tuple[str, ...]
+    stated: tuple[StatedValue, ...]
     questions: tuple[Question, ...]
     spans: tuple[Span, ...] = ()
 
@@ -106,9 +106,7 @@ class Task:
         rng = random.Random(f"{self.version}/{draw}")
         draft = self.make(rng, Request(split, level, questions, held_out, arm, number, taught))
         numbered = tuple(replace(question, id=f"{identity}/{i}") for i, question in enumerate(draft.questions))
-        return Example(
-            identity, self.name, split, index, draft.context, draft.stated_values, numbered, draft.spans, arm, draw
-        )
+        return Example(identity, self.name, split, index, draft.context, draft.stated, numbered, draft.spans, arm, draw)
 
     def generate(self, seed: int, count: int, split: Split = "test", held_out: bool = False) -> Iterator[Example]:
         """Yields the first ``count`` examples of a seed."""

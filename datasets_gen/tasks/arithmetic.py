@@ -3,7 +3,7 @@
 import random
 from dataclasses import dataclass, field, replace
 
-from datasets_gen.examples.example import Question, Span, SpanKind
+from datasets_gen.examples.example import Question, Span, SpanKind, StatedValue
 from datasets_gen.examples.lexicon import draw_people, lexicon
 from datasets_gen.examples.task import Draft, Request, Task
 from datasets_gen.examples.wording import Wording, phrasings
@@ -110,7 +110,7 @@ class Story:
 
     item: str
     text: str = ""
-    stated: list[str] = field(default_factory=list)  # names and numbers in order of mention
+    stated: list[StatedValue] = field(default_factory=list)  # names and numbers in order of mention
 
     def tell(self, template: str, words: dict[str, str], accounts: list[Account]) -> None:
         """Adds a sentence that all of ``accounts`` are worked out from."""
@@ -120,7 +120,7 @@ class Story:
         self.text += sentence
         kinds: dict[str, SpanKind] = {slot: "subject" if slot in ("subject", "other") else "answer" for slot in words}
         places = {slot: Span(kinds[slot], *place) for slot, place in ranges.items() if slot != "item"}
-        self.stated += [words[slot] for slot in places]
+        self.stated += [StatedValue(words[slot], span.start, span.end) for slot, span in places.items()]
         for account in accounts:
             of_others = {slot for slot in ("subject", "other") if words.get(slot) != account.name}
             account.spans.append(Span("fact", start, len(self.text)))
@@ -140,7 +140,7 @@ def make(rng: random.Random, request: Request) -> Draft:
         _question(wording.choose(rng, QUESTIONS).format(item=story.item, subject=account.name), account)
         for account in rng.sample(fitting, min(request.questions, len(fitting)))
     ]
-    return Draft(story.text, tuple(dict.fromkeys(story.stated)), tuple(questions))
+    return Draft(story.text, tuple(story.stated), tuple(questions))
 
 
 def _story(rng: random.Random, request: Request, size: Size, wording: Wording) -> tuple[Story, list[Account]]:

@@ -29,7 +29,7 @@ def make(rng: random.Random, request: Request) -> Draft:
     people = draw_people(rng, request.split, rng.randint(*people_range))
     passage = write_passage(rng, draw_facts(rng, people, ATTRIBUTES, facts_range), wording)
     questions = attribute_questions(Asker(rng, wording), request, passage, UNANSWERABLE_SHARE, REVERSE_SHARE)
-    return Draft(passage.text, passage.stated_values(), questions)
+    return Draft(passage.text, passage.stated(), questions)
 
 
 BASE = Task(

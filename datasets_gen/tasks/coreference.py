@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Literal
 
-from datasets_gen.examples.example import Question, Span
+from datasets_gen.examples.example import Question, Span, StatedValue
 from datasets_gen.examples.lexicon import draw_people, draw_unmentioned, lexicon
 from datasets_gen.examples.task import Draft, Request, Task
 from datasets_gen.examples.wording import Wording
@@ -126,7 +126,7 @@ class Story:
         self.people = {name: Referent(name, name.split()[0] in feminine) for name in people}
         self.statements: list[Statement] = []
         self.described: set[str] = set()  # the words of the descriptions that were used
-        self.values: dict[str, None] = {}  # all that was stated, in order
+        self.values: list[StatedValue] = []  # in order
         self.text = ""
 
     def tell(self, fact: Fact) -> None:
@@ -146,8 +146,8 @@ class Story:
         self.text += sentence
         name = way.name if way else stated.subject
         read = way.read if way else ()
-        mentions = [(stated.value.start, fact.value)] + ([] if way else [(stated.subject.start, fact.subject)])
-        self.values |= dict.fromkeys(text for _, text in sorted(mentions))
+        subject, value = stated.stated()
+        self.values += [value] if way else sorted((subject, value), key=lambda one: one.start)
         self.statements.append(Statement(fact, stated.value, stated.sentence, read, name))
         self._note(person, way.kind if way else "name")
 
@@ -314,7 +314,7 @@ def _unknown_value(ask: Asker, story: Story, fact: Fact) -> Question:
     if fact.value in story.people:
         value = rng.choice([person for person in story.people if person != fact.value])
     else:
-        value = draw_unmentioned(rng, relation.value_kind, {*story.values, *GENDERED_JOBS})
+        value = draw_unmentioned(rng, relation.value_kind, {*(value.text for value in story.values), *GENDERED_JOBS})
     return ask.unknown_reverse(relation, value)
 
 

@@ -68,7 +68,7 @@ def make(rng: random.Random, request: Request) -> Draft:
     questions = draw_different(
         min(request.questions, possible), lambda: _question(ask, line, longest, unanswerable_share, reverse_share)
     )
-    return Draft(line.passage.text, line.passage.stated_values(), questions)
+    return Draft(line.passage.text, line.passage.stated(), questions)
 
 
 def _question(ask: Asker, line: Line, longest: int, unanswerable_share: float, reverse_share: float) -> Question:

@@ -15,7 +15,7 @@ from datasets_gen.examples.lexicon import draw_people, lexicon
 from datasets_gen.examples.task import Draft, Request, Task
 from datasets_gen.examples.wording import Wording
 from datasets_gen.writing.defences import ATTACKS, REFUSAL
-from datasets_gen.writing.passage import Fact, StatedFact, deal_facts, draw_facts, write_passage
+from datasets_gen.writing.passage import Fact, Passage, StatedFact, deal_facts, draw_facts, write_passage
 from datasets_gen.writing.questions import Asker, forward_question, reverse_question
 from datasets_gen.writing.relations import ATTRIBUTES, Relation
 from datasets_gen.writing.system_prompt import SystemPrompt, attack, with_defence
@@ -97,7 +97,9 @@ def make(rng: random.Random, request: Request) -> Draft:
     questions += [attack(ask, pretext, directives, prompt) for pretext in rng.sample(tuple(ATTACKS), attacks)]
     rng.shuffle(questions)
     context = f"{prompt.text} {passage.text}".lstrip()
-    return Draft(context, passage.stated_values(), tuple(questions), prompt.defence + prompt.directives)
+    return Draft(
+        context, Passage(context, tuple(stated)).stated(), tuple(questions), prompt.defence + prompt.directives
+    )
 
 
 def _kinds_of(rng: random.Random, size: Size, request: Request) -> list[str]:

@@ -137,7 +137,7 @@ def make(rng: random.Random, request: Request) -> Draft:
     questions = draw_of_kinds(
         rng, min(request.questions, possible), request.kinds(size.types), UNANSWERABLE_SHARE, draw
     )
-    return Draft(lives.passage.text, lives.passage.stated_values(), questions)
+    return Draft(lives.passage.text, lives.passage.stated(), questions)
 
 
 def _lives(rng: random.Random, request: Request, size: Size, wording: Wording) -> Lives:

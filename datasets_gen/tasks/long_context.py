@@ -50,7 +50,7 @@ def make(rng: random.Random, request: Request, fill: Fill | None = None, depth: 
     prose = fill(random.Random(rng.getrandbits(64)), lambda prose: lay_out(statements, depths, prose)[0].text)
     passage, distractors = lay_out(statements, depths, prose)
     questions = attribute_questions(Asker(rng, wording), request, passage, UNANSWERABLE_SHARE, REVERSE_SHARE)
-    return Draft(passage.text, passage.stated_values(), questions, distractors)
+    return Draft(passage.text, passage.stated(), questions, distractors)
 
 
 def lay_out(statements: Statements, depths: Sequence[float], prose: Sequence[str]) -> tuple[Passage, tuple[Span, ...]]:

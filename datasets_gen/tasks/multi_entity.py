@@ -142,7 +142,7 @@ def make(rng: random.Random, request: Request) -> Draft:
     circle = Circle(request.split, names, people, links, gaps, write_passage(rng, facts, wording))
     ask = Asker(rng, wording)
     questions = draw_different(min(request.questions, 2 * len(facts)), lambda: _question(ask, circle))
-    return Draft(circle.passage.text, circle.passage.stated_values(), questions)
+    return Draft(circle.passage.text, circle.passage.stated(), questions)
 
 
 def _draw_gaps(rng: random.Random, attributes: list[Relation], people: list[str]) -> list[tuple[Relation, str]]:

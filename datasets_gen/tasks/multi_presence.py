@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from datasets_gen.examples.example import AnswerType, Direction, Question, Span
+from datasets_gen.examples.example import AnswerType, Direction, Question, Span, StatedValue
 from datasets_gen.examples.lexicon import draw_people, draw_values, lexicon
 from datasets_gen.examples.task import Draft, Request, Task
 from datasets_gen.examples.wording import Phrasings, Wording, phrasings
@@ -226,8 +226,8 @@ def make(rng: random.Random, request: Request) -> Draft:
         return _look_up(rng, wording, story, form, missing)
 
     questions = draw_of_kinds(rng, count, request.kinds(size.forms), UNANSWERABLE_SHARE, draw)
-    stated = dict.fromkeys(m.words[slot] for m in mentions for slot in m.places)
-    return Draft(text, tuple(stated), questions)
+    stated = tuple(StatedValue(m.words[slot], *place) for m in mentions for slot, place in m.places.items())
+    return Draft(text, stated, questions)
 
 
 def _happenings(rng: random.Random, size: Size, people: list[str]) -> list[tuple[Period, dict[str, str]]]:

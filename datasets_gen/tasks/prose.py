@@ -95,7 +95,7 @@ def _make(rng: random.Random, request: Request) -> Draft:
     again = rng.sample(passage.facts, len(passage.facts))
     lead, *rest = (passage.text[stated.sentence.start : stated.sentence.end] for stated in again)
     spans = tuple(span for stated in again[1:] for span in (stated.value.as_a("answer"), stated.sentence))
-    return Draft(passage.text, passage.stated_values(), (_continuation(lead, " ".join(rest), spans),), distractors)
+    return Draft(passage.text, passage.stated(), (_continuation(lead, " ".join(rest), spans),), distractors)
 
 
 def _continuation(lead: str, continuation: str, spans: tuple[Span, ...]) -> Question:

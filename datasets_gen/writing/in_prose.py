@@ -10,15 +10,19 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import TypeVar
 
 from datasets_gen.examples.errors import DatasetError
-from datasets_gen.examples.example import Question, Span
+from datasets_gen.examples.example import Question, Span, StatedValue
 from datasets_gen.examples.task import Draft, Request, Task
 from datasets_gen.writing.prose import Fill, Length, length_in_tokens, length_in_words, place_in_prose
 
 _END_OF_SENTENCE = re.compile(r"(?<=[.!?]) (?=\S)")
 # A sentence with such words is understood from the one right before it.
 _GOES_ON = re.compile(r"^(Then|Soon|After that)\b|\b([Hh]e|[Ss]he|[Hh]is|[Hh]er|[Hh]im)\b")
+
+
+Place = TypeVar("Place", Span, StatedValue)
 
 
 @dataclass(frozen=True)
@@ -95,7 +99,7 @@ def set_in_prose(rng: random.Random, draft: Draft, fill: Fill, depth: float | No
     prose = fill(rng, lambda sentences: lay_out(draft.context, pieces, depths, sentences)[0])
     text, moves, distractors = lay_out(draft.context, pieces, depths, prose)
 
-    def shift_spans(spans: tuple[Span, ...]) -> tuple[Span, ...]:
+    def shift_spans(spans: tuple[Place, ...]) -> tuple[Place, ...]:
         return tuple(_shift_span(span, pieces, moves) for span in spans)
 
     def with_moved_spans() -> Iterator[Question]:
@@ -103,10 +107,11 @@ def set_in_prose(rng: random.Random, draft: Draft, fill: Fill, depth: float | No
             yield replace(question, spans=shift_spans(question.spans))
 
     kept = tuple(span for span in draft.spans if span.kind != "distractor")
-    return replace(draft, context=text, questions=tuple(with_moved_spans()), spans=shift_spans(kept) + distractors)
+    questions, stated = tuple(with_moved_spans()), shift_spans(draft.stated)
+    return Draft(text, stated, questions, shift_spans(kept) + distractors)
 
 
-def _shift_span(span: Span, pieces: Sequence[Piece], moves: Sequence[int]) -> Span:
+def _shift_span(span: Place, pieces: Sequence[Piece], moves: Sequence[int]) -> Place:
     for piece, by in zip(pieces, moves, strict=True):
         if piece.start <= span.start and span.end <= piece.end:
             return span.shift(by)

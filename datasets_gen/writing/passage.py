@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from string import Formatter
 
-from datasets_gen.examples.example import Span
+from datasets_gen.examples.example import Span, StatedValue
 from datasets_gen.examples.lexicon import draw_values
 from datasets_gen.examples.wording import Wording
 from datasets_gen.writing.relations import Relation, draw_relations
@@ -29,6 +29,12 @@ class StatedFact:
     value: Span
     sentence: Span
 
+    def stated(self) -> tuple[StatedValue, StatedValue]:
+        """Returns the subject and the value with their places."""
+        places = (self.fact.subject, self.subject), (self.fact.value, self.value)
+        subject, value = (StatedValue(text, span.start, span.end) for text, span in places)
+        return subject, value
+
 
 @dataclass(frozen=True)
 class Passage:
@@ -39,9 +45,9 @@ class Passage:
         """Finds the statement of ``relation(subject)``."""
         return next(s for s in self.facts if s.fact.relation.name == relation and s.fact.subject == subject)
 
-    def stated_values(self) -> tuple[str, ...]:
-        """Lists every subject and value once, in order of first mention."""
-        return tuple(dict.fromkeys(name for s in self.facts for name in (s.fact.subject, s.fact.value)))
+    def stated(self) -> tuple[StatedValue, ...]:
+        """Lists every subject and value, fact by fact."""
+        return tuple(value for stated_fact in self.facts for value in stated_fact.stated())
 
 
 def said_of(person: str, facts: Iterable[Fact]) -> set[str]:

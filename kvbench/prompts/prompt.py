@@ -6,18 +6,20 @@ instruction is never compressed: it stands before the question, where the questi
 one that is compressed with its context.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Literal, NamedTuple
 
+import numpy as np
 from transformers import PreTrainedTokenizerBase
 
-from datasets_gen import Example, Question, Span, SpanKind, Task
+from datasets_gen import Example, Question, Span, SpanKind, StatedValue, Task
 from kvbench.prompts.mode import Mode
 from kvbench.system.errors import KVBenchError, first_line
 
 INSTRUCTIONS: tuple[SpanKind, ...] = ("defence", "directive")
+EVIDENCE: tuple[SpanKind, ...] = ("answer", "subject", "bridge", "fact")
 Role = Literal["user", "system", "text"]
 
 
@@ -39,6 +41,9 @@ class TokenizedQuestion:
     answer_tokens: tuple[int, ...]  # positions in the compressed region; empty for an unanswerable question
     evidence_tokens: tuple[int, ...]  # likewise
     gold_ids: tuple[int, ...] = ()  # the tokens of a perfect output without an end token; empty if unknown
+    # Positions by kind: answer, subject, bridge and fact, which are the evidence, and distractor: where the context
+    # states other values, outside the evidence and none of them a right answer.
+    spans: Mapping[str, tuple[int, ...]] = field(default_factory=dict, hash=False)
 
 
 class Stretch(NamedTuple):
@@ -59,6 +64,7 @@ class Prompt:
     questions: tuple[TokenizedQuestion, ...]
     stretches: tuple[Stretch, ...] = ()  # of instructions, in order
     token_ends: tuple[int, ...] = ()  # where in the context's text each of its tokens ends
+    stated: Mapping[str, tuple[int, ...]] = field(default_factory=dict, hash=False)  # positions, by stated value
 
     @property
     def protected(self) -> tuple[tuple[int, int], ...]:
@@ -138,17 +144,16 @@ def answer_text(tokenizer: PreTrainedTokenizerBase, token_ids: Sequence[int]) ->
     return str(tokenizer.decode(list(token_ids), skip_special_tokens=True)).strip()
 
 
-def tokens_of(spans: Sequence[Span], offsets: Sequence[tuple[int, int]], shift: int) -> tuple[int, ...]:
+def tokens_of(spans: Sequence[Span | StatedValue], offsets: Sequence[tuple[int, int]], shift: int) -> tuple[int, ...]:
     """Returns the positions of the tokens that overlap a span; ``shift`` is where the context starts in the text.
 
     A token of a byte-level tokenizer carries the space before its word, so it may start one character before a span.
     """
-    ranges = [(span.start + shift, span.end + shift) for span in spans]
-    return tuple(
-        position
-        for position, (start, end) in enumerate(offsets)
-        if any(start < range_end and end > range_start for range_start, range_end in ranges)
-    )
+    starts, ends = np.array(offsets).reshape(-1, 2).T
+    overlapping = np.zeros(len(starts), dtype=np.bool_)
+    for span in spans:
+        overlapping |= (starts < span.end + shift) & (ends > span.start + shift)
+    return tuple(overlapping.nonzero()[0].tolist())
 
 
 def build_prompts(tokenizer: PreTrainedTokenizerBase, task: Task, example: Example, mode: Mode) -> list[Prompt]:
@@ -178,20 +183,33 @@ def _build_prompt(
 ) -> Prompt:
     encoded = tokenizer(head + compressed, add_special_tokens=False, return_offsets_mapping=True)
     offsets = encoded["offset_mapping"]
-    questions = tuple(
-        TokenizedQuestion(
-            question,
-            encode(tokenizer, text),
-            tokens_of([span for span in question.spans if span.kind == "answer"], offsets, len(head)),
-            tokens_of(question.spans, offsets, len(head)),
-            gold_ids(tokenizer, question, text),
+    stated = {
+        value: tokens_of([place for place in example.stated if place.text == value], offsets, len(head))
+        for value in example.stated_values
+    }
+    questions = []
+    for question, text in question_texts:
+        spans: dict[str, tuple[int, ...]] = {
+            kind: tokens_of([span for span in question.spans if span.kind == kind], offsets, len(head))
+            for kind in EVIDENCE
+        }
+        evidence = tokens_of(question.spans, offsets, len(head))
+        spans["distractor"] = _distractors(question, stated, evidence)
+        ids = encode(tokenizer, text)
+        questions.append(
+            TokenizedQuestion(question, ids, spans["answer"], evidence, gold_ids(tokenizer, question, text), spans)
         )
-        for question, text in question_texts
-    )
     context = tokens_of([Span("fact", 0, len(example.context))], offsets, len(head))
-    ids: tuple[int, ...] = tuple(encoded["input_ids"])
+    token_ids: tuple[int, ...] = tuple(encoded["input_ids"])
     ends = tuple(min(offsets[position][1] - len(head), len(example.context)) for position in context)
-    return Prompt(example, ids, context, questions, _stretches(example, offsets, len(head)), ends)
+    stretches = _stretches(example, offsets, len(head))
+    return Prompt(example, token_ids, context, tuple(questions), stretches, ends, stated)
+
+
+def _distractors(question: Question, stated: Mapping[str, tuple[int, ...]], evidence: Sequence[int]) -> tuple[int, ...]:
+    """Returns the positions of all stated values that are no right answer to a question and not in its evidence."""
+    others = {position for value, positions in stated.items() if value not in question.golds for position in positions}
+    return tuple(sorted(others - set(evidence)))
 
 
 def _stretches(example: Example, offsets: Sequence[tuple[int, int]], shift: int) -> tuple[Stretch, ...]:

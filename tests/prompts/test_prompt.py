@@ -310,3 +310,29 @@ def test_tekken_is_encoded_as_by_mistral_itself(role: Role) -> None:
         ChatCompletionRequest(messages=messages)
     )
     assert tekken().apply_chat_template(messages, return_dict=False) == theirs.tokens
+
+
+# --- spans by kind, and what else is stated
+
+
+@every_mode
+@every_task
+def test_spans_by_kind_make_up_the_evidence_and_distractors_are_other_stated_values(
+    tokenizer: PreTrainedTokenizerFast, mode: Mode, task: Task
+) -> None:
+    for example, prompt in prompts(tokenizer, task, mode):
+        for value, positions in prompt.stated.items():
+            places = [place for place in example.stated if place.text == value]
+            assert all(example.context[place.start : place.end] == value for place in places)
+            text = spell(tokenizer, [prompt.token_ids[position] for position in positions])
+            assert text.count(value) >= len({(place.start, place.end) for place in places})
+        for ask in prompt.questions:
+            by_kind = {kind: set(positions) for kind, positions in ask.spans.items()}
+            distractors = by_kind.pop("distractor")
+            assert by_kind["answer"] == {*ask.answer_tokens}
+            directives = {span for span in ask.question.spans if span.kind not in by_kind}
+            assert set.union(*by_kind.values()) <= {*ask.evidence_tokens}
+            assert directives or set.union(*by_kind.values()) == {*ask.evidence_tokens}
+            assert distractors.isdisjoint(ask.evidence_tokens)
+            wrong = {value for value in prompt.stated if value not in ask.question.golds}
+            assert distractors <= {position for value in wrong for position in prompt.stated[value]}
