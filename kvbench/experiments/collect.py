@@ -46,6 +46,11 @@ class FinishedAnswer:
     observers: Mapping[str, Observer]  # by table, what watched the decoding of the context
     decode: Callable[[Sequence[Branch]], list[Generation]]  # answers other branches of the trace in the same way
 
+    def scores_of(self, generation: Generation) -> dict[str, object]:
+        """Returns the scores of another generation for the same question, of its text and of its likelihood."""
+        text = answer_text(self.model.tokenizer, list(generation.token_ids))
+        return text_scores(text, self.question, self.context) | {"gold_nll": generation.gold_nll}
+
 
 def collect(
     model: LoadedModel,

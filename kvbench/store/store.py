@@ -23,6 +23,7 @@ import pyarrow.compute as pc
 from pydantic import BaseModel
 
 from kvbench.store.identity import Identity
+from kvbench.store.interventions import INTERVENTIONS as INTERVENTIONS  # registers itself, so that every store reads it
 from kvbench.store.joined import Places, join_tables, places_of_parents
 from kvbench.store.next_tokens import NEXT_TOKENS as NEXT_TOKENS  # registers itself, so that every store reads it
 from kvbench.store.parquet import read_parquet, write_parquet

@@ -1,0 +1,105 @@
+"""Chooses rows of the cache to put back into a branch or to take away from it, and makes the branches that do so.
+
+Rows go by their tokens, over all layers, one layer, or one head: every layer and head is tried, whichever reads.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+
+from kvbench.engine.treat.branch import Branch
+from kvbench.engine.treat.given import mask_of, with_mask
+from kvbench.prompts.prompt import Prompt, TokenizedQuestion
+from policies.declaration.draws import seed_of
+
+Action = Literal["restore", "remove"]
+Place = tuple[int, int]  # a layer and a head of it, each of them ALL or a number
+ALL = -1
+EVERYWHERE: Place = (ALL, ALL)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Names rows of a question.
+
+    ``target``: the span that they are, such as ``answer``. ``draw``: 0 for its own rows; n > 0 for the n-th draw of as
+    many random rows instead, of tokens of the context that are no evidence.
+    """
+
+    target: str
+    draw: int = 0
+
+
+@dataclass(frozen=True)
+class Intervention:
+    """Describes a branch in which rows were put back or taken away: as many as ``changed``, over layers and heads."""
+
+    rows: Rows
+    place: Place
+    changed: int
+    branch: Branch  # it answers one question
+
+
+def places(layers: int, heads: int) -> list[Place]:
+    """Lists all layers together, each layer, and each head."""
+    alone = [(layer, head) for layer in range(layers) for head in (ALL, *range(heads))]
+    return [EVERYWHERE, *alone]
+
+
+def intervene(
+    action: Action, branch: Branch, prompt: Prompt, question: int, where: Mapping[Place, Sequence[Rows]]
+) -> Iterator[Intervention]:
+    """Makes a branch for all rows at each place; it is equal to ``branch`` where no row is to be changed.
+
+    ``where``: by place, the rows to be tried there. Those of spans that the question does not have are left out.
+    """
+    keep = mask_of(branch)
+    chosen: dict[Rows, torch.Tensor] = {}
+    for place, several in where.items():
+        for rows in several:
+            tokens = tokens_of(prompt.questions[question], rows.target)
+            if not tokens:
+                continue
+            if rows not in chosen:
+                order = random_order(prompt, question, rows.draw) if rows.draw else None
+                chosen[rows] = choose(~keep if action == "restore" else keep, tokens, order)
+            changed = chosen[rows] & _at(place, keep)
+            yield Intervention(rows, place, int(changed.sum()), with_mask(branch, keep ^ changed, (question,)))
+
+
+def tokens_of(question: TokenizedQuestion, target: str) -> tuple[int, ...]:
+    """Returns the tokens of a span of a question; none where it has no such span."""
+    return question.evidence_tokens if target == "evidence" else question.spans.get(target, ())
+
+
+def random_order(prompt: Prompt, question: int, draw: int) -> list[int]:
+    """Orders the tokens of the context that are no evidence of a question at random, the same in every run."""
+    asked = prompt.questions[question]
+    others = sorted({*prompt.context_tokens} - {*asked.evidence_tokens})
+    generator = torch.Generator().manual_seed(seed_of(draw, asked.question.id, "rows of an intervention"))
+    return [others[place] for place in torch.randperm(len(others), generator=generator).tolist()]
+
+
+def choose(available: torch.Tensor, tokens: Sequence[int], order: Sequence[int] | None = None) -> torch.Tensor:
+    """Returns which of the available rows belong to some tokens, bool (layers, num_kv_heads, seq_len) as ``available``.
+    With an ``order`` of other tokens, it returns in every head the first of these that are available, as many."""
+    of_target = torch.zeros_like(available)
+    of_target[..., list(tokens)] = True
+    of_target &= available
+    if order is None:
+        return of_target
+    ordered = available[..., list(order)]
+    chosen = torch.zeros_like(available)
+    chosen[..., list(order)] = ordered & (ordered.cumsum(-1) <= of_target.sum(-1, keepdim=True))
+    return chosen
+
+
+def _at(place: Place, keep: torch.Tensor) -> torch.Tensor:
+    """Returns the rows of a place, bool (layers, num_kv_heads, 1)."""
+    layers, heads = (torch.arange(count, device=keep.device) for count in keep.shape[:2])
+    layer, head = place
+    of_layer = (layers == layer) | (layer == ALL)
+    of_head = (heads == head) | (head == ALL)
+    return (of_layer[:, None] & of_head)[..., None]

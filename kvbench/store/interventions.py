@@ -1,0 +1,198 @@
+"""The tables of interventions: what comes back with rows that are put back into a compressed branch, what is lost with
+rows that are taken away from the full cache, and the smallest sets of tokens with which answers are right.
+
+Asked are questions that the full cache has right: of a policy those that it has lost, of the full cache all. Rows are
+changed in all layers and heads at once. At the cliff of a context, the lowest level at which a policy loses any of its
+questions, one answer is also tried layer by layer and head by head: for :data:`MAPPED` contexts of each task.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from kvbench.store.record import RANGES
+from kvbench.store.tables import QUESTIONS, RECORDS, StoredTable, register
+from policies import FULL
+from policies.declaration.lazy import LazyModule
+
+# They need torch, and a store is read without.
+intervene = LazyModule("kvbench.engine.intervene.rows")
+masks = LazyModule("kvbench.engine.treat.given")
+smallest = LazyModule("kvbench.engine.intervene.smallest")
+
+MAPPED = 2  # contexts of each task
+SPANS = ("answer", "subject", "bridge")
+DRAWS = {"restore": {"answer": 1, "evidence": 2}, "remove": {"answer": 4, "evidence": 2}}  # of as many random rows
+Answer = Any  # a kvbench.experiments.collect.FinishedAnswer
+Scores = Mapping[str, Any]
+
+
+class Intervention(BaseModel):
+    """Holds what an answer comes to once some rows are put back or taken away."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    task: str
+    question_id: str
+    policy: str
+    level_kind: str
+    level: float
+    repeat: int
+    action: Literal["restore", "remove"]  # into the branch of the policy, or from the full cache
+    target: Literal["answer", "subject", "bridge", "evidence"]  # the tokens whose rows they are
+    draw: int  # 0: their rows; n: the n-th draw of as many random rows instead, of tokens that are no evidence
+    layer: int  # -1: all of them
+    head: int  # a KV head; -1: all of them
+    rows: int  # that change, over all layers and heads; where it is 0 nothing can change, and the rest is as it was
+    f1: float
+    right: bool
+    gold_nll: float | None  # in nats; none where it is no number
+
+
+class SmallestSet(BaseModel):
+    """Holds a small set of tokens with which an answer is right: of the full cache alone, of another policy beside what
+    it keeps."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    task: str
+    question_id: str
+    policy: str
+    level_kind: str
+    level: float
+    repeat: int
+    tokens: list[int]  # in order; all layers and heads read their rows
+    candidates: int  # the tokens that it was chosen from: those that some layer or head had lost
+    answer_tokens: int  # how many of the set carry the answer
+    evidence_tokens: int  # how many of it carry what is needed for the answer
+    trials: int  # the sets that were tried
+
+
+def _fill_interventions(answers: Sequence[Answer]) -> Iterator[Intervention]:
+    right, lost = _right_and_lost(answers)
+    at_cliffs = {id(answer) for answer in _at_cliffs(lost)}
+    asked = [(answer, "restore", id(answer) in at_cliffs) for answer in lost]
+    asked += [(answer, "remove", _is_mapped(answer)) for answer in right if answer.record.policy == FULL]
+    cases = [(answer, action, case) for answer, action, mapped in asked for case in _cases(answer, action, mapped)]
+    scores = _scores([(answer, case.branch) for answer, _, case in cases if case.changed])
+    for answer, action, case in cases:
+        cell = {name: getattr(answer.record, name) for name in RECORDS.key}
+        layer, head = case.place
+        places = {"target": case.rows.target, "draw": case.rows.draw, "layer": layer, "head": head}
+        # What changes no row is not decoded again.
+        outcome = scores[id(case.branch)] if case.changed else answer.record.model_dump()
+        outcome = {name: outcome[name] for name in ("f1", "right", "gold_nll")}
+        yield Intervention(**cell, action=action, **places, rows=case.changed, **outcome)
+
+
+def _fill_smallest_sets(answers: Sequence[Answer]) -> Iterator[SmallestSet]:
+    right, lost = _right_and_lost(answers)
+    firsts = [answer for answer in right if answer.record.policy == FULL and _is_mapped(answer)][:1]
+    for answer in (*firsts, *_at_cliffs(lost)):
+        keep = masks.mask_of(answer.branch)
+        if answer.record.policy == FULL:
+            keep = keep & False
+        candidates = (~keep).any(0).any(0).nonzero()[:, 0].tolist()
+        if (smallest_set := _smallest_set(answer, keep, candidates)) is None:
+            continue
+        question = answer.trace.prompt.questions[answer.generation.question]
+        cell = {name: getattr(answer.record, name) for name in RECORDS.key}
+        yield SmallestSet(
+            **cell,
+            tokens=list(smallest_set.tokens),
+            candidates=len(candidates),
+            answer_tokens=len({*smallest_set.tokens} & {*question.answer_tokens}),
+            evidence_tokens=len({*smallest_set.tokens} & {*question.evidence_tokens}),
+            trials=smallest_set.trials,
+        )
+
+
+def _right_and_lost(answers: Sequence[Answer]) -> tuple[list[Answer], list[Answer]]:
+    """Returns the answers to questions with evidence that the full cache has right: those that are right, and those
+    that are wrong after an eviction that a mask tells."""
+    of_evidence = [one for one in answers if one.generation is not None and one.question.evidence_tokens]
+    if not of_evidence:
+        return [], []
+    first = of_evidence[0]
+    # Its answers are decoded again, as they may be no part of this run.
+    full = next(branch for branch in first.trace.branches if branch.treatment.policy.name == FULL)
+    by_question = {one.generation.question: one for one in of_evidence}
+    right_with_full = {
+        generation.question
+        for generation in first.decode([full])
+        if generation.question in by_question and by_question[generation.question].scores_of(generation)["right"]
+    }
+    asked = [one for one in of_evidence if one.generation.question in right_with_full]
+    lost = [one for one in asked if not one.record.right and not masks.reason_without_mask(one.branch)]
+    return [one for one in asked if one.record.right], [one for one in lost if not masks.mask_of(one.branch).all()]
+
+
+def _at_cliffs(lost: Sequence[Answer]) -> list[Answer]:
+    """Returns of each policy's first draw the first lost answer at the lowest level that loses any."""
+    first: dict[str, Answer] = {}
+    for answer in sorted(lost, key=lambda one: (one.record.realised_ratio, one.generation.question)):
+        if answer.record.repeat == 0 and _is_mapped(answer):
+            first.setdefault(answer.record.policy, answer)
+    return list(first.values())
+
+
+def _is_mapped(answer: Answer) -> bool:
+    return bool(answer.context.example_index < MAPPED)
+
+
+def _cases(answer: Answer, action: str, mapped: bool) -> list[Any]:
+    """Lists what is tried on one answer: everywhere, and where it is mapped, at every place."""
+    draws = DRAWS[action]
+    spans = [intervene.Rows(name) for name in SPANS]
+    where = {intervene.EVERYWHERE: [*spans, intervene.Rows("evidence")]}
+    where[intervene.EVERYWHERE] += [intervene.Rows(name, draw + 1) for name in draws for draw in range(draws[name])]
+    if mapped:
+        in_places = [*spans, intervene.Rows("answer", 1)]
+        layers, heads, _ = masks.mask_of(answer.branch).shape
+        where |= dict.fromkeys(intervene.places(layers, heads)[1:], in_places)
+    return list(intervene.intervene(action, answer.branch, answer.trace.prompt, answer.generation.question, where))
+
+
+def _scores(cases: Sequence[tuple[Answer, Any]]) -> dict[int, Scores]:
+    """Decodes branches and returns their scores, by the branch's id. Each comes with the answer that it is about."""
+    if not cases:
+        return {}
+    by_branch = {id(branch): answer for answer, branch in cases}
+    generations = cases[0][0].decode([branch for _, branch in cases])
+    return {id(one.branch): by_branch[id(one.branch)].scores_of(one) for one in generations}
+
+
+def _smallest_set(answer: Answer, keep: Any, candidates: Sequence[int]) -> Any:
+    """Looks for few tokens with which the answer is right beside what ``keep`` has; ``None`` where there are none."""
+
+    def judge(several: Sequence[Sequence[int]]) -> list[Any]:
+        branches = []
+        for tokens in several:
+            added = keep.clone()
+            added[..., list(tokens)] = True
+            branches.append(masks.with_mask(answer.branch, added, (answer.generation.question,)))
+        scores = _scores([(answer, branch) for branch in branches])
+        in_order = [scores[id(branch)] for branch in branches]
+        return [
+            smallest.Verdict(one["right"], math.inf if one["gold_nll"] is None else one["gold_nll"]) for one in in_order
+        ]
+
+    return smallest.smallest_set(candidates, judge)
+
+
+INTERVENTIONS = register(
+    StoredTable(
+        "interventions",
+        Intervention,
+        (*RECORDS.key, "action", "target", "draw", "layer", "head"),
+        1,
+        QUESTIONS.name,
+        {name: RANGES[name] for name in ("f1", "gold_nll")},
+        fill_together=_fill_interventions,
+    )
+)
+SMALLEST_SETS = register(
+    StoredTable("smallest_sets", SmallestSet, RECORDS.key, 1, QUESTIONS.name, fill_together=_fill_smallest_sets)
+)

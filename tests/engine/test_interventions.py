@@ -1,0 +1,244 @@
+"""Rows are put back and taken away: a circuit that is planted in known weights is found, and nothing else."""
+
+from collections.abc import Iterable
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from kvbench.engine.decode.answers import decode
+from kvbench.engine.intervene.rows import ALL, EVERYWHERE, Rows, choose, intervene, places, random_order
+from kvbench.engine.observe.turn import QUESTION, TurnObserver
+from kvbench.engine.treat.branch import Trace
+from kvbench.engine.treat.given import mask_of, with_mask
+from kvbench.engine.treat.plan import plan
+from kvbench.engine.treat.prefill import prefill
+from kvbench.experiments.collect import collect
+from kvbench.experiments.setting import Setting
+from kvbench.prompts.prompt import Prompt, build_prompts
+from kvbench.store.interventions import DRAWS, INTERVENTIONS, MAPPED, SMALLEST_SETS
+from kvbench.store.record import Record
+from kvbench.store.tables import RECORDS, StoredTable
+from leaderboards.routing.evidence import chance_of_share, retrieval_scores
+from policies import FULL, POLICIES, at_ratios
+from tests.support.models import circuit as planted
+from tests.support.models.circuit import KEY_HEAD, KEY_HEADS, LAYER, LAYERS, TASK, circuit
+from tests.support.models.toy import PLENTY, model_of, toy_prompt, treat
+
+CONTEXTS = 4
+POLICIES_TRIED = ("full", "knorm", "random", "think")
+SLOT = (LAYER, KEY_HEAD)
+READING = {EVERYWHERE, (LAYER, ALL), SLOT}  # the places that hold the row that the circuit reads
+
+
+@cache
+def collected() -> dict[str, list[Any]]:
+    """Rows of the planted circuit by table."""
+    chosen = [POLICIES[name] for name in POLICIES_TRIED]
+    setting = Setting(chosen, at_ratios([0.3, 0.8]), tables=(INTERVENTIONS.name, SMALLEST_SETS.name))
+    return collect(circuit(), TASK, list(TASK.generate(0, CONTEXTS)), setting).tables
+
+
+def rows_where(table: StoredTable, **wanted: Any) -> list[Any]:
+    rows = collected()[table.name]
+    return [row for row in rows if all(getattr(row, name) == value for name, value in wanted.items())]
+
+
+def cell(row: Any) -> tuple[Any, ...]:
+    return tuple(getattr(row, name) for name in RECORDS.key)
+
+
+def records() -> dict[tuple[Any, ...], Record]:
+    return {cell(record): record for record in collected()["records"]}
+
+
+def index_of(question: str) -> int:
+    return int(question.split("/")[3])
+
+
+def circuit_trace() -> tuple[Prompt, Trace]:
+    prompt = build_prompts(circuit().tokenizer, TASK, TASK.example(0, 0), "agnostic")[0]
+    return prompt, prefill(circuit(), prompt, plan([POLICIES[FULL]], at_ratios([0.0]), prompt, 0))
+
+
+# --- the planted circuit
+
+
+def test_the_planted_head_is_the_one_that_retrieves() -> None:
+    prompt, trace = circuit_trace()
+    observer = TurnObserver(circuit(), prompt, [{"answer": one.answer_tokens} for one in prompt.questions])
+    decode(circuit(), trace, 1, PLENTY, observers=[observer])
+    readings = [observer.readings[id(trace.branches[0]), number, QUESTION] for number in range(len(prompt.questions))]
+    tops = [np.stack([layer.top for layer in reading.layers]) for reading in readings]
+    scores = retrieval_scores(tops, [one.answer_tokens for one in prompt.questions])
+    assert scores[LAYER, planted.HEAD] == 1
+    scores[LAYER, planted.HEAD] = 0
+    assert scores.max() < 1
+    assert scores.mean() < 3 * chance_of_share(prompt.questions[0].answer_tokens, trace.length)
+
+
+def test_evicting_just_its_slot_kills_the_answer() -> None:
+    prompt, trace = circuit_trace()
+    full = trace.branches[0]
+    (answer,) = prompt.questions[0].answer_tokens
+    alone, others = mask_of(full), mask_of(full)
+    alone[LAYER, KEY_HEAD, answer] = False
+    others[:, :, answer] = False
+    others[LAYER, KEY_HEAD, answer] = True
+    branches = [with_mask(full, keep, (0,)) for keep in (alone, others)]
+    killed, spared = decode(circuit(), Trace(prompt, trace.keys, trace.values, 0.0, branches), 3, PLENTY)
+    gold = prompt.questions[0].gold_ids
+    assert {id(killed.branch), id(spared.branch)} == {*map(id, branches)}
+    by_branch = {id(one.branch): one.token_ids[:1] for one in (killed, spared)}
+    assert by_branch[id(branches[0])] != gold
+    assert by_branch[id(branches[1])] == gold
+
+
+def test_removal_finds_the_slot_and_nothing_else() -> None:
+    maps = rows_where(INTERVENTIONS, action="remove", target="answer", draw=0)
+    tried = {(row.layer, row.head) for row in maps}
+    assert tried == {*places(LAYERS, KEY_HEADS)}
+    for row in maps:
+        assert row.right == ((row.layer, row.head) not in READING)
+        assert (row.gold_nll > 1) == (not row.right)
+
+
+def test_restoration_finds_the_slot_and_nothing_else() -> None:
+    maps = rows_where(INTERVENTIONS, action="restore", target="answer", draw=0)
+    assert {(row.layer, row.head) for row in maps} == {*places(LAYERS, KEY_HEADS)}
+    for row in maps:
+        assert row.right == ((row.layer, row.head) in READING)
+
+
+def test_as_many_random_rows_do_nothing() -> None:
+    random = [row for row in collected()[INTERVENTIONS.name] if row.draw]
+    assert {row.action for row in random} == {"restore", "remove"}
+    assert all(row.rows for row in random if row.layer == ALL)
+    assert all(row.right == (row.action == "remove") for row in random)
+
+
+def test_the_smallest_set_is_the_one_token_that_the_circuit_reads() -> None:
+    sets = collected()[SMALLEST_SETS.name]
+    assert {row.policy for row in sets} == {"full", "knorm", "random"}
+    questions = {one.question_id: one for one in collected()["questions"]}
+    for row in sets:
+        assert len(row.tokens) == row.answer_tokens == row.evidence_tokens == 1
+        assert row.candidates <= questions[row.question_id].context_tokens
+        assert index_of(row.question_id) < MAPPED
+
+
+# --- what is asked
+
+
+def test_what_is_put_back_are_the_lost_answers_of_policies_with_a_mask() -> None:
+    full = {key[1] for key, record in records().items() if key[2] == FULL and record.right}
+    expected = {
+        key
+        for key, record in records().items()
+        if key[2] in ("knorm", "random") and not record.right and key[1] in full
+    }
+    restored = rows_where(INTERVENTIONS, action="restore")
+    assert expected
+    assert {cell(row) for row in restored} == expected
+    removed = rows_where(INTERVENTIONS, action="remove")
+    assert {row.policy for row in removed} == {FULL}
+    assert {row.question_id for row in removed} == full
+
+
+def test_places_are_tried_of_one_answer_at_the_lowest_level_that_loses_any() -> None:
+    in_places = [row for row in rows_where(INTERVENTIONS, action="restore") if row.layer != ALL]
+    lost: dict[tuple[str, int], list[tuple[float, str]]] = {}
+    for row in rows_where(INTERVENTIONS, action="restore"):
+        lost.setdefault((row.policy, index_of(row.question_id)), []).append((row.level, row.question_id))
+    expected = {(policy, *min(cells)) for (policy, index), cells in lost.items() if index < MAPPED}
+    assert {(row.policy, row.level, row.question_id) for row in in_places} == expected
+
+
+def test_every_row_is_told_once_and_there_are_as_many_random_ones() -> None:
+    rows = collected()[INTERVENTIONS.name]
+    keys = [tuple(getattr(row, name) for name in INTERVENTIONS.key) for row in rows]
+    assert len(set(keys)) == len(keys)
+    by_key = dict(zip(keys, rows, strict=True))
+    draw = INTERVENTIONS.key.index("draw")
+    for key, row in by_key.items():
+        assert row.rows <= by_key[(*key[:draw], 0, *key[draw + 1 :])].rows
+    everywhere = rows_where(INTERVENTIONS, action="remove", layer=ALL)
+    assert {(row.target, row.draw) for row in everywhere} == {
+        ("answer", 0),
+        ("evidence", 0),
+        *((target, draw + 1) for target, draws in DRAWS["remove"].items() for draw in range(draws)),
+    }  # the questions have neither subject nor bridge
+
+
+def test_without_the_full_cache_among_the_policies_the_rows_are_the_same() -> None:
+    """A run that lends the rest runs a policy alone."""
+    setting = Setting([POLICIES["knorm"]], at_ratios([0.3, 0.8]), tables=(INTERVENTIONS.name,))
+    alone = collect(circuit(), TASK, [TASK.example(0, 0)], setting).tables[INTERVENTIONS.name]
+    assert alone
+    expected = [row for row in rows_where(INTERVENTIONS, policy="knorm") if index_of(row.question_id) == 0]
+    assert [row.model_dump(exclude={"gold_nll"}) for row in alone] == [
+        row.model_dump(exclude={"gold_nll"}) for row in expected
+    ]
+
+
+# --- rows
+
+
+def mask(rows: Iterable[Iterable[int]]) -> torch.Tensor:
+    """One layer, a list for each head."""
+    return torch.tensor([[[bool(one) for one in head] for head in rows]])
+
+
+@pytest.mark.parametrize(
+    ("tokens", "order", "expected"),
+    [
+        ((1, 2), None, [[0, 1, 1, 0, 0, 0], [0, 0, 1, 0, 0, 0]]),
+        ((1, 2), (5, 0, 4, 3), [[1, 0, 0, 0, 0, 1], [0, 0, 0, 0, 0, 1]]),
+        ((1, 2), (3, 0, 5, 4), [[1, 0, 0, 0, 0, 1], [0, 0, 0, 1, 0, 0]]),
+        ((1, 2), (), [[0, 0, 0, 0, 0, 0], [0, 0, 0, 0, 0, 0]]),
+    ],
+    ids=["the rows of tokens", "as many others", "what a head lacks is passed over", "none are left"],
+)
+def test_chosen_rows_are_available_and_as_many_in_every_head(
+    tokens: tuple[int, ...], order: tuple[int, ...] | None, expected: list[list[int]]
+) -> None:
+    available = mask([[1, 1, 1, 0, 1, 1], [1, 0, 1, 1, 1, 1]])
+    assert torch.equal(choose(available, tokens, order), mask(expected))
+
+
+def test_the_random_order_is_of_tokens_that_are_no_evidence_and_the_same_in_every_run() -> None:
+    prompt = toy_prompt()
+    order = random_order(prompt, 0, 1)
+    assert sorted(order) == sorted({*prompt.context_tokens} - {*prompt.questions[0].evidence_tokens})
+    assert order == random_order(prompt, 0, 1)
+    assert order != random_order(prompt, 0, 2)
+    assert order[:3] != random_order(prompt, 1, 1)[:3]
+
+
+def test_a_place_changes_its_own_rows_alone() -> None:
+    model, prompt = model_of("llama"), toy_prompt()
+    trace = treat(model, [POLICIES["recency"]], (0.9,), prompt)
+    (branch,) = trace.branches
+    keep = mask_of(branch)
+    where = {place: [Rows("evidence")] for place in places(*keep.shape[:2])}
+    for case in intervene("restore", branch, prompt, 1, where):
+        changed = mask_of(case.branch) ^ keep
+        assert int(changed.sum()) == case.changed
+        assert case.branch.treatment.questions == (1,)
+        layer, head = case.place
+        outside = changed.clone()
+        outside[slice(None) if layer == ALL else layer, slice(None) if head == ALL else head] = False
+        assert not outside.any()
+        others = [token for token in range(trace.length) if token not in prompt.questions[1].evidence_tokens]
+        assert not changed[:, :, others].any()
+
+
+def test_a_branch_without_rows_is_decoded() -> None:
+    """The smallest set may be empty."""
+    prompt, trace = circuit_trace()
+    nothing = with_mask(trace.branches[0], mask_of(trace.branches[0]) & False, (0,))
+    (generation,) = decode(circuit(), Trace(prompt, trace.keys, trace.values, 0.0, [nothing]), 3, PLENTY, gold=True)
+    assert generation.token_ids[:1] != prompt.questions[0].gold_ids
+    assert generation.gold_nll is not None
