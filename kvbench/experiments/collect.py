@@ -43,7 +43,7 @@ class FinishedAnswer:
     question: StoredQuestion
     context: StoredContext
     record: Record
-    observers: Mapping[str, Observer]  # by table, what watched the decoding of the context
+    observers: Mapping[str, Observer]  # by table, what watched the decoding; none of contexts outside a sample
     decode: Callable[[Sequence[Branch]], list[Generation]]  # answers other branches of the trace in the same way
 
     def scores_of(self, generation: Generation) -> dict[str, object]:
@@ -71,14 +71,21 @@ def collect(
             check_length(model, prompt, task.max_new_tokens)  # before the work is done
             questions = [_question(task, prompt, question) for question in prompt.questions]
             rows.add(QUESTIONS.name, questions)
-            observers = {name: observe() for name in setting.tables if (observe := TABLES[name].observe)}
-            trace, generations = _answers(model, task, prompt, setting, list(observers.values()), donor)
+            observers = _observers(model, prompt, setting.tables)
+            trace, generations = _answers(model, task, prompt, setting, list(dict.fromkeys(observers.values())), donor)
             again = partial(_decode_again, model, trace, task.max_new_tokens, setting.max_kv_bytes)
             answers = list(_finished(model, trace, generations, questions, context, observers, again))
             rows.add(RECORDS.name, [answer.record for answer in answers])
             for name in setting.tables:
                 rows.add(name, _rows_of_study(TABLES[name], answers))
     return rows
+
+
+def _observers(model: LoadedModel, prompt: Prompt, tables: Sequence[str]) -> dict[str, Observer]:
+    """Makes the observers of a prompt, by the tables that they are for."""
+    by_table = {name: observe for name in tables if (observe := TABLES[name].observe)}
+    made = {observe: observe(model, prompt) for observe in dict.fromkeys(by_table.values())}
+    return {name: observer for name, observe in by_table.items() if (observer := made[observe]) is not None}
 
 
 def _rows_of_study(table: StoredTable, answers: Sequence[FinishedAnswer]) -> Iterator[BaseModel]:

@@ -11,10 +11,12 @@ SOURCES = (  # folders and files from whose code the values of a run's tables fo
     "datasets_gen/tasks",
     "policies",
     "leaderboards/metrics",
+    "leaderboards/routing",
     "kvbench/models",
     "kvbench/prompts",
     "kvbench/engine",
     "kvbench/experiments",
+    "kvbench/store/observed.py",
     "kvbench/store/record.py",
     "kvbench/store/scoring.py",
 )

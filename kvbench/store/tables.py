@@ -37,9 +37,10 @@ class StoredTable:
     fill: Callable[[Any], Iterable[BaseModel]] | None = None
     # Makes rows of all finished answers of a prompt at once, where it decodes more of that prompt.
     fill_together: Callable[[Sequence[Any]], Iterable[BaseModel]] | None = None
-    # Makes an observer of the decoding of one context; ``fill`` finds it in ``FinishedAnswer.observers``. It sees steps
-    # twice where memory ended and a wave is begun again: it keys what it notes by branch, question and step.
-    observe: Callable[[], Any] | None = None
+    # Makes an observer of the decoding of one prompt, from the loaded model and the prompt; none of a context that is
+    # not in the sample. Tables with the same function share one. ``fill`` finds it in ``FinishedAnswer.observers``. It
+    # sees steps twice where memory ended and a wave is begun again: it keys what it notes by branch, question and step.
+    observe: Callable[[Any, Any], Any] | None = None
     of_records_with: str = ""  # a column: records without a value there have no rows. None: any may have some
 
     @property

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import csr_array
 
 EPSILON = 0.01  # of a query's attention: less is no edge
 
@@ -50,9 +49,3 @@ def joined(parts: Sequence[Edges]) -> Edges:
     """Puts edges of one layer together, such as those of the context and those of the question; queries differ."""
     names = ("queries", "keys", "strongest", "mean")
     return Edges(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
-
-
-def matrix(edges: Edges, tokens: int, weights: npt.NDArray[np.float32] | None = None) -> csr_array:
-    """Returns a sparse matrix of shape (queries, keys), both ``tokens``; by default of the strongest attention."""
-    values = edges.strongest if weights is None else weights
-    return csr_array((values.astype(np.float64), (edges.queries, edges.keys)), shape=(tokens, tokens))

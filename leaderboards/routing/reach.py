@@ -14,16 +14,21 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from leaderboards.routing.edges import Edges, matrix
+from leaderboards.routing.edges import EPSILON, Edges
 
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
 
 
-def reach(layers: Sequence[Edges], tokens: int, sink: int) -> BoolArray:
+# The thresholds of a curve: that of an edge, and stricter ones.
+EPSILONS = (EPSILON, 0.02, 0.05, 0.1, 0.2, 0.5)
+
+
+def reach(layers: Sequence[Edges], tokens: int, sink: int | Sequence[int]) -> BoolArray:
     """Tells from which nodes a path leads to ``sink`` behind the last layer: bool (layers + 1, tokens).
 
-    The first row says it of the tokens themselves. Tokens that are neither read nor the sink reach nothing.
+    ``sink``: a token, or several, of which one is enough. The first row says it of the tokens themselves. Tokens that
+    are neither read nor the sink reach nothing.
     """
     reached = np.zeros((len(layers) + 1, tokens), dtype=np.bool_)
     reached[-1, sink] = True
@@ -33,7 +38,7 @@ def reach(layers: Sequence[Edges], tokens: int, sink: int) -> BoolArray:
     return reached
 
 
-def widest(layers: Sequence[Edges], tokens: int, sink: int) -> FloatArray:
+def widest(layers: Sequence[Edges], tokens: int, sink: int | Sequence[int]) -> FloatArray:
     """Returns of each node the largest smallest edge of any path to the sink: float (layers + 1, tokens).
 
     A residual edge is 1 wide; 0 where there is no path. A token is reached at every epsilon up to its width.
@@ -47,6 +52,24 @@ def widest(layers: Sequence[Edges], tokens: int, sink: int) -> FloatArray:
     return width
 
 
+def widest_path(layers: Sequence[Edges], width: FloatArray, source: int) -> list[int]:
+    """Returns the tokens of a widest path, one for each layer and the sink at the end; empty where there is none.
+
+    ``width``: as :func:`widest` gives. Of several such paths it is the one that stays at a token as long as it can.
+    """
+    if not width[0, source]:
+        return []
+    path = [source]
+    for edges, before, behind in zip(layers, width[:-1], width[1:], strict=True):
+        token = path[-1]
+        if behind[token] < before[token]:
+            readers = edges.keys == token
+            through = np.minimum(edges.strongest[readers], behind[edges.queries[readers]])
+            token = int(edges.queries[readers][through.argmax()])
+        path.append(token)
+    return path
+
+
 def rollout(layers: Sequence[Edges], tokens: int, sink: int) -> tuple[FloatArray, float]:
     """Returns attention rollout from the sink: how much of its information comes from each token, float (tokens,), and
     what is lost below epsilon; together they are 1.
@@ -57,7 +80,7 @@ def rollout(layers: Sequence[Edges], tokens: int, sink: int) -> tuple[FloatArray
     flow = np.zeros(tokens)
     flow[sink] = 1.0
     for edges in reversed(layers):
-        flow = 0.5 * flow + 0.5 * (matrix(edges, tokens, edges.mean).T @ flow)
+        flow = 0.5 * flow + 0.5 * np.bincount(edges.keys, edges.mean * flow[edges.queries], tokens)
     return flow, max(0.0, 1.0 - float(flow.sum()))
 
 
@@ -89,7 +112,7 @@ def route_of(evidence: Collection[int], kept: BoolArray, layers: Sequence[Edges]
     return Route(alive, reached, reached and not alive, width, share)
 
 
-def chance_of_reach(kept: BoolArray, reached: BoolArray) -> float:
-    """Returns the share of the context's tokens that reach the sink, whatever they say: what a random token of evidence
-    would. ``kept``: bool (context tokens,), of which only the length counts. ``reached``: as :func:`reach` gives."""
-    return float(reached[0, : len(kept)].mean())
+def chance_of_reach(width: FloatArray, epsilons: Sequence[float] = EPSILONS) -> list[float]:
+    """Returns the share of the context's tokens that reach the sink, whatever they say, for each epsilon: how likely a
+    random token is to be reached. ``width``: of the context's tokens, as the first row of :func:`widest`."""
+    return [float((width >= epsilon).mean()) for epsilon in epsilons]

@@ -8,12 +8,14 @@ import torch
 
 from kvbench.engine.decode.answers import decode
 from kvbench.engine.decode.waves import rows_of, waves
+from kvbench.engine.observe.answers import AnswerObserver
 from kvbench.engine.observe.context import read_context_attention
 from kvbench.engine.observe.turn import ANSWER, QUESTION, TurnObserver, TurnReading
 from kvbench.engine.treat.branch import Branch, Trace
 from kvbench.models.load import LoadedModel, attention, decoder_of
 from kvbench.prompts.prompt import Prompt
-from leaderboards.routing.edges import EPSILON, Edges
+from leaderboards.routing.edges import EPSILON, Edges, joined
+from leaderboards.routing.reach import rollout, widest
 from policies import ABSENT, POLICIES, UNKNOWN
 from tests.support.models.plain import PlainRows, masked, plain_rows
 from tests.support.models.toy import NETWORKS, PLENTY, STEPS, answers, by_question, model_of, toy_prompt, treat
@@ -110,6 +112,52 @@ def test_it_is_the_eager_attention_of_a_plain_loop(architecture: str) -> None:
     assert len([name for name, step in looked if step == ANSWER]) >= 2  # a toy model may end an answer at once
 
 
+def edges_of(attention: np.ndarray[Any, Any], first_query: int) -> Edges:
+    """``attention``: shape (heads, queries, tokens)."""
+    return Edges.of(attention.max(0).astype(np.float32), attention.mean(0).astype(np.float32), first_query=first_query)
+
+
+@pytest.mark.parametrize("architecture", ["llama", "qwen3"])
+def test_routes_are_those_through_the_eager_attention_of_a_plain_loop(architecture: str) -> None:
+    model, prompt = model_of(architecture), toy_prompt()
+    trace = treat(model, [POLICIES[name] for name in KEEPING], (0.5, 0.9), prompt)
+    observer = AnswerObserver(model, prompt)
+    generations = decode(model, trace, STEPS, PLENTY, observers=[observer], gold=True)
+    length = len(prompt.token_ids)
+    with torch.inference_mode(), attention(model.network, "eager"):
+        context = decoder_of(model.network)(
+            input_ids=torch.tensor([prompt.token_ids]), output_attentions=True, use_cache=False
+        )
+    assert {*observer.routes} == {(id(one.branch), one.question) for one in generations}
+    for generation in generations:
+        branch, number = generation.branch, generation.question
+        question, rows = prompt.questions[number].token_ids, plain_rows(trace, branch)
+        turn, position = len(question), branch.next_position
+        layers = [[edges_of(of_layer[0].numpy(), 0)] for of_layer in context.attentions]
+        sinks, passed = [length + turn - 1], [(question, position, turn)]
+        if len(generation.token_ids) > 1:
+            sinks.append(length + turn)
+            passed.append((generation.token_ids[:1], position + turn, turn + 1))
+        for token_ids, at, behind in passed:
+            weights = eager(model, rows, token_ids, at).attentions
+            for layer, parts in enumerate(layers):
+                dense = by_token(weights[layer][0], rows.tokens(layer), length, behind)
+                parts.append(edges_of(dense, length + behind - len(token_ids)))
+        width = widest([joined(parts) for parts in layers], length + turn + 1, sinks)
+        routes = observer.routes[id(branch), number]
+        np.testing.assert_allclose(routes.width, width[0, :length], rtol=2e-3, atol=1e-4)
+        flow, _ = rollout([joined(parts[:2]) for parts in layers], length + turn, sinks[0])
+        np.testing.assert_allclose(routes.share, flow[:length], rtol=5e-3, atol=1e-4)
+        answer = prompt.questions[number].answer_tokens
+        if routes.path:
+            assert routes.path[0] in answer
+            assert routes.path[-1] in sinks
+            assert routes.width[routes.path[0]] == routes.width[list(answer)].max()
+        else:
+            assert not routes.width[list(answer)].any()
+    assert all(not layer.edges.keys.size for reading in observer.readings.values() for layer in reading.layers)
+
+
 def test_observing_changes_no_answer_however_waves_are_cut(llama: LoadedModel, prompt: Prompt) -> None:
     policies = [POLICIES[name] for name in ("full", "knorm", "adakv_snapkv")]
     trace = treat(llama, policies, (0.5, 0.9), prompt)
@@ -126,10 +174,9 @@ def test_observing_changes_no_answer_however_waves_are_cut(llama: LoadedModel, p
 
 def test_only_what_is_chosen_is_observed(llama: LoadedModel, prompt: Prompt) -> None:
     trace = treat(llama, [POLICIES[name] for name in ("full", "knorm", "decoding_knorm")], (0.5,), prompt)
-    chosen = [branch for branch in trace.branches if branch.treatment.policy.name != "full"]
-    observer, _ = observe(llama, trace, chosen=chosen)
+    observer, _ = observe(llama, trace, left_out=lambda branch: "so" if branch.treatment.ratio == 0 else None)
     (of_knorm,) = {name for name, _, _ in observer.readings}
-    assert of_knorm == id(next(branch for branch in chosen if branch.press_cache is None))
+    assert of_knorm == id(next(branch for branch in trace.branches if branch.treatment.policy.name == "knorm"))
 
 
 def test_rows_that_are_merged_have_no_token(llama: LoadedModel, prompt: Prompt) -> None:

@@ -13,11 +13,13 @@ DECIDES = (
     "datasets_gen/examples/lexicon.py",
     "policies/eviction/scorers.py",
     "leaderboards/metrics/routing.py",
+    "leaderboards/routing/reach.py",
     "kvbench/models/load.py",
     "kvbench/prompts/prompt.py",
     "kvbench/engine/decode/waves.py",
     "kvbench/engine/treat/prefill.py",
     "kvbench/experiments/collect.py",
+    "kvbench/store/observed.py",
     "kvbench/store/record.py",
     "kvbench/store/scoring.py",
 )

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from leaderboards.routing.edges import EPSILON, Edges, joined, matrix
-from leaderboards.routing.reach import chance_of_reach, reach, rollout, route_of, widest
+from leaderboards.routing.edges import EPSILON, Edges, joined
+from leaderboards.routing.reach import EPSILONS, chance_of_reach, reach, rollout, route_of, widest, widest_path
 
 TOKENS, SINK = 5, 4  # the context is 0 to 3, the answer is written at 4
 Matrix = npt.NDArray[np.float32]
@@ -68,7 +68,23 @@ def test_evidence_that_is_evicted_is_reached_through_a_token_that_read_it() -> N
 
 
 def test_the_chance_is_the_share_of_the_context_that_is_reached() -> None:
-    assert chance_of_reach(np.ones(4, dtype=bool), reach(GRAPH, TOKENS, SINK)) == 0.75
+    width = widest(GRAPH, TOKENS, SINK)[0, :4]  # 0.3, 0.05, 0, 0.6
+    assert chance_of_reach(width, (0.01, 0.05, 0.1, 0.5)) == [0.75, 0.75, 0.5, 0.25]
+    assert EPSILONS[0] == EPSILON
+
+
+def test_one_of_several_sinks_is_enough() -> None:
+    """Token 2 is read by 3 in the last layer, and by nothing that the answer reads."""
+    assert widest(GRAPH, TOKENS, [SINK, 3])[0].tolist() == pytest.approx([0.3, 0.05, 0.9, 1.0, 1.0])
+    assert reach(GRAPH, TOKENS, [SINK, 3])[0].all()
+
+
+def test_the_widest_path_is_named() -> None:
+    width = widest(GRAPH, TOKENS, SINK)
+    assert widest_path(GRAPH, width, 0) == [0, 3, 3, 4]
+    assert widest_path(GRAPH, width, 1) == [1, 1, 4, 4]
+    assert widest_path(GRAPH, width, 2) == []
+    assert widest_path(GRAPH, width, SINK) == [SINK] * 4
 
 
 def test_edges_are_those_of_some_head_and_can_be_joined_and_thinned() -> None:
@@ -78,9 +94,9 @@ def test_edges_are_those_of_some_head_and_can_be_joined_and_thinned() -> None:
     assert (edges.queries.tolist(), edges.keys.tolist()) == ([3, 3], [0, 2])
     assert edges.at_least(0.05).keys.tolist() == [0]
     both = joined([layer((1, 0, 0.7)), edges])
-    dense = matrix(both, TOKENS).toarray()
-    assert dense[1, 0] == pytest.approx(0.7)
-    assert dense[3].tolist() == pytest.approx([0.5, 0, 0.02, 0, 0])
+    assert list(zip(both.queries.tolist(), both.keys.tolist(), strict=True)) == [(1, 0), (3, 0), (3, 2)]
+    assert both.strongest.tolist() == pytest.approx([0.7, 0.5, 0.02])
+    assert both.mean.tolist() == pytest.approx([0.7, 0.4, 0.01])
 
 
 graphs = st.lists(
@@ -104,6 +120,10 @@ def test_it_is_what_a_search_along_all_paths_finds(attention: list[Matrix]) -> N
     width, reached = widest(layers, TOKENS, SINK), reach(layers, TOKENS, SINK)
     for source in range(TOKENS):
         assert width[0, source] == max(paths_to_sink(attention, source))
+        path = widest_path(layers, width, source)
+        steps = zip(attention, path, path[1:], strict=False)
+        smallest = min((1.0 if key == query else float(of[query, key]) for of, key, query in steps), default=0.0)
+        assert smallest == width[0, source]
     assert ((width > 0) == reached).all()
     assert (reached[:-1] >= reached[1:]).all()  # what reaches late reaches early, by its residual stream
 

@@ -5,7 +5,7 @@ The observer passes them through the model once more, over the keys and values o
 :mod:`leaderboards.routing.edges`: the context, from 0 on, behind it the question and then the answer.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -63,7 +63,7 @@ class TurnObserver:
     """Notes in ``readings``, by the branch's id, question and step, what answers read.
 
     It leaves out branches whose press goes on cutting while an answer is written: what was read is gone by then; and
-    answers that are forced. ``spans``: by question. ``chosen``: by default it looks at all branches.
+    answers that are forced. ``spans``: by question. ``left_out``: tells of a branch why it is left out too, if it is.
     """
 
     def __init__(
@@ -73,20 +73,19 @@ class TurnObserver:
         spans: Sequence[Spans],
         epsilon: float = EPSILON,
         keep_attention: bool = False,
-        chosen: Sequence[Branch] | None = None,
+        left_out: Callable[[Branch], str | None] = lambda _: None,
     ) -> None:
         self.readings: dict[tuple[int, int, int], TurnReading] = {}
         self._model, self._prompt, self._spans = model, prompt, spans
         self._epsilon, self._keep_attention = epsilon, keep_attention
-        self._chosen = None if chosen is None else {id(branch) for branch in chosen}
+        self._left_out = left_out
 
     def see(self, step: Step) -> None:
         if step.number not in (QUESTION, ANSWER):
             return
         for place, answer in enumerate(step.answers):
             branch, number = answer.branch, answer.question
-            looked_at = self._chosen is None or id(branch) in self._chosen
-            if not looked_at or answer.forced or branch.press_cache is not None or branch.error is not None:
+            if answer.forced or branch.press_cache is not None or branch.error is not None or self._left_out(branch):
                 continue
             question = self._prompt.questions[number].token_ids
             token_ids = question if step.latest is None else (int(step.latest[place]),)

@@ -188,12 +188,14 @@ def score_text(
     hallucinated = answered and not right
     kind: HallucinationKind | None = None
     if hallucinated:
-        kind = "confused" if _is_stated(answer, (*stated_values, *others), question) else "fabricated"
+        kind = "confused" if values_said(answer, (*stated_values, *others), question) else "fabricated"
     return TextScores(f1, em, contained, right, abstained, answered, hallucinated, kind)
 
 
-def _is_stated(wrong: str, values: Sequence[str], question: str) -> bool:
-    """Tells whether a wrong answer is one of the values, or names one that the question does not."""
-    return any(
-        _words(wrong) == _words(value) or (names(wrong, value) and not names(question, value)) for value in values
-    )
+def values_said(wrong: str, values: Sequence[str], question: str) -> list[str]:
+    """Returns the values that a wrong answer is, or that it names and the question does not."""
+    return [
+        value
+        for value in values
+        if _words(wrong) == _words(value) or (names(wrong, value) and not names(question, value))
+    ]

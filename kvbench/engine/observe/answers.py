@@ -1,0 +1,115 @@
+"""What is kept of an answer's attention, hidden states and routes while a run is in memory.
+
+Edges are too many to store: routes are found as soon as a step is seen, and the edges of the question are held until
+the first token of its answer has been passed.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from kvbench.engine.decode.loop import Step
+from kvbench.engine.observe.context import ContextReading, read_context_attention
+from kvbench.engine.observe.turn import ANSWER, QUESTION, TurnObserver, TurnReading
+from kvbench.engine.treat.branch import Branch
+from kvbench.models.load import LoadedModel
+from kvbench.prompts.prompt import Prompt
+from leaderboards.routing.edges import EPSILON, Edges, joined
+from leaderboards.routing.reach import rollout, widest, widest_path
+
+Key = tuple[int, int]  # the id of a branch, and the number of a question
+NO_EDGES = Edges.of(np.zeros((0, 0), dtype=np.float32), np.zeros((0, 0), dtype=np.float32))
+
+
+@dataclass(frozen=True)
+class Routes:
+    """Says how the tokens of the context reach an answer.
+
+    The answer's places are the last token of the question, where its first token is written, and that first token
+    where it was passed. ``width``: float32 (context tokens,), of the widest path to either. ``share``: float32 (context
+    tokens,), of the rollout from the last token of the question. ``path``: from the token of the gold answer that is
+    reached best, by layer.
+    """
+
+    width: npt.NDArray[np.float32]
+    share: npt.NDArray[np.float32]
+    path: list[int]
+
+
+def why_not_observed(branch: Branch) -> str | None:
+    """Says why nothing is observed of a branch; None where something is.
+
+    Routes go through the shared prefill, and end in rows whose tokens are known.
+    """
+    if branch.error is not None:
+        return "it failed"
+    if branch.press_cache is not None:
+        return "it cuts while it answers"
+    if branch.treatment.policy.prefill != "shared":
+        return "it has a prefill of its own"
+    if any(layer.keep is None for layer in branch.layers):
+        return "it merges or rewrites rows"
+    return None
+
+
+class AnswerObserver:
+    """Notes ``readings``, by branch, question and step and without edges, and ``routes``, by branch and question."""
+
+    def __init__(
+        self, model: LoadedModel, prompt: Prompt, epsilon: float = EPSILON, keep_attention: bool = False
+    ) -> None:
+        self.readings: dict[tuple[int, int, int], TurnReading] = {}
+        self.routes: dict[Key, Routes] = {}
+        self._model, self._prompt, self._epsilon = model, prompt, epsilon
+        spans = [question.spans for question in prompt.questions]
+        self._turns = TurnObserver(model, prompt, spans, epsilon, keep_attention, why_not_observed)
+        self._edges_of_questions: dict[Key, list[Edges]] = {}
+
+    def see(self, step: Step) -> None:
+        self._turns.see(step)
+        for (branch, question, number), reading in self._turns.readings.items():
+            edges = [layer.edges for layer in reading.layers]
+            key = branch, question
+            if number == QUESTION:
+                self._edges_of_questions[key] = edges
+                self.routes[key] = self._routes_to_question(question, edges)
+            elif number == ANSWER:
+                edges = [joined(parts) for parts in zip(self._edges_of_questions.pop(key), edges, strict=True)]
+                self.routes[key] = self._routes_to_answer(question, edges, self.routes[key])
+            layers = tuple(replace(layer, edges=NO_EDGES) for layer in reading.layers)
+            self.readings[branch, question, number] = replace(reading, layers=layers)
+        self._turns.readings.clear()
+
+    @cached_property
+    def _context(self) -> ContextReading:
+        """Reads the context when the first answer is seen."""
+        return read_context_attention(self._model, self._prompt, self._epsilon)
+
+    def _with_context(self, edges: Sequence[Edges]) -> list[Edges]:
+        return [joined(parts) for parts in zip(self._context.edges, edges, strict=True)]
+
+    def _routes_to_question(self, question: int, edges: Sequence[Edges]) -> Routes:
+        layers, length = self._with_context(edges), len(self._prompt.token_ids)
+        tokens = length + len(self._prompt.questions[question].token_ids)
+        shares, _ = rollout(layers, tokens, tokens - 1)
+        return self._routes(question, layers, tokens, [tokens - 1], shares[:length].astype(np.float32))
+
+    def _routes_to_answer(self, question: int, edges: Sequence[Edges], before: Routes) -> Routes:
+        tokens = len(self._prompt.token_ids) + len(self._prompt.questions[question].token_ids) + 1
+        return self._routes(question, self._with_context(edges), tokens, [tokens - 2, tokens - 1], before.share)
+
+    def _routes(
+        self,
+        question: int,
+        layers: Sequence[Edges],
+        tokens: int,
+        sinks: Sequence[int],
+        share: npt.NDArray[np.float32],
+    ) -> Routes:
+        width = widest(layers, tokens, sinks)
+        answer = self._prompt.questions[question].answer_tokens
+        path = widest_path(layers, width, max(answer, key=lambda token: width[0, token])) if answer else []
+        return Routes(width[0, : len(self._prompt.token_ids)].astype(np.float32), share, path)

@@ -1,0 +1,241 @@
+"""The tables of what is observed while answers are written: attention, hidden states and routes.
+
+A run that lists them observes the first :data:`SAMPLE` contexts of each task. They hold what measures need and no more:
+edges are too large to store, so routes are found in memory, and raw attention is kept only on request.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict
+
+from kvbench.store.tables import QUESTIONS, RECORDS, StoredTable, register
+from leaderboards.metrics.judges.spoken import plain
+from leaderboards.metrics.judges.text import values_said
+from leaderboards.routing.reach import chance_of_reach
+from policies import LazyModule
+
+agreement = LazyModule("leaderboards.routing.agreement")
+observation = LazyModule("kvbench.engine.observe.answers")  # it needs torch, and whoever reads a store does not
+
+SAMPLE = 24  # contexts of each task
+STEPS = (0, 1)  # the last token of the question, and the first one of the answer
+
+
+class OfAnswer(BaseModel):
+    """Names the answer that a row belongs to."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    task: str
+    question_id: str
+    policy: str
+    level_kind: str
+    level: float
+    repeat: int
+
+
+class Attention(OfAnswer):
+    """Holds what the heads of one layer attend to at one step. Lists go by head."""
+
+    step: int  # 0: the last token of the question, 1: the first token of the answer
+    layer: int
+    top: list[
+        int
+    ]  # the token attended to most; behind the context stand question and answer; -2 for none that is known
+    top_weight: list[float]  # its share of the attention
+    answer: list[float]  # share of the attention to the tokens of the gold answer in the context
+    subject: list[float]  # to what the question starts from
+    bridge: list[float]  # to the sentences on the way
+    fact: list[float]  # to the sentences that state the answer
+    distractor: list[float]  # to the other values that the context states
+    kept: float  # share of the context's rows that the layer keeps
+    jaccard: float | None  # of the tokens that its heads keep, mean over pairs; none for a single head
+    kappa: float | None  # of the same; none where all is kept, or nothing
+
+
+class State(OfAnswer):
+    """Holds what stands at the last token of the question. Bytes are little-endian float16."""
+
+    layer: int  # 0: before the first layer
+    state: bytes  # the hidden state, shape (hidden_size,); behind the last layer it is normalised
+    values: bytes | None  # mean of the values left of the context, shape (num_kv_heads * head_dim,); of layers alone
+
+
+class Route(OfAnswer):
+    """Says by which routes tokens of the context reach an answer; all is null where nothing was observed.
+
+    Widths are the largest smallest attention of any path, 0 where none has 0.01 in each step; shares those of attention
+    rollout. Without tokens, as those of the evidence of an unanswerable question, all is null too.
+    """
+
+    unobserved: str | None  # why nothing was observed
+    answer_alive: bool | None  # a row of the gold answer's tokens is left in some layer and head
+    answer_width: float | None
+    answer_share: float | None
+    evidence_alive: bool | None  # the same of all the evidence
+    evidence_width: float | None
+    evidence_share: float | None
+    said_width: float | None  # of the values that the answer states and that are not the gold
+    chance: list[float] | None  # share of the context's tokens that are as wide as 0.01, 0.02, 0.05, 0.1, 0.2, 0.5
+    path: list[int] | None  # tokens of a widest path of the gold answer, before each layer and behind the last
+
+
+class Weights(OfAnswer):
+    """Holds the raw attention of one layer at one step."""
+
+    step: int
+    layer: int
+    tokens: int
+    weights: bytes  # little-endian float16, shape (heads, tokens): of the context, the question and the answer
+
+
+def _observe(model: Any, prompt: Any) -> Any:
+    return observation.AnswerObserver(model, prompt) if prompt.example.index < SAMPLE else None
+
+
+def _observe_weights(model: Any, prompt: Any) -> Any:
+    kept = prompt.example.index < SAMPLE
+    return observation.AnswerObserver(model, prompt, keep_attention=True) if kept else None
+
+
+def _readings(answer: Any, table: str, steps: Sequence[int] = STEPS) -> Iterator[tuple[int, Any]]:
+    """Yields what was read at each step. ``answer``: a kvbench.experiments.collect.FinishedAnswer, as below."""
+    observer, generation = answer.observers.get(table), answer.generation
+    if observer is None or generation is None:
+        return
+    for step in steps:
+        if reading := observer.readings.get((id(answer.branch), generation.question, step)):
+            yield step, reading
+
+
+def _names(answer: Any) -> dict[str, Any]:
+    return {name: getattr(answer.record, name) for name in RECORDS.key}
+
+
+def _keep(answer: Any) -> Any:
+    """Returns which tokens survive, bool (layers, heads, tokens)."""
+    return np.stack([layer.keep.cpu().numpy() for layer in answer.branch.layers])
+
+
+def _attention(answer: Any) -> Iterator[Attention]:
+    readings = dict(_readings(answer, "attention"))
+    if not readings:
+        return
+    keep = _keep(answer)
+    alike = [_numbers(of_layers) for of_layers in (agreement.jaccard(keep), agreement.kappa(keep))]
+    kept = keep.mean(axis=(1, 2)).tolist()
+    for step, reading in readings.items():
+        for number, layer in enumerate(reading.layers):
+            yield Attention(
+                **_names(answer),
+                step=step,
+                layer=number,
+                top=layer.top.tolist(),
+                top_weight=layer.top_weight.tolist(),
+                **dict(zip(reading.spans, layer.shares.T.tolist(), strict=True)),
+                kept=kept[number],
+                jaccard=alike[0][number],
+                kappa=alike[1][number],
+            )
+
+
+def _numbers(values: Any) -> list[float | None]:
+    return [None if np.isnan(value) else float(value) for value in values]
+
+
+def _states(answer: Any) -> Iterator[State]:
+    for _, reading in _readings(answer, "states", (0,)):
+        values = [_float16(of_layer) for of_layer in reading.values]
+        for number, state in enumerate(reading.states):
+            of_layer = values[number] if number < len(values) else None
+            yield State(**_names(answer), layer=number, state=_float16(state), values=of_layer)
+
+
+def _float16(numbers: Any) -> bytes:
+    """Writes numbers in 16 bits; what is too large becomes the largest number that there is."""
+    largest = float(np.finfo(np.float16).max)
+    written: bytes = np.clip(numbers, -largest, largest).astype("<f2").tobytes()
+    return written
+
+
+def _routes(answer: Any) -> Iterator[Route]:
+    observer = answer.observers.get("routes")
+    if observer is None:
+        return
+    reason = observation.why_not_observed(answer.branch)
+    found = answer.generation and observer.routes.get((id(answer.branch), answer.generation.question))
+    if found is None:
+        empty = dict.fromkeys(Route.model_fields, None) | _names(answer)
+        yield Route(**empty | {"unobserved": reason or "nothing was read"})
+        return
+    question, keep = answer.trace.prompt.questions[answer.generation.question], _keep(answer)
+    columns: dict[str, Any] = {"unobserved": None, "chance": chance_of_reach(found.width), "path": found.path or None}
+    for name, tokens in (("answer", question.answer_tokens), ("evidence", question.evidence_tokens)):
+        chosen = list(tokens)
+        columns |= {
+            f"{name}_alive": bool(keep[..., chosen].any()) if chosen else None,
+            f"{name}_width": float(found.width[chosen].max()) if chosen else None,
+            f"{name}_share": float(found.share[chosen].sum()) if chosen else None,
+        }
+    said = _tokens_said(answer)
+    yield Route(**_names(answer), **columns, said_width=float(found.width[said].max()) if said else None)
+
+
+def _tokens_said(answer: Any) -> list[int]:
+    """Returns the tokens of the stated values that an answer names, but for the golds."""
+    stated, question = answer.trace.prompt.stated, answer.question
+    others = [value for value in stated if value not in question.golds]
+    named = values_said(plain(answer.record.output_text or ""), others, question.question)
+    return sorted({token for value in named for token in stated[value]})
+
+
+def _weights(answer: Any) -> Iterator[Weights]:
+    for step, reading in _readings(answer, "weights"):
+        for number, layer in enumerate(reading.layers):
+            tokens = layer.attention.shape[1]
+            weights = _float16(layer.attention)
+            yield Weights(**_names(answer), step=step, layer=number, tokens=tokens, weights=weights)
+
+
+SHARE = (0.0, 1.0)
+ATTENTION = register(
+    StoredTable(
+        "attention",
+        Attention,
+        (*RECORDS.key, "step", "layer"),
+        1,
+        QUESTIONS.name,
+        {"kept": SHARE, "jaccard": SHARE, "kappa": (-1.0, 1.0)},
+        fill=_attention,
+        observe=_observe,
+    )
+)
+STATES = register(
+    StoredTable("states", State, (*RECORDS.key, "layer"), 1, QUESTIONS.name, fill=_states, observe=_observe)
+)
+ROUTES = register(
+    StoredTable(
+        "routes",
+        Route,
+        RECORDS.key,
+        1,
+        QUESTIONS.name,
+        {f"{of}_{what}": SHARE for of in ("answer", "evidence") for what in ("width", "share")} | {"said_width": SHARE},
+        fill=_routes,
+        observe=_observe,
+    )
+)
+WEIGHTS = register(
+    StoredTable(
+        "weights",
+        Weights,
+        (*RECORDS.key, "step", "layer"),
+        1,
+        QUESTIONS.name,
+        fill=_weights,
+        observe=_observe_weights,
+    )
+)
+OBSERVED = (ATTENTION, STATES, ROUTES)  # what ``--observe`` can name

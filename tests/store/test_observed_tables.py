@@ -1,0 +1,98 @@
+"""What is observed of answers is stored beside them, of a sample of contexts, and what is not observed is counted."""
+
+import numpy as np
+import pytest
+
+from datasets_gen import TASKS
+from kvbench.store.observed import ATTENTION, ROUTES, STATES, WEIGHTS
+from kvbench.store.store import Store
+from kvbench.store.tables import RECORDS
+from leaderboards.routing.edges import EPSILON
+from policies import POLICIES
+from tests.support.models.runs import ToyRuns
+
+OBSERVABLE = ("full", "knorm", "adakv_snapkv")
+PRIVATE = next(policy.name for policy in POLICIES.values() if policy.prefill == "private" and policy.takes_ratios)
+UNOBSERVED = {
+    "merging_snapkv": "it merges or rewrites rows",
+    "decoding_knorm": "it cuts while it answers",
+    PRIVATE: "it has a prefill of its own",
+}
+TABLES = ("attention", "states", "routes", "weights")
+
+
+@pytest.fixture
+def store(runs: ToyRuns, monkeypatch: pytest.MonkeyPatch) -> Store:
+    monkeypatch.setattr("kvbench.store.observed.SAMPLE", 1)
+    return runs("run", (*OBSERVABLE, *UNOBSERVED), (0.5,), contexts=2, tables=TABLES)
+
+
+def test_every_answer_of_the_sample_has_a_route_or_the_reason_why_not(store: Store) -> None:
+    records = store.frame()
+    sampled = records[records["example_index"] == 0]
+    routes = store.study_table(ROUTES).to_pandas()
+    key = list(RECORDS.key)
+    both = sampled.merge(routes, on=key, validate="one_to_one")
+    assert len(both) == len(sampled) == len(routes) < len(records)
+    for policy, of_policy in both.groupby("policy"):
+        assert set(of_policy["unobserved"]) == {UNOBSERVED.get(str(policy))}
+    unobserved = both[both["unobserved"].notna()]
+    assert unobserved[["answer_alive", "answer_width", "said_width", "chance", "path"]].isna().all(axis=None)
+    observed = both[both["unobserved"].isna()]
+    answerable = observed[observed["answerable"]]
+    assert answerable["answer_width"].between(0, 1).all()
+    assert (answerable["evidence_width"] >= answerable["answer_width"]).all()
+    assert (answerable["evidence_share"] >= answerable["answer_share"]).all()
+    assert ((answerable["answer_width"] == 0) | (answerable["answer_width"] >= np.float32(EPSILON))).all()
+    assert answerable[answerable["policy"] == "full"]["answer_alive"].all()
+    assert (observed["answer_alive"].notna() == observed["answerable"]).all()
+    assert (answerable["evidence_alive"].astype(bool) == (answerable["slot_coverage"] > 0)).all()
+    for chance in observed["chance"]:
+        assert (np.diff(chance) <= 0).all()
+    confused = observed["hallucination_kind"] == "confused"
+    assert (observed["said_width"].notna() | ~confused).all()
+
+
+def test_attention_is_stored_by_answer_step_and_layer(store: Store) -> None:
+    rows, weights = store.study_table(ATTENTION).to_pandas(), store.study_table(WEIGHTS).to_pandas()
+    assert set(rows["policy"]) == {*OBSERVABLE}
+    key = [*RECORDS.key, "step", "layer"]
+    both = rows.merge(weights, on=key, validate="one_to_one")
+    assert len(both) == len(rows) == len(weights)
+    of_question = rows[rows["step"] == 0]
+    answers = store.frame()
+    sampled = answers[(answers["example_index"] == 0) & answers["policy"].isin(OBSERVABLE)]
+    assert len(of_question) == len(sampled) * rows["layer"].nunique()
+    for row in both.itertuples():
+        raw = np.frombuffer(row.weights, dtype="<f2").reshape(len(row.top), row.tokens).astype(float)
+        np.testing.assert_allclose(raw.sum(1), 1, atol=5e-3)
+        np.testing.assert_allclose(raw.max(1), row.top_weight, atol=1e-3)
+        np.testing.assert_allclose(raw[range(len(row.top)), row.top], row.top_weight, atol=1e-3)
+        assert (np.array(row.answer) <= np.array(row.fact) + 1e-6).all()
+    by_policy = rows.groupby("policy")[["kept", "jaccard", "kappa"]]
+    assert by_policy.mean()["kept"]["full"] == 1
+    assert by_policy.mean()["jaccard"]["full"] == 1
+    assert rows[rows["policy"] == "full"]["kappa"].isna().all()
+    assert by_policy.mean()["kept"]["knorm"] == pytest.approx(0.5, abs=0.02)
+
+
+def test_states_are_stored_before_and_behind_each_layer(store: Store) -> None:
+    rows = store.study_table(STATES).to_pandas()
+    layers = rows["layer"].max()
+    by_layer = rows.groupby("layer")
+    assert by_layer.size().nunique() == 1
+    assert rows["values"].isna().eq(rows["layer"] == layers).all()
+    states = {len(np.frombuffer(state, dtype="<f2")) for state in rows["state"]}
+    assert len(states) == 1
+    embedded = rows[rows["layer"] == 0]
+    assert embedded.groupby("question_id")["state"].nunique().max() == 1  # no cache is read before the first layer
+    last = rows[rows["layer"] == layers]
+    assert last.groupby("question_id")["state"].nunique().min() > 1
+
+
+def test_observing_changes_no_record(runs: ToyRuns) -> None:
+    policies = ("full", "knorm")
+    plain, observed = runs("plain", policies), runs("observed", policies, tables=TABLES)
+    outputs = [store.table(RECORDS)["output_token_ids"].to_pylist() for store in (plain, observed)]
+    assert outputs[0] == outputs[1]
+    assert TASKS["base"].name in {*observed.frame()["task"]}
