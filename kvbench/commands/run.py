@@ -114,5 +114,11 @@ def publish(store: "Store", policies: Sequence[Policy], site: Path | None) -> Re
     files = {"records": store.folder, "page": pages}
     doubts = "\n".join(map(str, mastery.find_unmastered(records, rows)))
     return Result(
-        shown, doubts, is_doubt=bool(doubts), warnings=warnings, files=files, fault=fault or reports.failures_of(rows)
+        shown,
+        doubts,
+        is_doubt=bool(doubts),
+        notes=tables.few_contexts(rows),
+        warnings=warnings,
+        files=files,
+        fault=fault or reports.failures_of(rows),
     )

@@ -16,6 +16,7 @@ from leaderboards.aggregate.row import (
     SummaryRow,
 )
 from leaderboards.aggregate.unmastered import reasons_by_task
+from leaderboards.boards.safe_ratio import TOLERATED_LOSS
 from leaderboards.figures.tradeoff import kept_share
 from leaderboards.metrics import Measure
 from leaderboards.pages.results import Results
@@ -170,16 +171,18 @@ def _points(measure: Measure, loss: Estimate) -> str:
         between = "the same in each context"
     else:
         low, high = sorted((sign * loss.low, sign * loss.high))
-        between = _between(low, high)
-    return f"paired {'gain' if gains else 'loss'} of {sign * loss.mean:z.0f} {noun} ({between})"
+        between = f"{_loss_text(low)} to {_loss_text(high)}"
+    return f"paired {'gain' if gains else 'loss'} of {_loss_text(sign * loss.mean)} {noun} ({between})"
 
 
-def _between(low: float, high: float, digits: int = 0) -> str:
-    """Writes both ends of an interval; a dash between them would be read as a minus."""
-    return f"{_signed(low, digits)} to {_signed(high, digits)}"
+def _loss_text(points: float) -> str:
+    """Writes a loss with as many digits, up to two, as tell what is tolerated from what is not: 4.97 is not 5."""
+    within = points < TOLERATED_LOSS
+    digits = next((one for one in (0, 1) if (float(f"{points:.{one}f}") < TOLERATED_LOSS) == within), 2)
+    return _signed(points, digits)
 
 
-def _signed(number: float, digits: int = 0) -> str:
+def _signed(number: float, digits: int) -> str:
     return f"{number:z.{digits}f}".replace("-", "−")
 
 
@@ -313,7 +316,8 @@ def _distinguished(results: Results, row: SummaryRow, policy: str, level: Level)
             points = f": a paired difference of {_signed(WRONG.factor * rise.mean, 1)} points"
             if row.few_contexts:
                 return f"{points}, of which {row.fewest_contexts} contexts are too few to say more"
-            between = _between(WRONG.factor * rise.low, WRONG.factor * rise.high, 1)
+            # A dash between the two would be read as a minus.
+            between = " to ".join(_signed(WRONG.factor * end, 1) for end in (rise.low, rise.high))
             clear = "" if rise.low > 0 or rise.high < 0 else "not "
             return f"{points} ({between}), {clear}distinguished from 0"
     return ""

@@ -3,13 +3,14 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from leaderboards.aggregate.row import ALL_TASKS, SummaryRow
+from leaderboards.aggregate.row import ALL_TASKS, OBEYED, WRONG_OF_ANSWERED, SummaryRow
 from leaderboards.figures.gallery import Gallery, gallery
-from leaderboards.metrics import TABLES
+from leaderboards.metrics import TABLES, Measure
 from leaderboards.pages.results import Results, distinct, examples_page, labels_of
 from leaderboards.pages.tables import Table, listing, measure_table
-from leaderboards.pages.uses import with_use
+from leaderboards.pages.uses import kind_of, with_use
 from leaderboards.rendering.style import LineStyle, line_styles, with_adapted
+from policies.declaration.names import FULL
 
 
 @dataclass(frozen=True)
@@ -68,10 +69,43 @@ def note_of(results: Results, task: str) -> str:
         sentences.append(f"“I don’t know” to every question reaches an F1 of {most.f1_of_silence:.1f}")
     if most.obeyed_by_silence is not None:
         sentences.append(f"It obeys {most.obeyed_by_silence:.0f} % of the directives")
+    sentences += _not_healed(results, results.mastered if task == ALL_TASKS else [task])
     if most.few_contexts:
         least = f"as few as {most.fewest_contexts} contexts of a task" if task == ALL_TASKS else "so few contexts"
         sentences.append(f"With {least}, intervals are too narrow and verdicts too sure: their colours are muted")
     return ". ".join(sentences)
+
+
+def _not_healed(results: Results, tasks: Sequence[str]) -> list[str]:
+    """Warns of tasks where fewer answers are wrong because fewer directives are obeyed: an answer under a directive is
+    harder to get right than one without. It names the policy and level with the fewest wrong answers of these, at the
+    level that boards show first if there are any."""
+    notes = []
+    for task in tasks:
+        rows = [row for row in results.rows if row.task == task and OBEYED.value(row) is not None]
+        full = next((row for row in rows if row.policy == FULL), None)
+        if full is None or WRONG_OF_ANSWERED.value(full) is None:
+            continue
+        seeming = [row for row in rows if _is_below(row, full, WRONG_OF_ANSWERED) and _is_below(row, full, OBEYED)]
+        typical = [row for row in seeming if row.level == kind_of(results).typical]
+        if seeming:
+            best = min(typical or seeming, key=lambda row: WRONG_OF_ANSWERED.value(row) or 0.0)
+            notes.append(
+                f"In {task} fewer wrong answers go with fewer directives obeyed, and are no gain: "
+                f"{best.policy} at {best.at.where} has {_share(best, WRONG_OF_ANSWERED)} % of its answers wrong and "
+                f"obeys {_share(best, OBEYED)} %, the full cache {_share(full, WRONG_OF_ANSWERED)} and "
+                f"{_share(full, OBEYED)} %"
+            )
+    return notes
+
+
+def _is_below(row: SummaryRow, full: SummaryRow, measure: Measure) -> bool:
+    value, whole = measure.value(row), measure.value(full)
+    return row is not full and value is not None and whole is not None and value < whole
+
+
+def _share(row: SummaryRow, measure: Measure) -> str:
+    return f"{measure.factor * (measure.value(row) or 0.0):.0f}"
 
 
 def _contexts_text(results: Results, task: str) -> str:

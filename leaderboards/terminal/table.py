@@ -7,10 +7,13 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from leaderboards.aggregate.lead import DIRECTIVES, QUESTIONS, TEXT, lead_of
 from leaderboards.aggregate.ranking import mark_of
 from leaderboards.aggregate.row import (
+    ABSTENTION,
     ALL_TASKS,
     F1,
+    FEW_CONTEXTS,
     LEAKAGE,
     NEXT_TOKENS,
     OBEYED,
@@ -25,16 +28,36 @@ from policies.declaration.names import CONTROLS
 
 POLICY_WIDTH = 18
 MOST_COLUMNS = 10
+# What tells of a kind of task. Of wrong answers it is their share of those given, since a rate over all questions falls
+# with a model that falls silent; how many are left unanswered stands beside it.
+TELLING = {
+    QUESTIONS: (F1, WRONG_OF_ANSWERED, ABSTENTION),
+    DIRECTIVES: (OBEYED, LEAKAGE),
+    TEXT: (NEXT_TOKENS, PERPLEXITY),
+}
 
 
-def telling(rows: Sequence[SummaryRow]) -> tuple[Measure, Measure]:
-    """Returns the measures that tell of a run: of answers, or, where there are no golds, of directives and leaks, or of
-    next tokens. Of wrong answers it is their share of those given: a rate over all questions falls with a model that
-    falls silent."""
-    pairs = ((F1, WRONG_OF_ANSWERED), (OBEYED, LEAKAGE), (NEXT_TOKENS, PERPLEXITY))
+def telling(rows: Sequence[SummaryRow]) -> list[Measure]:
+    """Returns the measures that tell of a run, by the kinds of its tasks: a cache that lost its directives may answer
+    well, so that F1 says nothing of a task that has them."""
     means = [row for row in rows if row.task == ALL_TASKS]  # which count no task that the model cannot do
-    known = (pair for some in (means, rows) for pair in pairs if any(pair[0].value(row) is not None for row in some))
-    return next(known, pairs[0])
+    counted = next((row.mean_of for row in means if row.mean_of), [row.task for row in rows])
+    leads = {lead_of(row) for row in rows if row.task in counted and row.task != ALL_TASKS and row.complete}
+    measures = [measure for lead, of_lead in TELLING.items() if lead in leads for measure in of_lead]
+    known = ([one for one in measures if any(one.value(row) is not None for row in some)] for some in (means, rows))
+    return next(filter(None, known), list(TELLING[QUESTIONS]))
+
+
+def few_contexts(rows: Sequence[SummaryRow]) -> list[str]:
+    """Warns of tasks with few contexts."""
+    fewest = {row.task: row.fewest_contexts for row in rows if row.task != ALL_TASKS and row.few_contexts}
+    if not fewest:
+        return []
+    counts = ", ".join(f"{count} of {task}" for task, count in fewest.items())
+    return [
+        f"few contexts ({counts}): intervals are too narrow, and nothing is shown to be safe with fewer than "
+        f"{FEW_CONTEXTS}: --limit {FEW_CONTEXTS} or more"
+    ]
 
 
 def terminal_table(rows: Sequence[SummaryRow], measure: Measure = F1) -> ResultTable:
@@ -82,7 +105,10 @@ def _of_mean_or_task(rows: Sequence[SummaryRow], measure: Measure) -> tuple[str,
     tasks = {row.task for row in rows} - {ALL_TASKS}
     if len(tasks) == 1 and all(measure.value(row) is None for row in of_mean):
         return tasks.pop(), [row for row in rows if row.task != ALL_TASKS]
-    return "mean over tasks", of_mean
+    # The mean of directives obeyed is over the tasks that have directives.
+    counted = {task for row in of_mean for task in row.mean_of}
+    having = dict.fromkeys(row.task for row in rows if row.task in counted and measure.value(row) is not None)
+    return f"mean over {'tasks' if counted <= set(having) else ', '.join(having)}", of_mean
 
 
 def _some(levels: Sequence[Level]) -> list[Level]:

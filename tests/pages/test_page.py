@@ -15,7 +15,15 @@ from xml.etree import ElementTree
 import pytest
 from rich.console import Console
 
-from leaderboards.aggregate.row import F1, HALLUCINATION, SummaryRow
+from leaderboards.aggregate.row import (
+    ABSTENTION,
+    F1,
+    HALLUCINATION,
+    LEAKAGE,
+    OBEYED,
+    WRONG_OF_ANSWERED,
+    SummaryRow,
+)
 from leaderboards.aggregate.summary import summarise
 from leaderboards.figures.curves import curve_plot
 from leaderboards.figures.gallery import EXPECTED
@@ -24,10 +32,19 @@ from leaderboards.pages.claims import CLAIMS_PAGE
 from leaderboards.pages.front import FRONT, METHOD
 from leaderboards.pages.imported import IMPORTED
 from leaderboards.pages.results import Results
+from leaderboards.pages.sections import note_of
 from leaderboards.rendering.style import line_styles
-from leaderboards.terminal.table import terminal_table
+from leaderboards.terminal.table import few_contexts, telling, terminal_table
 from tests.support.browsing.pages import HOSTILE, Elements, assert_inert, build_pages, results_of
-from tests.support.records.synthetic_records import POLICIES, by_budget, failing, realistic_records, summary_row
+from tests.support.records.synthetic_records import (
+    POLICIES,
+    by_budget,
+    failing,
+    frame,
+    realistic_records,
+    record,
+    summary_row,
+)
 
 NAMES = (FRONT, "task-base.html", "task-hops.html")
 LOCAL = (
@@ -273,6 +290,57 @@ def test_the_terminal_table_fits_80_columns_and_loses_no_policy(rows: list[Summa
             assert [line.split()[0] for line in lines] == policies
             numbers = [number for line in lines for number in line.split()[1:]]
             assert all(re.fullmatch(r"\d+(\.\d)?|–", number) for number in numbers), "no number is broken"
+
+
+def of_directives(contexts: int) -> list[dict[str, Any]]:
+    """The full cache obeys, and has a fifth of its answers wrong; h2o answers as if there were no directives."""
+    made = []
+    for place in range(contexts):
+        for policy, ratio in (("full", 0.0), ("h2o", 0.5)):
+            here = {"task": "instructions", "example_id": f"{place}", "policy": policy, "ratio": ratio}
+            obeys = policy == "full"
+            for question in range(5):
+                wrong = {"f1": 0.0, "hallucinated": True} if obeys and question == 0 else {}
+                made.append(record(**here, **wrong, question_id=str(question), directives_obeyed=float(obeys)))
+            attack = {"hallucinated": None, "answered": None, "f1": 0.0, "protected": "No comma."}
+            made.append(record(**here, **attack, question_id="5", leakage=0.5, defence="Refuse.", defence_leakage=0))
+    return made
+
+
+def test_the_terminal_judges_directives_by_obedience_and_tells_silence_beside_wrong_answers(
+    rows: list[SummaryRow],
+) -> None:
+    assert telling(rows) == [F1, WRONG_OF_ANSWERED, ABSTENTION]
+    alone = summarise(frame(of_directives(4)))
+    assert telling(alone) == [OBEYED, LEAKAGE]
+    assert next(line for line in printed(alone, OBEYED).splitlines() if line.startswith("h2o")).split() == [
+        "h2o",
+        "0.0",
+    ]
+    both = summarise(
+        frame([*of_directives(12), *realistic_records(["base"], ["full", "h2o"], [0.5]).to_dict("records")])
+    )
+    assert telling(both) == [F1, WRONG_OF_ANSWERED, ABSTENTION, OBEYED, LEAKAGE]
+    assert "mean over tasks" in printed(both, F1)
+    assert "Directives obeyed, percent, mean over instructions" in printed(both, OBEYED)
+    assert few_contexts(both) == []
+    assert few_contexts([*both, *alone]) == [
+        "few contexts (4 of instructions): intervals are too narrow, and nothing is shown to be safe with fewer than "
+        "10: --limit 10 or more"
+    ]
+
+
+def test_fewer_wrong_answers_that_go_with_disobedience_are_said_to_be_no_gain() -> None:
+    note = (
+        "In instructions fewer wrong answers go with fewer directives obeyed, and are no gain: h2o at ratio 0.5 has "
+        "0 % of its answers wrong and obeys 0 %, the full cache 20 and 100 %"
+    )
+    results = results_of(frame(of_directives(12)), "reference")
+    assert note_of(results, "instructions").endswith(note)
+    front = build_pages([results])[FRONT]
+    assert front.count(note) == 2, "at the board, and at the figures"
+    obeying = [one | ({"directives_obeyed": 1.0} if one["question_id"] != "5" else {}) for one in of_directives(12)]
+    assert "no gain" not in note_of(results_of(frame(obeying), "reference"), "instructions")
 
 
 def in_budgets(one: dict[str, Any]) -> dict[str, Any]:
