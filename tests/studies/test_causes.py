@@ -1,0 +1,247 @@
+"""What rows cause, computed from records whose truth is known."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+from pandas import DataFrame
+from scipy import stats
+
+from leaderboards.studies.routing.causes import (
+    ALL,
+    cliff_levels,
+    explained_shares,
+    removals,
+    repairs,
+    sizes,
+    slot_maps,
+    with_outcomes,
+)
+from policies import Level
+from tests.support.records.synthetic_records import frame, record
+
+CONTEXTS, QUESTIONS = 6, 2
+AT = Level("ratio", 0.9)
+# F1 once the evidence is back, and once as many random rows are: of answers that have lost all of 100.
+TRUTHS: Mapping[str, tuple[float, float, float]] = {  # the last: what the evidence alone explains
+    "evicts the evidence": (100.0, 0.0, 1.0),
+    "any rows help": (100.0, 100.0, 0.0),
+    "half by the evidence": (75.0, 25.0, 0.5),
+    "nothing helps": (0.0, 0.0, 0.0),
+    "random rows help more": (25.0, 50.0, -0.25),
+}
+
+
+def cell(policy: str, context: int, question: int, level: float) -> dict[str, Any]:
+    name = f"{context}/{question}"
+    return {"task": "base", "question_id": name, "policy": policy, "level_kind": "ratio", "level": level, "repeat": 0}
+
+
+def record_of(policy: str, context: int, question: int, level: float, f1: float, nats: float) -> dict[str, Any]:
+    of_context = {"example_id": f"base-{context}", "draw_id": f"base-{context}", "example_index": context}
+    scores = {"f1": f1, "right": f1 >= 50, "gold_nll": nats, "ratio": level, "realised_ratio": level}
+    return record(**cell(policy, context, question, level), **of_context, **scores)
+
+
+def tried(at: dict[str, Any], target: str, draw: int, f1: float, nats: float, **more: Any) -> dict[str, Any]:
+    action = "remove" if at["policy"] == "full" else "restore"
+    row = {**at, "action": action, "target": target, "draw": draw, "layer": ALL, "head": ALL, "rows": 8}
+    return {**row, "f1": f1, "right": f1 >= 50, "gold_nll": nats, **more}
+
+
+def full_and(*others: dict[str, Any]) -> DataFrame:
+    full = [record_of("full", c, q, 0.0, 100.0, 0.5) for c in range(CONTEXTS) for q in range(QUESTIONS)]
+    return frame([*full, *others])
+
+
+def known() -> tuple[DataFrame, DataFrame]:
+    records, rows = [], []
+    for policy, (evidence, random, _) in TRUTHS.items():
+        for context in range(CONTEXTS):
+            for question in range(QUESTIONS):
+                at = cell(policy, context, question, AT.value)
+                records.append(record_of(policy, context, question, AT.value, 0.0, 10.5))
+                rows.append(tried(at, "evidence", 0, evidence, 10.5 - evidence / 10))
+                rows += [tried(at, "evidence", draw, random, 10.5 - random / 10) for draw in (1, 2)]
+                rows.append(tried(at, "answer", 0, evidence / 2, 10.5 - evidence / 20))
+    return DataFrame(rows), full_and(*records)
+
+
+@pytest.mark.parametrize("policy", TRUTHS)
+def test_what_the_evidence_alone_explains_is_what_was_put_in(policy: str) -> None:
+    table, records = known()
+    evidence, random, alone = TRUTHS[policy]
+    share = explained_shares(with_outcomes(table, records), dict.fromkeys(TRUTHS, AT))[policy]
+    assert share.alone is not None
+    assert share.random is not None
+    assert share.nats is not None
+    assert share.f1.mean == pytest.approx(evidence / 100)
+    assert share.random.mean == pytest.approx(random / 100)
+    assert share.nats.mean == pytest.approx(evidence / 100)
+    assert share.alone.mean == pytest.approx(alone)
+    assert share.alone.interval == pytest.approx((alone, alone))  # all contexts are alike
+    assert share.answers == CONTEXTS * QUESTIONS
+
+
+def test_it_points_the_right_way() -> None:
+    table, records = known()
+    shares = explained_shares(with_outcomes(table, records), dict.fromkeys(TRUTHS, AT))
+    means = {policy: share.alone.mean for policy, share in shares.items() if share.alone is not None}
+    assert max(means, key=means.__getitem__) == "evicts the evidence"
+    assert min(means, key=means.__getitem__) == "random rows help more"
+
+
+def test_each_span_has_a_repair_and_one_without_random_rows_has_no_comparison() -> None:
+    table, records = known()
+    found = {one.target: one for one in repairs(with_outcomes(table, records), {"evicts the evidence": AT})}
+    assert {*found} == {"evidence", "answer"}
+    assert found["answer"].f1.mean == pytest.approx(0.5)
+    assert found["answer"].random is found["answer"].alone is None
+
+
+def test_an_answer_that_lost_little_weighs_little_and_the_interval_is_scipys() -> None:
+    draw = np.random.default_rng(0)
+    records, rows, gains, losses = [], [], np.zeros(40), np.zeros(40)
+    full = []
+    for context in range(40):
+        for question in range(QUESTIONS):
+            before, best = draw.uniform(0, 40), draw.uniform(50, 100)
+            after = draw.uniform(before, best)
+            at = cell("a", context, question, AT.value)
+            full.append(record_of("full", context, question, 0.0, best, 0.5))
+            records.append(record_of("a", context, question, AT.value, before, 5.0))
+            rows += [tried(at, "evidence", 0, after, 1.0), tried(at, "evidence", 1, before, 5.0)]
+            gains[context] += after - before
+            losses[context] += best - before
+    outcomes = with_outcomes(DataFrame(rows), frame([*full, *records]))
+    share = explained_shares(outcomes, {"a": AT})["a"].alone
+    assert share is not None
+    assert share.interval is not None
+    assert share.mean == pytest.approx(gains.sum() / losses.sum())
+    theirs = stats.bootstrap(
+        (gains, losses),
+        lambda gain, loss, axis: gain.sum(axis) / loss.sum(axis),
+        paired=True,
+        method="percentile",
+        rng=1,
+    ).confidence_interval
+    assert share.interval == pytest.approx((theirs.low, theirs.high), abs=0.01)
+    assert share.interval[1] - share.interval[0] > 0.05
+
+
+def test_answers_without_as_many_other_rows_are_compared_with_nothing() -> None:
+    """Where a span is most of the context, a few random rows would flatter it."""
+    table, records = known()
+    table.loc[(table["draw"] > 0) & (table["policy"] == "half by the evidence"), "rows"] = 3
+    share = explained_shares(with_outcomes(table, records), {"half by the evidence": AT})["half by the evidence"]
+    assert share.f1.mean == pytest.approx(0.75)
+    assert share.random is share.alone is None
+
+
+# --- the cliff
+
+
+@pytest.mark.parametrize(
+    ("lost", "expected"),
+    [
+        ({0.3: 0, 0.5: 1, 0.9: 2}, 0.5),  # 1 of 2 over 0.2, then 1 of 2 over 0.4
+        ({0.3: 0, 0.5: 0, 0.9: 2}, 0.9),
+        ({0.3: 2, 0.5: 2, 0.9: 2}, 0.3),
+        ({0.3: 0, 0.5: 0, 0.9: 0}, None),
+    ],
+    ids=["steepest first", "steepest last", "from the full cache on", "nothing is lost"],
+)
+def test_the_cliff_is_where_lost_answers_rise_fastest(lost: dict[float, int], expected: float | None) -> None:
+    records = [
+        record_of("a", context, question, level, 0.0 if question < count else 100.0, 1.0)
+        for level, count in lost.items()
+        for context in range(CONTEXTS)
+        for question in range(QUESTIONS)
+    ]
+    assert cliff_levels(full_and(*records)) == ({} if expected is None else {"a": Level("ratio", expected)})
+
+
+def test_questions_that_the_full_cache_has_wrong_make_no_cliff() -> None:
+    full = [record_of("full", c, q, 0.0, 100.0 * q, 0.5) for c in range(CONTEXTS) for q in range(QUESTIONS)]
+    others = [
+        record_of("a", c, q, level, 100.0 * q, 1.0) for level in (0.5, 0.9) for c in range(CONTEXTS) for q in range(2)
+    ]
+    assert cliff_levels(frame([*full, *others])) == {}
+
+
+# --- removal
+
+
+def removed(nats: float, random: float, rows: int = 8) -> DataFrame:
+    """The answer's rows cost ``nats`` and more, by context; random rows cost ``random``, the mean of two draws."""
+    table = [
+        tried(cell("full", c, q, 0.0), "answer", drawn, 20.0 if not drawn else 100.0, 0.5 + cost, rows=taken)
+        for c in range(CONTEXTS)
+        for q in range(QUESTIONS)
+        for drawn, cost, taken in ((0, nats + c / 10, 8), (1, 2 * random, rows), (2, 0.0, rows))
+    ]
+    return with_outcomes(DataFrame(table), full_and())
+
+
+@pytest.mark.parametrize(("nats", "random", "holds"), [(5.0, 0.1, True), (5.0, 1.0, False), (5.0, 0.55, False)])
+def test_ten_times_is_judged_with_its_interval(nats: float, random: float, holds: bool) -> None:
+    (removal,) = removals(removed(nats, random))
+    assert removal.random_nats is not None
+    assert removal.excess is not None
+    assert removal.excess.interval is not None
+    assert removal.nats.mean == pytest.approx(nats + 0.25)
+    assert removal.random_nats.mean == pytest.approx(random)
+    assert removal.f1.mean == pytest.approx(80)
+    assert removal.excess.mean == pytest.approx(nats + 0.25 - 10 * random)
+    assert (removal.excess.interval[0] > 0) == holds
+    assert (removal.rows, removal.answers) == (8, CONTEXTS * QUESTIONS)
+
+
+def test_without_as_many_other_rows_nothing_is_judged() -> None:
+    (removal,) = removals(removed(5.0, 0.0, rows=2))
+    assert removal.nats.mean == pytest.approx(5.25)
+    assert removal.excess is removal.random_nats is None
+
+
+# --- maps
+
+
+def in_places(policy: str, level: float, costs: Mapping[tuple[int, int], float], whole: float) -> DataFrame:
+    """What the answer's rows change, in nats, by layer and head; ``whole``: everywhere."""
+    at = cell(policy, 0, 0, level)
+    rows = [
+        tried(at, "answer", 0, 50.0, nats, layer=layer, head=head)
+        for (layer, head), nats in {(ALL, ALL): whole, **costs}.items()
+    ]
+    return DataFrame(rows)
+
+
+PLACES = {(layer, head): 0.5 for layer in range(3) for head in (ALL, 0, 1)}
+
+
+def test_a_map_of_removal_shows_each_place_as_a_share_of_what_all_of_them_cost() -> None:
+    table = in_places("full", 0.0, PLACES | {(1, ALL): 4.5, (1, 1): 2.5}, 8.5)
+    (one,) = slot_maps(with_outcomes(table, full_and()))
+    assert (one.action, one.target, one.random, one.answers) == ("remove", "answer", False, 1)
+    np.testing.assert_allclose(one.values, np.array([[0, 0, 0], [0.5, 0, 0.25], [0, 0, 0]]))
+
+
+def test_a_map_of_restoration_shows_the_share_of_the_loss_that_comes_back() -> None:
+    before = dict.fromkeys(PLACES, 10.5)
+    table = in_places("a", AT.value, before | {(2, ALL): 0.5, (2, 0): 5.5}, 0.5)
+    (one,) = slot_maps(with_outcomes(table, full_and(record_of("a", 0, 0, AT.value, 0.0, 10.5))))
+    np.testing.assert_allclose(one.values, np.array([[0, 0, 0], [0, 0, 0], [1, 0.5, 0]]))
+    (of_f1,) = slot_maps(with_outcomes(table, full_and(record_of("a", 0, 0, AT.value, 0.0, 10.5))), "f1")
+    np.testing.assert_allclose(of_f1.values, 0.5)
+
+
+def test_the_sizes_of_the_smallest_sets() -> None:
+    table = DataFrame(
+        [
+            {"policy": "full", "tokens": [3, 4], "evidence_tokens": 1},
+            {"policy": "full", "tokens": [7], "evidence_tokens": 1},
+            {"policy": "a", "tokens": [], "evidence_tokens": 0},
+        ]
+    )
+    assert list(sizes(table)) == [("full", [2, 1], pytest.approx(2 / 3)), ("a", [0], 0.0)]
