@@ -1,9 +1,10 @@
 """The tables of interventions: what comes back with rows that are put back into a compressed branch, what is lost with
 rows that are taken away from the full cache, and the smallest sets of tokens with which answers are right.
 
-Asked are questions that the full cache has right: of a policy those that it has lost, of the full cache all. Rows are
-changed in all layers and heads at once. At the cliff of a context, the lowest level at which a policy loses any of its
-questions, one answer is also tried layer by layer and head by head: for :data:`MAPPED` contexts of each task.
+Asked are the first :data:`ASKED` questions of a context that the full cache has right: of a policy those that it has
+lost, of the full cache all. Rows are changed in all layers and heads at once. In the first :data:`MAPPED` contexts of
+each task one question is also tried layer by layer and head by head: of a policy at the cliff of that context, which is
+the lowest level at which it loses any.
 """
 
 import math
@@ -22,9 +23,10 @@ intervene = LazyModule("kvbench.engine.intervene.rows")
 masks = LazyModule("kvbench.engine.treat.given")
 smallest = LazyModule("kvbench.engine.intervene.smallest")
 
+ASKED = 4  # of a context: more of its questions would tell less than those of another
 MAPPED = 2  # contexts of each task
 SPANS = ("answer", "subject", "bridge")
-DRAWS = {"restore": {"answer": 1, "evidence": 2}, "remove": {"answer": 4, "evidence": 2}}  # of as many random rows
+DRAWS = {"restore": {"evidence": 1}, "remove": {"answer": 4, "evidence": 1}}  # of as many random rows
 Answer = Any  # a kvbench.experiments.collect.FinishedAnswer
 Scores = Mapping[str, Any]
 
@@ -74,7 +76,8 @@ def _fill_interventions(answers: Sequence[Answer]) -> Iterator[Intervention]:
     right, lost = _right_and_lost(answers)
     at_cliffs = {id(answer) for answer in _at_cliffs(lost)}
     asked = [(answer, "restore", id(answer) in at_cliffs) for answer in lost]
-    asked += [(answer, "remove", _is_mapped(answer)) for answer in right if answer.record.policy == FULL]
+    of_full = [answer for answer in right if answer.record.policy == FULL]
+    asked += [(answer, "remove", answer is of_full[0] and _is_mapped(answer)) for answer in of_full]
     cases = [(answer, action, case) for answer, action, mapped in asked for case in _cases(answer, action, mapped)]
     scores = _scores([(answer, case.branch) for answer, _, case in cases if case.changed])
     for answer, action, case in cases:
@@ -82,9 +85,10 @@ def _fill_interventions(answers: Sequence[Answer]) -> Iterator[Intervention]:
         layer, head = case.place
         places = {"target": case.rows.target, "draw": case.rows.draw, "layer": layer, "head": head}
         # What changes no row is not decoded again.
-        outcome = scores[id(case.branch)] if case.changed else answer.record.model_dump()
-        outcome = {name: outcome[name] for name in ("f1", "right", "gold_nll")}
-        yield Intervention(**cell, action=action, **places, rows=case.changed, **outcome)
+        outcome = scores.get(id(case.branch)) if case.changed else answer.record.model_dump()
+        if outcome is not None:  # a branch that finds no memory has none
+            kept = {name: outcome[name] for name in ("f1", "right", "gold_nll")}
+            yield Intervention(**cell, action=action, **places, rows=case.changed, **kept)
 
 
 def _fill_smallest_sets(answers: Sequence[Answer]) -> Iterator[SmallestSet]:
@@ -110,8 +114,8 @@ def _fill_smallest_sets(answers: Sequence[Answer]) -> Iterator[SmallestSet]:
 
 
 def _right_and_lost(answers: Sequence[Answer]) -> tuple[list[Answer], list[Answer]]:
-    """Returns the answers to questions with evidence that the full cache has right: those that are right, and those
-    that are wrong after an eviction that a mask tells."""
+    """Returns the answers to the first questions with evidence that the full cache has right: those that are right,
+    and those that are wrong after an eviction that a mask tells."""
     of_evidence = [one for one in answers if one.generation is not None and one.question.evidence_tokens]
     if not of_evidence:
         return [], []
@@ -119,12 +123,12 @@ def _right_and_lost(answers: Sequence[Answer]) -> tuple[list[Answer], list[Answe
     # Its answers are decoded again, as they may be no part of this run.
     full = next(branch for branch in first.trace.branches if branch.treatment.policy.name == FULL)
     by_question = {one.generation.question: one for one in of_evidence}
-    right_with_full = {
+    right_with_full = sorted(
         generation.question
         for generation in first.decode([full])
         if generation.question in by_question and by_question[generation.question].scores_of(generation)["right"]
-    }
-    asked = [one for one in of_evidence if one.generation.question in right_with_full]
+    )
+    asked = [one for one in of_evidence if one.generation.question in right_with_full[:ASKED]]
     lost = [one for one in asked if not one.record.right and not masks.reason_without_mask(one.branch)]
     return [one for one in asked if one.record.right], [one for one in lost if not masks.mask_of(one.branch).all()]
 
@@ -174,12 +178,15 @@ def _smallest_set(answer: Answer, keep: Any, candidates: Sequence[int]) -> Any:
             added[..., list(tokens)] = True
             branches.append(masks.with_mask(answer.branch, added, (answer.generation.question,)))
         scores = _scores([(answer, branch) for branch in branches])
-        in_order = [scores[id(branch)] for branch in branches]
-        return [
-            smallest.Verdict(one["right"], math.inf if one["gold_nll"] is None else one["gold_nll"]) for one in in_order
-        ]
+        return [_verdict(scores.get(id(branch))) for branch in branches]
 
     return smallest.smallest_set(candidates, judge)
+
+
+def _verdict(scores: Scores | None) -> Any:
+    if scores is None:
+        return smallest.Verdict(False, math.inf)
+    return smallest.Verdict(scores["right"], math.inf if scores["gold_nll"] is None else scores["gold_nll"])
 
 
 INTERVENTIONS = register(

@@ -19,6 +19,7 @@ DECIDES = (
     "kvbench/engine/decode/waves.py",
     "kvbench/engine/treat/prefill.py",
     "kvbench/experiments/collect.py",
+    "kvbench/store/interventions.py",
     "kvbench/store/observed.py",
     "kvbench/store/record.py",
     "kvbench/store/scoring.py",
