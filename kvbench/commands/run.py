@@ -14,6 +14,7 @@ from kvbench.cli.result import Result
 from kvbench.engine.treat.time_limit import CELL_SECONDS
 from kvbench.experiments.build_grid import check_job
 from kvbench.experiments.options import check_name
+from kvbench.store.observed import SAMPLE
 from kvbench.store.run_file import Job
 from kvbench.system.errors import KVBenchError
 from kvbench.system.files import check_writable
@@ -62,6 +63,13 @@ def command(
         Literal["context", "system"] | None,
         typer.Option(help="Any context (default), or only contexts that are system prompts."),
     ] = None,
+    observe: Annotated[
+        str | None,
+        typer.Option(help=f"Of the first {SAMPLE} contexts of each task: attention, states, routes; comma-separated."),
+    ] = None,
+    keep_attention: Annotated[
+        bool, typer.Option("--keep-attention", help="Keep their raw attention too, by layer and head.")
+    ] = False,
     device: options.Device = "auto",
     dtype: options.Dtype = "auto",
     device_map: options.DeviceMap = None,

@@ -17,12 +17,21 @@ from kvbench.experiments.catalogue import (
 )
 from kvbench.experiments.data import check_judges, with_data
 from kvbench.experiments.grid import Grid
-from kvbench.experiments.options import QUICK, cell_bound, contexts_of, kv_bytes, parse_points, with_answers_of
+from kvbench.experiments.options import (
+    QUICK,
+    cell_bound,
+    choose,
+    contexts_of,
+    kv_bytes,
+    parse_points,
+    with_answers_of,
+)
 from kvbench.experiments.setting import Setting
 from kvbench.experiments.suites import coverage_of
 from kvbench.models.names import model_source
 from kvbench.prompts.context_length import Count, count_by, lengthen
 from kvbench.store.next_tokens import NEXT_TOKENS
+from kvbench.store.observed import OBSERVED, WEIGHTS
 from kvbench.store.run_file import Job
 from kvbench.system.console import console
 from kvbench.system.errors import KVBenchError
@@ -58,9 +67,15 @@ def build_grid(job: Job, count: Count) -> Grid:
     time_limit = TimeLimit(cell_bound(job.cell_seconds))
     bound = kv_bytes(job.max_kv_gb)
     of_text = (NEXT_TOKENS.name,) if any(task.role == "text" for task in tasks) else ()
-    tables = (*coverage.tables, *of_text)
+    tables = tuple(dict.fromkeys((*coverage.tables, *of_text, *_observed(job.observe, job.keep_attention))))
     setting = Setting(policies, points, job.seed, job.mode, bound, time_limit, coverage.scope, tables)
     return Grid(counts, setting, held_out=job.phrasings == "held-out")
+
+
+def _observed(names: str | None, keep_attention: bool) -> tuple[str, ...]:
+    """Returns the tables of what is observed that are asked for."""
+    chosen = choose("table", names, {table.name: table for table in OBSERVED}) if names is not None else []
+    return (*(table.name for table in chosen), *([WEIGHTS.name] if keep_attention else []))
 
 
 def check_job(job: Job) -> None:

@@ -28,6 +28,18 @@ SUITES: Mapping[str, Suite] = {
         FAULTS,
         ERRORS,
         BYTES,
+        Suite(
+            name="routing",
+            description="Is the evidence still there, can it be reached, is it used (arXiv 2603.01426)",
+            tasks=(TASKS["base"], TASKS["hops"]),
+            if_named=tuple(TASKS[name] for name in ("knowledge", "multi_entity", "coreference", "long_context")),
+            policies=("streaming_llm", "snapkv", "knorm", "tova", "h2o"),
+            scope="context",
+            defence="none",
+            tables=("attention", "states", "routes"),
+            levels={"ratio": "0.3,0.5,0.7,0.8,0.9,0.95"},
+            limit=12,
+        ),
     )
 }
 

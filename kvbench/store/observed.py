@@ -78,7 +78,7 @@ class Route(OfAnswer):
     evidence_width: float | None
     evidence_share: float | None
     said_width: float | None  # of the values that the answer states and that are not the gold
-    chance: list[float] | None  # share of the context's tokens that are as wide as 0.01, 0.02, 0.05, 0.1, 0.2, 0.5
+    chance: list[float] | None  # share of the context's tokens that are as wide as each of EPSILONS (routing.reach)
     path: list[int] | None  # tokens of a widest path of the gold answer, before each layer and behind the last
 
 
@@ -125,11 +125,11 @@ def _attention(answer: Any) -> Iterator[Attention]:
         return
     keep = _keep(answer)
     alike = [_numbers(of_layers) for of_layers in (agreement.jaccard(keep), agreement.kappa(keep))]
-    kept = keep.mean(axis=(1, 2)).tolist()
+    kept, names = keep.mean(axis=(1, 2)).tolist(), _names(answer)
     for step, reading in readings.items():
         for number, layer in enumerate(reading.layers):
             yield Attention(
-                **_names(answer),
+                **names,
                 step=step,
                 layer=number,
                 top=layer.top.tolist(),
@@ -147,10 +147,10 @@ def _numbers(values: Any) -> list[float | None]:
 
 def _states(answer: Any) -> Iterator[State]:
     for _, reading in _readings(answer, "states", (0,)):
-        values = [_float16(of_layer) for of_layer in reading.values]
+        values, names = [_float16(of_layer) for of_layer in reading.values], _names(answer)
         for number, state in enumerate(reading.states):
             of_layer = values[number] if number < len(values) else None
-            yield State(**_names(answer), layer=number, state=_float16(state), values=of_layer)
+            yield State(**names, layer=number, state=_float16(state), values=of_layer)
 
 
 def _float16(numbers: Any) -> bytes:
@@ -192,11 +192,12 @@ def _tokens_said(answer: Any) -> list[int]:
 
 
 def _weights(answer: Any) -> Iterator[Weights]:
+    names = _names(answer)
     for step, reading in _readings(answer, "weights"):
         for number, layer in enumerate(reading.layers):
             tokens = layer.attention.shape[1]
             weights = _float16(layer.attention)
-            yield Weights(**_names(answer), step=step, layer=number, tokens=tokens, weights=weights)
+            yield Weights(**names, step=step, layer=number, tokens=tokens, weights=weights)
 
 
 SHARE = (0.0, 1.0)

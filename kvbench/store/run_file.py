@@ -47,6 +47,8 @@ class Job(BaseModel):
     seed: int = 0
     mode: Mode = "agnostic"
     compress: Scope | None = None
+    observe: str | None = None  # tables, beside those of the suite
+    keep_attention: bool = False
     cell_seconds: float = CELL_SECONDS
     max_kv_gb: float | None = None
 

@@ -21,7 +21,7 @@ BoolArray = npt.NDArray[np.bool_]
 
 
 # The thresholds of a curve: that of an edge, and stricter ones.
-EPSILONS = (EPSILON, 0.02, 0.05, 0.1, 0.2, 0.5)
+EPSILONS = (EPSILON, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9)
 
 
 def reach(layers: Sequence[Edges], tokens: int, sink: int | Sequence[int]) -> BoolArray:

@@ -7,6 +7,7 @@ from kvbench.experiments.catalogue import find_policy
 from kvbench.experiments.suites import SUITES, dtype_of
 from kvbench.experiments.treatment_suites import STORED
 from kvbench.store.run_file import Job
+from kvbench.system.errors import KVBenchError
 from policies import CONTROLS, Level, Policy
 from policies.declaration.policy import HeadRows, Situation
 
@@ -76,3 +77,16 @@ def test_levels_of_the_suite_on_bytes_come_near_to_its_targets() -> None:
             assert abs(share - target) < 0.12 * target, (name, ratio, share)
             met.add(target)
     assert met == set(targets)
+
+
+def test_what_is_observed_is_named_by_the_suite_or_by_options() -> None:
+    observed = ("attention", "states", "routes")
+    assert build_grid(Job(suite="routing"), len).setting.tables == observed
+    assert build_grid(Job(observe="states,attention"), len).setting.tables == ("states", "attention")
+    assert build_grid(Job(suite="routing", observe="states", keep_attention=True), len).setting.tables == (
+        *observed,
+        "weights",
+    )
+    assert build_grid(Job(), len).setting.tables == ()
+    with pytest.raises(KVBenchError, match="unknown table 'route': did you mean 'routes'"):
+        build_grid(Job(observe="route"), len)

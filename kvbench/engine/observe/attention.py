@@ -4,7 +4,7 @@ It changes nothing of how answers are written: what is of interest is passed thr
 and values that were read.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
 
@@ -35,14 +35,15 @@ def observed_attention(
     value: torch.Tensor,
     attention_mask: torch.Tensor | None,
     scaling: float | None = None,
-    watcher: Watcher | None = None,
+    watchers: Sequence[Watcher] = (),
     **_: Any,
 ) -> tuple[torch.Tensor, None]:
-    """Has the watcher compute the attention of a sequence; all have the shape (1, heads, tokens, head_dim)."""
-    assert watcher is not None
+    """Has each watcher compute the attention of one sequence; all have the shape (sequences, heads, tokens,
+    head_dim)."""
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
-    output = watcher.attend(module.layer_idx, query[0], key[0], value[0], scale)
-    return output.transpose(0, 1)[None], None
+    sequences = zip(watchers, query, key, value, strict=True)
+    outputs = [watcher.attend(module.layer_idx, q, k, v, scale) for watcher, q, k, v in sequences]
+    return torch.stack(outputs).transpose(1, 2), None
 
 
 @contextmanager

@@ -30,7 +30,7 @@ def read_context_attention(model: LoadedModel, prompt: Prompt, epsilon: float = 
     watcher = _ContextWatcher(epsilon)
     token_ids = torch.tensor([prompt.token_ids], device=model.device)
     with observed(model):
-        decoder_of(model.network)(input_ids=token_ids, use_cache=False, watcher=watcher)
+        decoder_of(model.network)(input_ids=token_ids, use_cache=False, watchers=[watcher])
     return ContextReading(tuple(watcher.edges), np.stack(watcher.top))
 
 

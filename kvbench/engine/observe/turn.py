@@ -13,7 +13,7 @@ import numpy.typing as npt
 import torch
 
 from kvbench.engine.decode.cache import BranchCache
-from kvbench.engine.decode.loop import Step
+from kvbench.engine.decode.loop import Answer, Step
 from kvbench.engine.observe.attention import observed, weights_of
 from kvbench.engine.treat.branch import Branch
 from kvbench.models.load import LoadedModel, decoder_of
@@ -21,6 +21,7 @@ from kvbench.prompts.prompt import Prompt
 from leaderboards.routing.edges import EPSILON, Edges
 from policies import ABSENT, UNKNOWN
 
+ROWS_AT_ONCE = 2**16  # of contexts, in one pass
 QUESTION, ANSWER = 0, 1  # steps: the question has been read, and the first token of the answer has
 Spans = Mapping[str, Sequence[int]]  # by name, the tokens of the context, such as those of the answer
 
@@ -83,36 +84,57 @@ class TurnObserver:
     def see(self, step: Step) -> None:
         if step.number not in (QUESTION, ANSWER):
             return
-        for place, answer in enumerate(step.answers):
-            branch, number = answer.branch, answer.question
-            if answer.forced or branch.press_cache is not None or branch.error is not None or self._left_out(branch):
-                continue
-            question = self._prompt.questions[number].token_ids
-            token_ids = question if step.latest is None else (int(step.latest[place]),)
-            watcher = _TurnWatcher(
+        places = [place for place, answer in enumerate(step.answers) if self._looks_at(answer)]
+        at_once = max(1, ROWS_AT_ONCE // len(self._prompt.token_ids))
+        for alike in self._alike(step, places):
+            for first in range(0, len(alike), at_once):
+                self._read(step, alike[first : first + at_once])
+
+    def _looks_at(self, answer: Answer) -> bool:
+        branch = answer.branch
+        return not (answer.forced or branch.press_cache or branch.error or self._left_out(branch))
+
+    def _alike(self, step: Step, places: Sequence[int]) -> list[list[int]]:
+        """Groups answers to which as many tokens are passed: the question, or the first token of the answer."""
+        if step.number == ANSWER:
+            return [list(places)]
+        by_length: dict[int, list[int]] = {}
+        for place in places:
+            question = self._prompt.questions[step.answers[place].question]
+            by_length.setdefault(len(question.token_ids), []).append(place)
+        return list(by_length.values())
+
+    @torch.inference_mode()
+    def _read(self, step: Step, places: list[int]) -> None:
+        """Passes as many tokens of some answers once more, and notes what they read."""
+        answers = [step.answers[place] for place in places]
+        questions = [self._prompt.questions[answer.question].token_ids for answer in answers]
+        passed = questions if step.latest is None else [(token,) for token in step.latest[places].tolist()]
+        watchers = [
+            _TurnWatcher(
                 step.cache(place),
                 len(self._prompt.token_ids),
                 len(question) + step.number,
-                self._spans[number],
+                self._spans[answer.question],
                 self._epsilon,
                 self._keep_attention,
             )
-            self.readings[id(branch), number, step.number] = self._read(watcher, token_ids)
-
-    @torch.inference_mode()
-    def _read(self, watcher: "_TurnWatcher", token_ids: Sequence[int]) -> TurnReading:
-        positions = watcher.cache.tokens(0)[0, -len(token_ids) :]
+            for place, answer, question in zip(places, answers, questions, strict=True)
+        ]
+        width = len(passed[0])
+        positions = torch.stack([watcher.cache.tokens(0)[0, -width:] for watcher in watchers])
         with observed(self._model):
             states = decoder_of(self._model.network)(
-                input_ids=torch.tensor([list(token_ids)], device=self._model.device),
-                position_ids=positions[None].to(self._model.device),
+                input_ids=torch.tensor(passed, device=self._model.device),
+                position_ids=positions.to(self._model.device),
                 use_cache=False,
                 output_hidden_states=True,
-                watcher=watcher,
+                watchers=watchers,
             ).hidden_states
-        last = np.stack([state[0, -1].float().cpu().numpy() for state in states])
-        values, placed = np.stack(watcher.values), np.stack(watcher.placed)
-        return TurnReading(watcher.length, tuple(watcher.spans), tuple(watcher.layers), last, values, placed)
+        last = torch.stack([state[:, -1] for state in states], dim=1).float().cpu().numpy()
+        for answer, watcher, of_answer in zip(answers, watchers, last, strict=True):
+            key = id(answer.branch), answer.question, step.number
+            self.readings[key] = watcher.reading(of_answer)
 
 
 class _TurnWatcher:
@@ -157,6 +179,11 @@ class _TurnWatcher:
         self._note(strongest, total / heads, last)
         self._note_values(tokens, values)
         return output
+
+    def reading(self, states: npt.NDArray[np.float32]) -> TurnReading:
+        """Returns what was noted of all layers. ``states``: float (layers + 1, hidden_size)."""
+        values, placed = np.stack(self.values), np.stack(self.placed)
+        return TurnReading(self.length, tuple(self.spans), tuple(self.layers), states, values, placed)
 
     def _columns(self, tokens: torch.Tensor) -> torch.Tensor:
         """Numbers the token of each row, int64 (num_kv_heads, rows)."""
