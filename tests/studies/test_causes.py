@@ -5,9 +5,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from pandas import DataFrame
+from pandas import DataFrame, concat
 from scipy import stats
 
+from leaderboards.figures.dots import dots_by_name
+from leaderboards.rendering.style import named_styles
+from leaderboards.statistics.resampling import Estimate
+from leaderboards.studies.declaration import StudyInput
 from leaderboards.studies.routing.causes import (
     ALL,
     cliff_levels,
@@ -18,6 +22,7 @@ from leaderboards.studies.routing.causes import (
     slot_maps,
     with_outcomes,
 )
+from leaderboards.studies.routing.causes_parts import DEFINITIONS, Causes
 from policies import Level
 from tests.support.records.synthetic_records import frame, record
 
@@ -245,3 +250,70 @@ def test_the_sizes_of_the_smallest_sets() -> None:
         ]
     )
     assert list(sizes(table)) == [("full", [2, 1], pytest.approx(2 / 3)), ("a", [0], 0.0)]
+
+
+# --- the page
+
+
+def given() -> StudyInput:
+    table, records = known()
+    removal = [
+        tried(cell("full", c, q, 0.0), "answer", draw, 20.0 if not draw else 100.0, 5.5 if not draw else 0.5)
+        for c in range(CONTEXTS)
+        for q in range(QUESTIONS)
+        for draw in (0, 1)
+    ]
+    maps = [
+        in_places("full", 0.0, PLACES | {(1, 1): 5.5}, 5.5).iloc[1:],
+        in_places("any rows help", AT.value, dict.fromkeys(PLACES, 10.5), 0.5).iloc[1:],
+    ]
+    smallest = DataFrame([{"policy": "full", "tokens": [3, 4], "evidence_tokens": 1}])
+    tables = {"interventions": concat([table, DataFrame(removal), *maps]), "smallest_sets": smallest}
+    return StudyInput("toy", records, [{"status": "complete"}], tables)
+
+
+def test_the_page_tells_what_was_put_in() -> None:
+    causes = Causes(given())
+    parts = {part.identifier: part for part in causes.parts()}
+    assert {*parts} == {"causes", "places", "removal", "smallest"}
+    (listing,) = parts["causes"].listings
+    repaired = (
+        "50 [50 to 50]",
+        "–",
+        "–",
+        "100 [100 to 100]",
+        "0 [0 to 0]",
+    )  # answer, subject, bridge, evidence, random
+    assert listing.rows[0] == ("evicts the evidence", "ratio 0.9", "12", "100 [100 to 100]", *repaired)
+    assert [row[0] for row in listing.rows] == sorted(TRUTHS, key=lambda policy: -TRUTHS[policy][2])
+    (removal,) = parts["removal"].listings
+    assert [row[-1] for row in removal.rows] == ["yes"]
+    assert [picture.title for picture in parts["places"].pictures] == ["Answer taken away", "Answer put back"]
+    assert causes.quoted() == {policy: 100 * alone for policy, (_, _, alone) in TRUTHS.items()}
+    assert {sheet.name for sheet in causes.sheets()} == {"routing-repairs", "routing-removals"}
+
+
+def test_every_column_of_its_listings_and_downloads_is_defined() -> None:
+    causes = Causes(given())
+    names = {name for one in DEFINITIONS for name in one.names} | {"policy", "task", "level", "level_kind"}
+    for part in causes.parts():
+        assert {column for listing in part.listings for column in listing.columns} <= names
+    assert {column for sheet in causes.sheets() for column in sheet.columns} <= names
+
+
+def test_without_interventions_at_a_cliff_there_is_no_section_on_it() -> None:
+    table, records = known()
+    nothing = StudyInput("toy", records, (), {"interventions": table[table["policy"] == "full"]})
+    assert Causes(nothing).parts() == []
+
+
+def test_names_and_estimates_stand_in_the_drawing() -> None:
+    styles = named_styles(("one", "other"))
+    estimates = [Estimate(0.25, 0.0, 1.5, 4), None]
+    drawing = dots_by_name(
+        ["alpha", "beta"], {styles["one"]: estimates, styles["other"]: [None, None]}, "share", (0, 1), "T", "s"
+    )
+    assert all(f">{name}<" in drawing for name in ("alpha", "beta", "share"))
+    assert f"var({styles['one'].variable}, {styles['one'].colours[0]})" in drawing
+    assert styles["other"].variable not in drawing
+    assert ">1.5<" in drawing or ">1.50<" in drawing or ">1.25<" in drawing  # the axis holds the interval
