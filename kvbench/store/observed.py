@@ -17,6 +17,7 @@ from leaderboards.routing.reach import chance_of_reach
 from policies import LazyModule
 
 agreement = LazyModule("leaderboards.routing.agreement")
+evidence = LazyModule("leaderboards.routing.evidence")
 observation = LazyModule("kvbench.engine.observe.answers")  # it needs torch, and whoever reads a store does not
 
 SAMPLE = 24  # contexts of each task
@@ -45,6 +46,7 @@ class Attention(OfAnswer):
         int
     ]  # the token attended to most; behind the context stand question and answer; -2 for none that is known
     top_weight: list[float]  # its share of the attention
+    retrieves: list[bool]  # the token attended to most is one of the gold answer's
     answer: list[float]  # share of the attention to the tokens of the gold answer in the context
     subject: list[float]  # to what the question starts from
     bridge: list[float]  # to the sentences on the way
@@ -125,6 +127,7 @@ def _attention(answer: Any) -> Iterator[Attention]:
         return
     keep = _keep(answer)
     alike = [_numbers(of_layers) for of_layers in (agreement.jaccard(keep), agreement.kappa(keep))]
+    answer_tokens = answer.trace.prompt.questions[answer.generation.question].answer_tokens
     kept, names = keep.mean(axis=(1, 2)).tolist(), _names(answer)
     for step, reading in readings.items():
         for number, layer in enumerate(reading.layers):
@@ -134,6 +137,7 @@ def _attention(answer: Any) -> Iterator[Attention]:
                 layer=number,
                 top=layer.top.tolist(),
                 top_weight=layer.top_weight.tolist(),
+                retrieves=evidence.reads_span(layer.top, answer_tokens).tolist(),
                 **dict(zip(reading.spans, layer.shares.T.tolist(), strict=True)),
                 kept=kept[number],
                 jaccard=alike[0][number],

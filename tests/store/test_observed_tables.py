@@ -68,6 +68,7 @@ def test_attention_is_stored_by_answer_step_and_layer(store: Store) -> None:
         np.testing.assert_allclose(raw.sum(1), 1, atol=5e-3)
         np.testing.assert_allclose(raw.max(1), row.top_weight, atol=1e-3)
         np.testing.assert_allclose(raw[range(len(row.top)), row.top], row.top_weight, atol=1e-3)
+        assert (np.array(row.top_weight) <= np.array(row.answer) + 1e-6)[row.retrieves].all()
         assert (np.array(row.answer) <= np.array(row.fact) + 1e-6).all()
     by_policy = rows.groupby("policy")[["kept", "jaccard", "kappa"]]
     assert by_policy.mean()["kept"]["full"] == 1
