@@ -10,7 +10,7 @@ class Outcome(StrEnum):
     """The classes of answers.
 
     They follow the difference between storage, accessibility and use [arXiv 2603.01426]: *erased* is a failure of
-    storage, *unreachable* one of accessibility, and the last three are failures of use, by what is said instead.
+    storage, *unreachable* one of accessibility, and the next three are failures of use, by what is said instead.
     """
 
     RIGHT = "right"
@@ -20,6 +20,7 @@ class Outcome(StrEnum):
     SILENT = "silent"
     CONFUSED = "confused"
     UNUSED = "reached and unused"
+    NOT_OBSERVED = "not observed"
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,7 @@ class Finding:
 
     ``alive``: a slot of the evidence is left. ``reached``: a route leads from the evidence. ``silent``: the answer is
     empty or an abstention. ``distractor_reached``: it is a value that the context states for something else, and a
-    route leads from there.
+    route leads from there. ``observed``: the routes are known; without them nothing is said of what is lost.
     """
 
     right: bool
@@ -37,6 +38,7 @@ class Finding:
     reached: bool
     silent: bool
     distractor_reached: bool
+    observed: bool = True
 
 
 def outcome_of(finding: Finding) -> Outcome:
@@ -50,6 +52,8 @@ def outcome_of(finding: Finding) -> Outcome:
         return Outcome.RIGHT
     if not finding.right_with_full:
         return Outcome.BEYOND_MODEL
+    if not finding.observed:
+        return Outcome.NOT_OBSERVED
     if not finding.reached:
         return Outcome.UNREACHABLE if finding.alive else Outcome.ERASED
     if finding.silent:

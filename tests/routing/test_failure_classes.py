@@ -22,6 +22,8 @@ UNUSED = Finding(right=False, right_with_full=True, alive=True, reached=True, si
         (replace(UNUSED, silent=True), Outcome.SILENT),
         (replace(UNUSED, distractor_reached=True), Outcome.CONFUSED),
         (UNUSED, Outcome.UNUSED),
+        (replace(UNUSED, observed=False), Outcome.NOT_OBSERVED),
+        (replace(UNUSED, observed=False, right_with_full=False), Outcome.BEYOND_MODEL),
         (replace(UNUSED, alive=False), Outcome.UNUSED),  # reached through a token that has read it
     ],
 )
@@ -29,7 +31,7 @@ def test_each_class_by_hand(finding: Finding, outcome: Outcome) -> None:
     assert outcome_of(finding) is outcome
 
 
-@given(st.lists(st.builds(Finding, *[st.booleans()] * 6)))
+@given(st.lists(st.builds(Finding, *[st.booleans()] * 7)))
 def test_the_classes_add_up_to_all_answers(findings: list[Finding]) -> None:
     counts = count_outcomes(findings)
     assert sum(counts.values()) == len(findings)

@@ -1,0 +1,83 @@
+"""Classes of failures from stored routes: each answer by hand, and together all answers."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from pandas import DataFrame
+
+from leaderboards.routing.failures import Outcome
+from leaderboards.routing.reach import EPSILONS
+from leaderboards.studies.routing.classes import classify, shares, telling_epsilon, with_routes
+from tests.support.records.synthetic_records import frame, record
+
+CHANCE = [1.0, 1.0, 0.9, 0.5, 0.2, 0.05, 0.0, 0.0]  # by EPSILONS
+
+
+def answer(question: int, policy: str, **values: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """A route and the columns of its record."""
+    level = 0.0 if policy == "full" else 0.5
+    cell = {"task": "base", "question_id": str(question), "policy": policy, "level_kind": "ratio", "level": level}
+    of_route = {"unobserved": None, "answer_alive": True, "answer_width": 0.6, "said_width": None, "chance": CHANCE}
+    route = {**cell, "repeat": 0, **of_route, **{name: values.pop(name) for name in set(values) & set(of_route)}}
+    given = {"right": False, "answered": True, "hallucination_kind": "fabricated", **values}
+    return route, {**cell, "draw_id": f"context {question % 2}", "evidence_tokens": 3, **given}
+
+
+ANSWERS = [
+    *(answer(number, "full", right=number != 1, hallucination_kind=None) for number in range(9)),
+    answer(0, "knorm", right=True, answer_alive=False, answer_width=0.0),
+    answer(1, "knorm"),
+    answer(2, "knorm", answer_alive=False, answer_width=0.0),
+    answer(3, "knorm", answer_width=0.0),
+    answer(4, "knorm", answered=False, hallucination_kind=None),
+    answer(5, "knorm", hallucination_kind="confused", said_width=0.2),
+    answer(6, "knorm", answer_alive=False),  # its route leads through a token that has read it
+    answer(7, "knorm", unobserved="it failed", answer_alive=None, answer_width=None, chance=None, right=None),
+    answer(8, "knorm", hallucination_kind="confused", said_width=0.0),
+]
+LOOSE = [
+    *(Outcome.RIGHT, Outcome.BEYOND_MODEL, Outcome.ERASED, Outcome.UNREACHABLE, Outcome.SILENT, Outcome.CONFUSED),
+    *(Outcome.UNUSED, Outcome.NOT_OBSERVED, Outcome.UNUSED),
+]
+
+
+def joined() -> DataFrame:
+    routes, records = zip(*ANSWERS, strict=True)
+    unanswerable = answer(9, "knorm", evidence_tokens=0)
+    everything = [*records, unanswerable[1]]
+    return with_routes(DataFrame([*routes, unanswerable[0]]), frame([record(**one) for one in everything]))
+
+
+def of_knorm(found: list[Outcome]) -> list[Outcome]:
+    return [one for one, policy in zip(found, joined()["policy"], strict=True) if policy == "knorm"]
+
+
+def test_each_answer_is_in_one_class_by_hand() -> None:
+    assert of_knorm(classify(joined())) == LOOSE
+    strict = of_knorm(classify(joined(), 0.7))
+    assert strict[4:] == [Outcome.UNREACHABLE] * 2 + [Outcome.ERASED, Outcome.NOT_OBSERVED, Outcome.UNREACHABLE]
+    assert of_knorm(classify(joined(), 0.3))[5] is Outcome.UNUSED  # what it says is not reached so widely
+
+
+def test_a_width_of_just_epsilon_is_reached() -> None:
+    one = joined()
+    one["answer_width"] = float(np.float32(0.3))  # less than 0.3 in 64 bits
+    assert of_knorm(classify(one, 0.3))[1:3] == [Outcome.BEYOND_MODEL, Outcome.UNUSED]
+
+
+def test_the_shares_of_all_classes_are_one() -> None:
+    found = shares(LOOSE, [str(number % 3) for number in range(9)])
+    assert list(found) == list(Outcome)
+    assert sum(one.mean for one in found.values()) == pytest.approx(1)
+    assert found[Outcome.UNUSED].mean == pytest.approx(2 / 9)
+    low, high = found[Outcome.UNUSED].interval or (0, 0)
+    assert low < 2 / 9 < high
+
+
+def test_the_telling_epsilon_is_where_few_tokens_reach_the_answer_of_the_full_cache() -> None:
+    assert EPSILONS[5] == 0.5
+    assert telling_epsilon(joined()) == 0.5
+    nothing = joined()
+    nothing["chance"] = [[1.0] * len(EPSILONS)] * len(nothing)
+    assert telling_epsilon(nothing) == EPSILONS[-1]
