@@ -36,7 +36,7 @@ SUITES: Mapping[str, Suite] = {
             policies=("streaming_llm", "snapkv", "knorm", "tova", "h2o"),
             scope="context",
             defence="none",
-            tables=("attention", "states", "routes"),
+            tables=("attention", "states", "routes", "interventions", "smallest_sets"),
             levels={"ratio": "0.3,0.5,0.7,0.8,0.9,0.95"},
             limit=12,
         ),

@@ -9,6 +9,7 @@ the lowest level at which it loses any.
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
@@ -94,19 +95,19 @@ def _fill_interventions(answers: Sequence[Answer]) -> Iterator[Intervention]:
 def _fill_smallest_sets(answers: Sequence[Answer]) -> Iterator[SmallestSet]:
     right, lost = _right_and_lost(answers)
     firsts = [answer for answer in right if answer.record.policy == FULL and _is_mapped(answer)][:1]
-    for answer in (*firsts, *_at_cliffs(lost)):
-        keep = masks.mask_of(answer.branch)
-        if answer.record.policy == FULL:
-            keep = keep & False
-        candidates = (~keep).any(0).any(0).nonzero()[:, 0].tolist()
-        if (smallest_set := _smallest_set(answer, keep, candidates)) is None:
+    chosen = [*firsts, *_at_cliffs(lost)]
+    kept = [masks.mask_of(answer.branch) & (answer.record.policy != FULL) for answer in chosen]
+    candidates = [(~keep).any(0).any(0).nonzero()[:, 0].tolist() for keep in kept]
+    smallest_sets = smallest.smallest_sets(candidates, partial(_judge, chosen, kept)) if chosen else []
+    for answer, tokens, smallest_set in zip(chosen, candidates, smallest_sets, strict=True):
+        if smallest_set is None:
             continue
         question = answer.trace.prompt.questions[answer.generation.question]
         cell = {name: getattr(answer.record, name) for name in RECORDS.key}
         yield SmallestSet(
             **cell,
             tokens=list(smallest_set.tokens),
-            candidates=len(candidates),
+            candidates=len(tokens),
             answer_tokens=len({*smallest_set.tokens} & {*question.answer_tokens}),
             evidence_tokens=len({*smallest_set.tokens} & {*question.evidence_tokens}),
             trials=smallest_set.trials,
@@ -168,19 +169,16 @@ def _scores(cases: Sequence[tuple[Answer, Any]]) -> dict[int, Scores]:
     return {id(one.branch): by_branch[id(one.branch)].scores_of(one) for one in generations}
 
 
-def _smallest_set(answer: Answer, keep: Any, candidates: Sequence[int]) -> Any:
-    """Looks for few tokens with which the answer is right beside what ``keep`` has; ``None`` where there are none."""
-
-    def judge(several: Sequence[Sequence[int]]) -> list[Any]:
-        branches = []
-        for tokens in several:
-            added = keep.clone()
-            added[..., list(tokens)] = True
-            branches.append(masks.with_mask(answer.branch, added, (answer.generation.question,)))
-        scores = _scores([(answer, branch) for branch in branches])
-        return [_verdict(scores.get(id(branch))) for branch in branches]
-
-    return smallest.smallest_set(candidates, judge)
+def _judge(answers: Sequence[Answer], kept: Sequence[Any], sets: Sequence[tuple[int, Sequence[int]]]) -> list[Any]:
+    """Says how answers come out with sets of tokens beside what is kept, each with the number of its answer."""
+    cases = []
+    for number, tokens in sets:
+        keep = kept[number].clone()
+        keep[..., list(tokens)] = True
+        answer = answers[number]
+        cases.append((answer, masks.with_mask(answer.branch, keep, (answer.generation.question,))))
+    scores = _scores(cases)
+    return [_verdict(scores.get(id(branch))) for _, branch in cases]
 
 
 def _verdict(scores: Scores | None) -> Any:

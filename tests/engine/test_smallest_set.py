@@ -1,12 +1,19 @@
 """A small set of tokens with which an answer is right is found greedily, and nothing in it can go."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvbench.engine.intervene.smallest import Judge, SmallestSet, Verdict, smallest_set
+from kvbench.engine.intervene.smallest import SmallestSet, Verdict, smallest_sets
+
+Judge = Callable[[Sequence[Sequence[int]]], list[Verdict]]
+
+
+def smallest_set(tokens: Sequence[int], judge: Judge) -> SmallestSet | None:
+    (found,) = smallest_sets([tokens], lambda asked: judge([tokens for _, tokens in asked]))
+    return found
 
 
 def judge_of(*sufficient: set[int]) -> tuple[Judge, list[Sequence[int]]]:
@@ -60,3 +67,18 @@ def test_no_token_of_it_can_go() -> None:
 @pytest.mark.parametrize("tokens", [(), (5,)])
 def test_few_tokens(tokens: tuple[int, ...]) -> None:
     assert smallest_set(tokens, judge_of(set())[0]) == SmallestSet((), (len(tokens) and 2) or 1)
+
+
+def test_searches_together_find_what_each_finds_alone_in_as_many_rounds_as_the_longest() -> None:
+    needs: list[set[int]] = [{3, 4, 5, 30}, set(), {59}, {100}]
+    rounds = []
+
+    def judge(asked: Sequence[tuple[int, Sequence[int]]]) -> list[Verdict]:
+        rounds.append(asked)
+        return [one for number, tokens in asked for one in judge_of(needs[number])[0]([tokens])]
+
+    alone = [smallest_set(range(60), judge_of(need)[0]) for need in needs]
+    assert smallest_sets([range(60)] * len(needs), judge) == alone
+    assert alone[-1] is None
+    assert len(rounds) < 20
+    assert sum(map(len, rounds)) == sum(one.trials for one in alone if one is not None) + 1

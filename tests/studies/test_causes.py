@@ -241,6 +241,11 @@ def test_a_map_of_restoration_shows_the_share_of_the_loss_that_comes_back() -> N
     np.testing.assert_allclose(of_f1.values, 0.5)
 
 
+def test_there_is_no_map_of_shares_of_next_to_nothing() -> None:
+    table = in_places("full", 0.0, PLACES | {(1, 1): 0.7}, 0.75)
+    assert slot_maps(with_outcomes(table, full_and())) == []
+
+
 def test_the_sizes_of_the_smallest_sets() -> None:
     table = DataFrame(
         [

@@ -23,6 +23,7 @@ TABLE, SMALLEST = "interventions", "smallest_sets"  # of a store (kvbench.store.
 TARGETS = ("answer", "subject", "bridge", "evidence")
 CELL = ["task", "question_id", "policy", "level_kind", "level", "repeat"]
 ALL = -1  # layers, or heads
+LEAST = {"gold_nll": 0.5, "f1": 5.0}  # of an answer on average, in nats and in points
 TIMES = 10  # how much more the answer's rows have to cost than as many random ones
 
 
@@ -151,7 +152,8 @@ def removals(outcomes: DataFrame) -> list[Removal]:
 
 
 def slot_maps(outcomes: DataFrame, measure: str = "gold_nll") -> list[SlotMap]:
-    """Returns the maps of all spans, of rows put back and taken away. ``measure``: ``gold_nll`` or ``f1``."""
+    """Returns the maps of all spans, of rows put back and taken away. ``measure``: ``gold_nll`` or ``f1``. Spans are
+    left out whose rows cost less than :data:`LEAST` everywhere: shares of that are noise."""
     before, full = f"{measure}_before", f"{measure}_full"
     in_places = outcomes[outcomes["layer"] != ALL]
     maps = []
@@ -167,7 +169,7 @@ def slot_maps(outcomes: DataFrame, measure: str = "gold_nll") -> list[SlotMap]:
             everywhere = _everywhere(outcomes, "remove")
             whole = everywhere[(everywhere["target"] == target) & ~everywhere["random"]].merge(of_answers, on=CELL)
             total = float((whole[measure] - whole[before]).sum())
-        if abs(total) <= FLAT:
+        if abs(total) < LEAST[measure] * len(of_answers):
             continue
         sums = (known[measure] - known[before]).groupby([known["layer"], known["head"]]).sum().unstack("head")
         values = sums.sort_index().sort_index(axis=1).to_numpy(dtype=np.float64) / total
