@@ -25,13 +25,14 @@ def reason_without_mask(branch: Branch) -> str:
 
 
 def mask_of(branch: Branch) -> torch.Tensor:
-    """Returns which rows a branch reads, bool (layers, num_kv_heads, seq_len).
+    """Returns which rows a branch reads, bool (layers, num_kv_heads, seq_len), in the memory of the host: layers may
+    lie on several devices.
 
     Raises :class:`ValueError` where no mask tells that (:func:`reason_without_mask`).
     """
     if reason := reason_without_mask(branch):
         raise ValueError(f"{branch.treatment.policy.name} has no keep mask: {reason}")
-    return torch.stack([layer.keep for layer in branch.layers if layer.keep is not None])
+    return torch.stack([layer.keep.cpu() for layer in branch.layers if layer.keep is not None])
 
 
 def with_mask(branch: Branch, keep: torch.Tensor, questions: Sequence[int] | None = None) -> Branch:
@@ -43,8 +44,8 @@ def with_mask(branch: Branch, keep: torch.Tensor, questions: Sequence[int] | Non
     if reason := reason_without_mask(branch):
         raise ValueError(f"{branch.treatment.policy.name} has no keep mask: {reason}")
     treatment = branch.treatment if questions is None else replace(branch.treatment, questions=tuple(questions))
-    layers = [
-        LayerCache(kept, int(kept.sum()), layer.keys, layer.values)
-        for kept, layer in zip(keep, branch.layers, strict=True)
-    ]
+    layers = []
+    for kept, layer in zip(keep, branch.layers, strict=True):
+        assert layer.keep is not None
+        layers.append(LayerCache(kept.to(layer.keep.device), int(kept.sum()), layer.keys, layer.values))
     return Branch(treatment, branch.press, branch.arguments, layers)
