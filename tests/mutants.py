@@ -97,7 +97,7 @@ MUTANTS = (
     ),
     Mutant(
         f"{ENGINE}/decode/loop.py",
-        "        source.treat(step, numbers)\n",
+        "        source.treat(step, numbers, done)\n",
         "",
         "tests/engine/test_step_treatment.py::test_what_it_writes_is_read_at_every_later_step",
     ),

@@ -60,6 +60,7 @@ class PrefillTreatment(Protocol):
         """Is called before any question is read."""
 
 
+@runtime_checkable
 class StepTreatment(PrefillTreatment, Protocol):
     """Acts on the caches of some answers of one policy while these are written.
 
@@ -68,8 +69,12 @@ class StepTreatment(PrefillTreatment, Protocol):
     """
 
     def after_step(self, cache: CacheRows, step: int) -> None:
-        """Is called when the questions have been read (step 0), and when each token of the answers but the last has
-        been."""
+        """Is called when the questions have been read (step 0), and after each token of an answer that another one
+        follows. Nobody reads the cache after the last one."""
+
+    def copy_answers(self, copies: Mapping[int, int]) -> None:
+        """Is called after step 0: so far an answer and its copy are one, and from now on they are two. ``copies``: by
+        answer, the number of its copy. What is remembered of the answer holds for its copy too."""
 
 
 @runtime_checkable

@@ -139,6 +139,9 @@ class FaultTreatment:
     def after_step(self, cache: CacheRows, step: int) -> None:
         self._act(cache, step + 1)
 
+    def copy_answers(self, copies: Mapping[int, int]) -> None:
+        self._clean = {place: clean.with_copies(copies) for place, clean in self._clean.items()}
+
     def write(
         self, layer: int, layers: int, keys: "torch.Tensor", values: "torch.Tensor", first: int
     ) -> "tuple[torch.Tensor, torch.Tensor]":
@@ -235,6 +238,10 @@ class Clean:
     answers: tuple[int, ...]
     lengths: "torch.Tensor"  # as :meth:`CacheRows.lengths` gives them, like the states
     states: "torch.Tensor"
+
+    def with_copies(self, copies: Mapping[int, int]) -> "Clean":
+        rows = [*range(len(self.answers)), *(self.answers.index(answer) for answer in copies)]
+        return Clean((*self.answers, *copies.values()), self.lengths[rows], self.states[rows])
 
     def over(self, states: "torch.Tensor", answers: Sequence[int], lengths: "torch.Tensor") -> "torch.Tensor":
         """Returns the rows of those answers that are left: these, and behind them newer ones, which are clean."""

@@ -4,7 +4,7 @@ Scales and zero points are kept as they are: there is one for a whole group, so 
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -17,12 +17,15 @@ if TYPE_CHECKING:
 else:
     torch = LazyModule("torch")
 
+NO_ANSWER = -1
+
 
 @dataclass
 class Encoded:
     """Holds rows of several heads that were encoded in one call, as many of each."""
 
-    slots: Sequence[tuple[int, int, int]]  # answer, head, and which of the rows that the head holds is the first
+    # Answer or ``NO_ANSWER``, head, and which of the rows that the head holds is the first.
+    slots: Sequence[tuple[int, int, int]]
     codes: Codes
     numbers: "torch.Tensor"  # the codewords as they are now, int32 (slots, rows, head_dim)
 
@@ -35,6 +38,12 @@ class StoredCodes:
 
     def add(self, layer: int, tensor: States, slots: Sequence[tuple[int, int, int]], codes: Codes) -> None:
         self.encoded[layer, tensor].append(Encoded(slots, codes, codes.numbers))
+
+    def copy_answers(self, copies: Mapping[int, int]) -> None:
+        for encoded in self.encoded.values():
+            for one in encoded.copy():
+                slots = [(copies.get(answer, NO_ANSWER), head, first) for answer, head, first in one.slots]
+                encoded.append(Encoded(slots, one.codes, one.numbers))
 
 
 @dataclass

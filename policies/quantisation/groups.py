@@ -21,8 +21,9 @@ def in_groups(states: "torch.Tensor", group: int) -> "torch.Tensor":
     The last group may have fewer numbers: its last one is repeated, which changes neither its least nor its largest.
     """
     missing = -states.shape[-1] % group
-    padding = states[..., -1:].expand(*states.shape[:-1], missing)
-    grouped: torch.Tensor = torch.cat([states, padding], dim=-1).unflatten(-1, (-1, group))
+    if missing:
+        states = torch.cat([states, states[..., -1:].expand(*states.shape[:-1], missing)], dim=-1)
+    grouped: torch.Tensor = states.unflatten(-1, (-1, group))
     return grouped
 
 
@@ -54,7 +55,9 @@ class IntegerFormat:
         lowest, scale = (part.to(states.dtype).to(kind) for part in self._zero_and_scale(grouped.to(kind)))
         step = torch.where(scale > 0, scale, torch.ones_like(scale))
         least, offset = (-self._steps, 1 << (self.bits - 1)) if self.symmetric else (0, 0)  # codewords are 0 and more
-        numbers = ((grouped.to(kind) - lowest) / step).round().clamp(least, self._steps).int() + offset
+        # In place, as it is done for all rows of a context at once.
+        steps = (grouped.to(kind) - lowest).div_(step).round_().clamp_(least, self._steps)
+        numbers = steps.int().add_(offset)
 
         def back(parts: "torch.Tensor") -> "torch.Tensor":
             flat = parts.flatten(-2)[..., :length]
@@ -62,7 +65,7 @@ class IntegerFormat:
 
         def decode(codes: "torch.Tensor") -> "torch.Tensor":
             of_groups = in_groups(codes.transpose(1, 2) if self.over_tokens else codes, min(self.group, length))
-            return back((scale * (of_groups - offset).to(kind) + lowest).to(states.dtype))
+            return back((of_groups - offset).to(kind).mul_(scale).add_(lowest).to(states.dtype))
 
         return Codes(back(numbers), self.bits, decode)
 

@@ -8,7 +8,7 @@ of a layer, as if these were one long row.
 """
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -74,6 +74,10 @@ class QuantisedAsInTransformers:
             self._rows[answer] = rows
         if full:
             self._quantise(cache, full)
+
+    def copy_answers(self, copies: Mapping[int, int]) -> None:
+        for answer, copy in copies.items():
+            self._rows[copy], self._window[copy] = self._rows[answer], self._window[answer]
 
     def _quantise(self, cache: CacheRows, answers: Sequence[int]) -> None:
         """Quantises all rows of some answers; those of answers that hold as many are encoded in one call."""

@@ -1,8 +1,10 @@
 """Rows are quantised once, when they leave the window of the latest tokens."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING
 
 from policies.declaration.lazy import LazyModule
 from policies.declaration.policy import HeadRows
@@ -10,7 +12,10 @@ from policies.declaration.steps import ABSENT, TENSORS, CacheRows, States
 from policies.quantisation.codewords import CodewordRows, StoredCodes
 from policies.quantisation.quantisation import Format, Formats
 
-torch = LazyModule("torch")
+if TYPE_CHECKING:
+    import torch
+else:
+    torch = LazyModule("torch")
 
 
 def rows_in_codes(held: int, residual: int, over_tokens: bool) -> int:
@@ -40,6 +45,20 @@ def bytes_of(formats: Formats, residual: int, head: HeadRows) -> int:
     return total
 
 
+RowCounts = tuple[tuple[int, ...], ...]  # by answer and head
+
+
+@dataclass(frozen=True)
+class Block:
+    """Describes rows that are quantised in one call, as many of each head."""
+
+    stored: Format
+    count: int  # of rows of each head
+    # Place of the answer, head, which of the rows that the head holds is the first, and the same counted from behind
+    # the last, as absent rows stand in front: int64 (heads, 4).
+    slots: "torch.Tensor"
+
+
 @dataclass
 class QuantisedRows:
     """Quantises rows of the kept context before the question is read, and those of question and answer when they are
@@ -47,8 +66,7 @@ class QuantisedRows:
     to a cache behind it."""
 
     ways: Sequence[tuple[Formats, int]]  # by answer: formats, and the tokens of its window
-    # By layer, tensor, answer and head, how many rows are quantised.
-    _coded: dict[tuple[int, States, int, int], int] = field(default_factory=dict)
+    _coded: dict[tuple[int, States], RowCounts] = field(default_factory=dict)  # by layer and tensor, what is quantised
     _stored: StoredCodes | None = None  # only where something changes codewords
 
     def codewords(self, cache: CacheRows) -> CacheRows:
@@ -59,37 +77,57 @@ class QuantisedRows:
         self._stored = StoredCodes()
 
     def after_prefill(self, cache: CacheRows) -> None:
+        leaving = lru_cache(partial(self._leaving, tuple(cache.answers)))  # most layers hold as many rows as another
         for layer in range(cache.layers):
-            held = (cache.tokens(layer) != ABSENT).sum(-1).tolist()
+            held = tuple(map(tuple, (cache.tokens(layer) != ABSENT).sum(-1).tolist()))
             for tensor in self.ways[0][0]:
-                self._quantise(cache, layer, tensor, held)
+                before = self._coded.get((layer, tensor), ((0,) * len(held[0]),) * len(self.ways))
+                blocks, self._coded[layer, tensor] = leaving(tensor, held, before)
+                if blocks:
+                    self._quantise(cache, layer, tensor, blocks)
 
     def after_step(self, cache: CacheRows, step: int) -> None:
         self.after_prefill(cache)
 
-    def _quantise(self, cache: CacheRows, layer: int, tensor: States, held: list[list[int]]) -> None:
-        """Quantises the rows that have left their windows. ``held``: by answer and head, how many rows are there. Those
-        that leave together, as many of each head and in one format, are encoded in one call."""
-        together: dict[tuple[Format, int], list[tuple[int, int, int]]] = defaultdict(list)
-        for place, answer in enumerate(cache.answers):
+    def copy_answers(self, copies: Mapping[int, int]) -> None:
+        for place, before in self._coded.items():
+            after = list(before)
+            for answer, copy in copies.items():
+                after[copy] = before[answer]
+            self._coded[place] = tuple(after)
+        if self._stored:
+            self._stored.copy_answers(copies)
+
+    def _leaving(
+        self, answers: Sequence[int], tensor: States, held: RowCounts, before: RowCounts
+    ) -> tuple[list[Block], RowCounts]:
+        """Returns the rows that leave their windows, and how many of each answer and head are quantised then.
+
+        ``held``: how many rows are there of the answers that are left. Rows that leave together, as many of each head
+        and in one format, are one block.
+        """
+        after = list(before)
+        together: dict[tuple[Format, int], list[tuple[int, int, int, int]]] = defaultdict(list)
+        for place, answer in enumerate(answers):
             formats, residual = self.ways[answer]
-            for head, count in enumerate(held[place]):
-                before = self._coded.get((layer, tensor, answer, head), 0)
-                after = rows_in_codes(count, residual, formats[tensor].over_tokens)
-                self._coded[layer, tensor, answer, head] = after
-                if before < after:
-                    together[formats[tensor], after - before].append((place, head, before - count))
-        if not together:
-            return
+            stored, rows = formats[tensor], held[place]
+            after[answer] = tuple(rows_in_codes(count, residual, stored.over_tokens) for count in rows)
+            for head, (first, end) in enumerate(zip(before[answer], after[answer], strict=True)):
+                if first < end:
+                    together[stored, end - first].append((place, head, first, first - rows[head]))
+        blocks = [Block(stored, count, torch.tensor(slots)) for (stored, count), slots in together.items()]
+        return blocks, tuple(after)
+
+    def _quantise(self, cache: CacheRows, layer: int, tensor: States, blocks: Sequence[Block]) -> None:
         states = getattr(cache, tensor)(layer)
         written = torch.zeros(states.shape[:-1], dtype=torch.bool, device=states.device)
-        for (stored, count), slots in together.items():
-            answers, heads, starts = torch.tensor(slots, device=states.device)[..., None].unbind(1)
-            rows = starts + states.shape[2] + torch.arange(count, device=states.device)  # absent rows stand in front
-            codes = stored.encode(states[answers, heads, rows])
-            states[answers, heads, rows] = codes.read()
-            written[answers, heads, rows] = True
+        for block in blocks:
+            places, heads, _, starts = block.slots.to(states.device)[..., None].unbind(1)
+            rows = starts + states.shape[2] + torch.arange(block.count, device=states.device)
+            codes = block.stored.encode(states[places, heads, rows])
+            states[places, heads, rows] = codes.read()
+            written[places, heads, rows] = True
             if self._stored:
-                first = [(cache.answers[place], head, held[place][head] + start) for place, head, start in slots]
+                first = [(cache.answers[place], head, first) for place, head, first, _ in block.slots.tolist()]
                 self._stored.add(layer, tensor, first, codes)
         cache.write(layer, rows=written, **{tensor: states})

@@ -39,6 +39,10 @@ class Chain:
         for treatment in self.at_steps:
             treatment.after_step(cache, step)
 
+    def copy_answers(self, copies: Mapping[int, int]) -> None:
+        for treatment in self.at_steps:
+            treatment.copy_answers(copies)
+
 
 def followed_by(plain: Policy, way: Policy) -> Policy:
     """Makes the policy that treats what another leaves as ``way`` treats the full cache, named ``plain+way``.

@@ -107,7 +107,7 @@ def test_the_quantised_cache_of_transformers_gives_the_same_tokens(architecture:
 def test_int8_hardly_moves_the_likelihood_of_right_answers_and_int2_does() -> None:
     model, task = load_model("reference", "cpu"), TASKS["base"]
     moved: dict[str, list[float]] = {}
-    for example in task.generate(0, 2):
+    for example in task.generate(0, 12):  # of one context alone the mean moves by up to 2.5e-3
         (prompt, *_) = build_prompts(model.tokenizer, task, example, "agnostic")
         trace = treat(model, [POLICIES["full"], QUANTISATIONS["int8"], QUANTISATIONS["int2"]], (), prompt)
         found = decode(model, trace, 1, PLENTY, gold=True)
@@ -117,5 +117,5 @@ def test_int8_hardly_moves_the_likelihood_of_right_answers_and_int2_does() -> No
                 (one.gold_nll or 0) - (full[one.question] or 0)
             )
     means = {name: sum(each) / len(each) for name, each in moved.items()}
-    assert abs(means["int8"]) < 5e-3
+    assert abs(means["int8"]) < 1e-3
     assert abs(means["int2"]) > 10 * abs(means["int8"])

@@ -1,7 +1,7 @@
 """A treatment that writes to the cache of a branch between steps, against a plain loop over a plain cache."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -45,6 +45,9 @@ class Noise:
             spoiled = (tokens == ABSENT)[..., None]  # nothing of this may reach the cache
             cache.write(layer, keys.masked_fill(spoiled, torch.nan), values.masked_fill(spoiled, torch.nan))
 
+    def copy_answers(self, copies: Mapping[int, int]) -> None:
+        """Remembers nothing of an answer that its copy would not know."""
+
 
 def noisy(name: str) -> Policy:
     return replace(POLICIES[name], name=f"noisy_{name}", step_treatment=Noise)
@@ -86,6 +89,44 @@ def test_what_it_writes_is_read_at_every_later_step(architecture: str, rows: int
     assert sorted(g.token_ids for g in untreated) == sorted(g.token_ids for g in alone)
     likelihoods, expected = (sorted(g.gold_nll or 0.0 for g in of) for of in (untreated, alone))
     assert likelihoods == pytest.approx(expected, abs=CLOSE)
+
+
+class Growing(Noise):
+    """Disturbs more with each step: by a number that it remembers of each answer."""
+
+    treated: Sequence[tuple[int, int]] = ()  # step and how many answers, of the last one that was built
+
+    def __init__(self, situations: Sequence[Situation], questions: Sequence[str]) -> None:
+        super().__init__(situations, questions)
+        Growing.treated = self.calls = list[tuple[int, int]]()
+
+    def after_step(self, cache: CacheRows, step: int) -> None:
+        self.calls.append((step, len(cache.answers)))
+        self.amounts[list(cache.answers)] *= 1.5
+        super().after_step(cache, step)
+
+    def copy_answers(self, copies: Mapping[int, int]) -> None:
+        self.amounts[list(copies.values())] = self.amounts[list(copies)]
+
+
+def test_a_right_answer_is_passed_by_a_copy_of_what_has_read_its_question(llama: LoadedModel, prompt: Prompt) -> None:
+    trace = treat(llama, [replace(noisy("recency"), step_treatment=Growing)], (0.5,), prompt)
+    generations = decode(llama, trace, STEPS, PLENTY, gold=True)
+    counts = dict(Growing.treated)
+    longer = sum(len(question.gold_ids) > 1 for question in prompt.questions)
+    assert counts[1000] == counts[0] == len(prompt.questions)  # context and question: once for both
+    assert longer > 0
+    assert counts[1] >= longer
+    for generation in generations:
+        branch, number = generation.branch, generation.question
+        question, gold = prompt.questions[number].question.id, prompt.questions[number].gold_ids
+        for forced, expected in (((), 0), (gold, 1)):
+            treatment = Growing([branch.treatment.situation], [question])
+            answer = plain_answer(llama, trace, branch, number, STEPS, treatment, forced)
+            if forced:
+                assert generation.gold_nll == pytest.approx(answer[expected], abs=CLOSE)
+            else:
+                assert list(generation.token_ids) == answer[expected]
 
 
 def test_it_changes_answers(llama: LoadedModel, prompt: Prompt) -> None:
@@ -168,7 +209,7 @@ def test_rows_that_questions_share_are_not_written_to(llama: LoadedModel, prompt
             assert cache.row(0, 0, 3) == 3
             with pytest.raises(KeyError, match="head 0 of layer 0 holds no row of token 5000"):
                 cache.row(0, 0, 5000)
-            rows = step.source._rows_of([0], [0])  # type: ignore[attr-defined]
+            rows = step.source.cache_of(0)._rows
             rows.write(0, values=rows.values(0))
 
     with pytest.raises(ValueError, match="questions share the kept rows"):

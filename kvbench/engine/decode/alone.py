@@ -96,8 +96,8 @@ class PlainSource:
         ).logits[0]
         return logits
 
-    def treat(self, step: int, numbers: torch.Tensor) -> None:
-        if self._treatment and len(numbers):
+    def treat(self, step: int, numbers: torch.Tensor, done: torch.Tensor) -> None:
+        if self._treatment and not bool(done.all()):
             self._treatment.after_step(PlainRows(self._cache), step)
 
     def keep_answering(self, going: torch.Tensor) -> None:

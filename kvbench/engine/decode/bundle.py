@@ -12,7 +12,8 @@ read a few columns at a time, and for that time their keys stand a second time r
 columns that do not see one another nothing is computed then. Attention does not mind the order of keys.
 
 Before answers are written, the right answers may be passed where the steps will stand, to learn how likely they are;
-the steps are written over them.
+the steps are written over them. Where rows are treated between steps, a copy of each passes its right answer step by
+step: copies stand behind the rows that read questions, and are made when these have been treated for the first step.
 """
 
 from collections.abc import Sequence
@@ -30,12 +31,13 @@ class Bundle:
     """Holds the preallocated cache of rows of one trace that have the same number of questions.
 
     ``keys`` and ``values``: by layer, shape (rows, num_kv_heads, front + kept + room, head_dim): ``front`` spare
-    places; what is kept, padded in front to the longest branch of that layer; room for questions and answers, of which
-    ``grown`` places have been passed. ``shared_kept``: how many places of the shared start count as kept. ``hidden``:
-    by layer bool (rows, 1 or num_kv_heads, kept), that padding, and ``spare``, shape (rows,), how much of it all heads
-    of a row have. ``places``, ``rows_read``, ``skipped``: of the pass announced last, ``skipped`` by layer: how much
-    padding its rows have in common. ``active``: bool (rows, columns), the answers that are still written, and
-    ``answering``, how many these are. ``row_numbers``: by row, where it stood before others had finished.
+    places; what is kept, padded in front to the longest branch of that layer; room for questions and answers, of
+    which ``grown`` places have been passed. ``reading``: how many rows read questions; behind them stand so many
+    ``copies``. ``shared_kept``: how many places of the shared start count as kept. ``hidden``: by layer bool (rows,
+    1 or num_kv_heads, kept), that padding, and ``spare``, shape (rows,), how much of it all heads of a row have.
+    ``places``, ``rows_read``, ``skipped``: of the pass announced last, ``skipped`` by layer: how much padding its
+    rows have in common. ``active``: bool (rows, columns), the answers that are still written, and ``answering``,
+    how many these are. ``row_numbers``: by row, where it stood before others had finished.
 
     A model may be spread over several devices: keys and values lie where their layer does, all else where questions
     come in.
@@ -44,6 +46,9 @@ class Bundle:
     def __init__(self, trace: Trace, rows: Sequence[Row[Branch]], gold: bool = True) -> None:
         """``gold``: whether the right answers are passed."""
         self.device = device = trace.keys[0].device
+        self.reading, self.copies = len(rows), len(rows) if rows[0].paired else 0
+        if self.copies:
+            rows = [*rows, *rows]
         self.steps = rows[0].steps
         self.columns = columns = make_columns(trace, rows, device)
         self.golds = make_gold_columns(trace, rows, device, gold)
@@ -58,7 +63,7 @@ class Bundle:
         self.hidden: list[torch.Tensor] = []
         self.spare: list[torch.Tensor] = []
         for layer, (keys, values) in enumerate(zip(trace.keys, trace.values, strict=True)):
-            self._add_layer(keys, values, [row.of.layers[layer] for row in rows])
+            self._add_layer(keys, values, [row.of.layers[layer] for row in rows[: self.reading]])
         self.kept = [hidden.shape[-1] for hidden in self.hidden]
         # Where every layer keeps as many rows of each branch, one mask serves all layers.
         self.uniform = all(torch.equal(self.hidden[0], hidden) for hidden in self.hidden[1:])
@@ -94,8 +99,8 @@ class Bundle:
             (values, [cache.values for cache in caches], self.values),
         ):
             # What is in front and behind is written before it is read.
-            buffer = states.new_empty(len(caches), heads, self.front + longest + self.room, size)
-            kept = buffer[:, :, self.front : self.front + longest]
+            buffer = states.new_empty(len(caches) + self.copies, heads, self.front + longest + self.room, size)
+            kept = buffer[: len(caches), :, self.front : self.front + longest]
             if index is not None:
                 kept.copy_(states.reshape(-1, size).index_select(0, index.flatten()).view(*index.shape, size))
             else:  # one by one: together they would take as much memory once more
@@ -107,6 +112,8 @@ class Bundle:
         hidden = (torch.arange(longest, device=keys.device) < longest - counts[..., None]).to(self.device)
         if bool((counts == counts[:, :1]).all()):
             hidden = hidden[:, :1]
+        if self.copies:
+            hidden = hidden.repeat(2, 1, 1)
         self.hidden.append(hidden)
         self.spare.append(hidden.sum(-1).amin(-1).cpu())
 
@@ -127,6 +134,14 @@ class Bundle:
     def begin_questions(self, places: slice, rows: slice) -> None:
         """Announces a pass of some rows over questions at these places."""
         self._begin(places, rows, alone=True)
+
+    def make_copies(self) -> None:
+        """Copies the rows that have read questions, before any of them has finished."""
+        if self.copies:
+            for layer, kept in enumerate(self.kept):
+                passed = slice(self.front, self.front + kept + self.grown)
+                for storage in (self.keys[layer], self.values[layer]):
+                    storage[self.reading :, :, passed] = storage[: self.reading, :, passed]
 
     def begin_golds(self, places: slice, rows: slice) -> None:
         """Announces a pass of some rows over some places of the right answers, right behind the questions."""

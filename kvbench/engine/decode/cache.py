@@ -56,7 +56,10 @@ class BundleRows(CacheRows):
     ) -> None:
         """``places``: by answer, its row as it was numbered at first, and its column. ``question_read``: whether keys
         and values of the question are there."""
-        self._bundle, self._branches, self.answers = bundle, branches, answers
+        self._bundle, self.answers = bundle, answers
+        by_branch = {id(branch): branch for branch in branches}
+        self._branches, numbers = list(by_branch.values()), {key: number for number, key in enumerate(by_branch)}
+        self._branch = torch.tensor([numbers[id(branch)] for branch in branches])  # which of them, by answer
         self._shared = question_read and bundle.columns.count > 1
         columns, width = bundle.columns, bundle.columns.token_ids.shape[1]
         steps = torch.arange(width, max(width, bundle.grown)).view(-1, columns.count) if question_read else None
@@ -80,7 +83,7 @@ class BundleRows(CacheRows):
 
     def lengths(self, layer: int) -> torch.Tensor:
         context = torch.tensor([branch.layers[layer].tokens.shape[1] for branch in self._branches])
-        return (context + self._lengths).to(self._bundle.keys[layer].device)
+        return (context[self._branch] + self._lengths).to(self._bundle.keys[layer].device)
 
     def tokens(self, layer: int) -> torch.Tensor:
         return self._find(layer)[0]
@@ -115,8 +118,9 @@ class BundleRows(CacheRows):
             bundle, storage = self._bundle, self._bundle.keys[layer]
             end = bundle.front + bundle.kept[layer]
             contexts = [branch.layers[layer].tokens.T for branch in self._branches]
-            lengths = torch.tensor([len(context) for context in contexts]) + self._lengths
+            lengths = torch.tensor([len(context) for context in contexts])[self._branch] + self._lengths
             context = pad_sequence(contexts, batch_first=True, padding_value=ABSENT, padding_side="left").mT
+            context = context[self._branch.to(context.device)]
             width, heads, wide = int(lengths.max()), storage.shape[1], context.shape[2]
             # How many rows of the context are newer than each; less than none are if it stands behind the context.
             newest = torch.arange(width - 1, -1, -1)

@@ -78,9 +78,9 @@ def make_columns(trace: Trace, rows: Sequence[Row[Branch]], device: torch.device
 def make_gold_columns(
     trace: Trace, rows: Sequence[Row[Branch]], device: torch.device, gold: bool = True
 ) -> GoldColumns:
-    """Puts the right answers of all questions side by side; they are empty without ``gold``, and in a row that writes
-    its right answer step by step."""
-    golds = [[ids if gold and not row.forced else () for ids in row.gold_ids(trace.prompt)] for row in rows]
+    """Puts the right answers of all questions side by side; they are empty without ``gold``, and where a copy of a row
+    passes its right answer step by step."""
+    golds = [[ids if gold and not row.paired else () for ids in row.gold_ids(trace.prompt)] for row in rows]
     starts = [[row.of.next_position + len(ids) for ids in row.question_ids(trace.prompt)] for row in rows]
     grid = _Grid([[ids[:-1] for ids in of_row] for of_row in golds], at_end=False)
     targets = _Grid([[ids[1:] for ids in of_row] for of_row in golds], at_end=False).token_ids

@@ -34,8 +34,8 @@ class Source(Protocol):
     def step(self, tokens: torch.Tensor) -> torch.Tensor:
         """Passes one more token of every answer that is still written; returns the logits of the next ones."""
 
-    def treat(self, step: int, numbers: torch.Tensor) -> None:
-        """Has the step treatments of these answers act after a step."""
+    def treat(self, step: int, numbers: torch.Tensor, done: torch.Tensor) -> None:
+        """Has the step treatments of these answers act after a step, but of those that are done: nobody reads on."""
 
     def keep_answering(self, going: torch.Tensor) -> None:
         """Drops answers that have ended. ``going``: bool, whether each of the answers so far is still written."""
@@ -146,10 +146,10 @@ def write_answers(
     latest = torch.zeros_like(numbers)
     for part, logits in source.read():
         latest[part] = choose(0, part, logits)
-    source.treat(0, numbers)
     answer_tokens = latest.new_zeros(len(latest), most)
     answer_tokens[:, 0] = latest
     done = has_ended(0, numbers, latest)
+    source.treat(0, numbers, done)
     for step in range(1, most):
         if step % look_every == 0 and bool(done.any()):
             going = ~done
@@ -158,9 +158,9 @@ def write_answers(
         if not len(numbers):
             break
         latest = choose(step, numbers, source.step(latest), latest, done)
-        source.treat(step, numbers)
         answer_tokens[numbers, step] = latest
         done |= has_ended(step, numbers, latest)
+        source.treat(step, numbers, done)
     return Written(answer_tokens, finite)
 
 

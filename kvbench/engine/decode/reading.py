@@ -45,7 +45,7 @@ def read_shared(model: LoadedModel, wave: Wave) -> None:
 
 
 def read_questions(model: LoadedModel, wave: Wave) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    """Reads questions; yields numbers of answers, and the logits of their first tokens.
+    """Reads questions; yields numbers of answers, and the logits of their first tokens: of rows, then of their copies.
 
     The questions of a row are read a portion at a time, and rows in passes of so many tokens: that bounds the memory of
     activations, logits and masks.
@@ -53,7 +53,7 @@ def read_questions(model: LoadedModel, wave: Wave) -> Iterator[tuple[torch.Tenso
     numbers = _numbers_of(wave)
     for slices in zip_longest(*(bundle.question_slices for bundle in wave.bundles), fillvalue=slice(0, 0)):
         for chosen in _passes(model, wave, slices):
-            readings, answers = [], []
+            readings, answers, copies, copied = [], [], [], []
             for bundle, places, rows in chosen:
                 bundle.begin_questions(places, rows)
                 columns = bundle.columns
@@ -61,7 +61,12 @@ def read_questions(model: LoadedModel, wave: Wave) -> Iterator[tuple[torch.Tenso
                 ending = columns.ending(places)
                 readings.append(Reading(bundle, rows, *tokens, columns.last[ending] - places.start))
                 answers.append(numbers[bundle][rows][:, ending].flatten())
-            yield torch.cat(answers), _read(model, wave, readings)
+                copies.append(numbers[bundle][bundle.reading :][rows][:, ending].flatten())
+                copied.append(torch.full_like(answers[-1], bundle.copies > 0, dtype=torch.bool))
+            logits = _read(model, wave, readings)
+            yield torch.cat(answers), logits
+            if any(map(len, copies)):
+                yield torch.cat(copies), logits[torch.cat(copied)]
     for bundle in wave.bundles:
         bundle.grow(bundle.columns.token_ids.shape[1])
 
@@ -112,14 +117,14 @@ def _passes(
         longest = max(bundle.kept) + bundle.grown + max(bundle.front, bundle.columns.shared.stop)
         of_a_token = groups * max(hidden.shape[1] for hidden in bundle.hidden) * longest
         of_a_row = width * max(1 / TOKENS_AT_ONCE, of_a_token / MASK_NUMBERS, of_logits)
-        while width > 0 and start < bundle.rows:
+        while width > 0 and start < bundle.reading:
             if chosen and room < of_a_row:
                 yield chosen
                 chosen, room = [], 1.0
-            rows = slice(start, min(bundle.rows, start + max(1, int(room / of_a_row))))
+            rows = slice(start, min(bundle.reading, start + max(1, int(room / of_a_row))))
             chosen.append((bundle, span, rows))
             room, start = room - (rows.stop - start) * of_a_row, rows.stop
-            if start < bundle.rows:  # a bundle is at one place only in a pass
+            if start < bundle.reading:  # a bundle is at one place only in a pass
                 yield chosen
                 chosen, room = [], 1.0
     if chosen:

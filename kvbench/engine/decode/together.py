@@ -16,7 +16,7 @@ from kvbench.engine.decode.rows import Row
 from kvbench.engine.decode.wave import Wave
 from kvbench.engine.treat.branch import Branch, Trace, faults_of
 from kvbench.models.load import LoadedModel
-from policies.declaration.steps import PrefillTreatment
+from policies.declaration.steps import PrefillTreatment, StepTreatment
 
 LOOK_EVERY = {"cpu": 1, "cuda": 8}  # steps: on a GPU each look for answers that have ended waits for all its work
 
@@ -31,7 +31,7 @@ def answers_of_wave(
     if not rows:
         return [], {}
     started = model.clock()
-    answers = [answer for bundle in rows for row in bundle for answer in _answers_of(trace, row, decoding)]
+    answers = [answer for bundle in rows for answer in _answers_of(trace, bundle, decoding)]
     likelihood = GoldLikelihood([a.gold for a in answers], [a.forced for a in answers], model.device)
     source = WaveSource(model, Wave(trace, rows, decoding.gold), answers, likelihood)
     ends = set(model.end_tokens())
@@ -49,25 +49,27 @@ def answers_of_wave(
     return generations, {(id(a.branch), a.question): gold for a, gold in golds if gold is not None}
 
 
-def _answers_of(trace: Trace, row: Row[Branch], decoding: Decoding) -> list[Answer]:
-    """Lists one answer for each question of a row. Where a branch is treated between steps, another row measures the
-    likelihood."""
-    treatment = row.of.treatment
-    by_step = treatment.policy.step_treatment is not None
-    answers = []
-    for number, gold in zip(row.questions, row.gold_ids(trace.prompt), strict=True):
-        measured = gold if decoding.gold and row.forced == by_step else ()
-        answers.append(Answer(row.of, number, len(gold) if row.forced else decoding.steps, measured, row.forced))
-    return answers
+def _answers_of(trace: Trace, rows: Sequence[Row[Branch]], decoding: Decoding) -> list[Answer]:
+    """Lists one answer for each question of the rows of a bundle, and then, for copies, the right answers that they
+    pass."""
+    written, forced = [], []
+    for row in rows:
+        for number, gold in zip(row.questions, row.gold_ids(trace.prompt), strict=True):
+            measured = gold if decoding.gold and not row.paired else ()
+            written.append(Answer(row.of, number, decoding.steps, measured))
+            if row.paired:
+                forced.append(Answer(row.of, number, max(1, len(gold)), gold, forced=True))
+    return written + forced
 
 
 @dataclass(frozen=True)
 class Group:
     """Holds answers of one policy in one bundle, which are treated at once."""
 
-    numbers: Sequence[int]  # of the answers
+    numbers: Sequence[int]  # of the answers: those that read questions, then their copies in the same order
     branches: Sequence[Branch]  # by answer; all of them sound, or all failed
     treatment: PrefillTreatment | None  # of a policy that acts at steps, a :class:`StepTreatment`
+    reading: int  # how many of the answers read questions
 
 
 class TreatApartError(Exception):
@@ -109,7 +111,7 @@ class WaveSource:
         )
         self._once = self._groups(by_step=False)
         self._at_steps = self._groups(by_step=True)
-        self._question_read = False
+        self._question_read = self._copied = False
 
     def _groups(self, by_step: bool) -> list[Group]:
         """Groups what is treated alike: the answers of a policy in each bundle, or its rows if it acts once."""
@@ -133,7 +135,8 @@ class WaveSource:
                 treatment = policy.step_treatment(situations, ids)
             elif policy.prefill_treatment:
                 treatment = policy.prefill_treatment(situations)
-        return Group(numbers, branches, treatment)
+        bundle = self._places[numbers[0]][0]
+        return Group(numbers, branches, treatment, len(numbers) // 2 if bundle.copies else len(numbers))
 
     def _treat_kept(self) -> None:
         """Has treatments act on what is kept of the context: once for all questions of a row, or for each answer."""
@@ -141,7 +144,7 @@ class WaveSource:
             for group in groups:
                 if group.treatment and group.branches[0].error is None:
                     with faults_of_all(group.branches, where):
-                        group.treatment.after_prefill(self._rows_of(group.numbers, range(len(group.numbers))))
+                        group.treatment.after_prefill(self._rows_of(group, range(group.reading)))
 
     def read(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
         self._treat_kept()
@@ -160,25 +163,36 @@ class WaveSource:
         self._wave.grow_step()
         return logits
 
-    def treat(self, step: int, numbers: torch.Tensor) -> None:
-        left = set(numbers.tolist()) if self._at_steps else set[int]()
+    def treat(self, step: int, numbers: torch.Tensor, done: torch.Tensor) -> None:
+        left = set(numbers[~done].tolist()) if self._at_steps else set[int]()
         for group in self._at_steps:
             answers = [place for place, number in enumerate(group.numbers) if number in left]
-            if answers and group.treatment and group.branches[0].error is None:
+            copies = {place - group.reading: place for place in answers if place >= group.reading}
+            if step == 0:  # copies are made of what is treated now
+                answers = sorted({place % group.reading for place in answers})
+            if answers and isinstance(group.treatment, StepTreatment) and group.branches[0].error is None:
                 with faults_of_all(group.branches, "while decoding"):
-                    rows = self._rows_of([group.numbers[place] for place in answers], answers)
-                    group.treatment.after_step(rows, step)  # type: ignore[attr-defined]
+                    group.treatment.after_step(self._rows_of(group, answers), step)
+                    if step == 0 and copies:
+                        group.treatment.copy_answers(copies)
+        if step == 0:
+            self._copied = True
+            for bundle in self._wave.bundles:
+                bundle.make_copies()
 
     def keep_answering(self, going: torch.Tensor) -> None:
         self._wave.keep_answering(going)
         self._positions = self._positions[going]
 
     def cache_of(self, number: int) -> BranchCache:
-        return BranchCache(self._rows_of([number], [0]))
+        bundle, row, column = self._places[number]
+        if not self._copied:
+            row %= bundle.reading
+        return BranchCache(BundleRows(bundle, [self.answers[number].branch], [(row, column)], [0], self._question_read))
 
-    def _rows_of(self, numbers: Sequence[int], answers: Sequence[int]) -> BundleRows:
-        """Gives access to the rows of some answers of one bundle. ``answers``: what they are to their treatment."""
-        bundle = self._places[numbers[0]][0]
-        branches = [self.answers[number].branch for number in numbers]
-        places = [self._places[number][1:] for number in numbers]
+    def _rows_of(self, group: Group, answers: Sequence[int]) -> BundleRows:
+        """Gives access to the rows of some answers of a group."""
+        bundle = self._places[group.numbers[0]][0]
+        branches = [group.branches[answer] for answer in answers]
+        places = [self._places[group.numbers[answer]][1:] for answer in answers]
         return BundleRows(bundle, branches, places, answers, self._question_read)

@@ -25,7 +25,7 @@ PADDING = {"cpu": 2 * 10**6, "cuda": 2 * 10**8}
 class Forecast:
     """Tells what to expect of a context."""
 
-    waves: tuple[tuple[int, int], ...]  # rows of each wave and the bytes that it takes
+    waves: tuple[tuple[int, int], ...]  # rows of each wave, copies among them, and the bytes that it takes
     alone: int  # branches whose answers are written one by one
     too_large: int  # branches that do not fit alone
 
@@ -35,16 +35,18 @@ Rows = list[Row[Of]]  # of a bundle
 
 def waves(trace: Trace, steps: int, max_kv_bytes: int, gold: bool = True) -> list[list[Rows[Branch]]]:
     """Divides the sound branches whose presses are done into waves of at most ``max_kv_bytes`` of cache. ``gold``: with
-    the rows that are there for right answers alone."""
+    the copies of rows that are there for right answers alone."""
     heads, _, size = trace.keys[0].shape
     token_bytes = 2 * len(trace.keys) * heads * size * trace.keys[0].element_size()
     sound = [branch for branch in trace.branches if branch.error is None and branch.press_cache is None]
     rows = [
         row
         for branch in sound
-        for row in _rows(branch, branch.treatment, _longest(branch), _even(branch), trace.prompt, steps, token_bytes)
+        for row in _rows(
+            branch, branch.treatment, _longest(branch), _even(branch), trace.prompt, steps, token_bytes, gold
+        )
     ]
-    return in_waves([row for row in rows if gold or not row.forced], max_kv_bytes, trace.keys[0].device)
+    return in_waves(rows, max_kv_bytes, trace.keys[0].device)
 
 
 def forecast(
@@ -63,7 +65,8 @@ def forecast(
         even = known and not treatment.policy.rewrites
         rows += _rows(treatment, treatment, kept, even, prompt, steps, token_bytes)
     fitting = [row for row in rows if row.size <= max_kv_bytes]
-    sizes = tuple((sum(map(len, wave)), size_of(wave)) for wave in in_waves(fitting, max_kv_bytes, model.device))
+    of_waves = in_waves(fitting, max_kv_bytes, model.device)
+    sizes = tuple((sum(1 + row.paired for row in rows_of([wave])), size_of(wave)) for wave in of_waves)
     return Forecast(sizes, alone, len(rows) - len(fitting))
 
 
@@ -95,12 +98,12 @@ def in_waves(rows: Iterable[Row[Of]], max_kv_bytes: int, device: torch.device) -
 def _in_bundles(rows: Iterable[Row[Of]], padding: int) -> Iterator[Rows[Of]]:
     """Groups rows of like length, the longest first, so that no bundle has more than ``padding`` bytes of padding.
 
-    The rows of a bundle have the same number of questions, and all keep as many tokens in every head and layer or none
-    does, since one mask then serves all layers.
+    The rows of a bundle have the same number of questions, all have a copy or none has, and all keep as many tokens in
+    every head and layer or none does, since one mask then serves all layers.
     """
-    groups: dict[tuple[int, int, bool], Rows[Of]] = {}
+    groups: dict[tuple[int, int, bool, bool], Rows[Of]] = {}
     for row in rows:
-        groups.setdefault((len(row.questions), row.steps, row.even), []).append(row)
+        groups.setdefault((len(row.questions), row.steps, row.even, row.paired), []).append(row)
     for group in groups.values():
         bundle: Rows[Of] = []
         padded = 0
@@ -123,21 +126,28 @@ def token_bytes_of(model: LoadedModel) -> int:
 
 
 def _rows(
-    of: Of, treatment: Treatment, tokens: int, even: bool, prompt: Prompt, steps: int, token_bytes: int
+    of: Of,
+    treatment: Treatment,
+    tokens: int,
+    even: bool,
+    prompt: Prompt,
+    steps: int,
+    token_bytes: int,
+    gold: bool = True,
 ) -> list[Row[Of]]:
     """Makes the rows of a branch. ``tokens``: how many of the context a head reads."""
     by_step = treatment.policy.step_treatment is not None
     if not by_step and not treatment.policy.own_rows:
         size = (tokens + _room(prompt, treatment.questions, steps)) * token_bytes
         return [Row(of, treatment.questions, even, size, steps)]
+    longest_gold = max(len(question.gold_ids) for question in prompt.questions)
+    paired = by_step and gold and longest_gold > 0
+    if paired:
+        steps = max(steps, longest_gold)
     rows = []
-    if by_step:
-        steps = max(steps, *(len(question.gold_ids) for question in prompt.questions))
     for number in treatment.questions:
-        size = (tokens + _room(prompt, (number,), steps)) * token_bytes
-        rows.append(Row(of, (number,), even, size, steps))
-        if by_step and prompt.questions[number].gold_ids:
-            rows.append(Row(of, (number,), even, size, steps, forced=True))
+        size = (1 + paired) * (tokens + _room(prompt, (number,), steps)) * token_bytes
+        rows.append(Row(of, (number,), even, size, steps, paired))
     return rows
 
 
