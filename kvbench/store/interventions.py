@@ -25,7 +25,7 @@ masks = LazyModule("kvbench.engine.treat.given")
 smallest = LazyModule("kvbench.engine.intervene.smallest")
 
 ASKED = 4  # of a context: more of its questions would tell less than those of another
-MAPPED = 2  # contexts of each task
+MAPPED = 4  # contexts of each task
 SPANS = ("answer", "subject", "bridge")
 DRAWS = {"restore": {"evidence": 1}, "remove": {"answer": 4, "evidence": 1}}  # of as many random rows
 Answer = Any  # a kvbench.experiments.collect.FinishedAnswer

@@ -20,14 +20,14 @@ from kvbench.experiments.setting import Setting
 from kvbench.prompts.prompt import Prompt, build_prompts
 from kvbench.store.interventions import DRAWS, INTERVENTIONS, MAPPED, SMALLEST_SETS
 from kvbench.store.record import Record
-from kvbench.store.tables import RECORDS, StoredTable
+from kvbench.store.tables import RECORDS, StoredTable, fault_in, fault_of_values
 from leaderboards.routing.evidence import chance_of_share, retrieval_scores
 from policies import FULL, POLICIES, at_ratios
 from tests.support.models import circuit as planted
 from tests.support.models.circuit import KEY_HEAD, KEY_HEADS, LAYER, LAYERS, TASK, circuit
 from tests.support.models.toy import PLENTY, model_of, toy_prompt, treat
 
-CONTEXTS = 4
+CONTEXTS = 6
 POLICIES_TRIED = ("full", "knorm", "random", "think")
 SLOT = (LAYER, KEY_HEAD)
 READING = {EVERYWHERE, (LAYER, ALL), SLOT}  # the places that hold the row that the circuit reads
@@ -170,6 +170,13 @@ def test_every_row_is_told_once_and_there_are_as_many_random_ones() -> None:
         ("evidence", 0),
         *((target, draw + 1) for target, draws in DRAWS["remove"].items() for draw in range(draws)),
     }  # the questions have neither subject nor bridge
+
+
+@pytest.mark.parametrize("table", [INTERVENTIONS, SMALLEST_SETS], ids=lambda table: table.name)
+def test_its_rows_are_what_a_store_takes(table: StoredTable) -> None:
+    rows = table.of_rows(collected()[table.name])
+    assert rows.num_rows > 0
+    assert fault_in(table, rows) == fault_of_values(table, rows) == ""
 
 
 def test_without_the_full_cache_among_the_policies_the_rows_are_the_same() -> None:
