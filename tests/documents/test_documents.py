@@ -18,7 +18,7 @@ from tests.support.records.kvpress_folders import evaluation
 PAGES = {page.name: page for page in pages()}
 COMMAND = re.compile(r"^(?:python -m )?kvbench (.+)$", re.MULTILINE)
 # Fewer contexts here, which are too few for a verdict, and fewer figures: tests/figures draws all of them.
-SMALLER = {"--limit 16": "--limit 4", "--formats png": "--formats png --only f1"}
+SMALLER = {"--limit 16": "--limit 2", "--limit 6": "--limit 2", "--formats png": "--formats png --only f1"}
 NEEDS = "# needs "  # marks a command that wants what a test machine has not
 every_page = pytest.mark.parametrize("page", PAGES.values(), ids=PAGES)
 
