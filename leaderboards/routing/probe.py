@@ -15,6 +15,7 @@ from sklearn.metrics import f1_score
 from sklearn.model_selection import GroupKFold, cross_val_predict
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from threadpoolctl import threadpool_limits
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -43,21 +44,27 @@ class ProbeScore:
 
 
 def probe(
-    features: npt.NDArray[np.floating], labels: Sequence[str], contexts: Sequence[str], seed: int = 0
+    features: npt.NDArray[np.floating],
+    labels: Sequence[str],
+    contexts: Sequence[str],
+    seed: int = 0,
+    shuffles: int = SHUFFLES,
 ) -> ProbeScore:
     """Trains and tests a regularised logistic regression by cross-validation, grouped by context.
 
     ``features``: shape (answers, size), such as the hidden states of one layer. ``labels``: by answer, such as the type
-    of the answer, or the value itself. Raises :class:`ValueError` if there are fewer than two classes or contexts.
+    of the answer, or the value itself. ``shuffles``: of the control. Raises :class:`ValueError` if there are fewer than
+    two classes or contexts.
     """
     classes, groups = np.unique(labels), np.asarray(contexts)
     if len(classes) < 2 or len(np.unique(groups)) < 2:
         raise ValueError("a probe needs two classes and two contexts at least")
     true = np.asarray(labels)
-    predictions = _predicted(features, true, groups)
     generator = np.random.default_rng(seed)
-    shuffled = [generator.permutation(true) for _ in range(SHUFFLES)]
-    controls = [_macro_f1(one, _predicted(features, one, groups)) for one in shuffled]
+    shuffled = [generator.permutation(true) for _ in range(shuffles)]
+    with threadpool_limits(1):  # the matrices are small: more threads take thirty times as long
+        predictions = _predicted(features, true, groups)
+        controls = [_macro_f1(one, _predicted(features, one, groups)) for one in shuffled]
     return ProbeScore(_macro_f1(true, predictions), float(np.mean(controls)), 1 / len(classes), predictions)
 
 

@@ -32,9 +32,11 @@ from leaderboards.pages.definitions import chapters
 from leaderboards.pages.imported import build_imported
 from leaderboards.studies.next_tokens.study import STUDY
 from leaderboards.studies.page import build_study
+from leaderboards.studies.routing.study import STUDY as ROUTING
 from policies import Level
 from tests.studies.test_next_tokens import given as next_tokens
 from tests.support.browsing.pages import Elements, build_pages, results_of
+from tests.support.records.routing_tables import routing_input
 from tests.support.records.study_records import instructions_page, small_study, treated_pages
 from tests.support.records.synthetic_records import realistic_records
 
@@ -65,6 +67,7 @@ def sheets() -> list[Sheet]:
         *instructions_page("toy", small_study())[1].sheets,
         *(sheet for _, content in treated_pages() for sheet in content.sheets),
         *build_study(STUDY, next_tokens())[1].sheets,
+        *build_study(ROUTING, routing_input())[1].sheets,
     ]
 
 
@@ -77,6 +80,7 @@ def headings() -> set[str]:
         instructions_page("toy", small_study())[0],
         *(page for page, _ in treated_pages()),
         build_study(STUDY, next_tokens())[0],
+        build_study(ROUTING, routing_input())[0],
         build_imported("results", [IMPORTED]),
         build_claims("toy", None, JUDGED, {}, []),
     ]

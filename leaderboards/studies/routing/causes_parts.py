@@ -199,7 +199,7 @@ DEFINITIONS = (
         "answer’s tokens, of the subject’s, of the bridges’ between hops, or of all evidence; in all layers and heads, "
         "in one layer, or in one head. Nothing can be put back where a press merges or rewrites rows, or goes on "
         "cutting while an answer is written. An answer is lost if the full cache has it right and the policy wrong.",
-        names=("answer", "subject", "bridge", "evidence", "lost answers", "target", "answers"),
+        names=("answer", "subject", "bridge", "evidence", "lost answers"),
     ),
     Definition(
         "At its cliff",
@@ -214,7 +214,7 @@ DEFINITIONS = (
         "because it evicted the evidence, and for no other reason; 0 %: evidence repairs no more than any rows do. "
         "Answers without as many other rows to compare with are left out. Its interval resamples contexts.",
         "(Σ F1(evidence back) − Σ F1(random rows back)) / (Σ F1(full cache) − Σ F1(policy))",
-        names=("evidence alone", RANDOM, *estimates("alone", "random", "f1", "nats")),
+        names=("evidence alone", RANDOM, *estimates("alone", "random"), "f1_n"),
     ),
     Definition(
         "Rows taken away",
@@ -223,7 +223,7 @@ DEFINITIONS = (
         f"{TIMES} times the cost of random rows, lies above 0 (yes), below it (no), or holds it (undecided).",
         "excess = nats − 10 × random nats",
         names=(
-            *("task, rows", "rows", "nats", "nats, random", "F1, points", "F1, random", f"{TIMES} times"),
+            *("task, rows", "rows", "nats, random", "F1, points", "F1, random", f"{TIMES} times"),
             *estimates("random_nats", "random_f1", "excess"),
         ),
     ),

@@ -1,0 +1,154 @@
+"""The sections of the page, download and definitions on why answers are wrong."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from markupsafe import Markup
+from pandas import DataFrame
+
+from leaderboards.downloads.sheets import Sheet
+from leaderboards.metrics.declaration.definition import Definition, estimates
+from leaderboards.rendering.drawing import Drawing
+from leaderboards.rendering.frames import SHARE, Axis, Frame
+from leaderboards.rendering.marks import Band
+from leaderboards.rendering.style import LineStyle, named_styles
+from leaderboards.routing.edges import EPSILON
+from leaderboards.routing.failures import Outcome
+from leaderboards.statistics.levels import with_levels
+from leaderboards.statistics.resampling import Estimate
+from leaderboards.studies.declaration import Listing, Part, Picture
+from leaderboards.studies.routing.classes import CONTEXT, SELDOM, classify, shares
+from leaderboards.studies.treatments.parts import in_percent
+from policies.declaration.levels import UNTREATED, Level
+from policies.declaration.names import FULL
+
+OPACITY = 0.85
+DEFINED = (Outcome.RIGHT, Outcome.CONFUSED)  # by the names of metrics
+# From below in a stack. Colours go by the order of STYLED.
+STACKED = (
+    *(Outcome.RIGHT, Outcome.BEYOND_MODEL, Outcome.UNUSED, Outcome.CONFUSED, Outcome.SILENT),
+    *(Outcome.UNREACHABLE, Outcome.ERASED, Outcome.NOT_OBSERVED),
+)
+STYLED = (
+    *(Outcome.UNUSED, Outcome.ERASED, Outcome.RIGHT, Outcome.CONFUSED, Outcome.UNREACHABLE, Outcome.SILENT),
+    *(Outcome.NOT_OBSERVED, Outcome.BEYOND_MODEL),
+)
+Shares = dict[tuple[str, str, Level], dict[Outcome, Estimate]]  # by task, policy and level
+
+
+class Classes:
+    """Holds the share of each class by task, policy and level: with edges of 0.01, and of an epsilon at which to be
+    reached tells something."""
+
+    def __init__(self, joined: DataFrame, telling: float) -> None:
+        self._by_epsilon = {epsilon: _shares(joined, epsilon) for epsilon in dict.fromkeys((EPSILON, telling))}
+
+    def parts(self) -> list[Part]:
+        """Returns a section for each task and epsilon."""
+        return [
+            _part(task, epsilon, found)
+            for epsilon, found in self._by_epsilon.items()
+            for task in dict.fromkeys(task for task, _, _ in found)
+        ]
+
+    def sheet(self) -> Sheet:
+        rows = [
+            {"task": task, "policy": policy, "level": level, "epsilon": epsilon, "outcome": str(outcome), "share": one}
+            for epsilon, found in self._by_epsilon.items()
+            for (task, policy, level), of_class in found.items()
+            for outcome, one in of_class.items()
+        ]
+        return Sheet.of("routing-classes", "Classes of failures", rows, ("task", "policy", "level"))
+
+
+def _shares(joined: DataFrame, epsilon: float) -> Shares:
+    classified = with_levels(joined).assign(outcome=classify(joined, epsilon))
+    groups = classified.groupby(["task", "policy", "level"], observed=True, sort=False)
+    found = {key: shares(group["outcome"].tolist(), group[CONTEXT].tolist()) for key, group in groups}
+    return {(str(task), str(policy), level): found[task, policy, level] for task, policy, level in found}
+
+
+def _part(task: str, epsilon: float, found: Shares) -> Part:
+    of_task = {(policy, level): one for (name, policy, level), one in found.items() if name == task}
+    styles = named_styles([str(outcome) for outcome in STYLED])
+    policies = [policy for policy in dict.fromkeys(policy for policy, _ in of_task) if policy != FULL]
+    pictures = tuple(_stack(task, policy, epsilon, of_task, styles) for policy in policies)
+    listing = Listing(
+        "Answers of each class, percent",
+        ("policy", "level", *map(str, STACKED)),
+        tuple(
+            (policy, str(level), *(in_percent(of_class[outcome]) for outcome in STACKED))
+            for (policy, level), of_class in sorted(of_task.items(), key=lambda item: (item[0][0] != FULL, *item[0]))
+        ),
+    )
+    least = "" if epsilon == EPSILON else f", of a route of at least {epsilon:g}"
+    return Part(
+        f"classes-{task}-{epsilon:g}",
+        f"Why answers are wrong: {task}{least}",
+        _text(epsilon),
+        tuple(styles[str(outcome)] for outcome in STACKED),
+        pictures,
+        details=(listing,),
+    )
+
+
+def _text(epsilon: float) -> str:
+    if epsilon == EPSILON:
+        return (
+            "Each answer to a question whose answer stands in the context is in one class, stacked over the asked "
+            f"level, from the full cache on. A route may be as narrow as {EPSILON:g} of a head’s attention in each "
+            "step: see below how many tokens of a context reach the answer in this way, whatever they say."
+        )
+    return (
+        f"The same where every step of a route takes at least {epsilon:g} of some head’s attention: with the full "
+        f"cache, no more than {100 * SELDOM:.0f} % of the context’s tokens reach the answer by such routes."
+    )
+
+
+def _stack(
+    task: str,
+    policy: str,
+    epsilon: float,
+    found: dict[tuple[str, Level], dict[Outcome, Estimate]],
+    styles: dict[str, LineStyle],
+) -> Picture:
+    """Draws the classes of one policy over its levels, from the full cache on."""
+    own = {level: of_class for (name, level), of_class in found.items() if name == policy}
+    axis = Axis.over([level for level in own if level != UNTREATED])
+    if axis.origin is not None and (FULL, UNTREATED) in found:
+        own = {UNTREATED: found[FULL, UNTREATED], **own}
+    ordered = sorted((level.value if level != UNTREATED else axis.origin or 0.0, level) for level in own)
+    places = tuple(value for value, _ in ordered)
+    heights = np.array([[own[level][outcome].mean for outcome in STACKED] for _, level in ordered])
+    tops = np.cumsum(heights, axis=1)
+    marks = tuple(
+        Band.between(styles[str(outcome)], places, tuple(top - height), tuple(top), OPACITY)
+        for outcome, top, height in zip(STACKED, tops.T, heights.T, strict=True)
+        if height.any()
+    )
+    title = f"{policy}: classes of answers over the {axis.title}, {task}, routes of at least {epsilon:g}"
+    drawing = Drawing(Frame(axis, Axis.around("", SHARE)), marks, title, f"classes/{task}/{policy}/{epsilon:g}")
+    return Picture(policy, "share of answers", Markup(drawing.svg()))
+
+
+def counted(outcomes: Sequence[Outcome]) -> str:
+    """Tells how many answers went wrong unobserved."""
+    missing = sum(outcome is Outcome.NOT_OBSERVED for outcome in outcomes)
+    return f"{missing} of {len(outcomes)} answers" if missing else "nothing"
+
+
+DEFINITIONS = (
+    Definition(
+        "Class of an answer",
+        "The first of these that holds, of questions whose answer stands in the context. Right. Wrong with the full "
+        "cache too. Not observed: the press has a prefill of its own, merges or rewrites rows, or goes on cutting "
+        "while it answers, or it failed. Erased: no row of the gold answer’s tokens is left in any layer and head, and "
+        "no route leads from them. Unreachable: rows are left, and no route leads from them. With a route: silent, if "
+        "the answer is empty or an abstention; confused, if it is a value that the context states for something else "
+        "and a route leads from there too; else reached and unused. Right answers are right whatever is reached.",
+        "right + wrong with the full cache too + not observed + erased + unreachable + silent + confused + "
+        "reached and unused = all answers",
+        "storage, accessibility and use after arXiv 2603.01426",
+        names=(*(str(one) for one in Outcome if str(one) not in DEFINED), "outcome", *estimates("share")),
+    ),
+)

@@ -1,0 +1,72 @@
+"""What linear probes find in the hidden states of the question's last token, whatever the model says.
+
+A probe is asked for the type of the answer, which the question tells as well, and for the first letter of the answer,
+which only the context tells: values themselves are other words in every context, so that no probe could learn them.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from pandas import DataFrame
+
+from leaderboards.routing.probe import ProbeScore, probe
+from leaderboards.statistics.levels import with_levels
+from leaderboards.studies.routing.classes import CELL, CONTEXT
+from policies.declaration.levels import Level
+from policies.declaration.names import FULL
+
+TABLE = "states"  # of a store (kvbench.store.observed)
+SHUFFLES = 2  # of the labels, for each of the many probes of a page
+TYPE, LETTER = "type of the answer", "first letter of the answer"
+LABELS = (TYPE, LETTER)
+FEWEST = 3  # answers of a class: rarer ones are left out, as no probe can learn them
+
+
+@dataclass(frozen=True)
+class Probed:
+    """Holds the score of one probe: on the states of one layer, under a policy at a level."""
+
+    label: str
+    policy: str
+    level: Level
+    layer: int  # 0: before the first
+    score: ProbeScore
+    answers: int
+
+
+def with_labels(states: DataFrame, records: DataFrame) -> DataFrame:
+    """Joins states with the labels of their questions; only questions with an answer in the context count."""
+    asked = records[records["answer_tokens"] > 0]
+    asked = asked[[*CELL, "draw_id", "answer_type", "golds"]].rename(columns={"answer_type": TYPE})
+    asked[LETTER] = [golds[0][0].upper() for golds in asked["golds"]]
+    asked[CONTEXT] = asked["task"].astype(str) + "/" + asked["draw_id"].astype(str)
+    return with_levels(states.merge(asked, on=CELL, validate="many_to_one"))
+
+
+def by_layer(states: DataFrame) -> Iterator[Probed]:
+    """Yields the probes of every layer with the full cache. ``states``: as of :func:`with_labels`."""
+    full = states[states["policy"] == FULL]
+    for label in LABELS:
+        for _, group in full.groupby("layer"):
+            yield from _probed(group, label)
+
+
+def by_level(states: DataFrame) -> Iterator[Probed]:
+    """Yields the probes of the last layer, for every policy and level."""
+    last = states[states["layer"] == states["layer"].max()]
+    for label in LABELS:
+        for _, group in last.groupby(["policy", "level"], observed=True):
+            yield from _probed(group, label)
+
+
+def _probed(group: DataFrame, label: str) -> Iterator[Probed]:
+    counts = group[label].map(group[label].value_counts())
+    group = group[counts >= FEWEST]
+    labels, contexts = group[label].astype(str).tolist(), group[CONTEXT].tolist()
+    if len(set(labels)) < 2 or len(set(contexts)) < 2:
+        return
+    features = np.stack([np.frombuffer(state, dtype="<f2") for state in group["state"]]).astype(np.float64)
+    first = group.iloc[0]
+    score = probe(features, labels, contexts, shuffles=SHUFFLES)
+    yield Probed(label, str(first["policy"]), first["level"], int(first["layer"]), score, len(group))

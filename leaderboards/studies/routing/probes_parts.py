@@ -1,0 +1,111 @@
+"""The section of the page, download and definition on what probes find."""
+
+from collections.abc import Sequence
+
+from markupsafe import Markup
+from pandas import DataFrame
+
+from leaderboards.downloads.sheets import Sheet
+from leaderboards.figures.panels import Path, panel
+from leaderboards.metrics.declaration.definition import Definition
+from leaderboards.rendering.frames import SHARE, Axis
+from leaderboards.rendering.style import named_styles
+from leaderboards.statistics.resampling import Estimate
+from leaderboards.studies.declaration import Listing, Part, Picture
+from leaderboards.studies.routing.probes import LABELS, LETTER, TYPE, Probed, by_layer, by_level, with_labels
+from leaderboards.studies.routing.reaching_parts import over_levels, styles_of
+from policies.declaration.names import FULL
+
+PROBE, CONTROL = "probe", "shuffled labels"
+
+
+class Probes:
+    """Holds what probes find in the hidden states, by layer of the full cache and by level of each policy."""
+
+    def __init__(self, table: DataFrame, records: DataFrame) -> None:
+        states = with_labels(table, records)
+        self.by_layer, self.by_level = list(by_layer(states)), list(by_level(states))
+
+    def parts(self) -> list[Part]:
+        if not self.by_layer:
+            return []
+        styles = styles_of(one.policy for one in self.by_level)
+        pictures = [_over_layers([one for one in self.by_layer if one.label == label]) for label in LABELS]
+        pictures += [
+            over_levels(
+                {
+                    (one.policy, one.level): Estimate(one.score.macro_f1, None, None, one.answers)
+                    for one in self.by_level
+                    if one.label == label
+                },
+                styles,
+                f"{label[0].upper()}{label[1:]}, last layer",
+                "macro-F1",
+                f"probes/levels/{label}",
+            )
+            for label in LABELS
+        ]
+        rows = tuple(
+            (
+                one.label,
+                one.policy,
+                str(one.level),
+                _number(one.score.macro_f1),
+                _number(one.score.control),
+                _number(one.score.selectivity),
+                str(one.answers),
+            )
+            for one in self.by_level
+        )
+        columns = ("asked for", "policy", "level", "macro-F1", "control", "selectivity", "answers")
+        part = Part(
+            "probes",
+            "What a probe finds",
+            f"A linear probe on the hidden state of the question’s last token. The {TYPE} can be read off the question "
+            f"too: it is found whatever is kept. The {LETTER} stands in the context alone. What a probe finds and the "
+            "model does not say is retained and not used.",
+            tuple(style for name, style in styles.items() if name != FULL),
+            tuple(picture for picture in pictures if picture is not None),
+            details=(Listing("Probes of the last layer", columns, rows),),
+        )
+        return [part]
+
+    def sheet(self) -> Sheet:
+        rows = [
+            {"asked_for": one.label, "policy": one.policy, "level": one.level, "layer": one.layer}
+            | {"macro_f1": one.score.macro_f1, "control": one.score.control, "answers": one.answers}
+            for one in (*self.by_layer, *self.by_level)
+        ]
+        return Sheet.of("routing-probes", "What probes find", rows, ("policy",))
+
+
+def _over_layers(found: Sequence[Probed]) -> Picture | None:
+    if not found:
+        return None
+    styles, label = named_styles((PROBE, CONTROL)), found[0].label
+    paths = [
+        Path(styles[PROBE], tuple((float(one.layer), one.score.macro_f1) for one in found)),
+        Path(styles[CONTROL], tuple((float(one.layer), one.score.control) for one in found)),
+    ]
+    step = max(1, -(-found[-1].layer // 6))
+    axis = Axis.around("layer, 0 before the first", tuple(float(at) for at in range(0, found[-1].layer + 1, step)))
+    title = f"{label[0].upper()}{label[1:]}, full cache"
+    drawing = panel(paths, axis, Axis.around("", SHARE), f"{title}: probe and control by layer", f"probes/{label}")
+    return Picture(title, "macro-F1; below, of shuffled labels", Markup(drawing))
+
+
+def _number(value: float) -> str:
+    return f"{value:z.2f}"
+
+
+DEFINITIONS = (
+    Definition(
+        "Probes",
+        "A regularised logistic regression predicts a label of the question from the hidden state of its last token; "
+        "it is tested on contexts that it was not trained on. Control: the same on shuffled labels; selectivity is "
+        "what is better than that. Labels of fewer than three answers are left out.",
+        "macro-F1 = mean over labels of 2 · precision · recall / (precision + recall)",
+        "J. Hewitt and P. Liang, arXiv 1909.03368",
+        names=("asked for", "asked_for", "macro-F1", "macro_f1", "control", "selectivity"),
+    ),
+)

@@ -1,0 +1,129 @@
+"""The study of routes: what reaches an answer, what heads do and what probes find, by hand; and its page."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from leaderboards.routing.edges import EPSILON
+from leaderboards.studies.page import build_study
+from leaderboards.studies.registry import studies_of
+from leaderboards.studies.routing import heads, probes, reaching
+from leaderboards.studies.routing.classes import telling_epsilon, with_routes
+from leaderboards.studies.routing.study import STUDY
+from policies.declaration.levels import UNTREATED, Level
+from tests.support.browsing.pages import Elements
+from tests.support.records.routing_tables import attention, records, routes, routing_input, states
+
+HALF, MOST = Level("ratio", 0.5), Level("ratio", 0.9)
+
+
+def test_reach_is_counted_where_the_full_cache_is_right() -> None:
+    joined = with_routes(routes(), records())
+    assert telling_epsilon(joined) == 0.3
+    curves = {
+        (one.policy, one.level, one.epsilon): one for one in reaching.reach_curves(joined, (EPSILON, 0.3, 0.7, 0.9))
+    }
+    full = curves["full", UNTREATED, 0.7]
+    assert (full.reached.mean, full.reached.n, full.right.mean) == (1.0, 11, 1.0)
+    assert full.chance == pytest.approx(1 - 0.9**2)  # of two tokens, each reached in a tenth of the cases
+    assert curves["full", UNTREATED, EPSILON].chance == pytest.approx(1 - 0.5**2)
+    assert curves["full", UNTREATED, 0.9].reached.mean == 0.0
+    assert curves["snapkv", HALF, 0.3].reached.mean == pytest.approx(6 / 11)  # 0, 2, 4, ..., 10 of all but 1
+    gone = curves["knorm", HALF, 0.3]
+    assert [gone.reached.mean, gone.relayed.mean] == pytest.approx([1 / 11, 1 / 11])
+    assert curves["knorm", HALF, 0.7].relayed.mean == 0.0
+
+
+def test_independent_routes_are_fitted_to_the_share_that_is_left() -> None:
+    """Of snapkv 6 of 11 are reached where half is left, and none where a tenth is."""
+    fitted = {one.policy: one for one in reaching.fitted_routes(with_routes(routes(), records()), 0.3)}
+    assert set(fitted) == {"snapkv", "knorm"}
+    assert fitted["snapkv"].answers == 22
+    shares, reached = np.array([0.1, 0.5]), np.array([0.0, 6.0])
+
+    def likelihood(k: float) -> float:
+        chance = 1 - (1 - shares) ** k
+        return float((reached * np.log(chance) + (11 - reached) * np.log(1 - chance)).sum())
+
+    best = max(np.arange(0.01, 5, 0.001).tolist(), key=likelihood)
+    assert fitted["snapkv"].fit.routes == pytest.approx(best, abs=2e-3)
+
+
+def test_agreement_of_heads_by_hand() -> None:
+    found = {(one.policy, one.level): one for one in heads.agreements(heads.with_questions(attention(), records()))}
+    one = found["snapkv", HALF]
+    assert one.consensus.tolist() == [0.5, 1.0]
+    assert one.agreement.tolist() == [1.0, 0.5]
+    assert one.slope.mean == 0.5
+    assert one.jaccard.tolist() == [0.25, 0.5]
+    assert one.chance.tolist() == [pytest.approx(0.5 / 1.5)] * 2
+    assert (np.isnan(one.kappa[0]), one.kappa[1]) == (True, 0.5)
+
+
+def test_the_head_that_reads_the_answer_is_found_and_followed() -> None:
+    joined = heads.with_questions(attention(), records())
+    found = heads.retrieval_heads(joined)
+    assert found.scores.tolist() == [[0.0, 0.0], [0.0, 1.0]]
+    assert (found.best(1), found.answers) == ([(1, 1)], 12)
+    assert found.chance == pytest.approx(2 / 40)
+    under = {(one.policy, one.level): one for one in heads.heads_under(joined, [(1, 1), (1, 0)])}
+    assert under["full", UNTREATED].retrieves.mean == 0.5  # the mean of both heads
+    assert under["full", UNTREATED].attention.mean == pytest.approx((0.6 + 0.05) / 2)
+    assert under["snapkv", HALF].retrieves.mean == 0.25
+    assert under["snapkv", MOST].retrieves.mean == 0.0
+    by_span = heads.attention_by_layer(joined, "full", UNTREATED)
+    assert by_span["fact"].tolist() == pytest.approx([0.45, 0.45])
+    assert by_span["answer"].tolist() == pytest.approx([0.03, 0.325])
+
+
+def test_probes_find_what_states_hold_and_nothing_else() -> None:
+    labelled = probes.with_labels(states(), records())
+    by_layer = {(one.label, one.layer): one.score for one in probes.by_layer(labelled)}
+    assert by_layer[probes.LETTER, 2].macro_f1 > 0.9
+    assert by_layer[probes.LETTER, 2].selectivity > 0.3
+    assert by_layer[probes.TYPE, 0].macro_f1 < by_layer[probes.TYPE, 2].macro_f1
+    by_level = {(one.label, one.policy, one.level): one.score for one in probes.by_level(labelled)}
+    assert by_level[probes.LETTER, "full", UNTREATED].macro_f1 > 0.9
+    assert by_level[probes.LETTER, "knorm", MOST].macro_f1 < 0.8
+
+
+def test_its_page_shows_classes_first_and_says_what_was_observed() -> None:
+    given = replace(routing_input(), runs=[{"status": "complete", "identity": {"scope": "context"}}])
+    assert "routing" in [study.name for study in studies_of(given)]
+    page, content = build_study(STUDY, given)
+    assert [part.identifier for part in content.parts] == [
+        *("classes-base-0.01", "classes-base-0.3", "reach-base", "agreement", "heads", "spans", "probes"),
+    ]
+    assert [picture.title for picture in content.parts[0].pictures] == ["snapkv", "knorm"]
+    assert dict(content.facts) == {
+        "Contexts observed": "6 of 6 of base",
+        "Not observed": "nothing",
+        "Least attention in each step": "0.01 and 0.3",
+    }
+    rows = {(row[0], row[1]): row for row in content.parts[0].details[0].rows}
+    columns = content.parts[0].details[0].columns
+    half = dict(zip(columns, rows["snapkv", "0.5"], strict=True))
+    assert half["right"].startswith("50")
+    assert half["wrong with the full cache too"].startswith("8")  # one of 12
+    assert half["unreachable"].startswith("42")
+    gone = dict(zip(columns, rows["knorm", "0.9"], strict=True))
+    assert (gone["erased"].split()[0], gone["silent"].split()[0]) == ("83", "8")  # what is reached is said nothing of
+    assert len(Elements(page).headings) > 20
+    assert {sheet.name for sheet in content.sheets} >= {"routing-classes", "routing-reach", "routing-probes"}
+
+
+def test_answers_that_were_not_observed_are_counted() -> None:
+    given = routing_input()
+    table = given.tables["routes"]
+    of_knorm = table["policy"] == "knorm"
+    table.loc[of_knorm, "unobserved"] = "it has a prefill of its own"
+    for column in ("answer_alive", "answer_width", "chance", "path"):
+        table[column] = table[column].astype(object).where(~of_knorm, None)
+    _, content = build_study(STUDY, given)
+    assert dict(content.facts)["Not observed"] == "22 of 60 answers"
+
+
+def test_a_run_without_these_tables_has_no_such_page() -> None:
+    assert not STUDY.takes(replace(routing_input(), tables={}))
+    assert STUDY.takes(replace(routing_input(), tables={"attention": attention()}))
