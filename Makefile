@@ -6,13 +6,15 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/installed
 
-.PHONY: run test test-all mutants lint bench suite train claims readme docs pictures small-store clean
+.PHONY: run test pytest test-all mutants lint bench suite train claims readme docs pictures small-store clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
+# Compiled when first imported: to compile all of torch and transformers beforehand takes a minute.
+unexport PYTHONDONTWRITEBYTECODE
 $(INSTALLED): pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --editable '.[dev]'
 	touch $@
 
 run: $(INSTALLED)
@@ -28,7 +30,11 @@ lint: $(INSTALLED)
 # other's what is left.
 TEST := $(BIN)/python -m pytest -n auto --dist worksteal
 
-test: lint
+# Lint, which is one process, beside the tests.
+test: $(INSTALLED)
+	$(MAKE) --no-print-directory --jobs 2 lint pytest
+
+pytest: $(INSTALLED)
 	$(TEST)
 
 test-all: lint
