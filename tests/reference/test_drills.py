@@ -23,7 +23,7 @@ def tokenizer() -> PreTrainedTokenizerFast:
 
 def test_what_is_asked_for_is_true_and_nothing_else_is_asked_for(tokenizer: PreTrainedTokenizerFast) -> None:
     kinds = {"equation": 0, "decade": 0, "initials": 0}
-    for number in range(20):
+    for number in range(60):
         token_ids, labels = drills(tokenizer, 5, number)
         assert token_ids.shape == labels.shape
         for tokens, asked in zip(token_ids, labels, strict=True):

@@ -239,23 +239,23 @@ def together() -> Curriculum:
 
 def test_a_level_is_left_when_it_is_mastered_and_settled() -> None:
     curriculum = together()
-    assert taught(curriculum, "knowledge", 0, MASTERED / 2, SETTLED - 1) == 0
-    assert taught(curriculum, "knowledge", 0, MASTERED / 2, 1) == 1
-    assert curriculum.lessons["knowledge"].batches == 0
-    assert taught(curriculum, "knowledge", 1, 2 * MASTERED, 3 * SETTLED) == 1, "not mastered"
-    again = taught(curriculum, "knowledge", 0, 0.0, 3 * SETTLED)
+    assert taught(curriculum, "multi_entity", 0, MASTERED / 2, SETTLED - 1) == 0
+    assert taught(curriculum, "multi_entity", 0, MASTERED / 2, 1) == 1
+    assert curriculum.lessons["multi_entity"].batches == 0
+    assert taught(curriculum, "multi_entity", 1, 2 * MASTERED, 3 * SETTLED) == 1, "not mastered"
+    again = taught(curriculum, "multi_entity", 0, 0.0, 3 * SETTLED)
     assert again == 1, "what is repeated of lower levels does not count"
     assert curriculum.lessons["long_context"].level == 0
 
 
 def test_a_level_is_left_when_nothing_is_learned_there_any_more() -> None:
     curriculum = together()
-    assert taught(curriculum, "knowledge", 0, 0.5, PATIENCE) == 0
-    assert taught(curriculum, "knowledge", 0, 0.5, 1) == 1
+    assert taught(curriculum, "multi_entity", 0, 0.5, PATIENCE) == 0
+    assert taught(curriculum, "multi_entity", 0, 0.5, 1) == 1
     falling = [5 * 0.99**batch for batch in range(2 * PATIENCE)]
     curriculum = together()
     for loss in falling:
-        assert taught(curriculum, "knowledge", 0, loss, 1) == 0
+        assert taught(curriculum, "multi_entity", 0, loss, 1) == 0
 
 
 def test_every_task_is_taught_and_each_batch_takes_new_examples() -> None:

@@ -35,7 +35,14 @@ SETTLED = 20  # batches that a level lasts at least
 # Practised most, one after the other and up to this level, before all are practised alike: with nine lessons alike the
 # Llama architecture guessed between two people for 1,300 steps, and chains of two facts stayed a guess. What is not
 # practised at all is forgotten: 300 steps of `multi_presence` alone took two-fact chains from mastered to none.
-FIRST: Mapping[str, int] = {"base": 2, "hops": 4, "arithmetic": 4, "multi_presence": 4, "coreference": 4}
+FIRST: Mapping[str, int] = {
+    "base": 2,
+    "hops": 4,
+    "arithmetic": 4,
+    "multi_presence": 4,
+    "coreference": 4,
+    "knowledge": 4,
+}
 FIRST_SHARE = 0.5  # of the batches, of the task that is practised most; all, while no other has been begun
 FIRST_BATCHES = 1000  # of a level, at most
 FIRST_PATIENCE = 120  # batches without a noticeable fall, of the task that is practised most
