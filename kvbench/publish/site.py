@@ -118,7 +118,7 @@ def _write(
     inputs = [_study_input(*parts) for parts in zip(groups, records, strict=True)]
     studies_of_groups = [studies_of(one) for one in inputs]
     results, (duels_of_groups, pages, answers) = side_by_side(
-        partial(_aggregate, groups, records, studies_of_groups, every_task),
+        partial(_aggregate, groups, inputs, studies_of_groups, every_task),
         partial(_from_records, groups, inputs, folder),
     )
     results = [replace(one, duels=of_group) for one, of_group in zip(results, duels_of_groups, strict=True)]
@@ -162,13 +162,13 @@ def _write(
 
 def _aggregate(
     groups: Sequence[RunGroup],
-    records: Sequence[DataFrame],
+    inputs: Sequence[StudyInput],
     studies_of_groups: Sequence[Sequence[Study]],
     every_task: bool,
 ) -> list[Results]:
     """Computes what stands on the boards, but for the duels."""
-    rows = _summarise(groups, records, every_task)
-    parts = zip(groups, records, rows, studies_of_groups, strict=True)
+    rows = _summarise(groups, [one.records for one in inputs], every_task)
+    parts = zip(groups, inputs, rows, studies_of_groups, strict=True)
     return [_results(number, *of_group) for number, of_group in enumerate(parts, start=1)]
 
 
@@ -232,17 +232,18 @@ def _study_input(group: RunGroup, records: DataFrame) -> StudyInput:
 
 
 def _results(
-    number: int, group: RunGroup, records: DataFrame, rows: list[SummaryRow], studies_of_group: Sequence[Study]
+    number: int, group: RunGroup, given: StudyInput, rows: list[SummaryRow], studies_of_group: Sequence[Study]
 ) -> Results:
     identity = group.identity
     return Results.of(
-        records,
+        given.records,
         rows,
         {str(store.folder): store.run.model_dump(mode="json", exclude={"job"}) for store in group.stores},
         identity.model,
         setting=group.setting,
         families={policy.name: policy.family for policy in identity.policies},
         studies={study.title: study.file_name(number) for study in studies_of_group},
+        losses={key: one for study in studies_of_group if study.losses for key, one in study.losses(given).items()},
     )
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from statistics import fmean
 from typing import Any
 
 from pandas import DataFrame
@@ -33,6 +34,12 @@ COST = "ms / 1,000 tokens"
 NOTHING_REMOVED = "no tokens are removed: nothing is evicted, and nothing freed"
 # The columns that stand on a board before all are asked for, those of levels at the first of them alone.
 LEADING = ("rank", "area", "beats random?", *SAFE_HEADINGS, "F1", "wrong of answered", "GER", "bytes saved", COST)
+# Ways in which answers that the full cache has right are lost: the headings of their columns, and what they are.
+LOSSES = {
+    "erased": "no row of the answer is left, and no route leads from it",
+    "unreachable": "rows of the answer are left, and no route leads from them",
+    "unused": "the answer is reached, and something else is said",
+}
 SIGN_MEANINGS = {"○": "tied with others", SIGNS["better"]: "better", SIGNS["worse"]: "worse"}
 
 
@@ -104,18 +111,26 @@ class _Policy:
     rows: Mapping[Level, SummaryRow]
     full: SummaryRow | None
     seconds: float | None  # of compression for a token
+    losses: Mapping[Level, Mapping[str, float]]
 
 
 Boards = Mapping[tuple[str, str], Board]
+# By task, policy and level: the share of answers that are lost in one way, by the heading of its column.
+Losses = Mapping[tuple[str, str, Level], Mapping[str, float]]
 Cells = Callable[[_Policy], Cell]
 Column = tuple[BoardColumn, Cells]
 
 
 def boards_of(
-    records: DataFrame, rows: Sequence[SummaryRow], standings: Standings | None = None, machine: str = ""
+    records: DataFrame,
+    rows: Sequence[SummaryRow],
+    standings: Standings | None = None,
+    machine: str = "",
+    losses: Losses | None = None,
 ) -> Boards:
     """Makes the boards, by mode and task, ``all`` among them. ``rows`` are those that the records add up to, and
-    ``standings`` what has been computed of them already, or nothing. ``machine``: on which times were measured."""
+    ``standings`` what has been computed of them already, or nothing. ``machine``: on which times were measured.
+    ``losses``: of the tasks whose routes were observed."""
     standings = all_standings(records, rows) if standings is None else standings
     seconds = _seconds(records)
     shown = shown_of(sorted({row.at for row in rows if row.policy != FULL}))
@@ -126,6 +141,7 @@ def boards_of(
             seconds.get(task, {}),
             shown,
             machine,
+            losses or {},
         )
         for (mode, task), of_board in standings.items()
     }
@@ -133,13 +149,13 @@ def boards_of(
 
 def values_of(board: Board, policy: str) -> dict[str, float | None]:
     """Returns what a policy has in the columns of single levels and of costs, which no standing knows; None where it
-    or the column has no value."""
+    or the column has no value. Losses are there only where routes were observed."""
     line = next(line for line in (*board.methods, *board.controls) if line.name == policy)
     known = {column.name: cell.sort for column, cell in zip(board.columns, line.cells, strict=True)}
     return {
         column.name: known.get(column.name)
         for column, _ in _columns(board.shown)
-        if column.at_level or column.name == COST
+        if (column.at_level or column.name == COST) and (column.name in known or not column.name.startswith((*LOSSES,)))
     }
 
 
@@ -170,6 +186,7 @@ def _board(
     seconds: Mapping[str, float],
     shown: tuple[Level, ...],
     machine: str,
+    losses: Losses,
 ) -> Board:
     full = next((row for row in rows if row.policy == FULL), None)
     policies = [
@@ -178,6 +195,7 @@ def _board(
             {row.at: row for row in rows if row.policy == standing.policy},
             full,
             seconds.get(standing.policy),
+            {row.at: _losses(row, losses) for row in rows if row.policy == standing.policy},
         )
         for standing in standings
     ]
@@ -212,6 +230,14 @@ def _table(columns: Sequence[Column], policies: Sequence[_Policy]) -> tuple[tupl
     )
 
 
+def _losses(row: SummaryRow, losses: Losses) -> dict[str, float]:
+    """Returns the losses of a row; over all tasks the mean of theirs, where each has some."""
+    tasks = row.mean_of if row.task == ALL_TASKS else (row.task,)
+    found = [losses.get((task, row.policy, row.at)) for task in tasks]
+    known = [one for one in found if one is not None]
+    return {name: fmean(one[name] for one in known) for name in LOSSES} if known and len(known) == len(found) else {}
+
+
 def _place(policy: _Policy) -> float:
     rank = policy.standing[RANK]
     return float("inf") if isinstance(rank, Blank) else rank.rank
@@ -229,6 +255,7 @@ def _columns(shown: Sequence[Level], machine: str = "", kinds: Sequence[LevelKin
             for measure, heading in ON_BOARD
             for level in ((first,) if heading.single else shown)
         ),
+        *(_loss_column(name, level) for name in LOSSES for level in shown),
         _column(COST, "time of the press’s own work" + (f" on {machine}" if machine else ""), _cost),
         _saved_column("bytes saved", first),
         _column("questions", "in each cell", _questions),
@@ -240,6 +267,7 @@ def _at_level(level: Level) -> list[Column]:
     columns = [
         _f1_column(level),
         *(_measure_column(measure, heading, level, f"{heading.name} at {level}") for measure, heading in ON_BOARD),
+        *(_loss_column(name, level) for name in LOSSES),
         _saved_column(f"bytes saved at {level}", level),
     ]
     return _with_leads(columns, level)
@@ -299,6 +327,16 @@ def _f1_column(level: Level) -> Column:
         return Cell(F1.text(value), interval_text(F1.interval(row)), value)
 
     return _column(f"F1 at {level}", f"F1 at {level}, in percent, with its 95 % interval", cell, at_level=True)
+
+
+def _loss_column(name: str, level: Level) -> Column:
+    def cell(policy: _Policy) -> Cell:
+        at_level = policy.losses.get(level if set(policy.losses) - {UNTREATED} else UNTREATED, {})
+        if name not in at_level:
+            return Cell.blank(None)
+        return Cell(f"{100 * at_level[name]:z.0f}", "", at_level[name])
+
+    return _column(f"{name} at {level}", f"{LOSSES[name]} at {level}, in percent of the answers", cell, at_level=True)
 
 
 def _cost(policy: _Policy) -> Cell:

@@ -9,7 +9,7 @@ from pandas import DataFrame
 
 from leaderboards.aggregate.facets import facets
 from leaderboards.aggregate.row import ALL_TASKS, SummaryRow
-from leaderboards.boards.board import Boards, boards_of
+from leaderboards.boards.board import Boards, Losses, boards_of
 from leaderboards.boards.standings import all_standings
 from leaderboards.downloads.encounters import Duels
 from leaderboards.downloads.sheets import file_name
@@ -39,13 +39,14 @@ class Results:
         rows: Sequence[SummaryRow],
         runs: Mapping[str, Mapping[str, Any]],
         model: str,
+        losses: Losses | None = None,
         **more: Any,
     ) -> Self:
         """Aggregates what stands on boards and in figures; ``more`` are other fields. The duels are not among it: they
-        need the records alone, and a site finds them beside this."""
+        need the records alone, and a site finds them beside this. ``losses``: for :func:`boards_of`."""
         standings = all_standings(records, rows)
         machines = distinct(str(device) for run in runs.values() if (device := spread(run).get("device")))
-        boards = boards_of(records, rows, standings, ", ".join(machines))
+        boards = boards_of(records, rows, standings, ", ".join(machines), losses)
         details = Details(standings, facets(records, rows))
         return cls(rows, runs, model, rows[0].mode, boards=boards, details=details, **more)
 

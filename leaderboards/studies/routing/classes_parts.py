@@ -145,10 +145,12 @@ DEFINITIONS = (
         "while it answers, or it failed. Erased: no row of the gold answer’s tokens is left in any layer and head, and "
         "no route leads from them. Unreachable: rows are left, and no route leads from them. With a route: silent, if "
         "the answer is empty or an abstention; confused, if it is a value that the context states for something else "
-        "and a route leads from there too; else reached and unused. Right answers are right whatever is reached.",
+        "and a route leads from there too; else reached and unused. Right answers are right whatever is reached. On a "
+        "board, unused counts all three with a route; routes have at least the attention there with which no more than "
+        "a tenth of a context’s tokens reach the answer under the full cache.",
         "right + wrong with the full cache too + not observed + erased + unreachable + silent + confused + "
         "reached and unused = all answers",
         "storage, accessibility and use after arXiv 2603.01426",
-        names=(*(str(one) for one in Outcome if str(one) not in DEFINED), "outcome", *estimates("share")),
+        names=(*(str(one) for one in Outcome if str(one) not in DEFINED), "outcome", "unused", *estimates("share")),
     ),
 )

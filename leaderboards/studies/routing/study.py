@@ -41,4 +41,5 @@ STUDY = Study(
         ),
     ),
     tables=TABLES,
+    losses=classes.losses_of,
 )
