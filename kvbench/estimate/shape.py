@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -55,7 +56,7 @@ def shape_of(model: str, bytes_per_number: int) -> Shape:
     """Reads the configuration of a reference model, a folder or a hub model, without its weights."""
     source = model_source(model)
     try:
-        if source == model and "/" in model:
+        if not Path(source).exists():
             look_for_hub()
         config = AutoConfig.from_pretrained(source)
         with torch.device("meta"):
