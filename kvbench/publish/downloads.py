@@ -48,11 +48,12 @@ def join_study_tables(stores: Sequence[Store], names: Collection[str] | None = N
 
 
 def write_study_tables(folder: Path, parts: Sequence[tuple[Mapping[str, str], Sequence[Store]]]) -> list[str]:
-    """Writes the tables of studies, each as one file with the labels of the records, and returns the names of the
-    files in ``folder``."""
+    """Writes the tables of studies that are given out, each as one file with the labels of the records, and returns
+    the names of the files in ``folder``."""
     by_name: dict[str, list[pa.Table]] = {}
+    names = {name for name, table in TABLES.items() if table.is_download}
     for labels, stores in parts:
-        for table, rows in join_study_tables(stores).items():
+        for table, rows in join_study_tables(stores, names).items():
             by_name.setdefault(table.name, []).append(_add_labels(rows, labels))
     for name, tables in by_name.items():
         together = pa.concat_tables(tables).replace_schema_metadata(TABLES[name].schema.metadata)

@@ -218,7 +218,16 @@ ATTENTION = register(
     )
 )
 STATES = register(
-    StoredTable("states", State, (*RECORDS.key, "layer"), 1, QUESTIONS.name, fill=_states, observe=_observe)
+    StoredTable(
+        "states",
+        State,
+        (*RECORDS.key, "layer"),
+        1,
+        QUESTIONS.name,
+        fill=_states,
+        observe=_observe,
+        is_download=False,  # they are large, and random bits to whoever does not know the model
+    )
 )
 ROUTES = register(
     StoredTable(
@@ -241,6 +250,7 @@ WEIGHTS = register(
         QUESTIONS.name,
         fill=_weights,
         observe=_observe_weights,
+        is_download=False,
     )
 )
 OBSERVED = (ATTENTION, STATES, ROUTES)  # what ``--observe`` can name

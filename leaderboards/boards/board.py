@@ -149,13 +149,13 @@ def boards_of(
 
 def values_of(board: Board, policy: str) -> dict[str, float | None]:
     """Returns what a policy has in the columns of single levels and of costs, which no standing knows; None where it
-    or the column has no value. Losses are there only where routes were observed."""
+    or the column has no value."""
     line = next(line for line in (*board.methods, *board.controls) if line.name == policy)
     known = {column.name: cell.sort for column, cell in zip(board.columns, line.cells, strict=True)}
     return {
         column.name: known.get(column.name)
         for column, _ in _columns(board.shown)
-        if (column.at_level or column.name == COST) and (column.name in known or not column.name.startswith((*LOSSES,)))
+        if column.at_level or column.name == COST
     }
 
 

@@ -1,9 +1,12 @@
 """What is observed of answers is stored beside them, of a sample of contexts, and what is not observed is counted."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from datasets_gen import TASKS
+from kvbench.cli.program import main
 from kvbench.store.observed import ATTENTION, ROUTES, STATES, WEIGHTS
 from kvbench.store.store import Store
 from kvbench.store.tables import RECORDS
@@ -97,3 +100,11 @@ def test_observing_changes_no_record(runs: ToyRuns) -> None:
     outputs = [store.table(RECORDS)["output_token_ids"].to_pylist() for store in (plain, observed)]
     assert outputs[0] == outputs[1]
     assert TASKS["base"].name in {*observed.frame()["task"]}
+
+
+def test_a_site_gives_out_routes_and_attention_and_no_raw_numbers(store: Store, tmp_path: Path) -> None:
+    assert main(["site", str(store.folder), "--out", str(tmp_path / "site")]) == 0
+    given = {path.stem for path in (tmp_path / "site/data").glob("*.parquet")}
+    assert given >= {"attention", "routes"}
+    assert given.isdisjoint({"states", "weights"})
+    assert (tmp_path / "site/routing.html").is_file()
