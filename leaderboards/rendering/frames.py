@@ -58,6 +58,10 @@ class Axis:
         ticks = tuple(round(number * step, 12) for number in range(math.floor(last / step + 1e-9) + 1))
         return cls(kind.axis, ticks, 0.0, last * 1.03, kind)
 
+    def __contains__(self, level: Level) -> bool:
+        """Tells whether it is over levels of this kind; the untreated cache is its origin."""
+        return level != UNTREATED and self.kind is not None and self.kind.name == level.kind
+
     @property
     def origin(self) -> float | None:
         """Returns the place of the untreated cache, if it has one."""

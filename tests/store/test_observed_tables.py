@@ -108,3 +108,12 @@ def test_a_site_gives_out_routes_and_attention_and_no_raw_numbers(store: Store, 
     assert given >= {"attention", "routes"}
     assert given.isdisjoint({"states", "weights"})
     assert (tmp_path / "site/routing.html").is_file()
+
+
+@pytest.mark.parametrize("tasks", [("instructions",), ("base", "arithmetic")])
+def test_a_site_of_any_tasks_with_a_single_context_is_built(
+    runs: ToyRuns, tmp_path: Path, tasks: tuple[str, ...]
+) -> None:
+    store = runs("run", ("full", "knorm"), (0.5,), tasks, contexts=1, tables=TABLES, budgets=(32,))
+    assert main(["site", str(store.folder), "--out", str(tmp_path / "site")]) == 0
+    assert (tmp_path / "site/routing.html").is_file()

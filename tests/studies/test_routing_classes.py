@@ -21,7 +21,7 @@ def answer(question: int, policy: str, **values: Any) -> tuple[dict[str, Any], d
     of_route = {"unobserved": None, "answer_alive": True, "answer_width": 0.6, "said_width": None, "chance": CHANCE}
     route = {**cell, "repeat": 0, **of_route, **{name: values.pop(name) for name in set(values) & set(of_route)}}
     given = {"right": False, "answered": True, "hallucination_kind": "fabricated", **values}
-    return route, {**cell, "draw_id": f"context {question % 2}", "evidence_tokens": 3, **given}
+    return route, {**cell, "draw_id": f"context {question % 2}", "answer_tokens": 3, **given}
 
 
 ANSWERS = [
@@ -44,7 +44,7 @@ LOOSE = [
 
 def joined() -> DataFrame:
     routes, records = zip(*ANSWERS, strict=True)
-    unanswerable = answer(9, "knorm", evidence_tokens=0)
+    unanswerable = answer(9, "knorm", answer_tokens=0)
     everything = [*records, unanswerable[1]]
     return with_routes(DataFrame([*routes, unanswerable[0]]), frame([record(**one) for one in everything]))
 

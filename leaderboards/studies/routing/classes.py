@@ -27,11 +27,11 @@ SELDOM = 0.1  # share of a context's tokens that may reach an answer, where to b
 
 
 def with_routes(routes: DataFrame, records: DataFrame) -> DataFrame:
-    """Joins routes with their records, of questions with evidence in the context; ``right_with_full`` says whether the
-    full cache answers the question rightly. Answers that failed are wrong."""
-    columns = [*CELL, "draw_id", "right", "answered", "hallucination_kind", "evidence_tokens", "answer_tokens", "ratio"]
+    """Joins routes with their records, of questions whose answer stands in the context. ``right_with_full`` says
+    whether the full cache answers the question rightly. Answers that failed are wrong."""
+    columns = [*CELL, "draw_id", "right", "answered", "hallucination_kind", "answer_tokens", "ratio"]
     joined = routes.merge(records[columns], on=CELL, validate="one_to_one")
-    joined = joined[joined["evidence_tokens"] > 0]
+    joined = joined[joined["answer_tokens"] > 0]
     for column in ("right", "answered"):
         joined[column] = joined[column].eq(True)
     full = joined[joined["policy"] == FULL].set_index(QUESTION)["right"].rename("right_with_full")

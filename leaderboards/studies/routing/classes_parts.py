@@ -113,8 +113,8 @@ def _stack(
     styles: dict[str, LineStyle],
 ) -> Picture:
     """Draws the classes of one policy over its levels, from the full cache on."""
-    own = {level: of_class for (name, level), of_class in found.items() if name == policy}
-    axis = Axis.over([level for level in own if level != UNTREATED])
+    axis = Axis.over([level for name, level in found if name == policy])
+    own = {level: of_class for (name, level), of_class in found.items() if name == policy and level in axis}
     if axis.origin is not None and (FULL, UNTREATED) in found:
         own = {UNTREATED: found[FULL, UNTREATED], **own}
     ordered = sorted((level.value if level != UNTREATED else axis.origin or 0.0, level) for level in own)

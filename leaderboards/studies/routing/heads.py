@@ -83,6 +83,8 @@ def with_questions(table: DataFrame, records: DataFrame) -> DataFrame:
 def agreements(attention: DataFrame) -> Iterator[Agreement]:
     """Yields the agreement of heads by policy and level. ``attention``: as of :func:`with_questions`."""
     at_answer = attention[attention["step"] == ANSWER_STEP]
+    if at_answer.empty:  # every answer ends at once
+        return
     tops = np.stack(at_answer["top"].to_list())
     at_answer = at_answer.assign(consensus=consensus(tops), agreement=agreement(tops))
     kept = attention[attention["step"] == QUESTION_STEP]
@@ -106,7 +108,8 @@ def _slope(group: DataFrame) -> Estimate:
     by_answer = group.sort_values("layer").groupby([*CELL, CONTEXT], observed=True)["consensus"].apply(np.array)
     values = np.array([slope(one) if len(one) == layers else np.nan for one in by_answer])
     contexts = by_answer.index.get_level_values(CONTEXT).to_numpy(dtype=str)
-    return Estimate.of(float(np.nanmean(values)), resampled_means(values, contexts, 0), len(values))
+    known = values[~np.isnan(values)]  # none of a model of one layer
+    return Estimate.of(float(known.mean()) if len(known) else np.nan, resampled_means(values, contexts, 0), len(known))
 
 
 def retrieval_heads(attention: DataFrame) -> RetrievalHeads:

@@ -41,7 +41,7 @@ class Heads:
         self.by_span = attention_by_layer(attention, FULL, UNTREATED)
 
     def parts(self) -> list[Part]:
-        return [self._agreement(), self._retrieval(), self._spans()]
+        return [*([self._agreement()] if self.agreements else []), self._retrieval(), self._spans()]
 
     def _agreement(self) -> Part:
         levels = sorted({one.level for one in self.agreements} - {UNTREATED})
@@ -149,7 +149,8 @@ def _row(one: Agreement) -> tuple[str, ...]:
     interval = "" if one.slope.interval is None else " [{:z.2f} to {:z.2f}]".format(*one.slope.interval)
     means = [one.consensus, one.agreement, one.jaccard, one.chance, one.kappa]
     numbers = [_mean(values) for values in means]
-    return (one.policy, str(one.level), *numbers[:2], f"{one.slope.mean:z.2f}{interval}", *numbers[2:])
+    slope = f"{one.slope.mean:z.2f}{interval}" if one.slope.n else "–"
+    return (one.policy, str(one.level), *numbers[:2], slope, *numbers[2:])
 
 
 def _mean(values: FloatArray) -> str:

@@ -30,7 +30,7 @@ def content_of(given: StudyInput) -> StudyContent:
         parts += [*found.parts(), *reaching.parts()]
         sheets += [found.sheet(), *reaching.sheets()]
         facts += _facts(joined, given.records, telling)
-    if has(given, heads.TABLE):
+    if has(given, heads.TABLE) and (given.records["answer_tokens"] > 0).any():
         of_heads = Heads(given.tables[heads.TABLE], given.records)
         parts, sheets = [*parts, *of_heads.parts()], [*sheets, *of_heads.sheets()]
     if has(given, probes.TABLE):

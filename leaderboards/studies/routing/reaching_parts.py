@@ -41,8 +41,9 @@ def over_levels(cells: Cells, styles: Mapping[str, LineStyle], title: str, note:
     whole = [(axis.origin, cells[FULL, UNTREATED])] if axis.origin is not None and (FULL, UNTREATED) in cells else []
     paths = []
     for policy, style in styles.items():
-        own = sorted((level.value, one) for (name, level), one in cells.items() if name == policy and name != FULL)
-        points = [(value, one) for value, one in (*whole, *own) if value is not None]
+        own = {level: one for (name, level), one in cells.items() if name == policy and level in axis}
+        points = [(value, one) for value, one in whole if value is not None]
+        points += [(level.value, own[level]) for level in sorted(own)]
         if own:
             paths.append(path_of(style, points))
     return Picture(title, note, Markup(panel(paths, axis, Axis.around("", SHARE), f"{title}: {note}", salt)))
