@@ -101,21 +101,6 @@ def treatment_of(branch: Branch) -> Any:
     return policy.step_treatment([situation], [""]) if policy.step_treatment else policy.prefill_treatment([situation])  # type: ignore[misc]
 
 
-def test_rate_0_is_the_full_cache_and_other_rates_are_not(llama: LoadedModel, prompt: Prompt) -> None:
-    for rate, changes in ((0.0, False), (0.2, True)):
-        trace = treat(llama, [POLICIES["full"], *FAULTS.values()], (), prompt, rates=(rate,))
-        found: dict[str, list[Any]] = {}
-        for generation in decode(llama, trace, STEPS, PLENTY, gold=True):
-            name = generation.branch.treatment.policy.name
-            found.setdefault(name, []).append((generation.question, generation.token_ids, generation.gold_nll))
-        for name, policy in FAULTS.items():
-            if policy.own_rows and not changes:  # another shape of the batch rounds otherwise
-                close = zip(sorted(found[name]), sorted(found["full"]), strict=True)
-                assert all(own[:2] == full[:2] and abs(own[2] - full[2]) < CLOSE for own, full in close)
-            else:
-                assert (sorted(found[name], key=str) != sorted(found["full"], key=str)) == changes, name
-
-
 def test_a_draw_is_the_same_alone_and_in_the_batch_and_another_in_the_next_repeat(
     llama: LoadedModel, prompt: Prompt
 ) -> None:

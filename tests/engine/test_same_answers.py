@@ -1,0 +1,109 @@
+"""A fault that hits nothing is the full cache."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import pytest
+import torch
+
+from kvbench.engine.decode.answers import decode
+from kvbench.engine.decode.loop import Step
+from kvbench.experiments.catalogue import find_policy
+from kvbench.models.load import LoadedModel
+from kvbench.prompts.prompt import Prompt
+from policies import POLICIES, CacheRows, Policy, Situation
+from policies.faults.registry import FAULTS
+from tests.support.models.toy import PLENTY, STEPS, treat
+
+CLOSE = 5e-4  # nats in float32: the rows of a batch are summed in another order
+
+
+class Idle:
+    """A step treatment that does nothing."""
+
+    def __init__(self, situations: Sequence[Situation], questions: Sequence[str]) -> None: ...
+
+    def after_prefill(self, cache: CacheRows) -> None: ...
+
+    def after_step(self, cache: CacheRows, step: int) -> None: ...
+
+    def copy_answers(self, copies: Mapping[int, int]) -> None: ...
+
+
+# The full cache in each form that a batch gives to a branch: another form rounds otherwise, with a fault or without.
+FULL_CACHES = {
+    "shared rows": POLICIES["full"],
+    "own rows": replace(POLICIES["full"], name="full in own rows", own_rows=True),
+    "paired rows": replace(POLICIES["full"], name="full treated by nothing", step_treatment=Idle),
+}
+
+
+def full_cache_beside(policy: Policy) -> Policy:
+    if policy.step_treatment:
+        return FULL_CACHES["paired rows"]
+    return FULL_CACHES["own rows" if policy.own_rows else "shared rows"]
+
+
+class Logits:
+    """Keeps the logits of every token of every answer, by policy, question and token."""
+
+    def __init__(self) -> None:
+        self.seen: dict[tuple[str, int, int], torch.Tensor] = {}
+
+    def see(self, step: Step) -> None:
+        for answer, logits in zip(step.answers, step.logits, strict=True):
+            self.seen[answer.branch.treatment.policy.name, answer.question, step.number] = logits.clone()
+
+
+@dataclass(frozen=True)
+class Told:
+    """What a batch says of one answer."""
+
+    token_ids: tuple[int, ...]
+    gold_nll: float | None
+    logits: torch.Tensor  # shape (tokens, vocabulary)
+
+
+def told(model: LoadedModel, policies: Sequence[Policy], prompt: Prompt, rate: float) -> dict[str, list[Told]]:
+    """By policy, what is said of the answers to all questions."""
+    logits = Logits()
+    trace = treat(model, policies, (), prompt, rates=(rate,))
+    generations = decode(model, trace, STEPS, PLENTY, observers=[logits], gold=True)
+    assert [branch.error for branch in trace.branches if branch.error] == []
+    by_policy: dict[str, list[Told]] = {}
+    for one in sorted(generations, key=lambda one: one.question):
+        name = one.branch.treatment.policy.name
+        of_tokens = torch.stack([logits.seen[name, one.question, place] for place in range(len(one.token_ids))])
+        by_policy.setdefault(name, []).append(Told(one.token_ids, one.gold_nll, of_tokens))
+    assert {len(answers) for answers in by_policy.values()} == {len(prompt.questions)}
+    return by_policy
+
+
+@pytest.mark.parametrize("phase", ["resident", "prefill_write", "every_step"])
+def test_every_fault_at_rate_0_is_the_full_cache_to_the_bit(llama: LoadedModel, prompt: Prompt, phase: str) -> None:
+    faults = [find_policy(f"{name}(phase={phase})") for name in FAULTS]
+    answers = told(llama, [*FULL_CACHES.values(), *faults], prompt, 0.0)
+    for fault in faults:
+        for damaged, full in zip(answers[fault.name], answers[full_cache_beside(fault).name], strict=True):
+            assert damaged.token_ids == full.token_ids, fault.name
+            assert damaged.gold_nll == full.gold_nll is not None, fault.name
+            assert torch.equal(damaged.logits, full.logits), fault.name
+
+
+@pytest.mark.parametrize("phase", ["resident", "prefill_write", "every_step"])
+def test_at_another_rate_every_fault_changes_logits(llama: LoadedModel, prompt: Prompt, phase: str) -> None:
+    """Else the comparison above would prove nothing."""
+    faults = [find_policy(f"{name}(phase={phase})") for name in FAULTS]
+    answers = told(llama, [*FULL_CACHES.values(), *faults], prompt, 0.2)
+    for fault in faults:
+        both = list(zip(answers[fault.name], answers[full_cache_beside(fault).name], strict=True))
+        assert not all(damaged.gold_nll == full.gold_nll for damaged, full in both), fault.name
+        assert not all(torch.equal(damaged.logits[0], full.logits[0]) for damaged, full in both), fault.name
+
+
+def test_the_full_cache_in_another_form_differs_by_rounding_alone(llama: LoadedModel, prompt: Prompt) -> None:
+    answers = told(llama, list(FULL_CACHES.values()), prompt, 0.0)
+    for full in FULL_CACHES.values():
+        for one, other in zip(answers[full.name], answers["full"], strict=True):
+            assert one.token_ids == other.token_ids
+            assert one.gold_nll == pytest.approx(other.gold_nll, abs=CLOSE)
