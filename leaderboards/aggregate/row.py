@@ -1,13 +1,15 @@
 """One row of a summary: what all records of one task, mode, policy and level add up to; and the measures that boards
 are about."""
 
+from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict
 
-from leaderboards.metrics import MEASURES, Interval, Measure, with_columns
+from leaderboards.metrics import MEASURES, Interval, Measure, Over, with_columns
 from policies.declaration.levels import Level
+from policies.declaration.names import FULL
 
 ALL_TASKS = "all"
 FEW_CONTEXTS = 10  # below which intervals are too narrow, see statistics/bootstrap.py: COVERAGE
@@ -69,6 +71,11 @@ class SummaryRow(BaseModel):
         def __getattr__(self, name: str) -> Any: ...
 
     @property
+    def removes_nothing(self) -> bool:
+        """Tells whether the cache has all its tokens after a treatment that is to damage it or to store it in less."""
+        return not self.at.declared.removes and not self.realised_ratio
+
+    @property
     def few_contexts(self) -> bool:
         """Tells whether there are too few contexts for a verdict to be trusted."""
         return 0 < self.fewest_contexts < FEW_CONTEXTS
@@ -81,6 +88,19 @@ class SummaryRow(BaseModel):
     @cached_property
     def at(self) -> Level:
         return Level(self.level_kind, self.level)
+
+
+def is_told(measure: Measure, rows: Sequence[SummaryRow]) -> bool:
+    """Tells whether a measure says anything of these rows: one has a value; and where the measure is about what is
+    evicted, one of a treatment that removes tokens."""
+    if is_of_eviction(measure):
+        treated = [row for row in rows if row.policy != FULL] or rows
+        rows = [row for row in treated if not row.removes_nothing]
+    return any(measure.value(row) is not None for row in rows)
+
+
+def is_of_eviction(measure: Measure) -> bool:
+    return measure.over is Over.ANSWERABLE or measure is REALISED_RATIO
 
 
 def count_text(row: SummaryRow, measure: Measure) -> str:
@@ -97,7 +117,7 @@ def interval_text(interval: Interval | None, factor: float = 1, digits: int = 0)
 
     >>> interval_text((0.25, 0.5), factor=100)
     '25–50'
-    >>> written_interval((-0.2, 0.7))  # never minus zero
+    >>> interval_text((-0.2, 0.7))  # never minus zero
     '0–1'
     """
     return "–" if interval is None else "–".join(f"{end * factor:z.{digits}f}" for end in interval)

@@ -16,6 +16,7 @@ from leaderboards.aggregate.row import (
     SummaryRow,
     count_text,
     interval_text,
+    is_of_eviction,
 )
 from leaderboards.boards.cells import SIGNS, Cell, Line
 from leaderboards.boards.cliff import CLIFFS
@@ -25,7 +26,7 @@ from leaderboards.boards.rank import RANK
 from leaderboards.boards.registry import FIRST_COLUMNS
 from leaderboards.boards.safe_ratio import SAFE_HEADINGS
 from leaderboards.boards.standings import Standing, Standings, all_standings
-from leaderboards.metrics import ON_BOARD, Heading, Measure, Over
+from leaderboards.metrics import ON_BOARD, Heading, Measure
 from leaderboards.statistics.resampling import Blank
 from policies.declaration.levels import UNTREATED, Level, LevelKind
 from policies.declaration.names import CONTROLS, FULL
@@ -303,7 +304,7 @@ def _measure_column(measure: Measure, heading: Heading, level: Level, name: str)
         value = None if row is None else measure.value(row)
         if row is None or value is None:
             return Cell.blank(None if row is None else row.reason)
-        if measure.over is Over.ANSWERABLE and not level.declared.removes and not row.realised_ratio:
+        if is_of_eviction(measure) and not level.declared.removes and not row.realised_ratio:
             return Cell.blank(NOTHING_REMOVED)
         text = count_text(row, measure) or (f"{100 * value:z.0f}" if measure.is_share else measure.text(value))
         silent = ABSTENTION.value(row) if measure in CLIFFS else None

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from leaderboards.aggregate.facets import Facet
-from leaderboards.aggregate.row import ALL_TASKS, HALLUCINATION, WRONG_OF_ANSWERED, SummaryRow
+from leaderboards.aggregate.row import ALL_TASKS, GER, HALLUCINATION, WRONG_OF_ANSWERED, SummaryRow, is_told
 from leaderboards.boards.cliff import CLIFFS, Cliff
 from leaderboards.boards.correlation import CORRELATIONS, Correlation
 from leaderboards.boards.standings import Standing, Standings
@@ -76,9 +76,13 @@ def gallery(
     pictures = [
         _curve(curve_plot(rows, task, mode, measure, _cliffs(standings, measure), styles, place), measure)
         for measure in CURVES
-        if _is_measured(board_rows, measure)
+        if is_told(measure, board_rows)
     ]
-    scatters = [_scatter(scatter(rows, task, mode, measure, styles, place), measure) for measure in CORRELATIONS]
+    scatters = [
+        _scatter(scatter(rows, task, mode, measure, styles, place), measure)
+        for measure in CORRELATIONS
+        if is_told(GER, board_rows)
+    ]
     drawn = [picture for picture in scatters if picture is not None]
     pictures += drawn
     maps = (
@@ -99,10 +103,6 @@ def gallery(
         else (),
         tuple(one for one in maps if not isinstance(one, Blank)),
     )
-
-
-def _is_measured(rows: Sequence[SummaryRow], measure: Measure) -> bool:
-    return any(measure.value(row) is not None for row in rows)
 
 
 def _curve(plot: Plot, measure: Measure) -> Picture:
@@ -151,6 +151,12 @@ def _correlation_row(policy: str, rate: str, correlation: Correlation | Blank) -
 
 def _blanks(rows: Sequence[SummaryRow]) -> tuple[tuple[str, str], ...]:
     """Lists the measures without a curve, and why. It leaves out directives and leaks, which few tasks ask for."""
-    missing = [measure for measure in EXPECTED if not _is_measured(rows, measure)]
-    reasons = list(dict.fromkeys(row.reason for row in rows if row.reason))
-    return tuple((measure.title, reasons[0] if reasons else "not measured") for measure in missing)
+    missing = [measure for measure in EXPECTED if not is_told(measure, rows)]
+    reasons = [row.reason for row in rows if row.reason]
+    return tuple((measure.title, _reason(measure, rows, reasons)) for measure in missing)
+
+
+def _reason(measure: Measure, rows: Sequence[SummaryRow], reasons: Sequence[str]) -> str:
+    if any(measure.value(row) is not None for row in rows):
+        return "no tokens are removed"
+    return reasons[0] if reasons else "not measured"

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from leaderboards.aggregate.row import ALL_TASKS, OBEYED, WRONG_OF_ANSWERED, SummaryRow
+from leaderboards.aggregate.row import ALL_TASKS, F1, OBEYED, WRONG_OF_ANSWERED, SummaryRow, is_told
 from leaderboards.figures.gallery import Gallery, gallery
 from leaderboards.metrics import TABLES, Measure
 from leaderboards.pages.results import Results, distinct, examples_page, labels_of
@@ -150,7 +150,11 @@ def _section(
         note=note_of(results, task),
         styles={style.policy: style for style in sorted(shown, key=lambda style: style.control)},
         gallery=gallery(results.rows, task, results.mode, results.details, styles, identifier),
-        tables=tuple(measure_table(rows_of_task, measure, highest[measure.name], examples) for measure in TABLES),
+        tables=tuple(
+            measure_table(rows_of_task, measure, highest[measure.name], examples)
+            for measure in TABLES
+            if measure is F1 or is_told(measure, rows_of_task)
+        ),
         listing=[] if task == ALL_TASKS else listing(rows_of_task),
     )
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from matplotlib.image import imread
 
-from leaderboards.aggregate.row import F1, GER, HALLUCINATION, SummaryRow
+from leaderboards.aggregate.row import F1, GER, HALLUCINATION, REALISED_RATIO, SummaryRow, is_told
 from leaderboards.aggregate.summary import summarise
 from leaderboards.boards.cliff import CLIFF, Cliff
 from leaderboards.boards.correlation import CORRELATION, Correlation
@@ -252,6 +252,29 @@ def test_a_task_without_gold_answers_shows_what_it_has_and_why_the_rest_is_blank
     assert dict(found.blanks)["F1"] == reason
     assert {"Hallucination rate", "Global Eviction Ratio"} <= dict(found.blanks).keys()
     assert found.correlations == ()
+
+
+@pytest.mark.parametrize(("kind", "level", "gone", "drawn"), [("rate", 0.1, 0.0, False), ("ratio", 0.5, 0.5, True)])
+def test_what_is_evicted_is_drawn_only_where_tokens_are_removed(
+    kind: str, level: float, gone: float, drawn: bool
+) -> None:
+    rows = [
+        summary_row("full", 0.0, realised_ratio=0.0, ger=0.0, f1=90.0, hallucination_rate=0.1),
+        *(
+            row.model_copy(update={"level_kind": kind})
+            for row in (
+                summary_row("zeros", level, realised_ratio=gone, ger=gone, f1=50.0, hallucination_rate=0.3),
+                summary_row("zeros", level / 2, realised_ratio=gone / 2, ger=gone / 2, f1=70.0, hallucination_rate=0.2),
+            )
+        ),
+    ]
+    assert is_told(F1, rows)
+    assert is_told(GER, rows) == is_told(REALISED_RATIO, rows) == drawn
+    found = gallery(rows, "base", "agnostic", Details())
+    names = {picture.name for picture in found.pictures}
+    assert "f1" in names
+    assert ("ger" in names, "ger-hallucination" in names) == (drawn, drawn)
+    assert ("Global Eviction Ratio", "no tokens are removed") in found.blanks or drawn
 
 
 def test_the_correlations_of_a_gallery_are_those_of_the_standings() -> None:
