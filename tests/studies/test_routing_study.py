@@ -91,6 +91,18 @@ def test_probes_find_what_states_hold_and_nothing_else() -> None:
     assert by_level[probes.LETTER, "knorm", MOST].macro_f1 < 0.8
 
 
+def test_a_tenth_is_lost_on_the_line_between_two_ratios() -> None:
+    """From 0.8 to 0.4 over a ratio of 0.5, 0.72 is a tenth of the way."""
+    scores = {("full", UNTREATED): 0.8, ("snapkv", HALF): 0.4, ("knorm", HALF): 0.75, ("knorm", MOST): 0.74}
+    found = probes.first_losses(scores)
+    assert found["snapkv"] == pytest.approx(0.1)
+    assert np.isnan(found["knorm"])
+    assert probes.first_losses({("int4", Level("bits", 4.0)): 0.5, ("full", UNTREATED): 1.0}) == {}
+    right = probes.right_answers(probes.with_labels(states(), records()))
+    assert right["full", UNTREATED] == pytest.approx(11 / 12)
+    assert probes.first_losses(right)["snapkv"] == pytest.approx(0.5 * (11 / 12) * 0.1 / (11 / 12 - 0.5))
+
+
 def test_its_page_shows_classes_first_and_says_what_was_observed() -> None:
     given = replace(routing_input(), runs=[{"status": "complete", "identity": {"scope": "context"}}])
     assert "routing" in [study.name for study in studies_of(given)]

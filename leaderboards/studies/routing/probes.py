@@ -4,16 +4,16 @@ A probe is asked for the type of the answer, which the question tells as well, a
 which only the context tells: values themselves are other words in every context, so that no probe could learn them.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 from pandas import DataFrame
 
-from leaderboards.routing.probe import ProbeScore, probe
+from leaderboards.routing.probe import ProbeScore, probe, ratio_of_loss
 from leaderboards.statistics.levels import with_levels
 from leaderboards.studies.routing.classes import CELL, CONTEXT
-from policies.declaration.levels import Level
+from policies.declaration.levels import UNTREATED, Level
 from policies.declaration.names import FULL
 
 TABLE = "states"  # of a store (kvbench.store.observed)
@@ -38,7 +38,8 @@ class Probed:
 def with_labels(states: DataFrame, records: DataFrame) -> DataFrame:
     """Joins states with the labels of their questions; only questions with an answer in the context count."""
     asked = records[records["answer_tokens"] > 0]
-    asked = asked[[*CELL, "draw_id", "answer_type", "golds"]].rename(columns={"answer_type": TYPE})
+    asked = asked[[*CELL, "draw_id", "answer_type", "golds", "right"]].rename(columns={"answer_type": TYPE})
+    asked["right"] = asked["right"].eq(True).astype(float)
     asked[LETTER] = [golds[0][0].upper() for golds in asked["golds"]]
     asked[CONTEXT] = asked["task"].astype(str) + "/" + asked["draw_id"].astype(str)
     return with_levels(states.merge(asked, on=CELL, validate="many_to_one"))
@@ -70,3 +71,23 @@ def _probed(group: DataFrame, label: str) -> Iterator[Probed]:
     first = group.iloc[0]
     score = probe(features, labels, contexts, shuffles=SHUFFLES)
     yield Probed(label, str(first["policy"]), first["level"], int(first["layer"]), score, len(group))
+
+
+def first_losses(scores: Mapping[tuple[str, Level], float]) -> dict[str, float]:
+    """Returns by policy the ratio at which a score has lost a tenth of the full cache's; NaN where it never does, and
+    nothing of policies without ratios. ``scores``: by policy and level."""
+    whole = scores.get((FULL, UNTREATED))
+    found = {}
+    for policy in dict.fromkeys(policy for policy, _ in scores if policy != FULL):
+        levels = sorted(level for name, level in scores if name == policy and level.kind == "ratio")
+        if whole is not None and levels:
+            ratios = [0.0, *(level.value for level in levels)]
+            found[policy] = ratio_of_loss(ratios, [whole, *(scores[policy, level] for level in levels)])
+    return found
+
+
+def right_answers(states: DataFrame) -> dict[tuple[str, Level], float]:
+    """Returns the share of right answers by policy and level, over the questions that probes are asked."""
+    one_layer = states[states["layer"] == 0]
+    shares = one_layer.groupby(["policy", "level"], observed=True)["right"].mean()
+    return {(str(policy), level): float(share) for (policy, level), share in shares.items()}
