@@ -14,8 +14,7 @@ from transformers import DynamicCache
 from datasets_gen import TASKS
 from kvbench.engine.decode.answers import decode
 from kvbench.engine.decode.loop import Step
-from kvbench.engine.decode.waves import rows_of, waves
-from kvbench.engine.treat.branch import Branch, Trace
+from kvbench.engine.treat.branch import Branch
 from kvbench.engine.treat.donor import read_context
 from kvbench.experiments.catalogue import check_donors, check_model, find_policy
 from kvbench.experiments.grid import Grid
@@ -33,7 +32,7 @@ from policies.faults.registry import KINDS as FAULT_KINDS
 from policies.treatments.options import kind_in, options_in
 from tests.support.models.engine_paths import all_on_one_architecture, first_architecture, first_of_each_path
 from tests.support.models.plain import OneAnswer, plain_answer, plain_rows
-from tests.support.models.toy import LAYERS, PLENTY, STEPS, model_of, toy_prompt, treat
+from tests.support.models.toy import LAYERS, PLENTY, STEPS, largest_row, model_of, toy_prompt, treat
 
 CLOSE = 5e-4  # nats in float32
 OPTIONS = (
@@ -137,28 +136,6 @@ def test_more_branches_and_questions_draw_no_more_often(
         most.append(max(calls.values()))
     assert len(prompt.questions) > 1
     assert most[0] == most[1] <= 2 * LAYERS  # keys and values; that of a token is the same in all layers
-
-
-def test_the_full_cache_again_in_other_waves_gives_every_answer_again(llama: LoadedModel) -> None:
-    """Else an outcome would tell of the wave and not of the fault: what is not masked is."""
-    twice = [POLICIES["full"], replace(POLICIES["full"], name="again"), POLICIES["knorm"]]
-    for index in range(3):
-        prompt = toy_prompt(index=index)
-        trace = treat(llama, twice, (0.3, 0.6, 0.9), prompt)
-        planned = waves(trace, STEPS, largest_row(trace))
-        held = [{row.of.treatment.policy.name for row in rows_of([wave])} for wave in planned]
-        assert {"full"} in held
-        assert {"again"} in held
-        found: dict[str, dict[int, tuple[int, ...]]] = {}
-        for generation in decode(llama, trace, STEPS, largest_row(trace)):
-            assert generation.finite
-            found.setdefault(generation.branch.treatment.policy.name, {})[generation.question] = generation.token_ids
-        assert found["full"] == found["again"]
-        assert len(found["full"]) == len(prompt.questions)
-
-
-def largest_row(trace: Trace) -> int:
-    return max(row.size for row in rows_of(waves(trace, STEPS, 1)))
 
 
 # --- which rows

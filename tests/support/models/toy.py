@@ -36,6 +36,7 @@ from datasets_gen import TASKS, Example
 from kvbench.benchmarks.pipeline import AS_WRITTEN
 from kvbench.engine.decode.answers import decode
 from kvbench.engine.decode.generation import Generation, until_end
+from kvbench.engine.decode.waves import rows_of, waves
 from kvbench.engine.treat.branch import Branch, Trace
 from kvbench.engine.treat.donor import lazy_donor
 from kvbench.engine.treat.guard import left_as_it_was
@@ -164,6 +165,11 @@ def treat(
     points = points_of(levels, repeats)
     donor = lazy_donor(model, lambda: toy_prompt(index=prompt.example.index + 1))
     return prefill(model, prompt, plan(policies, points, prompt, seed, donor=donor))
+
+
+def largest_row(trace: Trace, steps: int = STEPS) -> int:
+    """The bytes of the largest row, and so the least bound with which every branch is decoded."""
+    return max(row.size for row in rows_of(waves(trace, steps, 1)))
 
 
 # The tokens of answers, by policy, ratio and question.
