@@ -1,6 +1,7 @@
 """Shows a plan as rows and sentences, in the terminal and in docs/scale.md."""
 
 from kvbench.estimate.plan import Plan
+from kvbench.run.resume import CONTEXTS_IN_CHUNK
 from kvbench.system.markdown import table
 from leaderboards.metrics.declaration.sizes import size_text
 from leaderboards.statistics.subset_means import USUAL_SPREAD, smallest_detectable
@@ -27,12 +28,13 @@ def rows_of(plan: Plan) -> list[Row]:
     shares = sorted({share for load in plan.loads for share in load.shares}, reverse=True)
     counts = sorted({load.contexts for load in plan.loads})
     return [
-        ("units", f"{sum(load.units for load in plan.loads):,}"),
+        (f"units of work, of {CONTEXTS_IN_CHUNK} contexts at most", f"{sum(load.units for load in plan.loads):,}"),
         ("answers", f"{sum(load.answers for load in plan.loads):,.0f}"),
         *((f"{contexts:,} contexts of a task show", seen_with(contexts)) for contexts in counts),
         ("devices of a worker", f"{plan.devices} × {plan.machine.name}"),
         ("time of all devices", hours(3600 * plan.device_hours)),
         ("time of one worker", hours(sum(plan.seconds.values()))),
+        *_without_slowest(plan),
         *((f"- {part}", hours(seconds)) for part, seconds in plan.seconds.items()),
         ("store", size_text(plan.store)),
         ("weights", size_text(plan.shape.weight_bytes)),
@@ -41,10 +43,17 @@ def rows_of(plan: Plan) -> list[Row]:
             (f"cache of a branch that holds {share:.0%} of it", size_text(share * plan.context))
             for share in dict.fromkeys((shares[0], shares[len(shares) // 2], shares[-1]))
         ),
-        ("caches of all branches of a context", size_text(plan.branches)),
+        ("caches of all branches of a context, held in waves", size_text(plan.branches)),
         ("branches that wait to be decoded", size_text(plan.waiting_bytes)),
         ("room for a wave of branches", size_text(plan.room)),
     ]
+
+
+def _without_slowest(plan: Plan) -> list[Row]:
+    """Tells the time that is left without the slowest policy, where it takes most of the time by itself."""
+    policy, longest = max(plan.policy_seconds.items(), key=lambda item: item[1], default=("", 0.0))
+    whole = sum(plan.seconds.values())
+    return [(f"- without {policy}", hours(whole - longest))] if 2 * longest > whole else []
 
 
 def slowest_policies(plan: Plan) -> list[Row]:

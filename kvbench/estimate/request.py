@@ -53,5 +53,5 @@ MIDDLE = Shape("8.0 B, 32 layers", 32, 32, 8, 128, 8_030_000_000, 2)
 EXAMPLES: Mapping[str, Request] = {
     "full catalogue": Request(LARGE, Job(tasks=LONG, limit=100, policies=EVERYTHING), context_tokens=131_072),
     "default policies": Request(LARGE, Job(tasks=LONG, limit=100), context_tokens=131_072),
-    "8 B at 32 k": Request(MIDDLE, Job(tasks=LONG, limit=20), context_tokens=32_768),
+    "8 B at 32 k": Request(MIDDLE, Job(tasks=LONG, limit=83), context_tokens=32_768),
 }

@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 
 from leaderboards.aggregate.lead import lead_of
-from leaderboards.aggregate.row import ALL_TASKS, KV_BYTES, SummaryRow
+from leaderboards.aggregate.row import ALL_TASKS, F1, KV_BYTES, OBEYED, SummaryRow
 from leaderboards.metrics.declaration.definition import Definition
 from leaderboards.rendering.drawing import Drawing
 from leaderboards.rendering.frames import Axis, Frame
-from leaderboards.rendering.marks import Line
+from leaderboards.rendering.marks import Line, Region
 from leaderboards.rendering.plots import Plot, Spot
 from leaderboards.rendering.style import LineStyle
 from leaderboards.statistics.resampling import Blank
@@ -21,7 +21,8 @@ DEFINITION = Definition(
     "Answers kept, and bytes held",
     "What a policy has of the full cache’s F1, or of its directives obeyed where a task has directives, in percent, "
     "mean over the tasks; and what an allocator holds of the full cache’s bytes. A policy that masks tokens frees "
-    "nothing, so its line is upright.",
+    "nothing, so its line is upright. Shaded: what is kept by “I don’t know” to every question, which is right where "
+    "none has an answer, and may obey a directive.",
     names=(KEPT, HELD),
 )
 
@@ -32,12 +33,13 @@ def tradeoff(
     rows: Sequence[SummaryRow], tasks: Sequence[str], styles: Mapping[str, LineStyle], place: str = ""
 ) -> Plot | Blank:
     """Draws a line for each policy, from the full cache on. ``rows``: of one mode. ``tasks``: that the mean is over. A
-    level at which a task has no value is left out."""
+    level at which a task has no value is left out. What silence keeps is shaded."""
     cells = {(row.task, row.policy, row.at): row for row in rows}
     lines = {styles[policy]: _line(cells, tasks, policy) for policy in dict.fromkeys(row.policy for row in rows)}
     lines = {style: line for style, line in lines.items() if line and style.policy != FULL}
     if not lines:
         return Blank("nothing is compressed, or the full cache was not run")
+    silence = kept_by_silence(rows, tasks)
     heights = [kept for line in lines.values() for _, (_, kept) in line]
     frame = Frame(
         Axis.up_to(f"{HELD}, percent of the full cache", WHOLE),
@@ -47,7 +49,10 @@ def tradeoff(
     return Plot(
         Drawing(
             frame,
-            tuple(Line(style, ((WHOLE, WHOLE), *(point for _, point in line))) for style, line in lines.items()),
+            (
+                *([Region((0.0, 0.0), (WHOLE, silence))] if silence else []),
+                *(Line(style, ((WHOLE, WHOLE), *(point for _, point in line))) for style, line in lines.items()),
+            ),
             "Answers kept over bytes held, percent of the full cache: a line for each policy",
             f"tradeoff/{place}",
         ),
@@ -68,6 +73,23 @@ def kept_share(rows: Mapping[tuple[str, str, Level], SummaryRow], task: str, pol
         return None
     measure = lead_of(full).measures[0]
     return _share(measure.value(row), measure.value(full))
+
+
+def kept_by_silence(rows: Sequence[SummaryRow], tasks: Sequence[str]) -> float | None:
+    """Returns what who abstains from every question keeps, in percent of the full cache's answers, mean over the tasks;
+    None where it is not known of one, or nothing is kept."""
+    full = {row.task: row for row in rows if row.policy == FULL}
+    shares = []
+    for task in tasks:
+        measure = lead_of(full.get(task)).measures[0]
+        floor = {F1: "f1_of_silence", OBEYED: "obeyed_by_silence"}.get(measure)
+        row = full.get(task)
+        whole = None if row is None else measure.value(row)
+        share = _share(getattr(row, floor) if floor and row else None, measure.factor * whole if whole else None)
+        if share is None:
+            return None
+        shares.append(share)
+    return fmean(shares) or None if shares else None
 
 
 def _line(

@@ -178,7 +178,7 @@ STATISTICS = Chapter(
             "questions are right with the policy whose F1 is lower, there is no verdict. Where a task has directives, "
             "its verdict is that on directives obeyed. A task that the model cannot do with the full cache has none. "
             "Leakage is that of attacks on a prompt with a defence. With "
-            f"fewer than {FEW_CONTEXTS} contexts colours are muted.",
+            f"fewer than {FEW_CONTEXTS} contexts cells are hatched.",
             names=(
                 *("verdict", "leakage under a defence"),
                 *(f"verdict on {one.title}" for one in COMPARED.values()),

@@ -20,6 +20,7 @@ from leaderboards.boards.safe_ratio import TOLERATED_LOSS
 from leaderboards.figures.tradeoff import kept_share
 from leaderboards.metrics import Measure
 from leaderboards.pages.results import Results
+from leaderboards.pages.sections import contexts_text, largest_of
 from leaderboards.pages.uses import Use, UseCell, UseMatrix, kind_of, safe_ratio_of
 from leaderboards.statistics.resampling import Blank, Estimate
 from leaderboards.statistics.significance import highest_unseen_share
@@ -118,9 +119,10 @@ def _nothing(results: Results, matrix: UseMatrix) -> Finding | None:
 
 def _shown(results: Results, matrix: UseMatrix, safest: Safest) -> str:
     """Tells up to where a policy is shown to be safe, and the losses that were tested there."""
+    fewest = min(safest.use.tasks, key=lambda task: largest_of(results, task).fewest_contexts)
     return (
         f"{_named(safest.policy, matrix)} is shown safe here for {safest.use.with_tasks} up to "
-        f"{kind_of(results).name} {safest.ratio:g}, on {safest.use.contexts} contexts: {_losses(results, safest)}."
+        f"{kind_of(results).name} {safest.ratio:g}, on {contexts_text(results, fewest)}: {_losses(results, safest)}."
     )
 
 

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from markupsafe import Markup
+
 from leaderboards.aggregate.lead import DIRECTIVES, QUESTIONS, Lead, lead_of
 from leaderboards.aggregate.row import ALL_TASKS, F1, FEW_CONTEXTS, SummaryRow
 from leaderboards.aggregate.unmastered import reasons_by_task
@@ -19,7 +21,7 @@ from leaderboards.boards.safe_ratio import TOLERATED_LOSS, SafeRatio
 from leaderboards.downloads.encounters import encounters
 from leaderboards.figures.captions import MODES
 from leaderboards.figures.gallery import Picture
-from leaderboards.figures.tradeoff import HELD, KEPT, WHOLE, tradeoff
+from leaderboards.figures.tradeoff import HELD, KEPT, WHOLE, kept_by_silence, tradeoff
 from leaderboards.pages.claims import CLAIMS_PAGE, register_folder
 from leaderboards.pages.findings import Finding, findings_of
 from leaderboards.pages.method import TaskEntry
@@ -44,8 +46,9 @@ SINKS = ("streaming_llm", "recency")
 PROVENANCE = (("Began", "created", 16), ("Commit", "git_revision", 10), ("Machine", "device", 40))
 A_LITTLE = 0.5  # percent of the bytes
 TEACHING = "reference"  # how the names of the shipped models begin
-TRADEOFF_UNIT = "percent of the full cache; a line for each policy, a point for each level"
-SHARE_REMOVED = "Bytes held = 100 % − ratio, unless a policy only masks tokens. A line for each policy"
+TRADEOFF_UNIT = Markup('Up: percent of the full cache’s answers (<a href="method.html#board">definition</a>). ')
+EACH_LEVEL = Markup("Across: percent of the full cache’s bytes; a line for each policy, a point for each level")
+SHARE_REMOVED = Markup('<span class="wide">Bytes held = 100 % − ratio, unless a policy only masks tokens.</span>')
 
 
 @dataclass(frozen=True)
@@ -60,7 +63,7 @@ class PlacedBoard:
     task: str
     number: int  # of its results among all of them, from 0 on
     leads: str  # what its policies are ranked by, whose area is taken
-    few: bool  # whether the contexts are too few for verdicts to be trusted, whose colours are muted then
+    few: bool  # whether the contexts are too few for verdicts to be trusted, whose cells are hatched then
     results: Results
 
 
@@ -185,7 +188,7 @@ def _first(
         else Picture("tradeoff", f"{KEPT.capitalize()} over {HELD}", _unit_of(kind), plot),
         findings_of(results, matrix, f"section-{number}", pages),
         _coverage([use.contexts for use in matrix.uses]),
-        [*_notes(results, matrix), *([] if isinstance(plot, Blank) else _upright(plot))],
+        [*_notes(results, matrix), *([] if isinstance(plot, Blank) else [*_upright(plot), *_silence(results)])],
     )
 
 
@@ -194,9 +197,10 @@ def _first_lead(results: Results, use: Use) -> Lead:
     return lead_of(next((row for row in results.rows if (row.task, row.policy) == (use.tasks[0], FULL)), None))
 
 
-def _unit_of(kind: LevelKind) -> str:
-    """Says what the trade-off shows, and how a ratio and the bytes hang together where levels are shares removed."""
-    return SHARE_REMOVED if kind.removes else TRADEOFF_UNIT
+def _unit_of(kind: LevelKind) -> Markup:
+    """Says what the trade-off shows, where that is defined, and how a ratio and the bytes hang together where levels
+    are shares removed."""
+    return TRADEOFF_UNIT + (SHARE_REMOVED if kind.removes else EACH_LEVEL)
 
 
 def _holds_all(spot: Spot) -> bool:
@@ -212,6 +216,12 @@ def _upright(plot: Plot) -> list[str]:
     lines, them = ("line", "it masks tokens and frees") if len(names) == 1 else ("lines", "they mask tokens and free")
     upright = f"{lines} of {', '.join(names)} in the chart {'is' if len(names) == 1 else 'are'} vertical"
     return [f"The {upright}: {them} no memory."] if names else []
+
+
+def _silence(results: Results) -> list[str]:
+    """Explains the shaded strip of the trade-off."""
+    kept = kept_by_silence(results.rows, results.mastered)
+    return [f"Shaded in the chart: what “I don’t know” to every question keeps, {kept:.0f} %."] if kept else []
 
 
 def _notes(results: Results, matrix: UseMatrix) -> list[str]:

@@ -57,7 +57,7 @@ def largest_of(results: Results, task: str) -> SummaryRow:
 def note_of(results: Results, task: str) -> str:
     """Says how many questions and contexts a task has, and what a reader has to know of it."""
     most = largest_of(results, task)
-    sentences = [f"Each cell has {_count_text(most.n, 'question')} about {_contexts_text(results, task)}"]
+    sentences = [f"Each cell has {_count_text(most.n, 'question')} about {contexts_text(results, task)}"]
     if task == ALL_TASKS:
         left_out = [one for one in results.tasks if one not in results.mastered]
         over = f"{len(results.mastered)} of {len(results.tasks)} tasks" if left_out else f"{len(results.tasks)} tasks"
@@ -72,8 +72,8 @@ def note_of(results: Results, task: str) -> str:
     sentences += _not_healed(results, results.mastered if task == ALL_TASKS else [task])
     if most.few_contexts:
         least = f"as few as {most.fewest_contexts} contexts of a task" if task == ALL_TASKS else "so few contexts"
-        sentences.append(f"With {least}, intervals are too narrow and verdicts too sure: their colours are muted")
-    return ". ".join(sentences)
+        sentences.append(f"With {least}, intervals are too narrow and verdicts too sure: their cells are hatched")
+    return "".join(f"{sentence}. " for sentence in sentences).strip()
 
 
 def _not_healed(results: Results, tasks: Sequence[str]) -> list[str]:
@@ -108,7 +108,7 @@ def _share(row: SummaryRow, measure: Measure) -> str:
     return f"{measure.factor * (measure.value(row) or 0.0):.0f}"
 
 
-def _contexts_text(results: Results, task: str) -> str:
+def contexts_text(results: Results, task: str) -> str:
     """Writes how many contexts there are, over several tasks those of each; of attacks there may be fewer."""
     whole = _count_text(largest_of(results, task).contexts, "context")
     if task != ALL_TASKS:

@@ -8,7 +8,7 @@ from statistics import fmean
 
 from leaderboards.aggregate.row import ALL_TASKS, FEW_CONTEXTS, KEPT_TOKENS, KV_BYTES
 from leaderboards.boards.cells import Cell, Line
-from leaderboards.boards.safe_ratio import CHANCE, SAFE_RATIO, SafeRatio, lowest, unsafe_from
+from leaderboards.boards.safe_ratio import CHANCE, SAFE_RATIO, UNSAFE_FROM, SafeRatio, lowest, unsafe_from
 from leaderboards.metrics.declaration.definition import Definition
 from leaderboards.pages.results import Results, distinct
 from leaderboards.statistics.resampling import Blank
@@ -117,7 +117,22 @@ class UseMatrix:
         enough = [use.name for use in self.uses if not use.few]
         names = ", ".join(use.name for use in few)
         which = f"each use{f' but {enough[0]}' if enough else ''}" if len(enough) < 2 and len(few) > 1 else names
-        return f"Only {contexts} for {which}: verdicts say little, and their colours are muted"
+        return f"Only {contexts} for {which}: verdicts say little, and their cells are hatched"
+
+    @property
+    def example(self) -> str:
+        """Returns a text of a cell that has a ratio, for its legend; where none has, the lowest level asked."""
+        cells = [cell for line in (*self.methods, *self.controls) for cell in line.cells]
+        sure = [cell.text for cell in cells if cell.sure]
+        seeming = [cell.text for cell in cells if cell.sort]
+        return [*sure, *seeming, self.lowest.split(" ")[-1]][0]
+
+    @property
+    def example_of_unsafe(self) -> str:
+        """Returns the level from which on some cell is unsafe, as it stands there; empty where none says so."""
+        cells = [cell for line in (*self.methods, *self.controls) for cell in line.cells]
+        lines = (line for cell in cells for line in cell.detail.split("\n"))
+        return next((line for line in lines if line.startswith(UNSAFE_FROM)), "").removeprefix(UNSAFE_FROM).strip()
 
     @property
     def shows(self) -> frozenset[str]:

@@ -46,8 +46,11 @@ def as_data(content: Any) -> Markup:
 
 
 def show_link(page: bytes, other: str) -> bytes:
-    """Returns the page with the link to another shown, which templates hide as long as the other is not there."""
-    return page.replace(f'<li hidden data-page="{other}">'.encode(), f'<li data-page="{other}">'.encode())
+    """Returns the page with the link to another shown. Templates hide it as long as the other is not there, and give it
+    no address, which would lead nowhere."""
+    return page.replace(
+        f'<li hidden data-page="{other}"><a data-href='.encode(), f'<li data-page="{other}"><a href='.encode()
+    )
 
 
 def _text(name: str) -> str:

@@ -99,7 +99,7 @@ def test_what_a_column_means_stands_once_for_all_boards(browser: Chromium, every
 
 
 @pytest.mark.parametrize(("contexts", "muted"), [(6, True), (10, False)])
-def test_colours_of_verdicts_are_muted_below_ten_contexts_with_a_warning(
+def test_verdicts_are_muted_and_hatched_below_ten_contexts_with_a_warning(
     browser: Chromium, tmp_path: Path, contexts: int, muted: bool
 ) -> None:
     records = realistic_records(tasks=["base", "hops"], contexts=contexts, ratios=[0.1, 0.5])
@@ -111,9 +111,11 @@ def test_colours_of_verdicts_are_muted_below_ten_contexts_with_a_warning(
     assert len(strengths) > 10
     coloured = [strength for strength in strengths if strength]
     assert (max(coloured) < 0.2) == muted
+    hatched = browser.evaluate(f"{verdicts}.map(each => getComputedStyle(each).backgroundImage !== 'none')")
+    assert set(hatched) == {muted}
     warning = browser.evaluate("document.getElementById('safe').textContent.includes('verdicts say little')")
     assert warning == muted
-    note = browser.evaluate("document.querySelector('.board .quiet').textContent.includes('colours are muted')")
+    note = browser.evaluate("document.querySelector('.board .quiet').textContent.includes('cells are hatched')")
     assert note == muted
 
 

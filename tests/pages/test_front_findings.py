@@ -9,7 +9,7 @@ from leaderboards.pages.findings import findings_of
 from leaderboards.pages.front import FRONT
 from leaderboards.pages.results import task_page
 from leaderboards.pages.uses import use_matrix
-from tests.support.browsing.pages import build_pages, results_of
+from tests.support.browsing.pages import Elements, build_pages, results_of
 from tests.support.records.synthetic_records import frame, realistic_records, record
 
 RATIOS = (0.1, 0.5)
@@ -196,11 +196,11 @@ def test_the_matrix_names_tasks_and_the_length_of_contexts_and_upright_lines_are
     records.loc[records["policy"] == "full", "kept_tokens"] = records["task"].map({"base": 1000.0, "knowledge": 3000.0})
     page = build_pages([results_of(records, "reference")])[FRONT]
     assert "<small>base, knowledge</small>" in page
-    assert ">tokens each</th><td>2,000</td>" in page
+    assert ">, about</span></th><td>2,000</td>" in page
     assert "The line of snapkv in the chart is vertical: it masks tokens and frees no memory." in page
     assert "In simulated runs an interval of 95 % holds the true value in 81 % from 4 contexts." in page
     assert "Bytes held = 100 % − ratio, unless a policy only masks tokens." in page
-    assert "kvbench plan --model NAME --limit 83" in page
+    assert "kvbench plan --model NAME --tasks long_context --context-tokens 32768 --limit 83" in Elements(page).text
     assert "The cache is compressed before the question is seen (mode agnostic)." in page
     assert "masks, 0 bytes" not in page, "nothing is safe, and no number promises anything"
 

@@ -333,7 +333,7 @@ def test_the_terminal_judges_directives_by_obedience_and_tells_silence_beside_wr
 def test_fewer_wrong_answers_that_go_with_disobedience_are_said_to_be_no_gain() -> None:
     note = (
         "In instructions fewer wrong answers go with fewer directives obeyed, and are no gain: h2o at ratio 0.5 has "
-        "0 % of its answers wrong and obeys 0 %, the full cache 20 and 100 %"
+        "0 % of its answers wrong and obeys 0 %, the full cache 20 and 100 %."
     )
     results = results_of(frame(of_directives(12)), "reference")
     assert note_of(results, "instructions").endswith(note)

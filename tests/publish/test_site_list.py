@@ -53,7 +53,6 @@ def test_every_run_keeps_its_page_and_stands_in_the_list(tmp_path: Path, monkeyp
     assert all(page.is_file() for page in pages)
     listed = tmp_path / "site/index.html"
     assert [link for link in links_of(listed) if link.endswith("/index.html")] == [
-        "../index.html",
         "an%23other/index.html",
         "one/index.html",
     ], "the newest first"
@@ -61,7 +60,7 @@ def test_every_run_keeps_its_page_and_stands_in_the_list(tmp_path: Path, monkeyp
     entry = json.loads((tmp_path / "site/one" / ENTRY_FILES[RUN]).read_text())
     assert ["one", "run", entry["model"], ", ".join(entry["tasks"]), entry["created"][:16].replace("T", " ")] in rows
     for page in pages:
-        assert '<li data-page="../index.html">' in page.read_text(encoding="utf-8")
+        assert '<li data-page="../index.html"><a href="../index.html">' in page.read_text(encoding="utf-8")
     before = pages[0].read_bytes()
     assert main(["site", "runs/an#other"]) == 0
     assert pages[0].read_bytes() == before
@@ -74,7 +73,7 @@ def test_a_folder_elsewhere_is_in_no_list_and_a_broken_entry_is_left_out(
     small_store(tmp_path / "runs/x")
     assert main(["site", "runs/x", "--out", "elsewhere/x"]) == 0
     assert not (tmp_path / "elsewhere/index.html").exists()
-    assert '<li hidden data-page="../index.html">' in (tmp_path / "elsewhere/x/index.html").read_text()
+    assert '<li hidden data-page="../index.html"><a data-href=' in (tmp_path / "elsewhere/x/index.html").read_text()
     broken = tmp_path / "site/broken" / ENTRY_FILES[RUN]
     broken.parent.mkdir(parents=True)
     broken.write_text("[]")

@@ -200,7 +200,8 @@ if (source) {
     const fits = (row) => (!family || row.dataset.family === family) && row.dataset.name.toLowerCase().includes(part);
     for (const row of methods) row.hidden = !fits(row);
     const count = methods.filter((row) => !row.hidden).length;
-    document.getElementById("filter-count").textContent = `${count} of ${methods.length} methods, and ${board.rows.length - methods.length} controls`;
+    const [all, others] = [methods.length, board.rows.length - methods.length];
+    document.getElementById("filter-count").textContent = `${count} of ${all} method${all === 1 ? "" : "s"}, and ${others} control${others === 1 ? "" : "s"}`;
   };
 
   const apply = () => {
