@@ -9,6 +9,7 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from kvbench.models.names import model_source
+from kvbench.models.shape import head_size_of
 from kvbench.system.errors import KVBenchError, first_line
 from kvbench.system.hub import look_for_hub
 
@@ -75,7 +76,7 @@ def shape_of(model: str, bytes_per_number: int) -> Shape:
         text.num_hidden_layers,
         heads,
         getattr(text, "num_key_value_heads", None) or heads,
-        getattr(text, "head_dim", None) or text.hidden_size // heads,
+        head_size_of(text),
         network.num_parameters(),
         bytes_per_number,
     )

@@ -1,5 +1,7 @@
 """The shape of a model, read from its configuration before any weight is."""
 
+from typing import Any
+
 from transformers import AutoConfig
 
 from kvbench.models.load import choose_device, choose_dtype
@@ -13,6 +15,12 @@ def shape_of(model: str, device: str = "auto", dtype: str = "auto") -> ModelShap
     numbers = str(choose_dtype(dtype, choose_device(device))).removeprefix("torch.")
     try:
         config = AutoConfig.from_pretrained(model_source(model)).get_text_config()
-        return ModelShape(config.num_hidden_layers, config.num_key_value_heads, numbers)
+        return ModelShape(config.num_hidden_layers, config.num_key_value_heads, head_size_of(config), numbers)
     except (OSError, ValueError, AttributeError):
         return None
+
+
+def head_size_of(config: Any) -> int:
+    """Returns the numbers in a key; ``config``: that of a decoder of text, which may leave it to the width."""
+    size: int = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    return size

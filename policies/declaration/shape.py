@@ -9,4 +9,5 @@ class ModelShape:
 
     layers: int
     kv_heads: int
+    head_size: int  # numbers in a key, and in a value
     dtype: str  # as torch names it, such as bfloat16

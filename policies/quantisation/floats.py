@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 from policies.declaration.lazy import LazyModule
 from policies.declaration.policy import HeadRows, Situation
+from policies.declaration.shape import ModelShape
 from policies.declaration.steps import TENSORS
-from policies.quantisation.groups import in_groups
+from policies.quantisation.groups import check_channels, in_groups
 from policies.quantisation.options import FloatOptions
 from policies.quantisation.quantisation import Codes, Formats, Quantisation
 
@@ -56,12 +57,17 @@ def floats(kind: str, description: str) -> Quantisation:
         stored = FloatFormat(kind, options.group if options.scale == "group" else None)
         return dict.fromkeys(TENSORS[options.tensor], stored)
 
+    def check_groups(options: FloatOptions, shape: ModelShape) -> None:
+        if options.scale == "group":
+            check_channels(options.group, shape.head_size)
+
     return Quantisation(
         name=kind.replace("float8", "fp8").removesuffix("fn"),
         paper="FP8 formats, arXiv 2209.05433",
         description=description,
         options=FloatOptions,
         formats=formats,
+        check_model=check_groups,
         codeword_bits=lambda options: dict.fromkeys(TENSORS[options.tensor], 8),
     )
 

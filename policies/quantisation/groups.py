@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from policies.declaration.errors import PolicyError
 from policies.declaration.lazy import LazyModule
 from policies.declaration.policy import HeadRows
 from policies.quantisation.options import Axis
@@ -25,6 +26,18 @@ def in_groups(states: "torch.Tensor", group: int) -> "torch.Tensor":
         states = torch.cat([states, states[..., -1:].expand(*states.shape[:-1], missing)], dim=-1)
     grouped: torch.Tensor = states.unflatten(-1, (-1, group))
     return grouped
+
+
+def check_channels(group: int, head_size: int) -> None:
+    """Raises :class:`PolicyError` for groups of channels that leave fewer for the last one of a head, which quanto
+    refuses too. A group of more channels than a head has takes all of them."""
+    if group < head_size and head_size % group:
+        divisors = [count for count in range(1, head_size + 1) if head_size % count == 0]
+        below = max(count for count in divisors if count < group)
+        above = min(count for count in divisors if count > group)
+        raise PolicyError(
+            f"groups of {group} do not divide the {head_size} channels of a head: say group={below} or group={above}"
+        )
 
 
 @dataclass(frozen=True)

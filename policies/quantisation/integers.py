@@ -3,11 +3,20 @@
 from collections.abc import Mapping
 
 from policies.declaration.policy import Situation
+from policies.declaration.shape import ModelShape
 from policies.declaration.steps import TENSORS, States
-from policies.quantisation.groups import IntegerFormat
+from policies.quantisation.groups import IntegerFormat, check_channels
 from policies.quantisation.like_transformers import FlatFormat
 from policies.quantisation.options import USUAL_RESIDUAL, Axis, IntegerOptions
 from policies.quantisation.quantisation import Format, Formats, Quantisation
+
+
+def check_groups(options: IntegerOptions, shape: ModelShape) -> None:
+    """Raises :class:`PolicyError` where groups of channels do not divide a head. How many tokens there are is not known
+    before a context is read."""
+    axes: dict[States, Axis] = {"keys": options.k_axis, "values": options.v_axis}
+    if "token" in (axes[tensor] for tensor in TENSORS[options.tensor]):
+        check_channels(options.group, shape.head_size)
 
 
 def integers(bits: int) -> Quantisation:
@@ -38,6 +47,7 @@ def integers(bits: int) -> Quantisation:
         residual=lambda options, situation: options.residual_in(situation),
         codeword_bits=codeword_bits,
         as_in_transformers=lambda options: options.like == "transformers",
+        check_model=check_groups,
         paper_arguments={"residual": USUAL_RESIDUAL},
     )
 

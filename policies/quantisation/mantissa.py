@@ -60,6 +60,6 @@ MANTISSA = Quantisation(
     description="The low bits of every mantissa set to zero",
     options=MantissaOptions,
     formats=_formats,
-    check_dtype=lambda options, dtype: check_bits(options.bits or 0, dtype),
+    check_model=lambda options, shape: check_bits(options.bits or 0, shape.dtype),
     kinds=lambda options: (BITS.name,) if options.bits is None else (),
 )

@@ -24,7 +24,9 @@ class IntegerOptions(QuantisationOptions):
 
     k_bits: int | None = Field(None, ge=2, le=8)  # by default those of the name
     v_bits: int | None = Field(None, ge=2, le=8)
-    group: int = Field(64, ge=1, le=2**16)  # as many numbers share a scale; the last group may have fewer
+    # As many numbers share a scale. Along tokens the last group may have fewer; along channels groups divide a head, or
+    # one of them is all of it.
+    group: int = Field(64, ge=1, le=2**16)
     # The latest tokens, which are not quantised yet. By default 128, or an eighth of what is kept if that is less.
     residual: int | None = Field(None, ge=0, le=2**20)
     k_axis: Axis = "channel"  # a group is of one channel and several tokens

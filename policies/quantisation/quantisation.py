@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from policies.declaration.policy import HeadRows, Situation
+from policies.declaration.shape import ModelShape
 from policies.declaration.steps import States
 from policies.quantisation.options import QuantisationOptions
 
@@ -57,6 +58,6 @@ class Quantisation:
     codeword_bits: Callable[[Any], Mapping[States, int]] = lambda _: {}
     as_in_transformers: Callable[[Any], bool] = lambda _: False  # rows are quantised when ``QuantizedCache`` does
     kinds: Callable[[Any], tuple[str, ...]] = lambda _: ()  # of levels that it takes
-    # Raises :class:`PolicyError` for options that the numbers of a model of this type, as torch names it, have not.
-    check_dtype: Callable[[Any, str], None] = lambda *_: None
+    # Raises :class:`PolicyError` for options that do not fit the numbers or the heads of a model.
+    check_model: Callable[[Any, ModelShape], None] = lambda *_: None
     paper_arguments: Mapping[str, float] = field(default_factory=dict)

@@ -48,7 +48,7 @@ def quantisation_of(name: str) -> Policy:
         paper_arguments=kind.paper_arguments,
         step_treatment=treat,
         codeword_bits=kind.codeword_bits(options),
-        check_model=lambda shape: kind.check_dtype(options, shape.dtype),
+        check_model=lambda shape: kind.check_model(options, shape),
         stored_bytes=stored_bytes,
         same_as=(),
         baseline=None,

@@ -91,6 +91,20 @@ def test_an_interrupt_before_the_first_generation_is_said(cli: CommandLine, monk
     assert "error: interrupted" in cli.err
 
 
+def test_groups_that_do_not_divide_a_head_are_refused_before_weights_are_loaded(
+    cli: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def loaded(*_: object) -> None:
+        raise AssertionError("the weights are loaded")
+
+    monkeypatch.setattr(kvbench.run.load, "load_model", loaded)
+    line = cli.error(*cli.words("--policies", "int4(group=48)"))
+    divides = "groups of 48 do not divide the 128 channels of a head: say group=32 or group=64"
+    assert line == f"error: int4(group=48): {divides}"
+    assert cli(*cli.words("--policies", "int4(group=32)")) == 1
+    assert "the weights are loaded" in cli.complaint
+
+
 def test_a_file_of_records_that_is_there_twice_is_one_clear_line(cli: CommandLine, toy_run: Path) -> None:
     run = shutil.copytree(toy_run / "runs/x", cli.folder / "x")
     path = Store.open(run).record_file("base", 0, "knorm")

@@ -148,4 +148,4 @@ def test_what_cannot_be_is_refused_in_one_line(name: str, message: str) -> None:
 
 def test_bits_of_a_codeword_are_not_those_of_the_model() -> None:
     policy = find_policy("int8+bitflip(on=codeword,bits=7,rate=0.1)")
-    check_model([policy, replace(policy, name="again")], ModelShape(2, 2, "bfloat16"))
+    check_model([policy, replace(policy, name="again")], ModelShape(2, 2, 64, "bfloat16"))

@@ -353,9 +353,9 @@ def test_what_cannot_be_is_refused_in_one_line(name: str, message: str) -> None:
     ],
 )
 def test_what_a_model_has_not_is_refused_in_one_line(name: str, dtype: str, message: str) -> None:
-    check_model([find_policy("zeros(layers=Q4)"), find_policy("bitflip(bits=sign)")], ModelShape(4, 2, dtype))
+    check_model([find_policy("zeros(layers=Q4)"), find_policy("bitflip(bits=sign)")], ModelShape(4, 2, 64, dtype))
     with pytest.raises(KVBenchError, match=message):
-        check_model([find_policy(name)], ModelShape(2, 2, dtype))
+        check_model([find_policy(name)], ModelShape(2, 2, 64, dtype))
 
 
 def test_a_distractor_needs_a_second_context_and_takes_the_next_one() -> None:

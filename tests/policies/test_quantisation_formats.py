@@ -7,14 +7,16 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kvbench.experiments.catalogue import find_policy
+from kvbench.experiments.catalogue import check_model, find_policy
 from kvbench.system.errors import KVBenchError
 from policies import HeadRows, Level, PolicyError, Situation
 from policies.composition import built_in
+from policies.declaration.shape import ModelShape
 from policies.quantisation.floats import FloatFormat
 from policies.quantisation.groups import IntegerFormat, in_groups
 from policies.quantisation.like_transformers import FlatFormat
 from policies.quantisation.mantissa import MaskedFormat
+from policies.quantisation.registry import QUANTISATIONS
 from policies.quantisation.window import rows_in_codes
 
 ROUNDING = 1e-5  # of float32
@@ -183,6 +185,43 @@ def test_a_name_that_means_nothing_is_answered_in_one_line(name: str, said: str)
     with pytest.raises(KVBenchError, match=said) as caught:
         find_policy(name)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "advice"),
+    [
+        ("int4(group=48)", 64, "group=32 or group=64"),
+        ("int4(group=3,tensor=V)", 4, "group=2 or group=4"),
+        ("int4(group=48,k_axis=token,tensor=K)", 128, "group=32 or group=64"),
+        ("int4(group=48,like=transformers)", 128, "group=32 or group=64"),
+        ("snapkv+int2(group=100)+zeros(rate=0.1)", 128, "group=64 or group=128"),
+        ("fp8_e4m3(scale=group,group=20)", 32, "group=16 or group=32"),
+    ],
+)
+def test_groups_of_channels_that_do_not_divide_a_head_are_refused_in_one_line(
+    name: str, size: int, advice: str
+) -> None:
+    policy = find_policy(name)
+    with pytest.raises(KVBenchError) as caught:
+        check_model([policy], ModelShape(2, 2, size, "float32"))
+    assert str(caught.value).startswith(f"{policy.name}: groups of ")
+    assert str(caught.value).endswith(f" do not divide the {size} channels of a head: say {advice}")
+
+
+@pytest.mark.parametrize(
+    ("name", "size"),
+    [
+        *((name, size) for name in QUANTISATIONS for size in (16, 32, 64, 128, 256)),
+        ("int4(group=48)", 48),
+        ("int4(group=48)", 40),  # one group takes all of a head
+        ("int4(group=48,v_axis=channel)", 64),  # groups along tokens, of which the last may have fewer
+        ("int4(group=48,tensor=K)", 64),
+        ("fp8_e4m3(group=20)", 32),  # cast without a scale: there are no groups
+        ("int4(like=transformers)", 32),
+    ],
+)
+def test_other_groups_fit_a_head(name: str, size: int) -> None:
+    check_model([find_policy(name)], ModelShape(2, 2, size, "float32"))
 
 
 def test_one_chain_has_one_name_and_is_found_again_by_it() -> None:

@@ -15,6 +15,7 @@ from kvbench.engine.decode.rows import Of, Row, shared_start
 from kvbench.engine.treat.branch import Branch, Trace
 from kvbench.engine.treat.plan import Scoring, Treatment
 from kvbench.models.load import LoadedModel
+from kvbench.models.shape import head_size_of
 from kvbench.prompts.prompt import Prompt
 
 # Bytes of padding in a bundle. More bundles read less of it, in more operations: twelve for each layer and pass.
@@ -120,9 +121,8 @@ def _in_bundles(rows: Iterable[Row[Of]], padding: int) -> Iterator[Rows[Of]]:
 def token_bytes_of(model: LoadedModel) -> int:
     """Counts the bytes of keys and values of one token over all layers and heads."""
     config = model.network.config.get_text_config()
-    size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     heads: int = config.num_key_value_heads * config.num_hidden_layers
-    return int(2 * heads * size * model.network.dtype.itemsize)
+    return 2 * heads * head_size_of(config) * model.network.dtype.itemsize
 
 
 def _rows(
