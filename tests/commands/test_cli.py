@@ -160,7 +160,7 @@ def test_a_fault_of_ours_is_one_clear_line(cli: CommandLine, monkeypatch: pytest
         (["score", "/nowhere/run"], "holds no run"),
         (["export", "--task", "bse"], "did you mean 'base'?"),
         (["export", "--task", "base", "--tag", "revers"], "unknown tag 'revers': did you mean 'reverse'?"),
-        (["export", "--task", "base", "--tag", "attack", "--out", "/nowhere"], "no question of 8 contexts has"),
+        (["export", "--task", "base", "--tag", "attack", "--out", "/nowhere"], "no question of 12 contexts has"),
         (["export", "--task", "long_context", "--tokenizer", "reference"], "give that too"),
         (["show", "base", "--tag", "attack"], "try another --index"),
     ],
