@@ -2,8 +2,10 @@
 
 import numpy as np
 import numpy.typing as npt
-from statsmodels.stats.inter_rater import fleiss_kappa
 
+from policies.declaration.lazy import LazyModule
+
+inter_rater = LazyModule("statsmodels.stats.inter_rater")  # its import takes a second, and few sites need it
 FloatArray = npt.NDArray[np.float64]
 
 
@@ -63,7 +65,9 @@ def kappa(keep: npt.NDArray[np.bool_]) -> FloatArray:
     kept = keep.sum(axis=1)
     made = (kept.any(axis=1)) & ~(kept == heads).all(axis=1)
     layers = zip(kept, made & (heads > 1), strict=True)
-    return np.array([fleiss_kappa(np.stack([of, heads - of], axis=1)) if chosen else np.nan for of, chosen in layers])
+    return np.array(
+        [inter_rater.fleiss_kappa(np.stack([of, heads - of], axis=1)) if chosen else np.nan for of, chosen in layers]
+    )
 
 
 def slope(by_layer: FloatArray) -> float:

@@ -10,12 +10,16 @@ from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import f1_score
-from sklearn.model_selection import GroupKFold, cross_val_predict
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_limits
+
+from policies.declaration.lazy import LazyModule
+
+# Their import takes a second, and few sites need them.
+linear_model = LazyModule("sklearn.linear_model")
+metrics = LazyModule("sklearn.metrics")
+model_selection = LazyModule("sklearn.model_selection")
+pipeline = LazyModule("sklearn.pipeline")
+preprocessing = LazyModule("sklearn.preprocessing")
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -72,14 +76,17 @@ def _predicted(
     features: npt.NDArray[np.floating], labels: npt.NDArray[np.str_], groups: npt.NDArray[np.str_]
 ) -> npt.NDArray[np.str_]:
     """Predicts each label from a probe that saw no answer of its context."""
-    classifier = make_pipeline(StandardScaler(), LogisticRegression(C=STRENGTH, max_iter=2000))
-    folds = GroupKFold(min(FOLDS, len(np.unique(groups))))
-    predicted: npt.NDArray[np.str_] = cross_val_predict(classifier, features, labels, groups=groups, cv=folds)
+    regression = linear_model.LogisticRegression(C=STRENGTH, max_iter=2000)
+    classifier = pipeline.make_pipeline(preprocessing.StandardScaler(), regression)
+    folds = model_selection.GroupKFold(min(FOLDS, len(np.unique(groups))))
+    predicted: npt.NDArray[np.str_] = model_selection.cross_val_predict(
+        classifier, features, labels, groups=groups, cv=folds
+    )
     return predicted
 
 
 def _macro_f1(labels: npt.NDArray[np.str_], predictions: npt.NDArray[np.str_]) -> float:
-    return float(f1_score(labels, predictions, average="macro", labels=np.unique(labels), zero_division=0.0))
+    return float(metrics.f1_score(labels, predictions, average="macro", labels=np.unique(labels), zero_division=0.0))
 
 
 def ratio_of_loss(ratios: Sequence[float], scores: Sequence[float], loss: float = 0.1) -> float:
