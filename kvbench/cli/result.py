@@ -56,7 +56,7 @@ class Result:
 
     def show(self) -> None:
         """Prints the result for people; the places of files go to standard error."""
-        output = Console(highlight=False, markup=False)
+        output = Console(highlight=False, markup=False, emoji=False)
         if self.verdict:
             style = "bold red" if self.fault else "bold yellow" if self.is_doubt else "bold green"
             output.print(self.verdict, style=style, soft_wrap=True)

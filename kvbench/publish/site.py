@@ -31,7 +31,7 @@ from leaderboards.aggregate.arguments import Arguments, arguments_of_records
 from leaderboards.aggregate.failures import Contrast, contrasts
 from leaderboards.aggregate.paired import OF_EVERY_TWO, Duel, duels, every_duel
 from leaderboards.aggregate.pooled import Pooled, pool, with_cells
-from leaderboards.aggregate.row import SummaryRow
+from leaderboards.aggregate.row import ALL_TASKS, SummaryRow
 from leaderboards.aggregate.summary import PlannedCells, summarise
 from leaderboards.aggregate.unmastered import reasons_by_task
 from leaderboards.downloads.encounters import Duels
@@ -86,15 +86,24 @@ def publish_summary(store: Store, records: DataFrame, every_task: bool = False) 
     """Aggregates all records of a store and writes ``summary.json`` beside them, which is the same for all: its means
     leave out tasks that the model cannot do. The rows that are returned leave out nothing where ``every_task``."""
     rows = summary_rows(store, records)
-    _warn(store)
+    _warn([store], rows)
     store.write_json(SUMMARY_FILE, [row.model_dump() for row in rows])
     return summary_rows(store, records, every_task) if every_task else rows
 
 
-def _warn(store: Store) -> None:
-    if store.run.status != "complete":
+def _warn(stores: Sequence[Store], rows: Sequence[SummaryRow]) -> None:
+    """Warns of runs that are not complete, and of those that lack records though they were: a file is gone."""
+    unfinished = [store for store in stores if store.run.status != "complete"]
+    for store in unfinished:
         state = store.run.reason or store.run.status
         warn(f"warning: {store.folder} is not complete ({state}): what is missing is blank")
+    gaps = [f"{row.policy} of {row.task}: {row.reason}" for row in rows if not row.complete and row.task != ALL_TASKS]
+    if gaps and not unfinished:
+        warn(f"warning: {_where(stores)} lacks records ({gaps[0]}): these are blank; the same run again adds them")
+
+
+def _where(stores: Sequence[Store]) -> str:
+    return ", ".join(str(store.folder) for store in stores)
 
 
 def publish_site(store: Store, records: DataFrame, folder: Path | None) -> tuple[list[Path], list[SummaryRow]]:
@@ -177,12 +186,12 @@ def _summarise(groups: Sequence[RunGroup], records: Sequence[DataFrame], every_t
     stores = [store for group in groups for store in group.stores]
     if len(stores) == 1:
         return [publish_summary(stores[0], records[0], every_task)]
-    for store in stores:
-        _warn(store)
-    return [
-        _rows(frame, group.identity, ", ".join(str(store.folder) for store in group.stores), every_task)
-        for group, frame in zip(groups, records, strict=True)
-    ]
+    summaries = []
+    for group, frame in zip(groups, records, strict=True):
+        rows = _rows(frame, group.identity, _where(group.stores), every_task)
+        _warn(group.stores, rows)
+        summaries.append(rows)
+    return summaries
 
 
 def _from_records(

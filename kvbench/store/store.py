@@ -245,7 +245,8 @@ class Store:
             yield
         except ValueError as error:
             raise KVBenchError(
-                f"{self.folder} is damaged ({error}): delete the file that tells of it and start the run again"
+                f"{self.folder} is damaged ({error}): start the run again, which writes missing files; "
+                "if that does not help, delete its files of that task first"
             ) from error
 
     def read_answers(self, path: Path) -> list[StoredAnswer]:

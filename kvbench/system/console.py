@@ -2,7 +2,7 @@
 
 from rich.console import Console
 
-console = Console(stderr=True, highlight=False, markup=False)
+console = Console(stderr=True, highlight=False, markup=False, emoji=False)
 
 
 def warn(text: str) -> None:

@@ -136,6 +136,8 @@ def parse_numbers(text: str, plural: str) -> tuple[Decimal, ...]:
     Counted in decimals: in floats 0.1 + 0.2 would ask for 0.30000000000000004, and keep one token less.
     """
     given = f"--{plural} {text}"
+    if not text.strip():
+        raise LevelError(f"--{plural} names no number: give such as 0.1,0.5, or leave it out")
     values: set[Decimal] = set()
     for part in text.split(","):
         numbers = [_decimal(number, given) for number in part.split(":")]

@@ -138,6 +138,8 @@ def test_a_fault_of_ours_is_one_clear_line(cli: CommandLine, monkeypatch: pytest
         (["run", "--policies", "snapkw"], "unknown policy 'snapkw': did you mean 'snapkv'?"),
         (["run", "--ratios", "1.5"], "outside [0, 1)"),
         (["run", "--ratios", "0:0.9:1e-9"], "more than 1000 ratios"),
+        (["run", "--name", ":A:"], "--name ':A:': use letters"),  # which a terminal may show as an emoji
+        (["run", "--ratios", ""], "--ratios names no number: give such as 0.1,0.5"),
         (["run", "--ratios", "0:0.9:1e-99999999999999999"], "is not a number"),
         (["run", "--ratios", "0.99999999999999999999"], "outside [0, 1)"),
         (["run", "--limit", "0"], "--limit is 1 or more"),

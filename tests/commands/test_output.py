@@ -165,6 +165,10 @@ def test_a_quiet_command_tells_its_warnings_on_standard_error_and_no_progress(
     assert "page: " in cli.err
     assert cli("site", run, "--out", site, "--quiet") == 0
     assert (cli.out, cli.err) == ("", warning)
+    (run / "run.json").write_text(json.dumps(content))
+    Store.open(run).record_file("base", 0, "snapkv").unlink()
+    assert cli("site", run, "--out", site, "--quiet") == 0
+    assert cli.err.startswith(f"warning: {run} lacks records (snapkv of base: ")
     results = evaluation(tmp_path / "results/x", 1.0).parent
     (results / "broken").mkdir()
     assert cli("import-kvpress", results, "--out", site, "--quiet") == 1
