@@ -640,17 +640,20 @@ _VERBS: Mapping[tuple[str, str], tuple[tuple[tuple[str, str], ...], Templates]] 
 }
 
 
+_FIRST_QUESTIONS: Mapping[str, str] = {  # by verb
+    "live in {value}": "Where did {subject} live",
+    "work as a {value}": "What did {subject} work as",
+    "work for {value}": "Which organisation did {subject} work for",
+    "keep a {value}": "Which creature did {subject} keep",
+    "use locker {value}": "Which locker did {subject} use",
+    "attend the {value}": "Which event did {subject} attend",
+}
+
+
 def _periods() -> Iterator[tuple[str, Templates]]:
     """Yields templates in the forms that ``multi_presence`` builds of a verb."""
     for (was, be), (others, questions) in _VERBS.items():
-        first_question = {
-            "live in {value}": "Where did {subject} live",
-            "work as a {value}": "What did {subject} work as",
-            "work for {value}": "Which organisation did {subject} work for",
-            "keep a {value}": "Which creature did {subject} keep",
-            "use locker {value}": "Which locker did {subject} use",
-            "attend the {value}": "Which event did {subject} attend",
-        }[be]
+        first_question = _FIRST_QUESTIONS[be]
         yield (
             f"In {{year}} {{subject}} {was}.",
             (

@@ -34,19 +34,19 @@ def answers_of(
     workers = Workers(model, contexts)
     setting = Setting(policies, (), seed, MODE).shared_by(workers.count, model.device)
 
-    def answers(own: LoadedModel, index: int) -> list[dict[str, object]]:
+    def answers(replica: LoadedModel, index: int) -> list[dict[str, object]]:
         example = task.example(seed, index, held_out=held_out)
         example = replace(example, questions=tuple(filter(chosen, example.questions)))
         if not example.questions:
             return []
-        rows = collect(own, task, [example], setting)
-        questions = {question.question_id: question.model_dump() for question in rows.questions}
-        (context,) = (row.model_dump(exclude=TEXTS) for row in rows.tables[CONTEXTS.name])
-        return [context | questions[record.question_id] | record.model_dump() for record in rows.records]
+        collected = collect(replica, task, [example], setting)
+        questions = {question.question_id: question.model_dump() for question in collected.questions}
+        (context,) = (row.model_dump(exclude=TEXTS) for row in collected.tables[CONTEXTS.name])
+        return [context | questions[record.question_id] | record.model_dump() for record in collected.records]
 
-    found: list[dict[str, object]] = []
+    rows: list[dict[str, object]] = []
     with workers.map(answers, range(contexts)) as results:
         for _ in range(contexts):
             begin(task.name)
-            found += next(results)
-    return pd.DataFrame(found)
+            rows += next(results)
+    return pd.DataFrame(rows)

@@ -160,8 +160,8 @@ def _states(answer: Any) -> Iterator[State]:
 def _float16(numbers: Any) -> bytes:
     """Writes numbers in 16 bits; what is too large becomes the largest number that there is."""
     largest = float(np.finfo(np.float16).max)
-    written: bytes = np.clip(numbers, -largest, largest).astype("<f2").tobytes()
-    return written
+    data: bytes = np.clip(numbers, -largest, largest).astype("<f2").tobytes()
+    return data
 
 
 def _routes(answer: Any) -> Iterator[Route]:

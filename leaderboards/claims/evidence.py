@@ -71,8 +71,8 @@ class TaskEvidence:
         for name, value in where.items():
             here = here[here[name] == value]
         means = here[column].astype(np.float64).fillna(0).groupby(here["draw"]).mean()
-        found: FloatArray = means.reindex(range(self.contexts)).to_numpy()
-        return found
+        of_contexts: FloatArray = means.reindex(range(self.contexts)).to_numpy()
+        return of_contexts
 
     @cached_property
     def weights(self) -> FloatArray:
@@ -95,12 +95,12 @@ class TaskEvidence:
     def clean(self, column: str = "right", **where: object) -> FloatArray:
         """Averages the same over the answers of the full cache; :class:`NoEvidenceError` where the model has less than
         half of it right, or of next tokens too few above chance."""
-        found = self.mean(FULL, None, column, **where)
+        clean = self.mean(FULL, None, column, **where)
         bounds = METRICS[column].bounds  # truth values have none
         least = LEAST_OF.get(column, LEAST_CLEAN * (bounds[1] if bounds else 1.0))
-        if found[0] < least:
-            raise NoEvidenceError(f"{self.task}: the full cache reaches {found[0]:.3g} of {column}, not {least:g}")
-        return found
+        if clean[0] < least:
+            raise NoEvidenceError(f"{self.task}: the full cache reaches {clean[0]:.3g} of {column}, not {least:g}")
+        return clean
 
     def share_kept(self, policy: str, level: float | None, column: str = "right", **where: object) -> FloatArray:
         """Returns what a treatment keeps of a perfect score, which the full cache must reach, as a share of it."""
@@ -122,8 +122,8 @@ class TaskEvidence:
         )
         places = np.array([0.0, *levels])
         heights = (values[1:] + values[:-1]) / 2
-        found: FloatArray = (np.diff(places)[:, None] * heights).sum(axis=0) / places[-1]
-        return found
+        area: FloatArray = (np.diff(places)[:, None] * heights).sum(axis=0) / places[-1]
+        return area
 
 
 @dataclass(frozen=True)

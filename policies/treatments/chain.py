@@ -60,21 +60,7 @@ def followed_by(plain: Policy, way: Policy) -> Policy:
     _check_codewords(plain, way, name)
 
     def chain(situations: Sequence[Situation], question_ids: Sequence[str] = ()) -> Chain:
-        once: list[PrefillTreatment | StepTreatment] = []
-        at_steps: list[StepTreatment] = []
-        for policy in (plain, way):
-            if policy.prefill_treatment:
-                once.append(policy.prefill_treatment(situations))
-            if policy.step_treatment:
-                at_steps.append(policy.step_treatment(situations, question_ids))
-                once.append(at_steps[-1])
-        if way.check_codewords:
-            stored, flips = _last_of(at_steps[0]), once[-1]
-            assert isinstance(stored, Codewords)
-            assert isinstance(flips, OnCodewords)
-            stored.keep_codewords()
-            flips.act_on(stored, plain.codeword_bits)
-        return Chain(once, at_steps)
+        return _chain(plain, way, situations, question_ids)
 
     def build(situation: Situation) -> Press:
         press = plain.build(situation)
@@ -113,6 +99,25 @@ def followed_by(plain: Policy, way: Policy) -> Policy:
         baseline=None,
         by_default=False,
     )
+
+
+def _chain(plain: Policy, way: Policy, situations: Sequence[Situation], question_ids: Sequence[str]) -> Chain:
+    """Builds the treatments of two policies, one behind the other, for some branches or answers."""
+    once: list[PrefillTreatment | StepTreatment] = []
+    at_steps: list[StepTreatment] = []
+    for policy in (plain, way):
+        if policy.prefill_treatment:
+            once.append(policy.prefill_treatment(situations))
+        if policy.step_treatment:
+            at_steps.append(policy.step_treatment(situations, question_ids))
+            once.append(at_steps[-1])
+    if way.check_codewords:
+        stored, flips = _last_of(at_steps[0]), once[-1]
+        assert isinstance(stored, Codewords)
+        assert isinstance(flips, OnCodewords)
+        stored.keep_codewords()
+        flips.act_on(stored, plain.codeword_bits)
+    return Chain(once, at_steps)
 
 
 def _check_codewords(plain: Policy, way: Policy, name: str) -> None:

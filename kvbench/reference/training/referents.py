@@ -17,7 +17,7 @@ def referents(
     The places are the last token of each sentence that states an answer and leaves the name to another sentence, and
     the value itself where it stands at the end. ``offsets`` of the tokens, ``shift``: where the context starts in them.
     """
-    found: dict[int, int] = {}
+    names_at: dict[int, int] = {}
     for question in example.questions:
         name, value, fact = _parts(question)
         if not (name and value and fact) or fact.start <= name.start < fact.end:
@@ -26,8 +26,8 @@ def referents(
         ends = [Span("fact", fact.end - 1, fact.end)]
         if value.end == fact.end - 1:
             ends.append(Span("answer", value.end - 1, value.end))
-        found |= dict.fromkeys(tokens_of(ends, offsets, shift), token)
-    return found
+        names_at |= dict.fromkeys(tokens_of(ends, offsets, shift), token)
+    return names_at
 
 
 def _parts(question: Question) -> tuple[Span | None, Span | None, Span | None]:

@@ -25,12 +25,12 @@ MOST_PICTURES = 4  # levels that are drawn
 
 def content_of(given: StudyInput) -> StudyContent:
     """Computes all parts of the page, and its download."""
-    found = parts_of(given.tables[TABLE], given.records)
-    tasks = list(dict.fromkeys(one.task for one in found))
+    rows = parts_of(given.tables[TABLE], given.records)
+    tasks = list(dict.fromkeys(one.task for one in rows))
     return StudyContent(
-        parts=[_section(task, [one for one in found if one.task == task]) for task in tasks],
-        facts=[fact for task in tasks for fact in _facts(task, found)],
-        sheets=[Sheet.of("next-tokens-by-place", "Next tokens by place in the continuation", list(map(_row, found)))],
+        parts=[_section(task, [one for one in rows if one.task == task]) for task in tasks],
+        facts=[fact for task in tasks for fact in _facts(task, rows)],
+        sheets=[Sheet.of("next-tokens-by-place", "Next tokens by place in the continuation", list(map(_row, rows)))],
     )
 
 
@@ -39,9 +39,9 @@ def _row(one: OfPlace) -> dict[str, object]:
     return {name: getattr(one, name) for name in OfPlace.__dataclass_fields__}
 
 
-def _facts(task: str, found: Sequence[OfPlace]) -> Iterator[tuple[str, str]]:
+def _facts(task: str, rows: Sequence[OfPlace]) -> Iterator[tuple[str, str]]:
     """Tells what the full cache has, and whether that is enough, by the rule of the boards."""
-    full = [one for one in found if (one.task, one.policy) == (task, FULL)]
+    full = [one for one in rows if (one.task, one.policy) == (task, FULL)]
     tokens = sum(one.tokens for one in full)
     percent = 100 * sum(one.accuracy.mean * one.tokens for one in full) / tokens
     least = get_task(task).chance + ABOVE_CHANCE
@@ -50,20 +50,20 @@ def _facts(task: str, found: Sequence[OfPlace]) -> Iterator[tuple[str, str]]:
         yield "Tells nothing", f"the model cannot do {task}, which takes {least:.0f} %"
 
 
-def _section(task: str, found: Sequence[OfPlace]) -> Part:
-    policies = list(dict.fromkeys(one.policy for one in found))
+def _section(task: str, rows: Sequence[OfPlace]) -> Part:
+    policies = list(dict.fromkeys(one.policy for one in rows))
     policies.sort(key=lambda policy: policy != FULL)
     styles = named_styles(policies)
-    levels = _some_levels(sorted({one.level for one in found if one.level != UNTREATED}))
+    levels = _some_levels(sorted({one.level for one in rows if one.level != UNTREATED}))
     return Part(
         task,
         task,
         "What follows a compressed text, read token by token, each with the text’s own tokens before it. "
         "Bands are 95 % intervals over contexts.",
         tuple(styles.values()),
-        tuple(_picture(task, level, found, styles) for level in levels),
-        (_list_parts(found, f"{TITLE}, percent", policies, lambda one: in_percent(one.accuracy)),),
-        (_list_parts(found, "Nats a token", policies, lambda one: _in_nats(one.nats)),),
+        tuple(_picture(task, level, rows, styles) for level in levels),
+        (_list_parts(rows, f"{TITLE}, percent", policies, lambda one: in_percent(one.accuracy)),),
+        (_list_parts(rows, "Nats a token", policies, lambda one: _in_nats(one.nats)),),
     )
 
 
@@ -74,17 +74,18 @@ def _some_levels(levels: Sequence[Level]) -> list[Level]:
     return [levels[round(step * (len(levels) - 1) / (MOST_PICTURES - 1))] for step in range(MOST_PICTURES)]
 
 
-def _picture(task: str, level: Level, found: Sequence[OfPlace], styles: dict[str, LineStyle]) -> Picture:
+def _picture(task: str, level: Level, rows: Sequence[OfPlace], styles: dict[str, LineStyle]) -> Picture:
     paths = []
     for policy, style in styles.items():
-        own = [one for one in found if one.policy == policy and one.level in (level, UNTREATED)]
-        if own:
-            has_band = all(one.accuracy.low is not None for one in own)
+        of_one = [one for one in rows if one.policy == policy and one.level in (level, UNTREATED)]
+        if of_one:
+            has_band = all(one.accuracy.low is not None for one in of_one)
             low, high = (
-                tuple(float(getattr(one.accuracy, end)) for one in own) if has_band else () for end in ("low", "high")
+                tuple(float(getattr(one.accuracy, end)) for one in of_one) if has_band else ()
+                for end in ("low", "high")
             )
-            paths.append(Path(style, tuple((one.middle, one.accuracy.mean) for one in own), low, high))
-    ends = sorted({2.0 * one.first_token for one in found if one.first_token >= 4})
+            paths.append(Path(style, tuple((one.middle, one.accuracy.mean) for one in of_one), low, high))
+    ends = sorted({2.0 * one.first_token for one in rows if one.first_token >= 4})
     horizontal = Axis.around("token of the continuation", (0.0, *ends) if ends else (0.0, 4.0))
     title = f"{TITLE} over the place in the continuation: {task} at {level.where}"
     drawing = panel(paths, horizontal, Axis.around("", SHARE), title, f"next-tokens/{task}/{level.where}")
@@ -92,17 +93,17 @@ def _picture(task: str, level: Level, found: Sequence[OfPlace], styles: dict[str
 
 
 def _list_parts(
-    found: Sequence[OfPlace], title: str, policies: Sequence[str], text: Callable[[OfPlace], str]
+    rows: Sequence[OfPlace], title: str, policies: Sequence[str], text: Callable[[OfPlace], str]
 ) -> Listing:
     """Lists policies at levels against parts of the continuation."""
-    places = sorted({one.first_token for one in found})
-    cells = {(one.policy, one.level, one.first_token): text(one) for one in found}
-    lines = sorted({(policies.index(one.policy), one.level) for one in found})
-    rows = tuple(
+    places = sorted({one.first_token for one in rows})
+    cells = {(one.policy, one.level, one.first_token): text(one) for one in rows}
+    lines = sorted({(policies.index(one.policy), one.level) for one in rows})
+    table = tuple(
         (policies[number], str(level), *(cells.get((policies[number], level, place), "–") for place in places))
         for number, level in lines
     )
-    return Listing(title, ("policy", "level", *map(part_name, places)), rows)
+    return Listing(title, ("policy", "level", *map(part_name, places)), table)
 
 
 def _in_nats(estimate: Estimate | None) -> str:
