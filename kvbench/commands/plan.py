@@ -8,7 +8,7 @@ import typer
 from kvbench.cli import parameters as options
 from kvbench.cli.result import Result
 from kvbench.estimate.constants import FILE, Constants
-from kvbench.estimate.machine import MACHINES, MEASURED
+from kvbench.estimate.machine import MACHINES, MEASURED, find_machine
 from kvbench.experiments.build_grid import check_job
 from kvbench.experiments.catalogue import DEFAULT
 from kvbench.models.names import model_source
@@ -64,6 +64,7 @@ def command(
     model_source(model)
     check_job(job)
     known = Constants.read(constants)
+    machine_of_plan = find_machine(machine, memory_gb, known)
     given = {"--layers": layers, "--heads": heads, "--key-heads": key_heads, "--parameters": parameters}
     if all(value is None for value in given.values()):
         shape = shapes.shape_of(model, bytes_per_number)
@@ -71,7 +72,7 @@ def command(
         raise KVBenchError(f"a shape needs {', '.join(missing)} too, or give --model alone")
     else:
         shape = shapes.shape_from(layers, heads, key_heads, head_size, parameters, bytes_per_number)
-    plan = requests.Request(shape, job, context_tokens, questions, machine, memory_gb).plan(known)
+    plan = requests.Request(shape, job, context_tokens, questions, machine_of_plan).plan(known)
     figures = ResultTable("figures", [Column("what"), Column("how much")], pages.rows_of(plan), headed=False)
     slowest = ResultTable(
         "slowest presses",

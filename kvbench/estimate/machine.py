@@ -1,9 +1,12 @@
 """The machines that a plan may be for: accelerators by their data sheets, and the one that was measured."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from datasets_gen import unknown_name
 from kvbench.estimate.constants import Constants
+from kvbench.system.errors import KVBenchError
 
 COMPUTE_SHARE, READING_SHARE = 0.4, 0.6  # of the data sheet: assumed, not measured
 USABLE = 0.9  # of the memory
@@ -45,3 +48,13 @@ def measured_machine(constants: Constants, memory: float) -> Machine:
     """Returns the machine that the constants are from."""
     flops, bandwidth = constants.flops * constants.prefill_share, constants.bandwidth * constants.decode_share
     return Machine(MEASURED, flops, bandwidth, memory, f"measured on {constants.machine} on {constants.date}")
+
+
+def find_machine(name: str, memory_gb: float, constants: Constants) -> Machine:
+    """Returns the machine of a name; raises :class:`KVBenchError` for an unknown one, or one without memory."""
+    if not 0 < memory_gb < math.inf:
+        raise KVBenchError(f"--memory-gb is more than 0, not {memory_gb:g}")
+    machines = {**MACHINES, MEASURED: measured_machine(constants, memory_gb * 1e9)}
+    if name not in machines:
+        raise KVBenchError(unknown_name("machine", name, machines))
+    return machines[name]

@@ -4,10 +4,9 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from datasets_gen import unknown_name
 from kvbench.estimate.constants import Constants
 from kvbench.estimate.load import load_of
-from kvbench.estimate.machine import MACHINES, MEASURED, measured_machine
+from kvbench.estimate.machine import MACHINES, Machine
 from kvbench.estimate.plan import Plan
 from kvbench.estimate.shape import Shape
 from kvbench.experiments.build_grid import build_grid
@@ -27,24 +26,18 @@ class Request:
     job: Job
     context_tokens: int | None = None
     questions: float | None = None
-    machine: str = "h100"
-    memory_gb: float = 16.0  # of the measured machine
+    machine: Machine = MACHINES["h100"]
 
     def plan(self, constants: Constants) -> Plan:
         """Counts what is to be run; raises :class:`KVBenchError` for an option that makes no sense."""
         for option, value in {"--context-tokens": self.context_tokens, "--questions": self.questions}.items():
             if value is not None and not 1 <= value < math.inf:
                 raise KVBenchError(f"{option} is 1 or more, not {value:g}")
-        if not 0 < self.memory_gb < math.inf:
-            raise KVBenchError(f"--memory-gb is more than 0, not {self.memory_gb:g}")
-        machines = {**MACHINES, MEASURED: measured_machine(constants, self.memory_gb * 1e9)}
-        if self.machine not in machines:
-            raise KVBenchError(unknown_name("machine", self.machine, machines))
         grid = build_grid(self.job, count_by(self.job.model))
         if self.context_tokens is not None:
             check_takes_length([task for task, _ in grid.tasks])
         loads = [load_of(grid, task, contexts, self.context_tokens, self.questions) for task, contexts in grid.tasks]
-        return Plan(loads, self.shape, machines[self.machine], constants)
+        return Plan(loads, self.shape, self.machine, constants)
 
 
 LARGE = Shape("70.6 B, 80 layers", 80, 64, 8, 128, 70_600_000_000, 2)

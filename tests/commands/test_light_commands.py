@@ -46,6 +46,7 @@ MISTYPED = [
     ["compare", "zeros"],
     ["compare", "int4", "--against", "snapkv"],
     ["bench", "--ratios", "x"],
+    ["plan", "--machine", "typo"],
     ["doctor", "mine.py:MyPres"],
     ["doctor", "mine.py"],
     ["compare", "mine.py:MyPres"],

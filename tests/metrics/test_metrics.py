@@ -9,7 +9,9 @@ from hypothesis.extra.numpy import arrays
 from datasets_gen import TASKS, Directive, share_obeyed
 from kvbench.store.record import Record, StoredContext, StoredQuestion
 from kvbench.store.scoring import text_scores
+from leaderboards.errors import MetricError
 from leaderboards.metrics import METRICS, Survival
+from leaderboards.metrics.declaration.measure import PERCENT, Measure, Over
 from leaderboards.metrics.judges.abstention import abstains
 from leaderboards.metrics.judges.text import marked_answer, normalise, score_text, token_f1, without_words_of_directives
 from leaderboards.metrics.leakage import leakage
@@ -309,3 +311,8 @@ def test_coverage_and_eviction_bound_each_other(keep: np.ndarray, tokens: list[i
 
 def test_every_registered_metric_is_a_column_of_the_records() -> None:
     assert set(METRICS) <= set(Record.model_fields)
+
+
+def test_a_curve_without_an_interval_is_refused_when_it_is_declared() -> None:
+    with pytest.raises(MetricError, match="'words' has a curve and no interval: set has_interval=True"):
+        Measure(name="words", field="words", over=Over.ALL, scale=PERCENT, curve=True)

@@ -8,6 +8,7 @@ from typing import Any, Literal, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from leaderboards.errors import MetricError
 from leaderboards.metrics.declaration.definition import with_interval
 
 FloatArray = NDArray[np.float64]
@@ -88,11 +89,15 @@ class Measure:
     of_mean: Callable[[FloatArray], FloatArray] | None = None  # a rising function that makes it of the mean
     undefined: str = ""  # the reason that stands where there is nothing to divide by
     paired: bool = False  # whether they look at what the full cache answers to the same questions
-    curve: bool = False  # whether it has a curve, and an end that is better may have marks
+    curve: bool = False  # whether it has a curve, which needs an interval; where an end is better it may have marks
     table: bool = False  # whether it has a table of policies and levels
     board: Heading | None = None  # its column on the board
     heading: str = ""  # of its column in the table of every measure, if it stands there
     writer: Callable[[float], str] | None = None  # how that table writes it, if not as everywhere
+
+    def __post_init__(self) -> None:
+        if self.curve and not self.has_interval:
+            raise MetricError(f"the measure '{self.name}' has a curve and no interval: set has_interval=True")
 
     @property
     def reads(self) -> tuple[str, ...]:
