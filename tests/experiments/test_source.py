@@ -1,11 +1,14 @@
 """The hash of the sources changes with the code that results depend on, and with no other."""
 
+import inspect
 import shutil
 from pathlib import Path
 
 import pytest
 
+import kvbench.store.store  # noqa: F401  which registers all tables
 from kvbench.experiments.source import ROOT, SOURCES, source_files, source_hash
+from kvbench.store.tables import TABLES
 from tests.test_architecture import PACKAGES, reached, sources
 
 DECIDES = (
@@ -20,6 +23,7 @@ DECIDES = (
     "kvbench/engine/treat/prefill.py",
     "kvbench/experiments/collect.py",
     "kvbench/store/interventions.py",
+    "kvbench/store/next_tokens.py",
     "kvbench/store/observed.py",
     "kvbench/store/record.py",
     "kvbench/store/scoring.py",
@@ -64,6 +68,18 @@ def edited(copy: Path, name: str) -> str:
         return source_hash(copy)
     finally:
         path.write_text(content)
+
+
+def test_what_fills_a_table_decides() -> None:
+    fills = [fill for table in TABLES.values() for fill in (table.fill, table.fill_together, table.observe) if fill]
+    files = {Path(str(inspect.getsourcefile(fill))).relative_to(ROOT) for fill in fills if is_ours(fill)}
+    assert len(files) >= 3
+    assert files <= set(source_files())
+
+
+def is_ours(fill: object) -> bool:
+    """Tells whether a table is filled by the product: other tests may have registered tables of their own."""
+    return inspect.isfunction(fill) and fill.__module__.startswith("kvbench.")
 
 
 def test_a_copy_has_the_hash_of_the_original(copy: Path) -> None:
