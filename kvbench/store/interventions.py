@@ -12,9 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict
-
-from kvbench.store.record import RANGES
+from kvbench.store.record import RANGES, AnswerRow
 from kvbench.store.tables import QUESTIONS, RECORDS, StoredTable, register
 from policies import FULL
 from policies.declaration.lazy import LazyModule
@@ -32,17 +30,9 @@ Answer = Any  # a kvbench.experiments.collect.FinishedAnswer
 Scores = Mapping[str, Any]
 
 
-class Intervention(BaseModel):
+class Intervention(AnswerRow):
     """Holds what an answer comes to once some rows are put back or taken away."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    task: str
-    question_id: str
-    policy: str
-    level_kind: str
-    level: float
-    repeat: int
     action: Literal["restore", "remove"]  # into the branch of the policy, or from the full cache
     target: Literal["answer", "subject", "bridge", "evidence"]  # the tokens whose rows they are
     draw: int  # 0: their rows; n: the n-th draw of as many random rows instead, of tokens that are no evidence
@@ -54,18 +44,10 @@ class Intervention(BaseModel):
     gold_nll: float | None  # in nats; none where it is no number
 
 
-class SmallestSet(BaseModel):
+class SmallestSet(AnswerRow):
     """Holds a small set of tokens with which an answer is right: of the full cache alone, of another policy beside what
     it keeps."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    task: str
-    question_id: str
-    policy: str
-    level_kind: str
-    level: float
-    repeat: int
     tokens: list[int]  # in order; all layers and heads read their rows
     candidates: int  # the tokens that it was chosen from: those that some layer or head had lost
     answer_tokens: int  # how many of the set carry the answer
@@ -82,7 +64,7 @@ def _fill_interventions(answers: Sequence[Answer]) -> Iterator[Intervention]:
     cases = [(answer, action, case) for answer, action, mapped in asked for case in _cases(answer, action, mapped)]
     scores = _scores([(answer, case.branch) for answer, _, case in cases if case.changed])
     for answer, action, case in cases:
-        cell = {name: getattr(answer.record, name) for name in RECORDS.key}
+        cell = RECORDS.key_of(answer.record)
         layer, head = case.place
         places = {"target": case.rows.target, "draw": case.rows.draw, "layer": layer, "head": head}
         # What changes no row is not decoded again.
@@ -103,7 +85,7 @@ def _fill_smallest_sets(answers: Sequence[Answer]) -> Iterator[SmallestSet]:
         if smallest_set is None:
             continue
         question = answer.trace.prompt.questions[answer.generation.question]
-        cell = {name: getattr(answer.record, name) for name in RECORDS.key}
+        cell = RECORDS.key_of(answer.record)
         yield SmallestSet(
             **cell,
             tokens=list(smallest_set.tokens),

@@ -3,22 +3,13 @@
 from collections.abc import Iterator
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
-
+from kvbench.store.record import AnswerRow
 from kvbench.store.tables import QUESTIONS, RECORDS, StoredTable, register
 
 
-class NextTokens(BaseModel):
+class NextTokens(AnswerRow):
     """Holds some tokens of a continuation that follow one another."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    task: str
-    question_id: str
-    policy: str
-    level_kind: str
-    level: float
-    repeat: int
     first_token: int  # counted from 0; behind it are as many more as are before it, or one
     tokens: int
     accuracy: float  # the share of them that are the most likely one
@@ -43,7 +34,7 @@ def _rows(answer: Any) -> Iterator[NextTokens]:
     gold = answer.generation.gold if answer.generation else None
     if gold is None or answer.record.next_token_accuracy is None:
         return
-    cell = {name: getattr(answer.record, name) for name in RECORDS.key}
+    cell = RECORDS.key_of(answer.record)
     for start, end in bounds(len(gold.nats)):
         part = gold.part(start, end)
         yield NextTokens(**cell, first_token=start, tokens=end - start, accuracy=part.accuracy, nats=part.mean_nats)

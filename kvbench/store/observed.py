@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict
 
+from kvbench.store.record import AnswerRow
 from kvbench.store.tables import QUESTIONS, RECORDS, StoredTable, register
 from leaderboards.metrics.judges.spoken import plain
 from leaderboards.metrics.judges.text import values_said
@@ -24,20 +24,7 @@ SAMPLE = 24  # contexts of each task
 STEPS = (0, 1)  # the last token of the question, and the first one of the answer
 
 
-class OfAnswer(BaseModel):
-    """Names the answer that a row belongs to."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    task: str
-    question_id: str
-    policy: str
-    level_kind: str
-    level: float
-    repeat: int
-
-
-class Attention(OfAnswer):
+class Attention(AnswerRow):
     """Holds what the heads of one layer attend to at one step. Lists go by head."""
 
     step: int  # 0: the last token of the question, 1: the first token of the answer
@@ -57,7 +44,7 @@ class Attention(OfAnswer):
     kappa: float | None  # of the same; none where all is kept, or nothing
 
 
-class State(OfAnswer):
+class State(AnswerRow):
     """Holds what stands at the last token of the question. Bytes are little-endian float16."""
 
     layer: int  # 0: before the first layer
@@ -65,7 +52,7 @@ class State(OfAnswer):
     values: bytes | None  # mean of the values left of the context, shape (num_kv_heads * head_dim,); of layers alone
 
 
-class Route(OfAnswer):
+class Route(AnswerRow):
     """Says by which routes tokens of the context reach an answer; all is null where nothing was observed.
 
     Widths are the largest smallest attention of any path, 0 where none has 0.01 in each step; shares those of attention
@@ -84,7 +71,7 @@ class Route(OfAnswer):
     path: list[int] | None  # tokens of a widest path of the gold answer, before each layer and behind the last
 
 
-class Weights(OfAnswer):
+class Weights(AnswerRow):
     """Holds the raw attention of one layer at one step."""
 
     step: int
@@ -112,10 +99,6 @@ def _readings(answer: Any, table: str, steps: Sequence[int] = STEPS) -> Iterator
             yield step, reading
 
 
-def _names(answer: Any) -> dict[str, Any]:
-    return {name: getattr(answer.record, name) for name in RECORDS.key}
-
-
 def _keep(answer: Any) -> Any:
     """Returns which tokens survive, bool (layers, heads, tokens)."""
     return np.stack([layer.keep.cpu().numpy() for layer in answer.branch.layers])
@@ -128,7 +111,7 @@ def _attention(answer: Any) -> Iterator[Attention]:
     keep = _keep(answer)
     alike = [_numbers(of_layers) for of_layers in (agreement.jaccard(keep), agreement.kappa(keep))]
     answer_tokens = answer.trace.prompt.questions[answer.generation.question].answer_tokens
-    kept, names = keep.mean(axis=(1, 2)).tolist(), _names(answer)
+    kept, names = keep.mean(axis=(1, 2)).tolist(), RECORDS.key_of(answer.record)
     for step, reading in readings.items():
         for number, layer in enumerate(reading.layers):
             yield Attention(
@@ -151,7 +134,7 @@ def _numbers(values: Any) -> list[float | None]:
 
 def _states(answer: Any) -> Iterator[State]:
     for _, reading in _readings(answer, "states", (0,)):
-        values, names = [_float16(of_layer) for of_layer in reading.values], _names(answer)
+        values, names = [_float16(of_layer) for of_layer in reading.values], RECORDS.key_of(answer.record)
         for number, state in enumerate(reading.states):
             of_layer = values[number] if number < len(values) else None
             yield State(**names, layer=number, state=_float16(state), values=of_layer)
@@ -171,7 +154,7 @@ def _routes(answer: Any) -> Iterator[Route]:
     reason = observation.why_not_observed(answer.branch)
     found = answer.generation and observer.routes.get((id(answer.branch), answer.generation.question))
     if found is None:
-        empty = dict.fromkeys(Route.model_fields, None) | _names(answer)
+        empty = dict.fromkeys(Route.model_fields, None) | RECORDS.key_of(answer.record)
         yield Route(**empty | {"unobserved": reason or "nothing was read"})
         return
     question, keep = answer.trace.prompt.questions[answer.generation.question], _keep(answer)
@@ -184,7 +167,7 @@ def _routes(answer: Any) -> Iterator[Route]:
             f"{name}_share": float(found.share[chosen].sum()) if chosen else None,
         }
     said = _tokens_said(answer)
-    yield Route(**_names(answer), **columns, said_width=float(found.width[said].max()) if said else None)
+    yield Route(**RECORDS.key_of(answer.record), **columns, said_width=float(found.width[said].max()) if said else None)
 
 
 def _tokens_said(answer: Any) -> list[int]:
@@ -196,7 +179,7 @@ def _tokens_said(answer: Any) -> list[int]:
 
 
 def _weights(answer: Any) -> Iterator[Weights]:
-    names = _names(answer)
+    names = RECORDS.key_of(answer.record)
     for step, reading in _readings(answer, "weights"):
         for number, layer in enumerate(reading.layers):
             tokens = layer.attention.shape[1]

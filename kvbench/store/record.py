@@ -58,6 +58,19 @@ class StoredQuestion(BaseModel):
     evidence_tokens: int  # how many of them carry all that is needed for it
 
 
+class AnswerRow(BaseModel):
+    """Names the answer that a row of a study's table belongs to, by the key of its record."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    task: str
+    question_id: str
+    policy: str
+    level_kind: str
+    level: float
+    repeat: int
+
+
 @with_columns({one.name: (one.type if one.required else one.type | None, ...) for one in METRICS.values()})
 class Record(BaseModel):
     """One question, answered from what one policy leaves at one level. What has no value is null.

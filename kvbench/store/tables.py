@@ -57,6 +57,10 @@ class StoredTable:
         """Returns the columns with their types, and the version as metadata."""
         return _schema(self.row, self.version)
 
+    def key_of(self, row: BaseModel) -> dict[str, Any]:
+        """Returns the columns of this table's key from a row that has them."""
+        return {name: getattr(row, name) for name in self.key}
+
     def of_rows(self, rows: Sequence[BaseModel]) -> pa.Table:
         return pa.Table.from_pylist([row.model_dump() for row in rows], schema=self.schema)
 

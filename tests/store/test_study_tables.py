@@ -17,6 +17,7 @@ from kvbench.experiments.suite import Suite
 from kvbench.experiments.suites import SUITES
 from kvbench.models.load import LoadedModel
 from kvbench.run.execute import execute
+from kvbench.store.record import AnswerRow
 from kvbench.store.run_file import Job
 from kvbench.store.store import Store
 from kvbench.store.tables import QUESTIONS, RECORDS, TABLES, StoredTable, register
@@ -24,13 +25,7 @@ from kvbench.system.errors import KVBenchError
 from tests.support.models.runs import ToyRuns, policies_of, record_calls
 
 
-class Cell(BaseModel):
-    task: str
-    question_id: str
-    policy: str
-    level_kind: str
-    level: float
-    repeat: int
+class Cell(AnswerRow):
     step: int
     token: int
 
@@ -46,7 +41,7 @@ class Margin(Cell):
 def steps_of(answer: FinishedAnswer) -> Iterator[Step]:
     record = answer.record
     for step, token in enumerate(record.output_token_ids or ()):
-        cell = {name: getattr(record, name) for name in RECORDS.key}
+        cell = RECORDS.key_of(record)
         yield Step(**cell, step=step, token=token, share=1 / (step + 1))
 
 
@@ -68,7 +63,7 @@ def margins_of(answer: FinishedAnswer) -> Iterator[Margin]:
     watched, generation = answer.observers["margins"], answer.generation
     assert isinstance(watched, Margins)
     if generation is not None:
-        named = {name: getattr(answer.record, name) for name in RECORDS.key}
+        named = RECORDS.key_of(answer.record)
         for step in range(len(generation.token_ids)):
             token, margin = watched.notes[id(answer.branch), generation.question, step]
             yield Margin(**named, step=step, token=token, margin=margin)
@@ -93,7 +88,7 @@ def again(answers: Sequence[FinishedAnswer]) -> Iterator[Step]:
     tokens = {(id(one.branch), one.question): one.token_ids for one in answers[0].decode(branches)}
     for answer in answers:
         assert answer.generation is not None
-        named = {name: getattr(answer.record, name) for name in RECORDS.key}
+        named = RECORDS.key_of(answer.record)
         for step, token in enumerate(tokens[id(answer.branch), answer.generation.question]):
             yield Step(**named, step=step, token=token, share=0.0)
 
