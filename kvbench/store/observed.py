@@ -4,7 +4,7 @@ A run that lists them observes the first :data:`SAMPLE` contexts of each task. T
 edges are too large to store, so routes are found in memory, and raw attention is kept only on request.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -80,13 +80,10 @@ class Weights(AnswerRow):
     weights: bytes  # little-endian float16, shape (heads, tokens): of the context, the question and the answer
 
 
-def _observe(model: Any, prompt: Any) -> Any:
-    return observation.AnswerObserver(model, prompt) if prompt.example.index < SAMPLE else None
-
-
-def _observe_weights(model: Any, prompt: Any) -> Any:
-    kept = prompt.example.index < SAMPLE
-    return observation.AnswerObserver(model, prompt, keep_attention=True) if kept else None
+def _observe(model: Any, prompt: Any, tables: Collection[str]) -> Any:
+    if prompt.example.index >= SAMPLE:
+        return None
+    return observation.AnswerObserver(model, prompt, keep_attention=WEIGHTS.name in tables)
 
 
 def _readings(answer: Any, table: str, steps: Sequence[int] = STEPS) -> Iterator[tuple[int, Any]]:
@@ -232,7 +229,7 @@ WEIGHTS = register(
         1,
         QUESTIONS.name,
         fill=_weights,
-        observe=_observe_weights,
+        observe=_observe,
         is_download=False,
     )
 )
