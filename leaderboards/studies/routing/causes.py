@@ -1,4 +1,4 @@
-"""What rows cause: what comes back when they are put back into a compressed branch, and what is lost without them.
+"""Computes what rows cause: what comes back when they are put back into a compressed branch, and what is lost without.
 
 Everything is computed from the tables of interventions and of records. All shares are ratios of sums over answers, so
 that an answer that lost little weighs little; contexts are resampled. Random rows stand beside the rows of a span, as
@@ -16,12 +16,12 @@ from leaderboards.boards.cliff import slopes, steepest
 from leaderboards.boards.profiles import FLAT
 from leaderboards.statistics.bootstrap import resampled_means
 from leaderboards.statistics.resampling import Estimate
+from leaderboards.studies.routing.classes import CELL, CONTEXT, QUESTION, contexts_of
 from policies.declaration.levels import Level
 from policies.declaration.names import FULL
 
 TABLE, SMALLEST = "interventions", "smallest_sets"  # of a store (kvbench.store.interventions)
 TARGETS = ("answer", "subject", "bridge", "evidence")
-CELL = ["task", "question_id", "policy", "level_kind", "level", "repeat"]
 ALL = -1  # layers, or heads
 LEAST = {"gold_nll": 0.5, "f1": 5.0}  # of an answer on average, in nats and in points
 TIMES = 10  # how much more the answer's rows have to cost than as many random ones
@@ -88,12 +88,12 @@ def with_outcomes(table: DataFrame, records: DataFrame) -> DataFrame:
     table = table.assign(random=table["draw"] > 0)
     by = [*CELL, "action", "target", "random", "layer", "head"]
     drawn = table.groupby(by, sort=False, observed=True)[["rows", "f1", "gold_nll"]].mean().reset_index()
-    before = records[[*CELL, "f1", "gold_nll", "draw_id"]].rename(columns={"draw_id": "context"})
-    full = records[records["policy"] == FULL][["task", "question_id", "f1", "gold_nll"]]
+    before = records[[*CELL, "f1", "gold_nll", "draw_id"]]
+    full = records[records["policy"] == FULL][[*QUESTION, "f1", "gold_nll"]]
     full = full.rename(columns={"f1": "f1_full", "gold_nll": "gold_nll_full"})
     joined = drawn.merge(before, on=CELL, suffixes=("", "_before"), validate="many_to_one")
-    joined["context"] = joined["task"].astype(str) + "/" + joined["context"].astype(str)
-    return joined.merge(full, on=["task", "question_id"], validate="many_to_one")
+    joined[CONTEXT] = contexts_of(joined)
+    return joined.merge(full, on=QUESTION, validate="many_to_one")
 
 
 def cliff_levels(records: DataFrame) -> dict[str, Level]:
@@ -101,7 +101,7 @@ def cliff_levels(records: DataFrame) -> dict[str, Level]:
     lost answers rises fastest, among questions with evidence that the full cache has right. Policies that lose none
     are left out, and so are levels that remove no tokens."""
     full = records[(records["policy"] == FULL) & (records["right"] == 1) & (records["evidence_tokens"] > 0)]
-    asked = records.merge(full[["task", "question_id"]], on=["task", "question_id"], validate="many_to_one")
+    asked = records.merge(full[QUESTION], on=QUESTION, validate="many_to_one")
     asked = asked[asked["ratio"].notna() & (asked["realised_ratio"] > FLAT)]
     cliffs = {}
     for policy, of_policy in asked.assign(lost=1.0 - asked["right"].astype(float)).groupby("policy", observed=True):
@@ -194,7 +194,7 @@ def _paired(rows: DataFrame, target: str) -> tuple[DataFrame, DataFrame]:
 def _repair(policy: str, level: Level, target: str, own: DataFrame, pairs: DataFrame) -> Repair:
     known = own[own[["gold_nll", "gold_nll_before", "gold_nll_full"]].notna().all(axis=1)]
     loss = pairs["f1_full"] - pairs["f1_before"]
-    f1 = _share(own["f1"] - own["f1_before"], own["f1_full"] - own["f1_before"], own["context"])
+    f1 = _share(own["f1"] - own["f1_before"], own["f1_full"] - own["f1_before"], own[CONTEXT])
     assert f1 is not None
     return Repair(
         policy,
@@ -205,10 +205,10 @@ def _repair(policy: str, level: Level, target: str, own: DataFrame, pairs: DataF
         _share(
             known["gold_nll_before"] - known["gold_nll"],
             known["gold_nll_before"] - known["gold_nll_full"],
-            known["context"],
+            known[CONTEXT],
         ),
-        _share(pairs["f1_random"] - pairs["f1_before"], loss, pairs["context"]),
-        _share(pairs["f1"] - pairs["f1_random"], loss, pairs["context"]),
+        _share(pairs["f1_random"] - pairs["f1_before"], loss, pairs[CONTEXT]),
+        _share(pairs["f1"] - pairs["f1_random"], loss, pairs[CONTEXT]),
     )
 
 
@@ -231,7 +231,7 @@ def _removal(task: str, target: str, own: DataFrame, pairs: DataFrame) -> Remova
 
 
 def _mean(values: DataFrame, rows: DataFrame) -> Estimate | None:
-    return _share(values, values * 0 + 1, rows["context"])
+    return _share(values, values * 0 + 1, rows[CONTEXT])
 
 
 def _share(parts: DataFrame, wholes: DataFrame, contexts: DataFrame) -> Estimate | None:

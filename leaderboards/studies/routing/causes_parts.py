@@ -28,6 +28,7 @@ from leaderboards.studies.routing.causes import (
     slot_maps,
     with_outcomes,
 )
+from leaderboards.studies.routing.reaching_parts import columns_of
 from leaderboards.studies.treatments.parts import in_percent
 
 EVIDENCE, RANDOM = "the evidence", "as many random rows"
@@ -60,7 +61,7 @@ class Causes:
             ("routing-removals", "What is lost without rows", self.removals),
         ]
         return [
-            Sheet.of(name, title, list(map(_columns, rows)), kinds=ESTIMATES) for name, title, rows in tables if rows
+            Sheet.of(name, title, list(map(columns_of, rows)), kinds=ESTIMATES) for name, title, rows in tables if rows
         ]
 
     def quoted(self) -> dict[str, Any]:
@@ -70,11 +71,6 @@ class Causes:
             for one in self.repairs
             if one.target == "evidence" and one.alone is not None
         }
-
-
-def _columns(one: Repair | Removal) -> dict[str, object]:
-    """Returns the columns of a download; estimates stay whole, as their kinds tell how they are spread."""
-    return {name: getattr(one, name) for name in one.__dataclass_fields__}
 
 
 def _explained(found: Sequence[Repair]) -> Part:

@@ -26,6 +26,12 @@ ON_BOARD = {"erased": (Outcome.ERASED,), "unreachable": (Outcome.UNREACHABLE,), 
 SELDOM = 0.1  # share of a context's tokens that may reach an answer, where to be reached tells something
 
 
+def contexts_of(rows: DataFrame) -> Series:
+    """Names the context of each row, which is the same however it is written."""
+    named: Series = rows["task"].astype(str) + "/" + rows["draw_id"].astype(str)
+    return named
+
+
 def with_routes(routes: DataFrame, records: DataFrame) -> DataFrame:
     """Joins routes with their records, of questions whose answer stands in the context. ``right_with_full`` says
     whether the full cache answers the question rightly. Answers that failed are wrong."""
@@ -35,7 +41,7 @@ def with_routes(routes: DataFrame, records: DataFrame) -> DataFrame:
     for column in ("right", "answered"):
         joined[column] = joined[column].eq(True)
     full = joined[joined["policy"] == FULL].set_index(QUESTION)["right"].rename("right_with_full")
-    joined[CONTEXT] = joined["task"].astype(str) + "/" + joined["draw_id"].astype(str)
+    joined[CONTEXT] = contexts_of(joined)
     return joined.join(full, on=QUESTION, how="inner").reset_index(drop=True)
 
 

@@ -1,4 +1,4 @@
-"""What heads attend to and keep: whether they agree, which read the answer, and what becomes of these."""
+"""Computes what heads attend to and keep: whether they agree, which read the answer, and what becomes of these."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from leaderboards.routing.agreement import agreement, chance_of_jaccard, consens
 from leaderboards.statistics.bootstrap import resampled_means
 from leaderboards.statistics.levels import with_levels
 from leaderboards.statistics.resampling import Estimate
-from leaderboards.studies.routing.classes import CELL, CONTEXT
+from leaderboards.studies.routing.classes import CELL, CONTEXT, contexts_of
 from policies.declaration.levels import Level
 from policies.declaration.names import FULL
 
@@ -76,7 +76,7 @@ def with_questions(table: DataFrame, records: DataFrame) -> DataFrame:
     """Joins attention with what records say of the answer, and makes levels of kinds and values."""
     columns = [*CELL, "draw_id", "answer_tokens", "context_tokens", "right"]
     joined = table.merge(records[columns], on=CELL, validate="many_to_one")
-    joined[CONTEXT] = joined["task"].astype(str) + "/" + joined["draw_id"].astype(str)
+    joined[CONTEXT] = contexts_of(joined)
     return with_levels(joined)
 
 

@@ -1,4 +1,4 @@
-"""What linear probes find in the hidden states of the question's last token, whatever the model says.
+"""Computes what linear probes find in the hidden states of the question's last token, whatever the model says.
 
 A probe is asked for the type of the answer, which the question tells as well, and for the first letter of the answer,
 which only the context tells: values themselves are other words in every context, so that no probe could learn them.
@@ -12,7 +12,7 @@ from pandas import DataFrame
 
 from leaderboards.routing.probe import ProbeScore, probe, ratio_of_loss
 from leaderboards.statistics.levels import with_levels
-from leaderboards.studies.routing.classes import CELL, CONTEXT
+from leaderboards.studies.routing.classes import CELL, CONTEXT, contexts_of
 from policies.declaration.levels import UNTREATED, Level
 from policies.declaration.names import FULL
 
@@ -41,7 +41,7 @@ def with_labels(states: DataFrame, records: DataFrame) -> DataFrame:
     asked = asked[[*CELL, "draw_id", "answer_type", "golds", "right"]].rename(columns={"answer_type": TYPE})
     asked["right"] = asked["right"].eq(True).astype(float)
     asked[LETTER] = [golds[0][0].upper() for golds in asked["golds"]]
-    asked[CONTEXT] = asked["task"].astype(str) + "/" + asked["draw_id"].astype(str)
+    asked[CONTEXT] = contexts_of(asked)
     return with_levels(states.merge(asked, on=CELL, validate="many_to_one"))
 
 
@@ -79,7 +79,7 @@ def first_losses(scores: Mapping[tuple[str, Level], float]) -> dict[str, float]:
     whole = scores.get((FULL, UNTREATED))
     found = {}
     for policy in dict.fromkeys(policy for policy, _ in scores if policy != FULL):
-        levels = sorted(level for name, level in scores if name == policy and level.kind == "ratio")
+        levels = sorted(level for name, level in scores if name == policy and level.kind == UNTREATED.kind)
         if whole is not None and levels:
             ratios = [0.0, *(level.value for level in levels)]
             found[policy] = ratio_of_loss(ratios, [whole, *(scores[policy, level] for level in levels)])
