@@ -1,4 +1,4 @@
-"""Computes what rows cause: what comes back when they are put back into a compressed branch, and what is lost without.
+"""Computes what rows cause: what comes back when they are put back into a compressed branch, what is lost without.
 
 Everything is computed from the tables of interventions and of records. All shares are ratios of sums over answers, so
 that an answer that lost little weighs little; contexts are resampled. Random rows stand beside the rows of a span, as
