@@ -332,7 +332,8 @@ def _f1_column(level: Level) -> Column:
 
 def _loss_column(name: str, level: Level) -> Column:
     def cell(policy: _Policy) -> Cell:
-        at_level = policy.losses.get(level if set(policy.losses) - {UNTREATED} else UNTREATED, {})
+        row = _at(policy, level)
+        at_level = {} if row is None else policy.losses[row.at]
         if name not in at_level:
             return Cell.blank(None)
         return Cell(f"{100 * at_level[name]:z.0f}", "", at_level[name])

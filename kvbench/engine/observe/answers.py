@@ -1,4 +1,4 @@
-"""What is kept of an answer's attention, hidden states and routes while a run is in memory.
+"""Keeps what measures need of an answer's attention, hidden states and routes while a run is in memory.
 
 Edges are too many to store: routes are found as soon as a step is seen, and the edges of the question are held until
 the first token of its answer has been passed.

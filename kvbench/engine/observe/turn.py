@@ -92,7 +92,9 @@ class TurnObserver:
 
     def _looks_at(self, answer: Answer) -> bool:
         branch = answer.branch
-        return not (answer.forced or branch.press_cache or branch.error or self._left_out(branch))
+        if answer.forced or branch.press_cache is not None or branch.error is not None:
+            return False
+        return self._left_out(branch) is None
 
     def _alike(self, step: Step, places: Sequence[int]) -> list[list[int]]:
         """Groups answers to which as many tokens are passed: the question, or the first token of the answer."""

@@ -39,9 +39,9 @@ def drill_loss(model: PreTrainedModel, token_ids: torch.Tensor, labels: torch.Te
 def _row(tokenizer: PreTrainedTokenizerBase, rng: random.Random) -> tuple[Sequence[int], Sequence[int]]:
     tokens: list[int] = []
     labels: list[int] = []
+    end = encode(tokenizer, ".")
     while len(tokens) < DRILL_LENGTH:
         given, asked = (encode(tokenizer, text) for text in _drill(rng))
-        end = encode(tokenizer, ".")
         tokens += [*given, *asked, *end]
         labels += [*[NO_LABEL] * len(given), *asked, *[NO_LABEL] * len(end)]
     return tokens[:DRILL_LENGTH], labels[:DRILL_LENGTH]
