@@ -12,6 +12,7 @@ from itertools import groupby
 from typing import Literal, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 from transformers import PreTrainedTokenizerBase
 
 from datasets_gen import Example, Question, Span, SpanKind, StatedValue, Task
@@ -21,6 +22,7 @@ from kvbench.system.errors import KVBenchError, first_line
 INSTRUCTIONS: tuple[SpanKind, ...] = ("defence", "directive")
 EVIDENCE: tuple[SpanKind, ...] = ("answer", "subject", "bridge", "fact")
 Role = Literal["user", "system", "text"]
+Offsets = Sequence[tuple[int, int]] | npt.NDArray[np.int64]  # by token, where it starts and ends in the text
 
 
 @dataclass(frozen=True)
@@ -144,12 +146,12 @@ def answer_text(tokenizer: PreTrainedTokenizerBase, token_ids: Sequence[int]) ->
     return str(tokenizer.decode(list(token_ids), skip_special_tokens=True)).strip()
 
 
-def tokens_of(spans: Sequence[Span | StatedValue], offsets: Sequence[tuple[int, int]], shift: int) -> tuple[int, ...]:
+def tokens_of(spans: Sequence[Span | StatedValue], offsets: Offsets, shift: int) -> tuple[int, ...]:
     """Returns the positions of the tokens that overlap a span; ``shift`` is where the context starts in the text.
 
     A token of a byte-level tokenizer carries the space before its word, so it may start one character before a span.
     """
-    starts, ends = np.array(offsets).reshape(-1, 2).T
+    starts, ends = np.asarray(offsets).reshape(-1, 2).T
     overlapping = np.zeros(len(starts), dtype=np.bool_)
     for span in spans:
         overlapping |= (starts < span.end + shift) & (ends > span.start + shift)
@@ -182,7 +184,7 @@ def _build_prompt(
     question_texts: Sequence[tuple[Question, str]],
 ) -> Prompt:
     encoded = tokenizer(head + compressed, add_special_tokens=False, return_offsets_mapping=True)
-    offsets = encoded["offset_mapping"]
+    offsets = np.array(encoded["offset_mapping"])  # once: a prompt asks for the tokens of a hundred spans
     stated = {
         value: tokens_of([place for place in example.stated if place.text == value], offsets, len(head))
         for value in example.stated_values
@@ -201,7 +203,7 @@ def _build_prompt(
         )
     context = tokens_of([Span("fact", 0, len(example.context))], offsets, len(head))
     token_ids: tuple[int, ...] = tuple(encoded["input_ids"])
-    ends = tuple(min(offsets[position][1] - len(head), len(example.context)) for position in context)
+    ends = tuple(min(int(offsets[position][1]) - len(head), len(example.context)) for position in context)
     stretches = _stretches(example, offsets, len(head))
     return Prompt(example, token_ids, context, tuple(questions), stretches, ends, stated)
 
@@ -212,7 +214,7 @@ def _distractors(question: Question, stated: Mapping[str, tuple[int, ...]], evid
     return tuple(sorted(others - set(evidence)))
 
 
-def _stretches(example: Example, offsets: Sequence[tuple[int, int]], shift: int) -> tuple[Stretch, ...]:
+def _stretches(example: Example, offsets: Offsets, shift: int) -> tuple[Stretch, ...]:
     """Returns the stretches of defence and directives; neighbours of one kind become one."""
     instructions = sorted((span for span in example.spans if span.kind in INSTRUCTIONS), key=lambda span: span.start)
     stretches = [
