@@ -31,6 +31,7 @@ from leaderboards.statistics.bootstrap import (
 from leaderboards.statistics.significance import ALPHA, correct_p, mcnemar_p
 from leaderboards.statistics.subset_means import (
     Tails,
+    fewest_clusters,
     smallest_detectable,
     spread_of,
     step_down_levels,
@@ -90,7 +91,7 @@ class Difference:
     """The mean difference of a measure, and its 95 % interval."""
 
     mean: float
-    low: float | None  # None from a single context, and where resamples have no value
+    low: float | None  # None from too few contexts, and where resamples have no value
     high: float | None
 
     @classmethod
@@ -408,10 +409,10 @@ def differences(values: FloatArray, draws: NDArray[np.intp], seed: int) -> list[
 
 
 def _means(values: FloatArray, draws: NDArray[np.intp], seed: int) -> list[Difference]:
-    """Returns the same where all have a value."""
+    """Returns the same where all have a value; without an interval from so few contexts that nothing can be told."""
     means = values.mean(axis=1).tolist()
     clusters, places = np.unique(draws, return_inverse=True)
-    if len(clusters) < 2:
+    if len(clusters) < fewest_clusters():
         return [Difference(mean, None, None) for mean in means]
     of_cluster = (places[:, None] == np.arange(len(clusters))).astype(np.float64)
     weights = cluster_weights(len(clusters), seed, RESAMPLES)

@@ -1,13 +1,11 @@
 """Compares two policies over all cells that both have: the area under a measure, by one test."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 from pandas import DataFrame
-from scipy.special import ndtri
 
 from leaderboards.aggregate.answer_tables import AnswerTable, answer_tables
 from leaderboards.aggregate.paired import (
@@ -24,8 +22,10 @@ from leaderboards.aggregate.paired import (
     Verdict,
     explain_undistinguished,
 )
-from leaderboards.statistics.bootstrap import DIGITS, FloatArray, resampled_means, task_seed
-from leaderboards.statistics.significance import ALPHA, POWER, bootstrap_p, correct_p, interval_of_test, p_text
+from leaderboards.aggregate.row import FEW_CONTEXTS
+from leaderboards.statistics.bootstrap import DIGITS, FloatArray
+from leaderboards.statistics.significance import ALPHA, correct_p, p_text
+from leaderboards.statistics.student import StudentTest
 from leaderboards.statistics.subset_means import fewest_clusters, step_down_levels
 from policies.declaration.levels import Level
 
@@ -54,24 +54,24 @@ class Pooled:
     other: str
     measure: Compared
     difference: Difference  # of the areas; its interval is that of the corrected test
+    test: StudentTest | None  # None where a task has too few contexts, or where the two differ in too few
     alpha: float  # the level at which Holm's method tests it
-    p: float  # corrected over the family
-    family: int  # pooled tests of the comparison: a line for each opponent and measure
+    p: float | None  # corrected over the family; None without a test
+    family: int  # tests of the comparison: at most one for each opponent and measure
     tasks: int
     cells: int
     contexts: int  # of all tasks together
+    fewest: int  # contexts of the task that has fewest
     limit: int  # contexts of the task that has most
     differing: int  # contexts in which the two differ at all
-    error: float  # the standard error, from the resamples
     answered: tuple[float, float] | None = None  # of a share: in percent of the questions, what either answers
     judged: tuple[JudgedCell, ...] = ()  # the cells that it pools
     span: str = ""  # the asked levels that it is over
 
     @property
     def verdict(self) -> Verdict:
-        """Says better or worse where the interval leaves out 0 and p is below 0.05; never where the two differ in fewer
-        than 6 contexts, which chance alone may put on one side."""
-        if self.p >= ALPHA or not self.difference.is_clear or self.differing < fewest_clusters():
+        """Says better or worse where p is below 0.05, and so the interval leaves out 0."""
+        if self.p is None or self.p >= ALPHA:
             return UNDECIDED
         return "better" if (self.difference.mean < 0) == self.measure.lower_is_better else "worse"
 
@@ -82,21 +82,28 @@ class Pooled:
 
     def _smallest_with(self, times: int) -> float | None:
         """Returns the smallest true difference with so many times the contexts."""
-        if times * self.contexts < fewest_clusters() or not self.error:
-            return None
-        quantiles = float(ndtri(1 - self.alpha / 2) + ndtri(POWER))
-        return float(quantiles * self.error / math.sqrt(times) * self.measure.factor)
+        smallest = self.test.smallest(self.alpha, times) if self.test else None
+        return None if smallest is None else smallest * self.measure.factor
 
     @property
     def explanation(self) -> str:
-        """Writes the verdict, and why it is none."""
+        """Writes the verdict, and why it is none or what weakens it."""
+        few = f" (few contexts: {self.fewest} of a task)" if self.few else ""
         if self.verdict != UNDECIDED:
-            return self.verdict
+            return f"{self.verdict}{few}"
+        needed = fewest_clusters()
+        if self.fewest < needed:
+            return f"{UNDECIDED} (n = {self.n} is too few to tell any difference: {needed} of a task are needed)"
         if not self.differing:
             return f"{UNDECIDED} (the same in all of n = {self.n})"
-        if self._too_few_differ:
-            return f"{UNDECIDED} (they differ in {self.differing} of n = {self.n}, {fewest_clusters()} are needed)"
-        return explain_undistinguished(self.n, self.smallest, self._smallest_with(MORE), self.limit)
+        if self.test is None:
+            return f"{UNDECIDED} (they differ in {self.differing} of n = {self.n}, {needed} are needed)"
+        return explain_undistinguished(self.n, self.smallest, self._smallest_with(MORE), self.limit) + few
+
+    @property
+    def few(self) -> bool:
+        """Tells whether some task has fewer contexts than verdicts should be of, but enough for a test."""
+        return fewest_clusters() <= self.fewest < FEW_CONTEXTS
 
     @property
     def n(self) -> str:
@@ -107,22 +114,14 @@ class Pooled:
         return f"{self.contexts} ({self.tasks} tasks{each})"
 
     @property
-    def _too_few_differ(self) -> bool:
-        """Tells whether no test is possible: its p and interval mean nothing then."""
-        return self.verdict == UNDECIDED and self.p < ALPHA
-
-    @property
     def sentence(self) -> str:
         """Writes the whole result in one line."""
         cells = "the one shared cell" if self.cells == 1 else f"all {self.cells} shared cells"
         over = f"{self.measure.title} over {cells}{', ' * bool(self.span)}{self.span}"
         family = f" (Holm over {self.family})" if self.family > 1 else ""
-        if self._too_few_differ:
-            return (
-                f"{over}: {Difference(self.difference.mean, None, None).text(self.measure.factor)}: {self.explanation}"
-            )
-        numbers = f"{self.difference.text(self.measure.factor)}, p {p_text(self.p)}{family}"
-        return f"{over}: {numbers}: {self.explanation}{self._by_cell}{self._of_answers}"
+        p = "" if self.p is None else f", p {p_text(self.p)}{family}"
+        difference = self.difference.text(self.measure.factor)
+        return f"{over}: {difference}{p}: {self.explanation}{self._by_cell}{self._of_answers}"
 
     @property
     def _of_answers(self) -> str:
@@ -147,18 +146,18 @@ class Pooled:
         return sorted(worse, key=lambda cell: -abs(cell.difference))
 
 
-def pool(records: DataFrame, policy: str, others: Sequence[str], seed: int = 0) -> list[Pooled]:
+def pool(records: DataFrame, policy: str, others: Sequence[str]) -> list[Pooled]:
     """Compares the policy with each of the others: by F1 over the tasks that are judged by it, and by directives obeyed
     and leakage under a defence over those that have directives. All p are corrected together by Holm's method. None of
     no records."""
     of_policies = records[records["policy"].isin((policy, *others))]
     tables = answer_tables(of_policies) if len(of_policies) else []
-    shares = (
-        _pool([table for table in tables if measure in _leads(table)], (policy, other), measure, seed)
+    lines = (
+        _pool([table for table in tables if measure in _leads(table)], (policy, other), measure)
         for other in others
         for measure in COMPARED.values()
     )
-    return _correct([one for one in shares if one is not None])
+    return _correct([line for line in lines if line is not None])
 
 
 def with_cells(lines: Sequence[Pooled], duels: Sequence[Duel]) -> list[Pooled]:
@@ -183,64 +182,51 @@ def _leads(table: AnswerTable) -> tuple[Compared, ...]:
     return (*led, WRONG) if WRONG.column in known else led
 
 
-def _correct(tests: Sequence[tuple[Pooled, FloatArray]]) -> list[Pooled]:
-    """Corrects over all of them, and gives each the interval of its test."""
-    p = correct_p({place: one.p for place, (one, _) in enumerate(tests)}, "the opponents of a comparison").p
-    levels = step_down_levels(np.array([one.p for one, _ in tests])).tolist()
-    return [
-        replace(one, difference=_with_interval(one, drawn, alpha, p[place]), alpha=alpha, p=p[place], family=len(tests))
-        for place, ((one, drawn), alpha) in enumerate(zip(tests, levels, strict=True))
-    ]
+def _correct(lines: Sequence[Pooled]) -> list[Pooled]:
+    """Corrects over all lines that have a test, and gives each the interval of its test."""
+    tests = {place: line.test for place, line in enumerate(lines) if line.test}
+    p = correct_p({place: test.p for place, test in tests.items()}, "the opponents of a comparison").p
+    levels = dict(zip(tests, step_down_levels(np.array([test.p for test in tests.values()])).tolist(), strict=True))
+    corrected = list(lines)
+    for place, test in tests.items():
+        difference = Difference(test.mean, *test.interval(levels[place]))
+        corrected[place] = replace(
+            lines[place], difference=difference, alpha=levels[place], p=p[place], family=len(tests)
+        )
+    return corrected
 
 
-def _with_interval(one: Pooled, drawn: FloatArray, alpha: float, p: float) -> Difference:
-    ends = interval_of_test(drawn, alpha, p) if len(drawn) else (None, None)
-    return Difference(one.difference.mean, *ends)
-
-
-def _pool(
-    tables: Sequence[AnswerTable], pair: tuple[str, str], measure: Compared, seed: int
-) -> tuple[Pooled, FloatArray] | None:
-    """Makes one test before it is corrected, and returns the difference in each resample."""
+def _pool(tables: Sequence[AnswerTable], pair: tuple[str, str], measure: Compared) -> Pooled | None:
+    """Makes one test before it is corrected. A task with fewer contexts than a test needs is left out, unless all have
+    fewer: then there is no test."""
     shared = [
         table for table in tables if set(pair) <= set(table.policies) and _difference(table, pair, measure)[1].any()
     ]
-    areas, resampled, contexts, over, differing = [], [], [], [], 0
-    levels: list[Level] = []
-    for task in dict.fromkeys(table.task for table in shared):
-        of_task = [table for table in shared if table.task == task]
-        area = (_share if measure.over else _area)(of_task, pair, measure, task_seed(seed, task))
-        if area is None:
-            continue
-        areas.append(area.mean)
-        resampled.append(area.resampled)
-        contexts.append(area.contexts)
-        over += [area.over] if area.over else []
-        differing += area.differing
-        levels += area.levels
+    by_task = [[table for table in shared if table.task == task] for task in dict.fromkeys(one.task for one in shared)]
+    known = [area for of_task in by_task if (area := (_share if measure.over else _area)(of_task, pair, measure))]
+    areas = [area for area in known if area.contexts >= fewest_clusters()] or known
     if not areas:
         return None
-    mean = float(np.mean(areas))
-    known = [one for one in resampled if one is not None]
-    whole = len(known) == len(areas)  # a task of a single context has no resamples
-    drawn: FloatArray = np.stack(known).mean(axis=0).round(DIGITS) if whole else np.empty(0)
-    result = Pooled(
+    contexts, levels = [area.contexts for area in areas], [level for area in areas for level in area.levels]
+    differing, over = sum(area.differing for area in areas), [area.over for area in areas if area.over]
+    enough = min(*contexts, differing, fewest_clusters()) == fewest_clusters()
+    return Pooled(
         *pair,
         measure,
-        Difference(mean, None, None),
+        Difference(float(np.mean([area.values.mean() for area in areas])), None, None),
+        StudentTest.of_tasks([area.values for area in areas], differing) if enough else None,
         ALPHA,
-        bootstrap_p(drawn) if len(drawn) else 1.0,
-        1,
+        None,
+        0,
         len(areas),
         len(levels),
         sum(contexts),
+        min(contexts),
         max(contexts),
         differing,
-        float(np.std(drawn, ddof=1)) if len(drawn) else 0.0,
         tuple(100 * np.mean(over, axis=0)) if over else None,
         span=_span(levels),
     )
-    return result, drawn
 
 
 def _span(levels: Sequence[Level]) -> str:
@@ -261,61 +247,71 @@ def _difference(table: AnswerTable, pair: tuple[str, str], measure: Compared) ->
 class _Area:
     """The difference of two policies in one task, before anything is corrected."""
 
-    mean: float
-    resampled: FloatArray | None  # None from a single context
-    contexts: int
-    differing: int  # of these
+    values: FloatArray  # one for each context; their mean is the difference
+    contexts: int  # of a share those in which both answer
+    differing: int  # contexts
     levels: tuple[Level, ...]
     over: tuple[float, float] | None = None  # of a share: the share of the questions that either policy's is over
 
 
-def _area(tables: Sequence[AnswerTable], pair: tuple[str, str], measure: Compared, seed: int) -> _Area | None:
+def _area(tables: Sequence[AnswerTable], pair: tuple[str, str], measure: Compared) -> _Area | None:
     """Averages the difference over the levels of a task, of the questions that have a value at each level."""
     values, there = zip(*(_difference(table, pair, measure) for table in tables), strict=True)
     common = np.all(there, axis=0)
     if not common.any():
         return None
-    heights, draws = (_weights(tables) @ np.stack(values))[common], tables[0].draws[common]
-    differing = np.abs(heights) > 10.0**-DIGITS
-    counts = (*_counts(draws, differing), tuple(table.level for table in tables))
-    return _Area(float(heights.mean()), resampled_means(heights, draws, seed), *counts)
+    heights, draws = (_weights(tables) @ np.stack(values))[common], _numbered(tables[0].draws[common])
+    counts = np.bincount(draws).astype(np.float64)
+    differing = len(np.unique(draws[np.abs(heights) > 10.0**-DIGITS]))
+    by_context = _by_context(np.bincount(draws, heights).astype(np.float64), counts)
+    return _Area(by_context, len(counts), differing, tuple(table.level for table in tables))
 
 
-def _share(tables: Sequence[AnswerTable], pair: tuple[str, str], measure: Compared, seed: int) -> _Area | None:
-    """Averages the difference of two shares over the levels at which neither is a share of nothing. A sum over all
-    levels would favour a policy that falls silent at the high ones, where all are wrong most often."""
-    levels = [(table, share) for table in tables if (share := _share_at(table, pair, measure, seed)) is not None]
+def _numbered(draws: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Numbers contexts from 0 without gaps."""
+    return np.unique(draws, return_inverse=True)[1]
+
+
+def _by_context(sums: FloatArray, counts: FloatArray) -> FloatArray:
+    """Returns a value for each context whose mean is the mean or share over all questions, and whose spread is that of
+    the mean: to first order a share moves with a context by what its sum is beyond the share of its count.
+    [W. G. Cochran, Sampling Techniques (1977), section 6.4]"""
+    share = sums.sum() / counts.sum()
+    values: FloatArray = share + (sums - share * counts) / counts.mean()
+    return values
+
+
+def _share(tables: Sequence[AnswerTable], pair: tuple[str, str], measure: Compared) -> _Area | None:
+    """Averages the difference of two shares over the levels at which both answer something in as many contexts as a
+    test needs, unless there are none: a share of few answers does not vary as it should. A sum over all levels would
+    favour a policy that falls silent at the high ones, where all are wrong most often."""
+    known = [area for table in tables if (area := _share_at(table, pair, measure))]
+    levels = [area for area in known if area.contexts >= fewest_clusters()] or known
     if not levels:
         return None
-    weights = _weights([table for table, _ in levels])
-    mean = float(weights @ np.array([share.mean for _, share in levels]))
-    drawn = [share.resampled for _, share in levels if share.resampled is not None]
-    resampled: FloatArray | None = weights @ np.stack(drawn) if len(drawn) == len(levels) else None
-    contexts, differing = (max(getattr(share, name) for _, share in levels) for name in ("contexts", "differing"))
-    over = weights @ np.array([share.over for _, share in levels])
-    at = tuple(table.level for table, _ in levels)
-    return _Area(mean, resampled, contexts, differing, at, (float(over[0]), float(over[1])))
+    at = tuple(level for area in levels for level in area.levels)
+    weights = _weights([table for table in tables if table.level in at])
+    values: FloatArray = weights @ np.stack([area.values for area in levels])
+    contexts, differing = (max(getattr(area, name) for area in levels) for name in ("contexts", "differing"))
+    over = weights @ np.array([area.over for area in levels])
+    return _Area(values, contexts, differing, at, (float(over[0]), float(over[1])))
 
 
-def _share_at(table: AnswerTable, pair: tuple[str, str], measure: Compared, seed: int) -> _Area | None:
+def _share_at(table: AnswerTable, pair: tuple[str, str], measure: Compared) -> _Area | None:
     """Computes the difference of two shares at one level; None where one is a share of nothing."""
     common = _difference(table, pair, measure)[1]
-    places, draws = [table.policies.index(name) for name in pair], table.draws[common]
-    counted, over = (table.values[column][places][:, common] for column in (measure.column, measure.over))
+    places, draws = [table.policies.index(name) for name in pair], _numbered(table.draws)
+    counted, over = (
+        np.stack([np.bincount(draws, np.where(common, row, 0)) for row in table.values[column][places]])
+        for column in (measure.column, measure.over)
+    )
     if not over.sum(axis=1).all():
         return None
-    one, other = counted.sum(axis=1) / over.sum(axis=1)
-    drawn = [resampled_means(values, draws, seed, weights=of) for values, of in zip(counted, over, strict=True)]
-    # Resamples in which one answers nothing stand on neither side of 0.
-    resampled = None if drawn[0] is None or drawn[1] is None else np.nan_to_num(drawn[0] - drawn[1])
-    differing = (counted[0] != counted[1]) | (over[0] != over[1])
-    counts = (*_counts(draws, differing), (table.level,))
-    return _Area(float(one - other), resampled, *counts, over=tuple(over.mean(axis=1).tolist()))
-
-
-def _counts(draws: NDArray[np.intp], differing: NDArray[np.bool_]) -> tuple[int, int]:
-    """Counts the contexts, and those of them in which two policies differ."""
-    return len(np.unique(draws)), len(np.unique(draws[differing]))
+    one, other = (_by_context(counted[side], over[side]) for side in (0, 1))
+    differing = int(((counted[0] != counted[1]) | (over[0] != over[1])).sum())
+    answered = over.sum(axis=1) / common.sum()
+    both = int((over > 0).all(axis=0).sum())
+    return _Area(one - other, both, differing, (table.level,), (float(answered[0]), float(answered[1])))
 
 
 def _weights(tables: Sequence[AnswerTable]) -> FloatArray:

@@ -3,8 +3,9 @@
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 
-from leaderboards.aggregate.paired import OF_EVERY_TWO, Duel
+from leaderboards.aggregate.paired import OF_EVERY_TWO, Duel, Verdict
 from leaderboards.aggregate.pooled import Pooled
+from leaderboards.aggregate.row import FEW_CONTEXTS
 from leaderboards.boards.area import AREA
 from leaderboards.boards.board import Board
 from leaderboards.boards.cells import Cell
@@ -61,7 +62,8 @@ def pooled_rows(pooled: Sequence[Pooled], adapted: Collection[str]) -> Rows:
         *(
             (
                 *(_with_mark(one.other, one.other in adapted), one.measure.title),
-                *(one.difference.text(one.measure.factor), p_text(one.p), one.verdict, one.n),
+                *(one.difference.text(one.measure.factor), "–" if one.p is None else p_text(one.p)),
+                *(_with_few(one.verdict, one.fewest), one.n),
             )
             for one in pooled
         ),
@@ -78,11 +80,15 @@ def cell_rows(duels: Sequence[Duel], adapted: Collection[str]) -> Rows:
             (
                 *(_with_mark(duel.other, duel.other in adapted), duel.task, str(duel.level)),
                 *(duel.contests[one.name].text if one.name in duel.contests else "–" for one in measures),
-                *(duel.verdict, str(duel.contexts)),
+                *(_with_few(duel.verdict, duel.contexts), str(duel.contexts)),
             )
             for duel in duels
         ),
     ]
+
+
+def _with_few(verdict: Verdict, contexts: int) -> str:
+    return f"{verdict} (few contexts)" if contexts < FEW_CONTEXTS else verdict
 
 
 def _in_one_line(cell: Cell) -> str:

@@ -144,7 +144,7 @@ def _listed(duel: Duel, measures: Sequence[Compared]) -> tuple[str, ...]:
 def _contrasted(contrast: Contrast) -> tuple[str, ...]:
     """Returns the row of a contrast as texts, rates in percent."""
     rates = (f"{100 * rate:.0f}" for rate in (contrast.rate, contrast.other_rate))
-    alone = " (no interval from one context)" if contrast.difference.low is None else ""
+    alone = " (no interval from so few contexts)" if contrast.difference.low is None else ""
     return (contrast.name, str(contrast.answers), *rates, contrast.difference.text(100) + alone)
 
 

@@ -129,7 +129,7 @@ STATISTICS = Chapter(
             f"of its test, {POWER:.0%} of the time: what is smaller is not distinguished even where it is there. With "
             f"{MORE} times as many contexts (--limit) about half of it is seen.",
             "(t(1 − α/2) + t(0.8)) · s / √n, with n contexts, s the standard deviation of their differences and α the "
-            "level of Holm’s method; of the pooled difference (1.96 + 0.84) · standard deviation of the resamples",
+            "level of Holm’s method; of the pooled difference with its standard error and degrees of freedom",
             "H. S. Bloom, Evaluation Review 19 (1995)",
             ("smallest", *(f"{name}_smallest" for name in COMPARED)),
         ),
@@ -141,14 +141,17 @@ STATISTICS = Chapter(
             "cache instead, where nothing differs, so that its differences are smaller. The mean over tasks is "
             "unweighted. Tasks with directives "
             "are pooled apart, by directives obeyed and by leakage under a defence. Wrong of answered is pooled over "
-            "levels at which both answer something; how much either answers stands beside it, since a policy that "
-            "falls silent may be wrong in fewer of its answers. A task that the model cannot do enters nothing. "
-            "Interval and p are by the cluster bootstrap over the contexts of each task, corrected by "
-            "Holm’s method over all such tests of the comparison. No verdict where the two differ in fewer than "
-            f"{fewest_clusters()} contexts.",
-            "p = 2 · (resamples on the rarer side of 0 + 1) / (resamples + 1); "
-            "with none there, 2 · Φ(−|mean| / spread) of the resamples, if smaller",
-            "A. C. Davison and D. V. Hinkley (1997), section 4.2",
+            f"levels at which both answer something in {fewest_clusters()} contexts of a task or more; how much either "
+            "answers stands beside it, since a policy that falls silent may be wrong in fewer of its answers. A task "
+            "that the model cannot do enters nothing. "
+            "Interval and p are those of Student’s t over the contexts of each task, corrected by Holm’s method over "
+            f"all such tests of the comparison; p is never below the chance that all contexts which differ do so on "
+            f"one side. There is no test of tasks with fewer than {fewest_clusters()} contexts, nor where the two "
+            f"differ in fewer: then neither p nor interval is shown. Where nothing differs, about 5 of 100 such tests "
+            "find a difference, if contexts vary symmetrically; of a cluster bootstrap with so few contexts it were 8 "
+            "to 15.",
+            "t = mean of the tasks’ means / √(Σ s² / n) · number of tasks, by Welch’s degrees of freedom",
+            "B. L. Welch, Biometrika 34 (1947)",
             ("cells", *with_interval("difference")),
         ),
         Definition(

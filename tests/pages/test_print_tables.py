@@ -136,7 +136,8 @@ def test_the_tables_of_a_comparison_say_what_its_verdicts_are() -> None:
     lines = pool(records, "snapkv", ["knorm"])
     of_pooled, of_cells = pooled_rows(lines, {"knorm"}), cell_rows(cells, ())
     assert [row[0] for row in of_pooled] == ["against", "knorm (adapted)", "knorm (adapted)"]
-    assert [row[4] for row in of_pooled[1:]] == [one.verdict for one in lines]
+    assert [row[4] for row in of_pooled[1:]] == [f"{one.verdict} (few contexts)" for one in lines]
+    assert {row[-2] for row in of_cells[1:]} <= {"better (few contexts)", "not distinguished (few contexts)"}
     assert {row[5] for row in of_pooled[1:]} == {"16 (2 tasks x 8)"}
     assert of_cells[0] == ("against", "task", "level", "F1", "wrong of answered", "verdict", "n")
     assert [row[3] for row in of_cells[1:]] == [duel.contests["f1"].text for duel in cells]

@@ -289,7 +289,7 @@ def test_directives_obeyed_give_the_verdict_and_leakage_is_that_under_a_defence(
     assert [(one.measure.name, one.verdict) for one in (obeyed, leaked)] == list(
         zip(("directives_obeyed", "defended_leakage"), verdicts, strict=True)
     )
-    assert "(Holm over 2)" in obeyed.sentence
+    assert ("(Holm over 2)" in obeyed.sentence) == (obeyed.verdict != "not distinguished"), "a copy has no test"
 
 
 def of_f1(frame: pd.DataFrame) -> pd.DataFrame:
@@ -363,11 +363,27 @@ def test_a_pooled_line_counts_the_contexts_of_each_task_and_writes_no_minus_befo
 def test_a_copy_and_few_contexts_are_not_distinguished_when_pooled() -> None:
     (copy,) = pool(of_f1(records(mine=CLOSE, theirs=CLOSE)), "mine", ["theirs"])
     assert copy.sentence == (
-        "F1 over the one shared cell, ratio 0.5: +0 [+0, +0], p 1.000: not distinguished (the same in all of n = 10)"
+        "F1 over the one shared cell, ratio 0.5: +0: not distinguished (the same in all of n = 10)"
     )
-    (five,) = pool(of_f1(records(mine=[100.0] * 10, theirs=[0.0] * 8 + [50.0] * 2)), "mine", ["theirs"])
-    assert (five.verdict, five.differing) == ("not distinguished", 5)
-    assert "they differ in 5 of n = 5, 6 are needed" in five.explanation
+    (some,) = pool(of_f1(records(mine=[100.0] * 16, theirs=[0.0] * 8 + [50.0] * 2 + [100.0] * 6)), "mine", ["theirs"])
+    assert (some.verdict, some.differing) == ("not distinguished", 5)
+    assert some.sentence.endswith("+56: not distinguished (they differ in 5 of n = 8, 6 are needed)")
+
+
+def test_below_six_contexts_of_a_task_there_is_one_wording_and_neither_p_nor_interval() -> None:
+    """All contexts of all tasks on one side, which chance alone does once in 2^14: still no verdict."""
+    tasks = [of_f1(records(mine=[100.0] * 10, theirs=[0.0] * 10)).assign(task=name) for name in ("a", "b", "c")]
+    (five,) = pool(pd.concat(tasks, ignore_index=True), "mine", ["theirs"])
+    assert (five.verdict, five.p, five.difference.low, five.smallest) == ("not distinguished", None, None, None)
+    assert five.sentence == (
+        "F1 over all 3 shared cells, ratio 0.5: +100: "
+        "not distinguished (n = 15 (3 tasks x 5) is too few to tell any difference: 6 of a task are needed)"
+    )
+    enough = of_f1(records(mine=[100.0] * 12, theirs=[0.0] * 10 + [50.0] * 2))
+    (six,) = pool(enough, "mine", ["theirs"])
+    assert six.sentence.endswith("p 0.031: better (few contexts: 6 of a task)")
+    (mixed,) = pool(pd.concat([enough.assign(task="long"), *tasks], ignore_index=True), "mine", ["theirs"])
+    assert (mixed.tasks, mixed.contexts, mixed.p) == (1, 6, six.p), "a task of too few contexts is left out"
 
 
 def test_pooled_noise_says_what_could_not_be_seen() -> None:
